@@ -1,0 +1,36 @@
+# Every target does its own set-up: a machine needs only Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check bench docs clean
+
+$(READY): pyproject.toml .ci/constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint .ci/constraints.txt --editable '.[test,check]'
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/python -m tests.demo
+
+test: $(READY)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python -m tests.benchmarks $(BENCH)
+
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint .ci/constraints.txt --editable '.[docs]'
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going docs docs/_build
+
+clean:
+	rm -rf $(VENV) docs/_build
