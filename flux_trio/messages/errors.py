@@ -1,0 +1,78 @@
+"""Errors: on the wire a POSIX errnum and a text (RFC 6), in the code one type a cause."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Errno(IntEnum):
+    """Errnums as Linux numbers them, whatever machine this runs on (RFC 6: 38, 61, 71, 125)."""
+
+    EPERM = 1
+    ENOENT = 2
+    EIO = 5
+    EAGAIN = 11
+    EBUSY = 16
+    EEXIST = 17
+    EINVAL = 22
+    ENOSPC = 28
+    ENOSYS = 38
+    ENODATA = 61
+    EPROTO = 71
+    EOVERFLOW = 75
+    EMSGSIZE = 90
+    ECONNRESET = 104
+    EHOSTUNREACH = 113
+    ECANCELED = 125
+
+
+_TEXT = {
+    Errno.EPERM: "Operation not permitted",
+    Errno.ENOENT: "No such file or directory",
+    Errno.EIO: "Input/output error",
+    Errno.EAGAIN: "Resource temporarily unavailable",
+    Errno.EBUSY: "Device or resource busy",
+    Errno.EEXIST: "File exists",
+    Errno.EINVAL: "Invalid argument",
+    Errno.ENOSPC: "No space left on device",
+    Errno.ENOSYS: "Function not implemented",
+    Errno.ENODATA: "No data available",
+    Errno.EPROTO: "Protocol error",
+    Errno.EOVERFLOW: "Value too large for defined data type",
+    Errno.EMSGSIZE: "Message too long",
+    Errno.ECONNRESET: "Connection reset by peer",
+    Errno.EHOSTUNREACH: "No route to host",
+    Errno.ECANCELED: "Operation canceled",
+}
+
+
+class FluxError(Exception):
+    """An error response: `errnum` (positive) and `text` for the person who reads it."""
+
+    def __init__(self, errnum: int, text: str = "") -> None:
+        super().__init__(errnum, text)
+        self.errnum = errnum
+        self.text = text or errno_text(errnum)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class ProtocolError(Exception):
+    """Somebody did not keep to a protocol."""
+
+
+class LocalProtocolError(ProtocolError):
+    """We were about to break a protocol: a bug of ours."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """They broke a protocol; the text says what was expected and what came."""
+
+
+def errno_text(errnum: int) -> str:
+    """What a bare errnum means, in words."""
+    try:
+        return _TEXT[Errno(errnum)]
+    except ValueError:
+        return f"error {errnum}"

@@ -1,0 +1,87 @@
+"""Wire names: every topic and service name of the instance, once.
+
+The names of RFC 27, 28 and 32 are theirs; the others are flux-core's where it has the method.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Service names
+JOB_INGEST: Final = "job-ingest"
+JOB_MANAGER: Final = "job-manager"
+JOB_LIST: Final = "job-list"
+JOB_EXEC: Final = "job-exec"
+KVS: Final = "kvs"
+RESOURCE: Final = "resource"
+SCHED: Final = "sched"
+BROKER: Final = "broker"
+MODULE: Final = "module"
+
+# Sent by the broker on behalf of a peer that is gone (RFC 6, Disconnection): <service>.disconnect
+DISCONNECT: Final = "disconnect"
+
+# RFC 27
+SCHED_HELLO: Final = "job-manager.sched-hello"
+SCHED_READY: Final = "job-manager.sched-ready"
+SCHED_ALLOC: Final = "sched.alloc"
+SCHED_CANCEL: Final = "sched.cancel"
+SCHED_PRIORITIZE: Final = "sched.prioritize"
+SCHED_EXPIRATION: Final = "sched.expiration"
+SCHED_FREE: Final = "sched.free"
+
+# RFC 28
+RESOURCE_ACQUIRE: Final = "resource.acquire"
+RESOURCE_RELEASE: Final = "resource.release"
+
+# RFC 32; the start topic is <service>.start
+EXEC_HELLO: Final = "job-manager.exec-hello"
+START_METHOD: Final = "start"
+
+# Readings 30: how exec learns of cancels and new expirations
+JOB_EXCEPTION_EVENT: Final = "job-exception"
+
+# Job submission and control
+INGEST_SUBMIT: Final = "job-ingest.submit"
+JOB_SUBMIT: Final = "job-manager.submit"
+JOB_GETINFO: Final = "job-manager.getinfo"
+JOB_RAISE: Final = "job-manager.raise"
+JOB_RAISEALL: Final = "job-manager.raiseall"
+JOB_KILL: Final = "job-manager.kill"
+JOB_URGENCY: Final = "job-manager.urgency"
+JOB_QUEUE_START: Final = "job-manager.queue-start"
+JOB_QUEUE_STATUS: Final = "job-manager.queue-status"
+JOB_JOURNAL: Final = "job-manager.events-journal"
+JOB_STATS: Final = "job-manager.stats-get"
+
+# Job information
+LIST_LIST: Final = "job-list.list"
+LIST_ID: Final = "job-list.list-id"
+
+# Key-value store
+KVS_COMMIT: Final = "kvs.commit"
+KVS_LOOKUP: Final = "kvs.lookup"
+KVS_WATCH: Final = "kvs.watch"
+KVS_CANCEL: Final = "kvs.watch-cancel"
+KVS_DIR: Final = "kvs.dir"
+
+# Resource administration
+RESOURCE_STATUS: Final = "resource.status"
+RESOURCE_DRAIN: Final = "resource.drain"
+RESOURCE_UNDRAIN: Final = "resource.undrain"
+
+# Execution: output of a running job
+EXEC_ATTACH: Final = "job-exec.attach"
+EXEC_KILL: Final = "job-exec.kill"
+
+# Broker
+BROKER_INFO: Final = "broker.info"
+BROKER_SHUTDOWN: Final = "broker.shutdown"
+BROKER_LOG: Final = "broker.log"
+BROKER_TOKEN: Final = "broker.token"
+BROKER_SUBSCRIBE: Final = "broker.subscribe"
+BROKER_UNSUBSCRIBE: Final = "broker.unsubscribe"
+MODULE_LIST: Final = "module.list"
+MODULE_LOAD: Final = "module.load"
+MODULE_RELOAD: Final = "module.reload"
+MODULE_REMOVE: Final = "module.remove"

@@ -1,0 +1,76 @@
+"""A turn of a service's loop: what came in, what to do about it. Pure.
+
+Every core speaks this vocabulary and adds actions and inputs of its own. All inputs that wait
+are handed over at once, so that a core can make one commit, or one batch, of a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from flux_trio.messages import Event, Request, Response
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Hand back `TimerFired(key)` once the time is `at` (seconds since the Unix epoch).
+
+    A timer with the same key is replaced.
+    """
+
+    key: Hashable
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClearTimer:
+    """Forget the timer `key`; nothing happens when there is none."""
+
+    key: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The time a `SetTimer` asked for has come."""
+
+    key: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Write `text` to the instance's log; `level` is a syslog severity, 0-7."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Put a record of `kind` into the trace: something a monitor should see besides messages."""
+
+    kind: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """The service cannot go on: leave the module with `reason` as its error."""
+
+    reason: str
+
+
+Outgoing: TypeAlias = Request | Response | Event
+CommonAction: TypeAlias = Outgoing | SetTimer | ClearTimer | Log | Note | Exit
+CommonInput: TypeAlias = Request | Response | Event | TimerFired
+
+
+class Core(Protocol):
+    """What the runner needs of a core. `now` is seconds since the Unix epoch."""
+
+    def start(self, now: float) -> list[Any]:
+        """The first actions, before any input."""
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+        """Take everything that waited, in order; return what to do, in order."""
