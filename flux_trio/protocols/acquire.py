@@ -1,0 +1,77 @@
+"""RFC 28: one resource group between scheduler and resource service.
+
+`ACQUIRE` follows the stream of one group. Which targets are up, and which are still to be released
+after a shrink, is data of the two sides; that a release needs a shrink is in the table.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+
+from flux_trio.protocols.table import Table
+
+
+class AcquireType(StrEnum):
+    """The `type` of a resource.acquire response (RFC 28, Acquire Request)."""
+
+    GROW = "grow"
+    SHRINK = "shrink"
+    ONLINE = "online"
+    OFFLINE = "offline"
+
+
+class AcquireState(Enum):
+    """Where one group stands."""
+
+    IDLE = "not acquired"
+    REQUESTED = "resource.acquire sent, no grow yet"
+    ACQUIRED = "resources acquired"
+    SHRINKING = "shrunk targets not all released"
+
+
+class AcquireEvent(Enum):
+    """What passes between the two about one group."""
+
+    ACQUIRE = "resource.acquire"
+    GROW = "grow"
+    SHRINK = "shrink"
+    ONLINE = "online"
+    OFFLINE = "offline"
+    RELEASE = "resource.release, some"
+    RELEASE_LAST = "resource.release, the last"
+    ERROR = "error response"
+    DISCONNECT = "disconnect"
+
+
+_S, _E = AcquireState, AcquireEvent
+
+ACQUIRE: Table[AcquireState, AcquireEvent] = Table(
+    "resource.acquire",
+    AcquireState.IDLE,
+    {
+        _S.IDLE: {_E.ACQUIRE: _S.REQUESTED, _E.DISCONNECT: _S.IDLE},
+        _S.REQUESTED: {
+            _E.GROW: _S.ACQUIRED,
+            _E.ERROR: _S.IDLE,
+            _E.DISCONNECT: _S.IDLE,
+        },
+        _S.ACQUIRED: {
+            _E.GROW: _S.ACQUIRED,
+            _E.ONLINE: _S.ACQUIRED,
+            _E.OFFLINE: _S.ACQUIRED,
+            _E.SHRINK: _S.SHRINKING,
+            _E.ERROR: _S.IDLE,
+            _E.DISCONNECT: _S.IDLE,
+        },
+        _S.SHRINKING: {
+            _E.GROW: _S.SHRINKING,
+            _E.ONLINE: _S.SHRINKING,
+            _E.OFFLINE: _S.SHRINKING,
+            _E.SHRINK: _S.SHRINKING,
+            _E.RELEASE: _S.SHRINKING,
+            _E.RELEASE_LAST: _S.ACQUIRED,
+            _E.ERROR: _S.IDLE,
+            _E.DISCONNECT: _S.IDLE,
+        },
+    },
+)

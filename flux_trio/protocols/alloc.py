@@ -1,0 +1,157 @@
+"""RFC 27: the resources of one job between job manager and scheduler, and their link.
+
+`ALLOC` follows one job from request to the answer of its free; `LINK` follows the scheduler
+from hello to its loss. Neither knows which side it serves. What the messages mean for the job is
+`protocols.job`'s; which request goes next is the job manager's.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+
+from flux_trio.protocols.table import Table
+
+
+class AllocType(IntEnum):
+    """The `type` of a sched.alloc response (RFC 27, Alloc)."""
+
+    SUCCESS = 0
+    ANNOTATE = 1
+    DENY = 2
+    CANCEL = 3
+
+
+class AllocState(Enum):
+    """Where one job stands with the scheduler."""
+
+    IDLE = "no request, no resources"
+    PENDING = "sched.alloc sent, not answered"
+    CANCELING = "sched.cancel sent, sched.alloc not answered"
+    ALLOCATED = "resources granted"
+    FREEING = "sched.free sent, not answered"
+
+
+class AllocEvent(Enum):
+    """What passes between the two about one job."""
+
+    ALLOC = "sched.alloc"
+    CANCEL = "sched.cancel"
+    PRIORITIZE = "sched.prioritize"
+    SUCCESS = "SUCCESS"
+    ANNOTATE = "ANNOTATE"
+    DENY = "DENY"
+    CANCELED = "CANCEL response"
+    EXPIRATION = "sched.expiration"
+    FREE = "sched.free"
+    FREED = "sched.free response"
+    HELLO = "sched-hello response"
+    LOST = "scheduler lost"
+
+
+_S, _E = AllocState, AllocEvent
+
+ALLOC: Table[AllocState, AllocEvent] = Table(
+    "sched.alloc",
+    AllocState.IDLE,
+    {
+        _S.IDLE: {
+            _E.ALLOC: _S.PENDING,
+            _E.CANCEL: _S.IDLE,  # nothing pending: ignored (RFC 27, Cancel)
+            _E.PRIORITIZE: _S.IDLE,  # ids without a pending request are ignored
+            _E.HELLO: _S.ALLOCATED,  # a new scheduler learns what is allocated
+            _E.LOST: _S.IDLE,
+        },
+        _S.PENDING: {
+            _E.ANNOTATE: _S.PENDING,
+            _E.PRIORITIZE: _S.PENDING,
+            _E.SUCCESS: _S.ALLOCATED,
+            _E.DENY: _S.IDLE,
+            _E.CANCEL: _S.CANCELING,
+            _E.LOST: _S.IDLE,  # sent again after the next sched-ready
+        },
+        _S.CANCELING: {
+            _E.ANNOTATE: _S.CANCELING,  # answers that crossed the cancel
+            _E.PRIORITIZE: _S.CANCELING,
+            _E.SUCCESS: _S.ALLOCATED,
+            _E.DENY: _S.IDLE,
+            _E.CANCELED: _S.IDLE,
+            _E.CANCEL: _S.CANCELING,
+            _E.LOST: _S.IDLE,
+        },
+        _S.ALLOCATED: {
+            _E.CANCEL: _S.ALLOCATED,  # crossed the SUCCESS: ignored
+            _E.PRIORITIZE: _S.ALLOCATED,
+            _E.EXPIRATION: _S.ALLOCATED,
+            _E.FREE: _S.FREEING,
+            _E.HELLO: _S.ALLOCATED,
+            _E.LOST: _S.ALLOCATED,  # reported in the next hello
+        },
+        _S.FREEING: {
+            _E.FREED: _S.IDLE,
+            _E.CANCEL: _S.FREEING,
+            _E.PRIORITIZE: _S.FREEING,
+            _E.LOST: _S.ALLOCATED,  # the free is sent again after the next sched-ready
+        },
+    },
+)
+
+# Which answer an alloc response is, as an event of the table.
+ALLOC_ANSWERS: dict[AllocType, AllocEvent] = {
+    AllocType.SUCCESS: AllocEvent.SUCCESS,
+    AllocType.ANNOTATE: AllocEvent.ANNOTATE,
+    AllocType.DENY: AllocEvent.DENY,
+    AllocType.CANCEL: AllocEvent.CANCELED,
+}
+
+
+class LinkState(Enum):
+    """Where the scheduler stands with the job manager."""
+
+    DETACHED = "no scheduler, or scheduling suspended"
+    GREETED = "sched-hello answered"
+    READY = "sched-ready answered: requests may be sent"
+
+
+class LinkEvent(Enum):
+    """What moves the link."""
+
+    HELLO = "sched-hello"
+    READY = "sched-ready"
+    LOST = "disconnect"
+    SUSPEND = "error response or protocol error"
+
+
+_L, _K = LinkState, LinkEvent
+
+LINK: Table[LinkState, LinkEvent] = Table(
+    "scheduler",
+    LinkState.DETACHED,
+    {
+        # Resuming needs hello and ready, both (readings: Resume).
+        _L.DETACHED: {_K.HELLO: _L.GREETED, _K.LOST: _L.DETACHED, _K.SUSPEND: _L.DETACHED},
+        _L.GREETED: {
+            _K.HELLO: _L.GREETED,
+            _K.READY: _L.READY,
+            _K.LOST: _L.DETACHED,
+            _K.SUSPEND: _L.DETACHED,
+        },
+        _L.READY: {_K.HELLO: _L.GREETED, _K.LOST: _L.DETACHED, _K.SUSPEND: _L.DETACHED},
+    },
+)
+
+
+def merge_annotations(current: dict[str, object], update: dict[str, object]) -> dict[str, object]:
+    """The annotations after `update` (RFC 27, Alloc Annotate): null removes, dictionaries merge.
+
+    A null for a key that is absent does nothing; a dictionary left empty stays.
+    """
+    merged = dict(current)
+    for key, value in update.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            old = merged.get(key)
+            merged[key] = merge_annotations(old if isinstance(old, dict) else {}, value)
+        else:
+            merged[key] = value
+    return merged

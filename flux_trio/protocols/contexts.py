@@ -1,0 +1,133 @@
+"""RFC 21, Event Descriptions: what the context of each event must hold.
+
+Checked where an event comes in from outside (a plugin, an eventlog that is replayed); what the job
+manager logs itself is right by construction.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from flux_trio.formats import Event, FormatError
+from flux_trio.protocols.job import JobEvent
+
+Urgency = Annotated[int, msgspec.Meta(ge=0, le=31)]
+Priority = Annotated[int, msgspec.Meta(ge=0, le=4294967295)]
+Severity = Annotated[int, msgspec.Meta(ge=0, le=7)]
+
+
+class Submit(msgspec.Struct):
+    """Submit Event."""
+
+    userid: int
+    urgency: Urgency
+    flags: int
+    version: int = 1
+
+
+class ResourceUpdate(msgspec.Struct):
+    """Resource-update Event; flux-core writes a float."""
+
+    expiration: int | float
+
+
+class SetFlags(msgspec.Struct):
+    """Set-flags Event."""
+
+    flags: list[str]
+
+
+class Described(msgspec.Struct):
+    """Dependency-add, dependency-remove, prolog-start, epilog-start."""
+
+    description: str
+
+
+class Completed(msgspec.Struct):
+    """Prolog-finish, epilog-finish."""
+
+    description: str
+    status: int
+
+
+class PriorityContext(msgspec.Struct):
+    """Priority Event."""
+
+    priority: Priority
+
+
+class UrgencyContext(msgspec.Struct):
+    """Urgency Event."""
+
+    urgency: Urgency
+    userid: int
+
+
+class Alloc(msgspec.Struct):
+    """Alloc Event."""
+
+    annotations: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Release(msgspec.Struct):
+    """Release Event: ranks is an idset or "all"."""
+
+    ranks: str
+    final: bool
+
+
+class Finish(msgspec.Struct):
+    """Finish Event: a wait(2) status."""
+
+    status: int
+
+
+class Exceptional(msgspec.Struct):
+    """Exception Event."""
+
+    type: str
+    severity: Severity
+    note: str = ""
+    userid: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class Empty(msgspec.Struct, forbid_unknown_fields=True):
+    """Free, start, clean: the context shall be empty."""
+
+
+_CONTEXTS: dict[str, type[msgspec.Struct]] = {
+    JobEvent.SUBMIT: Submit,
+    JobEvent.RESOURCE_UPDATE: ResourceUpdate,
+    JobEvent.SET_FLAGS: SetFlags,
+    JobEvent.DEPENDENCY_ADD: Described,
+    JobEvent.DEPENDENCY_REMOVE: Described,
+    JobEvent.PRIORITY: PriorityContext,
+    JobEvent.URGENCY: UrgencyContext,
+    JobEvent.ALLOC: Alloc,
+    JobEvent.PROLOG_START: Described,
+    JobEvent.PROLOG_FINISH: Completed,
+    JobEvent.EPILOG_START: Described,
+    JobEvent.EPILOG_FINISH: Completed,
+    JobEvent.FREE: Empty,
+    JobEvent.START: Empty,
+    JobEvent.RELEASE: Release,
+    JobEvent.FINISH: Finish,
+    JobEvent.CLEAN: Empty,
+    JobEvent.EXCEPTION: Exceptional,
+}
+
+
+def check_context(event: Event, where: str = "") -> None:
+    """Raises FormatError naming the key when `event` is not as RFC 21 describes it."""
+    context = event.context or {}
+    if event.name == JobEvent.JOBSPEC_UPDATE and not context:
+        raise FormatError(where or event.name, "at least one key path and value", context)
+    shape = _CONTEXTS.get(event.name)
+    if shape is None:
+        return
+    try:
+        msgspec.convert(context, shape)
+    except msgspec.ValidationError as error:
+        raise FormatError(where or event.name, f"a context of RFC 21 ({error})", context) from None

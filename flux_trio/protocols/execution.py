@@ -1,0 +1,75 @@
+"""RFC 32: one job between job manager and execution service.
+
+`EXECUTION` follows one start request to its final release. Which service has the name, and when a
+start may be sent again, is the job manager's (readings: Exec override).
+"""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+
+from flux_trio.protocols.table import Table
+
+
+class StartType(StrEnum):
+    """The `type` of a <service>.start response (RFC 32, Start Request)."""
+
+    START = "start"
+    RELEASE = "release"
+    EXCEPTION = "exception"
+    FINISH = "finish"
+
+
+class ExecState(Enum):
+    """Where one job stands with the execution service."""
+
+    IDLE = "no start outstanding"
+    STARTING = "start sent, shells not started"
+    RUNNING = "shells started"
+    FINISHED = "shells finished, resources not all released"
+    RELEASED = "final release: end of stream"
+
+
+class ExecEvent(Enum):
+    """What passes between the two about one job."""
+
+    REQUEST = "start request"
+    START = "start"
+    RELEASE = "release"
+    RELEASE_FINAL = "release, final"
+    EXCEPTION = "exception"
+    FINISH = "finish"
+    LOST = "service lost"
+
+
+_S, _E = ExecState, ExecEvent
+
+EXECUTION: Table[ExecState, ExecEvent] = Table(
+    "start",
+    ExecState.IDLE,
+    {
+        _S.IDLE: {_E.REQUEST: _S.STARTING, _E.LOST: _S.IDLE},
+        _S.STARTING: {
+            _E.START: _S.RUNNING,
+            _E.RELEASE: _S.STARTING,
+            _E.EXCEPTION: _S.STARTING,
+            _E.FINISH: _S.FINISHED,  # start may be omitted after a fatal exception
+            _E.RELEASE_FINAL: _S.RELEASED,  # so may finish
+            _E.LOST: _S.IDLE,
+        },
+        _S.RUNNING: {
+            _E.RELEASE: _S.RUNNING,
+            _E.EXCEPTION: _S.RUNNING,
+            _E.FINISH: _S.FINISHED,
+            _E.RELEASE_FINAL: _S.RELEASED,
+            _E.LOST: _S.IDLE,
+        },
+        _S.FINISHED: {
+            _E.RELEASE: _S.FINISHED,
+            _E.EXCEPTION: _S.FINISHED,
+            _E.RELEASE_FINAL: _S.RELEASED,
+            _E.LOST: _S.RELEASED,  # nothing of the job runs: the job manager releases the rest
+        },
+        _S.RELEASED: {_E.LOST: _S.RELEASED},  # the final release is the last response
+    },
+)

@@ -1,0 +1,381 @@
+"""RFC 21: the states of one job and the events of its eventlog.
+
+`JOB` is the table. `Job` is one job as its eventlog tells it: `apply` folds an event in and does
+nothing else, so replay is `apply` alone. What is due next is asked of the result
+(`is_free_due`, ...) by the job manager, which alone initiates transitions.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum, IntFlag, StrEnum
+from typing import Any, Final
+
+from flux_trio.formats import Event
+from flux_trio.protocols.table import Table
+
+URGENCY_MIN: Final = 0
+URGENCY_HOLD: Final = 0
+URGENCY_DEFAULT: Final = 16
+URGENCY_EXPEDITE: Final = 31
+URGENCY_MAX: Final = 31
+PRIORITY_MIN: Final = 0
+PRIORITY_MAX: Final = 4294967295
+EVENTLOG_VERSION: Final = 1
+
+
+class JobState(IntEnum):
+    """State Descriptions; the numbers are flux-core's, so that masks mean the same."""
+
+    NEW = 1
+    DEPEND = 2
+    PRIORITY = 4
+    SCHED = 8
+    RUN = 16
+    CLEANUP = 32
+    INACTIVE = 64
+
+
+PENDING: Final = JobState.DEPEND | JobState.PRIORITY | JobState.SCHED
+RUNNING: Final = JobState.RUN | JobState.CLEANUP
+ACTIVE: Final = PENDING | RUNNING
+
+
+class JobFlag(IntFlag):
+    """Submit flags (Submit Event)."""
+
+    DEBUG = 1
+    WAITABLE = 2
+    NOVALIDATE = 4
+
+
+class JobEvent(StrEnum):
+    """Event Descriptions: the name of every event this document defines."""
+
+    SUBMIT = "submit"
+    JOBSPEC_UPDATE = "jobspec-update"
+    RESOURCE_UPDATE = "resource-update"
+    VALIDATE = "validate"
+    INVALIDATE = "invalidate"
+    SET_FLAGS = "set-flags"
+    DEPENDENCY_ADD = "dependency-add"
+    DEPENDENCY_REMOVE = "dependency-remove"
+    DEPEND = "depend"
+    PRIORITY = "priority"
+    FLUX_RESTART = "flux-restart"
+    URGENCY = "urgency"
+    ALLOC = "alloc"
+    PROLOG_START = "prolog-start"
+    PROLOG_FINISH = "prolog-finish"
+    EPILOG_START = "epilog-start"
+    EPILOG_FINISH = "epilog-finish"
+    FREE = "free"
+    START = "start"
+    RELEASE = "release"
+    FINISH = "finish"
+    CLEAN = "clean"
+    EXCEPTION = "exception"
+    MEMO = "memo"
+
+
+class Step(Enum):
+    """The table's events: RFC 21's, with exceptions split by what they do, and the rest as one."""
+
+    SUBMIT = JobEvent.SUBMIT.value
+    JOBSPEC_UPDATE = JobEvent.JOBSPEC_UPDATE.value
+    RESOURCE_UPDATE = JobEvent.RESOURCE_UPDATE.value
+    VALIDATE = JobEvent.VALIDATE.value
+    INVALIDATE = JobEvent.INVALIDATE.value
+    SET_FLAGS = JobEvent.SET_FLAGS.value
+    DEPENDENCY_ADD = JobEvent.DEPENDENCY_ADD.value
+    DEPENDENCY_REMOVE = JobEvent.DEPENDENCY_REMOVE.value
+    DEPEND = JobEvent.DEPEND.value
+    PRIORITY = JobEvent.PRIORITY.value
+    FLUX_RESTART = JobEvent.FLUX_RESTART.value
+    URGENCY = JobEvent.URGENCY.value
+    ALLOC = JobEvent.ALLOC.value
+    PROLOG_START = JobEvent.PROLOG_START.value
+    PROLOG_FINISH = JobEvent.PROLOG_FINISH.value
+    EPILOG_START = JobEvent.EPILOG_START.value
+    EPILOG_FINISH = JobEvent.EPILOG_FINISH.value
+    FREE = JobEvent.FREE.value
+    START = JobEvent.START.value
+    RELEASE = JobEvent.RELEASE.value
+    FINISH = JobEvent.FINISH.value
+    CLEAN = JobEvent.CLEAN.value
+    EXCEPTION_FATAL = "exception, severity 0"
+    EXCEPTION_MINOR = "exception, severity 1-7"
+    MEMO = JobEvent.MEMO.value
+    OTHER = "any other event"
+
+
+_N, _E = JobState, Step
+
+
+def _row(state: JobState, moves: dict[Step, JobState], *stays: Step) -> dict[Step, JobState]:
+    """The row of an active `state`: what moves it, what leaves it, and what any state takes."""
+    anywhere = (_E.EXCEPTION_MINOR, _E.MEMO, _E.OTHER, _E.FLUX_RESTART, _E.SET_FLAGS)
+    return dict.fromkeys(anywhere + stays, state) | {_E.EXCEPTION_FATAL: _N.CLEANUP} | moves
+
+
+JOB: Table[JobState, Step] = Table(
+    "job",
+    JobState.NEW,
+    {
+        _N.NEW: _row(
+            _N.NEW,
+            {_E.VALIDATE: _N.DEPEND, _E.INVALIDATE: _N.INACTIVE},
+            _E.SUBMIT,
+            _E.JOBSPEC_UPDATE,
+            _E.DEPENDENCY_ADD,
+            _E.DEPENDENCY_REMOVE,
+            _E.URGENCY,
+        ),
+        _N.DEPEND: _row(
+            _N.DEPEND,
+            {_E.DEPEND: _N.PRIORITY},
+            _E.JOBSPEC_UPDATE,
+            _E.DEPENDENCY_ADD,
+            _E.DEPENDENCY_REMOVE,
+            _E.URGENCY,
+        ),
+        _N.PRIORITY: _row(_N.PRIORITY, {_E.PRIORITY: _N.SCHED}, _E.JOBSPEC_UPDATE, _E.URGENCY),
+        _N.SCHED: _row(
+            _N.SCHED,
+            {
+                _E.ALLOC: _N.RUN,
+                # a plugin is asked again when what it decides by has changed
+                _E.URGENCY: _N.PRIORITY,
+                _E.JOBSPEC_UPDATE: _N.PRIORITY,
+                _E.FLUX_RESTART: _N.PRIORITY,
+            },
+            _E.PRIORITY,
+        ),
+        _N.RUN: _row(
+            _N.RUN,
+            {_E.FINISH: _N.CLEANUP},
+            _E.PROLOG_START,
+            _E.PROLOG_FINISH,
+            _E.START,
+            _E.RELEASE,
+            _E.RESOURCE_UPDATE,
+            _E.JOBSPEC_UPDATE,
+        ),
+        _N.CLEANUP: _row(
+            _N.CLEANUP,
+            {_E.CLEAN: _N.INACTIVE},
+            _E.PROLOG_FINISH,
+            _E.EPILOG_START,
+            _E.EPILOG_FINISH,
+            _E.START,  # crossed the exception
+            _E.RELEASE,
+            _E.FINISH,
+            _E.FREE,
+            _E.RESOURCE_UPDATE,
+        ),
+        _N.INACTIVE: {},  # captive state
+    },
+)
+
+_STEPS: dict[str, Step] = {
+    event.value: Step(event.value) for event in JobEvent if event != "exception"
+}
+
+
+def step_of(event: Event) -> Step:
+    """Which event of the table an eventlog entry is."""
+    if event.name == JobEvent.EXCEPTION:
+        fatal = event.context is not None and event.context.get("severity") == 0
+        return Step.EXCEPTION_FATAL if fatal else Step.EXCEPTION_MINOR
+    return _STEPS.get(event.name, Step.OTHER)
+
+
+class Job:
+    """One job, as its eventlog tells it. Sets and dictionaries are None until first used."""
+
+    __slots__ = (
+        "annotations",  # RFC 27; volatile until alloc
+        "dependencies",  # descriptions open now
+        "epilogs",  # descriptions open now
+        "exception",  # context of the first severity 0 exception: the root cause
+        "expiration",  # of the last resource-update, seconds since the Unix epoch
+        "flags",
+        "has_resources",  # alloc without free
+        "id",
+        "jobspec_updates",  # key path → value, of all jobspec-update events
+        "memo",
+        "nevents",  # events folded in so far
+        "priority",
+        "prologs",  # descriptions open now
+        "released",  # the final release event
+        "started",  # the start event
+        "state",
+        "status",  # wait status of the finish event, None before it
+        "t_submit",
+        "urgency",
+        "userid",
+    )
+
+    def __init__(self, jobid: int) -> None:
+        self.id = jobid
+        self.state = JOB.initial
+        self.userid = 0
+        self.urgency = URGENCY_DEFAULT
+        self.priority = PRIORITY_MIN
+        self.flags = 0
+        self.t_submit = 0.0
+        self.nevents = 0
+        self.has_resources = False
+        self.started = False
+        self.released = False
+        self.status: int | None = None
+        self.expiration: float | None = None
+        self.exception: dict[str, Any] | None = None
+        self.dependencies: set[str] | None = None
+        self.prologs: set[str] | None = None
+        self.epilogs: set[str] | None = None
+        self.annotations: dict[str, Any] | None = None
+        self.jobspec_updates: dict[str, Any] | None = None
+        self.memo: dict[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.state.name}>"
+
+    @property
+    def may_start(self) -> bool:
+        """In RUN with no prolog open: a start request is due (Prolog-start Event)."""
+        return self.state == JobState.RUN and not self.prologs and not self.started
+
+    @property
+    def is_active(self) -> bool:
+        """Not yet in the captive end state."""
+        return self.state != JobState.INACTIVE
+
+    def apply(self, event: Event) -> None:
+        """Fold one event in. Raises InvalidTransition when RFC 21 has no place for it here."""
+        after = JOB.step(self.state, step_of(event))
+        change = _CHANGES.get(event.name)
+        if change is not None:
+            change(self, event)
+        self.state = after
+        self.nevents += 1
+
+
+def replay(jobid: int, events: list[Event]) -> Job:
+    """The job an eventlog describes. Raises InvalidTransition where the log breaks RFC 21."""
+    job = Job(jobid)
+    for event in events:
+        job.apply(event)
+    return job
+
+
+def _submit(job: Job, event: Event) -> None:
+    context = event.context or {}
+    job.userid = context["userid"]
+    job.urgency = context["urgency"]
+    job.flags = context["flags"]
+    job.t_submit = event.timestamp
+
+
+def _jobspec_update(job: Job, event: Event) -> None:
+    job.jobspec_updates = (job.jobspec_updates or {}) | (event.context or {})
+
+
+def _resource_update(job: Job, event: Event) -> None:
+    job.expiration = float((event.context or {})["expiration"])
+
+
+def _set_flags(job: Job, event: Event) -> None:
+    for name in (event.context or {})["flags"]:
+        job.flags |= JobFlag.__members__.get(name.upper(), JobFlag(0))
+
+
+def _dependency_add(job: Job, event: Event) -> None:
+    job.dependencies = (job.dependencies or set()) | {_description(event)}
+
+
+def _dependency_remove(job: Job, event: Event) -> None:
+    job.dependencies = (job.dependencies or set()) - {_description(event)}
+
+
+def _priority(job: Job, event: Event) -> None:
+    job.priority = (event.context or {})["priority"]
+
+
+def _urgency(job: Job, event: Event) -> None:
+    job.urgency = (event.context or {})["urgency"]
+
+
+def _alloc(job: Job, event: Event) -> None:
+    job.has_resources = True
+    if event.context and "annotations" in event.context:
+        job.annotations = event.context["annotations"]
+
+
+def _prolog_start(job: Job, event: Event) -> None:
+    job.prologs = (job.prologs or set()) | {_description(event)}
+
+
+def _prolog_finish(job: Job, event: Event) -> None:
+    job.prologs = (job.prologs or set()) - {_description(event)}
+
+
+def _epilog_start(job: Job, event: Event) -> None:
+    job.epilogs = (job.epilogs or set()) | {_description(event)}
+
+
+def _epilog_finish(job: Job, event: Event) -> None:
+    job.epilogs = (job.epilogs or set()) - {_description(event)}
+
+
+def _free(job: Job, _event: Event) -> None:
+    job.has_resources = False
+
+
+def _start(job: Job, _event: Event) -> None:
+    job.started = True
+
+
+def _release(job: Job, event: Event) -> None:
+    job.released = bool((event.context or {})["final"])
+
+
+def _finish(job: Job, event: Event) -> None:
+    job.status = (event.context or {})["status"]
+
+
+def _exception(job: Job, event: Event) -> None:
+    context = event.context or {}
+    if context["severity"] == 0 and job.exception is None:
+        job.exception = context
+
+
+def _memo(job: Job, event: Event) -> None:
+    merged = (job.memo or {}) | (event.context or {})
+    job.memo = {key: value for key, value in merged.items() if value is not None}
+
+
+def _description(event: Event) -> str:
+    return str((event.context or {})["description"])
+
+
+_CHANGES = {
+    JobEvent.SUBMIT.value: _submit,
+    JobEvent.JOBSPEC_UPDATE.value: _jobspec_update,
+    JobEvent.RESOURCE_UPDATE.value: _resource_update,
+    JobEvent.SET_FLAGS.value: _set_flags,
+    JobEvent.DEPENDENCY_ADD.value: _dependency_add,
+    JobEvent.DEPENDENCY_REMOVE.value: _dependency_remove,
+    JobEvent.PRIORITY.value: _priority,
+    JobEvent.URGENCY.value: _urgency,
+    JobEvent.ALLOC.value: _alloc,
+    JobEvent.PROLOG_START.value: _prolog_start,
+    JobEvent.PROLOG_FINISH.value: _prolog_finish,
+    JobEvent.EPILOG_START.value: _epilog_start,
+    JobEvent.EPILOG_FINISH.value: _epilog_finish,
+    JobEvent.FREE.value: _free,
+    JobEvent.START.value: _start,
+    JobEvent.RELEASE.value: _release,
+    JobEvent.FINISH.value: _finish,
+    JobEvent.EXCEPTION.value: _exception,
+    JobEvent.MEMO.value: _memo,
+}
