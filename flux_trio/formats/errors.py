@@ -1,0 +1,79 @@
+"""The one error of this package: where, what was expected, what came.
+
+Nested parsers know only their own part of a document; each level adds its place with
+`FormatError.at`.
+"""
+
+from __future__ import annotations
+
+import re
+import reprlib
+
+import msgspec
+
+GOT_CHARS_MAX = 80  # enough to recognise a value, short enough for one line of a log
+_INT_BITS_MAX = 256  # longer integers are described: Python refuses to print very long ones
+
+
+class Words(str):
+    """A `got` that already is a description, to be shown without quotes."""
+
+    __slots__ = ()
+
+
+MISSING = Words("nothing")
+
+
+class FormatError(ValueError):
+    """A value that does not follow its format.
+
+    `where` is a path such as `execution.R_lite[0].rank` ("" for the whole value), `expected` says
+    what the format asks for, and `got` is what came, shortened: a value, `Words`, or `MISSING`.
+    """
+
+    def __init__(self, expected: str, got: object, where: str = "") -> None:
+        self.expected = expected
+        self.got = _show(got)
+        self.where = where
+        super().__init__(expected, self.got, where)
+
+    @classmethod
+    def of_msgspec(cls, error: msgspec.MsgspecError) -> FormatError:
+        """The same complaint as msgspec's, in this project's form."""
+        text, _, where = str(error).partition(" - at `$")
+        where = where.rstrip("`").removeprefix(".").replace("[...]", "[]")
+        if match := _MSGSPEC_MISSING.fullmatch(text):
+            return cls(f"the key {match[1]}", MISSING, where)
+        if match := _MSGSPEC_UNKNOWN.fullmatch(text):
+            return cls("only the keys of the format", Words(f"the key {match[1]}"), where)
+        if match := _MSGSPEC_TYPE.fullmatch(text):
+            return cls(
+                match[1].replace("`", ""), Words((match[2] or "another value").strip("`")), where
+            )
+        return cls("well-formed data", Words(text), where)
+
+    def at(self, prefix: str) -> FormatError:
+        """The same error as seen from the value that holds `prefix`."""
+        dot = "." if prefix and self.where and not self.where.startswith("[") else ""
+        return FormatError(self.expected, self.got, f"{prefix}{dot}{self.where}")
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        return f"{place}expected {self.expected}, got {self.got}"
+
+
+_MSGSPEC_MISSING = re.compile(r"Object missing required field `(.*)`")
+_MSGSPEC_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_MSGSPEC_TYPE = re.compile(r"Expected (.+?)(?:, got (.+))?")
+
+
+def _show(value: object) -> Words:
+    if isinstance(value, Words):
+        text: str = value
+    elif isinstance(value, str):
+        text = f'"{repr(value[:GOT_CHARS_MAX])[1:-1]}"'
+    elif isinstance(value, int) and value.bit_length() > _INT_BITS_MAX:
+        text = f"an integer of {value.bit_length()} bits"
+    else:
+        text = reprlib.repr(value)
+    return Words(text if len(text) <= GOT_CHARS_MAX else text[: GOT_CHARS_MAX - 3] + "...")

@@ -1,0 +1,195 @@
+"""RFC 29 hostlists: ordered lists of host names, written as `node[0-3,7],login1`.
+
+One bracketed id list per expression, as the RFC's form has it. Where the RFC is silent: an id
+written with leading zeros of its own keeps them, even if the first of its list has none (`n[1,02]`
+is n1,n02), and a range that descends is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, final, overload
+
+from flux_trio.formats.errors import FormatError
+
+HOSTS_MAX: Final = 1 << 18
+"""Most hosts in one list: above the largest machines; bounds what `n[0-999999999]` may cost."""
+
+_NAME_CHARS_MAX = 255  # as POSIX HOST_NAME_MAX; bounds what a range of a long prefix may cost
+
+_HOSTLIST = 'a hostlist such as "node[0-3,7],login1"'
+_DIGITS_MAX = (
+    18  # an id of an id list; longer digits at the end of a host name are part of the name
+)
+_NAME = r"[!-+\--Z\\^-~]"  # printable ASCII other than blank , [ ]
+_EXPRESSION = re.compile(rf"({_NAME}*)(?:\[([0-9,\-]*)\]({_NAME}*))?(?:,|\Z)")
+_NAMES = re.compile(rf"(?:{_NAME}+\n)*")
+
+
+@final
+class Hostlist(Sequence[str]):
+    """An immutable list of host names; order and repeats are kept."""
+
+    __slots__ = ("_hosts",)
+
+    def __init__(self) -> None:
+        self._hosts: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, hosts: Iterable[str]) -> Hostlist:
+        """The list of plain host names; FormatError for one with a blank, comma or bracket."""
+        names = tuple(hosts)
+        if not _NAMES.fullmatch("".join([f"{name}\n" for name in names])):
+            bad = next(name for name in names if not re.fullmatch(f"{_NAME}+", name))
+            raise FormatError("a host name of printable ASCII without blank, comma or bracket", bad)
+        return _checked(names)
+
+    @classmethod
+    def parse(cls, text: str) -> Hostlist:
+        """The hosts that `text` spells, in order; FormatError."""
+        if not isinstance(text, str):
+            raise FormatError(_HOSTLIST, text)
+        if "[" not in text:
+            return cls.of([name for name in text.split(",") if name])
+        hosts: list[str] = []
+        position = 0
+        while position < len(text):
+            match = _EXPRESSION.match(text, position)
+            if match is None:
+                raise FormatError(_HOSTLIST, text[position:])
+            prefix, idlist, suffix = match.groups()
+            if idlist is not None:
+                hosts += _expand(prefix, idlist, suffix, HOSTS_MAX - len(hosts))
+            elif prefix:  # an empty expression is an empty list
+                hosts.append(prefix)
+            position = match.end()
+        return _checked(tuple(hosts))
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Hostlist: ...
+    def __getitem__(self, index: int | slice) -> str | Hostlist:
+        return _wrap(self._hosts[index]) if isinstance(index, slice) else self._hosts[index]
+
+    def __add__(self, other: Hostlist) -> Hostlist:
+        return _checked(self._hosts + other._hosts)
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._hosts)
+
+    def __eq__(self, other: object) -> bool:
+        return self._hosts == other._hosts if isinstance(other, Hostlist) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((Hostlist, self._hosts))
+
+    def __str__(self) -> str:
+        return ",".join(_expressions(self._hosts))
+
+    def __repr__(self) -> str:
+        return f"Hostlist({str(self)!r})"
+
+
+def _wrap(hosts: tuple[str, ...]) -> Hostlist:
+    hostlist = Hostlist()
+    hostlist._hosts = hosts
+    return hostlist
+
+
+def _checked(hosts: tuple[str, ...]) -> Hostlist:
+    if len(hosts) > HOSTS_MAX:
+        raise FormatError(f"at most {HOSTS_MAX} hosts", len(hosts))
+    if max(map(len, hosts), default=0) > _NAME_CHARS_MAX:
+        raise FormatError(
+            f"host names of at most {_NAME_CHARS_MAX} characters", max(hosts, key=len)
+        )
+    return _wrap(hosts)
+
+
+def _expand(prefix: str, idlist: str, suffix: str, room: int) -> list[str]:
+    """The hosts of `prefix[idlist]suffix`, at most `room`."""
+    whole = f"{prefix}[{idlist}]{suffix}"
+    if len(prefix) + len(suffix) > _NAME_CHARS_MAX:
+        raise FormatError(f"host names of at most {_NAME_CHARS_MAX} characters", whole)
+    hosts: list[str] = []
+    width = 0
+    for element in idlist.split(","):
+        first, dash, last = element.partition("-")
+        own_width = _width(first, whole)
+        width = width or own_width  # the first element's zeros are for all (29.hostlist.8)
+        pad = max(width, own_width)
+        if not dash:
+            hosts.append(f"{prefix}{first.zfill(pad)}{suffix}")
+            continue
+        ids = _range(first, last, whole)
+        if len(ids) > room - len(hosts):
+            raise FormatError(f"at most {HOSTS_MAX} hosts", whole)
+        hosts += [f"{prefix}{str(id_).zfill(pad)}{suffix}" for id_ in ids]
+    return hosts
+
+
+def _range(first: str, last: str, whole: str) -> range:
+    """The ids of `first-last`."""
+    if _width(last, whole) > 1 and len(last) != len(first):
+        raise FormatError("a range whose ends are padded alike", whole)
+    if int(first) > int(last):
+        raise FormatError("an id list whose ranges ascend", whole)
+    return range(int(first), int(last) + 1)
+
+
+def _width(digits: str, whole: str = "") -> int:
+    """The width that leading zeros ask for; 1 without them."""
+    if not digits.isdecimal() or len(digits) > _DIGITS_MAX:
+        raise FormatError(_HOSTLIST, whole)
+    return len(digits) if digits[0] == "0" else 1
+
+
+def _expressions(hosts: tuple[str, ...]) -> Iterator[str]:
+    """Neighbours with one prefix and one padding share a bracket, as `node[0-3,7]`."""
+    prefix, width, elements = "", 0, list[str]()
+    for run_prefix, digits, element in _runs(hosts):
+        if elements and run_prefix == prefix and digits and str(int(digits)).zfill(width) == digits:
+            elements.append(element)
+            continue
+        if elements:
+            yield _bracketed(prefix, elements)
+        if digits:
+            prefix, width, elements = run_prefix, _width(digits), [element]
+        else:
+            elements = []
+            yield run_prefix
+    if elements:
+        yield _bracketed(prefix, elements)
+
+
+def _runs(hosts: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    """Hosts that count up by one: prefix, first digits ("" if none), element such as `0-3`."""
+    at = 0
+    while at < len(hosts):
+        prefix, digits = _split(hosts[at])
+        at += 1
+        if not digits:
+            yield prefix, "", ""
+            continue
+        first, width = int(digits), _width(digits)
+        last = first
+        while at < len(hosts) and hosts[at] == f"{prefix}{str(last + 1).zfill(width)}":
+            last += 1
+            at += 1
+        yield prefix, digits, digits if last == first else f"{digits}-{str(last).zfill(width)}"
+
+
+def _split(host: str) -> tuple[str, str]:
+    prefix = host.rstrip("0123456789")
+    digits = host[len(prefix) :]
+    return (prefix, digits) if len(digits) <= _DIGITS_MAX else (host, "")
+
+
+def _bracketed(prefix: str, elements: list[str]) -> str:
+    only = elements[0] if len(elements) == 1 else "-"
+    return f"{prefix}[{','.join(elements)}]" if "-" in only else prefix + only
