@@ -1,0 +1,27 @@
+"""The trace: one ordered record of what an instance did.
+
+Every message sent and received (each with its own place, so that what crossed can be told from what
+came after), every module started or lost, every event logged, resource change, hook call and state
+summary goes through one `Trace`. Sinks decide what is kept; the default is a ring of the last
+records. Times come in with the records: two runs from one seed give the same bytes.
+"""
+
+from flux_trio.trace.record import (
+    Kind,
+    Record,
+    Ring,
+    Sink,
+    Trace,
+    record_from_json,
+    record_to_json,
+)
+
+__all__ = [
+    "Kind",
+    "Record",
+    "Ring",
+    "Sink",
+    "Trace",
+    "record_from_json",
+    "record_to_json",
+]

@@ -1,0 +1,147 @@
+"""One record of the trace, the sinks that keep records, and their JSON form."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.messages import Control, Event, Message, Request, Response
+
+RING_SIZE: Final = 4096  # the last moments of a busy instance; about 4 MB
+
+
+class Kind(StrEnum):
+    """What a record tells."""
+
+    SEND = "send"
+    RECV = "recv"
+    DROP = "drop"  # a message nobody will receive: its peer is gone or was replaced
+    MODULE = "module"
+    EVENT = "event"
+    RESOURCE = "resource"
+    HOOK = "hook"
+    STATE = "state"
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that happened.
+
+    `n` is its place in the order and `t` its time, seconds since the Unix epoch. For messages,
+    `party` sent or received it, `peer` is the other end, and `ref` is the place of the send that
+    a recv or drop belongs to. Other kinds put what they tell into `data`.
+    """
+
+    n: int
+    t: float
+    kind: str
+    party: str
+    peer: str = ""
+    ref: int = 0
+    message: Message | None = None
+    data: dict[str, Any] | None = None
+
+
+Sink = Callable[[Record], None]
+
+
+class Ring:
+    """The default sink: the last `size` records."""
+
+    def __init__(self, size: int = RING_SIZE) -> None:
+        self._records: deque[Record] = deque(maxlen=size)
+        self.append: Sink = self._records.append
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(list(self._records))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
+class Trace:
+    """Numbers records and hands each to every sink, in order, as it happens."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._sinks: list[Sink] = []
+        self._n = 0
+
+    def add_sink(self, sink: Sink) -> None:
+        """From now on, `sink` is called with every record; it must not block."""
+        self._sinks.append(sink)
+
+    def remove_sink(self, sink: Sink) -> None:
+        """Stop calling `sink`."""
+        self._sinks.remove(sink)
+
+    def sent(self, party: str, peer: str, message: Message) -> int:
+        """`party` sent `message` towards `peer`; returns its place in the order."""
+        self._n = n = self._n + 1
+        if self._sinks:
+            self._emit(Record(n, self._now(), Kind.SEND.value, party, peer, 0, message))
+        return n
+
+    def received(self, party: str, peer: str, message: Message, ref: int) -> None:
+        """`party` took up the message that was sent at place `ref`."""
+        self._n = n = self._n + 1
+        if self._sinks:
+            self._emit(Record(n, self._now(), Kind.RECV.value, party, peer, ref, message))
+
+    def dropped(self, party: str, message: Message, ref: int, reason: str) -> None:
+        """The message sent at place `ref` will reach nobody."""
+        self._n = n = self._n + 1
+        if self._sinks:
+            data = {"reason": reason}
+            self._emit(Record(n, self._now(), Kind.DROP.value, party, "", ref, message, data))
+
+    def note(self, kind: str, party: str, data: dict[str, Any]) -> None:
+        """Something other than a message."""
+        self._n = n = self._n + 1
+        if self._sinks:
+            self._emit(Record(n, self._now(), kind, party, data=data))
+
+    def _emit(self, record: Record) -> None:
+        for sink in self._sinks:
+            sink(record)
+
+
+_TYPES: Final = {"request": Request, "response": Response, "event": Event, "control": Control}
+_NAMES: Final = {shape: name for name, shape in _TYPES.items()}
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def record_to_json(record: Record) -> bytes:
+    """One line of the JSON-lines trace, without its newline."""
+    line = msgspec.to_builtins(record)
+    if record.message is not None:
+        fields = {"type": _NAMES[type(record.message)]} | msgspec.to_builtins(record.message)
+        line["message"] = fields
+    return _encoder.encode(line)
+
+
+def record_from_json(line: bytes | str) -> Record:
+    """The record a line holds. Raises msgspec.ValidationError saying what is wrong with it."""
+    fields = msgspec.json.decode(line, type=dict[str, Any])
+    message = fields.pop("message", None)
+    if message is not None:
+        name = message.pop("type", None)
+        if name not in _TYPES:
+            expected = ", ".join(_TYPES)
+            raise msgspec.ValidationError(f"message.type: expected one of {expected}, got {name!r}")
+        message = msgspec.convert(message, _TYPES[name])
+    record = msgspec.convert(fields, _Bare)
+    return Record(**msgspec.structs.asdict(record), message=message)
+
+
+class _Bare(msgspec.Struct, forbid_unknown_fields=True):
+    n: int
+    t: float
+    kind: str
+    party: str
+    peer: str = ""
+    ref: int = 0
+    data: dict[str, Any] | None = None
