@@ -16,7 +16,7 @@ S = TypeVar("S", bound=Enum)
 E = TypeVar("E", bound=Enum)
 
 
-class InvalidTransition(ProtocolError):  # noqa: N818 - the name the field uses
+class InvalidTransition(ProtocolError):
     """An event that its conversation's table has no row for in this state."""
 
     def __init__(self, table: str, state: Enum, event: Enum, allowed: list[str]) -> None:

@@ -54,6 +54,11 @@ class Inbox(Generic[T]):
         if self._reader is not None:
             self._wake()
 
+    def drain(self) -> list[T]:
+        """Everything that waits, taken out without waiting; possibly nothing."""
+        items, self._items = self._items, []
+        return items
+
     async def get_batch(self) -> list[T]:
         """Everything that waits, at least one item; always a checkpoint, and none lost by it.
 

@@ -1,0 +1,23 @@
+"""The broker: who is who, which service a message goes to, and which modules run.
+
+A `Router` moves messages between peers and tells services when a peer they talked to is gone.
+A `Supervisor` runs modules, each in a nursery of its own; `Handle` is what a module gets. Remote
+peers come in through `serve_connection`. The broker never looks into a payload.
+"""
+
+from flux_trio.broker.handle import Handle
+from flux_trio.broker.log import LogBook, LogEntry
+from flux_trio.broker.router import Peer, Router
+from flux_trio.broker.supervisor import ModuleCrashed, ModuleInfo, ModuleSpec, Supervisor
+
+__all__ = [
+    "Handle",
+    "LogBook",
+    "LogEntry",
+    "ModuleCrashed",
+    "ModuleInfo",
+    "ModuleSpec",
+    "Peer",
+    "Router",
+    "Supervisor",
+]

@@ -1,0 +1,136 @@
+"""What a module holds of the broker: its inbox, its names, its clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from flux_trio.broker.log import LogBook, LogEntry
+from flux_trio.broker.router import Peer, Router
+from flux_trio.messages import (
+    Calls,
+    Errno,
+    Event,
+    Flag,
+    FluxError,
+    Message,
+    Payload,
+    Request,
+    Response,
+)
+from flux_trio.transports import Inbox
+
+Clock = Callable[[], float]
+
+
+class Handle:
+    """One module's end of the broker. Made by the supervisor, gone with the module."""
+
+    def __init__(
+        self, name: str, router: Router, clock: Clock, log: LogBook, userid: int, rolemask: int
+    ) -> None:
+        self.name = name
+        self.now = clock  # seconds since the Unix epoch
+        self._router = router
+        self._log = log
+        # (place of the send, message), or (-1, value) for what the module posted to itself
+        self._inbox: Inbox[tuple[int, Any]] = Inbox()
+        self._calls: Calls[trio.MemorySendChannel[Response]] = Calls()
+        self.peer = Peer(name, userid, rolemask, self._take_in, self._inbox.__len__)
+        router.add(self.peer)
+
+    def register(self, service: str) -> None:
+        """Take a service name. Raises FluxError(EEXIST) when another holds it."""
+        self._router.register(self.peer, service)
+
+    def subscribe(self, pattern: str) -> None:
+        """Receive events whose topic matches the glob `pattern`."""
+        self.peer.subscriptions.append(pattern)
+
+    def send(self, message: Request | Response | Event) -> None:
+        """Put `message` on its way; never blocks."""
+        self._router.route(self.peer, message)
+
+    async def receive(self) -> list[Any]:
+        """Everything that waits, at least one: messages, and values that were posted."""
+        return self._unwrap(await self._inbox.get_batch())
+
+    async def receive_until(self, deadline: float) -> list[Any]:
+        """Like `receive`; an empty list when `deadline` (seconds since the epoch) comes first."""
+        at = trio.current_time() + max(0.0, deadline - self.now())
+        return self._unwrap(await self._inbox.get_batch_until(at))
+
+    def post(self, value: Any) -> None:
+        """Put `value`, the result of work done elsewhere, behind what waits here already."""
+        self._inbox.put((-1, value))
+
+    def waiting(self) -> int:
+        """How much waits to be received."""
+        return len(self._inbox)
+
+    def log(self, level: int, text: str) -> None:
+        """Write to the instance's log; `level` is a syslog severity."""
+        self._log.write(LogEntry(self.now(), level, self.name, text))
+
+    def note(self, kind: str, data: dict[str, Any]) -> None:
+        """Put a record of this module into the trace."""
+        self._router.trace.note(kind, self.name, data)
+
+    async def call(self, topic: str, payload: Payload = None) -> dict[str, Any]:
+        """One request, one response. Raises FluxError with the errnum and text of a failure.
+
+        Answers reach the caller beside the inbox, so a module may use this while nobody receives.
+        """
+        async with self.stream(topic, payload, flags=Flag.NONE) as responses:
+            async for response in responses:
+                return response
+        raise FluxError(Errno.ENODATA, f"{topic}: answered ENODATA")
+
+    @asynccontextmanager
+    async def stream(
+        self, topic: str, payload: Payload = None, flags: int = Flag.STREAMING
+    ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        """Iterate over a stream of responses; ENODATA ends it, another error is raised."""
+        answers, incoming = trio.open_memory_channel[Response](math.inf)  # bounded by the sender
+        matchtag = self._calls.open(answers)
+        self.send(Request(topic, payload, matchtag, int(flags)))
+        try:
+            yield _payloads(incoming)
+        finally:
+            self._calls.close(matchtag)
+
+    def close(self) -> None:
+        """Leave the broker: synchronous, so that nothing can come between."""
+        self._inbox.close()
+        self._router.remove(self.peer, [item for item in self._inbox.drain() if item[0] >= 0])
+
+    def _take_in(self, ref: int, message: Message) -> None:
+        if isinstance(message, Response) and message.matchtag:
+            waiter = self._calls.match(message)
+            if waiter is not None:
+                self._router.trace.received(self.name, "", message, ref)
+                waiter.send_nowait(message)
+                return
+        self._inbox.put((ref, message))
+
+    def _unwrap(self, batch: list[tuple[int, Any]]) -> list[Any]:
+        received = self._router.trace.received
+        for ref, message in batch:
+            if ref >= 0:
+                received(self.name, "", message, ref)
+        return [item for _, item in batch]
+
+
+async def _payloads(incoming: trio.MemoryReceiveChannel[Response]) -> AsyncIterator[dict[str, Any]]:
+    async for response in incoming:
+        if response.errnum == Errno.ENODATA:
+            return
+        if response.errnum:
+            raise FluxError(response.errnum, response.error_text)
+        yield response.payload if isinstance(response.payload, dict) else {}
+        if response.ends_rpc:
+            return

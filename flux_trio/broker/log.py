@@ -1,0 +1,54 @@
+"""The instance's log: a ring of entries, handed to sinks as they come."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+LOG_RING_SIZE: Final = 1024  # flux-core's default
+
+
+class Level(IntEnum):
+    """syslog severities."""
+
+    EMERG = 0
+    ALERT = 1
+    CRIT = 2
+    ERR = 3
+    WARNING = 4
+    NOTICE = 5
+    INFO = 6
+    DEBUG = 7
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One line: when (seconds since the Unix epoch), how bad (0-7), who, what."""
+
+    t: float
+    level: int
+    party: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.party}.{Level(self.level).name.lower()}: {self.text}"
+
+
+class LogBook:
+    """The last entries, and whoever else wants them."""
+
+    def __init__(self) -> None:
+        self._entries: deque[LogEntry] = deque(maxlen=LOG_RING_SIZE)
+        self.sinks: list[Callable[[LogEntry], None]] = []
+
+    def write(self, entry: LogEntry) -> None:
+        """Keep `entry` and hand it to every sink."""
+        self._entries.append(entry)
+        for sink in self.sinks:
+            sink(entry)
+
+    def __iter__(self) -> Iterator[LogEntry]:
+        return iter(list(self._entries))

@@ -1,0 +1,185 @@
+"""Routing: RFC 3's rules for one broker, and RFC 6's for peers that go away.
+
+The router is synchronous: a message is in its receiver's hands, or refused, when `route` returns.
+Messages between two peers arrive in the order sent. Everything is traced here, once.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from flux_trio.messages import (
+    Errno,
+    Event,
+    FluxError,
+    Message,
+    Request,
+    Response,
+    disconnect_request,
+    respond_error,
+    service_of,
+)
+from flux_trio.messages.types import NORESPONSE
+from flux_trio.trace import Trace
+
+# Requests that wait at one service. A caller beyond it is answered EAGAIN: a flood must not take
+# the memory of an instance, and answers, which nobody can refuse, need the room.
+REQUESTS_WAITING_MAX: Final = 1 << 18
+
+
+class Peer:
+    """One end of the broker: a module, or a connection from outside."""
+
+    def __init__(
+        self,
+        name: str,
+        userid: int,
+        rolemask: int,
+        deliver: Callable[[int, Message], None],
+        waiting: Callable[[], int],
+    ) -> None:
+        self.name = name
+        self.userid = userid
+        self.rolemask = rolemask
+        self.deliver = deliver  # takes the place of the send and the message; never blocks
+        self.waiting = waiting  # how many messages it has not taken up
+        self.routes = (name,)
+        self.services: set[str] = set()
+        self.subscriptions: list[str] = []
+        self.called: dict[str, None] = {}  # services it has sent requests to, in order
+        self.inflight: dict[tuple[str, int], Request] = {}  # delivered to it, not answered
+
+
+class Router:
+    """Peers, service names, and the way of each message."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.peers: dict[str, Peer] = {}
+        self.services: dict[str, Peer] = {}
+        self._sequence = 0
+
+    def add(self, peer: Peer) -> None:
+        """Let `peer` take part. Raises FluxError(EEXIST) when the name is in use."""
+        if peer.name in self.peers:
+            raise FluxError(Errno.EEXIST, f"a peer named {peer.name} is already connected")
+        self.peers[peer.name] = peer
+
+    def register(self, peer: Peer, service: str) -> None:
+        """Give `peer` the service name. Raises FluxError(EEXIST) naming who holds it."""
+        holder = self.services.get(service)
+        if holder is not None:
+            raise FluxError(Errno.EEXIST, f"service {service} is already held by {holder.name}")
+        self.services[service] = peer
+        peer.services.add(service)
+
+    def remove(self, peer: Peer, undelivered: Iterable[tuple[int, Message]] = ()) -> None:
+        """Take `peer` out: names dropped, callers answered ENOSYS, its services told.
+
+        `undelivered` is what it had not taken up, with the place of each send.
+        """
+        if self.peers.get(peer.name) is not peer:
+            return
+        del self.peers[peer.name]
+        for service in peer.services:
+            del self.services[service]
+        self._answer_for(peer, undelivered)
+        for service in peer.called:
+            holder = self.services.get(service)
+            if holder is not None:
+                farewell = disconnect_request(service, peer.name, peer.userid, peer.rolemask)
+                self._deliver(peer, holder, farewell)
+
+    def route(self, sender: Peer, message: Message) -> None:
+        """Send `message` on its way, stamped with who `sender` is."""
+        if isinstance(message, Response):
+            self._route_response(sender, message)
+        elif isinstance(message, Request):
+            self._route_request(sender, message)
+        elif isinstance(message, Event):
+            self._publish(sender, message)
+        # a control message is between direct peers and goes no further (RFC 3)
+
+    def _route_request(self, sender: Peer, message: Request) -> None:
+        request = Request(
+            message.topic,
+            message.payload,
+            message.matchtag,
+            message.flags,
+            message.nodeid,
+            sender.userid,
+            sender.rolemask,
+            sender.routes,
+        )
+        service = service_of(request.topic)
+        holder = self.services.get(service)
+        if holder is None:
+            self.trace.sent(sender.name, "", request)
+            text = f"No service matching {request.topic} is registered"
+            self._refuse(sender, request, Errno.ENOSYS, text)
+            return
+        if holder.waiting() >= REQUESTS_WAITING_MAX:
+            self.trace.sent(sender.name, holder.name, request)
+            text = f"{service} has {REQUESTS_WAITING_MAX} requests waiting; try again later"
+            self._refuse(sender, request, Errno.EAGAIN, text)
+            return
+        sender.called[service] = None
+        if request.matchtag and not request.flags & NORESPONSE:
+            holder.inflight[sender.name, request.matchtag] = request
+        self._deliver(sender, holder, request)
+
+    def _route_response(self, sender: Peer, response: Response) -> None:
+        to = response.routes[0] if response.routes else ""
+        receiver = self.peers.get(to)
+        known = service_of(response.topic) in sender.services
+        if receiver is None or not known:
+            ref = self.trace.sent(sender.name, to, response)
+            why = f"{to} is gone" if known else f"{sender.name} does not hold that service"
+            self.trace.dropped(sender.name, response, ref, why)
+            return
+        if response.matchtag and response.ends_rpc:
+            sender.inflight.pop((to, response.matchtag), None)
+        self._deliver(sender, receiver, response)
+
+    def _publish(self, sender: Peer, message: Event) -> None:
+        self._sequence += 1
+        event = Event(
+            message.topic,
+            message.payload,
+            self._sequence,
+            message.flags,
+            sender.userid,
+            sender.rolemask,
+        )
+        ref = self.trace.sent(sender.name, "", event)
+        for peer in list(self.peers.values()):
+            if any(fnmatch.fnmatchcase(event.topic, pattern) for pattern in peer.subscriptions):
+                peer.deliver(ref, event)
+
+    def _deliver(self, sender: Peer, receiver: Peer, message: Message) -> None:
+        receiver.deliver(self.trace.sent(sender.name, receiver.name, message), message)
+
+    def _refuse(self, sender: Peer, request: Request, errnum: int, text: str) -> None:
+        """Answer in place of a service; nothing for a request that wants no response."""
+        response = respond_error(request, errnum, text)
+        if response is not None:
+            sender.deliver(self.trace.sent("broker", sender.name, response), response)
+
+    def _answer_for(self, gone: Peer, undelivered: Iterable[tuple[int, Message]]) -> None:
+        """ENOSYS to those who wait on `gone`.
+
+        A request with matchtag 0 that it had taken up ends by disconnect alone: an error could
+        not name the job (readings: ENOSYS).
+        """
+        waiting = list(gone.inflight.values())
+        for ref, message in undelivered:
+            if isinstance(message, Request) and not message.matchtag:
+                waiting.append(message)
+            elif not isinstance(message, Request):
+                self.trace.dropped(gone.name, message, ref, f"{gone.name} is gone")
+        for request in waiting:
+            caller = self.peers.get(request.sender)
+            if caller is not None:
+                self._refuse(caller, request, Errno.ENOSYS, f"{gone.name} is gone")

@@ -1,0 +1,115 @@
+"""The one loop that runs a core under Trio: receive what waits, hand it over, do what it says."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable
+from typing import Any, assert_never
+
+import trio
+
+from flux_trio.broker import Handle
+from flux_trio.messages import Event, Request, Response
+from flux_trio.services.turns import ClearTimer, Core, Exit, Log, Note, SetTimer, TimerFired
+
+
+class ServiceExit(Exception):
+    """The core said that the service cannot go on."""
+
+
+class Timers:
+    """The timers a core has set: at most one a key, fired in order of time."""
+
+    def __init__(self) -> None:
+        self._at: dict[Hashable, tuple[float, int]] = {}
+        self._heap: list[tuple[float, int, Hashable]] = []
+        self._count = 0
+
+    def set(self, key: Hashable, at: float) -> None:
+        """Fire `key` at `at`, instead of when it was set to before."""
+        self._count += 1
+        self._at[key] = (at, self._count)
+        heapq.heappush(self._heap, (at, self._count, key))
+
+    def clear(self, key: Hashable) -> None:
+        """Do not fire `key`."""
+        self._at.pop(key, None)
+
+    def next_at(self) -> float | None:
+        """When the next one fires; None when none is set."""
+        while self._heap:
+            at, count, key = self._heap[0]
+            if self._at.get(key) == (at, count):
+                return at
+            heapq.heappop(self._heap)  # was cleared or set again
+        return None
+
+    def pop_due(self, now: float) -> list[TimerFired]:
+        """Those whose time has come, earliest first; they are no longer set."""
+        due = []
+        while (at := self.next_at()) is not None and at <= now:
+            key = heapq.heappop(self._heap)[2]
+            del self._at[key]
+            due.append(TimerFired(key))
+        return due
+
+
+def no_other_actions(action: Any) -> None:
+    """What a service without actions of its own performs."""
+    raise TypeError(f"nobody performs {action!r}")
+
+
+async def run_core(
+    handle: Handle,
+    core: Core,
+    perform: Callable[[Any], None] = no_other_actions,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run `core` until cancelled, or until it says Exit (raises ServiceExit with its reason).
+
+    `perform` takes the core's own actions; it must not block. What it learns later comes back
+    through `handle.post`.
+    """
+    timers = Timers()
+
+    def do(actions: list[Any]) -> None:
+        for action in actions:
+            if isinstance(action, (Request, Response, Event)):
+                handle.send(action)
+            elif isinstance(action, (SetTimer, ClearTimer, Log, Note, Exit)):
+                _do_common(handle, timers, action)
+            else:
+                perform(action)
+
+    do(core.start(handle.now()))
+    task_status.started()
+    while True:
+        at = timers.next_at()
+        if at is None:
+            inputs = await handle.receive()
+            now = handle.now()
+        else:
+            inputs = await handle.receive_until(at)
+            now = handle.now()
+            inputs += timers.pop_due(now)
+        if inputs:
+            do(core.turn(now, inputs))
+
+
+def _do_common(
+    handle: Handle, timers: Timers, action: SetTimer | ClearTimer | Log | Note | Exit
+) -> None:
+    match action:
+        case SetTimer(key, at):
+            timers.set(key, at)
+        case ClearTimer(key):
+            timers.clear(key)
+        case Log(level, text):
+            handle.log(level, text)
+        case Note(kind, data):
+            handle.note(kind, data)
+        case Exit(reason):
+            raise ServiceExit(reason)
+        case _:
+            assert_never(action)
