@@ -3,16 +3,50 @@ printed canonically, with one error, `FormatError`, that says where, what was ex
 came.
 """
 
+from flux_trio.formats.constraint import Constraint, Targets, both, parse_constraint
+from flux_trio.formats.duration import format_duration, parse_duration
 from flux_trio.formats.errors import MISSING, FormatError, Words
+from flux_trio.formats.eventlog import (
+    Event,
+    format_event,
+    format_eventlog,
+    parse_event,
+    parse_eventlog,
+)
+from flux_trio.formats.fluid import (
+    FLUID_MAX,
+    FluidForm,
+    FluidGenerator,
+    format_fluid,
+    parse_fluid,
+)
 from flux_trio.formats.hostlist import HOSTS_MAX, Hostlist
 from flux_trio.formats.idset import IDS_MAX, Idset
+from flux_trio.formats.properties import check_property_name
 
 __all__ = [
+    "FLUID_MAX",
     "HOSTS_MAX",
     "IDS_MAX",
     "MISSING",
+    "Constraint",
+    "Event",
+    "FluidForm",
+    "FluidGenerator",
     "FormatError",
     "Hostlist",
     "Idset",
+    "Targets",
     "Words",
+    "both",
+    "check_property_name",
+    "format_duration",
+    "format_event",
+    "format_eventlog",
+    "format_fluid",
+    "parse_constraint",
+    "parse_duration",
+    "parse_event",
+    "parse_eventlog",
+    "parse_fluid",
 ]

@@ -46,7 +46,7 @@ class Hostlist(Sequence[str]):
         return _checked(names)
 
     @classmethod
-    def parse(cls, text: str) -> Hostlist:
+    def parse(cls, text: object) -> Hostlist:
         """The hosts that `text` spells, in order; FormatError."""
         if not isinstance(text, str):
             raise FormatError(_HOSTLIST, text)
@@ -72,9 +72,6 @@ class Hostlist(Sequence[str]):
     def __getitem__(self, index: slice) -> Hostlist: ...
     def __getitem__(self, index: int | slice) -> str | Hostlist:
         return _wrap(self._hosts[index]) if isinstance(index, slice) else self._hosts[index]
-
-    def __add__(self, other: Hostlist) -> Hostlist:
-        return _checked(self._hosts + other._hosts)
 
     def __len__(self) -> int:
         return len(self._hosts)

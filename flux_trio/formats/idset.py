@@ -56,7 +56,7 @@ class Idset:
         return _wrap(_bits_of(unique))
 
     @classmethod
-    def parse(cls, text: str) -> Idset:
+    def parse(cls, text: object) -> Idset:
         """The set that `text` spells; FormatError unless RFC 22 allows that very spelling."""
         if not isinstance(text, str):
             raise FormatError(_IDSET, text)

@@ -1,0 +1,281 @@
+"""RFC 31 job constraints: which execution targets a job accepts.
+
+A constraint is parsed once and then asked which targets match, as a set of ranks. Where the RFC
+leaves an empty list of values to the implementation, it means here what the words say: `properties`
+of nothing asks for nothing and matches all; an empty `hostlist` or `ranks` names no target and
+matches none. `not` takes one value at most, as the RFC has it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar, final
+
+from flux_trio.formats.errors import FormatError, Words
+from flux_trio.formats.hostlist import HOSTS_MAX, Hostlist
+from flux_trio.formats.idset import Idset
+from flux_trio.formats.properties import check_property_name
+
+_DEPTH_MAX: Final = (
+    64  # operators within operators: far more than anyone writes, and parsing recurses
+)
+_T = TypeVar("_T")
+
+
+class Targets(Protocol):
+    """The execution targets that a constraint chooses from."""
+
+    @property
+    def all_ranks(self) -> Idset:
+        """The ranks of all targets."""
+
+    def ranks_with_property(self, name: str) -> Idset:
+        """The ranks that have the property; none if nobody has it."""
+
+    def ranks_of_hosts(self, hosts: Hostlist) -> Idset:
+        """The ranks of those of the hosts that are targets."""
+
+
+class Constraint(ABC):
+    """What a job asks of each execution target; immutable, hashable, compared by value."""
+
+    __slots__ = ()
+
+    def select(self, targets: Targets) -> Idset:
+        """The ranks of the targets that match; each operator costs a few set operations."""
+        return targets.all_ranks & self._select(targets)
+
+    def to_json(self) -> dict[str, object]:
+        """The constraint as RFC 31 writes it: `{operator: [values]}`, or `{}`."""
+        return self._to_json()
+
+    @abstractmethod
+    def _select(self, targets: Targets) -> Idset: ...
+
+    @abstractmethod
+    def _to_json(self) -> dict[str, object]: ...
+
+
+def parse_constraint(obj: object, where: str = "") -> Constraint:
+    """The constraint that decoded JSON stands for; FormatError, placed below `where`."""
+    try:
+        return _parse(obj, _DEPTH_MAX)
+    except FormatError as error:
+        raise error.at(where) from None
+
+
+def both(a: Constraint, b: Constraint) -> Constraint:
+    """The constraint that matches where `a` and `b` both match, such as a queue's and a job's."""
+    values = (*_conjuncts(a), *_conjuncts(b))
+    if not values:
+        return Anything()
+    return values[0] if len(values) == 1 else And(values)
+
+
+def _conjuncts(constraint: Constraint) -> tuple[Constraint, ...]:
+    match constraint:
+        case Anything() | Or(values=()):
+            return ()
+        case And(values=values):
+            return values
+        case _:
+            return (constraint,)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Anything(Constraint):
+    """`{}`: every target."""
+
+    def _select(self, targets: Targets) -> Idset:
+        return targets.all_ranks
+
+    def _to_json(self) -> dict[str, object]:
+        return {}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Properties(Constraint):
+    """Targets with all of the properties, and without those written as `^name`."""
+
+    values: tuple[str, ...]
+
+    def _select(self, targets: Targets) -> Idset:
+        ranks = targets.all_ranks
+        for value in self.values:
+            if value.startswith("^"):
+                ranks -= targets.ranks_with_property(value[1:])
+            else:
+                ranks &= targets.ranks_with_property(value)
+        return ranks
+
+    def _to_json(self) -> dict[str, object]:
+        return {"properties": list(self.values)}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Hosts(Constraint):
+    """Targets whose host name is in the list."""
+
+    hosts: Hostlist
+
+    def _select(self, targets: Targets) -> Idset:
+        return targets.ranks_of_hosts(self.hosts)
+
+    def _to_json(self) -> dict[str, object]:
+        return {"hostlist": [str(self.hosts)] if self.hosts else []}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Ranks(Constraint):
+    """Targets of these ranks."""
+
+    ranks: Idset
+
+    def _select(self, _targets: Targets) -> Idset:
+        return self.ranks
+
+    def _to_json(self) -> dict[str, object]:
+        return {"ranks": [str(self.ranks)] if self.ranks else []}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Not(Constraint):
+    """Targets that the value does not match; none if there is no value (31.constraints.10)."""
+
+    value: Constraint | None
+
+    def _select(self, targets: Targets) -> Idset:
+        return targets.all_ranks - self.value.select(targets) if self.value else Idset()
+
+    def _to_json(self) -> dict[str, object]:
+        return {"not": [self.value.to_json()] if self.value else []}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class And(Constraint):
+    """Targets that all values match; all targets if there is no value."""
+
+    values: tuple[Constraint, ...]
+
+    def _select(self, targets: Targets) -> Idset:
+        ranks = targets.all_ranks
+        for value in self.values:
+            ranks &= value.select(targets)
+        return ranks
+
+    def _to_json(self) -> dict[str, object]:
+        return {"and": [value.to_json() for value in self.values]}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Or(Constraint):
+    """Targets that a value matches; all targets if there is no value (31.constraints.9)."""
+
+    values: tuple[Constraint, ...]
+
+    def _select(self, targets: Targets) -> Idset:
+        if not self.values:
+            return targets.all_ranks
+        ranks = Idset()
+        for value in self.values:
+            ranks |= value.select(targets)
+        return ranks
+
+    def _to_json(self) -> dict[str, object]:
+        return {"or": [value.to_json() for value in self.values]}
+
+
+def _parse(obj: object, depth: int) -> Constraint:
+    if not isinstance(obj, dict) or len(obj) > 1:
+        raise FormatError('an object with one operator, such as {"properties": ["ssd"]}', obj)
+    if not depth:
+        raise FormatError(f"at most {_DEPTH_MAX} operators within each other", Words("more"))
+    for operator, values in obj.items():
+        read = _READERS.get(operator)
+        if read is None:
+            raise FormatError(f"one of the operators {', '.join(_READERS)}", operator)
+        if not isinstance(values, list):
+            raise FormatError("an array of values", values, operator)
+        try:
+            return read(values, depth - 1)
+        except FormatError as error:
+            raise error.at(operator) from None
+    return Anything()
+
+
+def _each(values: list[object], read: Callable[[object], _T]) -> list[_T]:
+    """What `read` makes of each value; its errors are placed at the value's index."""
+    results = []
+    for index, value in enumerate(values):
+        try:
+            results.append(read(value))
+        except FormatError as error:
+            raise error.at(f"[{index}]") from None
+    return results
+
+
+def _read_properties(values: list[object], _depth: int) -> Constraint:
+    return Properties(tuple(_each(values, _property)))
+
+
+def _property(value: object) -> str:
+    if not isinstance(value, str):
+        raise FormatError("a property name", value)
+    check_property_name(value.removeprefix("^"))
+    return value
+
+
+def _read_hostlist(values: list[object], _depth: int) -> Constraint:
+    hosts: list[str] = []
+
+    def add(value: object) -> None:
+        hosts.extend(Hostlist.parse(value))
+        if len(hosts) > HOSTS_MAX:
+            raise FormatError(f"at most {HOSTS_MAX} hosts", value)
+
+    _each(values, add)
+    return Hosts(Hostlist.of(hosts))
+
+
+def _read_ranks(values: list[object], _depth: int) -> Constraint:
+    ranks = Idset()
+
+    def add(value: object) -> None:
+        nonlocal ranks  # united at once: a list of wide sets would take room
+        ranks |= Idset.parse(value)
+
+    _each(values, add)
+    return Ranks(ranks)
+
+
+def _read_not(values: list[object], depth: int) -> Constraint:
+    if len(values) > 1:
+        raise FormatError('one value (several go into {"and": [...]})', Words(f"{len(values)}"))
+    return Not(_parse(values[0], depth) if values else None)
+
+
+def _read_and(values: list[object], depth: int) -> Constraint:
+    return And(tuple(_each(values, lambda value: _parse(value, depth))))
+
+
+def _read_or(values: list[object], depth: int) -> Constraint:
+    return Or(tuple(_each(values, lambda value: _parse(value, depth))))
+
+
+_READERS: Final[dict[str, Callable[[list[object], int], Constraint]]] = {
+    "properties": _read_properties,
+    "hostlist": _read_hostlist,
+    "ranks": _read_ranks,
+    "not": _read_not,
+    "and": _read_and,
+    "or": _read_or,
+}

@@ -1,0 +1,74 @@
+"""RFC 23 Flux Standard Duration: `30`, `1.2h`, `100ms`, `inf`, in seconds.
+
+The number is what C99 strtod takes, hexadecimal included (`0x1d` is 29 seconds, not a day), without
+the blanks that strtod would skip.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from flux_trio.formats.errors import FormatError
+
+_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
+_DIGITS = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
+_DECIMAL = rf"(?P<decimal>[+-]?(?:{_DIGITS})(?:[eE][+-]?[0-9]+)?)"
+_HEX_DIGITS = _DIGITS.replace("0-9", "0-9a-fA-F")
+_HEX = rf"(?P<hex>[+-]?0[xX](?:{_HEX_DIGITS})(?:[pP][+-]?[0-9]+)?)"
+_DURATION = re.compile(rf"(?:{_HEX}|{_DECIMAL})(?P<unit>ms|[smhd])?")
+_INFINITY = re.compile(r"\+?inf(?:inity)?", re.IGNORECASE)
+_EXPECTED = 'a duration such as "30", "1.5h" or "inf" (units: ms, s, m, h, d)'
+_FINITE = "a duration that a double can hold, or inf"
+
+
+def parse_duration(value: str | float) -> float:
+    """Seconds, from a duration in words or a number of seconds; `inf` for no end; FormatError."""
+    if isinstance(value, str):
+        seconds = _parse(value)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds = _float(value)
+    else:
+        raise FormatError(_EXPECTED, value)
+    if not seconds >= 0:  # also refuses NaN
+        raise FormatError("a duration from 0 to infinity", value)
+    return abs(seconds)  # -0 is 0
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest spelling that parses back to exactly `seconds`, in the largest such unit."""
+    if parse_duration(seconds) == math.inf:
+        return "infinity"
+    spellings = [f"{seconds / scale!r}".removesuffix(".0") + unit for unit, scale in _UNITS.items()]
+    return min((text for text in spellings if _is_exactly(text, seconds)), key=len)
+
+
+def _is_exactly(text: str, seconds: float) -> bool:
+    try:
+        return _parse(text) == seconds
+    except FormatError:  # in milliseconds, the largest doubles overflow
+        return False
+
+
+def _parse(text: str) -> float:
+    if _INFINITY.fullmatch(text):
+        return math.inf
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise FormatError(_EXPECTED, text)
+    number = match["decimal"]
+    try:
+        seconds = float(number) if number else float.fromhex(match["hex"])
+    except OverflowError:
+        seconds = math.inf
+    seconds *= _UNITS[match["unit"] or "s"]
+    if math.isinf(seconds):
+        raise FormatError(_FINITE, text)
+    return seconds
+
+
+def _float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        raise FormatError(_FINITE, number) from None

@@ -1,0 +1,76 @@
+"""RFC 18 eventlogs: JSON Lines, one event per line, every line ended by a newline.
+
+What the events of a job mean is RFC 21's matter. Keys beyond the RFC's three are ignored, since no
+sentence forbids them; times need not ascend, several writers may append.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+
+from flux_trio.formats.errors import FormatError, Words
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One event: `timestamp` in seconds since the Unix epoch, above zero; no context is None."""
+
+    timestamp: Annotated[float, msgspec.Meta(gt=0)]
+    name: str
+    context: dict[str, Any] | None = None
+
+
+_decode = msgspec.json.Decoder(Event).decode
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def parse_event(line: str) -> Event:
+    """The event of one line, with or without its newline; FormatError names the key."""
+    text = line.removesuffix("\n")
+    if "\n" in text:  # 18.format.2
+        raise FormatError("an event on one line", line)
+    try:
+        event = _decode(text)
+    except msgspec.MsgspecError as error:
+        raise FormatError.of_msgspec(error) from None
+    except RecursionError:
+        raise FormatError("an event nested less deeply", line) from None
+    if event.context is None and '"context"' in text and "context" in _decode_object(text):
+        raise FormatError("an object, or no such key", Words("null"), "context")
+    return event
+
+
+def parse_eventlog(text: str) -> list[Event]:
+    """The events of a log in order, none if it is empty; FormatError names the line, from 1."""
+    lines = text.split("\n")
+    if lines.pop():
+        raise FormatError("a newline at the end", text[-40:], f"line {len(lines) + 1}")
+    events = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            events.append(parse_event(line))
+        except FormatError as error:
+            raise error.at(f"line {number}") from None
+    return events
+
+
+def format_event(event: Event) -> str:
+    """The event as one line of JSON that ends in a newline; FormatError for an impossible time."""
+    if not 0 < event.timestamp < math.inf:
+        raise FormatError("a number above 0", event.timestamp, "timestamp")
+    return _encode(event).decode() + "\n"
+
+
+def format_eventlog(events: Iterable[Event]) -> str:
+    """The events as whole lines, to be written or appended; FormatError if there are none.
+
+    An eventlog is never created empty, and an append is of one event or more (RFC 18).
+    """
+    text = "".join([format_event(event) for event in events])
+    if not text:
+        raise FormatError("one event or more", Words("none"))
+    return text

@@ -1,0 +1,138 @@
+"""RFC 19 FLUIDs, the 64-bit job ids: reading and writing their spellings, and making new ones.
+
+An id is 40 bits of milliseconds since the generator's epoch, 14 bits of generator id and 10 bits of
+sequence number. The mnemonic words and the emoji are recognised and refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, assert_never
+
+from flux_trio.formats.errors import FormatError
+
+FluidForm = Literal["dec", "hex", "dothex", "kvs", "f58", "f58plain"]
+"""`kvs` is `job.` and dothex, the job's KVS directory; `f58plain` has an ASCII f."""
+
+FLUID_MAX: Final = (1 << 64) - 1
+GENERATORS_MAX: Final = 1 << 14
+
+_TIMESTAMP_BITS = 40
+_SEQUENCE_BITS = 10
+_GENERATOR_BITS = 14
+_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+_BASE58_VALUE = {digit: value for value, digit in enumerate(_BASE58)}
+_DOTHEX = re.compile(r"(?:job\.)?[0-9a-fA-F]{4}(?:\.[0-9a-fA-F]{4}){3}")
+_HEX = re.compile("0x[0-9a-fA-F]{1,16}")
+_F58 = re.compile(f"[ƒf][{_BASE58}]{{1,11}}")  # 58**11 > 2**64
+_DECIMAL = re.compile("[0-9]{1,20}")
+_EMOJI = re.compile("[\U0001f000-\U0001ffff]")  # what starts with the bytes F0 9F
+
+
+def parse_fluid(text: object) -> int:
+    """The id that `text` spells, in the RFC's order of forms; FormatError.
+
+    Blanks around it are ignored; `job.` before dothex is taken, so that a KVS path can be pasted.
+    """
+    if not isinstance(text, str):
+        raise FormatError("a job id as a string", text)
+    word = text.strip()
+    if "." in word:
+        if not _DOTHEX.fullmatch(word):
+            raise FormatError("a dothex job id such as 0017.e9fb.8df1.6c2e", text)
+        return int(word.removeprefix("job.").replace(".", ""), 16)
+    if "-" in word:
+        raise FormatError("a job id (the mnemonic words form is not supported)", text)
+    if word.startswith(("ƒ", "f")):
+        if not _F58.fullmatch(word):
+            raise FormatError("an F58 job id such as ƒuZZybuNNy", text)
+        return _bounded(_base58_value(word[1:]), text)
+    if _EMOJI.match(word):
+        raise FormatError("a job id (the emoji form is not supported)", text)
+    if word.startswith("0x"):
+        if not _HEX.fullmatch(word):
+            raise FormatError("a hexadecimal job id such as 0x17e9fb8df16c2e", text)
+        return int(word, 16)
+    if not _DECIMAL.fullmatch(word):
+        raise FormatError("a job id such as ƒuZZybuNNy, 6731191091817518 or 0x17e9fb8df16c2e", text)
+    return _bounded(int(word), text)
+
+
+def format_fluid(value: int, form: FluidForm) -> str:
+    """The spelling of a job id in one form; FormatError outside 0..2**64-1."""
+    _bounded(value, value)
+    match form:
+        case "dec":
+            return str(value)
+        case "hex":
+            return f"0x{value:x}"
+        case "dothex":
+            return _dothex(value)
+        case "kvs":
+            return f"job.{_dothex(value)}"
+        case "f58":
+            return f"ƒ{_base58(value)}"
+        case "f58plain":
+            return f"f{_base58(value)}"
+        case _:
+            assert_never(form)
+
+
+class FluidGenerator:
+    """Makes ids that only ever grow, at any rate and whatever the clock does.
+
+    `generator_id` is below `GENERATORS_MAX`; `start_ms` is the epoch of the timestamps, in
+    milliseconds on the clock that `next` is given. What does not fit into one millisecond takes
+    sequence numbers of the following ones, and a clock that goes back is not followed.
+    """
+
+    __slots__ = ("_generator_id", "_start_ms", "_tick")
+
+    def __init__(self, generator_id: int = 0, start_ms: int = 0) -> None:
+        if not 0 <= generator_id < GENERATORS_MAX:
+            raise FormatError(f"a generator id from 0 to {GENERATORS_MAX - 1}", generator_id)
+        self._generator_id = generator_id
+        self._start_ms = start_ms
+        self._tick = -1  # timestamp and sequence number of the last id, as one number
+
+    def next(self, now_ms: int) -> int:
+        """A new id, larger than all before; OverflowError 34.8 years after the epoch."""
+        tick = max((now_ms - self._start_ms) << _SEQUENCE_BITS, self._tick + 1)
+        if tick.bit_length() > _TIMESTAMP_BITS + _SEQUENCE_BITS:
+            raise OverflowError(f"{now_ms} ms is too far from the epoch, {self._start_ms} ms")
+        self._tick = tick
+        timestamp, sequence = divmod(tick, 1 << _SEQUENCE_BITS)
+        upper = timestamp << _GENERATOR_BITS | self._generator_id
+        return upper << _SEQUENCE_BITS | sequence
+
+    def advance_past(self, fluid: int) -> None:
+        """Make all further ids larger than `fluid`: the last one of an earlier run."""
+        timestamp = fluid >> (_GENERATOR_BITS + _SEQUENCE_BITS)
+        sequence = fluid & ((1 << _SEQUENCE_BITS) - 1)
+        self._tick = max(self._tick, timestamp << _SEQUENCE_BITS | sequence)
+
+
+def _bounded(value: int, got: object) -> int:
+    if not 0 <= value <= FLUID_MAX:
+        raise FormatError("a job id of 64 bits", got)
+    return value
+
+
+def _dothex(value: int) -> str:
+    digits = f"{value:016x}"
+    return ".".join((digits[:4], digits[4:8], digits[8:12], digits[12:]))
+
+
+def _base58(value: int) -> str:
+    digits = ""
+    while value or not digits:
+        value, digit = divmod(value, 58)
+        digits = _BASE58[digit] + digits
+    return digits
+
+
+def _base58_value(digits: str) -> int:
+    value = 0
+    for digit in digits:
+        value = value * 58 + _BASE58_VALUE[digit]
+    return value
