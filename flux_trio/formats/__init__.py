@@ -22,7 +22,12 @@ from flux_trio.formats.fluid import (
 )
 from flux_trio.formats.hostlist import HOSTS_MAX, Hostlist
 from flux_trio.formats.idset import IDS_MAX, Idset
+from flux_trio.formats.jobspec import Jobspec, apply_update
+from flux_trio.formats.jobspec_resources import ResourceRequest
+from flux_trio.formats.jobspec_tasks import Task
 from flux_trio.formats.properties import check_property_name
+from flux_trio.formats.resource_ops import Group
+from flux_trio.formats.resource_set import ResourceSet
 
 __all__ = [
     "FLUID_MAX",
@@ -34,10 +39,16 @@ __all__ = [
     "FluidForm",
     "FluidGenerator",
     "FormatError",
+    "Group",
     "Hostlist",
     "Idset",
+    "Jobspec",
+    "ResourceRequest",
+    "ResourceSet",
     "Targets",
+    "Task",
     "Words",
+    "apply_update",
     "both",
     "check_property_name",
     "format_duration",

@@ -1,0 +1,189 @@
+"""R version 1 as JSON (RFC 20, R Format): reading it strictly and writing it.
+
+Unknown keys are ignored, because no sentence forbids them, except among `children`: leaving out a
+kind of resource that is not understood would lose it. What `scheduling` holds beyond `writer` is
+nobody's business but the scheduler's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from flux_trio.formats.errors import MISSING, FormatError, Words
+from flux_trio.formats.fields import (
+    Object,
+    as_object,
+    document,
+    get_count,
+    get_list,
+    get_object,
+    get_seconds,
+    get_str,
+    only_keys,
+)
+from flux_trio.formats.hostlist import Hostlist
+from flux_trio.formats.idset import Idset
+from flux_trio.formats.properties import check_property_name
+from flux_trio.formats.resource_ops import Group, Groups, all_ranks, canonical
+
+VERSION: Final = 1
+WRITER_DEFAULT: Final = "fluxion"  # 20.scheduling.4
+
+_WRITER = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(:.*)?", re.DOTALL)
+_KINDS = ("core", "gpu")
+
+
+class Parts(NamedTuple):
+    """What R says; the fields of `ResourceSet` in order."""
+
+    groups: Groups
+    hostnames: tuple[str, ...]
+    properties: Mapping[str, Idset]
+    nslots: int | None
+    starttime: float
+    expiration: float
+    scheduling: Mapping[str, object] | None
+
+
+def read(value: object) -> Parts:
+    """The parts of R, given decoded or as bytes of JSON; FormatError names the field."""
+    top = document(value)
+    version = top.get("version", MISSING)
+    if type(version) is not int or version != VERSION:
+        raise FormatError("the integer 1", version, "version")
+    execution = get_object(top, "execution")
+    try:
+        groups = _read_groups(get_list(execution, "R_lite"))
+        ranks = all_ranks(groups)
+        hostnames = _read_nodelist(get_list(execution, "nodelist"), ranks)
+        properties = _read_properties(execution, ranks)
+        nslots = get_count(execution, "nslots") if "nslots" in execution else None
+        starttime = get_seconds(execution, "starttime") if "starttime" in execution else 0.0
+        expiration = get_seconds(execution, "expiration") if "expiration" in execution else 0.0
+    except FormatError as error:
+        raise error.at("execution") from None
+    scheduling = _read_scheduling(top) if "scheduling" in top else None
+    return Parts(groups, hostnames, properties, nslots, starttime, expiration, scheduling)
+
+
+def write(parts: Parts) -> Object:
+    """The JSON object in canonical form; ValueError for what version 1 cannot say."""
+    for group in parts.groups:
+        if not group.cores:
+            ranks = Idset.from_bits(group.ranks)
+            raise ValueError(f"R needs at least one core on each rank, but {ranks} has gpus alone")
+    if not parts.groups:
+        raise ValueError("R needs at least one rank, but this resource set is empty")
+    execution: Object = {
+        "R_lite": [_entry(group) for group in parts.groups],
+        "starttime": parts.starttime,
+        "expiration": parts.expiration,
+    }
+    if parts.nslots is not None:
+        execution["nslots"] = parts.nslots
+    execution["nodelist"] = [str(Hostlist.of(parts.hostnames))]
+    if parts.properties:
+        execution["properties"] = {name: str(ids) for name, ids in parts.properties.items()}
+    top: Object = {"version": VERSION, "execution": execution}
+    if parts.scheduling is not None:
+        top["scheduling"] = parts.scheduling
+    return top
+
+
+def _entry(group: Group) -> Object:
+    children = {"core": str(Idset.from_bits(group.cores))}
+    if group.gpus:
+        children["gpu"] = str(Idset.from_bits(group.gpus))
+    return {"rank": str(Idset.from_bits(group.ranks)), "children": children}
+
+
+def _read_groups(entries: list[object]) -> Groups:
+    if not entries:
+        raise FormatError("an array that names at least one rank", entries, "R_lite")
+    return canonical(_read_entries(entries))
+
+
+def _read_entries(entries: list[object]) -> Iterator[Group]:
+    for index, value in enumerate(entries):
+        try:
+            entry = as_object(value)
+            ranks = _ids(entry, "rank", _bits)
+            yield Group(ranks, *_read_children(get_object(entry, "children")))
+        except FormatError as error:
+            raise error.at(f"R_lite[{index}]") from None
+
+
+def _read_children(children: Object) -> tuple[int, int]:
+    try:
+        only_keys(children, _KINDS)
+        cores = _ids(children, "core", _bits_again)
+        return cores, _ids(children, "gpu", _bits_again) if "gpu" in children else 0
+    except FormatError as error:
+        raise error.at("children") from None
+
+
+def _ids(parent: Object, key: str, bits_of: Callable[[str], int]) -> int:
+    text = get_str(parent, key)
+    try:
+        bits = bits_of(text)
+    except FormatError as error:
+        raise error.at(key) from None
+    if not bits:
+        raise FormatError("an idset with at least one id", text, key)
+    return bits
+
+
+def _bits(text: str) -> int:
+    return Idset.parse(text).bits
+
+
+_bits_again = lru_cache(maxsize=256)(_bits)  # for children: most entries repeat those of another
+
+
+def _read_nodelist(entries: list[object], ranks: int) -> tuple[str, ...]:
+    """The hosts in order; this list and R_lite need not be of one length."""
+    count = ranks.bit_count()
+    hosts: list[str] = []
+    for index, text in enumerate(entries):
+        try:
+            if type(text) is not str:
+                raise FormatError("a string", text)
+            hosts += Hostlist.parse(text)
+        except FormatError as error:
+            raise error.at(f"nodelist[{index}]") from None
+        if len(hosts) > count:
+            break
+    if len(hosts) != count:
+        got = Words(f"more than {count}" if len(hosts) > count else f"{len(hosts)}")
+        raise FormatError(f"{count} hosts, one for each rank", got, "nodelist")
+    return tuple(hosts)
+
+
+def _read_properties(execution: Object, ranks: int) -> dict[str, Idset]:
+    if "properties" not in execution:
+        return {}
+    properties = get_object(execution, "properties")
+    try:
+        return {name: _read_property(properties, name, ranks) for name in properties}
+    except FormatError as error:
+        raise error.at("properties") from None
+
+
+def _read_property(properties: Object, name: str, ranks: int) -> Idset:
+    check_property_name(name)
+    bits = _ids(properties, name, _bits)
+    if strangers := bits & ~ranks:
+        got = Words(f"also {Idset.from_bits(strangers)}")
+        raise FormatError("ranks that R_lite names", got, name)
+    return Idset.from_bits(bits)
+
+
+def _read_scheduling(top: Object) -> Object:
+    scheduling = get_object(top, "scheduling")
+    writer = scheduling.get("writer", WRITER_DEFAULT)
+    if type(writer) is not str or not _WRITER.fullmatch(writer):
+        raise FormatError("a URI that begins with a scheme", writer, "scheduling.writer")
+    return scheduling
