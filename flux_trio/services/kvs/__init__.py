@@ -1,0 +1,36 @@
+"""The key-value store: where an instance keeps what must survive it.
+
+`KvsCore` decides order and durability, a `Store` holds the values (`MemoryStore`, `SqliteStore`),
+`run` serves `kvs.*`: commit {ops}, lookup {key}, dir {prefix}, watch {key}, watch-cancel.
+"""
+
+from flux_trio.services.kvs.core import KvsCore
+from flux_trio.services.kvs.ops import (
+    Append,
+    Fetch,
+    Fetched,
+    Op,
+    Put,
+    Stored,
+    StoreOps,
+    Unlink,
+)
+from flux_trio.services.kvs.service import run
+from flux_trio.services.kvs.stores import MemoryStore, SqliteStore, Store, StoreError
+
+__all__ = [
+    "Append",
+    "Fetch",
+    "Fetched",
+    "KvsCore",
+    "MemoryStore",
+    "Op",
+    "Put",
+    "SqliteStore",
+    "Store",
+    "StoreError",
+    "StoreOps",
+    "Stored",
+    "Unlink",
+    "run",
+]

@@ -1,0 +1,333 @@
+"""What the key-value store decides: order, durability before answers, watches. Pure.
+
+Keys are names joined by periods, as in RFC 16; values are text that grows by appending. Work goes
+to the store in rounds, one at a time: a round is one transaction of every commit that waited, then
+the reads that waited. Commits are stored in the order they came, and a sender's read sees what that
+sender committed before it and nothing it committed after. Only the instance owner is served.
+
+Left out: RFC 11's content-addressed tree, namespaces, snapshots of older roots.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.messages import (
+    Errno,
+    FluxError,
+    Request,
+    Response,
+    expect_payload,
+    respond,
+    respond_error,
+    respond_stream,
+    topics,
+)
+from flux_trio.services.kvs.ops import (
+    Append,
+    Fetch,
+    Fetched,
+    Op,
+    Put,
+    Stored,
+    StoreOps,
+    Unlink,
+    check_key,
+    check_text,
+)
+from flux_trio.services.turns import Log
+
+COMMIT_OPS_MAX: Final = 100_000  # of one request
+ROUND_OPS_MAX: Final = 20_000  # where a round stops taking in commits: about 0.1 s of disk
+WATCHES_MAX: Final = 65_536
+
+LOG_CRIT: Final = 2  # syslog severities
+LOG_ERR: Final = 3
+
+_DISCONNECT = f"{topics.KVS}.{topics.DISCONNECT}"
+
+
+class _CommitRequest(msgspec.Struct, frozen=True):
+    ops: list[Op]
+
+
+class _KeyRequest(msgspec.Struct, frozen=True):
+    key: str
+
+
+class _DirRequest(msgspec.Struct, frozen=True):
+    prefix: str
+
+
+class _CancelRequest(msgspec.Struct, frozen=True):
+    matchtag: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    request: Request
+    ops: list[Op]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    request: Request
+    name: str  # a key, or the prefix of a listing
+
+
+@dataclass(slots=True)
+class _Round:
+    """What the store is doing; `commits` is emptied once they are answered."""
+
+    commits: list[_Commit] = field(default_factory=list)
+    lookups: list[_Read] = field(default_factory=list)
+    watches: list[_Watch] = field(default_factory=list)
+    listings: list[_Read] = field(default_factory=list)
+    n_ops: int = 0
+
+
+@dataclass(slots=True)
+class _Watch:
+    """A stream of one key's changes."""
+
+    request: Request
+    key: str
+    exists: bool = False  # set once a value was sent
+
+
+class KvsCore:
+    """The whole state of the kvs service; the values themselves are the store's."""
+
+    def __init__(self) -> None:
+        self._queue: deque[_Commit | _Read | _Watch] = (
+            deque()
+        )  # bounded by the senders' own inboxes
+        self._round: _Round | None = None  # set while the store works
+        self._watches: dict[tuple[str, int], _Watch] = {}  # open streams by (sender, matchtag)
+        self._by_key: dict[str, list[_Watch]] = {}  # those that have read their key once
+        self._failed: FluxError | None = None  # set once a transaction failed; never cleared
+        self._actions: list[Any] = []
+        self._methods: dict[str, Callable[[Request], None]] = {
+            topics.KVS_COMMIT: self._commit,
+            topics.KVS_LOOKUP: self._lookup,
+            topics.KVS_DIR: self._dir,
+            topics.KVS_WATCH: self._watch,
+            topics.KVS_CANCEL: self._watch_cancel,
+        }
+
+    def start(self, now: float) -> list[Any]:  # noqa: ARG002 - the shape of a core
+        """Nothing to do before the first request."""
+        return []
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:  # noqa: ARG002 - the shape of a core
+        """Take requests and what came back from the store; answer, and begin the next round."""
+        for item in inputs:
+            match item:
+                case Request():
+                    self._request(item)
+                case Stored():
+                    self._stored(item)
+                case Fetched():
+                    self._fetched(item)
+        if self._round is None and self._queue:
+            self._begin_round()
+        actions, self._actions = self._actions, []
+        return actions
+
+    # Requests
+
+    def _request(self, request: Request) -> None:
+        if request.topic == _DISCONNECT:
+            self._disconnect(request.sender)
+            return
+        try:
+            if not request.is_owner:
+                raise FluxError(Errno.EPERM, "Request requires owner credentials")
+            method = self._methods.get(request.topic)
+            if method is None:
+                name = request.topic.removeprefix(f"{topics.KVS}.")
+                raise FluxError(Errno.ENOSYS, f"no method {name} in service {topics.KVS}")
+            method(request)
+        except FluxError as error:
+            self._send(respond_error(request, error.errnum, error.text))
+
+    def _commit(self, request: Request) -> None:
+        ops = expect_payload(request, _CommitRequest).ops
+        if len(ops) > COMMIT_OPS_MAX:
+            raise FluxError(
+                Errno.EMSGSIZE, f"{len(ops)} ops: at most {COMMIT_OPS_MAX} in one commit"
+            )
+        for op in ops:
+            check_key(op.key)
+            if not isinstance(op, Unlink):
+                check_text(op.key, op.text)
+        if self._failed is not None:
+            raise FluxError(self._failed.errnum, self._failed.text)
+        self._queue.append(_Commit(request, ops))
+
+    def _lookup(self, request: Request) -> None:
+        self._queue.append(_Read(request, check_key(expect_payload(request, _KeyRequest).key)))
+
+    def _dir(self, request: Request) -> None:
+        prefix = expect_payload(request, _DirRequest).prefix
+        self._queue.append(_Read(request, check_key(prefix) if prefix else ""))
+
+    def _watch(self, request: Request) -> None:
+        key = check_key(expect_payload(request, _KeyRequest).key)
+        stream = (request.sender, request.matchtag)
+        if not request.is_streaming or stream in self._watches:
+            raise FluxError(
+                Errno.EPROTO, "kvs.watch: expected the streaming flag and a matchtag not in use"
+            )
+        if len(self._watches) >= WATCHES_MAX:
+            raise FluxError(
+                Errno.EAGAIN, f"kvs.watch: {WATCHES_MAX} streams are open, no more are taken"
+            )
+        watch = self._watches[stream] = _Watch(request, key)
+        self._queue.append(watch)
+
+    def _watch_cancel(self, request: Request) -> None:
+        matchtag = expect_payload(request, _CancelRequest).matchtag
+        watch = self._watches.get((request.sender, matchtag))
+        if watch is None:
+            raise FluxError(Errno.ENOENT, f"kvs.watch-cancel: no watch with matchtag {matchtag}")
+        self._end_watch(watch, Errno.ECANCELED)
+        self._send(respond(request, {}))
+
+    def _disconnect(self, sender: str) -> None:
+        for watch in [w for (who, _), w in self._watches.items() if who == sender]:
+            self._forget(watch)
+
+    # Rounds
+
+    def _begin_round(self) -> None:
+        """Take up all before the first commit whose sender reads first: that read must miss it."""
+        work = self._round = _Round()
+        readers: set[str] = set()
+        while self._queue:
+            waiting = self._queue[0]
+            if isinstance(waiting, _Commit):
+                if waiting.request.sender in readers or work.n_ops >= ROUND_OPS_MAX:
+                    break
+                work.commits.append(waiting)
+                work.n_ops += len(waiting.ops)
+            else:
+                readers.add(waiting.request.sender)
+                if isinstance(waiting, _Watch):
+                    work.watches.append(waiting)
+                elif waiting.request.topic == topics.KVS_DIR:
+                    work.listings.append(waiting)
+                else:
+                    work.lookups.append(waiting)
+            self._queue.popleft()
+        if work.commits:
+            self._actions.append(StoreOps([op for commit in work.commits for op in commit.ops]))
+        if readers:
+            keys = [read.name for read in work.lookups] + [watch.key for watch in work.watches]
+            self._actions.append(Fetch(keys, [read.name for read in work.listings]))
+
+    def _stored(self, done: Stored) -> None:
+        """Nobody hears of a change before this."""
+        work = self._expect_round()
+        if done.errnum:
+            self._fail(FluxError(done.errnum, done.text), work.commits)
+        else:
+            for commit in work.commits:
+                self._send(respond(commit.request, {}))
+                if self._by_key:
+                    for op in commit.ops:
+                        self._notify(op)
+        work.commits = []
+        if not (work.lookups or work.watches or work.listings):
+            self._round = None
+
+    def _fetched(self, done: Fetched) -> None:
+        work = self._expect_round()
+        self._round = None
+        if done.errnum:
+            self._fetch_failed(work, done)
+            return
+        values = iter(done.values)
+        for read in work.lookups:
+            value = next(values)
+            if value is None:
+                self._send(respond_error(read.request, Errno.ENOENT, f"{read.name}: no such key"))
+            else:
+                self._send(respond(read.request, {"value": value}))
+        for watch in work.watches:
+            self._watch_begins(watch, next(values))
+        for read, keys in zip(work.listings, done.listings, strict=True):
+            self._send(respond(read.request, {"keys": keys}))
+
+    def _expect_round(self) -> _Round:
+        assert self._round is not None, "the store answered and had nothing to do"
+        return self._round
+
+    # Failure
+
+    def _fail(self, error: FluxError, commits: list[_Commit]) -> None:
+        """The store is not to be trusted: refuse this and every later commit; reads go on."""
+        self._failed = FluxError(
+            error.errnum, f"kvs store failed, commits are refused: {error.text}"
+        )
+        self._actions.append(Log(LOG_CRIT, self._failed.text))
+        refused = [*commits, *(w for w in self._queue if isinstance(w, _Commit))]
+        self._queue = deque(w for w in self._queue if not isinstance(w, _Commit))
+        for commit in refused:
+            self._send(respond_error(commit.request, self._failed.errnum, self._failed.text))
+
+    def _fetch_failed(self, work: _Round, done: Fetched) -> None:
+        self._actions.append(Log(LOG_ERR, f"kvs read failed: {done.text}"))
+        for read in [*work.lookups, *work.listings]:
+            self._send(respond_error(read.request, done.errnum, done.text))
+        for watch in work.watches:
+            self._end_watch(watch, done.errnum, done.text)
+
+    # Watches
+
+    def _is_open(self, watch: _Watch) -> bool:
+        return self._watches.get((watch.request.sender, watch.request.matchtag)) is watch
+
+    def _watch_begins(self, watch: _Watch, value: str | None) -> None:
+        """From here on changes are sent: the next round's are the first that `value` lacks."""
+        if self._is_open(watch):
+            self._by_key.setdefault(watch.key, []).append(watch)
+            if value is not None:
+                self._changed(watch, {"value": value})
+
+    def _notify(self, op: Op) -> None:
+        match op:
+            case Put(key, text):
+                for watch in self._by_key.get(key, ()):
+                    self._changed(watch, {"value": text})
+            case Append(key, text):
+                for watch in self._by_key.get(key, ()):
+                    self._changed(watch, {"append" if watch.exists else "value": text})
+            case Unlink(key):
+                below = [k for k in self._by_key if k == key or k.startswith(f"{key}.")]
+                for watch in [w for k in below for w in self._by_key[k] if w.exists]:
+                    self._end_watch(watch, Errno.ENOENT, f"{watch.key}: unlinked")
+
+    def _changed(self, watch: _Watch, payload: dict[str, str]) -> None:
+        watch.exists = True
+        self._send(respond_stream(watch.request, payload))
+
+    def _end_watch(self, watch: _Watch, errnum: int, text: str = "") -> None:
+        if self._is_open(watch):
+            self._forget(watch)
+            self._send(respond_error(watch.request, errnum, text))
+
+    def _forget(self, watch: _Watch) -> None:
+        del self._watches[watch.request.sender, watch.request.matchtag]
+        others = [w for w in self._by_key.pop(watch.key, ()) if w is not watch]
+        if others:
+            self._by_key[watch.key] = others
+
+    def _send(self, response: Response | None) -> None:
+        if response is not None:
+            self._actions.append(response)

@@ -1,0 +1,97 @@
+"""What a commit is made of, what is a key or a value, and what the core asks of a store. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import msgspec
+
+from flux_trio.messages import Errno, FluxError
+
+KEY_CHARS_MAX: Final = 1024
+VALUE_CHARS_MAX: Final = 1 << 24  # of one put or append
+KEY_CHAR_LAST: Final = "\U0010ffff"  # above every character of a key
+
+_NAME = r"[^.\x00-\x1f\x7f-\x9f\ud800-\udfff\U0010ffff]+"
+_KEY = re.compile(rf"{_NAME}(?:\.{_NAME})*")
+
+
+class Put(msgspec.Struct, frozen=True, array_like=True, tag="put", gc=False):
+    """`["put", key, text]`: the value of `key` is `text` and nothing else."""
+
+    key: str
+    text: str
+
+
+class Append(msgspec.Struct, frozen=True, array_like=True, tag="append", gc=False):
+    """`["append", key, text]`: `text` goes to the end of the value, which may be absent."""
+
+    key: str
+    text: str
+
+
+class Unlink(msgspec.Struct, frozen=True, array_like=True, tag="unlink", gc=False):
+    """`["unlink", key]`: `key` and every key below it are gone, if they were there."""
+
+    key: str
+
+
+Op: TypeAlias = Put | Append | Unlink
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOps:
+    """Action: make `ops` durable, in order, as one transaction; the answer is `Stored`."""
+
+    ops: list[Op]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Input: the transaction is durable, or `errnum` and `text` say why nothing of it is."""
+
+    errnum: int = 0
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Action: read the values of `keys`, list what is below `prefixes`; answered by `Fetched`."""
+
+    keys: list[str]
+    prefixes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Input: for each of `keys` a value, None if absent; for each of `prefixes` sorted keys."""
+
+    values: list[str | None]
+    listings: list[list[str]]
+    errnum: int = 0
+    text: str = ""
+
+
+def check_key(key: str) -> str:
+    """`key` if it is one, otherwise FluxError(EINVAL)."""
+    if len(key) > KEY_CHARS_MAX or not _KEY.fullmatch(key):
+        raise FluxError(
+            Errno.EINVAL,
+            f"key {key[:80]!r}: expected names joined by periods, none empty, no control "
+            f"characters, at most {KEY_CHARS_MAX} characters",
+        )
+    return key
+
+
+def check_text(key: str, text: str) -> None:
+    """FluxError(EMSGSIZE or EINVAL) unless `text` may be put or appended."""
+    if len(text) > VALUE_CHARS_MAX:
+        raise FluxError(
+            Errno.EMSGSIZE, f"{key}: {len(text)} characters: at most {VALUE_CHARS_MAX} at once"
+        )
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        raise FluxError(
+            Errno.EINVAL, f"{key}: the text has a lone surrogate, which is no character"
+        )

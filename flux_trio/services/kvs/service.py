@@ -1,0 +1,99 @@
+"""The kvs service: `KvsCore` under Trio, with a store that may wait for a disk.
+
+A store that waits works on a thread, one call at a time, so that the instance goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from flux_trio.broker import Handle
+from flux_trio.messages import topics
+from flux_trio.services.kvs.core import LOG_ERR, KvsCore
+from flux_trio.services.kvs.ops import Fetch, Fetched, Stored, StoreOps
+from flux_trio.services.kvs.stores import Store, StoreError
+from flux_trio.services.runner import run_core
+
+CLOSE_S_MAX: Final = 10.0  # after which the file is left as after SIGKILL, which is no loss
+ROUND_ACTIONS_MAX: Final = 2  # the core has one round at the store: a StoreOps and a Fetch
+
+
+async def run(
+    handle: Handle,
+    store_factory: Callable[[], Store],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve `kvs.*` from the store that `store_factory` opens, until cancelled.
+
+    Raises StoreError when it cannot be opened and FluxError(EEXIST) when there is a kvs already,
+    both before `task_status.started()`.
+    """
+    store = store_factory()  # nothing else runs before there is a kvs, so it may block
+    try:
+        handle.register(topics.KVS)
+        if store.waits_for_disk:
+            await _serve_from_disk(handle, store, task_status)
+        else:
+            await run_core(
+                handle,
+                KvsCore(),
+                lambda action: handle.post(_execute(store, action)),
+                task_status=task_status,
+            )
+    finally:
+        await _close(handle, store)
+
+
+async def _serve_from_disk(
+    handle: Handle, store: Store, task_status: trio.TaskStatus[None]
+) -> None:
+    to_store, work = trio.open_memory_channel[StoreOps | Fetch](ROUND_ACTIONS_MAX)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_store_in_order, handle, store, work)
+        await run_core(handle, KvsCore(), to_store.send_nowait, task_status=task_status)
+        nursery.cancel_scope.cancel()
+
+
+async def _store_in_order(
+    handle: Handle, store: Store, work: trio.MemoryReceiveChannel[StoreOps | Fetch]
+) -> None:
+    """Do what the core asks, a round in one visit to the thread."""
+    async for action in work:
+        actions = [action]
+        while work.statistics().current_buffer_used:
+            actions.append(work.receive_nowait())
+        done = await trio.to_thread.run_sync(
+            lambda todo: [_execute(store, a) for a in todo], actions
+        )
+        for result in done:
+            handle.post(result)
+
+
+def _execute(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
+    try:
+        if isinstance(action, StoreOps):
+            store.commit(action.ops)
+            return Stored()
+        values = [store.lookup(key) for key in action.keys]
+        return Fetched(values, [store.dir(prefix) for prefix in action.prefixes])
+    except StoreError as error:
+        if isinstance(action, StoreOps):
+            return Stored(error.errnum, error.text)
+        return Fetched([], [], error.errnum, error.text)
+
+
+async def _close(handle: Handle, store: Store) -> None:
+    with trio.move_on_after(CLOSE_S_MAX, shield=True) as scope:
+        try:
+            if store.waits_for_disk:
+                await trio.to_thread.run_sync(store.close, abandon_on_cancel=True)
+            else:
+                store.close()
+        except StoreError as error:
+            handle.log(LOG_ERR, f"kvs: {error.text}")
+    if scope.cancelled_caught:
+        handle.log(LOG_ERR, f"kvs: not closed after {CLOSE_S_MAX:g} s, left as it is")
