@@ -260,7 +260,8 @@ def _read_ranks(values: list[object], _depth: int) -> Constraint:
 def _read_not(values: list[object], depth: int) -> Constraint:
     if len(values) > 1:
         raise FormatError('one value (several go into {"and": [...]})', Words(f"{len(values)}"))
-    return Not(_parse(values[0], depth) if values else None)
+    parsed = _each(values, lambda value: _parse(value, depth))
+    return Not(parsed[0] if parsed else None)
 
 
 def _read_and(values: list[object], depth: int) -> Constraint:

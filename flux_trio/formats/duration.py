@@ -39,6 +39,8 @@ def format_duration(seconds: float) -> str:
     """The shortest spelling that parses back to exactly `seconds`, in the largest such unit."""
     if parse_duration(seconds) == math.inf:
         return "infinity"
+    if seconds == 0:
+        return "0s"
     spellings = [f"{seconds / scale!r}".removesuffix(".0") + unit for unit, scale in _UNITS.items()]
     return min((text for text in spellings if _is_exactly(text, seconds)), key=len)
 

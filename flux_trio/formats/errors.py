@@ -47,9 +47,8 @@ class FormatError(ValueError):
         if match := _MSGSPEC_UNKNOWN.fullmatch(text):
             return cls("only the keys of the format", Words(f"the key {match[1]}"), where)
         if match := _MSGSPEC_TYPE.fullmatch(text):
-            return cls(
-                match[1].replace("`", ""), Words((match[2] or "another value").strip("`")), where
-            )
+            got = Words((match[2] or "a value out of range").strip("`"))
+            return cls(match[1].replace("`", ""), got, where)
         return cls("well-formed data", Words(text), where)
 
     def at(self, prefix: str) -> FormatError:

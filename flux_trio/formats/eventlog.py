@@ -37,8 +37,8 @@ def parse_event(line: str) -> Event:
         event = _decode(text)
     except msgspec.MsgspecError as error:
         raise FormatError.of_msgspec(error) from None
-    except RecursionError:
-        raise FormatError("an event nested less deeply", line) from None
+    except (RecursionError, UnicodeError):  # too deeply nested; lone surrogates
+        raise FormatError("an event that JSON can carry", line) from None
     if event.context is None and '"context"' in text and "context" in _decode_object(text):
         raise FormatError("an object, or no such key", Words("null"), "context")
     return event

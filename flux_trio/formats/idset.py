@@ -8,7 +8,6 @@ RFC 28 needs it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import compress
 from operator import lt
@@ -24,8 +23,6 @@ IDS_MAX: Final = 1 << 22
 _IDSET = 'an idset such as "0-3,7"'
 _BOUND = f"ids from 0 to {IDS_MAX - 1}"
 _FEW = 256  # up to this many ids, one shift each is faster than a pass over every bit
-_ALPHABET = b"0123456789,-"
-_DOUBLE_RANGE = re.compile("-[0-9]+-")
 _FLAGS = bytes.maketrans(b"01", b"\x00\x01")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[int]).decode
@@ -58,36 +55,13 @@ class Idset:
     @classmethod
     def parse(cls, text: object) -> Idset:
         """The set that `text` spells; FormatError unless RFC 22 allows that very spelling."""
-        if not isinstance(text, str):
-            raise FormatError(_IDSET, text)
-        inner = text[1:-1] if text[:1] == "[" and text[-1:] == "]" and len(text) > 1 else text
-        if not inner:
-            return _wrap(0)
-        # As JSON, a list: "0-3,7" is [0,-3,7], where a negative number closes the range before it.
-        # A zero that does not come first is a leading zero or out of order, so -0 needs no care.
-        if (
-            not inner.isascii()
-            or inner.encode().translate(None, _ALPHABET)
-            or _DOUBLE_RANGE.search(inner)
-        ):
-            raise FormatError(_IDSET, text)
-        try:
-            edges = _decode(f"[{inner.replace('-', ',-')}]")
-        except msgspec.DecodeError:
-            raise FormatError(_IDSET, text) from None
-        ids = edges if "-" not in inner else list(map(abs, edges))
+        edges = _edges(text)
+        ids = [abs(edge) for edge in edges]
         if not all(map(lt, ids, ids[1:])):
             raise FormatError("an idset in ascending order, each id once", text)
-        if ids[-1] >= IDS_MAX:
+        if ids and ids[-1] >= IDS_MAX:
             raise FormatError(_BOUND, text)
-        if ids is edges:
-            return _wrap(_bits_of(ids))
-        # Every range [a, b] is 2**(b+1) - 2**a; the sums over all ranges need one subtraction.
-        firsts = [edge for edge in edges if edge >= 0]
-        lasts = [
-            abs(edge) for edge, after in zip(edges, [*edges[1:], 0], strict=True) if after >= 0
-        ]
-        return _wrap((_bits_of(lasts) << 1) - _bits_of(firsts))
+        return _wrap(_bits_of(ids) if ids == edges else _bits_of_ranges(edges))
 
     @property
     def bits(self) -> int:
@@ -163,6 +137,32 @@ def _wrap(bits: int) -> Idset:
     idset = Idset()
     idset._bits = bits
     return idset
+
+
+def _edges(text: object) -> list[int]:
+    """The numbers of an idset string in their order; a negative one closes the range before it.
+
+    For speed they are read as JSON: "0-3,7" as [0,-3,7]. JSON refuses leading zeroes and empty
+    elements as well. A zero that is not first is out of order anyhow, so -0 needs no care.
+    """
+    if not isinstance(text, str):
+        raise FormatError(_IDSET, text)
+    inner = text[1:-1] if text[:1] == "[" and text[-1:] == "]" and len(text) > 1 else text
+    marks = inner.encode().translate(None, b"0123456789") if inner.isascii() else b"?"
+    if marks.strip(b",-") or b"--" in marks:  # another character; a range of three
+        raise FormatError(_IDSET, text)
+    try:
+        return _decode(f"[{inner.replace('-', ',-')}]")
+    except msgspec.DecodeError:
+        raise FormatError(_IDSET, text) from None
+
+
+def _bits_of_ranges(edges: list[int]) -> int:
+    """The bits of ascending ids and ranges; [a, b] is 2**(b+1) - 2**a, and so are the sums."""
+    firsts = [edge for edge in edges if edge >= 0]
+    followers = [*edges[1:], 0]
+    lasts = [abs(edge) for edge, after in zip(edges, followers, strict=True) if after >= 0]
+    return (_bits_of(lasts) << 1) - _bits_of(firsts)
 
 
 def _bits_of(ids: list[int]) -> int:
