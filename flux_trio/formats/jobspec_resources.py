@@ -145,8 +145,7 @@ class _Walk:
                 raise error.at(f"[{index}]") from None
         shapes = self.form.shapes.get(scope.kind)
         if shapes is not None and ",".join(sorted(kinds)) not in shapes:
-            expected = " or ".join(shapes) or f"nothing inside {scope.kind}"
-            raise FormatError(f"exactly {expected}", Words(",".join(kinds)))
+            raise FormatError(f"exactly {' or '.join(shapes)}", Words(",".join(kinds)))
         for index, vertex in enumerate(vertices):
             try:
                 self.vertex(as_object(vertex), kinds[index], scope)
@@ -154,7 +153,7 @@ class _Walk:
                 raise error.at(f"[{index}]") from None
 
     def vertex(self, vertex: Object, kind: str, scope: _Scope) -> None:
-        only_keys(vertex, self.form.keys)
+        only_keys(vertex, self.form.keys if self.form.shapes.get(kind, "any") else _LEAF_KEYS)
         factor = scope.factor * self.form.count(vertex, "count")
         self.check_strings(vertex)
         exclusive = get_bool(vertex, "exclusive") if "exclusive" in vertex else None
@@ -201,6 +200,7 @@ class _Walk:
 
 
 _STRINGS = ("label", "unit", "id")
+_LEAF_KEYS = ("type", "count", "unit", "label")  # of version 1's core and gpu
 _V1 = _Form(
     # RFC 25's prose has `exclusive` on nodes, its schema on slots; flux submit writes it on nodes.
     keys=("type", "count", "unit", "with", "label", "exclusive"),
