@@ -87,13 +87,13 @@ def parse_config(text: str, where: str = "config") -> Config:
     try:
         raw = msgspec.toml.decode(text)
     except msgspec.DecodeError as error:
-        raise FormatError(where, f"TOML ({error})", text) from None
+        raise FormatError(f"TOML ({error})", text, where) from None
     try:
         config = msgspec.convert(raw, Config)
     except msgspec.ValidationError as error:
-        raise FormatError(where, f"a configuration ({error})", raw) from None
+        raise FormatError.of_msgspec(error).at(where) from None
     if config.edition not in EDITIONS:
-        raise FormatError(f"{where}.edition", f"one of {', '.join(EDITIONS)}", config.edition)
+        raise FormatError(f"one of {', '.join(EDITIONS)}", config.edition, f"{where}.edition")
     try:
         parse_duration(config.exec.kill_timeout)
     except FormatError as error:

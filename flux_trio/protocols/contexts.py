@@ -123,11 +123,11 @@ def check_context(event: Event, where: str = "") -> None:
     """Raises FormatError naming the key when `event` is not as RFC 21 describes it."""
     context = event.context or {}
     if event.name == JobEvent.JOBSPEC_UPDATE and not context:
-        raise FormatError(where or event.name, "at least one key path and value", context)
+        raise FormatError("at least one key path and value", context, where or event.name)
     shape = _CONTEXTS.get(event.name)
     if shape is None:
         return
     try:
         msgspec.convert(context, shape)
     except msgspec.ValidationError as error:
-        raise FormatError(where or event.name, f"a context of RFC 21 ({error})", context) from None
+        raise FormatError.of_msgspec(error).at(where or event.name) from None

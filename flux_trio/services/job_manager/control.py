@@ -1,0 +1,164 @@
+"""What users ask of their jobs: exceptions (cancel among them), urgency; and of the queue.
+
+The texts of refusals are flux-core's where it has them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from flux_trio.messages import USERID_UNKNOWN, Errno, FluxError, Request, expect_payload, respond
+from flux_trio.protocols import (
+    URGENCY_DEFAULT,
+    URGENCY_MAX,
+    URGENCY_MIN,
+    JobEvent,
+    JobState,
+)
+from flux_trio.services.job_manager.exec_side import ExceptionData, ExecSide
+from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.job_manager.scheduler_side import SchedulerSide
+
+
+class Raise(msgspec.Struct):
+    """The job-manager.raise request."""
+
+    id: int
+    severity: int
+    type: str
+    note: str = ""
+
+
+class RaiseAll(msgspec.Struct):
+    """The job-manager.raiseall request; `states` is a mask of JobState."""
+
+    severity: int
+    type: str
+    states: int
+    userid: int = USERID_UNKNOWN
+    dry_run: bool = False
+    note: str = ""
+
+
+class Urgency(msgspec.Struct):
+    """The job-manager.urgency request."""
+
+    id: int
+    urgency: int
+
+
+class QueueStart(msgspec.Struct):
+    """The job-manager.queue-start request."""
+
+    start: bool
+    all: bool = False
+    nocheckpoint: bool = False
+    reason: str = ""
+
+
+class Control:
+    """Answers what users ask."""
+
+    def __init__(self, ledger: Ledger, scheduler: SchedulerSide, execution: ExecSide) -> None:
+        self._ledger = ledger
+        self._scheduler = scheduler
+        self._exec = execution
+
+    def raise_one(self, request: Request) -> None:
+        """job-manager.raise: an exception on one job, by its user or the owner."""
+        payload = expect_payload(request, Raise)
+        _check_exception(payload.severity, payload.type)
+        job = self._find(payload.id, "unknown job id")
+        if not request.is_owner and request.userid != job.userid:
+            text = "guests can only raise exceptions on their own jobs"
+            raise FluxError(Errno.EPERM, text)
+        self._raise(job, request, payload.severity, payload.type, payload.note)
+        self._ledger.send(respond(request))
+
+    def raise_all(self, request: Request) -> None:
+        """job-manager.raiseall: an exception on every job of a user in some states."""
+        payload = expect_payload(request, RaiseAll)
+        _check_exception(payload.severity, payload.type)
+        if not request.is_owner and payload.userid != request.userid:
+            text = "guests can only raise exceptions on their own jobs"
+            raise FluxError(Errno.EPERM, text)
+        chosen = [
+            job
+            for job in self._ledger.jobs.values()
+            if job.state & payload.states and payload.userid in (USERID_UNKNOWN, job.userid)
+        ]
+        if not payload.dry_run:
+            for job in chosen:
+                self._raise(job, request, payload.severity, payload.type, payload.note)
+        self._ledger.send(respond(request, {"count": len(chosen), "errors": 0}))
+
+    def urgency(self, request: Request) -> None:
+        """job-manager.urgency: another urgency, as long as no resources are held."""
+        payload = expect_payload(request, Urgency)
+        if not URGENCY_MIN <= payload.urgency <= URGENCY_MAX:
+            raise FluxError(Errno.EINVAL, "urgency value is out of range")
+        job = self._find(payload.id, "unknown job")
+        if not request.is_owner:
+            if request.userid != job.userid:
+                raise FluxError(Errno.EPERM, "guests can only reprioritize their own jobs")
+            if payload.urgency > max(URGENCY_DEFAULT, job.urgency):
+                raise FluxError(Errno.EINVAL, "guests can only adjust urgency <= default")
+        if job.state in (JobState.RUN, JobState.CLEANUP):
+            text = "urgency cannot be changed once resources are allocated"
+            raise FluxError(Errno.EINVAL, text)
+        old = job.urgency
+        if payload.urgency != old:
+            context = {"userid": request.userid, "urgency": payload.urgency}
+            self._ledger.log(job, JobEvent.URGENCY, context)
+        self._ledger.send(respond(request, {"old_urgency": old}))
+
+    def queue_start(self, request: Request) -> None:
+        """job-manager.queue-start: start or stop the scheduling of the anonymous queue."""
+        if not request.is_owner:
+            raise FluxError(Errno.EPERM, "only the instance owner can start or stop queues")
+        self._scheduler.start_queue(expect_payload(request, QueueStart).start)
+        self._ledger.send(respond(request))
+
+    def queue_status(self, request: Request) -> None:
+        """job-manager.queue-status: whether the anonymous queue takes and schedules jobs."""
+        status = {"enable": True, "start": self._scheduler.queue_started}
+        self._ledger.send(respond(request, status))
+
+    def getinfo(self, request: Request) -> None:
+        """job-manager.getinfo: the greatest job id so far, by which ids go on after a restart."""
+        self._ledger.send(respond(request, {"max_jobid": self._ledger.max_jobid}))
+
+    def stats(self, request: Request) -> None:
+        """job-manager.stats-get: how many jobs there are in each state, and with the scheduler."""
+        counts = dict.fromkeys((state.name.lower() for state in JobState), 0)
+        for job in self._ledger.jobs.values():
+            counts[job.state.name.lower()] += 1
+        counts["inactive"] += len(self._ledger.inactive)
+        payload = {
+            "states": counts,
+            "sched": {
+                "link": self._scheduler.link.name.lower(),
+                "waiting": self._scheduler.waiting(),
+                "outstanding": self._scheduler.outstanding(),
+            },
+            "exec": {"service": self._exec.service},
+        }
+        self._ledger.send(respond(request, payload))
+
+    def _find(self, jobid: int, unknown: str) -> ActiveJob:
+        job = self._ledger.jobs.get(jobid)
+        if job is None:
+            text = "job is inactive" if jobid in self._ledger.inactive else unknown
+            raise FluxError(Errno.ENOENT, text)
+        return job
+
+    def _raise(self, job: ActiveJob, request: Request, severity: int, kind: str, note: str) -> None:
+        data = ExceptionData(severity, kind, note)
+        self._exec.raise_exception(job, data, request.userid)
+
+
+def _check_exception(severity: int, kind: str) -> None:
+    if not 0 <= severity <= 7:
+        raise FluxError(Errno.EINVAL, "invalid exception severity")
+    if not kind or any(char.isspace() for char in kind):
+        raise FluxError(Errno.EINVAL, "invalid exception type")

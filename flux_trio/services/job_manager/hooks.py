@@ -1,0 +1,128 @@
+"""The job machine's questions to plugins, and what it does with their answers.
+
+A job whose hook is being asked does not move; others do. Answers that nobody waits for any more
+are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flux_trio.formats import Event, FormatError
+from flux_trio.protocols import (
+    PRIORITY_MAX,
+    PRIORITY_MIN,
+    STATE_TOPICS,
+    URGENCY_EXPEDITE,
+    URGENCY_HOLD,
+    AskHook,
+    CancelHook,
+    HookAnswer,
+    HookAnswered,
+    InvalidTransition,
+    JobState,
+    JobView,
+    PostEvent,
+    check_context,
+)
+from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.turns import Log
+
+Answered = Callable[[ActiveJob, HookAnswer], None]
+
+
+class Hooks:
+    """Open questions by ticket."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._open: dict[int, tuple[ActiveJob, Answered]] = {}
+        self._ticket = 0
+        self.actions: list[AskHook | CancelHook] = []  # of this turn
+        self.topics: frozenset[str] = frozenset()
+        ledger.abandon_hook = self.abandon
+
+    def ask(self, job: ActiveJob, topic: str, then: Answered) -> bool:
+        """Ask `topic` of `job`; `then` gets the answer. False when no plugin handles it."""
+        if topic not in self.topics:
+            return False
+        self._ticket += 1
+        job.hook = self._ticket
+        self._open[self._ticket] = (job, then)
+        self.actions.append(AskHook(self._ticket, topic, view_of(job)))
+        return True
+
+    def ask_state(self, job: ActiveJob, then: Answered) -> bool:
+        """Ask the hook of the state `job` has come into, once; whether an answer is to come."""
+        if job.asked == job.state:
+            return False
+        job.asked = job.state
+        return self.ask(job, STATE_TOPICS[job.state], then)
+
+    def answered(self, message: HookAnswered) -> None:
+        """Log what the plugins posted, then what waited, and let the job go on."""
+        job, then = self._open.pop(message.ticket, (None, None))
+        if job is None or then is None:
+            return  # the hook was abandoned
+        job.hook = 0
+        for name, context in message.answer.posts:
+            self._ledger.log_now(job, name, context)
+        if job.deferred and job.state == JobState.PRIORITY:
+            job.asked = None  # what the answer went by has changed: ask again
+        self._flush(job)
+        self._ledger.dirty[job.id] = job
+        then(job, message.answer)
+
+    def abandon(self, job: ActiveJob) -> None:
+        """Nobody waits for the answer any more: a fatal exception ends the hook."""
+        del self._open[job.hook]
+        self.actions.append(CancelHook(job.hook))
+        job.hook = 0
+        self._flush(job)
+
+    def post(self, message: PostEvent) -> None:
+        """A plugin's event outside a hook; one that has no place is refused, and said so."""
+        job = self._ledger.jobs.get(message.id)
+        try:
+            if job is None:
+                raise FormatError("the id of an active job", message.id, "id")
+            check_context(Event(self._ledger.now, message.name, message.context))
+            self._ledger.log(job, message.name, message.context)
+        except (FormatError, InvalidTransition) as error:
+            text = f"plugin {message.plugin}: cannot post {message.name} to {message.id}: {error}"
+            self._ledger.send(Log(3, text))
+
+    def take_actions(self) -> list[AskHook | CancelHook]:
+        """The questions of this turn."""
+        actions, self.actions = self.actions, []
+        return actions
+
+    def _flush(self, job: ActiveJob) -> None:
+        deferred, job.deferred = job.deferred, None
+        for name, context in deferred or ():
+            self._ledger.log(job, name, context)
+
+
+def effective_priority(job: ActiveJob, answer: HookAnswer) -> int | None:
+    """The priority to log, or None to wait in PRIORITY.
+
+    Urgency 0 and 31 override any plugin; a value out of range was refused by the host.
+    """
+    if job.urgency == URGENCY_HOLD:
+        return PRIORITY_MIN
+    if job.urgency == URGENCY_EXPEDITE:
+        return PRIORITY_MAX
+    return answer.priority
+
+
+def view_of(job: ActiveJob) -> JobView:
+    """What a hook may read of `job`."""
+    return JobView(
+        id=job.id,
+        userid=job.userid,
+        urgency=job.urgency,
+        priority=job.priority,
+        state=job.state,
+        t_submit=job.t_submit,
+        jobspec=job.current_jobspec_bytes(),
+    )

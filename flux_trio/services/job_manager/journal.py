@@ -1,0 +1,51 @@
+"""The journal: every event as it becomes durable, for services that follow jobs.
+
+`job-manager.events-journal` is a stream of {"events": [[id, place, event], ...]}, one response a
+turn, where `place` counts the job's events from 0, so that a follower that also reads
+eventlogs can tell what it has seen. It starts with an empty list and tells nothing of the past.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from flux_trio.formats import Event
+from flux_trio.messages import Errno, FluxError, Request, respond_stream
+from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+
+
+class Journal:
+    """Followers, and what this turn has for them."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._followers: dict[tuple[str, int], Request] = {}
+        self._entries: list[list[Any]] = []
+        ledger.on_logged.append(self._logged)
+
+    def follow(self, request: Request) -> None:
+        """Open a stream; for the instance owner's services."""
+        if not request.is_owner:
+            raise FluxError(Errno.EPERM, "only the instance owner can read the journal")
+        if not request.is_streaming:
+            raise FluxError(Errno.EPROTO, "events-journal needs the streaming flag")
+        self._followers[request.sender, request.matchtag] = request
+        self._ledger.send(respond_stream(request, {"events": []}))
+
+    def forget(self, sender: str) -> None:
+        """A follower is gone."""
+        for key in [key for key in self._followers if key[0] == sender]:
+            del self._followers[key]
+
+    def end_turn(self) -> None:
+        """Tell the followers."""
+        entries, self._entries = self._entries, []
+        if entries:
+            for request in self._followers.values():
+                self._ledger.send(respond_stream(request, {"events": entries}))
+
+    def _logged(self, job: ActiveJob, event: Event) -> None:
+        if self._followers:
+            self._entries.append([job.id, job.nevents - 1, msgspec.to_builtins(event)])

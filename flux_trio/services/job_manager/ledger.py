@@ -1,0 +1,156 @@
+"""The ledger: the active jobs, and the one place that logs their events.
+
+An event is folded into its job at once, written at the end of the turn with all others of that
+turn in one commit, and told to nobody before that commit is done: the turn's messages wait for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from flux_trio.formats import Event, format_event, format_fluid
+from flux_trio.messages import Calls, Request, topics
+from flux_trio.protocols import ExecState, Job, JobState
+
+Action = Any
+
+
+class ActiveJob(Job):
+    """A job that is not over, with what the job manager keeps beside its eventlog."""
+
+    __slots__ = (
+        "asked",  # the state whose hook was asked last
+        "deferred",  # events that wait for a hook's answer, oldest first
+        "hook",  # ticket of the hook being asked, 0 when none is
+        "jobspec",  # JSON without the environment, as submitted
+        "start",  # where the job stands with the execution service
+        "start_sent",  # a start request went out, in this life of the job manager or an earlier one
+        "waiting_for",  # why a plugin's failure holds the job, None when none does
+    )
+
+    def __init__(self, jobid: int, jobspec: bytes) -> None:
+        super().__init__(jobid)
+        self.jobspec = jobspec
+        self.asked: JobState | None = None
+        self.hook = 0
+        self.deferred: list[tuple[str, dict[str, Any] | None]] | None = None
+        self.start = ExecState.IDLE
+        self.start_sent = False
+        self.waiting_for: str | None = None
+
+    def current_jobspec(self) -> dict[str, Any]:
+        """The jobspec object with every jobspec-update applied (RFC 33, Note)."""
+        jobspec: dict[str, Any] = msgspec.json.decode(self.jobspec)
+        for path, value in (self.jobspec_updates or {}).items():
+            *parents, last = path.split(".")
+            place = jobspec
+            for key in parents:
+                place = place.setdefault(key, {})
+            place[last] = value
+        return jobspec
+
+    def current_jobspec_bytes(self) -> bytes:
+        """The same as JSON."""
+        if not self.jobspec_updates:
+            return self.jobspec
+        return msgspec.json.encode(self.current_jobspec())
+
+
+class Ledger:
+    """Jobs by id, this turn's events and messages, and what still waits for a commit."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, ActiveJob] = {}
+        self.inactive: dict[int, int] = {}  # id → userid
+        self.max_jobid = 0
+        self.resumed: list[ActiveJob] = []  # to be looked at when all have been read
+        self.now = 0.0  # of this turn
+        self.calls: Calls[Any] = Calls()
+        self.dirty: dict[int, ActiveJob] = {}  # jobs whose due action is to be looked at
+        self.on_logged: list[Callable[[ActiveJob, Event], None]] = []
+        self.abandon_hook: Callable[[ActiveJob], None]  # set by whoever asks hooks
+        self._messages: list[Action] = []  # of this turn
+        self._lines: dict[str, list[str]] = {}  # eventlog key → lines of this turn
+        self._uncommitted: deque[tuple[int, list[Action]]] = deque()
+
+    def send(self, message: Action | None) -> None:
+        """Send `message` once everything logged so far is durable; None is nothing to send."""
+        if message is not None:
+            self._messages.append(message)
+
+    def log(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
+        """Log an event of `job`, after the answer when a hook of it is being asked.
+
+        Raises InvalidTransition when RFC 21 has no place for the event.
+        """
+        if job.hook:
+            if job.deferred is None:
+                job.deferred = []
+            job.deferred.append((name, context))
+            return
+        self.log_now(job, name, context)
+
+    def log_now(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
+        """Log an event of `job`, whatever hook is being asked."""
+        event = Event(self.now, name, context)
+        job.apply(event)
+        key = f"{format_fluid(job.id, 'kvs')}.eventlog"
+        self._lines.setdefault(key, []).append(format_event(event))
+        for tell in self.on_logged:
+            tell(job, event)
+        self.dirty[job.id] = job
+
+    def admit(self, job: ActiveJob, event: Event) -> None:
+        """A new job, with the submit event that ingest has logged."""
+        job.apply(event)
+        self.jobs[job.id] = job
+        self.max_jobid = max(self.max_jobid, job.id)
+        for tell in self.on_logged:
+            tell(job, event)
+
+    def resume(self, job: ActiveJob) -> None:
+        """A job that an earlier life of the job manager left active."""
+        self.jobs[job.id] = job
+        self.max_jobid = max(self.max_jobid, job.id)
+        self.resumed.append(job)
+
+    def remember_inactive(self, jobid: int, userid: int) -> None:
+        """A job that an earlier life saw to its end."""
+        self.inactive[jobid] = userid
+        self.max_jobid = max(self.max_jobid, jobid)
+
+    def discard(self, job: ActiveJob) -> None:
+        """A job that was refused: it never was (RFC 21, Invalidate Event)."""
+        del self.jobs[job.id]
+        self.dirty.pop(job.id, None)
+
+    def retire(self, job: ActiveJob) -> None:
+        """The job is inactive: only its eventlog is left to tell of it."""
+        del self.jobs[job.id]
+        self.inactive[job.id] = job.userid
+
+    def end_turn(self) -> list[Action]:
+        """What to do now: the commit of the turn's events, or its messages when nothing waits."""
+        messages, self._messages = self._messages, []
+        if self._lines:
+            ops = [["append", key, "".join(lines)] for key, lines in self._lines.items()]
+            self._lines = {}
+            matchtag = self.calls.open(self._uncommitted)
+            self._uncommitted.append((matchtag, messages))
+            return [Request(topics.KVS_COMMIT, {"ops": ops}, matchtag)]
+        if self._uncommitted:
+            self._uncommitted[-1][1].extend(messages)
+            return []
+        return messages
+
+    def is_commit(self, purpose: Any) -> bool:
+        """Whether a call's purpose was a commit of this ledger."""
+        return purpose is self._uncommitted
+
+    def committed(self) -> list[Action]:
+        """The oldest commit is done: the messages that waited for it."""
+        return self._uncommitted.popleft()[1]

@@ -1,0 +1,83 @@
+"""Restart: all state from the eventlogs (RFC 16, Content Consumed/Produced by Job Manager).
+
+The job directories are scanned, each eventlog is folded, and the jobspecs of those still active are
+read. Requests that come meanwhile wait.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flux_trio.formats import FormatError, parse_eventlog, parse_fluid
+from flux_trio.messages import Errno, Payload, Request, Response, topics
+from flux_trio.protocols import InvalidTransition, Job, JobState, replay
+from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.job_manager.submission import redacted_bytes
+from flux_trio.services.turns import Exit, Log
+
+EVENTLOG = ".eventlog"
+JOBSPEC = ".jobspec"
+
+
+class Replay:
+    """Reads the job directories; `done` once every one has been read."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._open = 0
+        self._active: dict[int, Job] = {}
+        self.done = False
+
+    def start(self) -> list[Any]:
+        """Ask for the keys of all jobs."""
+        return [self._call(topics.KVS_DIR, {"prefix": "job"}, "")]
+
+    def response(self, key: str, response: Response) -> list[Any]:
+        """One answer; `key` is what was looked up, "" for the list of keys."""
+        self._open -= 1
+        if key == "" and response.errnum == Errno.ENOENT:
+            self.done = True
+            return []
+        if response.errnum:
+            return [Exit(f"cannot read {key or 'the jobs'}: {response.error_text}")]
+        actions = self._take(key, response.payload)
+        self.done = self._open == 0
+        return actions
+
+    def _take(self, key: str, payload: Payload) -> list[Any]:
+        assert isinstance(payload, dict)  # a successful lookup of ours
+        if key == "":
+            logs = [each for each in payload["keys"] if each.endswith(EVENTLOG)]
+            return [self._lookup(each) for each in logs if each.count(".") == 5]
+        jobid = parse_fluid(key.removeprefix("job.").rpartition(".")[0])
+        if key.endswith(JOBSPEC):
+            self._ledger.resume(_revive(self._active.pop(jobid), payload["value"].encode()))
+            return []
+        return self._folded(key, jobid, payload["value"])
+
+    def _folded(self, key: str, jobid: int, text: str) -> list[Any]:
+        try:
+            job = replay(jobid, parse_eventlog(text))
+        except (FormatError, InvalidTransition, KeyError) as error:
+            return [Log(2, f"{key}: not a job eventlog, left alone: {error}")]
+        if not job.is_active:
+            self._ledger.remember_inactive(jobid, job.userid)
+            return []
+        self._active[jobid] = job
+        return [self._lookup(key.removesuffix(EVENTLOG) + JOBSPEC)]
+
+    def _lookup(self, key: str) -> Request:
+        return self._call(topics.KVS_LOOKUP, {"key": key}, key)
+
+    def _call(self, topic: str, payload: dict[str, Any], key: str) -> Request:
+        self._open += 1
+        return Request(topic, payload, self._ledger.calls.open((self, key)))
+
+
+def _revive(job: Job, jobspec: bytes) -> ActiveJob:
+    """The job as the job manager keeps it; what ran before it may run now."""
+    active = ActiveJob(job.id, redacted_bytes(jobspec))
+    for name in Job.__slots__:
+        setattr(active, name, getattr(job, name))
+    active.start_sent = job.has_resources and job.state in (JobState.RUN, JobState.CLEANUP)
+    return active

@@ -1,0 +1,359 @@
+"""The job manager's side of RFC 27: the queue, what is sent, what the answers mean.
+
+Requests go out in priority order, then submit time, then id, as far as the scheduler's mode lets
+them. A job's stand with the scheduler is kept here and not in the job, because an
+answer may come after the job is gone.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from sortedcontainers import SortedKeyList
+
+from flux_trio.messages import (
+    Errno,
+    FluxError,
+    Request,
+    Response,
+    end_of_stream,
+    expect_payload,
+    respond,
+    respond_stream,
+    topics,
+)
+from flux_trio.messages.types import NORESPONSE
+from flux_trio.protocols import (
+    ALLOC,
+    ALLOC_ANSWERS,
+    LINK,
+    PRIORITY_MIN,
+    AllocEvent,
+    AllocState,
+    AllocType,
+    InvalidTransition,
+    JobEvent,
+    JobState,
+    LinkEvent,
+    LinkState,
+    merge_annotations,
+)
+from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.turns import Log
+
+LIMIT_MAX = 2147483647
+
+
+class Ready(msgspec.Struct, forbid_unknown_fields=True):
+    """The job-manager.sched-ready request."""
+
+    mode: Literal["unlimited", "limited"]
+    limit: Annotated[int, msgspec.Meta(ge=1, le=LIMIT_MAX)] | None = None
+
+
+class AllocAnswer(msgspec.Struct):
+    """A sched.alloc response."""
+
+    id: int
+    type: Annotated[int, msgspec.Meta(ge=0, le=3)]
+    annotations: dict[str, Any] | None = None
+    note: str | None = None
+
+
+class FreeAnswer(msgspec.Struct):
+    """A sched.free response."""
+
+    id: int
+
+
+def rank_of(job: ActiveJob) -> tuple[int, float, int]:
+    """The order of requests: priority, then submit time, then id."""
+    return (-job.priority, job.t_submit, job.id)
+
+
+class SchedulerSide:
+    """The conversation with whoever holds `sched`."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._states: dict[int, AllocState] = {}  # IDLE ones are left out
+        self._queue: SortedKeyList[ActiveJob] = SortedKeyList(key=rank_of)  # eligible, not sent
+        self._queued: dict[int, tuple[int, float, int]] = {}  # id → the rank it is queued at
+        self._sent: SortedKeyList[ActiveJob] = SortedKeyList(key=lambda job: self._sent_at[job.id])
+        self._sent_at: dict[int, tuple[int, float, int]] = {}  # id → its rank at the scheduler
+        self._held: dict[int, AllocAnswer] = {}  # grants of jobs whose hook is being asked
+        self._reranked: dict[int, int] = {}  # id → new priority, for this turn's prioritize
+        self.link = LINK.initial
+        self.sender = ""  # who said hello
+        self.limit: int | None = None  # None: unlimited
+        self.queue_started = True
+
+    # --- what the job machine asks
+
+    def state(self, jobid: int) -> AllocState:
+        """Where a job stands with the scheduler."""
+        return self._states.get(jobid, AllocState.IDLE)
+
+    def waiting(self) -> int:
+        """Jobs eligible but not sent: the count of sched-ready (readings: sched-ready's count)."""
+        return len(self._queue)
+
+    def outstanding(self) -> int:
+        """Requests sent and not answered."""
+        return len(self._sent)
+
+    def consider(self, job: ActiveJob) -> None:
+        """A job in SCHED, new there or with another priority: queue it, or tell the scheduler."""
+        state = self.state(job.id)
+        if state == AllocState.PENDING:
+            self._reconsider_sent(job)
+        elif (grant := self._held.pop(job.id, None)) is not None:
+            self._granted(grant, job)
+        elif state == AllocState.IDLE:
+            self._unqueue(job)
+            if job.priority > PRIORITY_MIN and self.queue_started:
+                self._queued[job.id] = rank_of(job)
+                self._queue.add(job)
+
+    def withdraw(self, job: ActiveJob) -> None:
+        """The job has left SCHED without resources: no request of it may stay."""
+        self._unqueue(job)
+        if self._held.pop(job.id, None) is not None:
+            self._send_free(job.id)
+        elif self.state(job.id) == AllocState.PENDING:
+            self._cancel(job.id)
+        job.annotations = None
+
+    def free(self, job: ActiveJob) -> bool:
+        """Give back what `job` holds, now or after the next ready; whether it is still to do."""
+        if not job.has_resources:
+            return False
+        if self.link == LinkState.READY and self.state(job.id) == AllocState.ALLOCATED:
+            self._send_free(job.id)
+        return True
+
+    def end_turn(self) -> None:
+        """Send what the turn made due: one prioritize, then requests as the mode allows."""
+        if self.link != LinkState.READY:
+            self._reranked.clear()
+            return
+        if self._reranked:
+            pairs = [[jobid, priority] for jobid, priority in self._reranked.items()]
+            self._reranked = {}
+            self._request(topics.SCHED_PRIORITIZE, {"jobs": pairs}, NORESPONSE)
+        while self._queue and (self.limit is None or len(self._sent) < self.limit):
+            self._send_alloc(self._queue.pop(0))
+        if self._queue and self.limit is not None:
+            self._make_room()
+
+    def start_queue(self, start: bool) -> None:
+        """Start or stop scheduling; stopping cancels what is pending (RFC 33)."""
+        self.queue_started = start
+        if start:
+            for job in self._ledger.jobs.values():
+                if job.state == JobState.SCHED:
+                    self.consider(job)
+            return
+        self._queue.clear()
+        self._queued.clear()
+        for job in list(self._sent):
+            self._cancel(job.id)
+
+    # --- what the scheduler says
+
+    def hello(self, request: Request) -> None:
+        """job-manager.sched-hello: one response a job with resources, then ENODATA."""
+        if not request.is_streaming:
+            raise FluxError(Errno.EPROTO, "sched-hello needs the streaming flag")
+        if request.payload:
+            raise FluxError(Errno.EPROTO, "sched-hello takes no payload")
+        if self.link != LinkState.DETACHED:
+            self.lost("replaced by another hello", LinkEvent.LOST)
+        self.link = LINK.step(self.link, LinkEvent.HELLO)
+        self.sender = request.sender
+        for job in self._ledger.jobs.values():
+            if job.has_resources:
+                self._step(job.id, AllocEvent.HELLO)
+                facts = {
+                    "id": job.id,
+                    "priority": job.priority,
+                    "userid": job.userid,
+                    "t_submit": job.t_submit,
+                }
+                self._ledger.send(respond_stream(request, facts))
+        self._ledger.send(end_of_stream(request))
+
+    def ready(self, request: Request) -> None:
+        """job-manager.sched-ready: the mode is set, requests may be sent."""
+        payload = expect_payload(request, Ready)
+        if (payload.mode == "limited") != (payload.limit is not None):
+            raise FluxError(Errno.EPROTO, "sched-ready: limit goes with mode limited, and only it")
+        if request.sender != self.sender or not LINK.allows(self.link, LinkEvent.READY):
+            raise FluxError(Errno.EPROTO, "sched-ready: expected sched-hello first")
+        self.link = LINK.step(self.link, LinkEvent.READY)
+        self.limit = payload.limit
+        self._ledger.send(respond(request, {"count": self.waiting()}))
+        for job in self._ledger.jobs.values():
+            if job.state == JobState.CLEANUP:  # frees that waited for a scheduler
+                self._ledger.dirty[job.id] = job
+
+    def alloc_response(self, response: Response) -> None:
+        """An answer to sched.alloc. One that breaks RFC 27 suspends scheduling."""
+        try:
+            if response.errnum:
+                raise FluxError(response.errnum, f"sched.alloc: {response.error_text}")
+            answer = expect_payload(response, AllocAnswer)
+            self._answered(answer, AllocType(answer.type))
+        except (FluxError, InvalidTransition) as error:
+            self.lost(str(error), LinkEvent.SUSPEND)
+
+    def free_response(self, response: Response) -> None:
+        """An answer to sched.free: the resources are the scheduler's again."""
+        try:
+            if response.errnum:
+                raise FluxError(response.errnum, f"sched.free: {response.error_text}")
+            answer = expect_payload(response, FreeAnswer)
+            self._step(answer.id, AllocEvent.FREED)
+        except (FluxError, InvalidTransition) as error:
+            self.lost(str(error), LinkEvent.SUSPEND)
+            return
+        job = self._ledger.jobs.get(answer.id)
+        if job is not None and job.has_resources:
+            self._ledger.log_now(job, JobEvent.FREE)
+
+    def lost(self, reason: str, event: LinkEvent) -> None:
+        """No scheduler from here on: what was asked of it is asked of the next one."""
+        if self.link != LinkState.DETACHED:
+            self._ledger.send(Log(3, f"scheduling suspended: {reason}"))
+        self.link = LINK.step(self.link, event)
+        self.sender = ""
+        asked = list(self._sent)
+        self._sent.clear()
+        self._sent_at.clear()
+        for jobid in list(self._states):
+            self._step(jobid, AllocEvent.LOST)
+            job = self._ledger.jobs.get(jobid)
+            if job is None or not job.has_resources:  # granted, but no eventlog says so
+                self._states.pop(jobid, None)
+        self._held.clear()
+        for job in asked:
+            self._drop_sched_annotations(job)
+            if job.state == JobState.SCHED:
+                self.consider(job)
+
+    # --- how
+
+    def _answered(self, answer: AllocAnswer, kind: AllocType) -> None:
+        job = self._ledger.jobs.get(answer.id)
+        if answer.id not in self._sent_at and self._is_late(answer.id, kind):
+            return
+        self._step(answer.id, ALLOC_ANSWERS[kind])
+        if kind != AllocType.ANNOTATE:
+            self._retire_request(answer.id)
+        if kind == AllocType.SUCCESS:
+            self._granted(answer, job)
+        elif job is not None and job.state == JobState.SCHED:
+            self._not_granted(answer, kind, job)
+
+    def _is_late(self, jobid: int, kind: AllocType) -> bool:
+        """Whether an answer without a request may be ignored (readings: Late and stray answers)."""
+        known = jobid in self._ledger.jobs or jobid in self._ledger.inactive
+        return known and kind in (AllocType.ANNOTATE, AllocType.CANCEL)
+
+    def _granted(self, answer: AllocAnswer, job: ActiveJob | None) -> None:
+        if job is None or job.state not in (JobState.PRIORITY, JobState.SCHED):
+            self._send_free(answer.id)  # it was canceled meanwhile: freed at once
+            return
+        if job.hook or job.state == JobState.PRIORITY:
+            self._held[answer.id] = answer
+            return
+        if answer.annotations:
+            job.annotations = merge_annotations(job.annotations or {}, answer.annotations)
+        context = {"annotations": job.annotations} if job.annotations else {}
+        self._ledger.log_now(job, JobEvent.ALLOC, context)
+
+    def _not_granted(self, answer: AllocAnswer, kind: AllocType, job: ActiveJob) -> None:
+        if kind == AllocType.ANNOTATE:
+            if answer.annotations is None:
+                raise FluxError(Errno.EPROTO, "sched.alloc: expected annotations in ANNOTATE")
+            job.annotations = merge_annotations(job.annotations or {}, answer.annotations)
+        elif kind == AllocType.CANCEL:
+            self._drop_sched_annotations(job)
+            self.consider(job)
+        else:
+            job.annotations = None
+            context = {
+                "type": "alloc",
+                "severity": 0,
+                "note": answer.note or "",
+                "userid": job.userid,
+            }
+            self._ledger.log_now(job, JobEvent.EXCEPTION, context)
+
+    def _reconsider_sent(self, job: ActiveJob) -> None:
+        if job.priority == PRIORITY_MIN:
+            self._cancel(job.id)  # held
+        elif rank_of(job) != self._sent_at[job.id]:
+            self._sent.remove(job)
+            self._sent_at[job.id] = rank_of(job)
+            self._sent.add(job)
+            self._reranked[job.id] = job.priority
+            self._step(job.id, AllocEvent.PRIORITIZE)
+
+    def _make_room(self) -> None:
+        """A better job waits and the limit is reached: take back the lowest (readings: Limited)."""
+        for better, lowest in zip(self._queue, reversed(self._sent), strict=False):
+            if rank_of(better) >= self._sent_at[lowest.id]:
+                return
+            if self.state(lowest.id) == AllocState.PENDING:
+                self._cancel(lowest.id)
+
+    def _send_alloc(self, job: ActiveJob) -> None:
+        del self._queued[job.id]
+        self._step(job.id, AllocEvent.ALLOC)
+        self._sent_at[job.id] = rank_of(job)
+        self._sent.add(job)
+        payload = {
+            "id": job.id,
+            "priority": job.priority,
+            "userid": job.userid,
+            "t_submit": job.t_submit,
+            "jobspec": job.current_jobspec(),
+        }
+        self._request(topics.SCHED_ALLOC, payload, 0)
+
+    def _send_free(self, jobid: int) -> None:
+        self._step(jobid, AllocEvent.FREE)
+        self._request(topics.SCHED_FREE, {"id": jobid}, 0)
+
+    def _cancel(self, jobid: int) -> None:
+        self._step(jobid, AllocEvent.CANCEL)
+        self._request(topics.SCHED_CANCEL, {"id": jobid}, NORESPONSE)
+
+    def _request(self, topic: str, payload: dict[str, Any], flags: int) -> None:
+        self._ledger.send(Request(topic, payload, flags=flags))
+
+    def _retire_request(self, jobid: int) -> None:
+        if jobid in self._sent_at:
+            # the job may be inactive by now: find it by the rank it was sent at
+            at = self._sent.bisect_key_left(self._sent_at[jobid])
+            del self._sent[at]
+            del self._sent_at[jobid]
+            self._reranked.pop(jobid, None)
+
+    def _unqueue(self, job: ActiveJob) -> None:
+        rank = self._queued.pop(job.id, None)
+        if rank is not None:
+            del self._queue[self._queue.bisect_key_left(rank)]
+
+    def _drop_sched_annotations(self, job: ActiveJob) -> None:
+        if job.annotations is not None:
+            job.annotations = merge_annotations(job.annotations, {"sched": None})
+
+    def _step(self, jobid: int, event: AllocEvent) -> None:
+        after = ALLOC.step(self.state(jobid), event)
+        if after == AllocState.IDLE:
+            self._states.pop(jobid, None)
+        else:
+            self._states[jobid] = after

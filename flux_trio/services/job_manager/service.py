@@ -1,0 +1,40 @@
+"""The job manager under Trio: its core, and the plugins that the core asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+import trio
+
+from flux_trio.broker import Handle
+from flux_trio.jobtap import Plugin, PluginHost
+from flux_trio.messages import topics
+from flux_trio.protocols import AskHook, CancelHook
+from flux_trio.services.job_manager.core import JobManagerCore
+from flux_trio.services.runner import run_core
+
+
+async def run(
+    handle: Handle,
+    plugins: Iterable[Plugin],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve `job-manager.*` until cancelled, asking `plugins` in order."""
+    core = JobManagerCore(owner=handle.peer.userid)
+    async with trio.open_nursery() as nursery:  # owns what plugins run
+        host = PluginHost(nursery, handle.post, handle.note, handle.now)
+
+        def perform(action: AskHook | CancelHook) -> None:
+            match action:
+                case AskHook():
+                    host.ask(action)
+                case CancelHook():
+                    host.cancel(action)
+                case _:
+                    assert_never(action)
+
+        handle.register(topics.JOB_MANAGER)
+        host.load(plugins)
+        await run_core(handle, core, perform, task_status=task_status)

@@ -1,0 +1,127 @@
+"""Submission: jobs that ingest has stored become active, or are refused with a reason.
+
+Ingest has written the jobspec and the submit event by the time a job comes here (RFC 16); a job
+that is refused leaves no trace in its eventlog, and ingest removes what it stored.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from flux_trio.formats import Event
+from flux_trio.messages import Request, expect_payload, respond
+from flux_trio.protocols import (
+    EVENTLOG_VERSION,
+    URGENCY_MAX,
+    URGENCY_MIN,
+    VALIDATE,
+    HookAnswer,
+    JobEvent,
+)
+from flux_trio.services.job_manager.hooks import Hooks
+from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+
+
+class NewJob(msgspec.Struct):
+    """One entry of a job-manager.submit request; `t_submit` in seconds since the Unix epoch."""
+
+    id: int
+    userid: int
+    urgency: Annotated[int, msgspec.Meta(ge=URGENCY_MIN, le=URGENCY_MAX)]
+    t_submit: float
+    flags: int
+    jobspec: dict[str, Any]
+
+
+class Submit(msgspec.Struct):
+    """The job-manager.submit request."""
+
+    jobs: list[NewJob]
+
+
+class _Batch:
+    """One submit request, until each of its jobs has been validated."""
+
+    def __init__(self, request: Request, jobs: int) -> None:
+        self.request = request
+        self.open = jobs
+        self.errors: list[tuple[int, str]] = []
+
+
+class Submission:
+    """Takes in new jobs."""
+
+    def __init__(self, ledger: Ledger, hooks: Hooks) -> None:
+        self._ledger = ledger
+        self._hooks = hooks
+
+    def submit(self, request: Request) -> None:
+        """job-manager.submit: answered with [id, reason] of those refused, when all are decided."""
+        jobs = expect_payload(request, Submit).jobs
+        batch = _Batch(request, len(jobs))
+        for new in jobs:
+            self._admit(new, batch)
+        if not jobs:
+            self._ledger.send(respond(request, {"errors": []}))
+
+    def revalidate(self, job: ActiveJob) -> None:
+        """A job that was stored but not acknowledged when the job manager stopped."""
+        if not self._hooks.ask(job, VALIDATE, self._revalidated):
+            self._ledger.log_now(job, JobEvent.VALIDATE)
+
+    def _admit(self, new: NewJob, batch: _Batch) -> None:
+        if new.id in self._ledger.jobs or new.id in self._ledger.inactive:
+            self._decided(batch, (new.id, f"job id {new.id} is already in use"))
+            return
+        job = ActiveJob(new.id, redacted(new.jobspec))
+        event = submit_event(new.t_submit, new.userid, new.urgency, new.flags)
+        self._ledger.admit(job, event)
+
+        def validated(job: ActiveJob, answer: HookAnswer) -> None:
+            refusal = answer.reject or answer.error
+            if refusal is None:
+                self._ledger.log_now(job, JobEvent.VALIDATE)
+                self._decided(batch)
+            else:
+                self._ledger.discard(job)
+                self._decided(batch, (job.id, refusal))
+
+        if not self._hooks.ask(job, VALIDATE, validated):
+            validated(job, HookAnswer())
+
+    def _decided(self, batch: _Batch, error: tuple[int, str] | None = None) -> None:
+        batch.open -= 1
+        if error is not None:
+            batch.errors.append(error)
+        if batch.open == 0:
+            errors = [list(each) for each in batch.errors]
+            self._ledger.send(respond(batch.request, {"errors": errors}))
+
+    def _revalidated(self, job: ActiveJob, answer: HookAnswer) -> None:
+        if answer.reject or answer.error:
+            self._ledger.discard(job)
+        else:
+            self._ledger.log_now(job, JobEvent.VALIDATE)
+
+
+def submit_event(t_submit: float, userid: int, urgency: int, flags: int) -> Event:
+    """The submit event that ingest logs and the job manager folds."""
+    context = {"userid": userid, "urgency": urgency, "flags": flags, "version": EVENTLOG_VERSION}
+    return Event(t_submit, JobEvent.SUBMIT, context)
+
+
+def redacted(jobspec: dict[str, Any]) -> bytes:
+    """A jobspec as JSON, without the environment that only the shells need (RFC 27, Alloc)."""
+    attributes = jobspec.get("attributes")
+    if isinstance(attributes, dict) and isinstance(attributes.get("system"), dict):
+        system = attributes["system"]
+        rest = {key: value for key, value in system.items() if key != "environment"}
+        jobspec = jobspec | {"attributes": attributes | {"system": rest}}
+    return msgspec.json.encode(jobspec)
+
+
+def redacted_bytes(jobspec: bytes) -> bytes:
+    """The same for a jobspec that is JSON already."""
+    return redacted(msgspec.json.decode(jobspec))
