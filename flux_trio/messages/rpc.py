@@ -51,7 +51,7 @@ def respond_error(request: Request, errnum: int, text: str = "") -> Response | N
     return Response(
         topic=request.topic,
         payload=text or None,
-        errnum=errnum,
+        errnum=int(errnum),
         matchtag=request.matchtag,
         routes=request.routes,
     )

@@ -11,6 +11,7 @@ from typing import Final
 JOB_INGEST: Final = "job-ingest"
 JOB_MANAGER: Final = "job-manager"
 JOB_LIST: Final = "job-list"
+JOB_INFO: Final = "job-info"
 JOB_EXEC: Final = "job-exec"
 KVS: Final = "kvs"
 RESOURCE: Final = "resource"
@@ -57,6 +58,9 @@ JOB_STATS: Final = "job-manager.stats-get"
 # Job information
 LIST_LIST: Final = "job-list.list"
 LIST_ID: Final = "job-list.list-id"
+INFO_LOOKUP: Final = "job-info.lookup"
+INFO_WATCH: Final = "job-info.eventlog-watch"
+INFO_WATCH_CANCEL: Final = "job-info.eventlog-watch-cancel"
 
 # Key-value store
 KVS_COMMIT: Final = "kvs.commit"

@@ -50,6 +50,7 @@ from flux_trio.protocols.job import (
     Step,
     replay,
     step_of,
+    submit_event,
 )
 from flux_trio.protocols.table import InvalidTransition, Table
 
@@ -102,4 +103,5 @@ __all__ = [
     "merge_annotations",
     "replay",
     "step_of",
+    "submit_event",
 ]

@@ -268,6 +268,12 @@ def replay(jobid: int, events: list[Event]) -> Job:
     return job
 
 
+def submit_event(t_submit: float, userid: int, urgency: int, flags: int) -> Event:
+    """The first event of every job; `t_submit` in seconds since the Unix epoch."""
+    context = {"userid": userid, "urgency": urgency, "flags": flags, "version": EVENTLOG_VERSION}
+    return Event(t_submit, JobEvent.SUBMIT, context)
+
+
 def _submit(job: Job, event: Event) -> None:
     context = event.context or {}
     job.userid = context["userid"]

@@ -3,6 +3,8 @@
 `job-manager.events-journal` is a stream of {"events": [[id, place, event], ...]}, one response a
 turn, where `place` counts the job's events from 0, so that a follower that also reads
 eventlogs can tell what it has seen. It starts with an empty list and tells nothing of the past.
+Annotations are in no eventlog before `alloc`; each change of a job's is an event `annotations` with
+place -1, its context {"annotations": all of them}.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from flux_trio.formats import Event
 from flux_trio.messages import Errno, FluxError, Request, respond_stream
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 
+ANNOTATIONS = "annotations"
+
 
 class Journal:
     """Followers, and what this turn has for them."""
@@ -24,6 +28,7 @@ class Journal:
         self._followers: dict[tuple[str, int], Request] = {}
         self._entries: list[list[Any]] = []
         ledger.on_logged.append(self._logged)
+        ledger.on_annotated.append(self._annotated)
 
     def follow(self, request: Request) -> None:
         """Open a stream; for the instance owner's services."""
@@ -49,3 +54,9 @@ class Journal:
     def _logged(self, job: ActiveJob, event: Event) -> None:
         if self._followers:
             self._entries.append([job.id, job.nevents - 1, msgspec.to_builtins(event)])
+
+    def _annotated(self, job: ActiveJob) -> None:
+        if self._followers:
+            context = {"annotations": job.annotations or {}}
+            event = Event(self._ledger.now, ANNOTATIONS, context)
+            self._entries.append([job.id, -1, msgspec.to_builtins(event)])

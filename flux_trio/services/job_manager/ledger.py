@@ -72,6 +72,7 @@ class Ledger:
         self.calls: Calls[Any] = Calls()
         self.dirty: dict[int, ActiveJob] = {}  # jobs whose due action is to be looked at
         self.on_logged: list[Callable[[ActiveJob, Event], None]] = []
+        self.on_annotated: list[Callable[[ActiveJob], None]] = []
         self.abandon_hook: Callable[[ActiveJob], None]  # set by whoever asks hooks
         self._messages: list[Action] = []  # of this turn
         self._lines: dict[str, list[str]] = {}  # eventlog key → lines of this turn
@@ -127,6 +128,13 @@ class Ledger:
         """A job that was refused: it never was (RFC 21, Invalidate Event)."""
         del self.jobs[job.id]
         self.dirty.pop(job.id, None)
+
+    def annotate(self, job: ActiveJob, annotations: dict[str, Any] | None) -> None:
+        """Set the annotations of a pending job; they are volatile (RFC 27, Alloc Annotate)."""
+        if annotations != job.annotations:
+            job.annotations = annotations
+            for tell in self.on_annotated:
+                tell(job)
 
     def retire(self, job: ActiveJob) -> None:
         """The job is inactive: only its eventlog is left to tell of it."""

@@ -123,7 +123,7 @@ class SchedulerSide:
             self._send_free(job.id)
         elif self.state(job.id) == AllocState.PENDING:
             self._cancel(job.id)
-        job.annotations = None
+        self._ledger.annotate(job, None)
 
     def free(self, job: ActiveJob) -> bool:
         """Give back what `job` holds, now or after the next ready; whether it is still to do."""
@@ -277,12 +277,13 @@ class SchedulerSide:
         if kind == AllocType.ANNOTATE:
             if answer.annotations is None:
                 raise FluxError(Errno.EPROTO, "sched.alloc: expected annotations in ANNOTATE")
-            job.annotations = merge_annotations(job.annotations or {}, answer.annotations)
+            merged = merge_annotations(job.annotations or {}, answer.annotations)
+            self._ledger.annotate(job, merged)
         elif kind == AllocType.CANCEL:
             self._drop_sched_annotations(job)
             self.consider(job)
         else:
-            job.annotations = None
+            self._ledger.annotate(job, None)
             context = {
                 "type": "alloc",
                 "severity": 0,
@@ -349,7 +350,8 @@ class SchedulerSide:
 
     def _drop_sched_annotations(self, job: ActiveJob) -> None:
         if job.annotations is not None:
-            job.annotations = merge_annotations(job.annotations, {"sched": None})
+            merged = merge_annotations(job.annotations, {"sched": None})
+            self._ledger.annotate(job, merged)
 
     def _step(self, jobid: int, event: AllocEvent) -> None:
         after = ALLOC.step(self.state(jobid), event)

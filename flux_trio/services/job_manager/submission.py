@@ -10,15 +10,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from flux_trio.formats import Event
 from flux_trio.messages import Request, expect_payload, respond
 from flux_trio.protocols import (
-    EVENTLOG_VERSION,
     URGENCY_MAX,
     URGENCY_MIN,
     VALIDATE,
     HookAnswer,
     JobEvent,
+    submit_event,
 )
 from flux_trio.services.job_manager.hooks import Hooks
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
@@ -104,12 +103,6 @@ class Submission:
             self._ledger.discard(job)
         else:
             self._ledger.log_now(job, JobEvent.VALIDATE)
-
-
-def submit_event(t_submit: float, userid: int, urgency: int, flags: int) -> Event:
-    """The submit event that ingest logs and the job manager folds."""
-    context = {"userid": userid, "urgency": urgency, "flags": flags, "version": EVENTLOG_VERSION}
-    return Event(t_submit, JobEvent.SUBMIT, context)
 
 
 def redacted(jobspec: dict[str, Any]) -> bytes:

@@ -1,0 +1,188 @@
+"""Ingest: a submission becomes a stored job, and is answered when it is durable.
+
+What comes in one turn is one batch: the jobspecs and submit events in one commit, then one
+job-manager.submit, then the answers. A job that the job manager refuses is removed again. Left out:
+signatures (RFC 15); the broker vouches for the userid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import msgspec
+
+from flux_trio.formats import FluidGenerator, FormatError, Jobspec, format_event, format_fluid
+from flux_trio.messages import (
+    Calls,
+    Errno,
+    Flag,
+    FluxError,
+    Request,
+    Response,
+    expect_payload,
+    respond,
+    respond_error,
+    topics,
+)
+from flux_trio.protocols import URGENCY_DEFAULT, URGENCY_MAX, URGENCY_MIN, submit_event
+from flux_trio.services.turns import Exit, Log
+
+Action = Any
+
+# The most jobs in one batch: a bound on one commit, and on how long the first waits for the last.
+BATCH_JOBS_MAX = 4096
+
+TIMESTAMP_SHIFT = 24  # RFC 19: the timestamp stands above 14 bits of generator and 10 of sequence
+
+
+class Submit(msgspec.Struct):
+    """The job-ingest.submit request: a jobspec object (RFC 25), urgency, flags (RFC 21)."""
+
+    jobspec: dict[str, Any]
+    urgency: Annotated[int, msgspec.Meta(ge=URGENCY_MIN, le=URGENCY_MAX)] = URGENCY_DEFAULT
+    flags: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class Refusals(msgspec.Struct):
+    """The job-manager.submit response."""
+
+    errors: list[tuple[int, str]]
+
+
+class Info(msgspec.Struct):
+    """The job-manager.getinfo response."""
+
+    max_jobid: int
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Submissions of one turn, by job id."""
+
+    requests: dict[int, Request] = field(default_factory=dict)
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    ops: list[list[str]] = field(default_factory=list)
+
+
+class IngestCore:
+    """Batches under way, and the ids given out."""
+
+    def __init__(self) -> None:
+        self._calls: Calls[_Batch | None] = Calls()  # None: the getinfo at start
+        self._ids: FluidGenerator | None = None  # until the job manager has told the last id
+        self._waiting: list[Request] = []
+        self._batch = _Batch()
+        self._out: list[Action] = []
+
+    def start(self, now: float) -> list[Action]:
+        """Ask where the ids of an earlier life ended; submissions wait for it."""
+        return [Request(topics.JOB_GETINFO, None, self._calls.open(None))]
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Action]:
+        """Check what was submitted, and take the batches one step on."""
+        for message in inputs:
+            if isinstance(message, Request):
+                self._waiting.append(message)
+            elif isinstance(message, Response):
+                self._take_response(now, message)
+        if self._ids is not None:
+            waiting, self._waiting = self._waiting, []
+            for request in waiting:
+                self._take_request(now, self._ids, request)
+            self._store()
+        out, self._out = self._out, []
+        return out
+
+    def _take_request(self, now: float, ids: FluidGenerator, request: Request) -> None:
+        try:
+            if request.topic == topics.INGEST_SUBMIT:
+                self._admit(now, ids, request)
+            elif request.topic != f"{topics.JOB_INGEST}.{topics.DISCONNECT}":
+                raise FluxError(Errno.ENOSYS, f"job-ingest has no method {request.topic}")
+        except FluxError as error:
+            self._answer(respond_error(request, error.errnum, error.text))
+        except FormatError as error:
+            self._answer(respond_error(request, Errno.EINVAL, str(error)))
+
+    def _admit(self, now: float, ids: FluidGenerator, request: Request) -> None:
+        new = expect_payload(request, Submit)
+        if new.urgency > URGENCY_DEFAULT and not request.is_owner:
+            text = f"only the instance owner can submit with urgency >{URGENCY_DEFAULT}"
+            raise FluxError(Errno.EINVAL, text)
+        Jobspec.parse(new.jobspec)
+        jobid = ids.next(int(now * 1000))
+        event = submit_event(now, request.userid, new.urgency, new.flags)
+        place = format_fluid(jobid, "kvs")
+        self._batch.ops.append(["put", f"{place}.jobspec", _encode(new.jobspec)])
+        self._batch.ops.append(["append", f"{place}.eventlog", format_event(event)])
+        self._batch.requests[jobid] = request
+        self._batch.jobs.append(
+            {
+                "id": jobid,
+                "userid": request.userid,
+                "urgency": new.urgency,
+                "t_submit": now,
+                "flags": new.flags,
+                "jobspec": new.jobspec,
+            }
+        )
+        if len(self._batch.jobs) >= BATCH_JOBS_MAX:
+            self._store()
+
+    def _store(self) -> None:
+        if self._batch.jobs:
+            batch, self._batch = self._batch, _Batch()
+            payload = {"ops": batch.ops}
+            self._answer(Request(topics.KVS_COMMIT, payload, self._calls.open(batch)))
+
+    def _take_response(self, now: float, response: Response) -> None:
+        batch = self._calls.match(response)
+        if response.topic == topics.JOB_GETINFO:
+            self._number_from(now, response)
+        elif batch is None:
+            self._answer(Log(4, f"{response.topic}: an answer to nothing that was asked"))
+        elif response.errnum:
+            text = f"cannot store the job: {response.error_text}"
+            self._fail(batch, response.errnum, text, stored=response.topic != topics.KVS_COMMIT)
+        elif response.topic == topics.KVS_COMMIT:
+            payload = {"jobs": batch.jobs}
+            self._answer(Request(topics.JOB_SUBMIT, payload, self._calls.open(batch)))
+        else:
+            self._decided(batch, dict(expect_payload(response, Refusals).errors))
+
+    def _number_from(self, now: float, response: Response) -> None:
+        if response.errnum:
+            self._answer(Exit(f"{response.topic}: {response.error_text}"))
+            return
+        last = expect_payload(response, Info).max_jobid
+        now_ms = int(now * 1000)
+        self._ids = FluidGenerator(start_ms=now_ms - (last >> TIMESTAMP_SHIFT))
+        self._ids.advance_past(last)
+
+    def _decided(self, batch: _Batch, refused: dict[int, str]) -> None:
+        for jobid, request in batch.requests.items():
+            if jobid in refused:
+                self._answer(respond_error(request, Errno.EINVAL, refused[jobid]))
+            else:
+                self._answer(respond(request, {"id": jobid}))
+        self._remove(list(refused))
+
+    def _fail(self, batch: _Batch, errnum: int, text: str, *, stored: bool) -> None:
+        for request in batch.requests.values():
+            self._answer(respond_error(request, errnum, text))
+        if stored:
+            self._remove(list(batch.requests))
+
+    def _remove(self, jobids: list[int]) -> None:
+        if jobids:
+            ops = [["unlink", format_fluid(jobid, "kvs")] for jobid in jobids]
+            self._answer(Request(topics.KVS_COMMIT, {"ops": ops}, flags=int(Flag.NORESPONSE)))
+
+    def _answer(self, action: Action | None) -> None:
+        if action is not None:
+            self._out.append(action)
+
+
+def _encode(jobspec: dict[str, Any]) -> str:
+    return msgspec.json.encode(jobspec).decode()
