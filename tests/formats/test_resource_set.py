@@ -204,6 +204,7 @@ def test_a_target_in_several_entries_holds_their_union() -> None:
         (["node[0-2]"], "nodelist: expected 4 hosts, one for each rank, got 3"),
         ([], "nodelist: expected 4 hosts, one for each rank, got 0"),
         (["node[0-3]", "x"], "nodelist: expected 4 hosts, one for each rank, got more than 4"),
+        (["node[0-9]", "["], "nodelist: expected 4 hosts, one for each rank, got more than 4"),
     ],
 )
 def test_nodelist_names_one_host_for_each_target(nodelist: object, text: str) -> None:
