@@ -1,0 +1,180 @@
+"""EASY backfill: the head of the queue has a reservation; others may pass that do not delay it.
+
+The reservation is made of particular cores at a particular time, the earliest at which the head
+fits if every grant lasts to its end. A job behind the head starts now if it ends by then, or
+if it fits beside those cores. A job without an end, or with a grant without one in its way,
+counts as never ending: then the reservation has no time, but its cores are still kept clear of
+others that never end, lest the head wait for ever.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Final
+
+from flux_trio.policies.fifo import start_from_head
+from flux_trio.policies.policy import Decisions
+from flux_trio.policies.pool import Pool
+from flux_trio.policies.shape import Allocation, Shape
+from flux_trio.policies.state import Grant, Job, State
+
+BACKFILL_DEPTH: Final = 1000
+"""Jobs behind the head that are looked at: about 0.1 ms of comparisons a turn. Those further back
+are looked at when they have come this far."""
+
+
+@dataclass(slots=True)
+class Reservation:
+    """Cores kept for the head of the queue."""
+
+    start: float
+    """Seconds since the Unix epoch; infinity when a grant in the way has no end."""
+    allocation: Allocation
+    spare: Pool | None = None
+    """What is free now and not reserved; made when the first job asks for it."""
+
+
+@dataclass(slots=True)
+class Misfits:
+    """Shapes that did not fit; they will not until something is freed."""
+
+    anywhere: set[Shape] = field(default_factory=set)
+    beside: set[Shape] = field(default_factory=set)
+    """Did not fit beside the reservation."""
+
+
+class Easy:
+    """Backfills behind one reservation; looks again only at what could have changed."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._blocked: Job | None = None  # the head, when it did not fit
+        self._reservation: Reservation | None = None  # for it; None if it cannot get one
+        self._misfits = Misfits()
+        self._fresh: dict[Job, None] = {}  # came since the last look, in order of arrival
+        self._look_again = False  # something was freed: also jobs that did not fit may fit
+
+    def arrived(self, job: Job, /) -> None:
+        """Look at `job`."""
+        self._fresh[job] = None
+
+    def left(self, job: Job, /) -> None:
+        """Do not look at `job`."""
+        self._fresh.pop(job, None)
+
+    def freed(self, grant: Grant, /) -> None:
+        """Look at everything again.
+
+        A grant that was to end before the reservation begins cannot bring it forward: then too, the
+        head did not fit without what is waited for.
+        """
+        self._look_again = True
+        if self._reservation is None or grant.end >= self._reservation.start:
+            self._blocked = None
+        else:
+            self._reservation.spare = None
+
+    def reshaped(self) -> None:
+        """Look at everything again, and make another reservation."""
+        self._look_again = True
+        self._blocked = None
+
+    def decide(self, now: float) -> Decisions:
+        """Start jobs from the head on, then those behind that delay nobody ahead."""
+        decisions = Decisions()
+        looked_at = self._blocked
+        self._blocked = start_from_head(self._state, now, decisions, looked_at)
+        if self._blocked is None:
+            self._fresh.clear()
+            return decisions
+        if self._blocked is not looked_at:
+            self._reservation = reserve(self._state, self._blocked, now)
+            self._look_again = True
+        behind = self._behind()
+        self._backfill(behind, now, decisions)
+        start = self._reservation.start if self._reservation else math.inf
+        decisions.waiting[self._blocked] = start if start < math.inf else None
+        return decisions
+
+    def _behind(self) -> list[Job]:
+        """The jobs behind the head that may start though they did not before, in order."""
+        queue = self._state.queue
+        if self._look_again:
+            jobs = queue.first(BACKFILL_DEPTH + 1)[1:]
+            self._misfits = Misfits()
+        else:
+            fresh = [job for job in self._fresh if queue.is_within(job, BACKFILL_DEPTH + 1)]
+            jobs = sorted([job for job in fresh if job is not self._blocked], key=_rank)
+        self._look_again = False
+        self._fresh.clear()
+        return jobs
+
+    def _backfill(self, jobs: list[Job], now: float, decisions: Decisions) -> None:
+        anywhere = self._misfits.anywhere
+        for job in jobs:
+            if job.shape in anywhere:
+                continue
+            allocation = self._place(job, now)
+            if allocation is None:
+                continue
+            decisions.started.append((job, self._state.start(job, allocation, now)))
+            if self._reservation and self._reservation.spare:
+                self._reservation.spare.take_what_is_free(allocation)
+
+    def _place(self, job: Job, now: float) -> Allocation | None:
+        """Where `job` can go without delaying the head; None if nowhere."""
+        reservation = self._reservation
+        end = self._state.end_of(job, now)
+        if reservation is None or (end <= reservation.start and end < math.inf):
+            return _find(self._state.pool, job.shape, self._misfits.anywhere)
+        if job.shape in self._misfits.beside:
+            return None
+        if reservation.spare is None:
+            reservation.spare = self._state.pool.copy()
+            reservation.spare.take_what_is_free(reservation.allocation)
+        return _find(reservation.spare, job.shape, self._misfits.beside)
+
+
+def _find(pool: Pool, shape: Shape, misfits: set[Shape]) -> Allocation | None:
+    allocation = pool.find(shape)
+    if allocation is None:
+        misfits.add(shape)
+    return allocation
+
+
+def _rank(job: Job) -> tuple[int, float, int]:
+    return job.rank
+
+
+def reserve(state: State, job: Job, now: float) -> Reservation | None:
+    """The earliest place for `job` if every grant lasts to its end, now for those overdue.
+
+    None when it does not fit even then: ranks that it needs are down.
+    """
+    if state.pool.room_when_idle(job.shape, up_only=True) < job.shape.count:
+        return None
+    pool = state.pool.copy()
+    missing = job.shape.count - pool.room(job.shape)
+    for grant in state.grants.by_end():
+        pool.give(grant.allocation)
+        missing -= _gain_max(job.shape, grant.allocation)
+        if missing <= 0:
+            missing = job.shape.count - pool.room(job.shape)
+        if missing <= 0:
+            allocation = pool.find(job.shape)
+            if allocation is not None:
+                return Reservation(max(now, grant.end), allocation)
+    return None
+
+
+def _gain_max(shape: Shape, allocation: Allocation) -> int:
+    """Units of `shape` that giving back `allocation` makes room for, at most."""
+    if shape.by_node:
+        return sum([group.ranks.bit_count() for group in allocation.groups])
+    return sum(
+        [
+            group.ranks.bit_count() * (group.cores.bit_count() + group.gpus.bit_count())
+            for group in allocation.groups
+        ]
+    )

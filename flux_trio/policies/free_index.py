@@ -1,0 +1,127 @@
+"""Which ranks have how much free: an index whose costs grow with kinds of nodes, not with nodes.
+
+Ranks are kept in bit sets by their number of free gpus and cores, so that a search looks at a few
+integers. Ranks that are idle, or full, are handled all at once; others by their pattern of free
+cores. Nothing here knows jobs, or which ranks are up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import TypeVar
+
+from flux_trio.formats import Idset
+from flux_trio.policies.bits import ranks_of
+from flux_trio.policies.shape import NOTHING, Children
+
+K = TypeVar("K", bound=Hashable)
+
+Counts = tuple[int, int]
+"""Free gpus, free cores: in this order, so that sorting puts ranks with spare gpus last."""
+
+
+FULL: Counts = (0, 0)
+
+
+def counts_of(children: Children) -> Counts:
+    """How many gpus and cores."""
+    return (children[1].bit_count(), children[0].bit_count())
+
+
+class FreeIndex:
+    """Free cores and gpus of ranks; every change keeps all views of them in step."""
+
+    def __init__(self) -> None:
+        self.totals: dict[Children, int] = {}
+        """What a rank has in all → the ranks that have just that."""
+        self.idle: dict[Children, int] = {}
+        """The same, for ranks with everything free."""
+        self.by_free: dict[Counts, int] = {}
+        """Number of free gpus and cores → ranks."""
+        self._mixed: dict[int, Children] = {}
+        """What is free of ranks neither idle nor full; the sets say it of the others."""
+
+    def copy(self) -> FreeIndex:
+        """An index that changes on its own."""
+        twin = FreeIndex()
+        twin.totals = self.totals.copy()
+        twin.idle = self.idle.copy()
+        twin.by_free = self.by_free.copy()
+        twin._mixed = self._mixed.copy()
+        return twin
+
+    def parts(self, ranks: int) -> list[tuple[int, Children]]:
+        """`ranks`, all of them known, split by what they have free."""
+        if not ranks & (ranks - 1) and (free := self._mixed.get(ranks.bit_length() - 1)):
+            return [(ranks, free)]
+        found = []
+        for total, idle in self.idle.items():
+            if part := ranks & idle:
+                found.append((part, total))
+                ranks ^= part
+        if part := ranks & self.by_free.get(FULL, 0):
+            found.append((part, NOTHING))
+            ranks ^= part
+        alike: dict[Children, list[int]] = {}
+        mixed = self._mixed
+        for rank in ranks_of(ranks):
+            alike.setdefault(mixed[rank], []).append(rank)
+        found += [(Idset.of(some).bits, children) for children, some in alike.items()]
+        return found
+
+    def splits(self, ranks: int) -> Iterator[tuple[int, Children, Children]]:
+        """`ranks` split by total and free: (ranks, total, free)."""
+        parts = self.parts(ranks)
+        if len(self.totals) == 1:
+            (total,) = self.totals
+            for part, free in parts:
+                yield part, total, free
+            return
+        for part, free in parts:
+            for total, kind in self.totals.items():
+                if both := part & kind:
+                    yield both, total, free
+
+    def move(self, ranks: int, free: Children, now_free: Children) -> None:
+        """`ranks`, which have `free`, have `now_free` from now on."""
+        self._leave(ranks, free)
+        self._enter(ranks, now_free)
+
+    def add(self, ranks: int, total: Children, free: Children) -> None:
+        """Take in `ranks`, not known so far."""
+        self.totals[total] = self.totals.get(total, 0) | ranks
+        self._enter(ranks, free)
+
+    def remove(self, ranks: int) -> None:
+        """Forget `ranks`, all of them known."""
+        for part, total, free in list(self.splits(ranks)):
+            self._leave(part, free)
+            _discard(self.totals, total, part)
+
+    def _leave(self, ranks: int, free: Children) -> None:
+        _discard(self.by_free, counts_of(free), ranks)
+        if free == NOTHING:
+            return
+        mixed = ranks & ~self.idle.get(free, 0)
+        _discard(self.idle, free, ranks)
+        for rank in ranks_of(mixed):
+            del self._mixed[rank]
+
+    def _enter(self, ranks: int, free: Children) -> None:
+        counts = counts_of(free)
+        self.by_free[counts] = self.by_free.get(counts, 0) | ranks
+        if free == NOTHING:
+            return
+        idle = self.totals.get(free, 0) & ranks
+        if idle:
+            self.idle[free] = self.idle.get(free, 0) | idle
+        self._mixed.update(dict.fromkeys(ranks_of(ranks ^ idle), free))
+
+
+def _discard(sets: dict[K, int], key: K, ranks: int) -> None:
+    held = sets.get(key, 0)
+    left = held & ~ranks
+    if left:
+        sets[key] = left
+    elif held:
+        del sets[key]

@@ -1,0 +1,84 @@
+"""Choosing ranks: which of those that could take some units shall.
+
+Deterministic: the tightest fit first, then the lowest ranks. The rows of a search are
+(units that each rank could take, ranks), those with the least to spare first; picks are (units
+that each rank shall take, ranks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flux_trio.policies.bits import lowest
+from flux_trio.policies.free_index import Counts
+from flux_trio.policies.shape import Shape
+
+Row = tuple[int, int]
+
+
+def rows_of(sets: Iterable[tuple[Counts, int]], shape: Shape, ranks: int) -> list[Row]:
+    """Those of `ranks` that can take a unit of `shape` or more, by how many."""
+    rows = []
+    cores, gpus, by_node = shape.cores, shape.gpus, shape.by_node
+    for (ngpus, ncores), some in sorted(sets):
+        if ncores < cores or ngpus < gpus:
+            continue
+        able = some & ranks
+        if not able:
+            continue
+        units = 1 if by_node else ncores // cores
+        if gpus and not by_node:
+            units = min(units, ngpus // gpus)
+        rows.append((units, able))
+    return rows
+
+
+def units_in(rows: list[Row]) -> int:
+    """Units that all the ranks together could take."""
+    return sum([units * ranks.bit_count() for units, ranks in rows])
+
+
+def pick(rows: list[Row], shape: Shape) -> list[Row] | None:
+    """Ranks for all units of `shape`; None when they do not suffice."""
+    return _pick_nodes(rows, shape.count) if shape.by_node else _pick_slots(rows, shape.count)
+
+
+def _pick_nodes(rows: list[Row], wanted: int) -> list[Row] | None:
+    """Nodes that are alike, if there are enough of one kind."""
+    for _, ranks in rows:
+        if ranks.bit_count() >= wanted:
+            return [(1, lowest(ranks, wanted))]
+    picks: list[Row] = []
+    for _, ranks in rows:
+        chosen = lowest(ranks, wanted)
+        picks.append((1, chosen))
+        wanted -= chosen.bit_count()
+        if not wanted:
+            return picks
+    return None
+
+
+def _pick_slots(rows: list[Row], wanted: int) -> list[Row] | None:
+    """Few nodes: the roomiest ones whole, and what is left over where it fits most tightly."""
+    picks: list[Row] = []
+    by_room = rows
+    while True:
+        for units, ranks in by_room:
+            if units >= wanted:
+                return [*picks, (wanted, lowest(ranks, 1))]
+        if not picks:
+            if units_in(rows) < wanted:
+                return None
+            by_room = sorted(rows, key=_units)  # stable: the tightest of equal ones stay first
+        units, ranks = by_room.pop()
+        chosen = lowest(ranks, wanted // units)
+        picks.append((units, chosen))
+        wanted -= units * chosen.bit_count()
+        if not wanted:
+            return picks
+        if rest := ranks ^ chosen:
+            by_room.append((units, rest))
+
+
+def _units(row: Row) -> int:
+    return row[0]

@@ -1,0 +1,247 @@
+"""The resources a scheduler has: what is in them, what is up, what is free (RFC 20, RFC 28).
+
+Cores and gpus are handed out and taken back as `Allocation`s; who holds one, and until when, is
+not known here. Costs grow with the kinds of nodes in different states and with the ranks of the
+allocation at hand, not with jobs or with the size of the machine beyond operations on bit sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from flux_trio.formats import Constraint, Group, Idset, ResourceSet
+from flux_trio.policies.bits import lowest_again
+from flux_trio.policies.free_index import FreeIndex, counts_of
+from flux_trio.policies.placement import Row, pick, rows_of, units_in
+from flux_trio.policies.shape import NOTHING, Allocation, Children, Shape
+
+
+class PoolError(Exception):
+    """Resources were taken that are not free, or freed that are; the pool is as it was."""
+
+
+class Pool:
+    """Cores and gpus per rank, free or allocated; only ranks that are up are handed out."""
+
+    def __init__(self) -> None:
+        self.inventory: ResourceSet | None = None
+        """All that was grown and not shrunk; None while that is nothing."""
+        self.hosts: Mapping[int, str] = {}
+        """Host of each rank of the inventory."""
+        self._ranks = 0
+        self._up = 0
+        self._index = FreeIndex()
+        self._candidates: dict[Constraint, int] = {}
+
+    def copy(self) -> Pool:
+        """A pool to try things on; the inventory is shared, what is free is its own."""
+        return self.with_free(self._index.copy())
+
+    def with_free(self, index: FreeIndex) -> Pool:
+        """The same inventory with other things free; `index` may leave out ranks."""
+        twin = Pool()
+        twin.inventory, twin.hosts = self.inventory, self.hosts
+        twin._ranks, twin._up = self._ranks, self._up
+        twin._candidates = self._candidates
+        twin._index = index
+        return twin
+
+    def totals(self) -> list[tuple[Children, int]]:
+        """What ranks have in all, up or not, free or not, and which ranks have just that."""
+        return list(self._index.totals.items())
+
+    @property
+    def ranks(self) -> int:
+        """All ranks, up or not, as a bit set."""
+        return self._ranks
+
+    @property
+    def up(self) -> int:
+        """The ranks that are online, as a bit set."""
+        return self._up
+
+    # Inventory (RFC 28)
+
+    def grow(self, resources: ResourceSet, online: int, held: Iterable[Allocation] = ()) -> None:
+        """Add `resources`, of which the ranks in `online` are up.
+
+        What is new and part of an allocation in `held` is not free. ValueError if a rank's host
+        is another than it was; the pool is then as it was.
+        """
+        grown = self.inventory.union(resources) if self.inventory else resources
+        self._set_inventory(grown.with_times(resources.starttime, resources.expiration))
+        for group in resources.groups:
+            for ranks, total, free in self._known(group.ranks):
+                new = _minus(Children(group.cores, group.gpus), total)
+                self._index.remove(ranks)
+                self._index.add(ranks, _plus(total, new), _plus(free, new))
+                self._take_held(ranks, new, held)
+        self._up = (self._up & ~resources.ranks.bits) | (online & resources.ranks.bits)
+
+    def shrink(self, ranks: int) -> None:
+        """Forget `ranks`; an allocation on them may still be freed. Unknown ones are ignored."""
+        ranks &= self._ranks
+        self._index.remove(ranks)
+        self._up &= ~ranks
+        left = self.inventory.without_ranks(Idset.from_bits(ranks)) if self.inventory else None
+        self._set_inventory(left or None)
+
+    def online(self, ranks: int) -> None:
+        """Hand out `ranks` again; those that were shrunk stay away."""
+        self._up |= ranks & self._ranks
+
+    def offline(self, ranks: int) -> None:
+        """Stop handing out `ranks`; allocations on them stay."""
+        self._up &= ~ranks
+
+    def _set_inventory(self, inventory: ResourceSet | None) -> None:
+        self.inventory = inventory
+        self.hosts = inventory.hosts if inventory else {}
+        self._ranks = inventory.ranks.bits if inventory else 0
+        self._candidates = {}
+
+    def _known(self, ranks: int) -> list[tuple[int, Children, Children]]:
+        """`ranks` as (ranks, total, free), those that are new with nothing in them."""
+        known = 0
+        for kind in self._index.totals.values():
+            known |= kind
+        splits = list(self._index.splits(ranks & known))
+        fresh = ranks & ~known
+        if fresh:
+            self._index.add(fresh, NOTHING, NOTHING)
+            splits.append((fresh, NOTHING, NOTHING))
+        return splits
+
+    def _take_held(self, ranks: int, new: Children, held: Iterable[Allocation]) -> None:
+        for allocation in held:
+            for group in allocation.groups:
+                mine = Group(group.ranks & ranks, group.cores & new.cores, group.gpus & new.gpus)
+                for part, _, free in list(self._index.splits(mine.ranks)):
+                    self._index.move(part, free, _minus(free, Children(mine.cores, mine.gpus)))
+
+    # Placement
+
+    def candidates(self, constraint: Constraint | None) -> int:
+        """The ranks that meet `constraint`, up or not, as a bit set."""
+        if constraint is None or self.inventory is None:
+            return self._ranks
+        ranks = self._candidates.get(constraint)
+        if ranks is None:
+            ranks = self._candidates[constraint] = constraint.select(self.inventory).bits
+        return ranks
+
+    def find(self, shape: Shape) -> Allocation | None:
+        """Where `shape` could go now, without taking it; None when it does not fit."""
+        picks = pick(self._rows(shape), shape)
+        return None if picks is None else self._grant(shape, picks)
+
+    def allocate(self, shape: Shape) -> Allocation | None:
+        """Take what `shape` asks for; None when it does not fit."""
+        allocation = self.find(shape)
+        if allocation is not None:
+            self.take(allocation)
+        return allocation
+
+    def room(self, shape: Shape) -> int:
+        """Units of `shape` that would fit now."""
+        return units_in(self._rows(shape))
+
+    def room_when_idle(self, shape: Shape, *, up_only: bool = False) -> int:
+        """Units of `shape` that would fit if nothing were allocated (on ranks that are up)."""
+        ranks = self.candidates(shape.constraint) & (self._up if up_only else self._ranks)
+        totals = [(counts_of(total), kind) for total, kind in self._index.totals.items()]
+        return units_in(rows_of(totals, shape, ranks))
+
+    def can_ever_fit(self, shape: Shape) -> bool:
+        """Whether the whole inventory, up and idle, could take `shape` (RFC 27, Alloc Deny)."""
+        return self.room_when_idle(shape) >= shape.count
+
+    def _rows(self, shape: Shape) -> list[Row]:
+        ranks = (
+            self._up if shape.constraint is None else self._up & self.candidates(shape.constraint)
+        )
+        if shape.whole:
+            idle = 0
+            for some in self._index.idle.values():
+                idle |= some
+            ranks &= idle
+        return rows_of(self._index.by_free.items(), shape, ranks)
+
+    def _grant(self, shape: Shape, picks: list[Row]) -> Allocation:
+        ranks_with: dict[Children, int] = {}
+        for units, ranks in picks:
+            for part, free in self._index.parts(ranks):
+                children = free
+                if not shape.whole:
+                    cores = lowest_again(free.cores, units * shape.cores)
+                    gpus = lowest_again(free.gpus, units * shape.gpus) if shape.gpus else 0
+                    children = Children(cores, gpus)
+                ranks_with[children] = ranks_with.get(children, 0) | part
+        groups = [Group(ranks, *children) for children, ranks in ranks_with.items()]
+        if len(groups) > 1:
+            groups.sort(key=_lowest_rank)
+        return Allocation(tuple(groups), shape.nslots)
+
+    # Taking and giving back
+
+    def take(self, allocation: Allocation) -> None:
+        """Mark `allocation` as not free. Raises PoolError if some of it already is not.
+
+        What is not in the inventory is left out: it was never ours to hand out.
+        """
+        moves = []
+        for ranks, free, mine in self._shares(allocation):
+            if mine.cores & ~free.cores or mine.gpus & ~free.gpus:
+                raise PoolError(_complaint(ranks, mine, free, "is allocated already"))
+            moves.append((ranks, free, _minus(free, mine)))
+        self._move(moves)
+
+    def take_what_is_free(self, allocation: Allocation) -> None:
+        """Mark as not free what of `allocation` still is: to keep it clear for somebody."""
+        self._move(
+            [(ranks, free, _minus(free, mine)) for ranks, free, mine in self._shares(allocation)]
+        )
+
+    def give(self, allocation: Allocation) -> None:
+        """Take `allocation` back. Raises PoolError if some of it is free already.
+
+        What is no longer in the inventory is left out.
+        """
+        moves = []
+        for ranks, free, mine in self._shares(allocation):
+            if mine.cores & free.cores or mine.gpus & free.gpus:
+                taken = Children(~free.cores, ~free.gpus)
+                raise PoolError(_complaint(ranks, mine, taken, "is free already"))
+            moves.append((ranks, free, _plus(free, mine)))
+        self._move(moves)
+
+    def _shares(self, allocation: Allocation) -> Iterator[tuple[int, Children, Children]]:
+        """(ranks, what is free there, what of the allocation is there and in the inventory)."""
+        for group in allocation.groups:
+            for ranks, total, free in self._index.splits(group.ranks & self._ranks):
+                yield ranks, free, Children(group.cores & total[0], group.gpus & total[1])
+
+    def _move(self, moves: list[tuple[int, Children, Children]]) -> None:
+        for ranks, free, now_free in moves:
+            self._index.move(ranks, free, now_free)
+
+
+def _plus(a: Children, b: Children) -> Children:
+    return Children(a[0] | b[0], a[1] | b[1])
+
+
+def _minus(a: Children, b: Children) -> Children:
+    return Children(a[0] & ~b[0], a[1] & ~b[1])
+
+
+def _lowest_rank(group: Group) -> int:
+    return (group.ranks & -group.ranks).bit_length()
+
+
+def _complaint(ranks: int, mine: Children, allowed: Children, what: str) -> str:
+    kind, bad = next(
+        (kind, Idset.from_bits(has & ~may))
+        for kind, has, may in zip(("core", "gpu"), mine, allowed, strict=True)
+        if has & ~may
+    )
+    return f"{kind}{bad.brackets()} of rank{Idset.from_bits(ranks).brackets()} {what}"

@@ -1,0 +1,162 @@
+"""What scheduling decides on: the requests that wait, the resources, the grants that hold some.
+
+`State` is shared by a `Schedule` and its policy. Times are seconds since the Unix epoch; what
+never ends, ends at infinity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from sortedcontainers import SortedDict, SortedKeyList
+
+from flux_trio.policies.pool import Pool
+from flux_trio.policies.shape import Allocation, Shape
+
+Rank = tuple[int, float, int]
+"""What orders the queue: priority downward, then submit time, then id (RFC 27, Design Criteria)."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A request that waits for resources."""
+
+    id: int
+    shape: Shape
+    duration: float
+    """Seconds from start to end; infinity when the job did not say."""
+    priority: int
+    t_submit: float
+    """0.0 when the request did not say: ids, which ascend in time, then decide."""
+
+    @property
+    def rank(self) -> Rank:
+        """Its place in the queue."""
+        return (-self.priority, self.t_submit, self.id)
+
+
+class Queue:
+    """Jobs in the order in which they are to be served, and by id."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, Job] = {}
+        self._order: SortedDict = SortedDict()  # Rank → Job
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __contains__(self, id_: int) -> bool:
+        return id_ in self._jobs
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._order.values())
+
+    def get(self, id_: int) -> Job | None:
+        """The job `id_`; None when it does not wait."""
+        return self._jobs.get(id_)
+
+    @property
+    def head(self) -> Job | None:
+        """The job to be served first."""
+        return self._order.peekitem(0)[1] if self._order else None
+
+    def first(self, count: int) -> list[Job]:
+        """The first `count` jobs."""
+        return list(islice(self._order.values(), count))
+
+    def is_within(self, job: Job, count: int) -> bool:
+        """Whether `job` is one of the first `count`."""
+        return len(self) <= count or job.rank < self._order.peekitem(count)[0]
+
+    def add(self, job: Job) -> None:
+        """Put `job`, not here yet, in its place."""
+        self._jobs[job.id] = job
+        self._order[job.rank] = job
+
+    def remove(self, job: Job) -> None:
+        """Take out `job`, which is here."""
+        del self._jobs[job.id]
+        del self._order[job.rank]
+
+
+@dataclass(slots=True, eq=False)
+class Grant:
+    """Resources that a job holds."""
+
+    id: int
+    allocation: Allocation
+    end: float
+    """When they are expected back; infinity when nobody knows."""
+
+
+class Grants:
+    """Grants by id, and by end for a policy that looks ahead."""
+
+    def __init__(self) -> None:
+        self._grants: dict[int, Grant] = {}
+        self._by_end: SortedKeyList | None = None  # made when first asked for, then kept up
+
+    def __len__(self) -> int:
+        return len(self._grants)
+
+    def __contains__(self, id_: int) -> bool:
+        return id_ in self._grants
+
+    def __iter__(self) -> Iterator[Grant]:
+        return iter(self._grants.values())
+
+    def get(self, id_: int) -> Grant | None:
+        """The grant of job `id_`; None when it holds nothing."""
+        return self._grants.get(id_)
+
+    def by_end(self) -> Iterator[Grant]:
+        """All grants, those that end first at the front."""
+        if self._by_end is None:
+            self._by_end = SortedKeyList(self._grants.values(), key=_end_and_id)
+        return iter(self._by_end)
+
+    def add(self, grant: Grant) -> None:
+        """Take in the grant of a job that holds nothing yet."""
+        self._grants[grant.id] = grant
+        if self._by_end is not None:
+            self._by_end.add(grant)
+
+    def remove(self, grant: Grant) -> None:
+        """Forget `grant`, which is here."""
+        del self._grants[grant.id]
+        if self._by_end is not None:
+            self._by_end.remove(grant)
+
+
+def _end_and_id(grant: Grant) -> tuple[float, int]:
+    return (grant.end, grant.id)
+
+
+class State:
+    """Queue, pool and grants, kept consistent with each other."""
+
+    def __init__(self) -> None:
+        self.queue = Queue()
+        self.pool = Pool()
+        self.grants = Grants()
+
+    @property
+    def horizon(self) -> float:
+        """When the whole instance ends; infinity when that is not set."""
+        inventory = self.pool.inventory
+        return (inventory.expiration if inventory else 0.0) or math.inf
+
+    def end_of(self, job: Job, start: float) -> float:
+        """When `job`, started at `start`, ends at the latest."""
+        return min(start + job.duration, self.horizon)
+
+    def start(self, job: Job, allocation: Allocation, now: float) -> Grant:
+        """Give `allocation` to `job`, which leaves the queue. PoolError if it is not free."""
+        self.pool.take(allocation)
+        self.queue.remove(job)
+        grant = Grant(job.id, allocation, self.end_of(job, now))
+        self.grants.add(grant)
+        return grant
