@@ -60,6 +60,12 @@ class Router:
         self.peers: dict[str, Peer] = {}
         self.services: dict[str, Peer] = {}
         self._sequence = 0
+        self._connections = 0
+
+    def unique_name(self, name: str) -> str:
+        """A peer name for one of several connections of the same user."""
+        self._connections += 1
+        return f"{name}-{self._connections}"
 
     def add(self, peer: Peer) -> None:
         """Let `peer` take part. Raises FluxError(EEXIST) when the name is in use."""

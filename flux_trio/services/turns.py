@@ -69,8 +69,8 @@ CommonInput: TypeAlias = Request | Response | Event | TimerFired
 class Core(Protocol):
     """What the runner needs of a core. `now` is seconds since the Unix epoch."""
 
-    def start(self, now: float) -> list[Any]:
+    def start(self, now: float, /) -> list[Any]:
         """The first actions, before any input."""
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+    def turn(self, now: float, inputs: list[Any], /) -> list[Any]:
         """Take everything that waited, in order; return what to do, in order."""

@@ -75,7 +75,7 @@ class IngestCore:
         self._batch = _Batch()
         self._out: list[Action] = []
 
-    def start(self, now: float) -> list[Action]:
+    def start(self, _now: float) -> list[Action]:
         """Ask where the ids of an earlier life ended; submissions wait for it."""
         return [Request(topics.JOB_GETINFO, None, self._calls.open(None))]
 

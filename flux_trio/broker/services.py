@@ -1,0 +1,166 @@
+"""The broker's own services: `broker.*` about the instance, `module.*` about its modules."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import trio
+
+from flux_trio.broker.handle import Handle
+from flux_trio.broker.router import Router
+from flux_trio.broker.supervisor import Supervisor
+from flux_trio.broker.tokens import Tokens
+from flux_trio.messages import (
+    Errno,
+    FluxError,
+    Payload,
+    Request,
+    expect_payload,
+    respond,
+    respond_error,
+    topics,
+)
+
+ModuleError = (FluxError, ValueError, OSError)  # what a module's start may be refused with
+
+
+class Topic(msgspec.Struct):
+    """broker.subscribe and broker.unsubscribe: a glob."""
+
+    topic: str
+
+
+class TokenFor(msgspec.Struct):
+    """broker.token: whom a new token is for."""
+
+    userid: int
+    name: str
+
+
+class ModuleName(msgspec.Struct):
+    """module.load, reload and remove."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerServices:
+    """What the broker's services work on; `info` is what broker.info tells."""
+
+    router: Router
+    supervisor: Supervisor
+    tokens: Tokens
+    info: dict[str, Any]
+    shutdown: trio.Event
+
+    async def run(
+        self, handle: Handle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve until cancelled. A module takes its time to come and go, so each call is a task."""
+        handle.register(topics.BROKER)
+        handle.register(topics.MODULE)
+        task_status.started()
+        async with trio.open_nursery() as nursery:
+            while True:
+                for request in await handle.receive():
+                    if isinstance(request, Request):
+                        nursery.start_soon(self._serve, handle, request)
+
+    async def _serve(self, handle: Handle, request: Request) -> None:
+        try:
+            answer = respond(request, await self._method(request)(request))
+        except FluxError as error:
+            answer = respond_error(request, error.errnum, error.text)
+        if answer is not None:
+            handle.send(answer)
+
+    def _method(self, request: Request) -> Callable[[Request], Awaitable[Payload]]:
+        method = {
+            topics.BROKER_INFO: self._info,
+            topics.BROKER_SUBSCRIBE: self._subscribe,
+            topics.BROKER_UNSUBSCRIBE: self._unsubscribe,
+            topics.BROKER_TOKEN: self._owner_only(self._token),
+            topics.BROKER_SHUTDOWN: self._owner_only(self._shutdown),
+            topics.MODULE_LIST: self._list,
+            topics.MODULE_LOAD: self._owner_only(self._load),
+            topics.MODULE_RELOAD: self._owner_only(self._reload),
+            topics.MODULE_REMOVE: self._owner_only(self._remove),
+            f"{topics.BROKER}.{topics.DISCONNECT}": self._ignore,
+            f"{topics.MODULE}.{topics.DISCONNECT}": self._ignore,
+        }.get(request.topic)
+        if method is None:
+            raise FluxError(Errno.ENOSYS, f"no method {request.topic}")
+        return method
+
+    def _owner_only(
+        self, method: Callable[[Request], Awaitable[Payload]]
+    ) -> Callable[[Request], Awaitable[Payload]]:
+        async def checked(request: Request) -> Payload:
+            if not request.is_owner:
+                raise FluxError(Errno.EPERM, f"{request.topic} is for the instance owner")
+            return await method(request)
+
+        return checked
+
+    async def _info(self, _request: Request) -> Payload:
+        return self.info
+
+    async def _subscribe(self, request: Request) -> Payload:
+        pattern = expect_payload(request, Topic).topic
+        self.router.peers[request.sender].subscriptions.append(pattern)
+        return None
+
+    async def _unsubscribe(self, request: Request) -> Payload:
+        pattern = expect_payload(request, Topic).topic
+        try:
+            self.router.peers[request.sender].subscriptions.remove(pattern)
+        except ValueError:
+            raise FluxError(Errno.ENOENT, f"not subscribed to {pattern}") from None
+        return None
+
+    async def _token(self, request: Request) -> Payload:
+        user = expect_payload(request, TokenFor)
+        return {"token": self.tokens.issue(user.userid, user.name, owner=False)}
+
+    async def _shutdown(self, _request: Request) -> Payload:
+        self.shutdown.set()
+        return None
+
+    async def _list(self, _request: Request) -> Payload:
+        modules = [
+            {
+                "name": each.name,
+                "services": list(each.services),
+                "t_loaded": each.t_loaded,
+                "waiting": each.waiting,
+            }
+            for each in self.supervisor.list()
+        ]
+        return {"modules": modules}
+
+    async def _load(self, request: Request) -> Payload:
+        await self._change(self.supervisor.load, request)
+        return None
+
+    async def _reload(self, request: Request) -> Payload:
+        await self._change(self.supervisor.reload, request)
+        return None
+
+    async def _remove(self, request: Request) -> Payload:
+        await self._change(self.supervisor.remove, request)
+        return None
+
+    async def _change(self, do: Callable[[str], Awaitable[None]], request: Request) -> None:
+        name = expect_payload(request, ModuleName).name
+        try:
+            await do(name)
+        except FluxError:
+            raise
+        except ModuleError as error:
+            raise FluxError(Errno.EINVAL, f"module {name} did not start: {error}") from error
+
+    async def _ignore(self, _request: Request) -> Payload:
+        return None

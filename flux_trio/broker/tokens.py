@@ -1,0 +1,60 @@
+"""Tokens: who a connection is. Each means a userid and a role; only digests are kept.
+
+Left out: expiry and revocation; a token lives as long as the state directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER
+from flux_trio.transports import Credentials
+
+
+class TokenEntry(msgspec.Struct, frozen=True):
+    """One token as it is kept: the SHA-256 of its text, and who it is."""
+
+    digest: str
+    userid: int
+    rolemask: int
+    name: str
+
+
+class Tokens:
+    """The tokens of an instance.
+
+    `make` gives a new unguessable text; `save` keeps the entries whenever one is added.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], str],
+        save: Callable[[list[TokenEntry]], None],
+        entries: Iterable[TokenEntry] = (),
+    ) -> None:
+        self._make = make
+        self._save = save
+        self._entries = {entry.digest: entry for entry in entries}
+
+    def issue(self, userid: int, name: str, *, owner: bool) -> str:
+        """A new token for a user; the text is told once and not kept."""
+        token = self._make()
+        role = ROLE_OWNER if owner else ROLE_USER
+        entry = TokenEntry(_digest(token), userid, role | ROLE_LOCAL, name)
+        self._entries[entry.digest] = entry
+        self._save(list(self._entries.values()))
+        return token
+
+    def authenticate(self, token: str) -> Credentials | None:
+        """Who the token is, None when it is nobody's."""
+        entry = self._entries.get(_digest(token))
+        if entry is None:
+            return None
+        return Credentials(entry.userid, entry.rolemask, entry.name)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
