@@ -1,0 +1,224 @@
+"""An instance: which services run, with which configuration, clock, store and door.
+
+`open_instance` brings up a whole Flux instance in the calling task's scope and takes it down again;
+what differs between production, a test and a simulated run is handed in. Real processes
+outlive it on purpose: they belong to the shell host of the state directory.
+"""
+
+from __future__ import annotations
+
+import functools
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import trio
+
+from flux_trio._version import __version__
+from flux_trio.broker import (
+    BrokerServices,
+    Handle,
+    LogBook,
+    LogEntry,
+    ModuleSpec,
+    Router,
+    Supervisor,
+    TokenEntry,
+    Tokens,
+    serve_connection,
+)
+from flux_trio.config import Config
+from flux_trio.formats import Idset, ResourceSet
+from flux_trio.jobtap import Plugin, builtin_plugins
+from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER
+from flux_trio.services.exec import service as exec_service
+from flux_trio.services.ingest import service as ingest
+from flux_trio.services.job_list import service as job_list
+from flux_trio.services.job_manager import service as job_manager
+from flux_trio.services.kvs import service as kvs
+from flux_trio.services.kvs.stores import MemoryStore, SqliteStore, Store
+from flux_trio.services.resource import service as resource
+from flux_trio.services.sched import service as sched
+from flux_trio.trace import Ring, Sink, Trace
+from flux_trio.transports import Connection, Credentials, serve_websocket
+
+STATE_FILE: Final = "state.sqlite"
+URI_FILE: Final = "uri"
+TOKEN_FILE: Final = "token"
+TOKENS_FILE: Final = "tokens.json"
+
+# The order in which modules come up, and the reverse in which they go: each needs those before it.
+MODULES: Final = ("kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What an instance is given rather than finds: tests and simulations give other things.
+
+    `epoch` is the time at start, seconds since the Unix epoch; from there the clock is Trio's.
+    Without `statedir` nothing is kept, no process can run and nobody can connect.
+    """
+
+    inventory: ResourceSet
+    userid: int
+    epoch: float
+    exclude: Idset = field(default_factory=Idset)
+    statedir: Path | None = None
+    listen: bool = False
+    store: Callable[[], Store] = MemoryStore
+    make_token: Callable[[], str] = secrets.token_urlsafe
+    plugins: Iterable[Plugin] = ()
+    sinks: Iterable[Sink] = ()
+    modules: tuple[str, ...] = MODULES
+
+
+def durable_store(config: Config, statedir: Path) -> Callable[[], Store]:
+    """How to open the state file of `statedir`."""
+    return functools.partial(SqliteStore, statedir / STATE_FILE, config.kvs.synchronous)
+
+
+class Instance:
+    """A running instance, as `open_instance` gives it."""
+
+    def __init__(self, config: Config, given: Surroundings, nursery: trio.Nursery) -> None:
+        started = trio.current_time()
+        self.now: Callable[[], float] = lambda: given.epoch + (trio.current_time() - started)
+        self.trace = Trace(self.now)
+        self.ring = Ring()
+        for sink in (self.ring.append, *given.sinks):
+            self.trace.add_sink(sink)
+        self.log = LogBook()
+        self.router = Router(self.trace)
+        self.shutdown = trio.Event()  # somebody asked the instance to end
+        self.uri = ""
+        self.owner_token = ""
+        self._userid = given.userid
+        self.tokens = _tokens(given)
+        self.supervisor = Supervisor(self.router, nursery, self.now, self.log, given.userid)
+        for spec in _module_specs(config, given):
+            self.supervisor.specs[spec.name] = spec
+
+    @asynccontextmanager
+    async def connect(self, name: str = "client") -> AsyncIterator[Handle]:
+        """A peer in this process with the owner's role; gone with the block."""
+        unique = self.router.unique_name(name)
+        role = ROLE_OWNER | ROLE_LOCAL
+        handle = Handle(unique, self.router, self.now, self.log, self._userid, role)
+        try:
+            yield handle
+        finally:
+            handle.close()
+
+    def write_log(self, level: int, party: str, text: str) -> None:
+        """Write to the instance's log in the name of `party`."""
+        self.log.write(LogEntry(self.now(), level, party, text))
+
+
+@asynccontextmanager
+async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[Instance]:
+    """Run an instance for the length of the block.
+
+    Raises what a service does not come up with, before the block is entered; ModuleCrashed when an
+    essential one ends inside it.
+    """
+    async with trio.open_nursery() as nursery:
+        instance = Instance(config, given, nursery)
+        try:
+            await _bring_up(instance, given, config, nursery)
+            yield instance
+        finally:
+            with trio.CancelScope(shield=True):
+                await _take_down(instance)
+                if given.statedir is not None:
+                    (given.statedir / URI_FILE).unlink(missing_ok=True)
+                    (given.statedir / TOKEN_FILE).unlink(missing_ok=True)
+            nursery.cancel_scope.cancel()
+
+
+async def _bring_up(
+    instance: Instance, given: Surroundings, config: Config, nursery: trio.Nursery
+) -> None:
+    for name in given.modules:
+        await instance.supervisor.load(name)
+    if given.listen:
+
+        async def on_connection(connection: Connection, credentials: Credentials) -> None:
+            await serve_connection(instance.router, instance.write_log, connection, credentials)
+
+        listen = functools.partial(
+            serve_websocket,
+            config.broker.host,
+            config.broker.port,
+            instance.tokens.authenticate,
+            on_connection,
+        )
+        instance.uri = await nursery.start(listen)
+        instance.owner_token = instance.tokens.issue(given.userid, "owner", owner=True)
+    info = {
+        "version": __version__,
+        "edition": config.edition,
+        "userid": given.userid,
+        "uri": instance.uri,
+        "statedir": str(given.statedir or ""),
+        "t_start": given.epoch,
+    }
+    broker = BrokerServices(
+        instance.router, instance.supervisor, instance.tokens, info, instance.shutdown
+    )
+    instance.supervisor.specs["broker"] = ModuleSpec("broker", broker.run, essential=True)
+    await instance.supervisor.load("broker")
+    if given.listen and given.statedir is not None:
+        write_private(given.statedir / TOKEN_FILE, instance.owner_token)
+        write_private(given.statedir / URI_FILE, instance.uri)
+
+
+async def _take_down(instance: Instance) -> None:
+    for name in reversed([module.name for module in instance.supervisor.list()]):
+        if name in instance.supervisor:  # may have ended by itself meanwhile
+            await instance.supervisor.remove(name)
+
+
+def _module_specs(config: Config, given: Surroundings) -> list[ModuleSpec]:
+    expiration = given.inventory.expiration
+    plugins = [*builtin_plugins(expiration), *given.plugins]
+    mains = {
+        "kvs": functools.partial(kvs.run, store_factory=given.store),
+        "resource": functools.partial(
+            resource.run, inventory=given.inventory, exclude=given.exclude
+        ),
+        "job-manager": functools.partial(job_manager.run, plugins=plugins),
+        "job-exec": functools.partial(
+            exec_service.run,
+            directory=None if given.statedir is None else given.statedir / "shell",
+            config=config.exec,
+        ),
+        "sched": functools.partial(sched.run, config=config.sched),
+        "job-ingest": ingest.run,
+        "job-list": job_list.run,
+    }
+    return [ModuleSpec(name, main, essential=name == "kvs") for name, main in mains.items()]
+
+
+def _tokens(given: Surroundings) -> Tokens:
+    if given.statedir is None:
+        return Tokens(given.make_token, lambda _entries: None)
+    path = given.statedir / TOKENS_FILE
+
+    def save(entries: list[TokenEntry]) -> None:
+        write_private(path, msgspec.json.encode(entries).decode())
+
+    kept = msgspec.json.decode(path.read_bytes(), type=list[TokenEntry]) if path.exists() else []
+    guests = [entry for entry in kept if not entry.rolemask & ROLE_OWNER]  # the owner's is new
+    return Tokens(given.make_token, save, guests)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Put `text` into a file that only this user can read, whole or not at all."""
+    draft = path.with_name(path.name + ".new")
+    draft.touch(mode=0o600)
+    draft.write_text(text)
+    draft.replace(path)
