@@ -1,0 +1,413 @@
+"""The execution service's decisions: RFC 32, with RFC 16 for what it reads and leaves in the KVS.
+
+Hello first; then each start request becomes a `Job`, its R is read, and it is simulated
+(`simulated.py`) or run (`real.py`). `job.py` has the answers. Cancels come as `job-exception`
+events, new expirations by the job manager's journal (readings: How the exec service learns).
+
+R is the one thing looked up for a job that was allocated after the hello. For any other, and one to
+reattach, the past is looked up as well: its eventlog, and what an earlier exec service stored.
+
+Left out: launching as another user (RFC 15), and releasing resources in parts, which is never
+needed since all tasks of a job end on one machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.config import ExecConfig
+from flux_trio.formats import FormatError, ResourceSet, format_fluid, parse_duration
+from flux_trio.messages import (
+    ROLE_OWNER,
+    Errno,
+    Event,
+    Flag,
+    FluxError,
+    Request,
+    Response,
+    expect_payload,
+    respond,
+    respond_error,
+    topics,
+)
+from flux_trio.protocols import JobEvent
+from flux_trio.services.exec.attach import Attachments
+from flux_trio.services.exec.context import Context, TimerKey, TimerKind
+from flux_trio.services.exec.job import SEVERITY_FATAL, SIGNUM_MAX, SIGTERM, Job, Phase, job_key
+from flux_trio.services.exec.real import EXEC_LOG, RealJobs
+from flux_trio.services.exec.shell_protocol import Done, Listing, Started, Unknown
+from flux_trio.services.exec.simulated import SimulatedJobs
+from flux_trio.services.exec.simulation import simulation_of
+from flux_trio.services.exec.vocabulary import (
+    OutputRead,
+    ShellConnected,
+    ShellFailed,
+    ShellLost,
+)
+from flux_trio.services.turns import Exit, Log, SetTimer, TimerFired
+
+HELLO_RETRY_S: Final = 0.25  # while a job manager that was there is away
+# New expirations of jobs that were not started yet, latest first to be kept: one is used up when
+# its job starts, and jobs that never start must not pile up.
+UPDATES_MAX: Final = 10_000
+
+NO_PROCESSES: Final = "this instance has no directory for a shell host: it runs no processes"
+
+_LOG_ERROR: Final = 3
+
+
+class _StartPayload(msgspec.Struct):
+    """RFC 32, Start Request; other keys are the other edition's."""
+
+    id: int
+    userid: int
+    jobspec: dict[str, Any]
+    reattach: bool
+
+
+class _KillPayload(msgspec.Struct):
+    id: int
+    signum: int
+
+
+class _ExceptionPayload(msgspec.Struct):
+    id: int
+    severity: int
+
+
+class _UpdateContext(msgspec.Struct):
+    """RFC 21, Resource-update Event."""
+
+    expiration: float
+
+
+class _Update(msgspec.Struct):
+    name: str
+    context: _UpdateContext | None = None
+
+
+class _JournalPayload(msgspec.Struct):
+    """As flux-core's job manager sends it: events of one job, here those that were asked for."""
+
+    id: int
+    events: list[_Update]
+
+
+class ExecCore:
+    """One execution service.
+
+    `environment` is added to that of every task. Without `has_shell` there is no shell host, and
+    jobs that are not simulated fail.
+    """
+
+    def __init__(
+        self,
+        config: ExecConfig,
+        *,
+        environment: Mapping[str, str] | None = None,
+        has_shell: bool = False,
+        service: str = topics.JOB_EXEC,
+    ) -> None:
+        self._service = service
+        self._simulate = config.simulate
+        self._has_shell = has_shell
+        self._jobs: dict[int, Job] = {}
+        self._manager = ""  # sender of the latest start request
+        self._attached = False  # hello was accepted and the job manager is there
+        self._attached_at: float | None = None  # time of the latest hello that was accepted
+        self._updates: dict[int, float] = {}  # see UPDATES_MAX
+        self._context = context = Context()
+        self._attachments = Attachments(context, self._jobs, self._settle)
+        self._simulated = SimulatedJobs(context)
+        grace_s = parse_duration(config.kill_timeout)
+        self._real = RealJobs(context, self._jobs, environment or {}, grace_s)
+        self._methods: dict[str, Callable[[Request], None]] = {
+            topics.START_METHOD: self._start,
+            topics.DISCONNECT: self._disconnect,
+            "attach": self._attachments.open,
+            "kill": self._kill,
+        }
+        self._takes: dict[type, Callable[[Any], None]] = {
+            Request: self._request,
+            Response: context.answered,
+            Event: self._event,
+            TimerFired: self._timer,
+            OutputRead: self._output_read,
+            Started: self._started,
+            Done: self._done,
+            Unknown: lambda notice: self._real.unknown(notice.id),
+            Listing: lambda notice: self._real.forget_unasked(notice.ended),
+            ShellConnected: lambda _: self._real.connected(),
+            ShellLost: lambda notice: self._real.disconnected(notice.reason),
+            ShellFailed: lambda notice: self._real.unavailable(notice.reason),
+        }
+
+    def start(self, now: float) -> list[Any]:
+        """Say hello (32.hello.1)."""
+        self._context.now = now
+        self._hello()
+        return self._context.take_actions()
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+        """Take what waited, in order; what ended is stored in one commit."""
+        self._context.now = now
+        for item in inputs:
+            self._takes[type(item)](item)
+        self._real.commit(self._stored)
+        self._settle_ended()
+        return self._context.take_actions()
+
+    # Hello
+
+    def _hello(self) -> None:
+        self._context.ask(topics.EXEC_HELLO, {"service": self._service}, self._hello_answered)
+
+    def _hello_answered(self, response: Response) -> None:
+        if not response.errnum:
+            self._attached, self._attached_at = True, self._context.now
+            # events from here on; what was before is looked up where it matters
+            wanted = {"allow": {JobEvent.RESOURCE_UPDATE.value: 1}}
+            self._context.ask(topics.JOB_JOURNAL, wanted, self._journal, Flag.STREAMING)
+        elif response.errnum == Errno.ENOSYS and self._attached_at is not None:
+            self._context.emit(
+                SetTimer(TimerKey(TimerKind.HELLO), self._context.now + HELLO_RETRY_S)
+            )
+        else:  # 32.hello.9
+            self._context.emit(Exit(f"{response.topic}: {response.error_text}"))
+
+    def _manager_gone(self) -> None:
+        """Its requests end with it; what runs goes on, and is told to the next one."""
+        if not self._attached:
+            return
+        self._attached = False
+        for job in list(self._jobs.values()):
+            job.request = None
+            if job.phase is Phase.PREPARING:
+                del self._jobs[job.id]
+        self._hello()
+
+    # Requests
+
+    def _request(self, request: Request) -> None:
+        service, _, name = request.topic.partition(".")
+        try:
+            method = self._methods.get(name)
+            if method is None:
+                raise FluxError(Errno.ENOSYS, f"no method {name} in service {service}")
+            method(request)
+        except FluxError as error:
+            answer = respond_error(request, error.errnum, error.text)
+            if answer is not None:
+                self._context.emit(answer)
+
+    def _start(self, request: Request) -> None:
+        if not request.is_owner:
+            raise FluxError(Errno.EPERM, f"{request.topic}: only for the instance owner")
+        try:
+            payload = expect_payload(request, _StartPayload)
+        except FluxError as error:  # without an id there is nothing to answer (32.impl.5)
+            self._context.emit(Log(_LOG_ERROR, error.text))
+            return
+        self._manager = request.sender
+        job = self._jobs.get(payload.id)
+        if job is not None:  # a repeat attaches, whatever `reattach` says
+            job.request = request
+            job.tell_again(self._context)
+            self._settle(job.id)
+            return
+        job = self._jobs[payload.id] = Job(request, payload.id, payload.userid, payload.jobspec)
+        job.reattach = payload.reattach
+        self._look_up(job, "R", self._found_resources)
+
+    def _kill(self, request: Request) -> None:
+        payload = expect_payload(request, _KillPayload)
+        job = self._jobs.get(payload.id)
+        name = format_fluid(payload.id, "f58")
+        if job is None:
+            raise FluxError(Errno.ENOENT, f"job {name} is not running")
+        job.check_access(request)
+        if not 1 <= payload.signum <= SIGNUM_MAX:
+            text = f"signum: expected 1 to {SIGNUM_MAX}, got {payload.signum}"
+            raise FluxError(Errno.EINVAL, text)
+        if job.phase is not Phase.RUNNING:
+            raise FluxError(Errno.EINVAL, f"job {name} is not running")
+        if job.simulation is not None:
+            self._simulated.stop(job, payload.signum)
+        else:
+            self._real.signal(job, payload.signum)
+        answer = respond(request)
+        if answer is not None:
+            self._context.emit(answer)
+
+    def _disconnect(self, request: Request) -> None:
+        self._attachments.disconnect(request.sender)
+        if request.sender == self._manager:
+            self._manager_gone()
+
+    # What the KVS has of a job
+
+    def _found_resources(self, job: Job, text: str | None) -> None:
+        if text is None:
+            job.fail(self._context, "the job has no R")
+            return
+        try:
+            job.resources = ResourceSet.parse(text.encode(), "R")
+            job.simulation = simulation_of(job.jobspec, self._simulate)
+        except FormatError as error:
+            job.fail(self._context, str(error))
+            return
+        update = self._updates.pop(job.id, None)
+        job.expiration = job.resources.expiration if update is None else update
+        allocated_at = job.resources.starttime
+        job.is_new = not job.reattach and allocated_at > (self._attached_at or 0.0)
+        if job.is_new:
+            self._begin(job)
+            return
+        self._look_up(job, "eventlog", self._found_eventlog)
+        if job.simulation is None:
+            self._look_up(job, EXEC_LOG, self._found_exec_log)
+
+    def _found_eventlog(self, job: Job, text: str | None) -> None:
+        self._read_past(job, job.read_eventlog, text)
+
+    def _found_exec_log(self, job: Job, text: str | None) -> None:
+        self._read_past(job, partial(self._real.read_exec_log, job), text)
+
+    def _read_past(self, job: Job, read: Callable[[str], None], text: str | None) -> None:
+        try:
+            read(text or "")
+        except FormatError as error:
+            job.fail(self._context, f"the job's past cannot be read: {error}")
+            return
+        if not job.lookups:
+            self._begin(job)
+
+    def _begin(self, job: Job) -> None:
+        if job.simulation is not None:
+            self._simulated.begin(job)
+        elif job.killed and job.is_new:
+            job.tell_release(self._context)  # 32.start.35: nothing of it was ever started
+        elif self._has_shell:
+            self._real.begin(job)
+        else:
+            job.fail(self._context, NO_PROCESSES)
+
+    def _look_up(self, job: Job, name: str, then: Callable[[Job, str | None], None]) -> None:
+        """Read one key; None if it is not there. What the KVS cannot do fails the job."""
+
+        def found(response: Response) -> None:
+            if self._jobs.get(job.id) is not job or job.phase is not Phase.PREPARING:
+                return
+            job.lookups -= 1
+            if response.errnum not in (0, Errno.ENOENT):
+                job.fail(self._context, f"cannot read {name}: {response.error_text}")
+            else:
+                payload = response.payload if isinstance(response.payload, dict) else {}
+                then(job, payload.get("value"))
+
+        job.lookups += 1
+        self._context.ask(topics.KVS_LOOKUP, {"key": job_key(job.id, name)}, found)
+
+    # Events, timers, the journal
+
+    def _event(self, event: Event) -> None:
+        if event.topic != topics.JOB_EXCEPTION_EVENT or not event.rolemask & ROLE_OWNER:
+            return
+        try:
+            payload = expect_payload(event, _ExceptionPayload)
+        except FluxError as error:
+            self._context.emit(Log(_LOG_ERROR, error.text))
+            return
+        if payload.severity != SEVERITY_FATAL:
+            return
+        job = self._jobs.get(payload.id)
+        if job is None:
+            self._attachments.job_is_dead(payload.id)
+            return
+        job.killed = True
+        if job.phase is Phase.RUNNING:
+            self._kind(job).stop(job, SIGTERM)
+
+    def _timer(self, timer: TimerFired) -> None:
+        assert isinstance(timer.key, TimerKey)
+        kind, jobid = timer.key
+        job = self._jobs.get(jobid)
+        if kind is TimerKind.HELLO:
+            self._hello()
+        elif kind is TimerKind.POLL:
+            self._attachments.poll()
+        elif kind is TimerKind.KILL and job is not None:
+            self._real.kill(job)
+        elif kind is TimerKind.END and job is not None:
+            self._kind(job).expire(job)
+
+    def _journal(self, response: Response) -> None:
+        """New expirations; the end of the stream is also how a job manager that is gone shows."""
+        if response.errnum:
+            if not response.error_text.startswith("no method"):
+                self._manager_gone()
+            return
+        try:
+            payload = expect_payload(response, _JournalPayload)
+        except FluxError as error:
+            self._context.emit(Log(_LOG_ERROR, error.text))
+            return
+        for event in payload.events:
+            if event.name == JobEvent.RESOURCE_UPDATE and event.context is not None:
+                self._expiration_changed(payload.id, event.context.expiration)
+
+    def _expiration_changed(self, jobid: int, expiration: float) -> None:
+        job = self._jobs.get(jobid)
+        if job is None or job.resources is None:
+            self._updates[jobid] = expiration
+            if len(self._updates) > UPDATES_MAX:
+                del self._updates[next(iter(self._updates))]
+            return
+        job.expiration = expiration
+        if job.phase is Phase.RUNNING:
+            self._kind(job).arm(job)
+
+    def _kind(self, job: Job) -> RealJobs | SimulatedJobs:
+        return self._real if job.simulation is None else self._simulated
+
+    # Shell host, output, the end
+
+    def _started(self, notice: Started) -> None:
+        self._real.started(notice)
+        if notice.id in self._jobs:
+            self._attachments.job_changed(self._jobs[notice.id])
+
+    def _done(self, notice: Done) -> None:
+        self._real.done(notice)
+        if notice.id in self._jobs:
+            self._attachments.job_changed(self._jobs[notice.id])
+
+    def _output_read(self, read: OutputRead) -> None:
+        if read.key is not None:
+            self._attachments.output_read(read.key, read)
+        elif read.id in self._jobs:
+            self._real.store(self._jobs[read.id], read.chunks)
+
+    def _stored(self, jobs: list[Job], response: Response) -> None:
+        for job in jobs:
+            self._real.stored(job, response)
+
+    def _settle_ended(self) -> None:
+        for jobid in self._context.take_over():
+            if jobid in self._jobs:
+                self._attachments.job_changed(self._jobs[jobid])
+                self._settle(jobid)
+
+    def _settle(self, jobid: int) -> None:
+        """Forget a job whose story is told to the end, once nobody reads its files."""
+        job = self._jobs.get(jobid)
+        if job is None or job.phase is not Phase.OVER or job.request is None:
+            return
+        if not self._attachments.follows(jobid):
+            del self._jobs[jobid]
+            if job.simulation is None and self._has_shell:
+                self._real.acknowledge(jobid)

@@ -1,0 +1,277 @@
+"""Jobs with processes: launched by the shell host, stopped in two steps, stored when they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from flux_trio.formats import FormatError, Idset, Jobspec, format_eventlog
+from flux_trio.messages import Response, topics
+from flux_trio.services.exec.context import Context, TimerKey, TimerKind
+from flux_trio.services.exec.job import (
+    SIGALRM,
+    SIGKILL,
+    SIGTERM,
+    Job,
+    Phase,
+    completed_status,
+    job_key,
+)
+from flux_trio.services.exec.output import output_log, parts_to_keep
+from flux_trio.services.exec.shell_protocol import (
+    STREAMS,
+    Ack,
+    Attach,
+    Done,
+    Failure,
+    List,
+    ShellProtocolError,
+    Signal,
+    Started,
+    frame,
+)
+from flux_trio.services.exec.simulated import TIME_LIMIT_NOTE
+from flux_trio.services.exec.tasks import LayoutError, place_tasks, start_request
+from flux_trio.services.exec.vocabulary import Chunk, ReadOutput, ToShell
+from flux_trio.services.turns import ClearTimer, Log, SetTimer
+
+EXEC_LOG = "guest.exec.eventlog"
+OUTPUT = "guest.output"
+
+_LOG_ERROR = 3
+_LOG_WARNING = 4
+
+
+class RealJobs:
+    """What the core does with a job that has processes.
+
+    `environment` is added to that of each task, `kill_grace_s` (seconds) lies between the first
+    signal and SIGKILL. `jobs` is the core's table, which this never changes.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        jobs: Mapping[int, Job],
+        environment: Mapping[str, str],
+        kill_grace_s: float,
+    ) -> None:
+        self._context = context
+        self._jobs = jobs
+        self._environment = environment
+        self._kill_grace_s = kill_grace_s
+        self._connected = False
+        self._unavailable = ""  # why there is no shell host, while there can be none
+        self._to_store: list[tuple[Job, list[list[str]]]] = []
+
+    # Start
+
+    def begin(self, job: Job) -> None:
+        """Launch it, or find it again."""
+        if job.status is not None:  # an exec service before this one saw its end, and stored it
+            job.tell_start(self._context)
+            job.tell_finish(self._context, job.status)
+            return
+        try:
+            self._lay_out(job)
+        except (FormatError, LayoutError, ShellProtocolError) as error:
+            job.fail(self._context, str(error))
+            return
+        if self._unavailable and job.is_new:
+            job.fail(self._context, self._unavailable)
+            return
+        job.note(self._context.now, "init")
+        job.note(self._context.now, "starting")
+        job.phase = Phase.LAUNCHING
+        if self._connected:
+            self._hand_over(job)
+
+    def _lay_out(self, job: Job) -> None:
+        assert job.resources is not None
+        jobspec = Jobspec.parse(job.jobspec)
+        placements = place_tasks(jobspec, job.resources)
+        job.ntasks = len(placements)
+        job.start = start_request(job.id, jobspec, job.resources, placements, self._environment)
+        frame(job.start)  # refuses what is too long to be sent
+
+    def _hand_over(self, job: Job) -> None:
+        """Whatever `reattach` says, the shell host launches an id at most once."""
+        assert job.start is not None
+        job.handed_over = True
+        may_launch = job.phase is Phase.LAUNCHING and not job.reattach and not job.killed
+        self._context.emit(ToShell(job.start if may_launch else Attach(job.id)))
+
+    # The shell host
+
+    def connected(self) -> None:
+        """There is a shell host, perhaps another than before: say everything again."""
+        self._connected, self._unavailable = True, ""
+        for job in self._real(Phase.LAUNCHING, Phase.RUNNING):
+            self._hand_over(job)
+        self._context.emit(ToShell(List()))
+
+    def disconnected(self, reason: str) -> None:
+        """Another connection is being made."""
+        self._connected = False
+        self._context.emit(Log(_LOG_WARNING, f"lost the shell host: {reason}"))
+
+    def unavailable(self, reason: str) -> None:
+        """No shell host can be started: jobs that wait for one fail.
+
+        A job that an earlier host may have is not given up: it is asked about once there is one.
+        """
+        if not self._unavailable:
+            self._context.emit(Log(_LOG_ERROR, reason))
+        self._unavailable = reason
+        for job in self._real(Phase.LAUNCHING):
+            if job.is_new and not job.handed_over:
+                job.fail(self._context, reason)
+
+    def started(self, notice: Started) -> None:
+        """The job runs, or failed to; heard again after a new connection."""
+        job = self._jobs.get(notice.id)
+        if job is None or job.phase not in (Phase.LAUNCHING, Phase.RUNNING):
+            return
+        if job.phase is Phase.LAUNCHING:
+            job.started_at = self._context.now
+            job.note(self._context.now, "shell.start")
+            job.tell_start(self._context)
+            self.arm(job)
+            if notice.failure is not None:
+                job.tell_exception(self._context, _failure_note(job, notice.failure))
+        if job.killed:
+            job.stopping = False  # a signal may have been lost with the connection
+            self.stop(job, SIGTERM)
+
+    def unknown(self, jobid: int) -> None:
+        """The shell host never had the job: it is not launched now."""
+        job = self._jobs.get(jobid)
+        if job is None or job.phase not in (Phase.LAUNCHING, Phase.RUNNING):
+            return
+        if not job.killed:
+            job.tell_exception(self._context, "reattach: the shell host does not know the job")
+        self._clear_timers(job)
+        job.tell_release(self._context)
+
+    def done(self, notice: Done) -> None:
+        """Every process of the job has ended."""
+        job = self._jobs.get(notice.id)
+        if job is None or job.phase is not Phase.RUNNING:
+            return
+        self._clear_timers(job)
+        job.phase = Phase.STORING
+        job.status = notice.status
+        job.sizes = {
+            (size.taskid, stream): nbytes
+            for size in notice.sizes
+            for stream, nbytes in zip(STREAMS, (size.stdout, size.stderr), strict=True)
+        }
+        if notice.lost:
+            tasks = Idset.of(notice.lost)
+            job.tell_exception(
+                self._context,
+                f"task {tasks}: end not seen: its shell host was killed while it ran",
+            )
+        parts, job.dropped = parts_to_keep(notice.sizes)
+        if parts:
+            self._context.emit(ReadOutput(None, job.id, parts))
+        else:
+            self.store(job, ())
+
+    def forget_unasked(self, ended: Iterable[int]) -> None:
+        """Acknowledge jobs of the shell host whose end is stored: the first Ack was lost."""
+        for jobid in ended:
+            if jobid not in self._jobs:
+                key = {"key": job_key(jobid, EXEC_LOG)}
+                self._context.ask(topics.KVS_LOOKUP, key, partial(self._found_end, jobid))
+
+    def _found_end(self, jobid: int, response: Response) -> None:
+        if not response.errnum and jobid not in self._jobs:
+            self.acknowledge(jobid)
+
+    def acknowledge(self, jobid: int) -> None:
+        """Let the shell host forget the job: all that it knows is stored."""
+        self._context.emit(ToShell(Ack(jobid)))
+
+    # Time limit and signals
+
+    def arm(self, job: Job) -> None:
+        """Set the timer for the time limit."""
+        timer = TimerKey(TimerKind.END, job.id)
+        expiration = job.expiration
+        self._context.emit(SetTimer(timer, expiration) if expiration else ClearTimer(timer))
+
+    def expire(self, job: Job) -> None:
+        """The time limit has come."""
+        if job.phase is Phase.RUNNING:
+            job.tell_exception(self._context, TIME_LIMIT_NOTE, "timeout")
+            self.stop(job, SIGALRM)
+
+    def stop(self, job: Job, signum: int) -> None:
+        """Send `signum`, and SIGKILL to what still runs after the grace; only once."""
+        if job.phase is Phase.RUNNING and not job.stopping:
+            job.stopping = True
+            self.signal(job, signum)
+            self._context.emit(
+                SetTimer(TimerKey(TimerKind.KILL, job.id), self._context.now + self._kill_grace_s)
+            )
+
+    def kill(self, job: Job) -> None:
+        """The grace is over."""
+        if job.phase is Phase.RUNNING:
+            self.signal(job, SIGKILL)
+
+    def signal(self, job: Job, signum: int) -> None:
+        """Send `signum` to the process groups of the job."""
+        self._context.emit(ToShell(Signal(job.id, signum)))
+
+    def _clear_timers(self, job: Job) -> None:
+        if job.expiration:
+            self._context.emit(ClearTimer(TimerKey(TimerKind.END, job.id)))
+        if job.stopping:
+            self._context.emit(ClearTimer(TimerKey(TimerKind.KILL, job.id)))
+
+    # The end (RFC 16: the guest's content is there before the job manager is told)
+
+    def store(self, job: Job, chunks: Iterable[Chunk]) -> None:
+        """Put what is kept of the job into this turn's commit."""
+        now = self._context.now
+        job.note(now, "complete", {"status": job.status})
+        job.note(now, "done")
+        log = output_log(now, job.ntasks, chunks, job.dropped)
+        puts = [
+            ["put", job_key(job.id, EXEC_LOG), format_eventlog(job.exec_log)],
+            ["put", job_key(job.id, OUTPUT), log],
+        ]
+        self._to_store.append((job, puts))
+
+    def commit(self, then: Callable[[list[Job], Response], None]) -> None:
+        """One commit for all jobs that ended in this turn; `then` takes them and the response."""
+        if self._to_store:
+            ended, self._to_store = self._to_store, []
+            puts = [put for _, job_puts in ended for put in job_puts]
+            jobs = [job for job, _ in ended]
+            self._context.ask(topics.KVS_COMMIT, {"ops": puts}, partial(then, jobs))
+
+    def stored(self, job: Job, response: Response) -> None:
+        """The commit is durable, or cannot be made: then the job must not wait for it."""
+        assert job.status is not None
+        if response.errnum:
+            note = f"output cannot be stored: {response.error_text}"
+            job.tell_exception(self._context, note)
+        job.tell_finish(self._context, job.status)
+
+    def read_exec_log(self, job: Job, text: str) -> None:
+        """Take from guest.exec.eventlog how the job ended, if it has. FormatError."""
+        job.status = completed_status(text)
+
+    def _real(self, *phases: Phase) -> list[Job]:
+        jobs = self._jobs.values()
+        return [job for job in jobs if job.simulation is None and job.phase in phases]
+
+
+def _failure_note(job: Job, failure: Failure) -> str:
+    host = ""
+    if job.start is not None:
+        host = job.start.tasks[failure.taskid].env["FLUX_TRIO_HOST"]
+    return f"task {failure.taskid} (host {host}): start failed: {failure.text}"

@@ -1,0 +1,376 @@
+"""The shell host's jobs: processes, and the files that say what became of them.
+
+`jobs/<id>/` below the host's directory holds the output of each task and a `record` of JSON lines.
+Making that directory is what makes a start happen at most once, whoever asks again and whichever
+host answers. Records are not flushed to the disk: they outlive a host, and no process outlives the
+machine. The one thing they cannot say is a process started by a host that was killed before it had
+written the line; such a task counts as lost.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from flux_trio.services.exec.shell_protocol import (
+    JOBS_NAME,
+    RECORD_NAME,
+    Done,
+    Failure,
+    Listing,
+    ShellNotice,
+    Start,
+    Started,
+    Task,
+    TaskSize,
+    Unknown,
+    output_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# wait(2) statuses as a POSIX shell exits for the same reasons, and 1 where none was seen
+STATUS_NOT_FOUND: Final = 127 << 8
+STATUS_NOT_EXECUTED: Final = 126 << 8
+STATUS_LOST: Final = 1 << 8
+
+_OUTPUT_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
+
+class Accepted(msgspec.Struct, tag="accepted", array_like=True):
+    """The first line of a record: the job has so many tasks."""
+
+    ntasks: int
+
+
+class Launched(msgspec.Struct, tag="launched", array_like=True):
+    """A process, told from later ones with its id by its start time (clock ticks since boot)."""
+
+    taskid: int
+    pid: int
+    starttime: int
+
+
+class Failed(msgspec.Struct, tag="failed", array_like=True):
+    """A task that could not be launched."""
+
+    taskid: int
+    status: int
+    text: str
+
+
+class Ended(msgspec.Struct, tag="ended", array_like=True):
+    """The wait(2) status of a task; None when it is lost."""
+
+    taskid: int
+    status: int | None
+
+
+Line: TypeAlias = Accepted | Launched | Failed | Ended
+_decode_line = msgspec.json.Decoder[Line](Line).decode
+_encode_line = msgspec.json.Encoder().encode
+
+
+class Process:
+    """One task that runs: a child of this host, or (`child` is None) of one before it."""
+
+    __slots__ = ("child", "job", "pid", "starttime", "taskid")
+
+    def __init__(
+        self,
+        job: ShellJob,
+        taskid: int,
+        pid: int,
+        starttime: int,
+        child: subprocess.Popen[bytes] | None,
+    ) -> None:
+        self.job = job
+        self.taskid = taskid
+        self.pid = pid
+        self.starttime = starttime
+        self.child = child
+
+    def signal(self, signum: int) -> None:
+        """Send `signum` to its process group; nothing when the process is no longer there.
+
+        The id of a child is its own until it is reaped; another's may be anyone's by now.
+        """
+        if self.child is not None or start_time(self.pid) == self.starttime:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signum)
+
+
+class ShellJob:
+    """One job: what its record says, in memory."""
+
+    __slots__ = ("failure", "id", "ntasks", "running", "statuses")
+
+    def __init__(self, jobid: int) -> None:
+        self.id = jobid
+        self.ntasks = 0
+        self.running: dict[int, Process] = {}
+        self.statuses: dict[int, int | None] = {}
+        self.failure: Failure | None = None
+
+    def apply(self, line: Line) -> None:
+        """Take in one line of the record."""
+        match line:
+            case Accepted(ntasks):
+                self.ntasks = ntasks
+            case Launched(taskid, pid, starttime):
+                self.running[taskid] = Process(self, taskid, pid, starttime, None)
+            case Failed(taskid, status, text):
+                self.statuses[taskid] = status
+                self.failure = Failure(taskid, text)
+            case Ended(taskid, status):
+                self.running.pop(taskid, None)
+                self.statuses[taskid] = status
+
+    @property
+    def status(self) -> int:
+        """The greatest wait(2) status (RFC 32, finish)."""
+        found = [STATUS_LOST if status is None else status for status in self.statuses.values()]
+        return max(found, default=STATUS_LOST)
+
+    @property
+    def lost(self) -> list[int]:
+        """The tasks of which nobody knows how they ended."""
+        return [taskid for taskid, status in self.statuses.items() if status is None]
+
+
+class ShellJobs:
+    """All jobs of one directory that are not acknowledged."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._jobs: dict[int, ShellJob] = {}
+        self._children: dict[int, Process] = {}
+        self._cores = os.sched_getaffinity(0)
+        (directory / JOBS_NAME).mkdir(exist_ok=True)
+
+    @property
+    def nrunning(self) -> int:
+        """How many jobs have a process."""
+        return sum(1 for job in self._jobs.values() if job.running)
+
+    def recover(self) -> list[Process]:
+        """Read every record; returns the processes of an earlier host that still run."""
+        for path in (self._directory / JOBS_NAME).iterdir():
+            if path.name.isdecimal():
+                job = self._jobs[int(path.name)] = ShellJob(int(path.name))
+                for line in _read_record(path / RECORD_NAME):
+                    job.apply(line)
+                self._settle(job)
+        return [process for job in self._jobs.values() for process in job.running.values()]
+
+    def start(self, request: Start) -> list[ShellNotice]:
+        """Launch a job that was never started here; say how it is."""
+        if request.id not in self._jobs:
+            try:
+                self._job_directory(request.id).mkdir()
+            except OSError as error:
+                failure = Failure(0, f"{error.filename}: {error.strerror}")
+                return [
+                    Started(request.id, failure),
+                    Done(request.id, STATUS_NOT_EXECUTED, len(request.tasks)),
+                ]
+            job = self._jobs[request.id] = ShellJob(request.id)
+            self._note(job, Accepted(len(request.tasks)))
+            for task in request.tasks:
+                if not self._launch(job, request, task):
+                    break
+        return self.describe(request.id)
+
+    def describe(self, jobid: int) -> list[ShellNotice]:
+        """What is true of a job."""
+        job = self._jobs.get(jobid)
+        if job is None:
+            return [Unknown(jobid)]
+        started = Started(jobid, job.failure)
+        return [started] if job.running else [started, self._done(job)]
+
+    def signal(self, jobid: int, signum: int) -> None:
+        """Signal every process group of a job; nothing when it has none."""
+        job = self._jobs.get(jobid)
+        for process in list(job.running.values()) if job else ():
+            process.signal(signum)
+
+    def ack(self, jobid: int) -> None:
+        """Forget a job that has ended."""
+        job = self._jobs.get(jobid)
+        if job is not None and not job.running:
+            del self._jobs[jobid]
+            directory = self._job_directory(jobid)
+            for path in directory.iterdir():
+                path.unlink()
+            directory.rmdir()
+
+    def ended(self) -> Listing:
+        """The jobs that wait to be acknowledged."""
+        return Listing([job.id for job in self._jobs.values() if not job.running])
+
+    def reap(self) -> list[ShellNotice]:
+        """Take the statuses of children that have ended; the notices of jobs that end with them.
+
+        What a task leaves behind in its process group is killed: resources must not be given away
+        under processes that use them. That is safe only while the group's leader is a zombie,
+        whose id cannot be anyone else's.
+        """
+        notices: list[ShellNotice] = []
+        while (pid := _ended_child()) is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+            _, status = os.waitpid(pid, 0)
+            process = self._children.pop(pid)
+            assert process.child is not None
+            process.child.returncode = status  # or Popen would wait for it once more
+            notices += self._end(process, status)
+        return notices
+
+    def end_adopted(self, process: Process) -> list[ShellNotice]:
+        """A process of an earlier host has ended; init has its status."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        return self._end(process, None)
+
+    def _end(self, process: Process, status: int | None) -> list[ShellNotice]:
+        job = process.job
+        self._note(job, Ended(process.taskid, status))
+        return [] if job.running else [self._done(job)]
+
+    def _launch(self, job: ShellJob, request: Start, task: Task) -> bool:
+        """Start one task; False when it could not be."""
+        try:
+            with self._output(job, task) as (stdout, stderr), self._on_cores(task.cores):
+                child = subprocess.Popen(
+                    request.argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    cwd=request.cwd,
+                    env=request.env | task.env,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            missing = isinstance(error, FileNotFoundError) and error.filename == request.argv[0]
+            status = STATUS_NOT_FOUND if missing else STATUS_NOT_EXECUTED
+            self._note(job, Failed(task.taskid, status, f"{error.filename}: {error.strerror}"))
+            return False
+        except ValueError as error:  # what no process can be given, such as a NUL in a string
+            self._note(job, Failed(task.taskid, STATUS_NOT_EXECUTED, f"{request.argv[0]}: {error}"))
+            return False
+        process = Process(job, task.taskid, child.pid, start_time(child.pid) or 0, child)
+        self._note(job, Launched(task.taskid, process.pid, process.starttime))
+        job.running[task.taskid] = self._children[child.pid] = process
+        return True
+
+    @contextmanager
+    def _output(self, job: ShellJob, task: Task) -> Iterator[tuple[int, int]]:
+        """Descriptors of the files that a task writes to; the kernel does the rest."""
+        stdout, stderr = (
+            os.open(
+                self._directory / output_name(job.id, task.taskid, stream), _OUTPUT_FLAGS, 0o600
+            )
+            for stream in ("stdout", "stderr")
+        )
+        try:
+            yield stdout, stderr
+        finally:
+            os.close(stdout)
+            os.close(stderr)
+
+    @contextmanager
+    def _on_cores(self, cores: list[int]) -> Iterator[None]:
+        """Bind this thread for as long as it takes to make a child, which inherits it.
+
+        Binding the child afterwards would leave its first threads where they are, and doing it
+        between fork and exec would cost vfork. Cores that this machine lacks, or may not use, are
+        those of a posed target: then nothing is bound.
+        """
+        wanted = set(cores)
+        if not wanted or not wanted < self._cores:
+            yield
+            return
+        os.sched_setaffinity(0, wanted)
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, self._cores)
+
+    def _settle(self, job: ShellJob) -> None:
+        """After a host was killed: tasks that neither run nor ended in its sight are lost."""
+        for process in list(job.running.values()):
+            if start_time(process.pid) != process.starttime:
+                self._note(job, Ended(process.taskid, None))
+        if job.failure is None:
+            known = job.running.keys() | job.statuses.keys()
+            for taskid in set(range(max(job.ntasks, 1))) - known:
+                self._note(job, Ended(taskid, None))
+
+    def _done(self, job: ShellJob) -> Done:
+        return Done(job.id, job.status, job.ntasks, job.lost, self._sizes(job))
+
+    def _sizes(self, job: ShellJob) -> list[TaskSize]:
+        sizes = []
+        for taskid in range(job.ntasks):
+            stdout, stderr = (self._size(job, taskid, name) for name in ("stdout", "stderr"))
+            if stdout or stderr:
+                sizes.append(TaskSize(taskid, stdout, stderr))
+        return sizes
+
+    def _size(self, job: ShellJob, taskid: int, stream: str) -> int:
+        try:
+            return (self._directory / output_name(job.id, taskid, stream)).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def _note(self, job: ShellJob, line: Line) -> None:
+        """Make `line` true: on disk first, then in memory."""
+        try:
+            with (self._job_directory(job.id) / RECORD_NAME).open("ab", buffering=0) as record:
+                record.write(_encode_line(line) + b"\n")
+        except OSError as error:  # a full disk must not take the other jobs along
+            print(f"job {job.id}: cannot record {line}: {error}", file=sys.stderr, flush=True)
+        job.apply(line)
+
+    def _job_directory(self, jobid: int) -> Path:
+        return self._directory / JOBS_NAME / str(jobid)
+
+
+def start_time(pid: int) -> int | None:
+    """When process `pid` started, in clock ticks since boot; None when there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return int(fields[19])
+
+
+def _ended_child() -> int | None:
+    """The id of a child that has ended, left unreaped."""
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return found.si_pid if found else None
+
+
+def _read_record(path: Path) -> list[Line]:
+    """The lines of a record, without one that a full disk has cut off."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    lines = []
+    for line in text.split(b"\n")[:-1]:
+        with suppress(msgspec.MsgspecError):
+            lines.append(_decode_line(line))
+    return lines

@@ -1,0 +1,80 @@
+"""Jobs that only pretend: `attributes.system.exec.test` of a jobspec, as in flux-core's testexec.
+
+Left out of its keys: `override` and `reattach_finish`, which only its own tests use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.formats import FormatError, parse_duration
+
+MOCK_TEXTS: Final = {
+    "init": "mock initialization exception generated",
+    "starting": "mock starting exception generated",
+    "run": "mock run exception generated",
+}
+
+
+class _Test(msgspec.Struct):
+    """`attributes.system.exec.test`."""
+
+    run_duration: str | float | None = None
+    wait_status: int = 0
+    mock_exception: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """How a job pretends to run."""
+
+    run_s: float = 0.0
+    """Seconds from its start to its end; `inf` to run until it is stopped."""
+    until_limit: bool = False
+    """`run_s` is the job's own time limit: it then ends by itself just in time."""
+    status: int = 0
+    """The wait(2) status that it ends with."""
+    mock_exception: str | None = None
+    """A key of `MOCK_TEXTS`: the phase in which it fails."""
+
+
+def simulation_of(jobspec: dict[str, Any], simulate: bool) -> Simulation | None:
+    """How the job pretends to run; None for one that is real.
+
+    `simulate` makes a pretender of every job; it takes its time limit, if it does not say
+    otherwise. FormatError names the key that is wrong.
+    """
+    system = _get(_get(jobspec, "attributes"), "system")
+    test = _get(system, "exec").get("test")
+    if test is None and not simulate:
+        return None
+    try:
+        wanted = msgspec.convert({} if test is None else test, _Test)
+        if wanted.mock_exception not in (None, *MOCK_TEXTS):
+            raise FormatError(
+                f"one of {', '.join(MOCK_TEXTS)}", wanted.mock_exception, "mock_exception"
+            )
+        run_s = None if wanted.run_duration is None else parse_duration(wanted.run_duration)
+    except msgspec.ValidationError as error:
+        raise FormatError.of_msgspec(error).at(_PLACE) from None
+    except FormatError as error:
+        raise error.at(_PLACE) from None
+    if run_s is None:
+        return Simulation(_limit(system), True, wanted.wait_status, wanted.mock_exception)
+    return Simulation(run_s, False, wanted.wait_status, wanted.mock_exception)
+
+
+_PLACE = "attributes.system.exec.test"
+
+
+def _get(parent: dict[str, Any], key: str) -> dict[str, Any]:
+    value = parent.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _limit(system: dict[str, Any]) -> float:
+    duration = system.get("duration", 0)
+    return float(duration) if isinstance(duration, (int, float)) else 0.0
