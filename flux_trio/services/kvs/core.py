@@ -11,7 +11,6 @@ Left out: RFC 11's content-addressed tree, namespaces, snapshots of older roots.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -40,6 +39,7 @@ from flux_trio.services.kvs.ops import (
     check_key,
     check_text,
 )
+from flux_trio.services.methods import Methods
 from flux_trio.services.turns import Log
 
 COMMIT_OPS_MAX: Final = 100_000  # of one request
@@ -48,8 +48,6 @@ WATCHES_MAX: Final = 65_536
 
 LOG_CRIT: Final = 2  # syslog severities
 LOG_ERR: Final = 3
-
-_DISCONNECT = f"{topics.KVS}.{topics.DISCONNECT}"
 
 
 class _CommitRequest(msgspec.Struct, frozen=True):
@@ -112,13 +110,16 @@ class KvsCore:
         self._by_key: dict[str, list[_Watch]] = {}  # those that have read their key once
         self._failed: FluxError | None = None  # set once a transaction failed; never cleared
         self._actions: list[Any] = []
-        self._methods: dict[str, Callable[[Request], None]] = {
-            topics.KVS_COMMIT: self._commit,
-            topics.KVS_LOOKUP: self._lookup,
-            topics.KVS_DIR: self._dir,
-            topics.KVS_WATCH: self._watch,
-            topics.KVS_CANCEL: self._watch_cancel,
-        }
+        self._methods = Methods(
+            for_owner={
+                topics.KVS_COMMIT: self._commit,
+                topics.KVS_LOOKUP: self._lookup,
+                topics.KVS_DIR: self._dir,
+                topics.KVS_WATCH: self._watch,
+                topics.KVS_CANCEL: self._watch_cancel,
+            },
+            for_all={f"{topics.KVS}.{topics.DISCONNECT}": self._disconnect},
+        )
 
     def start(self, now: float) -> list[Any]:  # noqa: ARG002 - the shape of a core
         """Nothing to do before the first request."""
@@ -129,7 +130,7 @@ class KvsCore:
         for item in inputs:
             match item:
                 case Request():
-                    self._request(item)
+                    self._send(self._methods.call(item))
                 case Stored():
                     self._stored(item)
                 case Fetched():
@@ -140,21 +141,6 @@ class KvsCore:
         return actions
 
     # Requests
-
-    def _request(self, request: Request) -> None:
-        if request.topic == _DISCONNECT:
-            self._disconnect(request.sender)
-            return
-        try:
-            if not request.is_owner:
-                raise FluxError(Errno.EPERM, "Request requires owner credentials")
-            method = self._methods.get(request.topic)
-            if method is None:
-                name = request.topic.removeprefix(f"{topics.KVS}.")
-                raise FluxError(Errno.ENOSYS, f"no method {name} in service {topics.KVS}")
-            method(request)
-        except FluxError as error:
-            self._send(respond_error(request, error.errnum, error.text))
 
     def _commit(self, request: Request) -> None:
         ops = expect_payload(request, _CommitRequest).ops
@@ -199,8 +185,8 @@ class KvsCore:
         self._end_watch(watch, Errno.ECANCELED)
         self._send(respond(request, {}))
 
-    def _disconnect(self, sender: str) -> None:
-        for watch in [w for (who, _), w in self._watches.items() if who == sender]:
+    def _disconnect(self, request: Request) -> None:
+        for watch in [w for w in self._watches.values() if w.request.sender == request.sender]:
             self._forget(watch)
 
     # Rounds

@@ -1,0 +1,115 @@
+"""Which targets are drained, since when and why: folded from `resource.eventlog` (RFC 18). Pure.
+
+Its events are `drain` {idset, nodelist, reason?} and `undrain` {idset, nodelist}, as flux-core
+writes them. A reason may be given later to a target drained without one; the time stays the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from flux_trio.formats import Event, FormatError, Hostlist, Idset, ResourceSet, parse_eventlog
+from flux_trio.messages import Errno, FluxError
+
+DRAIN = "drain"
+UNDRAIN = "undrain"
+
+
+class _Context(msgspec.Struct, frozen=True):
+    idset: str
+    nodelist: str
+    reason: str | None = None
+
+
+class Drain(NamedTuple):
+    """`timestamp` in seconds since the Unix epoch; the reason may be missing."""
+
+    timestamp: float
+    reason: str | None
+
+
+class Drains:
+    """The drained targets of `inventory`."""
+
+    def __init__(self, inventory: ResourceSet) -> None:
+        self._hosts = inventory.hosts
+        self._ranks = {host: rank for rank, host in reversed(self._hosts.items())}
+        self._drained: dict[int, Drain] = {}
+
+    @property
+    def targets(self) -> Idset:
+        """All that are drained."""
+        return Idset.of(self._drained)
+
+    def drain(self, now: float, targets: Idset, reason: str | None, exclude: Idset) -> Event:
+        """The event that drains `targets`.
+
+        Raises FluxError: EEXIST when one of them is drained with a reason, EINVAL when excluded.
+        """
+        drained = Idset.of(t for t in targets if t in self._drained and self._drained[t].reason)
+        refused = drained | (targets & exclude)
+        if refused:
+            what = [drained and "already drained", (targets & exclude) and "excluded"]
+            text = f"{_ranks(refused)} {' or '.join(w for w in what if w)}"
+            raise FluxError(Errno.EEXIST if drained else Errno.EINVAL, text)
+        return Event(now, DRAIN, self._context(targets, reason))
+
+    def undrain(self, now: float, targets: Idset) -> Event:
+        """The event that undrains `targets`. Raises FluxError(EEXIST) when one is not drained."""
+        if others := targets - self.targets:
+            raise FluxError(Errno.EEXIST, f"{_ranks(others)} not drained")
+        return Event(now, UNDRAIN, self._context(targets, None))
+
+    def _context(self, targets: Idset, reason: str | None) -> dict[str, Any]:
+        nodelist = Hostlist.of(self._hosts[target] for target in targets)
+        context = {"idset": str(targets), "nodelist": str(nodelist)}
+        return context if reason is None else {**context, "reason": reason}
+
+    def apply(self, event: Event) -> None:
+        """Fold one event; names other than these two mean nothing here. FormatError."""
+        if event.name not in (DRAIN, UNDRAIN):
+            return
+        try:
+            context = msgspec.convert(event.context or {}, _Context)
+        except msgspec.ValidationError as error:
+            raise FormatError.of_msgspec(error) from None
+        for target in self._targets_of(context):
+            before = self._drained.pop(target, None)
+            if event.name == DRAIN:
+                timestamp = before.timestamp if before else event.timestamp
+                reason = before.reason if before and before.reason else context.reason
+                self._drained[target] = Drain(timestamp, reason)
+
+    def _targets_of(self, context: _Context) -> Iterator[int]:
+        """The targets meant: hosts may have other numbers now, or be gone."""
+        hosts = Hostlist.parse(context.nodelist)
+        for rank, host in zip(Idset.parse(context.idset), hosts, strict=False):
+            if self._hosts.get(rank) == host:
+                yield rank
+            elif host in self._ranks:
+                yield self._ranks[host]
+
+    def replay(self, eventlog: str) -> None:
+        """Fold a whole log. FormatError that names the line."""
+        for number, event in enumerate(parse_eventlog(eventlog), start=1):
+            try:
+                self.apply(event)
+            except FormatError as error:
+                raise error.at(f"line {number}") from None
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """`{idset: {"timestamp": seconds, "reason": text}}`; the reason is "" if there is none."""
+        alike: dict[Drain, list[int]] = {}
+        for target in sorted(self._drained):
+            alike.setdefault(self._drained[target], []).append(target)
+        return {
+            str(Idset.of(targets)): {"timestamp": drain.timestamp, "reason": drain.reason or ""}
+            for drain, targets in alike.items()
+        }
+
+
+def _ranks(targets: Idset) -> str:
+    return f"rank{'s' if len(targets) > 1 else ''} {targets}"

@@ -1,0 +1,161 @@
+"""RFC 28's resource groups: for each, who has acquired it and what they were told. Pure.
+
+A target belongs to `default` or to `exclude`. One that leaves a group is shrunk from whoever has
+acquired that group, and goes to the other only when released: no target is ever held twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from flux_trio.formats import Idset, ResourceSet
+from flux_trio.messages import Errno, FluxError, Request, Response, respond_stream
+from flux_trio.protocols import ACQUIRE, AcquireEvent, AcquireState, AcquireType
+
+DEFAULT: Final = "default"
+EXCLUDE: Final = "exclude"
+
+_NONE = Idset()
+
+
+class Group:
+    """One group and the stream of `resource.acquire` responses to its holder."""
+
+    def __init__(self, name: str, inventory: ResourceSet) -> None:
+        self.name = name
+        self._inventory = inventory
+        self._request: Request | None = None  # set while acquired
+        self._forget()
+
+    def _forget(self) -> None:
+        self._state: AcquireState = ACQUIRE.initial
+        self._granted = _NONE  # grown and not shrunk
+        self._online = _NONE  # those of them last told to be online
+        self.unreleased = _NONE  # shrunk and not released
+
+    @property
+    def holder(self) -> str | None:
+        """The peer that has acquired it."""
+        return self._request.sender if self._request else None
+
+    def acquire(self, request: Request) -> None:
+        """`request` is the stream from now on. FluxError(EBUSY) when there is one already."""
+        if self.holder is not None:
+            text = f"resource group {self.name} is already acquired by {self.holder}"
+            raise FluxError(Errno.EBUSY, text)
+        self._request = request
+        self._step(AcquireEvent.ACQUIRE)
+
+    def disconnect(self) -> None:
+        """The holder is gone; the group can be acquired again (28.disconnect.3)."""
+        self._step(AcquireEvent.DISCONNECT)
+        self._request = None
+        self._forget()
+
+    def release(self, targets: Idset) -> None:
+        """FluxError(EPROTO) unless all `targets` were shrunk and not released (28.release.6)."""
+        if not targets or not targets <= self.unreleased:
+            waiting = f"targets {self.unreleased}" if self.unreleased else "nothing"
+            raise FluxError(
+                Errno.EPROTO,
+                f"resource.release: targets {str(targets)!r}: {waiting} of group {self.name} "
+                "to release",
+            )
+        self.unreleased -= targets
+        self._step(AcquireEvent.RELEASE if self.unreleased else AcquireEvent.RELEASE_LAST)
+
+    def shrink(self, members: Idset) -> list[Response]:
+        """Take back what is no longer among `members`."""
+        lost = self._granted - members
+        if not lost:
+            return []
+        self._granted -= lost
+        self._online -= lost
+        self.unreleased |= lost
+        return self._tell(
+            AcquireEvent.SHRINK, {"type": AcquireType.SHRINK.value, "targets": str(lost)}
+        )
+
+    def grow(self, members: Idset, up: Idset) -> list[Response]:
+        """Give `members`, which nobody else holds, and say which of all are `up` now."""
+        if self._request is None:
+            return []
+        told = self._grow(members - self._granted, up)
+        if back := (self._granted & up) - self._online:
+            self._online |= back
+            payload = {"type": AcquireType.ONLINE.value, "targets": str(back)}
+            told += self._tell(AcquireEvent.ONLINE, payload)
+        if lost := self._online - up:
+            self._online -= lost
+            payload = {"type": AcquireType.OFFLINE.value, "targets": str(lost)}
+            told += self._tell(AcquireEvent.OFFLINE, payload)
+        return told
+
+    def _grow(self, new: Idset, up: Idset) -> list[Response]:
+        if not new:
+            return []
+        self._granted |= new
+        self._online |= new & up
+        payload = {
+            "type": AcquireType.GROW.value,
+            "resources": self._inventory.restrict(new).to_json(),
+            "online": str(new & up),
+            "offline": str(new - up),
+        }
+        return self._tell(AcquireEvent.GROW, payload)
+
+    def _tell(self, event: AcquireEvent, payload: dict[str, Any]) -> list[Response]:
+        self._step(event)
+        assert self._request is not None  # else the table had refused the step
+        response = respond_stream(self._request, payload)
+        return [] if response is None else [response]
+
+    def _step(self, event: AcquireEvent) -> None:
+        self._state = ACQUIRE.step(self._state, event)
+
+
+class Groups:
+    """Both groups of `inventory`; `exclude` is the members of the group of that name."""
+
+    def __init__(self, inventory: ResourceSet, exclude: Idset) -> None:
+        self._all = inventory.ranks
+        self.exclude = exclude
+        self._groups = {name: Group(name, inventory) for name in (DEFAULT, EXCLUDE)}
+
+    def members(self, name: str) -> Idset:
+        """The targets of a group, held or not."""
+        return self.exclude if name == EXCLUDE else self._all - self.exclude
+
+    def acquire(self, name: str, request: Request) -> None:
+        """FluxError: ENOENT for an unknown group or one without targets, EBUSY for one held."""
+        group = self._groups.get(name)
+        if group is None:
+            known = " and ".join(self._groups)
+            raise FluxError(Errno.ENOENT, f"no resource group {name}: there are {known}")
+        if not self.members(name):
+            raise FluxError(Errno.ENOENT, f"resource group {name} has no targets")
+        group.acquire(request)
+
+    def release(self, name: str, sender: str, targets: Idset) -> None:
+        """FluxError(EPROTO) when `sender` does not hold the group, or it has less to release."""
+        group = self._groups.get(name)
+        if group is None or group.holder != sender:
+            text = f"resource.release: group {name} is not acquired by {sender}"
+            raise FluxError(Errno.EPROTO, text)
+        group.release(targets)
+
+    def disconnect(self, peer: str) -> None:
+        """What `peer` had acquired is free again."""
+        for group in self._groups.values():
+            if group.holder == peer:
+                group.disconnect()
+
+    def tell(self, up: Idset) -> list[Response]:
+        """What the holders do not know yet, when exactly the targets `up` can be used."""
+        told = []
+        for name, group in self._groups.items():
+            told += group.shrink(self.members(name))
+        unreleased = self._groups[DEFAULT].unreleased | self._groups[EXCLUDE].unreleased
+        for name, group in self._groups.items():
+            told += group.grow(self.members(name) - unreleased, up)
+        return told

@@ -1,0 +1,37 @@
+"""The inventory of this instance: as configured, or this machine. The only file here that looks.
+
+Left out: comparing the two (flux-core's `verify`), since targets are names here, not machines, so
+that `noverify` is accepted and always in force; and gpus of the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from flux_trio.config import ResourceConfig
+from flux_trio.formats import Idset, ResourceSet
+from flux_trio.messages import FluxError
+from flux_trio.services.resource.targets import (
+    inventory_from_config,
+    inventory_of_machine,
+    parse_targets,
+)
+
+
+def find_inventory(config: ResourceConfig) -> tuple[ResourceSet, Idset]:
+    """All resources, and the targets that start out excluded.
+
+    Raises FormatError or FluxError that names the key of `[resource]` that is wrong.
+    """
+    if config.config:
+        inventory = inventory_from_config(config.config)
+    else:
+        cores = Idset.of(os.sched_getaffinity(0))
+        inventory = inventory_of_machine(socket.gethostname(), cores, config.targets)
+    if not config.exclude:
+        return inventory, Idset()
+    try:
+        return inventory, parse_targets(config.exclude, inventory)
+    except FluxError as error:
+        raise FluxError(error.errnum, f"resource.exclude: {error.text}") from None

@@ -1,0 +1,101 @@
+"""Execution targets: the inventory as the configuration spells it, and targets as people name them.
+
+RFC 28 maps all resources to targets, which are the ranks of R (RFC 20). Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flux_trio.config import ResourceEntry
+from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet, check_property_name
+from flux_trio.messages import Errno, FluxError
+
+_NONE = Idset()
+
+
+def inventory_from_config(entries: Sequence[ResourceEntry]) -> ResourceSet:
+    """The resources that `[[resource.config]]` lists, as flux-config-resource(5) has it.
+
+    Targets are numbered in the order hosts are first named. An entry for a host named before adds
+    to what that host has. Raises FormatError that names the entry, or the hosts without a core.
+    """
+    ranks: dict[str, int] = {}
+    cores: dict[int, Idset] = {}
+    gpus: dict[int, Idset] = {}
+    properties: dict[str, Idset] = {}
+    for index, entry in enumerate(entries):
+        try:
+            hosts, entry_cores, entry_gpus = _read_entry(entry)
+        except FormatError as error:
+            raise error.at(f"resource.config[{index}]") from None
+        targets = Idset.of(ranks.setdefault(host, len(ranks)) for host in hosts)
+        for target in targets:
+            cores[target] = cores.get(target, _NONE) | entry_cores
+            gpus[target] = gpus.get(target, _NONE) | entry_gpus
+        for name in entry.properties:
+            properties[name] = properties.get(name, _NONE) | targets
+    hosts_in_order = list(ranks)
+    bare = Hostlist.of(host for host, target in ranks.items() if not cores[target])
+    if bare or not ranks:
+        raise FormatError("at least one host, each with a core", str(bare), "resource.config")
+    return ResourceSet.build(
+        ((target, cores[target].bits, gpus[target].bits) for target in cores),
+        hosts_in_order.__getitem__,
+        properties=properties,
+    )
+
+
+def _read_entry(entry: ResourceEntry) -> tuple[Hostlist, Idset, Idset]:
+    try:
+        hosts = Hostlist.parse(entry.hosts)
+        if not hosts:
+            raise FormatError("a hostlist with at least one host", entry.hosts)
+    except FormatError as error:
+        raise error.at("hosts") from None
+    for name in entry.properties:
+        try:
+            check_property_name(name)
+        except FormatError as error:
+            raise error.at("properties") from None
+    return hosts, _read_ids(entry.cores, "cores"), _read_ids(entry.gpus, "gpus")
+
+
+def _read_ids(text: str | None, key: str) -> Idset:
+    try:
+        return _NONE if text is None else Idset.parse(text)
+    except FormatError as error:
+        raise error.at(key) from None
+
+
+def inventory_of_machine(hostname: str, cores: Idset, targets: int) -> ResourceSet:
+    """One machine posing as `targets` targets, each of which has all its cores."""
+    return ResourceSet.build(((n, cores.bits, 0) for n in range(targets)), lambda _: hostname)
+
+
+def parse_targets(text: str, inventory: ResourceSet) -> Idset:
+    """The targets that an idset or a hostlist names; FluxError(EINVAL) if one is not there."""
+    try:
+        targets = Idset.parse(text)
+    except FormatError:
+        targets = _targets_on(text, inventory)
+    if not targets:
+        raise FluxError(Errno.EINVAL, "idset is empty")
+    if not targets <= inventory.ranks:
+        raise FluxError(
+            Errno.EINVAL,
+            f"idset is out of range: {targets - inventory.ranks} not among {inventory.ranks}",
+        )
+    return targets
+
+
+def _targets_on(text: str, inventory: ResourceSet) -> Idset:
+    try:
+        hosts = Hostlist.parse(text)
+    except FormatError:
+        raise FluxError(Errno.EINVAL, f"invalid targets: {text!r:.80}") from None
+    known = set(inventory.hostnames)
+    strangers = Hostlist.of(host for host in hosts if host not in known)
+    if strangers:
+        raise FluxError(Errno.EINVAL, f"invalid targets: invalid hosts: {strangers}")
+    return inventory.ranks_of_hosts(hosts)
