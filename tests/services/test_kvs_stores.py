@@ -146,6 +146,15 @@ def test_commit_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     store.close()
 
 
+def test_commit_that_breaks_off_leaves_nothing_behind(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kvs.sqlite")
+    with pytest.raises(UnicodeEncodeError):  # the core lets no such text through
+        store.commit([Put("a", "1"), Unlink("x"), Put("b", "\udc80")])
+    store.commit([Put("c", "1")])
+    assert store.dir("") == ["c"]
+    store.close()
+
+
 def test_closed_file_is_whole_by_itself(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "kvs.sqlite")
     store.commit([Put("a", "1")])

@@ -452,6 +452,16 @@ def test_excluded_target_is_no_longer_drained() -> None:
     assert status(Script(eventlog=script.eventlog))["drained"] == {}
 
 
+def test_excluded_target_is_undrained_once() -> None:
+    script = Script()
+    script(drain("1"))
+    script.hold = True
+    script(exclude("1"))
+    script(exclude("1-2"))
+    script.release_held()
+    assert [e.name for e in parse_eventlog(script.eventlog)] == ["drain", "undrain"]
+
+
 @pytest.mark.parametrize(
     ("eventlog", "text"),
     [

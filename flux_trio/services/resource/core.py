@@ -181,7 +181,7 @@ class ResourceCore:
 
         An excluded target cannot be drained too (flux-config-resource(5), `exclude`).
         """
-        if self._committing or not self._replayed:
+        if self._committing:
             return
         if both := self._drains.targets & self._groups.exclude:
             self._commit(None, self._drains.undrain(now, both))
