@@ -1,0 +1,36 @@
+"""Run benchmarks: all of them, or those named. One JSON line each: name, value, unit, n.
+
+They measure and never fail; the marks they are held against are in docs/design.md.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+
+from tests.benchmarks.measure import Figure
+from tests.benchmarks.real_jobs import real_true
+from tests.benchmarks.simulated import simulate_lassen
+from tests.benchmarks.throughput import throughput, throughput_10k_nodes
+
+BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
+    each.__name__: each for each in (throughput, throughput_10k_nodes, real_true, simulate_lassen)
+}
+
+
+def main(names: list[str]) -> int:
+    """Run what is named; 2 for a name that there is not."""
+    unknown = sorted(set(names) - set(BENCHMARKS))
+    if unknown:
+        print(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+        return 2
+    for name in names or BENCHMARKS:
+        for figure in BENCHMARKS[name]():
+            print(json.dumps({"name": name, **asdict(figure)}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,79 @@
+"""What the benchmarks share: a figure, an instance to measure, jobs to give it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from flux_trio.broker import Handle
+from flux_trio.config import Config
+from flux_trio.formats import Jobspec, ResourceSet
+from flux_trio.instance import Surroundings, durable_store, open_instance
+from flux_trio.messages import FluxError, Request, Response, topics
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured value; `n` is how many things it was measured over."""
+
+    value: float
+    unit: str
+    n: int
+
+
+def simulated_job(seconds: float, **options: Any) -> dict[str, Any]:
+    """A jobspec whose job pretends to run for `seconds`."""
+    test = {"system.exec.test.run_duration": seconds}
+    return Jobspec.from_command(["true"], cwd="/tmp", attributes=test, **options).to_json()
+
+
+def machine(nodes: int, cores: int) -> ResourceSet:
+    """`nodes` alike, with `cores` each."""
+    all_cores = (1 << cores) - 1
+    return ResourceSet.build(((rank, all_cores, 0) for rank in range(nodes)), "node{}".format)
+
+
+@asynccontextmanager
+async def measured_instance(inventory: ResourceSet, statedir: Path) -> AsyncIterator[Handle]:
+    """A handle on an instance as a user would run it: SQLite, every service, the real clock."""
+    config = Config()
+    given = Surroundings(
+        inventory=inventory,
+        userid=0,
+        epoch=time.time(),
+        statedir=statedir,
+        store=durable_store(config, statedir),
+    )
+    async with open_instance(config, given) as instance, instance.connect() as client:
+        yield client
+
+
+async def run_jobs(client: Handle, jobspec: dict[str, Any], count: int) -> float:
+    """Submit `count` jobs at once; the seconds until the last is INACTIVE."""
+    left = count
+    async with client.stream(topics.JOB_JOURNAL) as journal:
+        started = trio.current_time()
+        answers = 0
+        for matchtag in range(1, count + 1):
+            client.send(Request(topics.INGEST_SUBMIT, {"jobspec": jobspec}, 1_000_000 + matchtag))
+        while answers < count:
+            answers += sum(_is_accepted(message) for message in await client.receive())
+        async for response in journal:
+            left -= sum(event["name"] == "clean" for _, _, event in response["events"])
+            if left == 0:
+                return trio.current_time() - started
+    raise AssertionError("the journal ended before the jobs")
+
+
+def _is_accepted(message: Any) -> bool:
+    if not isinstance(message, Response):
+        return False
+    if message.errnum:
+        raise FluxError(message.errnum, message.error_text)
+    return True

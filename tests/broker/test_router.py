@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_trio.broker import Peer, Router
+from flux_trio.messages import (
+    ROLE_OWNER,
+    ROLE_USER,
+    Errno,
+    Event,
+    Flag,
+    FluxError,
+    Message,
+    Request,
+    Response,
+    respond,
+    respond_stream,
+)
+from flux_trio.trace import Kind, Ring, Trace
+
+
+class Party:
+    """A peer that keeps what is delivered to it."""
+
+    def __init__(self, router: Router, name: str, *services: str, role: int = ROLE_OWNER) -> None:
+        self.inbox: list[tuple[int, Message]] = []
+        self.peer = Peer(name, 100, role, self._deliver, lambda: len(self.inbox))
+        router.add(self.peer)
+        for service in services:
+            router.register(self.peer, service)
+
+    def _deliver(self, ref: int, message: Message) -> None:
+        self.inbox.append((ref, message))
+
+    def take(self) -> list[Any]:
+        messages = [message for _, message in self.inbox]
+        self.inbox.clear()
+        return messages
+
+
+@pytest.fixture
+def ring() -> Ring:
+    return Ring()
+
+
+@pytest.fixture
+def router(ring: Ring) -> Router:
+    trace = Trace(lambda: 1.0)
+    trace.add_sink(ring.append)
+    return Router(trace)
+
+
+def test_a_request_goes_to_the_service_its_topic_names(router: Router) -> None:
+    "3.routing.1: the part of the topic before the first period is the service name."
+    client, server = Party(router, "client"), Party(router, "server", "kvs")
+    router.route(client.peer, Request("kvs.lookup.deep", {"key": "a"}, 7))
+    (request,) = server.take()
+    assert (request.topic, request.matchtag, request.sender) == ("kvs.lookup.deep", 7, "client")
+
+
+def test_nobody_holds_the_service(router: Router) -> None:
+    "6.errors.1, 3.routing.2: an unmatched topic is answered ENOSYS (38), with text."
+    client = Party(router, "client")
+    router.route(client.peer, Request("kvs.lookup", None, 7))
+    (response,) = client.take()
+    assert (response.errnum, response.matchtag, response.topic) == (38, 7, "kvs.lookup")
+    assert response.error_text == "No service matching kvs.lookup is registered"
+
+
+def test_a_noresponse_request_is_not_answered_even_by_the_broker(router: Router) -> None:
+    "3.routing.3: a noresponse request gets no response, not even from the broker."
+    client = Party(router, "client")
+    router.route(client.peer, Request("kvs.lookup", None, 7, int(Flag.NORESPONSE)))
+    assert client.take() == []
+
+
+def test_a_response_finds_its_way_back(router: Router) -> None:
+    "3.routing.4, 6.response.1: a response carries the request's topic, matchtag and routes."
+    client, server = Party(router, "client"), Party(router, "server", "kvs")
+    router.route(client.peer, Request("kvs.lookup", None, 7))
+    (request,) = server.take()
+    router.route(server.peer, respond(request, {"value": "x"}) or pytest.fail("no response"))
+    (response,) = client.take()
+    assert (response.topic, response.matchtag, response.routes) == (
+        "kvs.lookup",
+        7,
+        request.routes,
+    )
+
+
+def test_who_sent_it_is_set_at_the_door(router: Router) -> None:
+    "3.format: userid and rolemask are assigned at ingress; no message can claim another's."
+    guest = Party(router, "guest", role=ROLE_USER)
+    server = Party(router, "server", "kvs")
+    claim = Request("kvs.lookup", None, 7, userid=0, rolemask=ROLE_OWNER, routes=("root",))
+    router.route(guest.peer, claim)
+    (request,) = server.take()
+    assert (request.userid, request.rolemask, request.routes) == (100, ROLE_USER, ("guest",))
+
+
+def test_messages_between_two_peers_keep_their_order(router: Router) -> None:
+    "3.routing.5: messages between two endpoints arrive in the order sent."
+    client, server = Party(router, "client"), Party(router, "server", "kvs")
+    for matchtag in range(1, 50):
+        router.route(client.peer, Request("kvs.lookup", None, matchtag))
+    assert [request.matchtag for request in server.take()] == list(range(1, 50))
+
+
+def test_services_are_told_of_a_vanished_peer(router: Router) -> None:
+    "6.disconnect.1: a noresponse request <service>.disconnect goes to each server it used."
+    client = Party(router, "client")
+    used = Party(router, "used", "kvs", "resource")
+    unused = Party(router, "unused", "sched")
+    router.route(client.peer, Request("kvs.watch", None, 1))
+    router.route(client.peer, Request("kvs.watch", None, 2))
+    used.take()
+    router.remove(client.peer)
+    (farewell,) = used.take()
+    assert (farewell.topic, farewell.sender) == ("kvs.disconnect", "client")
+    assert not farewell.wants_response
+    assert unused.take() == []
+
+
+def test_callers_of_a_vanished_service_are_answered(router: Router) -> None:
+    "readings, ENOSYS: what it took up with a matchtag, and what it did not take up at all."
+    client, server = Party(router, "client"), Party(router, "server", "sched")
+    router.route(client.peer, Request("sched.expiration", {"id": 1}, 5))
+    router.route(client.peer, Request("sched.alloc", {"id": 1}))  # matchtag 0, taken up
+    server.take()
+    router.route(client.peer, Request("sched.alloc", {"id": 2}))  # matchtag 0, not taken up
+    router.remove(server.peer, server.inbox)
+    answers = client.take()
+    assert [(a.topic, a.errnum, a.matchtag) for a in answers] == [
+        ("sched.expiration", 38, 5),
+        ("sched.alloc", 38, 0),
+    ]
+    assert "server is gone" in answers[0].error_text
+
+
+def test_an_answered_call_is_not_answered_again_when_the_service_goes(router: Router) -> None:
+    client, server = Party(router, "client"), Party(router, "server", "kvs")
+    router.route(client.peer, Request("kvs.lookup", None, 5))
+    (request,) = server.take()
+    router.route(server.peer, respond(request) or pytest.fail("no response"))
+    client.take()
+    router.remove(server.peer)
+    assert client.take() == []
+
+
+def test_an_open_stream_ends_with_the_service(router: Router) -> None:
+    "6.streaming.2: a stream ends with exactly one error response, whoever sends it."
+    client, server = Party(router, "client"), Party(router, "server", "kvs")
+    router.route(client.peer, Request("kvs.watch", None, 5, int(Flag.STREAMING)))
+    (request,) = server.take()
+    router.route(server.peer, respond_stream(request, {"value": ""}) or pytest.fail("none"))
+    router.remove(server.peer)
+    first, last = client.take()
+    assert (first.errnum, first.ends_rpc, last.errnum, last.ends_rpc) == (0, False, 38, True)
+
+
+def test_answers_of_a_replaced_peer_are_dropped_and_traced(router: Router, ring: Ring) -> None:
+    "design, connection lost: stale answers from a replaced peer are discarded and traced."
+    client, old = Party(router, "client"), Party(router, "old", "sched")
+    router.route(client.peer, Request("sched.alloc", {"id": 1}))
+    (request,) = old.take()
+    router.remove(old.peer)
+    client.take()
+    returned = Party(router, "returned")  # the old one, connected again, without the name
+    Party(router, "new", "sched")
+    stale = Response("sched.alloc", {"id": 1, "type": 0}, routes=request.routes)
+    router.route(returned.peer, stale)
+    assert client.take() == []
+    (drop,) = [record for record in ring if record.kind == Kind.DROP]
+    assert drop.data == {"reason": "returned does not hold that service"}
+
+
+def test_a_service_name_has_one_holder(router: Router) -> None:
+    Party(router, "one", "sched")
+    with pytest.raises(FluxError, match="service sched is already held by one") as error:
+        Party(router, "two", "sched")
+    assert error.value.errnum == Errno.EEXIST
+
+
+def test_events_go_to_subscribers_with_growing_sequence_numbers(router: Router) -> None:
+    "3 Event Message Type: the header includes a monotonically increasing sequence number."
+    publisher, listener = Party(router, "job-manager"), Party(router, "exec")
+    listener.peer.subscriptions.append("job-*")
+    for topic in ("job-exception", "other", "job-state"):
+        router.route(publisher.peer, Event(topic, {"id": 1}))
+    events = listener.take()
+    assert [event.topic for event in events] == ["job-exception", "job-state"]
+    assert events[0].sequence < events[1].sequence
+
+
+def test_a_flood_is_refused_at_the_bound(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flux_trio.broker.router.REQUESTS_WAITING_MAX", 2)
+    client, server = Party(router, "client"), Party(router, "server", "kvs")
+    for matchtag in (1, 2, 3):
+        router.route(client.peer, Request("kvs.lookup", None, matchtag))
+    (refusal,) = client.take()
+    assert (refusal.matchtag, refusal.errnum) == (3, Errno.EAGAIN)
+    assert [request.matchtag for request in server.take()] == [1, 2]
+
+
+def test_the_trace_has_send_and_receive_apart(router: Router, ring: Ring) -> None:
+    client, server = Party(router, "client"), Party(router, "server", "kvs")
+    router.route(client.peer, Request("kvs.lookup", None, 1))
+    ((ref, message),) = server.inbox
+    router.trace.received("server", "client", message, ref)
+    sent, received = list(ring)
+    assert (sent.kind, received.kind) == (Kind.SEND, Kind.RECV)
+    assert received.ref == sent.n < received.n
