@@ -196,7 +196,7 @@ def _module_specs(config: Config, given: Surroundings) -> list[ModuleSpec]:
             directory=None if given.statedir is None else given.statedir / "shell",
             config=config.exec,
         ),
-        "sched": functools.partial(sched.run, config=config.sched),
+        "sched": functools.partial(sched.run, config=config.sched, edition=config.edition_value),
         "job-ingest": ingest.run,
         "job-list": job_list.run,
     }

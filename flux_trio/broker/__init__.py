@@ -7,7 +7,7 @@ peers come in through `serve_connection`. The broker never looks into a payload.
 
 from flux_trio.broker.connections import serve_connection
 from flux_trio.broker.handle import Handle
-from flux_trio.broker.log import Level, LogBook, LogEntry
+from flux_trio.broker.log import LogBook, LogEntry
 from flux_trio.broker.router import Peer, Router
 from flux_trio.broker.services import BrokerServices
 from flux_trio.broker.supervisor import ModuleCrashed, ModuleInfo, ModuleSpec, Supervisor
@@ -16,7 +16,6 @@ from flux_trio.broker.tokens import TokenEntry, Tokens
 __all__ = [
     "BrokerServices",
     "Handle",
-    "Level",
     "LogBook",
     "LogEntry",
     "ModuleCrashed",

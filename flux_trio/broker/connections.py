@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import trio
 
-from flux_trio.broker.log import Level
 from flux_trio.broker.router import Peer, Router
-from flux_trio.messages import Message
+from flux_trio.messages import Level, Message
 from flux_trio.transports import (
     Connection,
     ConnectionClosed,

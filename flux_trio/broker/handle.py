@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import trio
@@ -99,7 +99,8 @@ class Handle:
         matchtag = self._calls.open(answers)
         self.send(Request(topic, payload, matchtag, int(flags)))
         try:
-            yield _payloads(incoming)
+            async with aclosing(_payloads(incoming)) as payloads:
+                yield payloads
         finally:
             self._calls.close(matchtag)
 
@@ -125,7 +126,9 @@ class Handle:
         return [item for _, item in batch]
 
 
-async def _payloads(incoming: trio.MemoryReceiveChannel[Response]) -> AsyncIterator[dict[str, Any]]:
+async def _payloads(
+    incoming: trio.MemoryReceiveChannel[Response],
+) -> AsyncGenerator[dict[str, Any], None]:
     async for response in incoming:
         if response.errnum == Errno.ENODATA:
             return

@@ -5,23 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
+from flux_trio.messages import Level
+
 LOG_RING_SIZE: Final = 1024  # flux-core's default
-
-
-class Level(IntEnum):
-    """syslog severities."""
-
-    EMERG = 0
-    ALERT = 1
-    CRIT = 2
-    ERR = 3
-    WARNING = 4
-    NOTICE = 5
-    INFO = 6
-    DEBUG = 7
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from typing import Any
 import trio
 
 from flux_trio.broker.handle import Clock, Handle
-from flux_trio.broker.log import Level, LogBook
+from flux_trio.broker.log import LogBook
 from flux_trio.broker.router import Router
-from flux_trio.messages import ROLE_OWNER, Errno, FluxError
+from flux_trio.messages import ROLE_OWNER, Errno, FluxError, Level
 from flux_trio.trace import Kind
 
 ModuleMain = Callable[..., Awaitable[None]]

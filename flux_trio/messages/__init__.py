@@ -13,6 +13,7 @@ from flux_trio.messages.errors import (
     ProtocolError,
     RemoteProtocolError,
 )
+from flux_trio.messages.levels import Level
 from flux_trio.messages.payloads import expect_payload
 from flux_trio.messages.rpc import (
     Calls,
@@ -52,6 +53,7 @@ __all__ = [
     "Event",
     "Flag",
     "FluxError",
+    "Level",
     "LocalProtocolError",
     "Message",
     "Payload",

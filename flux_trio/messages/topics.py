@@ -73,6 +73,7 @@ KVS_DIR: Final = "kvs.dir"
 RESOURCE_STATUS: Final = "resource.status"
 RESOURCE_DRAIN: Final = "resource.drain"
 RESOURCE_UNDRAIN: Final = "resource.undrain"
+RESOURCE_EXCLUDE: Final = "resource.exclude"
 
 # Execution: output of a running job
 EXEC_ATTACH: Final = "job-exec.attach"

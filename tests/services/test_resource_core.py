@@ -8,9 +8,8 @@ import pytest
 
 from flux_trio.config import ResourceEntry
 from flux_trio.formats import Idset, ResourceSet, parse_eventlog
-from flux_trio.messages import Errno, Flag, Request, Response
+from flux_trio.messages import Errno, Flag, Request, Response, topics
 from flux_trio.services.resource import (
-    RESOURCE_EXCLUDE,
     ResourceCore,
     TargetsDown,
     TargetsUp,
@@ -83,7 +82,7 @@ def undrain(targets: str) -> Request:
 
 
 def exclude(targets: str) -> Request:
-    return asked(RESOURCE_EXCLUDE, {"targets": targets})
+    return asked(topics.RESOURCE_EXCLUDE, {"targets": targets})
 
 
 def told(kind: str, targets: str) -> tuple[str, int, Any]:
@@ -358,7 +357,7 @@ def test_drain_and_undrain_refuse_with_flux_cores_words(
     assert script(request_) == [(request_.topic.removeprefix("resource."), errnum, text)]
 
 
-@pytest.mark.parametrize("topic", ["resource.drain", "resource.undrain", RESOURCE_EXCLUDE])
+@pytest.mark.parametrize("topic", ["resource.drain", "resource.undrain", topics.RESOURCE_EXCLUDE])
 def test_guests_may_not_administrate(topic: str) -> None:
     text = "Request requires owner credentials"
     refused = asked_by_guest(topic, {"targets": "1"})

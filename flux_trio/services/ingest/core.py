@@ -18,6 +18,7 @@ from flux_trio.messages import (
     Errno,
     Flag,
     FluxError,
+    Level,
     Request,
     Response,
     expect_payload,
@@ -141,7 +142,9 @@ class IngestCore:
         if response.topic == topics.JOB_GETINFO:
             self._number_from(now, response)
         elif batch is None:
-            self._answer(Log(4, f"{response.topic}: an answer to nothing that was asked"))
+            self._answer(
+                Log(Level.WARNING, f"{response.topic}: an answer to nothing that was asked")
+            )
         elif response.errnum:
             text = f"cannot store the job: {response.error_text}"
             self._fail(batch, response.errnum, text, stored=response.topic != topics.KVS_COMMIT)

@@ -10,6 +10,7 @@ from flux_trio.messages import (
     Errno,
     Event,
     FluxError,
+    Level,
     Request,
     Response,
     expect_payload,
@@ -136,7 +137,7 @@ class ExecSide:
         """The service is gone or failed: nothing more is sent until the next exec-hello."""
         if not self.service:
             return
-        self._ledger.send(Log(3, f"execution service {self.service} lost: {reason}"))
+        self._ledger.send(Log(Level.ERR, f"execution service {self.service} lost: {reason}"))
         self.service = ""
         self.sender = ""
         for job in self._ledger.jobs.values():
@@ -178,7 +179,7 @@ class ExecSide:
     def _release(self, job: ActiveJob, data: ReleaseData) -> None:
         if data.final and job.start != ExecState.FINISHED and job.exception is None:
             note = "execution service released all resources before finish"
-            self._ledger.send(Log(3, f"job {job.id}: {note}"))
+            self._ledger.send(Log(Level.ERR, f"job {job.id}: {note}"))
             self.raise_exception(job, ExceptionData(0, "exec", note), self._owner)
         self._step(job, ExecEvent.RELEASE_FINAL if data.final else ExecEvent.RELEASE)
         context = {"ranks": data.ranks, "final": data.final}

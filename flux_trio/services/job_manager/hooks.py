@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flux_trio.formats import Event, FormatError
+from flux_trio.messages import Level
 from flux_trio.protocols import (
     PRIORITY_MAX,
     PRIORITY_MIN,
@@ -90,7 +91,7 @@ class Hooks:
             self._ledger.log(job, message.name, message.context)
         except (FormatError, InvalidTransition) as error:
             text = f"plugin {message.plugin}: cannot post {message.name} to {message.id}: {error}"
-            self._ledger.send(Log(3, text))
+            self._ledger.send(Log(Level.ERR, text))
 
     def take_actions(self) -> list[AskHook | CancelHook]:
         """The questions of this turn."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from flux_trio.formats import FormatError, parse_eventlog, parse_fluid
-from flux_trio.messages import Errno, Payload, Request, Response, topics
+from flux_trio.messages import Errno, Level, Payload, Request, Response, topics
 from flux_trio.protocols import InvalidTransition, Job, JobState, replay
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 from flux_trio.services.job_manager.submission import redacted_bytes
@@ -59,7 +59,7 @@ class Replay:
         try:
             job = replay(jobid, parse_eventlog(text))
         except (FormatError, InvalidTransition, KeyError) as error:
-            return [Log(2, f"{key}: not a job eventlog, left alone: {error}")]
+            return [Log(Level.CRIT, f"{key}: not a job eventlog, left alone: {error}")]
         if not job.is_active:
             self._ledger.remember_inactive(jobid, job.userid)
             return []

@@ -15,6 +15,7 @@ from sortedcontainers import SortedKeyList
 from flux_trio.messages import (
     Errno,
     FluxError,
+    Level,
     Request,
     Response,
     end_of_stream,
@@ -225,7 +226,7 @@ class SchedulerSide:
     def lost(self, reason: str, event: LinkEvent) -> None:
         """No scheduler from here on: what was asked of it is asked of the next one."""
         if self.link != LinkState.DETACHED:
-            self._ledger.send(Log(3, f"scheduling suspended: {reason}"))
+            self._ledger.send(Log(Level.ERR, f"scheduling suspended: {reason}"))
         self.link = LINK.step(self.link, event)
         self.sender = ""
         asked = list(self._sent)

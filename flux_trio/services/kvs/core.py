@@ -19,6 +19,7 @@ import msgspec
 from flux_trio.messages import (
     Errno,
     FluxError,
+    Level,
     Request,
     Response,
     expect_payload,
@@ -47,7 +48,6 @@ ROUND_OPS_MAX: Final = 20_000  # where a round stops taking in commits: about 0.
 WATCHES_MAX: Final = 65_536
 
 LOG_CRIT: Final = 2  # syslog severities
-LOG_ERR: Final = 3
 
 
 class _CommitRequest(msgspec.Struct, frozen=True):
@@ -268,7 +268,7 @@ class KvsCore:
             self._send(respond_error(commit.request, self._failed.errnum, self._failed.text))
 
     def _fetch_failed(self, work: _Round, done: Fetched) -> None:
-        self._actions.append(Log(LOG_ERR, f"kvs read failed: {done.text}"))
+        self._actions.append(Log(Level.ERR, f"kvs read failed: {done.text}"))
         for read in [*work.lookups, *work.listings]:
             self._send(respond_error(read.request, done.errnum, done.text))
         for watch in work.watches:

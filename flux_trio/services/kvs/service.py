@@ -11,8 +11,8 @@ from typing import Final
 import trio
 
 from flux_trio.broker import Handle
-from flux_trio.messages import topics
-from flux_trio.services.kvs.core import LOG_ERR, KvsCore
+from flux_trio.messages import Level, topics
+from flux_trio.services.kvs.core import KvsCore
 from flux_trio.services.kvs.ops import Fetch, Fetched, Stored, StoreOps
 from flux_trio.services.kvs.stores import Store, StoreError
 from flux_trio.services.runner import run_core
@@ -94,6 +94,6 @@ async def _close(handle: Handle, store: Store) -> None:
             else:
                 store.close()
         except StoreError as error:
-            handle.log(LOG_ERR, f"kvs: {error.text}")
+            handle.log(Level.ERR, f"kvs: {error.text}")
     if scope.cancelled_caught:
-        handle.log(LOG_ERR, f"kvs: not closed after {CLOSE_S_MAX:g} s, left as it is")
+        handle.log(Level.ERR, f"kvs: not closed after {CLOSE_S_MAX:g} s, left as it is")

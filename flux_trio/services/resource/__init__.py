@@ -7,7 +7,6 @@ them; `run` serves `resource.*`.
 
 from flux_trio.services.resource.core import (
     EVENTLOG_KEY,
-    RESOURCE_EXCLUDE,
     ResourceCore,
     TargetsDown,
     TargetsUp,
@@ -22,7 +21,6 @@ from flux_trio.services.resource.targets import (
 
 __all__ = [
     "EVENTLOG_KEY",
-    "RESOURCE_EXCLUDE",
     "ResourceCore",
     "TargetsDown",
     "TargetsUp",

@@ -42,7 +42,6 @@ from flux_trio.services.turns import Exit, Log, Note
 from flux_trio.trace import Kind
 
 EVENTLOG_KEY: Final = "resource.eventlog"
-RESOURCE_EXCLUDE: Final = f"{topics.RESOURCE}.exclude"
 _LOG_INFO: Final = 6
 
 # A lone surrogate is no character, and cannot be written to an eventlog.
@@ -101,7 +100,7 @@ class ResourceCore:
                 topics.RESOURCE_RELEASE: self._release,
                 topics.RESOURCE_DRAIN: self._waiting.append,
                 topics.RESOURCE_UNDRAIN: self._waiting.append,
-                RESOURCE_EXCLUDE: self._exclude,
+                topics.RESOURCE_EXCLUDE: self._exclude,
             },
             for_all={
                 topics.RESOURCE_STATUS: self._status,
