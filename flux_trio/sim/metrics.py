@@ -1,0 +1,180 @@
+"""Metrics: what became of the jobs of a run, and how well the machine was used. Pure.
+
+Definitions are the field's: wait is from submit to start, slowdown is (wait + run) / run with run
+bounded below (Feitelson), a percentile is the nearest rank, utilisation is core-seconds held over
+core-seconds there were between the first submit and the last end. Waits and slowdowns count the
+jobs that started; the others are counted by outcome.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from math import ceil
+from statistics import fmean
+from typing import Final
+
+SLOWDOWN_BOUND_S: Final = 10.0  # without it, the shortest jobs decide the mean
+POINTS_MAX: Final = 500  # of a time series: more than a picture has room for
+
+Series = list[tuple[float, float]]
+"""A step function: (time in seconds since the Unix epoch, value from then on), times ascending."""
+
+
+class Outcome(StrEnum):
+    """How a job ended."""
+
+    COMPLETED = "completed"
+    TIMEOUT = "timeout"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    DENIED = "denied"
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """A job that is over. Times are seconds since the Unix epoch."""
+
+    name: str
+    t_submit: float
+    t_start: float | None
+    """None: it never ran."""
+    t_end: float
+    nnodes: int
+    """That it ran on; 0 when it never ran."""
+    ncores: int
+    """That it held; 0 when it never ran."""
+    outcome: Outcome
+
+    @property
+    def wait_s(self) -> float | None:
+        """Seconds from submit to start."""
+        return None if self.t_start is None else self.t_start - self.t_submit
+
+    @property
+    def run_s(self) -> float:
+        """Seconds from start to end."""
+        return 0.0 if self.t_start is None else self.t_end - self.t_start
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """A run in numbers. Times are in seconds; a mean over no jobs is None."""
+
+    njobs: int
+    outcomes: dict[Outcome, int]
+    """How many jobs ended which way, every way named."""
+    t_begin: float
+    """The first submit, in seconds since the Unix epoch."""
+    t_end: float
+    """The last end, in seconds since the Unix epoch."""
+    wait_mean_s: float | None
+    wait_p95_s: float | None
+    slowdown_mean: float | None
+    """Bounded: a run counts as at least `SLOWDOWN_BOUND_S`."""
+    utilisation: float
+    """From 0 to 1."""
+    utilisation_series: Series
+    queue_length_series: Series
+    """Jobs that were submitted and did not run yet."""
+
+    @property
+    def makespan_s(self) -> float:
+        """From the first submit to the last end."""
+        return self.t_end - self.t_begin
+
+
+def measure(jobs: Sequence[JobFacts], ncores: int, points_max: int = POINTS_MAX) -> Metrics:
+    """The metrics of a run on a machine of `ncores`; series of at most `points_max` points."""
+    t_begin = min((job.t_submit for job in jobs), default=0.0)
+    t_end = max((job.t_end for job in jobs), default=0.0)
+    waits = sorted(job.wait_s for job in jobs if job.wait_s is not None)
+    slowdowns = [bounded_slowdown(job) for job in jobs if job.t_start is not None]
+    counts = Counter(job.outcome for job in jobs)
+    available = ncores * (t_end - t_begin)
+    held = sum(job.ncores * job.run_s for job in jobs)
+
+    def reduce(series: Series) -> Series:
+        return downsample(series, t_end, points_max)
+
+    return Metrics(
+        njobs=len(jobs),
+        outcomes={outcome: counts[outcome] for outcome in Outcome},
+        t_begin=t_begin,
+        t_end=t_end,
+        wait_mean_s=fmean(waits) if waits else None,
+        wait_p95_s=percentile(waits, 0.95) if waits else None,
+        slowdown_mean=fmean(slowdowns) if slowdowns else None,
+        utilisation=held / available if available else 0.0,
+        utilisation_series=reduce(_utilisation(jobs, ncores)),
+        queue_length_series=reduce(_queue_length(jobs)),
+    )
+
+
+def bounded_slowdown(job: JobFacts) -> float:
+    """(wait + run) / run of a job that ran, with run at least the bound, and at least 1."""
+    return max(1.0, (job.t_end - job.t_submit) / max(job.run_s, SLOWDOWN_BOUND_S))
+
+
+def percentile(ascending: Sequence[float], fraction: float) -> float:
+    """The smallest value that at least `fraction` of all are not above (nearest rank)."""
+    return ascending[max(1, ceil(fraction * len(ascending))) - 1]
+
+
+def downsample(series: Series, t_end: float, points_max: int) -> Series:
+    """`series`, or its means over `points_max` equal spans up to `t_end` when it is longer."""
+    if len(series) <= points_max:
+        return series
+    t_begin = series[0][0]
+    span = (t_end - t_begin) / points_max
+    area = _integral(series)
+    edges = [t_begin + index * span for index in range(points_max)] + [t_end]
+    return [(at, (area(edges[i + 1]) - area(at)) / span) for i, at in enumerate(edges[:-1])]
+
+
+def _integral(series: Series) -> Callable[[float], float]:
+    """The area under a step function from its begin to a time."""
+    times = [at for at, _ in series]
+    areas = [0.0]
+    for (at, value), (after, _) in pairwise(series):
+        areas.append(areas[-1] + value * (after - at))
+
+    def area(until: float) -> float:
+        index = max(0, bisect_right(times, until) - 1)
+        return areas[index] + series[index][1] * (until - times[index])
+
+    return area
+
+
+def _utilisation(jobs: Iterable[JobFacts], ncores: int) -> Series:
+    """Cores held over cores there are."""
+    changes: Counter[float] = Counter()
+    for job in jobs:
+        changes[job.t_submit] += 0  # the machine may be idle before the first start
+        if job.t_start is not None:
+            changes[job.t_start] += job.ncores
+            changes[job.t_end] -= job.ncores
+    return [(at, held / ncores) for at, held in _running_sum(changes)]
+
+
+def _queue_length(jobs: Iterable[JobFacts]) -> Series:
+    changes: Counter[float] = Counter()
+    for job in jobs:
+        changes[job.t_submit] += 1
+        changes[job.t_end if job.t_start is None else job.t_start] -= 1
+    return _running_sum(changes)
+
+
+def _running_sum(changes: Counter[float]) -> Series:
+    """Steps at the times at which the sum of all changes so far is another than before."""
+    series: Series = []
+    total = 0
+    for at in sorted(changes):
+        total += changes[at]
+        if not series or series[-1][1] != total:
+            series.append((at, float(total)))
+    return series

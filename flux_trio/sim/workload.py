@@ -1,0 +1,233 @@
+"""Workloads: the jobs of a log, to be submitted again in simulated time.
+
+Two kinds of file, told apart by what they hold: comma-separated values under a header, with times
+as Slurm's sacct prints them, and the Standard Workload Format of the Parallel Workloads Archive (18
+numbers a line, comments after `;`). Opening the file is the caller's. Left out: what a log says
+about queues, partitions and jobs that follow others.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from flux_trio.formats import MISSING, FormatError, Jobspec, Words
+
+COLUMNS: Final = ("JobID", "NNodes", "NCPUS", "Timelimit", "Submit", "Elapsed")
+GPUS_COLUMN: Final = "NGPUS"  # these two may be missing; columns of other names are not read
+USER_COLUMN: Final = "User"
+SWF_FIELDS: Final = 18
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadJob:
+    """One job of a log."""
+
+    name: str
+    """What the log calls it."""
+    nnodes: int | None
+    """None: the log counts only cores, which may be anywhere."""
+    ncores: int
+    """In all."""
+    ngpus: int
+    """In all."""
+    timelimit_s: float
+    """Seconds that it asked for; 0.0 = no limit."""
+    submit_s: float
+    """When it was submitted, in seconds since the Unix epoch."""
+    elapsed_s: float
+    """Seconds that it ran."""
+    user: str | None = None
+    """Whose it was, if the log says."""
+
+
+def read_workload(lines: Iterable[str], where: str = "workload") -> list[WorkloadJob]:
+    """The jobs of a log in the order of its lines; `where` is its name for error messages.
+
+    Raises FormatError that names line and column, what was expected and what came.
+    """
+    texts = list(lines)
+    first = next((text for text in texts if text.strip()), "")
+    read = _read_swf if _is_swf(first) else _read_csv
+    return list(read(texts, where))
+
+
+def to_jobspec(job: WorkloadJob) -> dict[str, Any]:
+    """The V1 jobspec of a simulated job: it has its time limit and ends after its elapsed time.
+
+    A job of n nodes asks for a slot on each, with its share of the cores and gpus, rounded up. A
+    node of Lassen has 44 cores, of which jobs may use 40, and its log counts those: on a simulated
+    machine of 40-core nodes, as the real one, nodes are not shared. Otherwise a slot is a core.
+    """
+    nslots = job.nnodes or job.ncores
+    return Jobspec.from_command(
+        ["simulated"],
+        nnodes=job.nnodes,
+        ntasks=nslots,
+        cores_per_task=-(-job.ncores // nslots),
+        gpus_per_task=-(-job.ngpus // nslots),
+        duration=job.timelimit_s,
+        attributes={
+            "system.job.name": job.name,
+            "system.exec.test.run_duration": job.elapsed_s,
+        },
+    ).to_json()
+
+
+class _Row:
+    """Values of one line by column; each getter returns one or says what is wrong with it."""
+
+    def __init__(self, place: str, values: dict[str, str]) -> None:
+        self._place = place
+        self._values = values
+
+    def __contains__(self, column: str) -> bool:
+        return column in self._values
+
+    def text(self, column: str) -> str:
+        """The value as it stands."""
+        value = self._values[column].strip()
+        if not value:
+            raise self._error("a value", MISSING, column)
+        return value
+
+    def integer(self, column: str, at_least: int) -> int:
+        """A whole number."""
+        text = self.text(column)
+        if not _INTEGER.fullmatch(text) or int(text) < at_least:
+            raise self._error(f"an integer of at least {at_least}", text, column)
+        return int(text)
+
+    def seconds(self, column: str) -> float:
+        """A number of seconds; SWF's -1 for unknown is 0.0."""
+        text = self.text(column)
+        if not _SECONDS.fullmatch(text):
+            raise self._error("a number of seconds, or -1 for unknown", text, column)
+        return max(0.0, float(text))
+
+    def duration(self, column: str) -> float:
+        """[D-]HH:MM:SS, in seconds."""
+        text = self.text(column)
+        match = _DURATION.fullmatch(text)
+        if match is None:
+            raise self._error("a duration [D-]HH:MM:SS", text, column)
+        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+        return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+    def moment(self, column: str) -> float:
+        """An ISO date and time, UTC if it does not say; seconds since the Unix epoch."""
+        text = self.text(column)
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise self._error("a time YYYY-MM-DDTHH:MM:SS", text, column) from None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+    def _error(self, expected: str, got: object, column: str) -> FormatError:
+        return FormatError(expected, got, f"{self._place}, column {column}")
+
+
+_INTEGER = re.compile(r"-?[0-9]{1,15}")
+_SECONDS = re.compile(r"-1|[0-9]{1,15}(\.[0-9]+)?")
+_DURATION = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6}):([0-5]?[0-9]):([0-5]?[0-9])")
+
+
+def _read_csv(texts: list[str], where: str) -> Iterator[WorkloadJob]:
+    reader = csv.reader(texts, strict=True)
+    header: list[str] = []
+    try:
+        for fields in reader:
+            place = f"{where}, line {reader.line_num}"
+            if header and fields:
+                yield _csv_job(_Row(place, _by_column(header, fields, place)))
+            elif fields:
+                header = _check_header([field.strip() for field in fields], place)
+    except csv.Error as error:
+        place = f"{where}, line {reader.line_num}"
+        raise FormatError("comma-separated values", Words(str(error)), place) from None
+    if not header:
+        raise FormatError(f"a header {','.join(COLUMNS)}, or SWF", MISSING, f"{where}, line 1")
+
+
+def _check_header(header: list[str], place: str) -> list[str]:
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        expected = f"a header with {', '.join(missing)} (or {SWF_FIELDS} numbers, SWF)"
+        raise FormatError(expected, ",".join(header), place)
+    return header
+
+
+def _by_column(header: list[str], fields: list[str], place: str) -> dict[str, str]:
+    if len(fields) != len(header):
+        got = Words(f"{len(fields)}: {','.join(fields)}")
+        raise FormatError(f"{len(header)} values", got, place)
+    return dict(zip(header, fields, strict=True))
+
+
+def _csv_job(row: _Row) -> WorkloadJob:
+    return WorkloadJob(
+        name=row.text("JobID"),
+        nnodes=row.integer("NNodes", 1),
+        ncores=row.integer("NCPUS", 1),
+        ngpus=row.integer(GPUS_COLUMN, 0) if GPUS_COLUMN in row else 0,
+        timelimit_s=row.duration("Timelimit"),
+        submit_s=row.moment("Submit"),
+        elapsed_s=row.duration("Elapsed"),
+        user=row.text(USER_COLUMN) if USER_COLUMN in row else None,
+    )
+
+
+# The fields that are read, by their place counted from 0, as the format's definition names them.
+_SWF_NAMES: Final = {
+    0: "Job Number",
+    1: "Submit Time",
+    3: "Run Time",
+    4: "Number of Allocated Processors",
+    7: "Requested Number of Processors",
+    8: "Requested Time",
+    11: "User ID",
+}
+_START_TIME = re.compile(r";\s*UnixStartTime:\s*([0-9]{1,12})\b.*")
+
+
+def _is_swf(first: str) -> bool:
+    return first.lstrip().startswith(";") or len(first.split()) == SWF_FIELDS
+
+
+def _read_swf(texts: list[str], where: str) -> Iterator[WorkloadJob]:
+    epoch = 0.0  # what submit times count from, unless a comment says more
+    for line, text in enumerate(texts, 1):
+        stripped = text.strip()
+        if stripped.startswith(";"):
+            match = _START_TIME.fullmatch(stripped)
+            epoch = float(match[1]) if match else epoch
+        elif stripped:
+            yield _swf_job(_swf_row(stripped, f"{where}, line {line}"), epoch)
+
+
+def _swf_row(text: str, place: str) -> _Row:
+    fields = text.split()
+    if len(fields) != SWF_FIELDS:
+        raise FormatError(f"{SWF_FIELDS} numbers", Words(f"{len(fields)}: {text}"), place)
+    return _Row(place, {name: fields[index] for index, name in _SWF_NAMES.items()})
+
+
+def _swf_job(row: _Row, epoch: float) -> WorkloadJob:
+    user = row.integer("User ID", -1)
+    allocated = row.integer("Number of Allocated Processors", -1)
+    # a job that was canceled before it ran has no processors but those it asked for
+    ncores = allocated if allocated > 0 else row.integer("Requested Number of Processors", 1)
+    return WorkloadJob(
+        name=str(row.integer("Job Number", 0)),
+        nnodes=None,
+        ncores=ncores,
+        ngpus=0,
+        timelimit_s=row.seconds("Requested Time"),
+        submit_s=epoch + row.integer("Submit Time", 0),
+        elapsed_s=row.seconds("Run Time"),
+        user=None if user < 0 else str(user),
+    )
