@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from flux_trio.formats import FluidGenerator, FormatError, Jobspec, format_event, format_fluid
+from flux_trio.formats import FluidGenerator, Jobspec, format_event, format_fluid
 from flux_trio.messages import (
     Calls,
     Errno,
@@ -27,6 +27,7 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.protocols import URGENCY_DEFAULT, URGENCY_MAX, URGENCY_MIN, submit_event
+from flux_trio.services.methods import Methods
 from flux_trio.services.turns import Exit, Log
 
 Action = Any
@@ -72,9 +73,12 @@ class IngestCore:
     def __init__(self) -> None:
         self._calls: Calls[_Batch | None] = Calls()  # None: the getinfo at start
         self._ids: FluidGenerator | None = None  # until the job manager has told the last id
+        self._now = 0.0  # of this turn
         self._waiting: list[Request] = []
         self._batch = _Batch()
         self._out: list[Action] = []
+        farewell = f"{topics.JOB_INGEST}.{topics.DISCONNECT}"
+        self._methods = Methods({}, {topics.INGEST_SUBMIT: self._submit, farewell: _forget})
 
     def start(self, _now: float) -> list[Action]:
         """Ask where the ids of an earlier life ended; submissions wait for it."""
@@ -88,31 +92,23 @@ class IngestCore:
             elif isinstance(message, Response):
                 self._take_response(now, message)
         if self._ids is not None:
+            self._now = now
             waiting, self._waiting = self._waiting, []
             for request in waiting:
-                self._take_request(now, self._ids, request)
+                self._answer(self._methods.call(request))
             self._store()
         out, self._out = self._out, []
         return out
 
-    def _take_request(self, now: float, ids: FluidGenerator, request: Request) -> None:
-        try:
-            if request.topic == topics.INGEST_SUBMIT:
-                self._admit(now, ids, request)
-            elif request.topic != f"{topics.JOB_INGEST}.{topics.DISCONNECT}":
-                raise FluxError(Errno.ENOSYS, f"job-ingest has no method {request.topic}")
-        except FluxError as error:
-            self._answer(respond_error(request, error.errnum, error.text))
-        except FormatError as error:
-            self._answer(respond_error(request, Errno.EINVAL, str(error)))
-
-    def _admit(self, now: float, ids: FluidGenerator, request: Request) -> None:
+    def _submit(self, request: Request) -> None:
         new = expect_payload(request, Submit)
         if new.urgency > URGENCY_DEFAULT and not request.is_owner:
             text = f"only the instance owner can submit with urgency >{URGENCY_DEFAULT}"
             raise FluxError(Errno.EINVAL, text)
         Jobspec.parse(new.jobspec)
-        jobid = ids.next(int(now * 1000))
+        assert self._ids is not None  # requests wait until it is there
+        now = self._now
+        jobid = self._ids.next(int(now * 1000))
         event = submit_event(now, request.userid, new.urgency, new.flags)
         place = format_fluid(jobid, "kvs")
         self._batch.ops.append(["put", f"{place}.jobspec", _encode(new.jobspec)])
@@ -185,6 +181,10 @@ class IngestCore:
     def _answer(self, action: Action | None) -> None:
         if action is not None:
             self._out.append(action)
+
+
+def _forget(_request: Request) -> None:
+    """A submitter is gone: its jobs stay, and its answers are dropped on the way."""
 
 
 def _encode(jobspec: dict[str, Any]) -> str:

@@ -114,8 +114,6 @@ class Control:
 
     def queue_start(self, request: Request) -> None:
         """job-manager.queue-start: start or stop the scheduling of the anonymous queue."""
-        if not request.is_owner:
-            raise FluxError(Errno.EPERM, "only the instance owner can start or stop queues")
         self._scheduler.start_queue(expect_payload(request, QueueStart).start)
         self._ledger.send(respond(request))
 

@@ -12,19 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flux_trio.formats import FormatError
 from flux_trio.messages import (
-    Errno,
-    FluxError,
     Request,
     Response,
-    respond_error,
     topics,
 )
 from flux_trio.protocols import (
     HookAnswer,
     HookAnswered,
-    InvalidTransition,
     JobEvent,
     JobState,
     LinkEvent,
@@ -39,6 +34,7 @@ from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 from flux_trio.services.job_manager.replay import Replay
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
 from flux_trio.services.job_manager.submission import Submission
+from flux_trio.services.methods import Methods
 from flux_trio.services.turns import Exit
 
 Action = Any
@@ -58,21 +54,25 @@ class JobManagerCore:
         self._replay = Replay(self._ledger)
         self._resumed = False
         self._waiting: list[Any] = []  # what came before that
-        self._methods: dict[str, Callable[[Request], None]] = {
-            topics.JOB_SUBMIT: self._submission.submit,
-            topics.JOB_RAISE: self._control.raise_one,
-            topics.JOB_RAISEALL: self._control.raise_all,
-            topics.JOB_URGENCY: self._control.urgency,
-            topics.JOB_QUEUE_START: self._control.queue_start,
-            topics.JOB_QUEUE_STATUS: self._control.queue_status,
-            topics.JOB_GETINFO: self._control.getinfo,
-            topics.JOB_STATS: self._control.stats,
-            topics.JOB_JOURNAL: self._journal.follow,
-            topics.SCHED_HELLO: self._scheduler.hello,
-            topics.SCHED_READY: self._scheduler.ready,
-            topics.EXEC_HELLO: self._exec.hello,
-            f"{topics.JOB_MANAGER}.{topics.DISCONNECT}": self._disconnect,
-        }
+        self._methods = Methods(
+            for_owner={
+                topics.JOB_SUBMIT: self._submission.submit,
+                topics.JOB_QUEUE_START: self._control.queue_start,
+                topics.JOB_GETINFO: self._control.getinfo,
+                topics.JOB_JOURNAL: self._journal.follow,
+                topics.SCHED_HELLO: self._scheduler.hello,
+                topics.SCHED_READY: self._scheduler.ready,
+                topics.EXEC_HELLO: self._exec.hello,
+            },
+            for_all={
+                topics.JOB_RAISE: self._control.raise_one,
+                topics.JOB_RAISEALL: self._control.raise_all,
+                topics.JOB_URGENCY: self._control.urgency,
+                topics.JOB_QUEUE_STATUS: self._control.queue_status,
+                topics.JOB_STATS: self._control.stats,
+                f"{topics.JOB_MANAGER}.{topics.DISCONNECT}": self._disconnect,
+            },
+        )
         self._due: dict[JobState, Callable[[ActiveJob], None]] = {
             JobState.NEW: lambda _job: None,
             JobState.DEPEND: self._due_in_depend,
@@ -128,7 +128,7 @@ class JobManagerCore:
         elif not self._resumed:
             self._waiting.append(message)
         elif isinstance(message, Request):
-            self._take_request(message)
+            self._ledger.send(self._methods.call(message))
         elif isinstance(message, Response):
             self._take_answer(message)
         elif isinstance(message, HookAnswered):
@@ -136,17 +136,6 @@ class JobManagerCore:
         elif isinstance(message, PostEvent):
             self._hooks.post(message)
         return []
-
-    def _take_request(self, request: Request) -> None:
-        try:
-            method = self._methods.get(request.topic)
-            if method is None:
-                raise FluxError(Errno.ENOSYS, f"job-manager has no method {request.topic}")
-            method(request)
-        except FluxError as error:
-            self._ledger.send(respond_error(request, error.errnum, error.text))
-        except (FormatError, InvalidTransition) as error:
-            self._ledger.send(respond_error(request, Errno.EINVAL, str(error)))
 
     def _take_answer(self, response: Response) -> None:
         """The answers with matchtag 0: who is asked tells what they answer."""

@@ -31,9 +31,7 @@ class Journal:
         ledger.on_annotated.append(self._annotated)
 
     def follow(self, request: Request) -> None:
-        """Open a stream; for the instance owner's services."""
-        if not request.is_owner:
-            raise FluxError(Errno.EPERM, "only the instance owner can read the journal")
+        """Open a stream."""
         if not request.is_streaming:
             raise FluxError(Errno.EPROTO, "events-journal needs the streaming flag")
         self._followers[request.sender, request.matchtag] = request
