@@ -120,3 +120,11 @@ async def test_a_second_reader_is_refused() -> None:
         with pytest.raises(trio.BusyResourceError):
             await inbox.get_batch()
         inbox.put(1)
+
+
+def test_drain_takes_what_waits_without_waiting() -> None:
+    inbox: Inbox[int] = Inbox()
+    assert inbox.drain() == []
+    inbox.put_many([1, 2])
+    assert inbox.drain() == [1, 2]
+    assert len(inbox) == 0

@@ -1,0 +1,76 @@
+"""Two connected ends in one process: the receiver is handed the sender's own objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import trio
+
+from flux_trio.messages import Message
+from flux_trio.transports.base import (
+    QUEUE_MESSAGES_MAX,
+    ConnectionClosed,
+    ConnectionOverflow,
+    EndOfConnection,
+)
+from flux_trio.transports.inbox import Inbox
+
+
+@dataclass(eq=False, slots=True)
+class _Pair:
+    """What the two ends share."""
+
+    bound: int
+    closed: bool = False  # by either end
+    reason: str = ""  # the one given by the end that closed first
+    inboxes: tuple[Inbox[Message], Inbox[Message]] = field(
+        default_factory=lambda: (Inbox(), Inbox())
+    )
+
+
+class MemoryConnection:
+    """One end of a `memory_pair`: a `Connection` that never breaks."""
+
+    def __init__(self, pair: _Pair, end: int) -> None:
+        self._pair = pair
+        self._incoming = pair.inboxes[end]
+        self._outgoing = pair.inboxes[1 - end]
+        self._closed = False  # by this end: what still waits here will not be read
+
+    def send_nowait(self, message: Message) -> None:
+        """See `Connection`; the bound counts messages alone."""
+        if self._pair.closed:
+            raise ConnectionClosed(_ended(self._pair.reason))
+        if len(self._outgoing) >= self._pair.bound:
+            raise ConnectionOverflow(f"{self._pair.bound} messages wait for the peer to read them")
+        self._outgoing.put(message)
+
+    async def receive(self) -> list[Message]:
+        """See `Connection`."""
+        try:
+            messages = await self._incoming.get_batch()
+        except trio.EndOfChannel:
+            messages = []
+        if self._closed or not messages:
+            raise EndOfConnection(_ended(self._pair.reason))
+        return messages
+
+    async def aclose(self, reason: str = "") -> None:
+        """See `Connection`; the other end reads what was sent before."""
+        self._closed = True
+        if not self._pair.closed:
+            self._pair.closed = True
+            self._pair.reason = reason
+            self._incoming.close()
+            self._outgoing.close()
+        await trio.lowlevel.cancel_shielded_checkpoint()
+
+
+def memory_pair(bound: int = QUEUE_MESSAGES_MAX) -> tuple[MemoryConnection, MemoryConnection]:
+    """Two ends of one connection; `bound` messages may wait in each direction."""
+    pair = _Pair(bound)
+    return MemoryConnection(pair, 0), MemoryConnection(pair, 1)
+
+
+def _ended(reason: str) -> str:
+    return f"the connection was closed: {reason}" if reason else "the connection was closed"

@@ -1,0 +1,158 @@
+"""What every `Connection` does, over memory and over a WebSocket."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+import trio.testing
+
+from flux_trio.messages import Control, Event, Message, Request, Response
+from flux_trio.transports import (
+    Connection,
+    ConnectionClosed,
+    ConnectionOverflow,
+    Credentials,
+    EndOfConnection,
+    connect_websocket,
+    memory_pair,
+    serve_websocket,
+)
+from flux_trio.transports.base import QUEUE_MESSAGES_MAX
+
+Pair = tuple[Connection, Connection]
+
+
+@pytest.fixture(params=["memory", "websocket"])
+async def pair(request: pytest.FixtureRequest, nursery: trio.Nursery) -> AsyncIterator[Pair]:
+    if request.param == "memory":
+        yield memory_pair()
+        return
+    accepted: list[Connection] = []
+
+    async def keep(connection: Connection, credentials: Credentials) -> None:
+        accepted.append(connection)
+        await trio.sleep_forever()
+
+    def anybody(token: str) -> Credentials:
+        return Credentials(1, 1, token)
+
+    uri = await nursery.start(serve_websocket, "127.0.0.1", 0, anybody, keep)
+    async with connect_websocket(uri, "token") as client:
+        while not accepted:
+            await trio.testing.wait_all_tasks_blocked(0.001)
+        yield client, accepted[0]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture(params=["one way", "the other"])
+def ends(request: pytest.FixtureRequest, pair: Pair) -> Pair:
+    """The two ends: who sends or closes in the test, and the other."""
+    return pair if request.param == "one way" else (pair[1], pair[0])
+
+
+async def receive_all(connection: Connection, count: int) -> list[Message]:
+    messages: list[Message] = []
+    while len(messages) < count:
+        messages += await connection.receive()
+    return messages
+
+
+async def test_every_type_of_message_arrives_as_it_was_sent(ends: Pair) -> None:
+    """3.format.1"""
+    here, there = ends
+    messages = [
+        Request("sched.alloc", {"id": 2**64 - 1, "jobspec": {"a": [1.5, None]}}, 7, routes=("x",)),
+        Response("sched.alloc", "Function not implemented", 38, 7),
+        Event("heartbeat.pulse", None, 3),
+        Control(1, 2),
+    ]
+    for message in messages:
+        here.send_nowait(message)
+    assert await receive_all(there, 4) == messages
+
+
+async def test_messages_arrive_in_the_order_sent_many_at_a_time(ends: Pair) -> None:
+    """3.routing.5"""
+    here, there = ends
+    messages = [Request("a", {"n": n}) for n in range(1000)]
+    for message in messages:
+        here.send_nowait(message)
+    first = await there.receive()
+    assert len(first) > 1
+    assert first + await receive_all(there, 1000 - len(first)) == messages
+
+
+async def test_receive_waits_for_something_to_come(ends: Pair) -> None:
+    here, there = ends
+    got: list[Message] = []
+
+    async def receive() -> None:
+        got.extend(await there.receive())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(receive)
+        await trio.testing.wait_all_tasks_blocked()
+        here.send_nowait(Request("a"))
+    assert got == [Request("a")]
+
+
+async def test_a_cancelled_receive_loses_nothing(ends: Pair) -> None:
+    here, there = ends
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await there.receive()
+    here.send_nowait(Request("a"))
+    assert await there.receive() == [Request("a")]
+
+
+async def test_a_big_message_arrives_whole(ends: Pair) -> None:
+    here, there = ends
+    message = Request("kvs.commit", {"ops": [["put", "k", "x" * 2**20], ["put", "l", "y" * 2**22]]})
+    here.send_nowait(message)
+    here.send_nowait(Request("a"))
+    assert await receive_all(there, 2) == [message, Request("a")]
+
+
+async def test_what_was_sent_before_a_close_is_received_and_then_the_end(ends: Pair) -> None:
+    here, there = ends
+    here.send_nowait(Request("a"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(here.aclose, "going home")
+        assert await receive_all(there, 1) == [Request("a")]
+        with pytest.raises(EndOfConnection, match="the connection was closed: going home"):
+            await there.receive()
+        await there.aclose()
+
+
+async def test_a_closed_end_neither_sends_nor_receives(ends: Pair) -> None:
+    here, there = ends
+    there.send_nowait(Request("unread"))
+    await trio.testing.wait_all_tasks_blocked(0.001)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_drain, there)
+        await here.aclose("done")
+    with pytest.raises(EndOfConnection, match="done"):
+        await here.receive()
+    with pytest.raises(ConnectionClosed, match="done"):
+        here.send_nowait(Request("a"))
+    with pytest.raises(ConnectionClosed, match="done"):
+        there.send_nowait(Request("a"))
+    await here.aclose()
+    await there.aclose()
+
+
+async def _drain(connection: Connection) -> None:
+    with pytest.raises(EndOfConnection):
+        await receive_all(connection, 1)
+
+
+async def test_a_peer_that_does_not_read_overflows_and_loses_nothing_queued(ends: Pair) -> None:
+    here, there = ends
+    for n in range(QUEUE_MESSAGES_MAX):
+        here.send_nowait(Request("a", None, n))
+    with pytest.raises(ConnectionOverflow, match="65536 messages "):
+        here.send_nowait(Request("a"))
+    received = await receive_all(there, QUEUE_MESSAGES_MAX)
+    assert [message.matchtag for message in received] == list(range(QUEUE_MESSAGES_MAX))
+    here.send_nowait(Request("b"))
+    assert await there.receive() == [Request("b")]
