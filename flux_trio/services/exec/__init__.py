@@ -1,5 +1,25 @@
 """The execution service: runs jobs, or pretends to, when the job manager says so (RFC 32).
 
-`core` decides, `service` runs it. Processes belong to the shell host, a process of its own that
-outlives both (`shell_host`); it imports from this package, so this file imports nothing.
+`ExecCore` decides, `run` is the module. Processes belong to the shell host, a process of its own
+that outlives both (`shell_host`). It imports from this package and has to be up at once, so the
+names here are imported when they are asked for.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flux_trio.services.exec.core import ExecCore
+    from flux_trio.services.exec.service import run
+
+__all__ = ["ExecCore", "run"]
+
+_HOMES = {"ExecCore": "core", "run": "service"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -47,13 +47,14 @@ class _AttachPayload(msgspec.Struct):
 class Attachment:
     """One stream."""
 
-    __slots__ = ("following", "id", "offsets", "reading", "request")
+    __slots__ = ("all_written", "following", "id", "offsets", "reading", "request")
 
     def __init__(self, request: Request, jobid: int) -> None:
         self.request = request
         self.id = jobid
         self.following = True  # False once what is left comes from the KVS
         self.reading = False  # a ReadOutput is under way
+        self.all_written = False  # it was asked for when the job had ended
         self.offsets: dict[tuple[int, str], int] = {}  # what has been sent of each file
 
 
@@ -122,7 +123,7 @@ class Attachments:
         attachment.reading = False
         sent = sum([self._send_chunk(attachment, job, chunk) for chunk in read.chunks])
         more = any(len(chunk.data) == READ_BYTES_MAX for chunk in read.chunks)
-        if job.sizes is not None and not sent:  # a file that lost what it had: there is no more
+        if attachment.all_written and not sent:  # files have lost what they had
             self._end(attachment)
         elif job.sizes is not None or more:
             self._follow(attachment, job)
@@ -150,6 +151,7 @@ class Attachments:
             pass
         elif parts := _unread(attachment, job):
             attachment.reading = True
+            attachment.all_written = job.sizes is not None
             key = (attachment.request.sender, attachment.request.matchtag)
             self._context.emit(ReadOutput(key, job.id, parts))
         else:

@@ -27,6 +27,7 @@ from flux_trio.messages import (
     Event,
     Flag,
     FluxError,
+    Level,
     Request,
     Response,
     expect_payload,
@@ -56,8 +57,6 @@ HELLO_RETRY_S: Final = 0.25  # while a job manager that was there is away
 UPDATES_MAX: Final = 10_000
 
 NO_PROCESSES: Final = "this instance has no directory for a shell host: it runs no processes"
-
-_LOG_ERROR: Final = 3
 
 
 class _StartPayload(msgspec.Struct):
@@ -210,7 +209,7 @@ class ExecCore:
         try:
             payload = expect_payload(request, _StartPayload)
         except FluxError as error:  # without an id there is nothing to answer (32.impl.5)
-            self._context.emit(Log(_LOG_ERROR, error.text))
+            self._context.emit(Log(Level.ERR, error.text))
             return
         self._manager = request.sender
         job = self._jobs.get(payload.id)
@@ -320,7 +319,7 @@ class ExecCore:
         try:
             payload = expect_payload(event, _ExceptionPayload)
         except FluxError as error:
-            self._context.emit(Log(_LOG_ERROR, error.text))
+            self._context.emit(Log(Level.ERR, error.text))
             return
         if payload.severity != SEVERITY_FATAL:
             return
@@ -354,7 +353,7 @@ class ExecCore:
         try:
             payload = expect_payload(response, _JournalPayload)
         except FluxError as error:
-            self._context.emit(Log(_LOG_ERROR, error.text))
+            self._context.emit(Log(Level.ERR, error.text))
             return
         for event in payload.events:
             if event.name == JobEvent.RESOURCE_UPDATE and event.context is not None:

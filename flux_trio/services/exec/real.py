@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from flux_trio.formats import FormatError, Idset, Jobspec, format_eventlog
-from flux_trio.messages import Response, topics
+from flux_trio.messages import Level, Response, topics
 from flux_trio.services.exec.context import Context, TimerKey, TimerKind
 from flux_trio.services.exec.job import (
     SIGALRM,
@@ -37,9 +37,6 @@ from flux_trio.services.turns import ClearTimer, Log, SetTimer
 
 EXEC_LOG = "guest.exec.eventlog"
 OUTPUT = "guest.output"
-
-_LOG_ERROR = 3
-_LOG_WARNING = 4
 
 
 class RealJobs:
@@ -113,7 +110,7 @@ class RealJobs:
     def disconnected(self, reason: str) -> None:
         """Another connection is being made."""
         self._connected = False
-        self._context.emit(Log(_LOG_WARNING, f"lost the shell host: {reason}"))
+        self._context.emit(Log(Level.WARNING, f"lost the shell host: {reason}"))
 
     def unavailable(self, reason: str) -> None:
         """No shell host can be started: jobs that wait for one fail.
@@ -121,7 +118,7 @@ class RealJobs:
         A job that an earlier host may have is not given up: it is asked about once there is one.
         """
         if not self._unavailable:
-            self._context.emit(Log(_LOG_ERROR, reason))
+            self._context.emit(Log(Level.ERR, reason))
         self._unavailable = reason
         for job in self._real(Phase.LAUNCHING):
             if job.is_new and not job.handed_over:

@@ -1,0 +1,198 @@
+"""job-exec.attach as a script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_trio.formats import Event, format_eventlog
+from flux_trio.messages import Errno, Flag, Response
+from flux_trio.services.exec.attach import POLL_S, READ_BYTES_MAX
+from flux_trio.services.exec.output import output_log
+from flux_trio.services.exec.shell_protocol import Done, Started, TaskSize, Unknown
+from flux_trio.services.exec.vocabulary import Chunk, OutputRead, Part, ReadOutput
+from tests.support.asking import asked, asked_by_guest, gone
+from tests.support.exec_script import (
+    START_AT,
+    ExecScript,
+    job_exception,
+    job_key,
+    jobspec,
+    timers,
+    told,
+)
+
+ALICE = ("alice", 1)
+
+
+def attach(jobid: int = 7) -> Any:
+    return asked("job-exec.attach", {"id": jobid}, streaming=True)
+
+
+def streamed(actions: list[Any]) -> list[Any]:
+    """What was streamed; the errnum that ended it last."""
+    found = []
+    for action in actions:
+        if isinstance(action, Response) and action.topic == "job-exec.attach":
+            assert action.errnum or action.flags == Flag.STREAMING
+            found.append(action.errnum or action.payload)
+    return found
+
+
+def reads(actions: list[Any]) -> list[ReadOutput]:
+    return [action for action in actions if isinstance(action, ReadOutput)]
+
+
+def stdout(offset: int, data: bytes) -> OutputRead:
+    return OutputRead(ALICE, 7, (Chunk(0, "stdout", offset, data),))
+
+
+def running() -> ExecScript:
+    script = ExecScript()
+    script.started(7, jobspec())
+    return script
+
+
+def eventlog(*names: str, **last: Any) -> str:
+    submit = Event(1.0, "submit", {"userid": 1000})
+    return format_eventlog([submit, *(Event(2.0, name, last or None) for name in names)])
+
+
+def test_output_of_a_running_job_is_followed_to_its_end() -> None:
+    script = running()
+    (read,) = reads(script(attach()))
+    assert read.key == ALICE
+    assert read.parts[0] == Part(0, "stdout", 0, READ_BYTES_MAX)
+    actions = script(stdout(0, b"one\n"))
+    assert streamed(actions) == [{"stream": "stdout", "rank": "0", "data": "one\n"}]
+    assert timers(actions) == [START_AT + POLL_S]
+    (read,) = reads(script.fire(actions))
+    assert read.parts[0].offset == 4
+    assert reads(script(Done(7, 0, 1, [], [TaskSize(0, 8, 0)])))[0].key is None
+    actions = script(stdout(4, b"two\n"))
+    assert streamed(actions) == [{"stream": "stdout", "rank": "0", "data": "two\n"}, Errno.ENODATA]
+
+
+def test_nothing_is_polled_when_nobody_looks() -> None:
+    script = running()
+    actions = script(attach())
+    script(gone("job-exec", "alice"))
+    assert script(stdout(0, b"one\n")) == []
+    assert timers(actions) == []
+
+
+def test_shell_host_keeps_the_files_until_they_are_read() -> None:
+    script = running()
+    script(attach())
+    script(Done(7, 0, 1, [], [TaskSize(0, 4, 0)]))
+    stored = script(OutputRead(None, 7, (Chunk(0, "stdout", 0, b"one\n"),)))
+    assert told(stored)[-1] == ("release", "0", True)
+    assert len(stored) == 2
+    actions = script(stdout(0, b"one\n"))
+    assert streamed(actions)[-1] == Errno.ENODATA
+    assert type(actions[-1]).__name__ == "ToShell"  # the Ack
+
+
+def test_long_output_is_read_on_at_once() -> None:
+    script = running()
+    script(attach())
+    actions = script(stdout(0, b"x" * READ_BYTES_MAX))
+    assert reads(actions)[0].parts[0].offset == READ_BYTES_MAX
+
+
+def test_character_that_is_cut_off_waits_for_its_rest() -> None:
+    script = running()
+    script(attach())
+    actions = script(stdout(0, "aé".encode()[:-1]))
+    assert streamed(actions) == [{"stream": "stdout", "rank": "0", "data": "a"}]
+    assert reads(script.fire(actions))[0].parts[0].offset == 1
+
+
+def test_what_was_written_after_a_read_and_before_the_end_is_not_missed() -> None:
+    script = running()
+    script(attach())
+    script(Done(7, 0, 1, [], [TaskSize(0, 4, 0)]))
+    (read,) = reads(script(OutputRead(ALICE, 7, ())))  # asked for while the job ran
+    assert read.parts == (Part(0, "stdout", 0, 4),)
+    assert streamed(script(stdout(0, b"one\n")))[-1] == Errno.ENODATA
+
+
+def test_files_that_lost_their_content_do_not_hang_the_stream() -> None:
+    script = running()
+    script(attach())
+    script(Done(7, 0, 1, [], [TaskSize(0, 4, 0)]))
+    script(OutputRead(ALICE, 7, ()))
+    assert streamed(script(OutputRead(ALICE, 7, ()))) == [Errno.ENODATA]
+
+
+def test_job_that_is_over_is_streamed_from_the_kvs() -> None:
+    log = output_log(5.0, 1, [Chunk(0, "stderr", 0, b"oops")], 0)
+    script = ExecScript(
+        kvs={job_key(7, "eventlog"): eventlog("finish"), job_key(7, "guest.output"): log}
+    )
+    data = {"stream": "stderr", "rank": "0", "data": "oops"}
+    assert streamed(script(attach())) == [data, Errno.ENODATA]
+
+
+def test_simulated_job_has_no_output() -> None:
+    script = ExecScript(kvs={job_key(7, "eventlog"): eventlog("finish")})
+    assert streamed(script(attach())) == [Errno.ENODATA]
+
+
+def test_end_of_a_simulated_job_ends_the_stream() -> None:
+    script = ExecScript()
+    actions = script.start(7, jobspec(test={"run_duration": "5s"}))
+    assert streamed(script(attach())) == []
+    assert streamed(script.fire(actions)) == [Errno.ENODATA]
+
+
+def test_job_that_is_yet_to_start_is_waited_for() -> None:
+    script = ExecScript(kvs={job_key(7, "eventlog"): eventlog("depend")})
+    assert script(attach()) == []
+    script.start(7, jobspec())
+    assert len(reads(script(Started(7)))) == 1
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_job_that_is_canceled_before_it_starts_ends_the_stream(known: bool) -> None:
+    log = eventlog("exception", severity=0) if known else eventlog("depend")
+    script = ExecScript(kvs={job_key(7, "eventlog"): log})
+    actions = script(attach())
+    assert streamed(actions if known else script(job_exception(7))) == [Errno.ENODATA]
+
+
+def test_job_that_cannot_be_launched_ends_the_stream() -> None:
+    script = ExecScript()
+    script.start(7, jobspec(), reattach=True)
+    script(attach())
+    assert Errno.ENODATA in streamed(script(Unknown(7)))
+
+
+def test_unknown_job_is_refused() -> None:
+    script = ExecScript()
+    (answer,) = script(attach())
+    assert answer.errnum == Errno.ENOENT
+    assert answer.payload.startswith("job 7: ")
+
+
+def test_guest_sees_only_jobs_of_their_own() -> None:
+    script = ExecScript(kvs={job_key(8, "eventlog"): eventlog("depend")})
+    script.started(7, jobspec())
+    for jobid in (7, 8):
+        request = asked_by_guest("job-exec.attach", {"id": jobid}, streaming=True)
+        (answer,) = script(request)
+        assert answer.errnum == Errno.EPERM
+
+
+def test_attach_is_a_stream() -> None:
+    (answer,) = running()(asked("job-exec.attach", {"id": 7}))
+    assert answer.errnum == Errno.EPROTO
+
+
+def test_number_of_streams_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flux_trio.services.exec.attach.ATTACHMENTS_MAX", 1)
+    script = running()
+    script(attach())
+    (answer,) = script(asked("job-exec.attach", {"id": 7}, tag=2, streaming=True))
+    assert answer.errnum == Errno.EAGAIN

@@ -1,0 +1,326 @@
+"""The exec core with processes: the shell host's side is played by the script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_trio.formats import Event, format_eventlog, parse_eventlog
+from flux_trio.messages import Errno, Request
+from flux_trio.services.exec.shell_protocol import (
+    Ack,
+    Attach,
+    Done,
+    Failure,
+    List,
+    Listing,
+    Signal,
+    Start,
+    Started,
+    TaskSize,
+    Unknown,
+)
+from flux_trio.services.exec.vocabulary import (
+    Chunk,
+    OutputRead,
+    Part,
+    ReadOutput,
+    ShellConnected,
+    ShellFailed,
+    ShellLost,
+)
+from flux_trio.services.turns import Log
+from tests.support.asking import asked, gone
+from tests.support.exec_script import (
+    MANAGER,
+    START_AT,
+    ExecScript,
+    job_exception,
+    job_key,
+    jobspec,
+    resources,
+    start_request,
+    timers,
+    to_shell,
+    told,
+)
+
+RELEASE = ("release", "0", True)
+OLD = resources(starttime=50.0)  # allocated before the script's hello
+GRACE_S = 5.0
+EXEC_LOG = "guest.exec.eventlog"
+
+
+def test_job_is_told_as_started_when_the_shell_host_says_so() -> None:
+    """32.start.17, 32.background.1: launched on request, started when the shells have."""
+    script = ExecScript()
+    actions = script.start(7, jobspec("true"))
+    (start,) = to_shell(actions)
+    assert (type(start), start.id, start.argv) == (Start, 7, ["true"])
+    assert told(actions) == []
+    assert told(script(Started(7))) == [("start",)]
+
+
+def test_instance_adds_to_the_environment() -> None:
+    script = ExecScript(environment={"FLUX_URI": "ws://here"})
+    (start,) = to_shell(script.start(7, jobspec(environment={"A": "b", "C": None})))
+    assert start.env["FLUX_URI"] == "ws://here"
+    assert start.env["A"] == "b"
+    assert "C" not in start.env  # 14.attributes.4: null unsets
+
+
+def test_finish_and_release_follow_the_commit_of_the_guest_data() -> None:
+    """16.schema.10, 16.schema.11: exec.eventlog is in the KVS before the finish."""
+    script = ExecScript()
+    script.started(7, jobspec())
+    commit, *others = script.core.turn(START_AT, [Done(7, 256, 1)])
+    assert isinstance(commit, Request)
+    assert commit.topic == "kvs.commit"
+    assert told(others) == []
+    answers = told(script(script._kvs(commit)))
+    assert answers == [("finish", 256), RELEASE]
+    names = [event.name for event in parse_eventlog(script.kvs[job_key(7, EXEC_LOG)])]
+    assert names == ["init", "starting", "shell.start", "complete", "done"]
+
+
+def test_status_is_passed_on_as_wait_gave_it() -> None:
+    """32.start.31, readings 15: SIGTERM is 15, exit 1 is 256."""
+    script = ExecScript()
+    script.started(7, jobspec())
+    assert told(script.end(7, 15))[0] == ("finish", 15)
+
+
+def test_jobs_that_end_in_one_turn_share_a_commit() -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    script.started(8, jobspec())
+    assert len(told(script(Done(7, 0, 1), Done(8, 0, 1)))) == 4
+    assert len(script.commits) == 1
+
+
+def test_shell_host_may_forget_the_job_once_it_is_stored() -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    assert to_shell(script.end(7)) == [Ack(7)]
+
+
+def test_output_is_read_then_kept_in_the_kvs() -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    (read,) = script(Done(7, 0, 1, [], [TaskSize(0, 3, 2)]))
+    assert read == ReadOutput(None, 7, (Part(0, "stdout", 0, 3), Part(0, "stderr", 0, 2)))
+    chunks = (Chunk(0, "stdout", 0, b"hi\n"), Chunk(0, "stderr", 0, b"\xff!"))
+    assert told(script(OutputRead(None, 7, chunks)))[0] == ("finish", 0)
+    contexts = [e.context for e in parse_eventlog(script.kvs[job_key(7, "guest.output")])]
+    assert contexts[1:] == [
+        {"stream": "stdout", "rank": "0", "data": "hi\n"},
+        {"stream": "stderr", "rank": "0", "encoding": "base64", "data": "/yE="},
+        {"stream": "stdout", "rank": "0", "eof": True},
+        {"stream": "stderr", "rank": "0", "eof": True},
+    ]
+
+
+def test_output_that_cannot_be_stored_is_an_exception_and_the_job_ends() -> None:
+    """32.criteria.3: a problem is communicated, 32.start.36: the job does not hang."""
+    script = ExecScript()
+    script.started(7, jobspec())
+    script.errors["kvs.commit"] = (Errno.ENOSPC, "disk full")
+    exception = ("exception", 0, "exec", "output cannot be stored: disk full")
+    assert told(script.end(7)) == [exception, ("finish", 0), RELEASE]
+
+
+# Failures to start
+
+
+def test_command_not_found_is_told_as_flux_does() -> None:
+    """32.criteria.3, 32.start.36."""
+    script = ExecScript()
+    script.start(7, jobspec("/no/such/command"))
+    text = "/no/such/command: No such file or directory"
+    answers = told(script(Started(7, Failure(0, text))))
+    note = f"task 0 (host node0): start failed: {text}"
+    assert answers == [("start",), ("exception", 0, "exec", note)]
+    assert told(script.end(7, 32512)) == [("finish", 32512), RELEASE]
+
+
+def test_tasks_before_the_one_that_failed_are_stopped() -> None:
+    script = ExecScript()
+    script.start(7, jobspec(ntasks=2), resources({0: 2}))
+    assert to_shell(script(Started(7, Failure(1, "x: no")))) == [Signal(7, 15)]
+
+
+def test_tasks_that_have_no_room_fail_the_job() -> None:
+    """14.submit.4: the job fails and its resources return."""
+    script = ExecScript()
+    (exception, release) = told(script.start(7, jobspec(ntasks=3), resources({0: 2})))
+    assert "expected room for 3 slots of 1 cores, got rank0/core[0-1]" in exception[3]
+    assert release == RELEASE
+
+
+def test_bad_jobspec_fails_the_job() -> None:
+    script = ExecScript()
+    (exception, _) = told(script.start(7, {"version": 1}))
+    assert "jobspec" in exception[3]
+
+
+# Being stopped
+
+
+def test_cancel_sends_sigterm_and_sigkill_after_the_grace() -> None:
+    """32.start.3: the stream stays open while shells run."""
+    script = ExecScript()
+    script.started(7, jobspec())
+    actions = script(job_exception(7))
+    assert to_shell(actions) == [Signal(7, 15)]
+    assert timers(actions) == [START_AT + GRACE_S]
+    assert told(actions) == []
+    assert to_shell(script.fire(actions)) == [Signal(7, 9)]
+    assert told(script.end(7, 9)) == [("finish", 9), RELEASE]
+
+
+def test_second_exception_does_not_start_the_grace_anew() -> None:
+    """Readings 25: the first fatal exception is the root cause."""
+    script = ExecScript()
+    script.started(7, jobspec())
+    script(job_exception(7))
+    assert script(job_exception(7, "timeout")) == []
+
+
+def test_time_limit_is_an_exception_and_a_signal() -> None:
+    """32.start.29."""
+    script = ExecScript()
+    actions = script.started(7, jobspec(), resources(expiration=START_AT + 9))
+    actions = script.fire(actions)
+    assert told(actions) == [("exception", 0, "timeout", "resource allocation expired")]
+    assert to_shell(actions) == [Signal(7, 14)]
+    assert told(script.end(7, 14)) == [("finish", 14), RELEASE]
+
+
+def test_job_canceled_while_it_is_launched_is_stopped_when_it_runs() -> None:
+    script = ExecScript()
+    script.start(7, jobspec())
+    assert to_shell(script(job_exception(7))) == []
+    assert to_shell(script(Started(7))) == [Signal(7, 15)]
+
+
+def test_kill_request_reaches_the_processes() -> None:
+    script = ExecScript()
+    script.start(7, jobspec())
+    (refusal,) = script(asked("job-exec.kill", {"id": 7, "signum": 10}))
+    assert (refusal.errnum, refusal.payload) == (Errno.EINVAL, "job ƒ8 is not running")
+    script(Started(7))
+    assert to_shell(script(asked("job-exec.kill", {"id": 7, "signum": 10}))) == [Signal(7, 10)]
+
+
+# Reattaching
+
+
+def test_reattach_never_launches() -> None:
+    """32.start.10: the shells are recovered instead of being launched anew."""
+    script = ExecScript()
+    actions = script.start(7, jobspec("true"), OLD, reattach=True)
+    assert to_shell(actions) == [Attach(7)]
+    assert told(script(Started(7))) == [("start",)]
+
+
+def test_reattach_to_what_is_gone_is_an_exception_and_a_release() -> None:
+    """32.start.10: a fatal exception, and the final release all the same."""
+    script = ExecScript()
+    script.start(7, jobspec("true"), OLD, reattach=True)
+    (exception, release) = told(script(Unknown(7)))
+    assert exception == ("exception", 0, "exec", "reattach: the shell host does not know the job")
+    assert release == RELEASE
+
+
+def test_job_that_an_earlier_exec_saw_end_is_told_from_the_kvs() -> None:
+    """16.schema.11: what was stored before the finish answers for it."""
+    log = format_eventlog([Event(60.0, "init"), Event(70.0, "complete", {"status": 512})])
+    script = ExecScript(kvs={job_key(7, EXEC_LOG): log})
+    actions = script.start(7, jobspec("true"), OLD)
+    assert told(actions) == [("start",), ("finish", 512), RELEASE]
+    assert to_shell(actions) == [Ack(7)]
+
+
+def test_job_canceled_while_exec_was_away_is_looked_for_and_stopped() -> None:
+    """Readings 29: no resource is freed under live processes."""
+    context = {"type": "cancel", "severity": 0, "note": ""}
+    log = format_eventlog([Event(60.0, "alloc"), Event(70.0, "exception", context)])
+    script = ExecScript(kvs={job_key(7, "eventlog"): log})
+    assert to_shell(script.start(7, jobspec("true"), OLD)) == [Attach(7)]
+    assert to_shell(script(Started(7))) == [Signal(7, 15)]
+
+
+def test_job_canceled_while_exec_was_away_and_never_launched_is_released() -> None:
+    context = {"type": "cancel", "severity": 0, "note": ""}
+    log = format_eventlog([Event(60.0, "alloc"), Event(70.0, "exception", context)])
+    script = ExecScript(kvs={job_key(7, "eventlog"): log})
+    script.start(7, jobspec("true"), OLD)
+    assert told(script(Unknown(7))) == [RELEASE]
+
+
+def test_repeated_start_never_launches_twice() -> None:
+    """Readings 1: a repeat attaches to what runs."""
+    script = ExecScript()
+    script.started(7, jobspec())
+    script(gone("job-exec", MANAGER))
+    actions = script(start_request(7, jobspec()))
+    assert told(actions) == [("start",)]
+    assert to_shell(actions) == []
+    assert told(script.end(7)) == [("finish", 0), RELEASE]
+
+
+def test_end_that_no_shell_host_saw_is_an_exception() -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    (exception, finish, _) = told(script(Done(7, 256, 1, [0])))
+    assert "task 0: end not seen" in exception[3]
+    assert finish == ("finish", 256)
+
+
+# The shell host comes and goes
+
+
+def test_job_waits_for_the_shell_host() -> None:
+    script = ExecScript(connected=False)
+    assert to_shell(script.start(7, jobspec("true"))) == []
+    start, listing = to_shell(script(ShellConnected()))
+    assert (type(start), listing) == (Start, List())
+
+
+def test_all_that_matters_is_said_again_to_a_shell_host_that_is_back() -> None:
+    script = ExecScript()
+    script.start(7, jobspec("true"))
+    script.started(8, jobspec())
+    script(job_exception(8))
+    (log,) = script(ShellLost("it died"))
+    assert isinstance(log, Log)
+    start, attach, _ = to_shell(script(ShellConnected()))
+    assert (type(start), start.id, attach) == (Start, 7, Attach(8))
+    actions = script(Started(8))  # the signal may have been lost
+    assert told(actions) == []
+    assert to_shell(actions) == [Signal(8, 15)]
+
+
+def test_jobs_do_not_wait_for_a_shell_host_that_cannot_be_started() -> None:
+    """32.start.36."""
+    script = ExecScript(connected=False)
+    script.start(7, jobspec("true"))
+    reattached = script.start(8, jobspec("true"), OLD, reattach=True)
+    assert told(reattached) == []
+    (exception, release) = told(script(ShellFailed("cannot start the shell host: no space")))
+    assert exception[3] == "cannot start the shell host: no space"
+    assert release == RELEASE
+    assert told(script.start(9, jobspec("true")))[-1] == RELEASE
+    assert to_shell(script(ShellConnected())) == [Attach(8), List()]
+
+
+def test_ended_jobs_that_nobody_will_ask_for_are_acknowledged() -> None:
+    script = ExecScript(kvs={job_key(7, EXEC_LOG): "stored"})
+    script.started(8, jobspec())
+    assert to_shell(script(Listing([7, 8, 9]))) == [Ack(7)]
+
+
+@pytest.mark.parametrize("notice", [Started(9), Done(9, 0, 1), Unknown(9)])
+def test_notices_of_other_jobs_are_nothing_to_us(notice: Any) -> None:
+    assert ExecScript()(notice) == []

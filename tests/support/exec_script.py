@@ -1,0 +1,172 @@
+"""The exec core as a script: inputs in, actions out, with a kvs that answers at once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flux_trio.config import ExecConfig
+from flux_trio.formats import Jobspec, ResourceSet, format_fluid
+from flux_trio.messages import ROLE_OWNER, Errno, Event, Request, Response
+from flux_trio.services.exec.core import ExecCore
+from flux_trio.services.exec.shell_protocol import Done, Started
+from flux_trio.services.exec.vocabulary import ShellConnected, ToShell
+from flux_trio.services.turns import SetTimer, TimerFired
+from tests.support.asking import asked
+
+HELLO_AT = 100.0  # seconds since the Unix epoch: when the script's hello is accepted
+START_AT = 110.0  # when its turns are, unless they say otherwise
+MANAGER = "job-manager"
+
+
+def resources(
+    cores: dict[int, int] | None = None, *, starttime: float = 105.0, expiration: float = 0.0
+) -> ResourceSet:
+    """R with so many cores on each rank, allocated after the script's hello."""
+    counts = cores or {0: 1}
+    entries = [(rank, (1 << count) - 1, 0) for rank, count in counts.items()]
+    return ResourceSet.build(
+        entries, lambda rank: f"node{rank}", starttime=starttime, expiration=expiration
+    )
+
+
+def jobspec(*command: str, test: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    """The JSON of a version 1 jobspec; `test` makes it a simulated job."""
+    attributes = {} if test is None else {"system.exec.test": test}
+    return Jobspec.from_command(command or ("true",), attributes=attributes, **options).to_json()
+
+
+def job_key(jobid: int, name: str) -> str:
+    """The KVS key of a job's `name`."""
+    return f"{format_fluid(jobid, 'kvs')}.{name}"
+
+
+class ExecScript:
+    """A core that has said hello. `kvs` is the content of its kvs; `errors` makes a topic fail."""
+
+    def __init__(
+        self,
+        *,
+        simulate: bool = False,
+        has_shell: bool = True,
+        connected: bool = True,
+        environment: dict[str, str] | None = None,
+        kvs: dict[str, str] | None = None,
+    ) -> None:
+        config = ExecConfig(simulate=simulate)
+        self.core = ExecCore(config, environment=environment, has_shell=has_shell)
+        self.kvs = {} if kvs is None else kvs
+        self.errors: dict[str, tuple[int, str]] = {}
+        self.lookups: list[str] = []
+        self.commits: list[list[list[str]]] = []
+        self.journal: Request | None = None
+        (hello,) = self.core.start(HELLO_AT)
+        assert (hello.topic, hello.payload) == ("job-manager.exec-hello", {"service": "job-exec"})
+        self.hello = hello
+        self(Response(hello.topic, None, 0, hello.matchtag), now=HELLO_AT)
+        if has_shell and connected:
+            self(ShellConnected(), now=HELLO_AT)
+
+    def __call__(self, *inputs: Any, now: float = START_AT) -> list[Any]:
+        """The actions of a turn, and of those that the answers of kvs and journal make."""
+        left: list[Any] = []
+        actions = self.core.turn(now, list(inputs))
+        while actions:
+            answers = []
+            for action in actions:
+                if isinstance(action, Request) and action.topic.startswith("kvs."):
+                    answers.append(self._kvs(action))
+                elif isinstance(action, Request) and action.topic == "job-manager.events-journal":
+                    self.journal = action
+                else:
+                    left.append(action)
+            actions = self.core.turn(now, answers) if answers else []
+        return left
+
+    def start(
+        self,
+        jobid: int,
+        spec: dict[str, Any],
+        r: ResourceSet | None = None,
+        *,
+        reattach: bool = False,
+        now: float = START_AT,
+    ) -> list[Any]:
+        """The job manager sends a start for a job whose R is in the kvs."""
+        self.put_resources(jobid, r or resources())
+        return self(start_request(jobid, spec, reattach=reattach), now=now)
+
+    def put_resources(self, jobid: int, r: ResourceSet) -> None:
+        """Write a job's R."""
+        self.kvs[job_key(jobid, "R")] = r_text(r)
+
+    def started(self, jobid: int, spec: dict[str, Any], r: ResourceSet | None = None) -> list[Any]:
+        """A real job has been launched."""
+        return self.start(jobid, spec, r) + self(Started(jobid))
+
+    def fire(self, actions: list[Any], index: int = -1) -> list[Any]:
+        """Let a timer of `actions` fire at its time: the last, unless `index` says otherwise."""
+        timer = [action for action in actions if isinstance(action, SetTimer)][index]
+        return self(TimerFired(timer.key), now=timer.at)
+
+    def end(self, jobid: int, status: int = 0) -> list[Any]:
+        """All tasks of a real job have ended without a word."""
+        return self(Done(jobid, status, 1))
+
+    def _kvs(self, request: Request) -> Response:
+        assert isinstance(request.payload, dict)
+        errnum, payload = 0, {}
+        if request.topic in self.errors:
+            errnum, payload = self.errors[request.topic]
+        elif request.topic == "kvs.lookup":
+            key = request.payload["key"]
+            self.lookups.append(key)
+            if key in self.kvs:
+                payload = {"value": self.kvs[key]}
+            else:
+                errnum, payload = Errno.ENOENT, f"{key}: not found"
+        else:
+            self.commits.append(request.payload["ops"])
+            self.kvs |= {key: text for _, key, text in request.payload["ops"]}
+        return Response(request.topic, payload, errnum, request.matchtag)
+
+
+def start_request(jobid: int, spec: dict[str, Any], *, reattach: bool = False) -> Request:
+    """RFC 32, Start Request."""
+    payload = {"id": jobid, "userid": 1000, "jobspec": spec, "reattach": reattach}
+    return asked("job-exec.start", payload, by=MANAGER, tag=0)
+
+
+def r_text(r: ResourceSet) -> str:
+    """R as the scheduler writes it."""
+    return json.dumps(r.to_json())
+
+
+def job_exception(jobid: int, kind: str = "cancel", severity: int = 0) -> Event:
+    """What the job manager publishes."""
+    payload = {"id": jobid, "type": kind, "severity": severity}
+    return Event("job-exception", payload, rolemask=ROLE_OWNER)
+
+
+def told(actions: list[Any]) -> list[tuple[Any, ...]]:
+    """The answers to start requests, as (type, what matters of data)."""
+    found: list[tuple[Any, ...]] = []
+    for action in actions:
+        if isinstance(action, Response) and action.topic == "job-exec.start":
+            assert action.errnum == 0
+            assert action.matchtag == 0
+            assert action.routes == (MANAGER,)
+            assert isinstance(action.payload, dict)
+            assert set(action.payload) == {"id", "type", "data"}
+            found.append((action.payload["type"], *action.payload["data"].values()))
+    return found
+
+
+def to_shell(actions: list[Any]) -> list[Any]:
+    """What was sent to the shell host."""
+    return [action.request for action in actions if isinstance(action, ToShell)]
+
+
+def timers(actions: list[Any]) -> list[float]:
+    """When the timers that were set fire."""
+    return [action.at for action in actions if isinstance(action, SetTimer)]
