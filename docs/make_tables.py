@@ -1,0 +1,27 @@
+"""Draw the protocols' state tables for the reference pages: `python -m docs.make_tables`.
+
+Writes a diagram (SVG) and a whole table (Markdown) for each into docs/reference/tables. A test
+holds the files in the tree against this.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flux_trio.protocols import ACQUIRE, ALLOC, EXECUTION, JOB, LINK
+from flux_trio.views import draw_states, table_markdown
+
+DIRECTORY = Path(__file__).parent / "reference" / "tables"
+TABLES = {"job": JOB, "alloc": ALLOC, "link": LINK, "acquire": ACQUIRE, "execution": EXECUTION}
+
+
+def pages() -> dict[str, str]:
+    """What each file holds, by its name."""
+    drawn = {f"{name}.svg": draw_states(table) for name, table in TABLES.items()}
+    return drawn | {f"{name}.md": table_markdown(table) for name, table in TABLES.items()}
+
+
+if __name__ == "__main__":
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (DIRECTORY / name).write_text(text)

@@ -1,0 +1,138 @@
+"""Utilisation and queue length of a run over time, as one self-contained SVG.
+
+Two panels share the time axis. Takes plain step functions; where they come from is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+from typing import Final
+
+from flux_trio.views import svg
+
+Steps = Sequence[tuple[float, float]]
+"""(time in seconds, value from then on), times ascending."""
+
+WIDTH: Final = 860
+LEFT, RIGHT, TOP, BOTTOM = 78, 24, 48, 50
+PANEL: Final = 150  # height of each of the two
+GAP: Final = 26
+TICKS: Final = 8  # about, on the time axis
+LEVELS: Final = 4  # about, on the others
+
+# Units for the time axis: seconds in one, and the steps between ticks that read well in it.
+_UNITS: Final = (
+    ("days", 86400.0, (1, 2, 3, 4, 7, 14, 28)),
+    ("hours", 3600.0, (1, 2, 3, 4, 6, 12, 24)),
+    ("minutes", 60.0, (1, 2, 3, 5, 10, 15, 30)),
+    ("seconds", 1.0, (1, 2, 3, 5, 10, 15, 30)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """Where one of the panels is, and what its ordinate means."""
+
+    top: float
+    label: str
+    unit: str  # follows each number of a tick
+    scale: float  # of a value, for ticks
+    peak: float  # the value at its upper edge
+    colour: str
+
+    def y(self, value: float) -> float:
+        """The height of a value."""
+        return self.top + PANEL * (1 - value / self.peak)
+
+
+def draw_simulation(
+    title: str, utilisation: Steps, queue_length: Steps, t_begin: float, t_end: float
+) -> str:
+    """The picture of a run from `t_begin` to `t_end`, both in the seconds of the step functions.
+
+    Utilisation is from 0 to 1, queue length in jobs; both axes say so.
+    """
+    span = max(t_end - t_begin, 1.0)
+    longest = max((value for _, value in queue_length), default=0.0)
+    step = nice_step(max(longest, 1.0) / LEVELS)
+    panels = (
+        _Panel(TOP, "utilisation", "%", 100.0, 1.0, "first"),
+        _Panel(TOP + PANEL + GAP, "jobs in queue", "", 1.0, step * ceil(max(longest, 1.0) / step),
+               "second"),
+    )  # fmt: skip
+    body = [svg.text(LEFT, 26, title, class_="title")]
+    for panel, series, every in zip(panels, (utilisation, queue_length), (0.25, step), strict=True):
+        body += _time_axis(panel, span, labelled=panel is panels[-1])
+        body += _levels(panel, every)
+        body += _curve(panel, [(at - t_begin, value) for at, value in series], span)
+    height = TOP + 2 * PANEL + GAP + BOTTOM
+    label = f"{title}: utilisation and queue length over {_unit(span)[0]}"
+    return svg.document(WIDTH, height, label, body)
+
+
+def nice_step(least: float) -> float:
+    """The smallest of 1, 2, 5, 10, 20, 50, … that is not below `least`."""
+    decade = 10.0 ** floor(log10(max(least, 1.0)))
+    return next(decade * factor for factor in (1, 2, 5, 10) if decade * factor >= least)
+
+
+def _x(after: float, span: float) -> float:
+    return LEFT + (WIDTH - LEFT - RIGHT) * after / span
+
+
+def _unit(span: float) -> tuple[str, float, tuple[int, ...]]:
+    """The largest unit of which there are a few in `span`."""
+    return next((unit for unit in _UNITS if span >= 3 * unit[1]), _UNITS[-1])
+
+
+def _time_axis(panel: _Panel, span: float, *, labelled: bool) -> list[str]:
+    name, length, steps = _unit(span)
+    wanted = span / length / TICKS
+    every = next((step for step in steps if step >= wanted), nice_step(wanted)) * length
+    bottom = panel.top + PANEL
+    drawn = [svg.line(LEFT, bottom, WIDTH - RIGHT, bottom, "axis")]
+    for index in range(floor(span / every) + 1):
+        x = _x(index * every, span)
+        drawn.append(svg.line(x, panel.top, x, bottom, "grid"))
+        if labelled:
+            tick = f"{index * every / length:g}"
+            drawn.append(svg.text(x, bottom + 17, tick, text_anchor="middle"))
+    if labelled:
+        middle = (LEFT + WIDTH - RIGHT) / 2
+        caption = f"time since the first submit [{name}]"
+        drawn.append(svg.text(middle, bottom + 38, caption, text_anchor="middle"))
+    return drawn
+
+
+def _levels(panel: _Panel, every: float) -> list[str]:
+    drawn = []
+    for index in range(round(panel.peak / every) + 1):
+        value = index * every
+        y = panel.y(value)
+        drawn.append(svg.line(LEFT, y, WIDTH - RIGHT, y, "grid" if index else "axis"))
+        tick = f"{value * panel.scale:,.0f}{panel.unit}"
+        drawn.append(svg.text(LEFT - 7, y + 4, tick, text_anchor="end"))
+    middle = panel.top + PANEL / 2
+    turned = f"rotate(-90 18 {svg.number(middle)})"
+    drawn.append(svg.text(18, middle, panel.label, text_anchor="middle", transform=turned))
+    return drawn
+
+
+def _curve(panel: _Panel, series: Steps, span: float) -> list[str]:
+    points: list[tuple[float, float]] = []
+    for at, value in series:
+        x = _x(min(max(at, 0.0), span), span)
+        if points:
+            points.append((x, points[-1][1]))
+        points.append((x, panel.y(value)))
+    if not points:
+        return []
+    points.append((_x(span, span), points[-1][1]))
+    ground = panel.y(0.0)
+    area = [(points[0][0], ground), *points, (points[-1][0], ground)]
+    return [
+        svg.path(area, f"{panel.colour}-area", closed=True),
+        svg.path(points, panel.colour),
+    ]

@@ -1,0 +1,101 @@
+"""SVG as text: elements, and one style that holds on light and dark pages.
+
+A picture brings its own background and follows the reader's preference, so that it is readable
+wherever it is embedded. Colours are those of Okabe and Ito, told apart by colour-blind readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+from xml.sax.saxutils import escape, quoteattr
+
+FONT_PX: Final = 12
+# Text is measured without a font at hand: the width of an average character of a sans serif.
+CHAR_PX: Final = 6.6
+
+STYLE: Final = """
+svg { background: #ffffff; }
+text { font: 12px "DejaVu Sans", Verdana, sans-serif; fill: #24292f; }
+.title { font-size: 15px; font-weight: bold; }
+.quiet { font-size: 10.5px; fill: #57606a; }
+.strong { font-weight: bold; }
+.page { fill: #ffffff; }
+.box { fill: #eef4fb; stroke: #0072b2; stroke-width: 1.5; }
+.axis { fill: none; stroke: #57606a; }
+.grid { fill: none; stroke: #d8dee4; }
+.arrow { fill: none; stroke: #57606a; stroke-width: 1.3; }
+.head { fill: #57606a; }
+.first { fill: none; stroke: #0072b2; stroke-width: 1.6; }
+.first-area { fill: #0072b2; fill-opacity: 0.18; }
+.second { fill: none; stroke: #d55e00; stroke-width: 1.6; }
+.second-area { fill: #d55e00; fill-opacity: 0.18; }
+@media (prefers-color-scheme: dark) {
+svg { background: #161b22; }
+text { fill: #e6edf3; }
+.quiet { fill: #9ea7b3; }
+.page { fill: #161b22; }
+.box { fill: #1b2a3d; stroke: #56b4e9; }
+.axis { stroke: #9ea7b3; }
+.grid { stroke: #30363d; }
+.arrow { stroke: #9ea7b3; }
+.head { fill: #9ea7b3; }
+.first { stroke: #56b4e9; }
+.first-area { fill: #56b4e9; }
+.second { stroke: #e69f00; }
+.second-area { fill: #e69f00; }
+}
+"""
+
+
+def element(tag: str, *children: str, **attributes: str | float) -> str:
+    """One element; `class_` is the attribute class, `text_anchor` is text-anchor."""
+    pairs = [f" {_name(key)}={quoteattr(number(value))}" for key, value in attributes.items()]
+    opening = f"<{tag}{''.join(pairs)}"
+    return f"{opening}>{''.join(children)}</{tag}>" if children else f"{opening}/>"
+
+
+def text(x: float, y: float, content: str, **attributes: str | float) -> str:
+    """A line of text whose baseline starts at (x, y), or as `text_anchor` says."""
+    return element("text", escape(content), x=x, y=y, **attributes)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> str:
+    """A straight line."""
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
+
+
+def path(points: Iterable[tuple[float, float]], class_: str, *, closed: bool = False) -> str:
+    """Straight lines from point to point."""
+    d = "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    return element("path", d=d + "Z" * closed, class_=class_)
+
+
+def document(width: float, height: float, label: str, body: Iterable[str]) -> str:
+    """A whole picture of `width` by `height` pixels; `label` tells it to those who cannot see."""
+    page = element("rect", width=width, height=height, class_="page")
+    content = ["", element("title", escape(label)), element("style", STYLE), page, *body, ""]
+    picture = element(
+        "svg",
+        "\n".join(content),
+        xmlns="http://www.w3.org/2000/svg",
+        role="img",
+        width=width,
+        height=height,
+        viewBox=f"0 0 {number(width)} {number(height)}",
+    )
+    return picture + "\n"
+
+
+def text_px(content: str) -> float:
+    """About how wide a line of text is."""
+    return len(content) * CHAR_PX
+
+
+def number(value: str | float) -> str:
+    """A number without needless digits; a string as it is."""
+    return value if isinstance(value, str) else f"{value:.1f}".removesuffix(".0")
+
+
+def _name(key: str) -> str:
+    return key.rstrip("_").replace("_", "-") if key != "viewBox" else key
