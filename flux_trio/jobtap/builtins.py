@@ -51,11 +51,11 @@ class ValidateDuration(Plugin):
         return HookAnswer(reject=text)
 
 
-class _System(msgspec.Struct):
+class _System(msgspec.Struct, frozen=True):
     duration: float = 0.0
 
 
-class _Attributes(msgspec.Struct):
+class _Attributes(msgspec.Struct, frozen=True):
     system: _System = _System()
 
 
