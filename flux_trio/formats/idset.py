@@ -147,7 +147,7 @@ def _edges(text: object) -> list[int]:
     """
     if not isinstance(text, str):
         raise FormatError(_IDSET, text)
-    inner = text[1:-1] if text[:1] == "[" and text[-1:] == "]" and len(text) > 1 else text
+    inner = text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text
     marks = inner.encode().translate(None, b"0123456789") if inner.isascii() else b"?"
     if marks.strip(b",-") or b"--" in marks:  # another character; a range of three
         raise FormatError(_IDSET, text)

@@ -134,6 +134,7 @@ def test_layout_of_an_id() -> None:
     first, second = generator.next(1007), generator.next(1007)
     assert first == 7 << 24 | 5 << 10 | 0
     assert second == 7 << 24 | 5 << 10 | 1
+    assert FluidGenerator().next(0) == 0
 
 
 @given(st.lists(st.integers(0, 40), max_size=50), st.integers(0, (1 << 14) - 1))
@@ -158,10 +159,10 @@ def test_more_than_1024_ids_in_a_millisecond_borrow_from_the_next() -> None:
 def test_a_generator_started_again_goes_past_the_ids_of_the_last_run() -> None:
     """19.fluid.2: even if the clock went back in between."""
     before = FluidGenerator(3)
-    last = [before.next(100) for _ in range(1500)][-1]
+    last = [before.next(101) for _ in range(1500)][-1]
     after = FluidGenerator(3)
     after.advance_past(last)
-    assert after.next(2) == before.next(100) > last
+    assert after.next(2) == before.next(101) > last
     after.advance_past(0)
     assert after.next(2) > last
 

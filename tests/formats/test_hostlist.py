@@ -60,6 +60,8 @@ def test_printed_lists_parse_back_in_order(hosts: list[str]) -> None:
         ("n1,x,n2", "n1,x,n2"),
         ("n1,m2", "n1,m2"),
         ("0,1", "[0-1]"),
+        ("n" + "9" * 17 + "8,n" + "9" * 18, "n[" + "9" * 17 + "8-" + "9" * 18 + "]"),
+        ("n" + "1" * 19 + ",n" + "1" * 18 + "2", "n" + "1" * 19 + ",n" + "1" * 18 + "2"),
     ],
 )
 def test_lists_print_compressed(hosts: str, text: str) -> None:
@@ -107,6 +109,7 @@ def test_a_list_of_names_takes_no_expressions(name: str) -> None:
         ("[5,4,10,11,12,13]", "5,4,10,11,12,13"),
         ("[5,4,11-13]", "5,4,11,12,13"),
         ("[2,2,2]", "2,2,2"),
+        ("[2-2]", "2"),
         ("[005,4,11-13]", "005,004,011,012,013"),
         ("[005,04]", "005,004"),
         ("[1,02]", "1,02"),
@@ -137,8 +140,14 @@ def test_more_hosts_than_the_bound_are_refused(text: str) -> None:
         Hostlist.parse(text)
 
 
+def test_as_many_hosts_as_the_bound_are_taken() -> None:
+    assert len(Hostlist.parse(f"n[0-{HOSTS_MAX - 3}],a,b")) == HOSTS_MAX
+    assert len(Hostlist.parse(f"n[0-{HOSTS_MAX - 3},0-1]")) == HOSTS_MAX
+
+
 def test_host_names_beyond_the_bound_are_refused() -> None:
-    assert len(Hostlist.parse("x" * 255)) == 1
+    for text in ("x" * 255, "x" * 254 + "[1-1]"):
+        assert len(Hostlist.parse(text)) == 1
     for text in ("x" * 256, "x" * 254 + "[1-10]", "x" * 10**5 + f"[0-{HOSTS_MAX - 1}]"):
         with pytest.raises(FormatError, match="at most 255 characters"):
             Hostlist.parse(text)
