@@ -66,13 +66,20 @@ _MSGSPEC_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 _MSGSPEC_TYPE = re.compile(r"Expected (.+?)(?:, got (.+))?")
 
 
+class _Short(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        bits = x.bit_length()
+        return f"an integer of {bits} bits" if bits > _INT_BITS_MAX else super().repr_int(x, level)
+
+
+_short = _Short()
+
+
 def _show(value: object) -> Words:
     if isinstance(value, Words):
         text: str = value
     elif isinstance(value, str):
         text = f'"{repr(value[:GOT_CHARS_MAX])[1:-1]}"'
-    elif isinstance(value, int) and value.bit_length() > _INT_BITS_MAX:
-        text = f"an integer of {value.bit_length()} bits"
     else:
-        text = reprlib.repr(value)
+        text = _short.repr(value)
     return Words(text if len(text) <= GOT_CHARS_MAX else text[: GOT_CHARS_MAX - 3] + "...")

@@ -41,6 +41,7 @@ def test_at_puts_an_error_below_a_prefix(inner: str, prefix: str, where: str) ->
         (Words("a word"), "a word"),
         (None, "None"),
         pytest.param(10**5000, "an integer of 16610 bits", id="long integer"),
+        pytest.param([10**5000], "[an integer of 16610 bits]", id="long integer in a list"),
         pytest.param("\ud800", '"\\ud800"', id="lone surrogate"),
     ],
 )
