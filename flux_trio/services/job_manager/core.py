@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flux_trio.messages import (
+    Level,
     Request,
     Response,
     topics,
@@ -162,7 +163,7 @@ class JobManagerCore:
         if request.sender == self._scheduler.sender:
             self._scheduler.lost("scheduler disconnected", LinkEvent.LOST)
         if request.sender == self._exec.sender:
-            self._exec.lost("disconnected")
+            self._exec.lost("disconnected", Level.INFO)
 
     # --- what is due, by state
 

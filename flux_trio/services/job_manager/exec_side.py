@@ -133,11 +133,11 @@ class ExecSide:
         except (FluxError, InvalidTransition) as error:
             self.lost(str(error))
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: str, level: Level = Level.ERR) -> None:
         """The service is gone or failed: nothing more is sent until the next exec-hello."""
         if not self.service:
             return
-        self._ledger.send(Log(Level.ERR, f"execution service {self.service} lost: {reason}"))
+        self._ledger.send(Log(level, f"execution service {self.service} lost: {reason}"))
         self.service = ""
         self.sender = ""
         for job in self._ledger.jobs.values():

@@ -226,7 +226,8 @@ class SchedulerSide:
     def lost(self, reason: str, event: LinkEvent) -> None:
         """No scheduler from here on: what was asked of it is asked of the next one."""
         if self.link != LinkState.DETACHED:
-            self._ledger.send(Log(Level.ERR, f"scheduling suspended: {reason}"))
+            level = Level.INFO if event == LinkEvent.LOST else Level.ERR
+            self._ledger.send(Log(level, f"scheduling suspended: {reason}"))
         self.link = LINK.step(self.link, event)
         self.sender = ""
         asked = list(self._sent)
