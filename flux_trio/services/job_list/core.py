@@ -1,0 +1,75 @@
+"""The job list: what users read about jobs. Pure.
+
+It holds one small record a job, folded from eventlog and journal (`follow`), and reads jobspec, R
+and eventlogs from the kvs when asked. Requests wait until every job of before has been read. While
+the job manager is away, lists tell what was last known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flux_trio.messages import Request, Response, topics
+from flux_trio.services.job_list.details import Details
+from flux_trio.services.job_list.exchange import Exchange
+from flux_trio.services.job_list.follow import Follower
+from flux_trio.services.job_list.info import Info
+from flux_trio.services.job_list.listing import Listings
+from flux_trio.services.job_list.records import Records
+from flux_trio.services.methods import Methods
+from flux_trio.services.turns import TimerFired
+
+
+class JobListCore:
+    """The whole state of job-list and job-info."""
+
+    def __init__(self) -> None:
+        self._exchange = Exchange()
+        self._records = Records()
+        self._follower = Follower(self._exchange, self._records)
+        self._listings = Listings(self._exchange, self._records, Details(self._exchange))
+        self._info = Info(self._exchange, self._records)
+        self._waiting: list[Request] = []
+        self._methods = Methods(
+            for_owner={},
+            for_all={
+                topics.LIST_LIST: self._listings.list_jobs,
+                topics.LIST_ID: self._listings.list_id,
+                topics.INFO_LOOKUP: self._info.lookup,
+                topics.INFO_WATCH: self._info.watch,
+                topics.INFO_WATCH_CANCEL: self._info.watch_cancel,
+                f"{topics.JOB_LIST}.{topics.DISCONNECT}": self._disconnect_list,
+                f"{topics.JOB_INFO}.{topics.DISCONNECT}": self._disconnect_info,
+            },
+        )
+
+    def start(self, now: float) -> list[Any]:
+        """Follow the jobs from here on."""
+        self._exchange.now = now
+        self._follower.open()
+        return self._exchange.take_actions()
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+        """Take answers first, so that requests see the newest; answer what can be answered."""
+        self._exchange.now = now
+        for message in inputs:
+            match message:
+                case Response():
+                    self._exchange.take(message)
+                case Request():
+                    self._waiting.append(message)
+                case TimerFired():
+                    self._follower.open()
+        for jobid in self._records.settle():
+            self._info.ended(jobid)
+        if self._follower.ready:
+            waiting, self._waiting = self._waiting, []
+            for request in waiting:
+                self._exchange.send(self._methods.call(request))
+        return self._exchange.take_actions()
+
+    def _disconnect_list(self, request: Request) -> None:
+        self._listings.forget(request.sender)
+
+    def _disconnect_info(self, request: Request) -> None:
+        self._info.forget(request.sender)

@@ -1,0 +1,98 @@
+"""Following the jobs: the job manager's journal, and the eventlogs of before.
+
+The journal is opened first and the eventlogs are read once it is; what it tells meanwhile waits,
+and what was in an eventlog already is skipped. When the journal ends, because the job manager is
+gone, it is opened again, and the eventlogs of all jobs not known to be inactive are read again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from flux_trio.formats import Event
+from flux_trio.messages import FluxError, Response, expect_payload, topics
+from flux_trio.protocols import InvalidTransition
+from flux_trio.services.job_list.exchange import Exchange
+from flux_trio.services.job_list.records import JournalGap, Records
+from flux_trio.services.job_list.scan import Scan
+from flux_trio.services.turns import Log, SetTimer
+
+RETRY_S: Final = 1.0  # between attempts to open the journal
+LOG_WARNING: Final = 4  # syslog severity
+
+
+class JournalBatch(msgspec.Struct):
+    """A job-manager.events-journal response: id, place, event; place -1 is of no eventlog."""
+
+    events: list[tuple[int, int, Event]]
+
+
+class Follower:
+    """Keeps the records up to date; `ready` once every job has been read."""
+
+    def __init__(self, exchange: Exchange, records: Records) -> None:
+        self._exchange = exchange
+        self._records = records
+        self._scan = Scan(exchange, records, self._scanned)
+        self._matchtag = 0  # of the journal
+        self._begun = False  # whether the journal has told anything
+        self._down = False  # whether it has ended, and the log says so
+        self._held: list[JournalBatch] = []  # what it told while eventlogs are read
+        self.ready = False
+
+    def open(self) -> None:
+        """Ask for the journal, unless the eventlogs are still being read for the last one."""
+        if self._scan.running:
+            self._retry()
+        else:
+            self._matchtag = self._exchange.ask_stream(topics.JOB_JOURNAL, {}, self._journal)
+
+    def _journal(self, response: Response) -> None:
+        if response.errnum:
+            self._lost(response.error_text)
+            return
+        try:
+            self._take(expect_payload(response, JournalBatch))
+        except (FluxError, InvalidTransition, JournalGap) as error:
+            self._lost(str(error))
+
+    def _take(self, batch: JournalBatch) -> None:
+        if not self._begun:  # from here on nothing is missed
+            self._begun = True
+            self._down = False
+            self._scan.start()
+        if self._scan.running:
+            self._held.append(batch)
+        else:
+            self._apply(batch)
+
+    def _apply(self, batch: JournalBatch) -> None:
+        records = self._records
+        for jobid, place, event in batch.events:
+            if place >= 0:
+                records.take(jobid, place, event)
+            else:
+                records.annotate(jobid, (event.context or {}).get("annotations", {}))
+
+    def _scanned(self) -> None:
+        held, self._held = self._held, []
+        self._records.sort()
+        self.ready = True
+        try:
+            for batch in held:
+                self._apply(batch)
+        except (InvalidTransition, JournalGap) as error:
+            self._lost(str(error))
+
+    def _lost(self, reason: str) -> None:
+        if not self._down:
+            self._down = True
+            self._exchange.send(Log(LOG_WARNING, f"the journal of jobs has ended: {reason}"))
+        self._exchange.hang_up(self._matchtag)
+        self._begun = False
+        self._retry()
+
+    def _retry(self) -> None:
+        self._exchange.send(SetTimer(topics.JOB_JOURNAL, self._exchange.now + RETRY_S))

@@ -1,0 +1,219 @@
+"""The jobs, folded from their eventlogs (RFC 21), and the order they are listed in.
+
+Pending jobs come first, by priority and then id; then those that run and those that are over,
+newest first: flux-core's order. Jobs in NEW have not been accepted and are not listed. What changed
+in a turn is put into its place once, at the end of it: a job seldom rests between two events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any, Final
+
+from sortedcontainers import SortedList
+
+from flux_trio.formats import Event
+from flux_trio.messages import ProtocolError
+from flux_trio.protocols import (
+    PENDING,
+    PRIORITY_MAX,
+    RUNNING,
+    Job,
+    JobEvent,
+    JobState,
+)
+
+ID_BITS: Final = 64
+ID_MASK: Final = (1 << ID_BITS) - 1
+
+# The places that are not a rank among the pending jobs, which is 0 or more.
+UNLISTED: Final = -1
+AMONG_RUNNING: Final = -2
+AMONG_INACTIVE: Final = -3
+
+_TIMES: Final = {
+    JobState.DEPEND: "t_depend",
+    JobState.RUN: "t_run",
+    JobState.CLEANUP: "t_cleanup",
+    JobState.INACTIVE: "t_inactive",
+}
+_TIMEOUTS: Final = ("timeout", "timelimit")  # as flux-core and as RFC 21 name it
+
+
+class JobResult(IntEnum):
+    """How a job ended; the numbers are flux-core's."""
+
+    COMPLETED = 1
+    FAILED = 2
+    CANCELED = 4
+    TIMEOUT = 8
+
+
+class JournalGap(ProtocolError):
+    """The journal told an event of a job without one before it."""
+
+
+class Record(Job):
+    """One job as listed. Times are seconds since the Unix epoch, None until the state was entered.
+
+    `t_run` is set exactly when the job has had resources.
+    """
+
+    __slots__ = (
+        "place",  # where it is listed: a rank among the pending, or one of the constants
+        "success",  # finished with status 0 and no severity 0 exception before that
+        "t_cleanup",
+        "t_depend",
+        "t_inactive",
+        "t_run",
+        "worst",  # context of the most severe exception, the first of several
+    )
+
+    def __init__(self, jobid: int) -> None:
+        super().__init__(jobid)
+        self.place = UNLISTED
+        self.success = False
+        self.t_depend: float | None = None
+        self.t_run: float | None = None
+        self.t_cleanup: float | None = None
+        self.t_inactive: float | None = None
+        self.worst: dict[str, Any] | None = None
+
+    @property
+    def result(self) -> JobResult | None:
+        """How the job ended; None while it is active."""
+        if self.state != JobState.INACTIVE:
+            return None
+        if self.success:
+            return JobResult.COMPLETED
+        kind = self.exception["type"] if self.exception is not None else ""
+        if kind == "cancel":
+            return JobResult.CANCELED
+        return JobResult.TIMEOUT if kind in _TIMEOUTS else JobResult.FAILED
+
+    def apply(self, event: Event) -> None:
+        """Fold one event in. Raises InvalidTransition as `Job.apply` does."""
+        before = self.state
+        super().apply(event)
+        if self.state is not before and self.state in _TIMES:
+            setattr(self, _TIMES[self.state], event.timestamp)
+        if event.name == JobEvent.FINISH:
+            self.success = self.status == 0 and self.exception is None
+        elif event.name == JobEvent.EXCEPTION:
+            context = event.context or {}
+            if self.worst is None or context["severity"] < self.worst["severity"]:
+                self.worst = context
+
+
+class Records:
+    """All jobs by id, and in order."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, Record] = {}
+        self._pending: SortedList[int] = SortedList()  # ranks; the id is in them
+        self._running: dict[int, Record] = {}  # oldest first
+        self._inactive: list[Record] = []  # oldest first
+        self._changed: dict[int, Record] = {}  # in this turn
+        self._unsorted = False  # jobs came in another order than that of their times
+
+    def in_order(self, states: int, since: float) -> Iterator[Record]:
+        """The jobs in any of `states`, a mask; of the inactive those that ended after `since`."""
+        if states & PENDING:
+            for rank in self._pending:
+                record = self.jobs[rank & ID_MASK]
+                if record.state & states:
+                    yield record
+        if states & RUNNING:
+            for record in reversed(self._running.values()):
+                if record.state & states:
+                    yield record
+        if states & JobState.INACTIVE:
+            for record in reversed(self._inactive):
+                if record.t_inactive is not None and record.t_inactive <= since:
+                    return
+                yield record
+
+    def take(self, jobid: int, place: int, event: Event) -> None:
+        """Fold in the event at `place` of its eventlog, unless it has been already.
+
+        Raises InvalidTransition when RFC 21 has no place for it, JournalGap when others are missing
+        before it.
+        """
+        record = self.jobs.get(jobid)
+        if record is None:
+            record = self.jobs[jobid] = Record(jobid)
+        if place < record.nevents:
+            return
+        if place > record.nevents:
+            raise JournalGap(f"job {jobid}: expected event {record.nevents}, got {place}")
+        record.apply(event)
+        self._changed[jobid] = record
+        if event.name == JobEvent.INVALIDATE:  # it never was
+            del self.jobs[jobid], self._changed[jobid]
+
+    def annotate(self, jobid: int, annotations: dict[str, Any]) -> None:
+        """Set the annotations of a job that waits for resources; with them they are an event's."""
+        record = self.jobs.get(jobid)
+        if record is not None and record.t_run is None:
+            record.annotations = annotations or None
+
+    def put(self, record: Record) -> None:
+        """A job as its eventlog tells it, instead of what was known of it."""
+        old = self.jobs.get(record.id)
+        if old is not None:
+            record.place = old.place
+            if old.place == AMONG_RUNNING:
+                self._running[record.id] = record
+        self.jobs[record.id] = record
+        self._changed[record.id] = record
+
+    def sort(self) -> None:
+        """Jobs were put in order of their ids: at the end of this turn, go by their times."""
+        self._unsorted = True
+
+    def settle(self) -> list[int]:
+        """Put what changed into its place; the ids of those that became inactive."""
+        changed, self._changed = self._changed, {}
+        ended = []
+        for record in changed.values():
+            place = _place_of(record)
+            if place != record.place:
+                self._move(record, place)
+                if place == AMONG_INACTIVE:
+                    ended.append(record.id)
+        if self._unsorted:
+            self._sort()
+        return ended
+
+    def _sort(self) -> None:
+        self._unsorted = False
+        by_start = sorted(self._running.values(), key=lambda job: (_time(job.t_run), job.id))
+        self._running = {record.id: record for record in by_start}
+        self._inactive.sort(key=lambda job: (_time(job.t_inactive), job.id))
+
+    def _move(self, record: Record, place: int) -> None:
+        if record.place >= 0:
+            self._pending.remove(record.place)
+        elif record.place == AMONG_RUNNING:
+            del self._running[record.id]
+        record.place = place
+        if place >= 0:
+            self._pending.add(place)
+        elif place == AMONG_RUNNING:
+            self._running[record.id] = record
+        else:
+            self._inactive.append(record)
+
+
+def _place_of(record: Record) -> int:
+    state = record.state
+    if state & PENDING:
+        return (PRIORITY_MAX - record.priority) << ID_BITS | record.id
+    if state & RUNNING:
+        return AMONG_RUNNING
+    return AMONG_INACTIVE if state == JobState.INACTIVE else UNLISTED
+
+
+def _time(entered: float | None) -> float:
+    return 0.0 if entered is None else entered
