@@ -99,12 +99,12 @@ class ShellClient:
         )
 
     async def _connect(self) -> trio.SocketStream | None:
-        """A connection, or None when nobody listens."""
+        """A connection, or None when nobody listens, for whatever reason: starting one tells."""
         connection = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with socket_address(self._directory) as address:
                 await connection.connect(address)
-        except (FileNotFoundError, ConnectionRefusedError):
+        except OSError:
             connection.close()
             return None
         except BaseException:

@@ -1,0 +1,295 @@
+"""The shell host with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from flux_trio.services.exec.shell_protocol import (
+    Attach,
+    Done,
+    Failure,
+    List,
+    Listing,
+    Signal,
+    Started,
+    TaskSize,
+    Unknown,
+)
+from flux_trio.services.exec.shell_stream import socket_address
+from flux_trio.services.exec.vocabulary import ShellConnected, ShellFailed, ShellLost
+from tests.support.shell import Shell, hosts, no_process_left, open_shell, tasks, until
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "shell"
+    with no_process_left(path):
+        yield path
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [("exit 0", 0), ("exit 3", 768), ("kill -TERM $$", 15), ("kill -KILL $$", 9)],
+)
+async def test_status_is_what_wait_says(directory: Path, script: str, status: int) -> None:
+    """32.start.32, readings 15."""
+    async with open_shell(directory) as shell:
+        done = await shell.run(1, "sh", "-c", script)
+        assert (done.status, done.lost, done.sizes) == (status, [], [])
+
+
+async def test_greatest_status_of_all_tasks_counts(directory: Path) -> None:
+    """32.start.32: the numerically greatest."""
+    async with open_shell(directory) as shell:
+        done = await shell.run(1, "sh", "-c", "exit $((3 - FLUX_TASK_RANK))", ntasks=3)
+        assert (done.status, done.ntasks) == (3 << 8, 3)
+
+
+async def test_output_of_each_task_is_in_files_of_its_own(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        script = "echo out $FLUX_TASK_RANK $A; echo err >&2"
+        done = await shell.run(1, "sh", "-c", script, ntasks=2, env={"A": "é"})
+        assert done.sizes == [TaskSize(0, 9, 4), TaskSize(1, 9, 4)]
+        assert shell.output(1, 1) == "out 1 é\n"
+        assert shell.output(1, 0, "stderr") == "err\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "text"),
+    [
+        ("/no/such/command", 32512, "/no/such/command: No such file or directory"),
+        ("no-such-command", 32512, "no-such-command: No such file or directory"),
+        ("/etc/passwd", 32256, "/etc/passwd: Permission denied"),
+        ("nul\0", 32256, "nul\0: embedded null byte"),
+    ],
+)
+async def test_command_that_cannot_be_run(
+    directory: Path, command: str, status: int, text: str
+) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, command, ntasks=2)
+        assert await shell.hear(Started) == Started(1, Failure(0, text))
+        assert await shell.hear(Done) == Done(1, status, 2)
+
+
+async def test_working_directory_that_is_not_there(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "true", cwd="/no/such/place")
+        started = await shell.hear(Started)
+        assert started.failure == Failure(0, "/no/such/place: No such file or directory")
+        assert (await shell.hear(Done)).status == 126 << 8
+
+
+async def test_task_has_its_cores_where_the_machine_has_them(directory: Path) -> None:
+    mine = sorted(os.sched_getaffinity(0))
+    command = ("python3", "-c", "import os; print(sorted(os.sched_getaffinity(0)))")
+    async with open_shell(directory) as shell:
+        await shell.run(1, *command, cores=mine[:1])
+        await shell.run(2, *command, cores=[*mine, 4000])
+        assert shell.output(1) == f"{mine[:1]}\n"
+        assert shell.output(2) == f"{mine}\n"
+
+
+# Signals
+
+
+async def test_signal_reaches_the_whole_process_group(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sh", "-c", "sleep 100 & sleep 100; echo never")
+        await until(lambda: len(tasks(directory)) == 3)
+        shell.client.send(Signal(1, signal.SIGTERM))
+        assert (await shell.hear(Done)).status == signal.SIGTERM
+        assert tasks(directory) == []
+
+
+async def test_group_that_ignores_sigterm_dies_of_sigkill(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sh", "-c", "trap '' TERM; sh -c 'sleep 100; echo never' & echo up; wait")
+        await shell.output_holds(1, "up\n")
+        shell.client.send(Signal(1, signal.SIGTERM))
+        shell.client.send(Attach(1))
+        await shell.hear(Started)
+        await shell.hear(Started)  # it still runs
+        shell.client.send(Signal(1, signal.SIGKILL))
+        assert (await shell.hear(Done)).status == signal.SIGKILL
+
+
+async def test_what_a_task_leaves_in_its_group_does_not_outlive_the_job(directory: Path) -> None:
+    """Readings 29: no resource is freed under live processes."""
+    async with open_shell(directory) as shell:
+        done = await shell.run(1, "sh", "-c", "trap '' TERM; sleep 100 & exit 2")
+        assert done.status == 2 << 8
+        await until(lambda: not tasks(directory))
+
+
+async def test_signal_of_a_job_that_is_not_there_is_nothing(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.client.send(Signal(99, signal.SIGKILL))
+        assert (await shell.run(1, "true")).status == 0
+
+
+# At most once
+
+
+async def test_job_is_launched_once_however_often_it_is_asked_for(directory: Path) -> None:
+    """32.start.10, readings 1."""
+    async with open_shell(directory) as shell:
+        done = await shell.run(1, "echo", "once")
+        assert await shell.run(1, "echo", "twice") == done
+        assert shell.output(1) == "once\n"
+
+
+async def test_attach_never_launches(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.client.send(Attach(1))
+        assert await shell.hear(Unknown) == Unknown(1)
+
+
+async def test_acknowledged_job_is_forgotten_with_its_files(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        await shell.run(1, "echo", "hi")
+        await shell.run(2, "true")
+        shell.forget(1)
+        shell.client.send(List())
+        assert await shell.hear(Listing) == Listing([2])
+        assert [path.name for path in (directory / "jobs").iterdir()] == ["2"]
+
+
+async def test_job_that_runs_cannot_be_acknowledged(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "100")
+        await shell.hear(Started)
+        shell.forget(1)
+        shell.client.send(Signal(1, 9))
+        assert (await shell.hear(Done)).status == 9
+
+
+# Clients come and go
+
+
+async def test_job_outlives_its_client_and_its_end_is_told_to_the_next(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sh", "-c", "sleep 0.05; exit 4")
+        await shell.hear(Started)
+    assert hosts(directory)  # told to end, but something ran
+    async with open_shell(directory) as shell:
+        assert (await shell.run(1, "never")).status == 4 << 8
+
+
+async def test_host_ends_when_the_last_client_leaves_and_nothing_runs(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        async with open_shell(directory) as second:
+            await second.run(1, "true")
+        assert (await shell.run(2, "true")).status == 0  # the other one told it to end, too early
+    await until(lambda: not hosts(directory))
+
+
+async def test_client_that_talks_nonsense_is_cut_off_and_others_are_not(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        with socket.socket(socket.AF_UNIX) as rude, socket_address(directory) as address:
+            rude.connect(address)
+            rude.send(b"\0\0\0\x02{}")
+            with trio.fail_after(5):
+                await trio.to_thread.run_sync(rude.recv, 1)
+        assert (await shell.run(1, "true")).status == 0
+    assert "a client is cut off: expected a message" in (directory / "host.log").read_text()
+
+
+async def test_path_of_any_length_will_do(tmp_path: Path) -> None:
+    directory = tmp_path / ("long" * 40)
+    with no_process_left(directory):
+        async with open_shell(directory) as shell:
+            assert (await shell.run(1, "true")).status == 0
+
+
+async def test_only_one_host_runs_for_a_directory(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        assert await shell.client._launch() == 3
+        assert len(hosts(directory)) == 1
+
+
+async def test_host_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    shell = Shell(tmp_path / "file" / "shell")
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(shell.client.run)
+            failed = await shell.hear(ShellFailed)
+            nursery.cancel_scope.cancel()
+    assert failed.reason.startswith("cannot start the shell host: ")
+    assert "Not a directory" in failed.reason
+
+
+# The host is killed
+
+
+async def kill_host(shell: Shell) -> None:
+    """SIGKILL it, and await the next one."""
+    (host,) = hosts(shell.directory)
+    os.kill(host, signal.SIGKILL)
+    await shell.hear(ShellLost)
+    await shell.hear(ShellConnected)
+
+
+async def test_next_host_knows_what_had_ended(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        done = await shell.run(1, "sh", "-c", "echo hi; exit 3")
+        shell.start(2, "/no/such/command")
+        failed = await shell.hear(Started)
+        await kill_host(shell)
+        assert await shell.run(1, "never") == done
+        shell.client.send(Attach(2))
+        assert await shell.hear(Started) == failed
+        assert (await shell.hear(Done)).status == 32512
+
+
+async def test_next_host_watches_what_still_runs(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "100", ntasks=2)
+        await shell.hear(Started)
+        await kill_host(shell)
+        shell.start(1, "never")
+        assert await shell.hear(Started) == Started(1)
+        assert len(tasks(directory)) == 2
+        shell.client.send(Signal(1, signal.SIGTERM))
+        assert await shell.hear(Done) == Done(1, 256, 2, [0, 1])
+
+
+async def test_what_ended_without_a_host_is_lost(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "100")
+        await shell.hear(Started)
+        (task,) = tasks(directory)
+        (host,) = hosts(directory)
+        os.kill(host, signal.SIGSTOP)
+        os.kill(task, signal.SIGKILL)
+        os.kill(host, signal.SIGKILL)
+        await shell.hear(ShellConnected)
+        shell.client.send(Attach(1))
+        assert (await shell.hear(Done)).lost == [0]
+
+
+async def test_launch_that_was_cut_short_is_not_repeated(directory: Path) -> None:
+    """A start is taken at most once, even if its host died of it."""
+    (directory / "jobs" / "1").mkdir(parents=True)
+    async with open_shell(directory) as shell:
+        assert (await shell.run(1, "echo", "again")).lost == [0]
+        assert shell.output(1) == ""
+
+
+async def test_record_that_is_damaged_is_read_as_far_as_it_goes(directory: Path) -> None:
+    job = directory / "jobs" / "1"
+    job.mkdir(parents=True)
+    (job / "record").write_text('["accepted",2]\n["ended",0,512]\n["end')
+    async with open_shell(directory) as shell:
+        done = await shell.run(1, "never")
+        assert (done.status, done.lost) == (512, [1])

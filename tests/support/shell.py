@@ -1,0 +1,115 @@
+"""A real shell host, a client of it, and the processes that must not be left behind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import trio
+
+from flux_trio.services.exec.shell_client import ShellClient
+from flux_trio.services.exec.shell_protocol import Ack, Done, Start, Started, Task, output_name
+from flux_trio.services.exec.vocabulary import ShellConnected, ShellInput
+
+TEST_S_MAX = 20.0
+MARK = "FLUX_TRIO_TEST_DIRECTORY"  # in the environment of every task
+
+T = TypeVar("T")
+
+
+class Shell:
+    """A client, and what it has heard."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._heard, self._inputs = trio.open_memory_channel[ShellInput](1000)
+        self.client = ShellClient(directory, self._heard.send_nowait)
+
+    def start(self, jobid: int, *argv: str, ntasks: int = 1, **options: Any) -> None:
+        """Ask for a job of `ntasks` tasks; `env`, `cwd` and `cores` may be given."""
+        env = {"PATH": "/usr/bin:/bin", MARK: str(self.directory)} | options.get("env", {})
+        cores = options.get("cores", [])
+        tasks = [Task(taskid, {"FLUX_TASK_RANK": str(taskid)}, cores) for taskid in range(ntasks)]
+        cwd = options.get("cwd", "/")
+        self.client.send(Start(jobid, list(argv), env, cwd, tasks))
+
+    async def hear(self, kind: type[T], jobid: int | None = None) -> T:
+        """The next thing of that kind, of that job if one is given; others are passed over."""
+        while True:
+            heard = await self._inputs.receive()
+            if isinstance(heard, kind) and jobid in (None, getattr(heard, "id", None)):
+                return heard
+
+    async def run(self, jobid: int, *argv: str, **options: Any) -> Done:
+        """Start a job and await its end."""
+        self.start(jobid, *argv, **options)
+        assert await self.hear(Started, jobid) == Started(jobid)
+        return await self.hear(Done, jobid)
+
+    async def output_holds(self, jobid: int, text: str, taskid: int = 0) -> None:
+        """Await `text` at the end of a task's standard output."""
+        await until(lambda: self.output(jobid, taskid).endswith(text))
+
+    def output(self, jobid: int, taskid: int = 0, stream: str = "stdout") -> str:
+        """What a task has written."""
+        path = self.directory / output_name(jobid, taskid, stream)
+        return path.read_text() if path.exists() else ""
+
+    def forget(self, *jobids: int) -> None:
+        """Acknowledge jobs."""
+        for jobid in jobids:
+            self.client.send(Ack(jobid))
+
+
+@asynccontextmanager
+async def open_shell(directory: Path) -> AsyncIterator[Shell]:
+    """A connected client; on leaving, the host is told to end if nothing runs."""
+    shell = Shell(directory)
+    with trio.fail_after(TEST_S_MAX):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(shell.client.run)
+            await shell.hear(ShellConnected)
+            yield shell
+            nursery.cancel_scope.cancel()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Await what other processes do."""
+    while not condition():  # noqa: ASYNC110  # they set no event
+        await trio.sleep(0.005)
+
+
+@contextmanager
+def no_process_left(directory: Path) -> Iterator[None]:
+    """Nothing that belongs to `directory` runs afterwards."""
+    yield
+    deadline = time.monotonic() + 5.0
+    while left := [*hosts(directory), *tasks(directory)]:
+        assert time.monotonic() < deadline, f"left behind: {left}"
+        time.sleep(0.01)
+
+
+def hosts(directory: Path) -> list[int]:
+    """The shell hosts of `directory`, by process id."""
+    words = b"flux_trio.services.exec.shell_host\0" + str(directory).encode() + b"\0"
+    return [pid for pid in _processes() if _read(pid, "cmdline").endswith(words)]
+
+
+def tasks(directory: Path) -> list[int]:
+    """The processes that jobs of `directory` have started, at any remove."""
+    variable = f"{MARK}={directory}".encode()
+    return [pid for pid in _processes() if variable in _read(pid, "environ").split(b"\0")]
+
+
+def _processes() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
