@@ -28,7 +28,7 @@ class Targets(Protocol):
     """The execution targets that a constraint chooses from."""
 
     @property
-    def all_ranks(self) -> Idset:
+    def ranks(self) -> Idset:
         """The ranks of all targets."""
 
     def ranks_with_property(self, name: str) -> Idset:
@@ -45,7 +45,7 @@ class Constraint(ABC):
 
     def select(self, targets: Targets) -> Idset:
         """The ranks of the targets that match; each operator costs a few set operations."""
-        return targets.all_ranks & self._select(targets)
+        return targets.ranks & self._select(targets)
 
     def to_json(self) -> dict[str, object]:
         """The constraint as RFC 31 writes it: `{operator: [values]}`, or `{}`."""
@@ -90,7 +90,7 @@ class Anything(Constraint):
     """`{}`: every target."""
 
     def _select(self, targets: Targets) -> Idset:
-        return targets.all_ranks
+        return targets.ranks
 
     def _to_json(self) -> dict[str, object]:
         return {}
@@ -104,7 +104,7 @@ class Properties(Constraint):
     values: tuple[str, ...]
 
     def _select(self, targets: Targets) -> Idset:
-        ranks = targets.all_ranks
+        ranks = targets.ranks
         for value in self.values:
             if value.startswith("^"):
                 ranks -= targets.ranks_with_property(value[1:])
@@ -152,7 +152,7 @@ class Not(Constraint):
     value: Constraint | None
 
     def _select(self, targets: Targets) -> Idset:
-        return targets.all_ranks - self.value.select(targets) if self.value else Idset()
+        return targets.ranks - self.value.select(targets) if self.value else Idset()
 
     def _to_json(self) -> dict[str, object]:
         return {"not": [self.value.to_json()] if self.value else []}
@@ -166,7 +166,7 @@ class And(Constraint):
     values: tuple[Constraint, ...]
 
     def _select(self, targets: Targets) -> Idset:
-        ranks = targets.all_ranks
+        ranks = targets.ranks
         for value in self.values:
             ranks &= value.select(targets)
         return ranks
@@ -184,7 +184,7 @@ class Or(Constraint):
 
     def _select(self, targets: Targets) -> Idset:
         if not self.values:
-            return targets.all_ranks
+            return targets.ranks
         ranks = Idset()
         for value in self.values:
             ranks |= value.select(targets)

@@ -22,7 +22,7 @@ class Nodes:
 
     def __init__(self, nodes: Mapping[str, Sequence[str]]) -> None:
         self.nodes = list(nodes.items())
-        self.all_ranks = Idset.of(range(len(self.nodes)))
+        self.ranks = Idset.of(range(len(self.nodes)))
 
     def ranks_with_property(self, name: str) -> Idset:
         return Idset.of(rank for rank, (_, has) in enumerate(self.nodes) if name in has)
@@ -197,7 +197,7 @@ def test_constraints_read_and_write_the_same(obj: object) -> None:
     assert written == obj
     assert parse_constraint(written) == constraint
     assert hash(parse_constraint(written)) == hash(constraint)
-    assert constraint.select(NODES) <= NODES.all_ranks
+    assert constraint.select(NODES) <= NODES.ranks
 
 
 @given(constraints, constraints)
