@@ -61,15 +61,18 @@ class Conservative:
         self._places, self._stale, self._void = {}, False, False
         jobs = self._state.queue.first(RESERVATIONS_MAX)
         if not jobs:
-            return
+            return  # spares the profile
         profile = Profile(self._state, now)
         kept = self._keep(jobs, old, profile, now)
-        for job in jobs:
-            place = self._improve(job, kept.get(job), profile)
-            if place is not None and place.start <= now:
-                decisions.started.append((job, self._state.start(job, place.allocation, now)))
-            else:
-                self._places[job] = place
+        while jobs:
+            for job in jobs:
+                place = self._improve(job, kept.get(job), profile)
+                if place is not None and place.start <= now:
+                    decisions.started.append((job, self._state.start(job, place.allocation, now)))
+                else:
+                    self._places[job] = place
+            moved_up = self._state.queue.first(RESERVATIONS_MAX)
+            jobs = [job for job in moved_up if job not in self._places]
 
     def _keep(
         self, jobs: list[Job], old: dict[Job, Place | None], profile: Profile, now: float

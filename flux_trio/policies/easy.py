@@ -54,6 +54,9 @@ class Easy:
         self._misfits = Misfits()
         self._fresh: dict[Job, None] = {}  # came since the last look, in order of arrival
         self._look_again = False  # something was freed: also jobs that did not fit may fit
+        self._gone = (
+            0  # jobs behind the head that went: as many moved up to where they are looked at
+        )
 
     def arrived(self, job: Job, /) -> None:
         """Look at `job`."""
@@ -62,6 +65,7 @@ class Easy:
     def left(self, job: Job, /) -> None:
         """Do not look at `job`."""
         self._fresh.pop(job, None)
+        self._gone += 1
 
     def freed(self, grant: Grant, /) -> None:
         """Look at everything again.
@@ -91,22 +95,26 @@ class Easy:
         if self._blocked is not looked_at:
             self._reservation = reserve(self._state, self._blocked, now)
             self._look_again = True
-        behind = self._behind()
-        self._backfill(behind, now, decisions)
+        while behind := self._behind():
+            self._backfill(behind, now, decisions)
         start = self._reservation.start if self._reservation else math.inf
         decisions.waiting[self._blocked] = start if start < math.inf else None
         return decisions
 
     def _behind(self) -> list[Job]:
         """The jobs behind the head that may start though they did not before, in order."""
-        queue = self._state.queue
+        queue, depth = self._state.queue, BACKFILL_DEPTH + 1
         if self._look_again:
-            jobs = queue.first(BACKFILL_DEPTH + 1)[1:]
+            jobs = queue.first(depth)[1:]
             self._misfits = Misfits()
         else:
-            fresh = [job for job in self._fresh if queue.is_within(job, BACKFILL_DEPTH + 1)]
-            jobs = sorted([job for job in fresh if job is not self._blocked], key=_rank)
+            found = {job for job in self._fresh if queue.is_within(job, depth)} - {self._blocked}
+            seen = max(1, depth - self._gone)
+            if len(queue) > seen and self._gone:
+                found.update(queue.first(depth)[seen:])
+            jobs = sorted(found, key=_rank)
         self._look_again = False
+        self._gone = 0
         self._fresh.clear()
         return jobs
 
@@ -119,6 +127,7 @@ class Easy:
             if allocation is None:
                 continue
             decisions.started.append((job, self._state.start(job, allocation, now)))
+            self._gone += 1
             if self._reservation and self._reservation.spare:
                 self._reservation.spare.take_what_is_free(allocation)
 

@@ -1,5 +1,7 @@
 """The machine over time: what is free from now until the last grant ends, reservations taken off.
 
+What has no end, ends at infinity, and that is a time like others: a job may have its place there.
+
 Each core and gpu of each rank is one bit of one integer, so that what is free throughout a span
 of time is an intersection of integers. Costs grow with grants and reservations, and with the size
 of the machine for each place that is found: for some 100,000 cores, not for millions.
@@ -66,6 +68,10 @@ class Place:
     allocation: Allocation
     bits: int
     """The allocation, flat."""
+
+    def covers(self, time: float) -> bool:
+        """Whether the job would be there at `time`; one that starts at infinity is there then."""
+        return self.start <= time < self.end or self.start == time == math.inf
 
 
 class Profile:
@@ -139,19 +145,15 @@ class Profile:
             if at > index and self._times[at] >= end < math.inf:
                 break
             free = self._free[at]
-            if own is not None and own.start <= self._times[at] and self._is_before(at, own.end):
+            if own is not None and own.covers(self._times[at]):
                 free |= own.bits
             window &= free
         return window
 
-    def _is_before(self, index: int, end: float) -> bool:
-        return self._times[index] < end or end == math.inf
-
     def _spans(self, place: Place) -> range:
         """The spans that `place` covers, after cutting those it covers in part."""
         first = self._cut(place.start)
-        last = self._cut(place.end) if place.end < math.inf else len(self._times)
-        return range(first, last)
+        return range(first, self._cut(place.end) if place.start < math.inf else first + 1)
 
     def _cut(self, time: float) -> int:
         """The index of the span that begins at `time`, made if there is none."""

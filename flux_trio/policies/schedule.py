@@ -132,11 +132,22 @@ class Schedule:
         self.policy.reshaped()
 
     def forget_jobs(self) -> None:
-        """Nobody waits and nobody holds anything: the job manager will tell all of it again."""
+        """Nobody waits and nobody holds anything, until told again."""
         for job in list(self.state.queue):
             self.withdraw(job.id)
         for grant in list(self.state.grants):
-            self.free(grant.id)
+            self.state.grants.remove(grant)
+            self.state.pool.give(grant.allocation)
+        self.policy.reshaped()
+
+    @property
+    def leaving(self) -> int:
+        """The ranks that were shrunk and are held still, as a bit set."""
+        return self._leaving
+
+    def take_left(self) -> int:
+        """Those of the leaving ranks that nobody holds; for when all grants have been told anew."""
+        return self._take_leaving(self._leaving)
 
     def _take_leaving(self, ranks: int) -> int:
         """Those of the leaving `ranks` that nobody holds; they have left then."""

@@ -150,8 +150,8 @@ class State:
         return (inventory.expiration if inventory else 0.0) or math.inf
 
     def end_of(self, job: Job, start: float) -> float:
-        """When `job`, started at `start`, ends at the latest."""
-        return min(start + job.duration, self.horizon)
+        """When `job`, started at `start`, ends at the latest; after `start`, as R wants it."""
+        return max(min(start + job.duration, self.horizon), math.nextafter(start, math.inf))
 
     def start(self, job: Job, allocation: Allocation, now: float) -> Grant:
         """Give `allocation` to `job`, which leaves the queue. PoolError if it is not free."""

@@ -1,0 +1,128 @@
+"""RFC 27, Hello and Ready: learning what is allocated, and saying that requests may come.
+
+If the job manager goes away, hello is said again once somebody holds its name (readings: When the
+job manager goes away). Until then ENOSYS comes from the broker, so it is no answer to hello.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from flux_trio.config import SchedConfig
+from flux_trio.formats import ResourceSet
+from flux_trio.messages import Errno, FluxError, Request, Response, expect_payload, topics
+from flux_trio.messages.types import NORESPONSE, STREAMING
+from flux_trio.policies import PoolError, Schedule
+from flux_trio.protocols import AllocEvent, AllocState
+from flux_trio.services.sched.context import Context
+from flux_trio.services.sched.keys import resource_key
+from flux_trio.services.sched.requests import HelloAnswer, LookupAnswer
+from flux_trio.services.turns import Note, SetTimer
+from flux_trio.trace import Kind
+
+RETRY_S: Final = 0.1
+"""How often to look whether there is a job manager again: hardly noticed, and next to no work."""
+
+TIMER: Final = "hello"
+
+
+class Greeting:
+    """One hello, its lookups of R, and ready. A new one is made for each job manager."""
+
+    def __init__(
+        self,
+        context: Context,
+        schedule: Schedule,
+        config: SchedConfig,
+        on_ready: Callable[[], None],
+        *,
+        again: bool,
+    ) -> None:
+        self._context = context
+        self._schedule = schedule
+        self._config = config
+        self._on_ready = on_ready
+        self._again = again  # ENOSYS means that the job manager is not back yet
+        self._over = False  # the job manager is gone: answers mean nothing
+        self._told_all = False  # ENODATA has come
+        self._lookups = 0  # of R, not answered
+        self._allocated: list[list[Any]] = []  # [id, R]
+
+    def say_hello(self) -> None:
+        """Ask for the jobs that hold resources."""
+        self._context.ask(topics.SCHED_HELLO, None, self._hello, STREAMING)
+
+    def abandon(self) -> None:
+        """The job manager is gone."""
+        self._over = True
+
+    def _hello(self, response: Response) -> None:
+        if self._over:
+            return
+        match response.errnum:
+            case 0:
+                self._job(response)
+            case Errno.ENODATA:
+                self._told_all = True
+                self._ready_if_complete()
+            case Errno.ENOSYS if self._again:
+                self._context.do(SetTimer(TIMER, self._context.now + RETRY_S))
+            case _:
+                self._context.give_up(f"{response.topic}: {response.error_text}")
+
+    def _job(self, response: Response) -> None:
+        try:
+            jobid = expect_payload(response, HelloAnswer).id
+        except FluxError as error:
+            self._context.give_up(error.text)
+            return
+        if self._context.stand(jobid) is AllocState.ALLOCATED:
+            self._context.log_error(f"job {jobid}: told twice in answer to {response.topic}")
+            return
+        self._context.step(jobid, AllocEvent.HELLO)
+        self._lookups += 1
+        self._context.ask(
+            topics.KVS_LOOKUP, {"key": resource_key(jobid)}, partial(self._found, jobid)
+        )
+
+    def _found(self, jobid: int, response: Response) -> None:
+        if self._over:
+            return
+        self._lookups -= 1
+        try:
+            if response.errnum:
+                raise FluxError(response.errnum, response.error_text)
+            text = expect_payload(response, LookupAnswer).value
+            resources = ResourceSet.parse(text.encode())
+            self._schedule.mark(jobid, resources)
+            self._allocated.append([jobid, resources.to_json()])
+        except (FluxError, PoolError, ValueError) as error:
+            self._refuse(jobid, f"cannot hold its resources: {error}")
+        self._ready_if_complete()
+
+    def _refuse(self, jobid: int, note: str) -> None:
+        """A job whose resources cannot be marked must not go on using them."""
+        self._context.log_error(f"job {jobid}: {note}")
+        payload = {"id": jobid, "type": "scheduler-restart", "severity": 0, "note": note}
+        self._context.do(Request(topics.JOB_RAISE, payload, flags=NORESPONSE))
+
+    def _ready_if_complete(self) -> None:
+        if not self._told_all or self._lookups:
+            return
+        payload: dict[str, Any] = {"mode": self._config.mode}
+        if self._config.mode == "limited":
+            payload["limit"] = self._config.limit
+        self._context.ask(topics.SCHED_READY, payload, self._ready)
+
+    def _ready(self, response: Response) -> None:
+        if self._over:
+            return
+        if response.errnum:
+            self._context.give_up(f"{response.topic}: {response.error_text}")
+            return
+        data = {"service": topics.SCHED, "allocated": self._allocated, "pending": 0}
+        self._context.do(Note(Kind.STATE, data))
+        self._allocated = []
+        self._on_ready()
