@@ -24,6 +24,7 @@ from flux_trio.broker import (
     Handle,
     LogBook,
     LogEntry,
+    ModuleMain,
     ModuleSpec,
     Router,
     Supervisor,
@@ -185,7 +186,7 @@ async def _take_down(instance: Instance) -> None:
 def _module_specs(config: Config, given: Surroundings) -> list[ModuleSpec]:
     expiration = given.inventory.expiration
     plugins = [*builtin_plugins(expiration), *given.plugins]
-    mains = {
+    mains: dict[str, ModuleMain] = {
         "kvs": functools.partial(kvs.run, store_factory=given.store),
         "resource": functools.partial(
             resource.run, inventory=given.inventory, exclude=given.exclude

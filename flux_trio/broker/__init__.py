@@ -10,7 +10,13 @@ from flux_trio.broker.handle import Handle
 from flux_trio.broker.log import LogBook, LogEntry
 from flux_trio.broker.router import Peer, Router
 from flux_trio.broker.services import BrokerServices
-from flux_trio.broker.supervisor import ModuleCrashed, ModuleInfo, ModuleSpec, Supervisor
+from flux_trio.broker.supervisor import (
+    ModuleCrashed,
+    ModuleInfo,
+    ModuleMain,
+    ModuleSpec,
+    Supervisor,
+)
 from flux_trio.broker.tokens import TokenEntry, Tokens
 
 __all__ = [
@@ -20,6 +26,7 @@ __all__ = [
     "LogEntry",
     "ModuleCrashed",
     "ModuleInfo",
+    "ModuleMain",
     "ModuleSpec",
     "Peer",
     "Router",
