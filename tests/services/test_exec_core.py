@@ -172,7 +172,7 @@ def test_only_changes_of_expirations_are_asked_of_the_journal() -> None:
 def test_malformed_journal_entry_is_logged_and_changes_nothing() -> None:
     script = ExecScript()
     assert script.journal is not None
-    bad = {"id": 7, "events": [{"name": "resource-update", "context": {}}]}
+    bad = {"events": [[7, 9, {"name": "resource-update", "context": {}}]]}
     (log,) = script(streamed(script.journal, bad))
     assert isinstance(log, Log)
     assert "expiration" in log.text
@@ -426,7 +426,7 @@ def test_job_that_is_over_is_forgotten() -> None:
 def journal(script: ExecScript, jobid: int, expiration: float) -> Response:
     assert script.journal is not None
     event = {"timestamp": 1.0, "name": "resource-update", "context": {"expiration": expiration}}
-    return streamed(script.journal, {"id": jobid, "events": [event]})
+    return streamed(script.journal, {"events": [[jobid, 9, event]]})
 
 
 def streamed(request: Request, payload: dict[str, Any]) -> Response:

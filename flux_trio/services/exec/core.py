@@ -90,10 +90,9 @@ class _Update(msgspec.Struct):
 
 
 class _JournalPayload(msgspec.Struct):
-    """As flux-core's job manager sends it: events of one job, here those that were asked for."""
+    """A job-manager.events-journal response: id, place and event, of those that were asked for."""
 
-    id: int
-    events: list[_Update]
+    events: list[tuple[int, int, _Update]]
 
 
 class ExecCore:
@@ -355,9 +354,9 @@ class ExecCore:
         except FluxError as error:
             self._context.emit(Log(Level.ERR, error.text))
             return
-        for event in payload.events:
+        for jobid, _, event in payload.events:
             if event.name == JobEvent.RESOURCE_UPDATE and event.context is not None:
-                self._expiration_changed(payload.id, event.context.expiration)
+                self._expiration_changed(jobid, event.context.expiration)
 
     def _expiration_changed(self, jobid: int, expiration: float) -> None:
         job = self._jobs.get(jobid)

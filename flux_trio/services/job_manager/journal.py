@@ -1,8 +1,8 @@
 """The journal: every event as it becomes durable, for services that follow jobs.
 
 `job-manager.events-journal` is a stream of {"events": [[id, place, event], ...]}, one response a
-turn, where `place` counts the job's events from 0, so that a follower that also reads
-eventlogs can tell what it has seen. It starts with an empty list and tells nothing of the past.
+turn; the request may have {"allow": {NAME: 1, ...}} to be told of those events alone. `place` counts the job's events from 0, so that a follower that also reads eventlogs can tell what it has
+seen. The stream starts with an empty list and tells nothing of the past.
 Annotations are in no eventlog before `alloc`; each change of a job's is an event `annotations` with
 place -1, its context {"annotations": all of them}.
 """
@@ -14,18 +14,24 @@ from typing import Any
 import msgspec
 
 from flux_trio.formats import Event
-from flux_trio.messages import Errno, FluxError, Request, respond_stream
+from flux_trio.messages import Errno, FluxError, Request, expect_payload, respond_stream
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 
 ANNOTATIONS = "annotations"
 
 
+class Follow(msgspec.Struct):
+    """The job-manager.events-journal request, as flux-core has it."""
+
+    allow: dict[str, int] | None = None
+
+
 class Journal:
-    """Followers, and what this turn has for them."""
+    """Followers, what each wants, and what this turn has for them."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._followers: dict[tuple[str, int], Request] = {}
+        self._followers: dict[tuple[str, int], tuple[Request, frozenset[str] | None]] = {}
         self._entries: list[list[Any]] = []
         ledger.on_logged.append(self._logged)
         ledger.on_annotated.append(self._annotated)
@@ -34,7 +40,9 @@ class Journal:
         """Open a stream."""
         if not request.is_streaming:
             raise FluxError(Errno.EPROTO, "events-journal needs the streaming flag")
-        self._followers[request.sender, request.matchtag] = request
+        allow = expect_payload(request, Follow).allow
+        wanted = None if allow is None else frozenset(allow)
+        self._followers[request.sender, request.matchtag] = (request, wanted)
         self._ledger.send(respond_stream(request, {"events": []}))
 
     def forget(self, sender: str) -> None:
@@ -45,9 +53,16 @@ class Journal:
     def end_turn(self) -> None:
         """Tell the followers."""
         entries, self._entries = self._entries, []
-        if entries:
-            for request in self._followers.values():
-                self._ledger.send(respond_stream(request, {"events": entries}))
+        names = {entry[2]["name"] for entry in entries}
+        for request, wanted in self._followers.values():
+            if wanted is None:
+                told = entries
+            elif wanted.isdisjoint(names):
+                continue
+            else:
+                told = [entry for entry in entries if entry[2]["name"] in wanted]
+            if told:
+                self._ledger.send(respond_stream(request, {"events": told}))
 
     def _logged(self, job: ActiveJob, event: Event) -> None:
         if self._followers:
