@@ -1,10 +1,11 @@
 """The journal: every event as it becomes durable, for services that follow jobs.
 
 `job-manager.events-journal` is a stream of {"events": [[id, place, event], ...]}, one response a
-turn; the request may have {"allow": {NAME: 1, ...}} to be told of those events alone. `place` counts the job's events from 0, so that a follower that also reads eventlogs can tell what it has
-seen. The stream starts with an empty list and tells nothing of the past.
-Annotations are in no eventlog before `alloc`; each change of a job's is an event `annotations` with
-place -1, its context {"annotations": all of them}.
+turn; a request with {"allow": {NAME: 1, ...}} is told of those events alone. `place` counts the
+job's events from 0, so that a follower that also reads eventlogs can tell what it has seen. The
+stream starts with an empty list and tells nothing of the past. Annotations are in no eventlog before
+`alloc`; each change of a job's is an event `annotations` with place -1, its context
+{"annotations": all of them}.
 """
 
 from __future__ import annotations
