@@ -1,0 +1,258 @@
+"""job-info: reading a job's stored data, and following its eventlogs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from flux_trio.formats import ResourceSet, format_event
+from flux_trio.messages import Errno, Request, respond_error
+from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone
+from tests.support.eventlogs import ending, event, inactive, pending, running
+from tests.support.listing import ListedJobs, key
+
+LOOKUP = "job-info.lookup"
+WATCH = "job-info.eventlog-watch"
+CANCEL = "job-info.eventlog-watch-cancel"
+R1 = ResourceSet.build([(0, 1, 0)], lambda rank: "node0")
+
+
+@pytest.fixture
+def listed() -> ListedJobs:
+    """A job list that has started; job 1 is the guest's, pending and stored."""
+    listed = ListedJobs()
+    listed.store_log(1, pending(userid=GUEST_USERID))
+    listed.store_jobspec(1)
+    listed.start()
+    return listed
+
+
+def watch(listed: ListedJobs, path: str = "eventlog", tag: int = 9) -> list[tuple[int, Any]]:
+    return listed.ask(WATCH, {"id": 1, "path": path}, streaming=True, tag=tag)
+
+
+def lines(responses: list[tuple[int, Any]]) -> list[str]:
+    """The names of the events of a stream that goes on."""
+    assert all(errnum == 0 for errnum, _ in responses)
+    return [msgspec.json.decode(payload["event"])["name"] for _, payload in responses]
+
+
+# --- lookup
+
+
+def test_lookup_reads_every_key_that_is_asked_for(listed: ListedJobs) -> None:
+    ((errnum, found),) = listed.ask(LOOKUP, {"id": 1, "keys": ["jobspec", "eventlog", "jobspec"]})
+    assert errnum == 0
+    assert found["id"] == 1
+    assert found["jobspec"] == listed.kvs.value(key(1, "jobspec"))
+    assert found["eventlog"] == listed.kvs.value(key(1, "eventlog"))
+    assert listed.ask(LOOKUP, {"id": 1, "keys": []}) == [(0, {"id": 1})]
+
+
+def test_lookup_is_for_the_jobs_user_and_the_owner(listed: ListedJobs) -> None:
+    """16.schema.12: guests reach a job's data through this service, and only their own."""
+    mine = asked_by_guest(LOOKUP, {"id": 1, "keys": ["jobspec"]})
+    ((errnum, _),) = listed.request(mine)
+    assert errnum == 0
+    other = msgspec.structs.replace(mine, userid=GUEST_USERID + 1)
+    text = "access is restricted to job/instance owner"
+    assert listed.request(other) == [(Errno.EPERM, text)]
+
+
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [
+        ({"id": 2, "keys": ["jobspec"]}, (Errno.ENOENT, "unknown job id")),
+        ({"id": 1, "keys": ["jobspec", "R", "J"]}, (Errno.ENOENT, "R: key not found")),
+    ],
+)
+def test_missing_job_or_key_is_named(
+    listed: ListedJobs, payload: Any, error: tuple[int, str]
+) -> None:
+    assert listed.ask(LOOKUP, payload) == [error]
+
+
+def test_key_that_is_no_key_is_refused_by_name(listed: ListedJobs) -> None:
+    ((errnum, text),) = listed.ask(LOOKUP, {"id": 1, "keys": ["..jobspec"]})
+    assert errnum == Errno.EINVAL
+    assert text.startswith("..jobspec: ")
+
+
+def test_current_applies_the_updates_of_the_eventlog(listed: ListedJobs) -> None:
+    listed.store(1, "R", R1.to_json())
+    update = event("jobspec-update", **{"attributes.system.duration": 5.0})
+    listed.tell_all(1, [update, event("priority", priority=1), event("alloc")], place=4)
+    ask = {"id": 1, "keys": ["jobspec", "R", "eventlog"], "current": True}
+    ((_, found),) = listed.ask(LOOKUP, ask)
+    assert msgspec.json.decode(found["jobspec"])["attributes"]["system"]["duration"] == 5.0
+    assert ResourceSet.parse(found["R"].encode()) == R1
+    listed.tell((1, 7, event("resource-update", expiration=7777.0)))
+    ((_, found),) = listed.ask(LOOKUP, ask)
+    assert ResourceSet.parse(found["R"].encode()).expiration == 7777.0
+    ((_, found),) = listed.ask(LOOKUP, ask | {"current": False})
+    assert found["jobspec"] == listed.kvs.value(key(1, "jobspec"))
+
+
+def test_stored_value_that_updates_do_not_fit_is_an_error(listed: ListedJobs) -> None:
+    listed.commit(["put", key(1, "R"), "not JSON"])
+    ((errnum, text),) = listed.ask(LOOKUP, {"id": 1, "keys": ["R"], "current": True})
+    assert errnum == Errno.EINVAL
+    assert text.startswith("R: cannot apply its updates: ")
+
+
+# --- eventlog-watch
+
+
+def test_watch_tells_what_was_and_what_comes(listed: ListedJobs) -> None:
+    assert lines(watch(listed)) == ["submit", "validate", "depend", "priority"]
+    listed.store_log(1, [event("alloc"), event("start")])
+    assert lines(listed.take_sent()) == ["alloc", "start"]
+
+
+def test_watched_lines_are_the_stored_ones(listed: ListedJobs) -> None:
+    told = watch(listed)
+    assert told[0] == (0, {"event": format_event(pending(userid=GUEST_USERID)[0])[:-1]})
+
+
+def test_watch_ends_when_the_job_is_inactive(listed: ListedJobs) -> None:
+    watch(listed)
+    rest = inactive()[4:]
+    listed.store_log(1, rest)
+    told = lines(listed.take_sent())
+    listed.tell_all(1, rest, place=4)
+    assert told == [each.name for each in rest]
+    assert listed.take_sent() == [(Errno.ENODATA, None)]
+    listed.commit(["append", key(1, "eventlog"), "more\n"])
+    assert listed.take_sent() == []
+
+
+def test_job_that_is_inactive_already_is_told_whole(listed: ListedJobs) -> None:
+    rest = inactive()[4:]
+    listed.store_log(1, rest)
+    listed.tell_all(1, rest, place=4)
+    *told, end = watch(listed)
+    assert lines(told) == [each.name for each in inactive()]
+    assert end == (Errno.ENODATA, None)
+
+
+def test_other_eventlog_is_sent_whole_before_the_end(listed: ListedJobs) -> None:
+    path = "guest.exec.eventlog"
+    assert watch(listed, path) == []  # it does not exist yet
+    listed.commit(["append", key(1, path), format_event(event("init"))])
+    assert lines(listed.take_sent()) == ["init"]
+    listed.tell_all(1, inactive()[4:], place=4)
+    assert listed.take_sent() == [(Errno.ENODATA, None)]
+
+
+def test_what_the_watch_has_not_told_by_the_end_is_told(listed: ListedJobs) -> None:
+    path = "guest.output"
+    watch(listed, path)
+    listed.kvs.commit(["append", key(1, path), format_event(event("data"))])  # still on its way
+    listed.tell_all(1, inactive()[4:], place=4)
+    *told, end = listed.take_sent()
+    assert lines(told) == ["data"]
+    assert end == (Errno.ENODATA, None)
+
+
+def test_line_is_told_when_it_is_whole(listed: ListedJobs) -> None:
+    path = "guest.output"
+    watch(listed, path)
+    line = format_event(event("data"))
+    listed.commit(["append", key(1, path), line[:5]])
+    assert listed.take_sent() == []
+    listed.commit(["append", key(1, path), line[5:] + line[:3]])
+    assert lines(listed.take_sent()) == ["data"]
+
+
+def test_eventlog_that_never_came_is_an_empty_stream(listed: ListedJobs) -> None:
+    watch(listed, "guest.output")
+    listed.tell_all(1, inactive()[4:], place=4)
+    assert listed.take_sent() == [(Errno.ENODATA, None)]
+
+
+def test_watch_can_be_canceled(listed: ListedJobs) -> None:
+    """6.cancel.1: by its sender, with its matchtag; 6.cancel.3: it is answered ECANCELED."""
+    watch(listed, tag=9)
+    assert listed.ask(CANCEL, {"matchtag": 9}, by="bob") == [
+        (Errno.ENOENT, f"{CANCEL}: no watch with matchtag 9")
+    ]
+    assert listed.ask(CANCEL, {"matchtag": 9}) == [(Errno.ECANCELED, None), (0, {})]
+    listed.store_log(1, [event("alloc")])
+    assert listed.take_sent() == []
+
+
+def test_watch_of_a_peer_that_is_gone_is_dropped(listed: ListedJobs) -> None:
+    watch(listed, tag=9)
+    listed.ask(WATCH, {"id": 1}, streaming=True, by="bob")
+    listed.turn(gone("job-info", "alice"))
+    assert listed.take_sent() == []
+    listed.store_log(1, running()[4:])
+    assert lines(listed.take_sent()) == ["alloc", "start"]  # bob's
+
+
+def test_watch_is_dropped_while_its_last_lines_are_read(listed: ListedJobs) -> None:
+    watch(listed)
+    (cancel, lookup) = _inactive_turn(listed)
+    listed.turn(gone("job-info", "alice"))
+    listed.do([cancel, lookup])
+    assert listed.take_sent() == []
+
+
+def test_watch_tells_that_the_store_is_gone(listed: ListedJobs) -> None:
+    watch(listed)
+    _, lookup = _inactive_turn(listed)
+    listed.turn(_error(lookup, Errno.ENOSYS, "kvs is gone"))
+    assert listed.take_sent() == [(Errno.ENOSYS, "kvs is gone")]
+
+
+def test_watch_of_a_job_that_is_removed_ends(listed: ListedJobs) -> None:
+    watch(listed)
+    listed.commit(["unlink", "job"])
+    ((errnum, text),) = listed.take_sent()
+    assert errnum == Errno.ENOENT
+    assert "unlinked" in text
+
+
+@pytest.mark.parametrize(
+    ("request_", "errnum", "text"),
+    [
+        (asked(WATCH, {"id": 1}), Errno.EPROTO, "expected the streaming flag"),
+        (asked(WATCH, {"id": 2}, streaming=True), Errno.ENOENT, "unknown job id"),
+        (asked(WATCH, {"id": 3}, streaming=True), Errno.ENOENT, "unknown job id"),
+    ],
+)
+def test_watch_that_cannot_be_opened_says_why(
+    listed: ListedJobs, request_: Request, errnum: int, text: str
+) -> None:
+    ((got, why),) = listed.request(request_)
+    assert got == errnum
+    assert text in why
+
+
+def test_watch_is_for_the_jobs_user_and_the_owner(listed: ListedJobs) -> None:
+    mine = asked_by_guest(WATCH, {"id": 1}, streaming=True)
+    assert len(lines(listed.request(mine))) == 4
+    other = msgspec.structs.replace(mine, userid=GUEST_USERID + 1, routes=("other",))
+    ((errnum, _),) = listed.request(other)
+    assert errnum == Errno.EPERM
+
+
+def test_matchtag_of_an_open_watch_is_not_taken_twice(listed: ListedJobs) -> None:
+    watch(listed, tag=9)
+    ((errnum, _),) = watch(listed, tag=9)
+    assert errnum == Errno.EPROTO
+
+
+def _inactive_turn(listed: ListedJobs) -> list[Request]:
+    """Job 1 comes to its end: what that turn asks of the kvs."""
+    rest = [*running()[4:], *ending()]
+    entries = [[1, 4 + n, msgspec.to_builtins(each)] for n, each in enumerate(rest)]
+    requests = listed.core.turn(0.0, [listed.from_journal({"events": entries})])
+    assert [request.topic for request in requests] == ["kvs.watch-cancel", "kvs.lookup"]
+    return requests
+
+
+def _error(request: Request, errnum: int, text: str) -> Any:
+    return respond_error(request, errnum, text)

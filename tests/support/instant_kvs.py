@@ -1,0 +1,50 @@
+"""The real kvs core over memory, every answer at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from flux_trio.messages import ROLE_OWNER, Request, Response
+from flux_trio.services.kvs import Fetched, KvsCore, MemoryStore, Stored, StoreOps
+from tests.support.asking import OWNER_USERID, asked
+
+
+class InstantKvs:
+    """What it returns is in the order it would be sent, watchers' answers included."""
+
+    def __init__(self) -> None:
+        self._core = KvsCore()
+        self._store = MemoryStore()
+
+    def take(self, request: Request, sender: str) -> list[Response]:
+        """The answers to a request as a core of the module `sender` makes it."""
+        stamped = msgspec.structs.replace(
+            request, userid=OWNER_USERID, rolemask=ROLE_OWNER, routes=(sender,)
+        )
+        return self._run([stamped])
+
+    def commit(self, *ops: list[str]) -> list[Response]:
+        """Somebody else's commit: what watchers are told."""
+        told = self._run([asked("kvs.commit", {"ops": list(ops)}, by="somebody")])
+        return [response for response in told if response.routes != ("somebody",)]
+
+    def value(self, key: str) -> str | None:
+        """What is stored under `key`."""
+        return self._store.lookup(key)
+
+    def _run(self, inputs: list[Any]) -> list[Response]:
+        told = []
+        while inputs:
+            actions = self._core.turn(0.0, inputs)
+            told += [action for action in actions if isinstance(action, Response)]
+            inputs = [self._do(each) for each in actions if not isinstance(each, Response)]
+        return told
+
+    def _do(self, action: Any) -> Stored | Fetched:
+        if isinstance(action, StoreOps):
+            self._store.commit(action.ops)
+            return Stored()
+        values = [self._store.lookup(key) for key in action.keys]
+        return Fetched(values, [self._store.dir(prefix) for prefix in action.prefixes])

@@ -1,0 +1,144 @@
+"""A job list with a kvs beside it; the journal speaks when it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from flux_trio.formats import Event, Jobspec, format_eventlog, format_fluid
+from flux_trio.messages import Errno, Flag, Request, Response, respond_error, service_of, topics
+from flux_trio.services.job_list import JobListCore
+from flux_trio.services.turns import Log, SetTimer, TimerFired
+from tests.support.asking import asked
+from tests.support.instant_kvs import InstantKvs
+
+NAME = "job-list"
+
+
+class ListedJobs:
+    """The core under test. `sent` is what it has sent to clients and not been asked about."""
+
+    def __init__(self) -> None:
+        self.kvs = InstantKvs()
+        self.core = JobListCore()
+        self.journal: Request | None = None  # the open request for it
+        self.timers: list[SetTimer] = []
+        self.logs: list[Log] = []
+        self.lookups: list[str] = []  # keys that were looked up
+        self.sent: list[Response] = []
+
+    def start(self) -> None:
+        """Start, and let the journal begin."""
+        self.do(self.core.start(0.0))
+        self.tell()
+
+    def tell(self, *entries: tuple[int, int, Event]) -> None:
+        """One response of the journal: (id, place, event) each."""
+        events = [[jobid, place, msgspec.to_builtins(event)] for jobid, place, event in entries]
+        self.turn(self.from_journal({"events": events}))
+
+    def tell_all(self, jobid: int, events: Iterable[Event], place: int = 0) -> None:
+        """The journal tells the `events` of a job, from `place` on."""
+        self.tell(*((jobid, place + index, event) for index, event in enumerate(events)))
+
+    def lose_journal(self) -> None:
+        """The job manager is gone."""
+        assert self.journal is not None
+        error = respond_error(self.journal, Errno.ENOSYS, "job-manager is gone")
+        self.journal = None
+        self.turn(error)
+
+    def store_log(self, jobid: int, events: Iterable[Event]) -> None:
+        """The job manager appends to the job's eventlog."""
+        self.commit(["append", key(jobid, "eventlog"), format_eventlog(events)])
+
+    def store(self, jobid: int, name: str, value: Any) -> None:
+        """Somebody puts JSON into a job's directory."""
+        self.commit(["put", key(jobid, name), msgspec.json.encode(value).decode()])
+
+    def store_jobspec(self, jobid: int, *command: str, **how: Any) -> None:
+        """Ingest stores a jobspec."""
+        self.store(jobid, "jobspec", Jobspec.from_command(command or ("true",), **how).to_json())
+
+    def commit(self, *ops: list[str]) -> None:
+        """A commit, and what watchers are told of it."""
+        told = self.kvs.commit(*ops)
+        if told:
+            self.turn(*told)
+
+    def ask(self, topic: str, payload: Any = None, **how: Any) -> list[tuple[int, Any]]:
+        """Ask as the instance owner: (errnum, payload) of each response so far."""
+        return self.request(asked(topic, payload, **how))
+
+    def request(self, request: Request) -> list[tuple[int, Any]]:
+        """Ask as anybody."""
+        self.turn(request)
+        return self.take_sent()
+
+    def jobs(self, **wanted: Any) -> list[dict[str, Any]]:
+        """What job-list.list answers the owner."""
+        ((errnum, payload),) = self.ask(topics.LIST_LIST, wanted)
+        assert errnum == 0, payload
+        return list(payload["jobs"])
+
+    def ids(self, **wanted: Any) -> list[int]:
+        """The ids of those, in order."""
+        return [job["id"] for job in self.jobs(**wanted)]
+
+    def job(self, jobid: int) -> dict[str, Any]:
+        """What job-list.list-id answers the owner."""
+        ((errnum, payload),) = self.ask(topics.LIST_ID, {"id": jobid})
+        assert errnum == 0, payload
+        return dict(payload["job"])
+
+    def take_sent(self) -> list[tuple[int, Any]]:
+        """(errnum, payload) of what was sent since."""
+        sent, self.sent = self.sent, []
+        return [(response.errnum, response.payload) for response in sent]
+
+    def from_journal(self, payload: Any) -> Response:
+        """A response of the journal."""
+        assert self.journal is not None
+        streaming = int(Flag.STREAMING)
+        return Response(self.journal.topic, payload, 0, self.journal.matchtag, streaming)
+
+    def turn(self, *inputs: Any, now: float = 0.0) -> None:
+        """One turn, and those that follow from the kvs's answers."""
+        self.do(self.core.turn(now, list(inputs)))
+
+    def fire_timer(self) -> None:
+        """The time has come for the only timer that is set."""
+        (timer,) = self.timers
+        self.timers = []
+        self.turn(TimerFired(timer.key), now=timer.at)
+
+    def do(self, actions: list[Any]) -> None:
+        """Perform what the core says."""
+        answers: list[Response] = []
+        for action in actions:
+            match action:
+                case Request() if service_of(action.topic) == topics.KVS:
+                    if action.topic == topics.KVS_LOOKUP:
+                        assert isinstance(action.payload, dict)
+                        self.lookups.append(action.payload["key"])
+                    answers += self.kvs.take(action, NAME)
+                case Request():
+                    assert action.topic == topics.JOB_JOURNAL
+                    self.journal = action
+                case Response():
+                    self.sent.append(action)
+                case SetTimer():
+                    self.timers.append(action)
+                case Log():
+                    self.logs.append(action)
+                case _:
+                    raise AssertionError(f"unexpected action {action!r}")
+        if answers:
+            self.turn(*answers)
+
+
+def key(jobid: int, name: str) -> str:
+    """Where the kvs keeps `name` of a job."""
+    return f"{format_fluid(jobid, 'kvs')}.{name}"
