@@ -3,8 +3,8 @@
 `job-manager.events-journal` is a stream of {"events": [[id, place, event], ...]}, one response a
 turn; a request with {"allow": {NAME: 1, ...}} is told of those events alone. `place` counts the
 job's events from 0, so that a follower that also reads eventlogs can tell what it has seen. The
-stream starts with an empty list and tells nothing of the past. Annotations are in no eventlog before
-`alloc`; each change of a job's is an event `annotations` with place -1, its context
+stream starts with an empty list and tells nothing of the past. Annotations are in no eventlog
+before `alloc`; each change of a job's is an event `annotations` with place -1, its context
 {"annotations": all of them}.
 """
 
