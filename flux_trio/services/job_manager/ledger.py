@@ -18,6 +18,9 @@ from flux_trio.protocols import ExecState, Job, JobState
 
 Action = Any
 
+# Jobs in one commit; a turn with more (everybody's jobs are canceled) makes several, in order.
+COMMIT_OPS_MAX = 20_000
+
 
 class ActiveJob(Job):
     """A job that is not over, with what the job manager keeps beside its eventlog."""
@@ -76,7 +79,7 @@ class Ledger:
         self.abandon_hook: Callable[[ActiveJob], None]  # set by whoever asks hooks
         self._messages: list[Action] = []  # of this turn
         self._lines: dict[str, list[str]] = {}  # eventlog key → lines of this turn
-        self._uncommitted: deque[tuple[int, list[Action]]] = deque()
+        self._uncommitted: deque[list[Action]] = deque()  # what waits for each commit
 
     def send(self, message: Action | None) -> None:
         """Send `message` once everything logged so far is durable; None is nothing to send."""
@@ -147,11 +150,12 @@ class Ledger:
         if self._lines:
             ops = [["append", key, "".join(lines)] for key, lines in self._lines.items()]
             self._lines = {}
-            matchtag = self.calls.open(self._uncommitted)
-            self._uncommitted.append((matchtag, messages))
-            return [Request(topics.KVS_COMMIT, {"ops": ops}, matchtag)]
+            slices = [ops[at : at + COMMIT_OPS_MAX] for at in range(0, len(ops), COMMIT_OPS_MAX)]
+            commits = [self._commit(each) for each in slices]
+            self._uncommitted[-1].extend(messages)
+            return commits
         if self._uncommitted:
-            self._uncommitted[-1][1].extend(messages)
+            self._uncommitted[-1].extend(messages)
             return []
         return messages
 
@@ -161,4 +165,8 @@ class Ledger:
 
     def committed(self) -> list[Action]:
         """The oldest commit is done: the messages that waited for it."""
-        return self._uncommitted.popleft()[1]
+        return self._uncommitted.popleft()
+
+    def _commit(self, ops: list[list[str]]) -> Request:
+        self._uncommitted.append([])
+        return Request(topics.KVS_COMMIT, {"ops": ops}, self.calls.open(self._uncommitted))
