@@ -23,7 +23,7 @@ from flux_trio.services.exec.shell_protocol import (
     Unknown,
 )
 from flux_trio.services.exec.shell_stream import socket_address
-from flux_trio.services.exec.vocabulary import ShellConnected, ShellFailed, ShellLost
+from flux_trio.services.exec.vocabulary import ShellConnected, ShellFailed
 from tests.support.shell import Shell, hosts, no_process_left, open_shell, tasks, until
 
 pytestmark = pytest.mark.real
@@ -106,7 +106,7 @@ async def test_signal_reaches_the_whole_process_group(directory: Path) -> None:
     async with open_shell(directory) as shell:
         shell.start(1, "sh", "-c", "sleep 100 & sleep 100; echo never")
         await until(lambda: len(tasks(directory)) == 3)
-        shell.client.send(Signal(1, signal.SIGTERM))
+        shell.send(Signal(1, signal.SIGTERM))
         assert (await shell.hear(Done)).status == signal.SIGTERM
         assert tasks(directory) == []
 
@@ -115,11 +115,11 @@ async def test_group_that_ignores_sigterm_dies_of_sigkill(directory: Path) -> No
     async with open_shell(directory) as shell:
         shell.start(1, "sh", "-c", "trap '' TERM; sh -c 'sleep 100; echo never' & echo up; wait")
         await shell.output_holds(1, "up\n")
-        shell.client.send(Signal(1, signal.SIGTERM))
-        shell.client.send(Attach(1))
+        shell.send(Signal(1, signal.SIGTERM))
+        shell.send(Attach(1))
         await shell.hear(Started)
         await shell.hear(Started)  # it still runs
-        shell.client.send(Signal(1, signal.SIGKILL))
+        shell.send(Signal(1, signal.SIGKILL))
         assert (await shell.hear(Done)).status == signal.SIGKILL
 
 
@@ -133,7 +133,7 @@ async def test_what_a_task_leaves_in_its_group_does_not_outlive_the_job(director
 
 async def test_signal_of_a_job_that_is_not_there_is_nothing(directory: Path) -> None:
     async with open_shell(directory) as shell:
-        shell.client.send(Signal(99, signal.SIGKILL))
+        shell.send(Signal(99, signal.SIGKILL))
         assert (await shell.run(1, "true")).status == 0
 
 
@@ -150,7 +150,7 @@ async def test_job_is_launched_once_however_often_it_is_asked_for(directory: Pat
 
 async def test_attach_never_launches(directory: Path) -> None:
     async with open_shell(directory) as shell:
-        shell.client.send(Attach(1))
+        shell.send(Attach(1))
         assert await shell.hear(Unknown) == Unknown(1)
 
 
@@ -159,7 +159,7 @@ async def test_acknowledged_job_is_forgotten_with_its_files(directory: Path) -> 
         await shell.run(1, "echo", "hi")
         await shell.run(2, "true")
         shell.forget(1)
-        shell.client.send(List())
+        shell.send(List())
         assert await shell.hear(Listing) == Listing([2])
         assert [path.name for path in (directory / "jobs").iterdir()] == ["2"]
 
@@ -169,7 +169,7 @@ async def test_job_that_runs_cannot_be_acknowledged(directory: Path) -> None:
         shell.start(1, "sleep", "100")
         await shell.hear(Started)
         shell.forget(1)
-        shell.client.send(Signal(1, 9))
+        shell.send(Signal(1, 9))
         assert (await shell.hear(Done)).status == 9
 
 
@@ -232,22 +232,14 @@ async def test_host_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
 # The host is killed
 
 
-async def kill_host(shell: Shell) -> None:
-    """SIGKILL it, and await the next one."""
-    (host,) = hosts(shell.directory)
-    os.kill(host, signal.SIGKILL)
-    await shell.hear(ShellLost)
-    await shell.hear(ShellConnected)
-
-
 async def test_next_host_knows_what_had_ended(directory: Path) -> None:
     async with open_shell(directory) as shell:
         done = await shell.run(1, "sh", "-c", "echo hi; exit 3")
         shell.start(2, "/no/such/command")
         failed = await shell.hear(Started)
-        await kill_host(shell)
+        await shell.kill_host()
         assert await shell.run(1, "never") == done
-        shell.client.send(Attach(2))
+        shell.send(Attach(2))
         assert await shell.hear(Started) == failed
         assert (await shell.hear(Done)).status == 32512
 
@@ -256,11 +248,11 @@ async def test_next_host_watches_what_still_runs(directory: Path) -> None:
     async with open_shell(directory) as shell:
         shell.start(1, "sleep", "100", ntasks=2)
         await shell.hear(Started)
-        await kill_host(shell)
+        await shell.kill_host()
         shell.start(1, "never")
         assert await shell.hear(Started) == Started(1)
         assert len(tasks(directory)) == 2
-        shell.client.send(Signal(1, signal.SIGTERM))
+        shell.send(Signal(1, signal.SIGTERM))
         assert await shell.hear(Done) == Done(1, 256, 2, [0, 1])
 
 
@@ -274,7 +266,7 @@ async def test_what_ended_without_a_host_is_lost(directory: Path) -> None:
         os.kill(task, signal.SIGKILL)
         os.kill(host, signal.SIGKILL)
         await shell.hear(ShellConnected)
-        shell.client.send(Attach(1))
+        shell.send(Attach(1))
         assert (await shell.hear(Done)).lost == [0]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -11,8 +13,16 @@ from typing import Any, TypeVar
 import trio
 
 from flux_trio.services.exec.shell_client import ShellClient
-from flux_trio.services.exec.shell_protocol import Ack, Done, Start, Started, Task, output_name
-from flux_trio.services.exec.vocabulary import ShellConnected, ShellInput
+from flux_trio.services.exec.shell_protocol import (
+    Ack,
+    Done,
+    ShellRequest,
+    Start,
+    Started,
+    Task,
+    output_name,
+)
+from flux_trio.services.exec.vocabulary import ShellConnected, ShellInput, ShellLost
 
 TEST_S_MAX = 20.0
 MARK = "FLUX_TRIO_TEST_DIRECTORY"  # in the environment of every task
@@ -21,12 +31,29 @@ T = TypeVar("T")
 
 
 class Shell:
-    """A client, and what it has heard."""
+    """A client, and what it has heard. As the exec core does, it says all again when connected.
+
+    A host that is being killed may still accept a connection, only to drop it.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._heard, self._inputs = trio.open_memory_channel[ShellInput](1000)
         self.client = ShellClient(directory, self._heard.send_nowait)
+        self._sent: list[ShellRequest] = []
+
+    def send(self, request: ShellRequest) -> None:
+        """Send, and send again if need be."""
+        self._sent.append(request)
+        self.client.send(request)
+
+    async def kill_host(self) -> None:
+        """SIGKILL the host, and await the next one."""
+        self._sent.clear()
+        (host,) = hosts(self.directory)
+        os.kill(host, signal.SIGKILL)
+        await self.hear(ShellLost)
+        await self.hear(ShellConnected)
 
     def start(self, jobid: int, *argv: str, ntasks: int = 1, **options: Any) -> None:
         """Ask for a job of `ntasks` tasks; `env`, `cwd` and `cores` may be given."""
@@ -34,12 +61,15 @@ class Shell:
         cores = options.get("cores", [])
         tasks = [Task(taskid, {"FLUX_TASK_RANK": str(taskid)}, cores) for taskid in range(ntasks)]
         cwd = options.get("cwd", "/")
-        self.client.send(Start(jobid, list(argv), env, cwd, tasks))
+        self.send(Start(jobid, list(argv), env, cwd, tasks))
 
     async def hear(self, kind: type[T], jobid: int | None = None) -> T:
         """The next thing of that kind, of that job if one is given; others are passed over."""
         while True:
             heard = await self._inputs.receive()
+            if isinstance(heard, ShellConnected):
+                for request in self._sent:
+                    self.client.send(request)
             if isinstance(heard, kind) and jobid in (None, getattr(heard, "id", None)):
                 return heard
 
@@ -61,7 +91,7 @@ class Shell:
     def forget(self, *jobids: int) -> None:
         """Acknowledge jobs."""
         for jobid in jobids:
-            self.client.send(Ack(jobid))
+            self.send(Ack(jobid))
 
 
 @asynccontextmanager
@@ -87,7 +117,9 @@ def no_process_left(directory: Path) -> Iterator[None]:
     """Nothing that belongs to `directory` runs afterwards."""
     yield
     deadline = time.monotonic() + 5.0
-    while left := [*hosts(directory), *tasks(directory)]:
+    while left := {"hosts": hosts(directory), "tasks": tasks(directory)}:
+        if not any(left.values()):
+            break
         assert time.monotonic() < deadline, f"left behind: {left}"
         time.sleep(0.01)
 

@@ -142,8 +142,8 @@ class ShellJob:
 
     @property
     def lost(self) -> list[int]:
-        """The tasks of which nobody knows how they ended."""
-        return [taskid for taskid, status in self.statuses.items() if status is None]
+        """The tasks of which nobody knows how they ended, in ascending order."""
+        return sorted(taskid for taskid, status in self.statuses.items() if status is None)
 
 
 class ShellJobs:

@@ -12,7 +12,6 @@ import trio
 from flux_trio.services.exec.shell_protocol import (
     SOCKET_NAME,
     ShellNotice,
-    ShellProtocolError,
     ShellRequest,
     Unframer,
     frame,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     import msgspec
 
 RECEIVE_BYTES: Final = 1 << 16
+SEND_BYTES: Final = 1 << 18
 # What may wait for a peer that does not read. Beyond it the connection is closed: whoever comes
 # back asks how things are, so nothing is lost.
 WAITING_BYTES_MAX: Final = 64 << 20
@@ -52,7 +52,6 @@ class ShellStream(Generic[M]):
         self._stream = stream
         self._unframer = Unframer(decoder)
         self._waiting = bytearray()
-        self._sending = False  # part of a message may be out
         self._wake = trio.Event()
 
     def send(self, message: ShellRequest | ShellNotice) -> None:
@@ -62,15 +61,14 @@ class ShellStream(Generic[M]):
 
     async def pump(self) -> None:
         """Write what is sent; returns when that cannot go on, and `receive` then ends too."""
-        with suppress(trio.BrokenResourceError, OSError):
+        with suppress(OSError, trio.ClosedResourceError):
             while len(self._waiting) <= WAITING_BYTES_MAX:
                 if not self._waiting:
                     self._wake = trio.Event()
                     await self._wake.wait()
-                data, self._waiting = self._waiting, bytearray()
-                self._sending = True
-                await self._stream.send_all(data)
-                self._sending = False
+                # sends nothing when it is cancelled: what waits is always what was not sent
+                sent = await self._stream.socket.send(bytes(self._waiting[:SEND_BYTES]))
+                del self._waiting[:sent]
             self._stream.socket.shutdown(socket.SHUT_RDWR)
 
     async def receive(self) -> list[M]:
@@ -88,9 +86,8 @@ class ShellStream(Generic[M]):
 
     def send_last(self, message: ShellRequest) -> None:
         """Write what waits and then `message`, as far as the kernel takes it, once `pump` ended."""
-        if not self._sending:
-            with suppress(OSError, ShellProtocolError):
-                os.write(self._stream.socket.fileno(), bytes(self._waiting) + frame(message))
+        with suppress(OSError):
+            os.write(self._stream.socket.fileno(), bytes(self._waiting) + frame(message))
 
     def close(self) -> None:
         """End the connection."""

@@ -1,0 +1,254 @@
+"""The exec service on a broker, with a kvs beside it and a job manager played by the test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from flux_trio.broker import Handle
+from flux_trio.config import ExecConfig
+from flux_trio.formats import parse_eventlog
+from flux_trio.messages import Errno, Event, Request, Response, respond
+from flux_trio.services import exec as exec_service
+from flux_trio.services import kvs
+from tests.support.exec_script import job_key, jobspec, r_text, resources
+from tests.support.serving import Client, World
+from tests.support.shell import MARK, TEST_S_MAX, hosts, no_process_left, tasks, until
+
+pytestmark = pytest.mark.real
+
+RELEASE = ("release", {"ranks": "0", "final": True})
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "shell"
+    with no_process_left(path):
+        yield path
+
+
+class Manager:
+    """The job manager's side of RFC 32, as far as these tests need it."""
+
+    def __init__(self, world: World, directory: Path | None) -> None:
+        self.handle = world.handle("job-manager")
+        self.handle.register("job-manager")
+        self.client: Client = world.client("user")
+        self._directory = directory
+        self._answers: list[dict[str, Any]] = []
+
+    async def start(
+        self, jobid: int, *command: str, reattach: bool = False, **options: Any
+    ) -> None:
+        """Put R where it belongs and ask for the job."""
+        environment = {"PATH": "/usr/bin:/bin", MARK: str(self._directory)}
+        spec = jobspec(*command, environment=environment, cwd="/", **options)
+        text = r_text(resources(starttime=0.0 if reattach else 1e9))
+        put = {"ops": [["put", job_key(jobid, "R"), text]]}
+        await self.client.ask("kvs.commit", put)
+        payload = {"id": jobid, "userid": 1000, "jobspec": spec, "reattach": reattach}
+        self.handle.send(Request("job-exec.start", payload))
+
+    async def told(self) -> tuple[str, dict[str, Any]]:
+        """The next answer to a start; hello is accepted on the way."""
+        while not self._answers:
+            for message in await self.handle.receive():
+                if isinstance(message, Request) and message.topic == "job-manager.exec-hello":
+                    answer = respond(message)
+                    assert answer is not None
+                    self.handle.send(answer)
+                elif isinstance(message, Response):
+                    assert isinstance(message.payload, dict)
+                    self._answers.append(message.payload)
+        answer_payload = self._answers.pop(0)
+        return answer_payload["type"], answer_payload["data"]
+
+    def cancel(self, jobid: int) -> None:
+        """Publish a fatal exception."""
+        payload = {"id": jobid, "type": "cancel", "severity": 0}
+        self.handle.send(Event("job-exception", payload))
+
+    async def output(self, jobid: int) -> list[str]:
+        """All that attach streams."""
+        tag = self.client.send("job-exec.attach", {"id": jobid}, streaming=True)
+        found = []
+        while not (response := await self.client.answer(tag)).errnum:
+            assert isinstance(response.payload, dict)
+            found.append(response.payload["data"])
+        assert response.errnum == Errno.ENODATA
+        return found
+
+
+class Instance:
+    """A broker and its kvs; exec services come and go."""
+
+    def __init__(self, world: World, directory: Path | None) -> None:
+        self.world = world
+        self.directory = directory
+        self.manager = Manager(world, directory)
+
+    @asynccontextmanager
+    async def exec(self) -> AsyncIterator[None]:
+        """An exec service."""
+
+        async def serve(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
+            await exec_service.run(
+                handle,
+                directory=self.directory,
+                config=ExecConfig(kill_timeout="0.1s"),
+                environment={"FLUX_URI": "ws://here"},
+                task_status=task_status,
+            )
+
+        async with self.world.serving("exec", serve):
+            yield
+
+
+@asynccontextmanager
+async def instance(directory: Path | None) -> AsyncIterator[Instance]:
+    world, store = World(), kvs.MemoryStore()
+
+    async def serve_kvs(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
+        await kvs.run(handle, lambda: store, task_status=task_status)
+
+    with trio.fail_after(TEST_S_MAX):
+        async with world.serving("kvs", serve_kvs):
+            yield Instance(world, directory)
+
+
+async def test_real_job_from_start_to_release(directory: Path) -> None:
+    """32.start.17-37, 16.schema.11: its output and its exec.eventlog are in the KVS."""
+    async with instance(directory) as world, world.exec():
+        manager = world.manager
+        await manager.start(7, "sh", "-c", "echo to $FLUX_URI; exit 3")
+        assert await manager.told() == ("start", {})
+        assert await manager.told() == ("finish", {"status": 768})
+        assert await manager.told() == RELEASE
+        log = await manager.client.ask("kvs.lookup", {"key": job_key(7, "guest.output")})
+        data = [event.context for event in parse_eventlog(log["value"])][1]
+        assert data == {"stream": "stdout", "rank": "0", "data": "to ws://here\n"}
+        await until(lambda: list((directory / "jobs").iterdir()) == [])  # acknowledged
+
+
+async def test_output_is_followed_while_it_is_written(directory: Path) -> None:
+    async with instance(directory) as world, world.exec():
+        manager = world.manager
+        await manager.start(
+            7,
+            "sh",
+            "-c",
+            "echo one; until [ -e $0 ]; do sleep 0.01; done; echo two",
+            f"{directory}/go",
+        )
+        assert await manager.told() == ("start", {})
+        tag = manager.client.send("job-exec.attach", {"id": 7}, streaming=True)
+        first = await manager.client.answer(tag)
+        assert first.payload == {"stream": "stdout", "rank": "0", "data": "one\n"}
+        (directory / "go").touch()
+        second = await manager.client.answer(tag)
+        assert second.payload == {"stream": "stdout", "rank": "0", "data": "two\n"}
+        assert (await manager.client.answer(tag)).errnum == Errno.ENODATA
+
+
+async def test_output_of_a_job_that_is_over_is_still_there(directory: Path) -> None:
+    async with instance(directory) as world, world.exec():
+        manager = world.manager
+        submit = {"timestamp": 1.0, "name": "submit", "context": {"userid": 1000}}
+        finish = {"timestamp": 2.0, "name": "finish", "context": {"status": 0}}
+        text = json.dumps(submit) + "\n" + json.dumps(finish) + "\n"
+        put = {"ops": [["put", job_key(7, "eventlog"), text]]}
+        await manager.client.ask("kvs.commit", put)
+        await manager.start(7, "seq", "20000")
+        while await manager.told() != RELEASE:
+            pass
+        assert "".join(await manager.output(7)).split() == [str(n) for n in range(1, 20001)]
+
+
+async def test_canceled_job_that_ignores_sigterm_is_killed_after_the_grace(
+    directory: Path,
+) -> None:
+    async with instance(directory) as world, world.exec():
+        manager = world.manager
+        await manager.start(7, "sh", "-c", "trap '' TERM; sleep 100 & echo up; wait; wait")
+        assert await manager.told() == ("start", {})
+        await until(lambda: len(tasks(directory)) == 2)
+        manager.cancel(7)
+        assert await manager.told() == ("finish", {"status": 9})
+        assert await manager.told() == RELEASE
+        await until(lambda: not tasks(directory))
+
+
+async def test_job_outlives_the_exec_service_and_is_found_again(directory: Path) -> None:
+    """32.criteria.6, 32.start.10: reload of the execution service."""
+    async with instance(directory) as world:
+        manager = world.manager
+        async with world.exec():
+            await manager.start(
+                7, "sh", "-c", "until [ -e $0 ]; do sleep 0.01; done", f"{directory}/go"
+            )
+            assert await manager.told() == ("start", {})
+        (task, *_) = tasks(directory)
+        async with world.exec():
+            await manager.start(7, "false", reattach=True)
+            assert await manager.told() == ("start", {})
+            assert task in tasks(directory)
+            (directory / "go").touch()
+            assert await manager.told() == ("finish", {"status": 0})
+            assert await manager.told() == RELEASE
+
+
+async def test_job_that_ends_while_there_is_no_exec_service_is_told_to_the_next(
+    directory: Path,
+) -> None:
+    async with instance(directory) as world:
+        manager = world.manager
+        async with world.exec():
+            await manager.start(
+                7, "sh", "-c", "until [ -e $0 ]; do sleep 0.01; done; exit 5", f"{directory}/go"
+            )
+            assert await manager.told() == ("start", {})
+        (directory / "go").touch()
+        await until(lambda: not tasks(directory))
+        async with world.exec():
+            await manager.start(7, "false", reattach=True)
+            assert [await manager.told() for _ in range(3)] == [
+                ("start", {}),
+                ("finish", {"status": 1280}),
+                RELEASE,
+            ]
+    await until(lambda: not hosts(directory))
+
+
+async def test_shell_host_that_is_killed_is_replaced_and_the_job_is_not_run_again(
+    directory: Path,
+) -> None:
+    """32.start.10: never twice."""
+    async with instance(directory) as world, world.exec():
+        manager = world.manager
+        await manager.start(7, "sh", "-c", "echo run; sleep 100")
+        assert await manager.told() == ("start", {})
+        (host,) = hosts(directory)
+        await trio.run_process(["kill", "-KILL", str(host)])
+        await until(lambda: hosts(directory) not in ([], [host]))
+        manager.cancel(7)
+        kind, exception = await manager.told()
+        assert (kind, exception["severity"]) == ("exception", 0)
+        assert "end not seen" in exception["note"]
+        assert await manager.told() == ("finish", {"status": 256})
+
+
+async def test_simulated_job_needs_no_directory() -> None:
+    async with instance(None) as world, world.exec():
+        manager = world.manager
+        await manager.start(7, test={"run_duration": 0.001})
+        assert await manager.told() == ("start", {})
+        assert await manager.told() == ("finish", {"status": 0})
+        assert await manager.told() == RELEASE
+        await manager.start(8, "true")
+        assert (await manager.told())[0] == "exception"
