@@ -1,0 +1,13 @@
+"""Sphinx configuration; `make docs` builds the pages into docs/_build."""
+
+from flux_trio import __version__
+
+project = "flux-trio"
+author = "the flux-trio authors"
+release = __version__
+extensions = ["myst_parser"]
+html_theme = "furo"
+html_title = f"flux-trio {__version__}"
+exclude_patterns = ["_build", "reference/tables/*.md"]
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
