@@ -1,0 +1,47 @@
+"""The sched service under Trio: it takes the name, serves, and leaves when it must."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from flux_trio.config import SchedConfig
+from flux_trio.editions import CLASSIC
+from flux_trio.messages import Errno, FluxError, respond_error
+from flux_trio.services.runner import ServiceExit
+from flux_trio.services.sched import run
+from tests.support.serving import World
+
+MAIN = functools.partial(run, config=SchedConfig(), edition=CLASSIC)
+
+
+async def test_acquires_and_answers_for_its_name() -> None:
+    """27.background.2."""
+    world = World()
+    resource = world.handle("resource")
+    resource.register("resource")
+    async with world.serving("sched", MAIN):
+        (acquire,) = await resource.receive()
+        assert acquire.topic == "resource.acquire"
+        client = world.client()
+        assert (await client.ask("sched.stats-get"))["policy"] == "fifo"
+        with pytest.raises(FluxError) as info:
+            world.handle("other").register("sched")
+        assert info.value.errnum == Errno.EEXIST
+
+
+async def test_leaves_with_the_reason() -> None:
+    """28.error.2."""
+    world = World()
+    resource = world.handle("resource")
+    resource.register("resource")
+    with pytest.RaisesGroup(ServiceExit):
+        async with world.serving("sched", MAIN):
+            (acquire,) = await resource.receive()
+            response = respond_error(acquire, Errno.EBUSY, "already acquired")
+            assert response is not None
+            resource.send(response)
+            await world.client().handle.receive()
+    (entry,) = world.log
+    assert entry.text == "resource.acquire: already acquired"
