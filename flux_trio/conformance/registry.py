@@ -1,0 +1,171 @@
+"""The clause registry: `clauses.toml` and `reasons.toml` as typed values.
+
+The registry is data and the same for every implementation that is judged; reasons are about this
+project's own tests. Both are read when asked for, not on import.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import resources
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from flux_trio.formats import FormatError
+
+CLAUSES_FILE: Final = "clauses.toml"
+REASONS_FILE: Final = "reasons.toml"
+
+Kind: TypeAlias = Literal["classic", "supporting"]
+Observable: TypeAlias = Literal[
+    "trace", "eventlog", "state", "config", "format", "benchmark", "none"
+]
+Level: TypeAlias = Literal[
+    "MUST",
+    "MUST NOT",
+    "SHALL",
+    "SHALL NOT",
+    "SHOULD",
+    "SHOULD NOT",
+    "RECOMMENDED",
+    "MAY",
+    "OPTIONAL",
+    "REQUIRED key",
+    "OPTIONAL key",
+    "must",
+    "should",
+    "statement",
+    "criterion",
+    "example",
+    "note",
+    "implied",
+]
+Actor: TypeAlias = Literal[
+    "R-consumer",
+    "R-producer",
+    "broker",
+    "cli",
+    "constraint-consumer",
+    "constraint-producer",
+    "eventlog-reader",
+    "eventlog-writer",
+    "exec",
+    "fluid-consumer",
+    "fluid-producer",
+    "fsd-consumer",
+    "hostlist-consumer",
+    "hostlist-producer",
+    "idset-consumer",
+    "idset-producer",
+    "ingest",
+    "job-manager",
+    "jobspec-consumer",
+    "jobspec-producer",
+    "list-service",
+    "queue-config",
+    "resource",
+    "rpc-client",
+    "rpc-server",
+    "scheduler",
+    "shell",
+    "submit-tool",
+]
+Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
+
+T = TypeVar("T")
+
+_ID = re.compile(r"([1-9][0-9]*)\.[a-z]+\.[1-9][0-9]*")
+
+
+class Clause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One sentence that binds someone.
+
+    `level` is the keyword as written, or what kind of sentence it is without one; `actor` is who is
+    bound and `violator` who breaks it where that is another; `observable` is where it shows;
+    `trigger` is what makes it apply and `violation` what breaking it looks like. `src` is lines of
+    the text or a section; `newest` says that the newest edition has it otherwise; `note` is
+    how an ambiguity is read.
+    """
+
+    id: str
+    rfc: int
+    kind: Kind
+    section: Text
+    level: Level
+    actor: Actor
+    text: Text
+    observable: Observable
+    trigger: Text
+    violation: Text
+    src: Text
+    violator: Actor | None = None
+    newest: Literal["changed", "dropped"] | None = None
+    note: Text | None = None
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    clause: list[Clause]
+
+
+def load_clauses() -> dict[str, Clause]:
+    """The registry that comes with the package: id to clause, in the order of the file."""
+    return parse_clauses(_read(CLAUSES_FILE), CLAUSES_FILE)
+
+
+def load_reasons() -> dict[str, str]:
+    """Why no test shows a clause: id to sentence, for those that have one."""
+    return parse_reasons(_read(REASONS_FILE), REASONS_FILE)
+
+
+def parse_clauses(text: str, where: str = "clauses") -> dict[str, Clause]:
+    """Decode a registry.
+
+    Raises FormatError for an unknown or missing key, a value that is none of those allowed, an id
+    that does not start with its rfc or comes twice.
+    """
+    clauses: dict[str, Clause] = {}
+    for clause in _decode(text, _File, where).clause:
+        match = _ID.fullmatch(clause.id)
+        if match is None or int(match[1]) != clause.rfc:
+            raise FormatError(f"{clause.rfc}.section.number", clause.id, f"{where}: id")
+        if clause.id in clauses:
+            raise FormatError("every id once", clause.id, f"{where}: id")
+        clauses[clause.id] = clause
+    return clauses
+
+
+def parse_reasons(text: str, where: str = "reasons") -> dict[str, str]:
+    """Decode a file of reasons. Raises FormatError."""
+    return _decode(text, dict[str, Text], where)
+
+
+def select(
+    clauses: Mapping[str, Clause],
+    *,
+    rfc: int | None = None,
+    kind: Kind | None = None,
+    observable: Observable | None = None,
+) -> list[Clause]:
+    """The clauses that have all that is given, in their order."""
+    wanted = {"rfc": rfc, "kind": kind, "observable": observable}
+    asked = {key: value for key, value in wanted.items() if value is not None}
+    return [
+        clause
+        for clause in clauses.values()
+        if all(getattr(clause, key) == value for key, value in asked.items())
+    ]
+
+
+def _read(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _decode(text: str, shape: type[T], where: str) -> T:
+    try:
+        return msgspec.toml.decode(text, type=shape)
+    except msgspec.ValidationError as error:
+        raise FormatError.of_msgspec(error).at(where) from None
+    except msgspec.DecodeError as error:
+        raise FormatError(f"TOML ({error})", text, where) from None
