@@ -19,6 +19,7 @@ from flux_trio.messages.types import Control, Event, Flag, Message, Request, Res
 from flux_trio.messages.values import DEPTH_MAX, UnfitError, check_object, kind_of
 
 FRAME_BYTES_MAX: Final = 16 * 2**20  # a listing of 10,000 jobs is below 4 MiB
+FRAME_BYTES_TARGET: Final = 256 * 2**10  # messages that wait share a frame up to this size
 FRAME_ITEMS_MAX: Final = 2**20  # CBOR items: each may cost 64 bytes of memory however short it is
 TOPIC_CHARS_MAX: Final = 255  # the real ones are below 40
 ROUTES_MAX: Final = 64  # hops: no tree of brokers is that deep
@@ -78,6 +79,17 @@ def decode_frame(data: bytes) -> list[Message]:
         return [_from_fields(item) for item in _items(data)]
     except UnfitError as error:
         raise RemoteProtocolError(str(error)) from None
+
+
+def join(encoded: list[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Encoded messages, at least one, as few frames, each with the number of its messages."""
+    start = size = 0
+    for index, part in enumerate(encoded):
+        if size and size + len(part) > FRAME_BYTES_TARGET:
+            yield index - start, b"".join(encoded[start:index])
+            start, size = index, 0
+        size += len(part)
+    yield len(encoded) - start, b"".join(encoded[start:])
 
 
 def _to_fields(message: Message) -> list[Any]:

@@ -6,10 +6,9 @@ the WebSocket protocol are trio-websocket's; this adds the bounds and how a conn
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, NoReturn, TypeAlias, cast
-from urllib.parse import urlsplit
 
 import h11
 import trio
@@ -17,7 +16,8 @@ import trio_websocket
 import wsproto.utilities
 
 from flux_trio.messages import Message, RemoteProtocolError
-from flux_trio.messages.codec import FRAME_BYTES_MAX, decode_frame, encode
+from flux_trio.messages.address import host_and_port, uri_of
+from flux_trio.messages.codec import FRAME_BYTES_MAX, decode_frame, encode, join
 from flux_trio.transports.base import (
     QUEUE_BYTES_MAX,
     QUEUE_MESSAGES_MAX,
@@ -35,7 +35,6 @@ from flux_trio.transports.inbox import Inbox
 HANDSHAKE_S_MAX: Final = 5.0  # to send a request line and a token: nobody honest needs longer
 CLOSE_S_MAX: Final = 2.0  # to take what is queued and say goodbye; after it the socket is cut
 CONNECTIONS_MAX: Final = 1024  # open at once, let in or not; one more is cut at once
-FRAME_BYTES_TARGET: Final = 256 * 2**10  # waiting messages share a frame up to this size
 FRAMES_AHEAD: Final = 2  # received and not yet read; each may be of FRAME_BYTES_MAX
 READ_BYTES: Final = 64 * 2**10  # one system call takes a few hundred messages
 
@@ -114,7 +113,7 @@ class WebSocketConnection:
         """Send what is queued until this end is closed or the connection is gone."""
         try:
             while True:
-                for count, frame in _frames(await self._queue.get_batch()):
+                for count, frame in join(await self._queue.get_batch()):
                     await self._socket.send_message(frame)
                     self._queued_messages -= count
                     self._queued_bytes -= len(frame)
@@ -171,8 +170,7 @@ async def serve_websocket(
     async with trio.open_nursery() as nursery:
         await nursery.start(trio.serve_listeners, door.take, listeners)
         address, taken, *_ = listeners[0].socket.getsockname()
-        name = f"[{address}]" if ":" in address else address
-        task_status.started(f"ws://{name}:{taken}")
+        task_status.started(uri_of(address, taken))
 
 
 class _Door:
@@ -228,10 +226,10 @@ async def connect_websocket(uri: str, token: str) -> AsyncIterator[WebSocketConn
 
     Raises ConnectionRefused when nobody is there or the token is not accepted.
     """
-    host, port = _address(uri)
     try:
+        host, port = host_and_port(uri)
         stream = await trio.open_tcp_stream(host, port)
-    except OSError as error:
+    except (ValueError, OSError) as error:
         raise ConnectionRefused(f"{uri}: {error}") from None
     try:
         async with _open_tasks() as tasks:
@@ -324,16 +322,6 @@ async def _talking(
         await connection.aclose()
 
 
-def _address(uri: str) -> tuple[str, int]:
-    try:
-        parts = urlsplit(uri)
-        if parts.scheme == "ws" and parts.hostname and parts.port:
-            return parts.hostname, parts.port
-    except ValueError:
-        pass  # not a URI at all
-    raise ConnectionRefused(f"{uri}: expected ws://HOST:PORT")
-
-
 def _bearer_token(headers: list[tuple[bytes, bytes]]) -> str | None:
     for name, value in headers:
         if name.lower() == b"authorization" and value[:7].lower() == b"bearer ":
@@ -350,17 +338,6 @@ async def _linger(stream: trio.SocketStream) -> None:
                 pass
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
-
-
-def _frames(parts: list[bytes]) -> Iterator[tuple[int, bytes]]:
-    """`parts` as frames, each with the number of its messages."""
-    start = size = 0
-    for index, part in enumerate(parts):
-        if size and size + len(part) > FRAME_BYTES_TARGET:
-            yield index - start, b"".join(parts[start:index])
-            start, size = index, 0
-        size += len(part)
-    yield len(parts) - start, b"".join(parts[start:])
 
 
 def _fit_reason(reason: str) -> str:

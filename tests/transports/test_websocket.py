@@ -147,8 +147,8 @@ async def test_a_missing_token_is_refused_with_401(server: Server, header: bytes
     ("uri", "text"),
     [
         ("ws://127.0.0.1:1", "ws://127.0.0.1:1: .*127.0.0.1"),
-        ("http://x:1", "http://x:1: expected ws://HOST:PORT"),
-        ("ws://x:port", "ws://x:port: expected ws://HOST:PORT"),
+        ("http://x:1", "http://x:1.*expected ws://HOST:PORT"),
+        ("ws://x:port", "ws://x:port.*expected ws://HOST:PORT"),
         ("ws://127.0.0.1", "expected ws://HOST:PORT"),
     ],
 )

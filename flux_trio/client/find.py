@@ -1,0 +1,75 @@
+"""Where the instance is: the environment first, then its state directory.
+
+`FLUX_TRIO_URI` (ws://HOST:PORT, or local://DIR) with `FLUX_TRIO_TOKEN`, else the files `uri` and
+`token` in `FLUX_TRIO_STATEDIR`, else those in the user's own runtime directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from flux_trio.client.errors import AccessDenied, NoInstance
+
+URI_FILE: Final = "uri"
+TOKEN_FILE: Final = "token"  # readable by its owner alone: whoever has the token is the owner
+
+HOW_TO_START: Final = "start one with `flux-trio start`"
+
+
+class Address(NamedTuple):
+    """Where an instance listens, and the token that says who the client is."""
+
+    uri: str
+    token: str
+
+
+def find_instance(environ: Mapping[str, str]) -> Address:
+    """The instance that `environ` means.
+
+    Raises NoInstance when there is none, AccessDenied when its token may not be read.
+    """
+    uri = environ.get("FLUX_TRIO_URI", "")
+    if uri.startswith("local://"):
+        return _read_statedir(Path(uri.removeprefix("local://")))
+    if uri:
+        token = environ.get("FLUX_TRIO_TOKEN", "")
+        if not token:
+            raise NoInstance("FLUX_TRIO_URI is set and FLUX_TRIO_TOKEN is not: set both or none")
+        return Address(uri, token)
+    if "FLUX_TRIO_STATEDIR" in environ:
+        return _read_statedir(Path(environ["FLUX_TRIO_STATEDIR"]))
+    statedir = default_statedir(environ)
+    _check_owner(statedir)
+    return _read_statedir(statedir)
+
+
+def default_statedir(environ: Mapping[str, str]) -> Path:
+    """Where this user's instance keeps its state when nobody says otherwise."""
+    runtime = environ.get("XDG_RUNTIME_DIR")
+    if runtime:
+        return Path(runtime, "flux-trio")
+    return Path(f"/tmp/flux-trio-{os.getuid()}")  # made with mode 0700, checked before use
+
+
+def _check_owner(statedir: Path) -> None:
+    """In /tmp anybody could have made the directory, and would be handed our jobs."""
+    try:
+        owner = statedir.stat().st_uid
+    except FileNotFoundError:
+        return  # said better when the files in it are missed
+    if owner != os.getuid():
+        raise AccessDenied(f"{statedir} belongs to userid {owner}, not to you: remove it")
+
+
+def _read_statedir(statedir: Path) -> Address:
+    try:
+        uri = (statedir / URI_FILE).read_text().strip()
+        token = (statedir / TOKEN_FILE).read_text().strip()
+    except (FileNotFoundError, NotADirectoryError):
+        raise NoInstance(f"no instance runs in {statedir}: {HOW_TO_START}") from None
+    except PermissionError as error:
+        raise AccessDenied(f"{error.filename} may not be read: it is another user's") from None
+    return Address(uri, token)

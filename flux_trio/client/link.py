@@ -1,0 +1,224 @@
+"""One connection of a client: what goes out, what comes in, and who waits for it.
+
+Two tasks run it, `read` and `write`; everything else here is called by those who use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final, TypeVar
+
+import anyio
+
+from flux_trio.client.errors import ConnectionLost
+from flux_trio.client.waiting import STREAM_QUEUE_MAX, Answer, Queue
+from flux_trio.client.websocket import WebSocket
+from flux_trio.messages import (
+    Calls,
+    Errno,
+    Event,
+    FluxError,
+    LocalProtocolError,
+    Message,
+    Payload,
+    RemoteProtocolError,
+    Request,
+    Response,
+)
+from flux_trio.messages.codec import decode_frame, encode, join
+
+OUTGOING_BYTES_MAX: Final = 4 * 2**20  # beyond it, whoever sends waits until it is below again
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStatistics:
+    """What went over one connection, and what is open on it now."""
+
+    messages_sent: int
+    messages_received: int
+    bytes_sent: int
+    bytes_received: int
+    calls_waiting: int
+    streams_open: int
+
+
+class Link:
+    """A WebSocket that knows which response belongs to which request."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+        self.calls: Calls[Answer | Queue[dict[str, Any]]] = Calls()
+        self.subscriptions: list[tuple[str, Queue[Event]]] = []
+        self._answers: set[Answer] = set()  # of the calls, those that wait for one response
+        self._queues: set[Queue[Any]] = set()  # of responses, and of events
+        self._lost: ConnectionLost | None = None  # set once, when the reader ends
+        self._reader_ended = anyio.Event()
+        self._pause: anyio.CancelScope | None = None  # around the reader when it waits for room
+        self._closing = False
+        self._outgoing: list[bytes] = []
+        self._outgoing_bytes = 0  # also those that are being written
+        self._wake_writer = anyio.Event()  # replaced when the writer has nothing to do
+        self._written = anyio.Event()  # replaced when the writer has written
+        self._messages_sent = 0
+        self._messages_received = 0
+
+    @property
+    def is_lost(self) -> bool:
+        """Nothing can be sent any more."""
+        return self._lost is not None
+
+    def statistics(self) -> ClientStatistics:
+        """Counts since the connection was opened."""
+        return ClientStatistics(
+            self._messages_sent,
+            self._messages_received,
+            self._socket.bytes_sent,
+            self._socket.bytes_received,
+            len(self._answers),
+            len(self._queues),
+        )
+
+    # What goes out
+
+    def send(self, request: Request) -> None:
+        """Queue `request`. Raises ConnectionLost, LocalProtocolError."""
+        if self._lost is not None:
+            raise ConnectionLost(str(self._lost))
+        data = encode(request)
+        self._messages_sent += 1
+        self._outgoing.append(data)
+        self._outgoing_bytes += len(data)
+        if len(self._outgoing) == 1:
+            self._wake_writer.set()
+
+    async def wait_for_room(self) -> None:
+        """Wait while more than OUTGOING_BYTES_MAX are queued."""
+        while self._outgoing_bytes > OUTGOING_BYTES_MAX and self._lost is None:
+            await self._written.wait()
+
+    def open_call(self, topic: str, payload: Payload) -> Answer:
+        """Send a request for one response, to be waited for and then closed."""
+        answer = Answer()
+        answer.matchtag = self.calls.open(answer)
+        self._answers.add(answer)
+        try:
+            self.send(Request(topic, payload, answer.matchtag))
+        except (ConnectionLost, LocalProtocolError):
+            self.close_call(answer)
+            raise
+        self._end_pause()
+        return answer
+
+    def close_call(self, answer: Answer) -> None:
+        """Nobody waits for `answer` any more; again does nothing."""
+        self.calls.close(answer.matchtag)
+        self._answers.discard(answer)
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+
+    @contextmanager
+    def open_queue(self) -> Iterator[Queue[Any]]:
+        """A queue that ends when the connection does."""
+        queue: Queue[Any] = Queue()
+        self._queues.add(queue)
+        try:
+            yield queue
+        finally:
+            self._queues.discard(queue)
+            queue.close()
+
+    async def write(self) -> None:
+        """Write what is queued, and at last the goodbye."""
+        try:
+            while self._outgoing or not self._closing:
+                if self._outgoing:
+                    await self._write_queued()
+                else:
+                    self._wake_writer = anyio.Event()
+                    await self._wake_writer.wait()
+            await self._socket.say_goodbye()
+        except ConnectionLost:
+            pass  # the reader sees it too, and tells everybody
+
+    async def _write_queued(self) -> None:
+        encoded, self._outgoing = self._outgoing, []
+        for _, frame in join(encoded):
+            await self._socket.send(frame)
+            self._outgoing_bytes -= len(frame)
+        written, self._written = self._written, anyio.Event()
+        written.set()
+
+    async def close(self) -> None:
+        """Write what is queued, say goodbye, and wait for the instance's goodbye."""
+        self._closing = True
+        self._end_pause()
+        self._wake_writer.set()
+        await self._reader_ended.wait()
+
+    # What comes in
+
+    async def read(self) -> None:
+        """Hand out what comes until the connection ends; then tell all who wait."""
+        try:
+            while True:
+                for message in decode_frame(await self._socket.receive()):
+                    self._messages_received += 1
+                    await self._take(message)
+        except ConnectionLost as lost:
+            self._end("this client is closed" if self._closing else str(lost))
+        except RemoteProtocolError as error:
+            self._end(f"the instance sent what is no message: {error}")
+            await self._socket.aclose()
+
+    def _end(self, text: str) -> None:
+        self._lost = ConnectionLost(text)
+        for answer in self._answers:
+            answer.take(self._lost)
+        for queue in self._queues:
+            queue.end(ConnectionLost(text))
+        self._written.set()
+        self._reader_ended.set()
+
+    async def _take(self, message: Message) -> None:
+        if isinstance(message, Response):
+            waiting = self.calls.match(message)
+            if isinstance(waiting, Answer):
+                self._answers.discard(waiting)
+                waiting.take(message)
+            elif waiting is not None:
+                await self._take_streamed(waiting, message)
+        elif isinstance(message, Event):
+            for pattern, queue in list(self.subscriptions):
+                if fnmatchcase(message.topic, pattern):
+                    await self._put(queue, message)
+
+    async def _take_streamed(self, queue: Queue[dict[str, Any]], response: Response) -> None:
+        if response.errnum == 0:
+            payload = response.payload
+            await self._put(queue, payload if isinstance(payload, dict) else {})
+        if response.errnum not in (0, Errno.ENODATA):
+            queue.end(FluxError(response.errnum, response.error_text))
+        elif response.ends_rpc:
+            queue.end()
+
+    async def _put(self, queue: Queue[T], item: T) -> None:
+        """Queue `item`, when full after a pause.
+
+        A pause would keep a call from its response, for ever if the reader of this queue made
+        the call: then the queue ends instead.
+        """
+        if queue.put_nowait(item):
+            return
+        if not self._answers and not self._closing:
+            with anyio.CancelScope() as self._pause:
+                await queue.put(item)
+            if not self._pause.cancelled_caught:
+                return
+        queue.end(FluxError(Errno.EOVERFLOW, f"{STREAM_QUEUE_MAX} responses wait to be read"))

@@ -1,0 +1,153 @@
+"""A WebSocket client on anyio's TCP streams: the same bytes under Trio and asyncio.
+
+Frames in, frames out (docs/reference/wire.md); what is in them is the client's business. The
+protocol itself is wsproto's. The other WebSocket of this project, in transports, is Trio alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import anyio
+import anyio.abc
+import wsproto
+from wsproto import events
+from wsproto.connection import ConnectionState
+from wsproto.utilities import ProtocolError
+
+from flux_trio.client.errors import AccessDenied, ConnectionLost, NoInstance
+from flux_trio.client.find import HOW_TO_START
+from flux_trio.messages.address import host_and_port
+from flux_trio.messages.codec import FRAME_BYTES_MAX
+
+HANDSHAKE_S_MAX: Final = 10.0  # a busy instance answers late; a dead one never
+READ_BYTES: Final = 64 * 2**10  # one system call takes a few hundred messages
+NORMAL: Final = 1000  # close code (RFC 6455, 7.4.1)
+
+
+class WebSocket:
+    """An open WebSocket. One task sends and one receives, at the same time if they like."""
+
+    def __init__(self, stream: anyio.abc.ByteStream) -> None:
+        self._stream = stream
+        self._protocol = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
+        self._sending = anyio.Lock(fast_acquire=True)  # pongs are sent by the one who receives
+        self._frames: deque[bytes] = deque()  # whole, and not yet received
+        self._parts: list[bytes] = []  # of a frame that is not whole yet
+        self.bytes_sent = 0
+        self.bytes_received = 0
+
+    async def shake_hands(self, host: str, token: str) -> None:
+        """Ask to be let in; the first thing to do. Raises AccessDenied."""
+        header = (b"Authorization", b"Bearer " + token.encode())
+        await self._send(events.Request(host=host, target="/", extra_headers=[header]))
+        refusal, done = b"", False
+        while True:
+            self._feed(await _read(self._stream))
+            for event in self._protocol.events():
+                match event:
+                    case events.AcceptConnection():
+                        return
+                    case events.RejectConnection(status_code=code):
+                        refusal = b"%d" % code
+                        done = not event.has_body
+                    case events.RejectData(data=data, body_finished=done):
+                        refusal += b": " + data if data else b""
+                if refusal and done:
+                    text = refusal.decode(errors="replace")
+                    raise AccessDenied(f"{host} refused the connection ({text})")
+
+    async def send(self, frame: bytes) -> None:
+        """Send one binary frame. Raises ConnectionLost."""
+        await self._send(events.BytesMessage(frame))
+
+    async def say_goodbye(self) -> None:
+        """Send a close frame; `receive` raises once the instance has answered it."""
+        await self._send(events.CloseConnection(NORMAL))
+
+    async def receive(self) -> bytes:
+        """The next frame. Raises ConnectionLost when there will be none."""
+        while not self._frames:
+            self._feed(await _read(self._stream))
+            for event in self._protocol.events():
+                await self._take(event)
+        return self._frames.popleft()
+
+    async def aclose(self) -> None:
+        """Cut the connection; again does nothing."""
+        await anyio.aclose_forcefully(self._stream)
+
+    def _feed(self, data: bytes) -> None:
+        self.bytes_received += len(data)
+        try:
+            self._protocol.receive_data(data)
+        except ProtocolError as error:
+            raise ConnectionLost(f"the instance does not speak WebSocket: {error}") from None
+
+    async def _take(self, event: events.Event) -> None:
+        match event:
+            case events.BytesMessage():
+                self._parts.append(bytes(event.data))
+                if sum(map(len, self._parts)) > FRAME_BYTES_MAX:
+                    raise ConnectionLost(f"the instance sent over {FRAME_BYTES_MAX} bytes at once")
+                if event.message_finished:
+                    self._frames.append(b"".join(self._parts))
+                    self._parts = []
+            case events.Ping():
+                await self._send(event.response())
+            case events.CloseConnection():
+                if self._protocol.state is ConnectionState.REMOTE_CLOSING:
+                    await self._send(event.response())
+                reason = event.reason or "without giving a reason"
+                raise ConnectionLost(f"the instance ended the connection ({event.code}): {reason}")
+            case events.TextMessage():
+                raise ConnectionLost("the instance sent text where a binary frame was expected")
+
+    async def _send(self, event: events.Event) -> None:
+        try:
+            data = self._protocol.send(event)
+            async with self._sending:
+                await self._stream.send(data)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, ProtocolError):
+            raise ConnectionLost("the connection to the instance is closed") from None
+        self.bytes_sent += len(data)
+
+
+async def open_websocket(uri: str, token: str) -> WebSocket:
+    """Connect to the instance at `uri` (ws://HOST:PORT).
+
+    Raises NoInstance when none answers, AccessDenied when it does not know `token`.
+    """
+    try:
+        host, port = host_and_port(uri)
+    except ValueError as error:
+        raise NoInstance(str(error)) from None
+    try:
+        with anyio.fail_after(HANDSHAKE_S_MAX):
+            return await _connect(host, port, token)
+    except TimeoutError:
+        text = f"{uri} did not answer in {HANDSHAKE_S_MAX:g} s"
+    except OSError:
+        text = f"nobody listens at {uri}"
+    raise NoInstance(f"{text}: if no instance runs, {HOW_TO_START}")
+
+
+async def _connect(host: str, port: int, token: str) -> WebSocket:
+    stream = await anyio.connect_tcp(host, port)
+    socket = WebSocket(stream)
+    try:
+        await socket.shake_hands(f"{host}:{port}", token)
+    except BaseException:
+        await socket.aclose()
+        raise
+    return socket
+
+
+async def _read(stream: anyio.abc.ByteStream) -> bytes:
+    try:
+        return await stream.receive(READ_BYTES)
+    except anyio.EndOfStream:
+        raise ConnectionLost("the instance is gone: its end of the connection is closed") from None
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        raise ConnectionLost("the connection to the instance broke") from None

@@ -1,0 +1,405 @@
+"""The client against a real WebSocket, under both of its event loops."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import anyio
+import pytest
+
+from flux_trio.client import (
+    AccessDenied,
+    Client,
+    ConnectionLost,
+    NoInstance,
+    open_client,
+    waiting,
+)
+from flux_trio.messages import Errno, FluxError, LocalProtocolError
+from tests.support.small_instance import TOKEN, SmallInstance, run_small_instance
+
+Run = Callable[[Callable[[Client], Awaitable[None]]], None]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[SmallInstance]:
+    with run_small_instance() as instance:
+        yield instance
+
+
+@pytest.fixture
+def instance(shared: SmallInstance) -> SmallInstance:
+    shared.requests.clear()
+    return shared
+
+
+@pytest.fixture(params=["trio", "asyncio"])
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def run(instance: SmallInstance, backend: str) -> Run:
+    """Run an async function with a client of the instance."""
+
+    def run(test: Callable[[Client], Awaitable[None]]) -> None:
+        async def main() -> None:
+            with anyio.fail_after(10):
+                async with open_client(instance.uri, TOKEN) as client:
+                    await test(client)
+
+        anyio.run(main, backend=backend)
+
+    return run
+
+
+async def collect(stream: AsyncIterator[Any], into: list[Any]) -> None:
+    async for each in stream:
+        into.append(each)  # noqa: PERF401 - what came before an error counts
+
+
+def test_a_call_returns_the_payload_of_its_response(run: Run) -> None:
+    """6.request.1 6.response.1 6.response.2"""
+
+    async def test(client: Client) -> None:
+        assert await client.call("test.echo", {"id": 2**63 + 1}) == {"id": 2**63 + 1}
+        assert await client.call("test.echo") == {}
+
+    run(test)
+
+
+def test_a_failure_raises_its_errnum_and_text(run: Run) -> None:
+    """6.response.3"""
+
+    async def test(client: Client) -> None:
+        with pytest.raises(FluxError, match=r"no method test\.nothing") as caught:
+            await client.call("test.nothing")
+        assert caught.value.errnum == Errno.ENOSYS
+
+    run(test)
+
+
+def test_calls_of_many_tasks_get_each_its_own_answer(run: Run) -> None:
+    """6.matchtag.1 6.matchtag.4"""
+
+    async def test(client: Client) -> None:
+        answers: list[dict[str, Any]] = []
+
+        async def ask(n: int) -> None:
+            answers.append(await client.call("test.echo", {"n": n}))
+
+        async with anyio.create_task_group() as tasks:
+            for n in range(200):
+                tasks.start_soon(ask, n)
+        assert sorted(answer["n"] for answer in answers) == list(range(200))
+
+    run(test)
+
+
+def test_no_response_is_asked_for_where_none_is_wanted(run: Run, instance: SmallInstance) -> None:
+    """6.request.5 6.matchtag.3"""
+
+    async def test(client: Client) -> None:
+        assert await client.call("test.echo", {"n": 1}, noresponse=True) == {}
+
+    run(test)
+    assert [(each.wants_response, each.matchtag) for each in instance.requests] == [(False, 0)]
+
+
+def test_a_call_that_is_given_up_leaves_nothing_behind(run: Run) -> None:
+    async def test(client: Client) -> None:
+        with anyio.move_on_after(0.01):
+            await client.call("test.silence")
+        assert client.statistics().calls_waiting == 0
+        assert await client.call("test.echo", {"n": 1}) == {"n": 1}
+
+    run(test)
+
+
+def test_a_payload_that_cannot_travel_is_the_callers_error(run: Run) -> None:
+    async def test(client: Client) -> None:
+        with pytest.raises(LocalProtocolError, match=r"payload\.x: expected a map"):
+            await client.call("test.echo", {"x": {1, 2}})
+        assert client.statistics().calls_waiting == 0
+        assert await client.call("test.echo", {"n": 1}) == {"n": 1}
+
+    run(test)
+
+
+def test_a_stream_is_read_to_its_end(run: Run, instance: SmallInstance) -> None:
+    """6.request.4 6.streaming.2 6.streaming.3"""
+
+    async def test(client: Client) -> None:
+        async with client.stream("test.count", {"n": 5}) as responses:
+            assert [each["index"] async for each in responses] == [0, 1, 2, 3, 4]
+        assert client.statistics().streams_open == 0
+
+    run(test)
+    assert instance.requests[0].is_streaming
+
+
+def test_a_stream_that_fails_raises_after_what_came_before(run: Run) -> None:
+    """6.streaming.2"""
+
+    async def test(client: Client) -> None:
+        came: list[Any] = []
+        async with client.stream("test.count-and-fail") as responses:
+            with pytest.raises(FluxError, match="no more for you") as caught:
+                await collect(responses, came)
+        assert came == [{"index": 0}]
+        assert caught.value.errnum == Errno.EPERM
+
+    run(test)
+
+
+def test_a_single_response_is_a_stream_of_one(run: Run) -> None:
+    async def test(client: Client) -> None:
+        async with client.stream("test.echo", {"n": 1}) as responses:
+            assert [each async for each in responses] == [{"n": 1}]
+
+    run(test)
+
+
+def test_leaving_a_stream_early_cancels_it_at_the_service(
+    run: Run, instance: SmallInstance
+) -> None:
+    """6.cancel.1 6.cancel.2"""
+
+    async def test(client: Client) -> None:
+        async with client.stream("test.watch", cancel_topic="test.watch-cancel") as responses:
+            assert await anext(responses) == {"index": 0}
+        assert await client.call("test.echo", {"n": 1}) == {"n": 1}
+
+    run(test)
+    watch, cancel, _ = instance.requests
+    assert cancel.topic == "test.watch-cancel"
+    assert cancel.payload == {"matchtag": watch.matchtag}
+    assert not cancel.wants_response
+
+
+def test_a_stream_that_ended_is_not_cancelled(run: Run, instance: SmallInstance) -> None:
+    async def test(client: Client) -> None:
+        async with client.stream("test.count", {"n": 0}, cancel_topic="test.x") as responses:
+            assert [each async for each in responses] == []
+
+    run(test)
+    assert instance.topics() == ["test.count"]
+
+
+def test_a_slow_reader_holds_up_the_line_and_loses_nothing(run: Run) -> None:
+    count = waiting.STREAM_QUEUE_MAX + 2000
+
+    async def test(client: Client) -> None:
+        async with client.stream("test.count", {"n": count}) as responses:
+            await anyio.wait_all_tasks_blocked()
+            assert [each["index"] async for each in responses] == list(range(count))
+
+    run(test)
+
+
+def test_a_call_is_answered_though_a_stream_is_full_and_the_stream_says_so(run: Run) -> None:
+    async def test(client: Client) -> None:
+        count = waiting.STREAM_QUEUE_MAX + 2000
+        async with client.stream("test.count", {"n": count}) as responses:
+            assert await anext(responses) == {"index": 0}
+            assert await client.call("test.echo", {"n": 1}) == {"n": 1}
+            came: list[Any] = []
+            with pytest.raises(FluxError, match="16384 responses wait to be read") as caught:
+                await collect(responses, came)
+        assert caught.value.errnum == Errno.EOVERFLOW
+        assert len(came) >= waiting.STREAM_QUEUE_MAX - 1
+
+    run(test)
+
+
+def test_a_call_that_comes_while_the_line_is_held_up_is_answered(run: Run) -> None:
+    async def test(client: Client) -> None:
+        async with client.stream("test.count", {"n": waiting.STREAM_QUEUE_MAX + 2000}):
+            while client.statistics().messages_received <= waiting.STREAM_QUEUE_MAX:
+                await anyio.wait_all_tasks_blocked()
+            assert await client.call("test.echo", {"n": 1}) == {"n": 1}
+
+    run(test)
+
+
+def test_a_full_stream_does_not_hold_up_leaving(run: Run) -> None:
+    async def test(client: Client) -> None:
+        stream = client.stream("test.count", {"n": waiting.STREAM_QUEUE_MAX + 2000})
+        responses = await stream.__aenter__()
+        while client.statistics().messages_received <= waiting.STREAM_QUEUE_MAX:
+            await anyio.wait_all_tasks_blocked()
+        kept.append((stream, responses))
+
+    kept: list[Any] = []
+    run(test)
+    for _, responses in kept:
+        responses.close()
+
+
+def test_events_that_match_are_received_in_order(run: Run, instance: SmallInstance) -> None:
+    """3.routing.5"""
+
+    async def test(client: Client) -> None:
+        async with (
+            client.subscribe("job-*") as some,
+            client.subscribe("*") as every,
+        ):
+            await client.call("test.publish", {"topics": ["job-state", "pulse", "job-exception"]})
+            first = await anext(some)
+            assert (first.topic, first.payload, first.sequence) == (
+                "job-state", {"name": "job-state"}, 0,
+            )  # fmt: skip
+            assert (await anext(some)).topic == "job-exception"
+            assert [(await anext(every)).topic for _ in range(3)] == [
+                "job-state", "pulse", "job-exception",
+            ]  # fmt: skip
+        await client.call("test.publish", {"topics": ["job-late"]})
+
+    run(test)
+    subscribed = [each for each in instance.requests if each.topic == "broker.subscribe"]
+    left = [each for each in instance.requests if each.topic == "broker.unsubscribe"]
+    assert [each.payload for each in subscribed] == [{"topic": "job-*"}, {"topic": "*"}]
+    assert [each.payload for each in left] == [{"topic": "*"}, {"topic": "job-*"}]
+
+
+def test_jobs_are_submitted_one_by_one_and_many_at_a_time(
+    run: Run, instance: SmallInstance
+) -> None:
+    async def test(client: Client) -> None:
+        first = await client.submit({"version": 1}, urgency=3, flags=1)
+        ids = await client.submit_many([{"version": 1}] * 3000)
+        assert ids == list(range(first + 1, first + 3001))
+        with pytest.raises(FluxError, match="no such queue"):
+            await client.submit({"bad": "no such queue"})
+        mixed = await client.submit_many([{"bad": "no"}, {"version": 1}])
+        assert isinstance(mixed[0], FluxError)
+        assert (mixed[0].errnum, mixed[0].text) == (Errno.EINVAL, "no")
+        assert mixed[1] == first + 3001
+        assert client.statistics().calls_waiting == 0
+
+    run(test)
+    assert instance.requests[0].payload == {"jobspec": {"version": 1}, "urgency": 3, "flags": 1}
+
+
+@pytest.mark.parametrize(
+    ("topic", "text"),
+    [
+        ("test.hang-up", r"the instance ended the connection \(1000\): that is enough"),
+        ("test.break", "the instance sent what is no message: frame: in the item at byte 0"),
+        ("test.say-text", "the instance sent text where a binary frame was expected"),
+    ],
+)
+def test_a_lost_connection_fails_all_that_wait(run: Run, topic: str, text: str) -> None:
+    async def test(client: Client) -> None:
+        async def expect_loss() -> None:
+            with pytest.raises(ConnectionLost, match=text):
+                await client.call("test.silence")
+
+        async with client.stream("test.watch", cancel_topic="test.watch-cancel") as responses:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(expect_loss)
+                tasks.start_soon(expect_loss)
+                await anext(responses)
+                await client.call(topic, noresponse=True)
+            with pytest.raises(ConnectionLost, match=text):
+                await anext(responses)
+        with pytest.raises(ConnectionLost, match=text):
+            await client.call("test.echo")
+
+    run(test)
+
+
+def test_a_ping_of_the_instance_is_answered(run: Run) -> None:
+    async def test(client: Client) -> None:
+        assert await client.call("test.ping") == {}
+
+    run(test)
+
+
+def test_what_was_sent_before_leaving_arrives(run: Run, instance: SmallInstance) -> None:
+    async def test(client: Client) -> None:
+        for n in range(3000):
+            await client.call("test.echo", {"n": n, "more": "x" * 2000}, noresponse=True)
+
+    run(test)
+    assert len(instance.requests) == 3000
+
+
+def test_an_error_in_the_block_comes_out_as_it_is(run: Run) -> None:
+    async def test(client: Client) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        run(test)
+
+
+def test_a_client_that_is_closed_says_so(run: Run) -> None:
+    kept: list[Client] = []
+
+    async def test(client: Client) -> None:
+        kept.append(client)
+
+    run(test)
+
+    async def late() -> None:
+        with pytest.raises(ConnectionLost, match="this client is closed"):
+            await kept[0].call("test.echo")
+
+    anyio.run(late)
+
+
+def test_statistics_count_what_went_over_the_line(run: Run) -> None:
+    async def test(client: Client) -> None:
+        await client.call("test.echo")
+        await client.call("test.echo")
+        counted = client.statistics()
+        assert (counted.messages_sent, counted.messages_received) == (2, 2)
+        assert counted.bytes_sent > 100
+        assert counted.bytes_received > 100
+
+    run(test)
+
+
+def test_a_token_the_instance_does_not_know_is_denied(
+    instance: SmallInstance, backend: str
+) -> None:
+    async def main() -> None:
+        async with open_client(instance.uri, "open"):
+            pass
+
+    with pytest.raises(AccessDenied, match=r"refused the connection \(403: this instance does"):
+        anyio.run(main, backend=backend)
+
+
+@pytest.mark.parametrize(
+    ("uri", "text"),
+    [
+        ("ws://127.0.0.1:1", "nobody listens at ws://127.0.0.1:1: .* `flux-trio start`"),
+        ("ssh://somewhere", "expected ws://HOST:PORT"),
+    ],
+)
+def test_where_no_instance_listens_the_error_says_so(backend: str, uri: str, text: str) -> None:
+    async def main() -> None:
+        async with open_client(uri, "open"):
+            pass
+
+    with pytest.raises(NoInstance, match=text):
+        anyio.run(main, backend=backend)
+
+
+def test_what_listens_and_speaks_no_websocket_is_told_from_an_instance(backend: str) -> None:
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(b"220 mail ready\r\n\r\n")
+
+    async def main() -> None:
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        async with listener, anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, answer)
+            with pytest.raises(ConnectionLost, match="the instance does not speak WebSocket"):
+                async with open_client(f"ws://127.0.0.1:{port}", "open"):
+                    pass
+            tasks.cancel_scope.cancel()
+
+    anyio.run(main, backend=backend)

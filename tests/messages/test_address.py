@@ -1,0 +1,18 @@
+import pytest
+
+from flux_trio.messages.address import host_and_port, uri_of
+
+
+@pytest.mark.parametrize(
+    ("uri", "parts"),
+    [("ws://127.0.0.1:80", ("127.0.0.1", 80)), ("ws://[::1]:4567", ("::1", 4567))],
+)
+def test_a_uri_and_its_parts_say_the_same(uri: str, parts: tuple[str, int]) -> None:
+    assert host_and_port(uri) == parts
+    assert uri_of(*parts) == uri
+
+
+@pytest.mark.parametrize("uri", ["", "127.0.0.1:80", "http://a:1", "ws://a", "ws://a:x", "ws://:1"])
+def test_anything_else_is_refused_by_name(uri: str) -> None:
+    with pytest.raises(ValueError, match=r"is no address of an instance: expected ws://HOST:PORT"):
+        host_and_port(uri)

@@ -1,0 +1,141 @@
+"""A small instance on a real WebSocket, served by Trio in a thread of its own.
+
+It has one service, `test`, with a method for each way an RPC can go; broker.subscribe; and a
+job-ingest.submit that gives out ids.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import trio
+
+from flux_trio.messages import (
+    Errno,
+    Event,
+    Message,
+    Request,
+    end_of_stream,
+    respond,
+    respond_error,
+    respond_stream,
+    topics,
+)
+from flux_trio.transports import (
+    Connection,
+    Credentials,
+    TransportError,
+    WebSocketConnection,
+    serve_websocket,
+)
+
+TOKEN = "sesame"
+
+
+class SmallInstance:
+    """Where it listens, and the requests that came."""
+
+    def __init__(self) -> None:
+        self.uri = ""
+        self.requests: list[Request] = []
+        self.connections = 0
+        self._streams: dict[int, Request] = {}
+        self._jobs = 0
+
+    def topics(self) -> list[str]:
+        return [request.topic for request in self.requests]
+
+    def authenticate(self, token: str) -> Credentials | None:
+        return Credentials(100, 1, "ali") if token == TOKEN else None
+
+    async def serve(self, connection: Connection, credentials: Credentials) -> None:
+        self.connections += 1
+        try:
+            while True:
+                for message in await connection.receive():
+                    assert isinstance(message, Request)
+                    self.requests.append(message)
+                    await self._take(connection, message)
+        except TransportError:
+            self.connections -= 1
+
+    async def _take(self, connection: Connection, request: Request) -> None:
+        assert isinstance(connection, WebSocketConnection)
+        match request.topic, request.payload:
+            case "test.hang-up", _:
+                await connection.aclose("that is enough")
+            case "test.break", _:
+                await connection._socket.send_message(b"\xff")
+            case "test.say-text", _:
+                await connection._socket.send_message("text")
+            case "test.ping", _:
+                await connection._socket.ping()
+                connection.send_nowait(respond(request) or Event("never"))
+            case _:
+                for message in self._answers(request):
+                    if message is not None:
+                        connection.send_nowait(message)
+
+    def _answers(self, request: Request) -> Iterator[Message | None]:
+        payload = request.payload
+        match request.topic, payload:
+            case "test.echo", _:
+                yield respond(request, payload)
+            case "test.count", {"n": n}:
+                for index in range(n):
+                    yield respond_stream(request, {"index": index})
+                yield end_of_stream(request)
+            case "test.count-and-fail", _:
+                yield respond_stream(request, {"index": 0})
+                yield respond_error(request, Errno.EPERM, "no more for you")
+            case "test.watch", _:
+                self._streams[request.matchtag] = request
+                yield respond_stream(request, {"index": 0})
+            case "test.watch-cancel", {"matchtag": matchtag}:
+                yield respond_error(self._streams.pop(matchtag), Errno.ECANCELED)
+            case "test.silence", _:
+                return
+            case "test.publish", {"topics": names}:
+                for sequence, name in enumerate(names):
+                    yield Event(name, {"name": name}, sequence)
+                yield respond(request)
+            case topics.BROKER_SUBSCRIBE | topics.BROKER_UNSUBSCRIBE, {"topic": _}:
+                yield respond(request)
+            case topics.INGEST_SUBMIT, {"jobspec": dict(jobspec), "urgency": int(), "flags": int()}:
+                yield self._submit(request, jobspec)
+            case _:
+                yield respond_error(request, Errno.ENOSYS, f"no method {request.topic}")
+
+    def _submit(self, request: Request, jobspec: dict[str, Any]) -> Message | None:
+        if "bad" in jobspec:
+            return respond_error(request, Errno.EINVAL, jobspec["bad"])
+        self._jobs += 1
+        return respond(request, {"id": self._jobs})
+
+
+@contextmanager
+def run_small_instance() -> Iterator[SmallInstance]:
+    """An instance that runs while the block does; no connection outlives its client."""
+    instance = SmallInstance()
+    started = threading.Event()
+    stop: list[tuple[trio.lowlevel.TrioToken, trio.CancelScope]] = []
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            stop.append((trio.lowlevel.current_trio_token(), nursery.cancel_scope))
+            instance.uri = await nursery.start(
+                serve_websocket, "127.0.0.1", 0, instance.authenticate, instance.serve
+            )
+            started.set()
+
+    thread = threading.Thread(target=trio.run, args=(main,), daemon=True)
+    thread.start()
+    assert started.wait(10)
+    try:
+        yield instance
+    finally:
+        token, scope = stop[0]
+        token.run_sync_soon(scope.cancel)
+        thread.join(10)
+        assert not thread.is_alive()
