@@ -14,6 +14,7 @@ from flux_trio.broker.supervisor import (
     ModuleCrashed,
     ModuleInfo,
     ModuleMain,
+    ModuleNotStarted,
     ModuleSpec,
     Supervisor,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "ModuleCrashed",
     "ModuleInfo",
     "ModuleMain",
+    "ModuleNotStarted",
     "ModuleSpec",
     "Peer",
     "Router",

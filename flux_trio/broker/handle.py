@@ -40,6 +40,7 @@ class Handle:
         # (place of the send, message), or (-1, value) for what the module posted to itself
         self._inbox: Inbox[tuple[int, Any]] = Inbox()
         self._calls: Calls[trio.MemorySendChannel[Response]] = Calls()
+        self._left: set[int] = set()  # matchtags of calls that were left before their end
         self.peer = Peer(name, userid, rolemask, self._take_in, self._inbox.__len__)
         router.add(self.peer)
 
@@ -94,7 +95,10 @@ class Handle:
     async def stream(
         self, topic: str, payload: Payload = None, flags: int = Flag.STREAMING
     ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-        """Iterate over a stream of responses; ENODATA ends it, another error is raised."""
+        """Iterate over a stream of responses; ENODATA ends it, another error is raised.
+
+        Once the block is left, further responses are dropped; the service is not told.
+        """
         answers, incoming = trio.open_memory_channel[Response](math.inf)  # bounded by the sender
         matchtag = self._calls.open(answers)
         self.send(Request(topic, payload, matchtag, int(flags)))
@@ -102,7 +106,8 @@ class Handle:
             async with aclosing(_payloads(incoming)) as payloads:
                 yield payloads
         finally:
-            self._calls.close(matchtag)
+            if self._calls.close(matchtag) is not None:
+                self._left.add(matchtag)
 
     def close(self) -> None:
         """Leave the broker: synchronous, so that nothing can come between."""
@@ -115,6 +120,11 @@ class Handle:
             if waiter is not None:
                 self._router.trace.received(self.name, "", message, ref)
                 waiter.send_nowait(message)
+                return
+            if message.matchtag in self._left:
+                self._router.trace.dropped(self.name, message, ref, "the caller has left")
+                if message.ends_rpc:
+                    self._left.remove(message.matchtag)
                 return
         self._inbox.put((ref, message))
 

@@ -91,6 +91,7 @@ class Router:
         del self.peers[peer.name]
         for service in peer.services:
             del self.services[service]
+        peer.services.clear()  # whatever it still says in their name is stale
         self._answer_for(peer, undelivered)
         for service in peer.called:
             holder = self.services.get(service)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import trio
 
 from flux_trio.broker.handle import Handle
 from flux_trio.broker.router import Router
-from flux_trio.broker.supervisor import Supervisor
+from flux_trio.broker.supervisor import ModuleNotStarted, Supervisor
 from flux_trio.broker.tokens import Tokens
 from flux_trio.messages import (
     Errno,
@@ -21,10 +21,11 @@ from flux_trio.messages import (
     expect_payload,
     respond,
     respond_error,
+    service_of,
     topics,
 )
 
-ModuleError = (FluxError, ValueError, OSError)  # what a module's start may be refused with
+SUBSCRIPTIONS_MAX: Final = 256  # of one peer: each is matched against every event
 
 
 class Topic(msgspec.Struct):
@@ -92,7 +93,9 @@ class BrokerServices:
             f"{topics.MODULE}.{topics.DISCONNECT}": self._ignore,
         }.get(request.topic)
         if method is None:
-            raise FluxError(Errno.ENOSYS, f"no method {request.topic}")
+            service = service_of(request.topic)
+            name = request.topic.removeprefix(f"{service}.")
+            raise FluxError(Errno.ENOSYS, f"no method {name} in service {service}")
         return method
 
     def _owner_only(
@@ -110,20 +113,31 @@ class BrokerServices:
 
     async def _subscribe(self, request: Request) -> Payload:
         pattern = expect_payload(request, Topic).topic
-        self.router.peers[request.sender].subscriptions.append(pattern)
+        subscriptions = self._subscriptions(request)
+        if len(subscriptions) >= SUBSCRIPTIONS_MAX:
+            raise FluxError(Errno.ENOSPC, f"a peer may have {SUBSCRIPTIONS_MAX} subscriptions")
+        subscriptions.append(pattern)
         return None
 
     async def _unsubscribe(self, request: Request) -> Payload:
         pattern = expect_payload(request, Topic).topic
         try:
-            self.router.peers[request.sender].subscriptions.remove(pattern)
+            self._subscriptions(request).remove(pattern)
         except ValueError:
             raise FluxError(Errno.ENOENT, f"not subscribed to {pattern}") from None
         return None
 
+    def _subscriptions(self, request: Request) -> list[str]:
+        """The sender's; of a sender that has gone meanwhile nobody's."""
+        peer = self.router.peers.get(request.sender)
+        return [] if peer is None else peer.subscriptions
+
     async def _token(self, request: Request) -> Payload:
         user = expect_payload(request, TokenFor)
-        return {"token": self.tokens.issue(user.userid, user.name, owner=False)}
+        try:
+            return {"token": self.tokens.issue(user.userid, user.name, owner=False)}
+        except OSError as error:
+            raise FluxError(Errno.EIO, f"cannot keep the token: {error}") from error
 
     async def _shutdown(self, _request: Request) -> Payload:
         self.shutdown.set()
@@ -142,25 +156,30 @@ class BrokerServices:
         return {"modules": modules}
 
     async def _load(self, request: Request) -> Payload:
-        await self._change(self.supervisor.load, request)
+        await self._start(self.supervisor.load, expect_payload(request, ModuleName).name)
         return None
 
     async def _reload(self, request: Request) -> Payload:
-        await self._change(self.supervisor.reload, request)
+        await self._start(self.supervisor.reload, self._removable(request))
         return None
 
     async def _remove(self, request: Request) -> Payload:
-        await self._change(self.supervisor.remove, request)
+        await self.supervisor.remove(self._removable(request))
         return None
 
-    async def _change(self, do: Callable[[str], Awaitable[None]], request: Request) -> None:
+    def _removable(self, request: Request) -> str:
+        """The module a request names, unless the instance cannot be without it for a moment."""
         name = expect_payload(request, ModuleName).name
+        spec = self.supervisor.specs.get(name)
+        if spec is not None and spec.essential:
+            raise FluxError(Errno.EBUSY, f"module {name} is needed as long as the instance runs")
+        return name
+
+    async def _start(self, do: Callable[[str], Awaitable[None]], name: str) -> None:
         try:
             await do(name)
-        except FluxError:
-            raise
-        except ModuleError as error:
-            raise FluxError(Errno.EINVAL, f"module {name} did not start: {error}") from error
+        except ModuleNotStarted as error:
+            raise FluxError(Errno.EINVAL, str(error)) from error
 
     async def _ignore(self, _request: Request) -> Payload:
         return None

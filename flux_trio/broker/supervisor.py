@@ -45,6 +45,10 @@ class ModuleInfo:
     waiting: int
 
 
+class ModuleNotStarted(Exception):
+    """A module did not come up; the text says which and why, the cause is chained."""
+
+
 class ModuleCrashed(Exception):
     """An essential module went away; the cause is chained."""
 
@@ -75,8 +79,8 @@ class Supervisor:
     async def load(self, name: str) -> None:
         """Start a module and wait until it serves.
 
-        Raises FluxError(ENOENT) for an unknown name, FluxError(EEXIST) when it is loaded, and the
-        module's own error when it does not come up.
+        Raises FluxError(ENOENT) for an unknown name, FluxError(EEXIST) when it is loaded, and
+        ModuleNotStarted, with the module's own error as its cause, when it does not come up.
         """
         spec = self.specs.get(name)
         if spec is None:
@@ -125,21 +129,24 @@ class Supervisor:
         try:
             with loaded.scope:
                 await spec.main(handle, task_status=started)
-        except Exception as exc:
-            if not started.done:
-                raise
+        except Exception as exc:  # noqa: BLE001 - whatever ends a module is told, not spread
             error = exc
         finally:
             del self._loaded[spec.name]
             handle.close()
             loaded.gone.set()
+        if not started.done:
+            reason = "removed before it served" if loaded.removing else _reason(error)
+            raise ModuleNotStarted(f"module {spec.name} did not start: {reason}") from error
         self._end(spec, loaded, error)
 
     def _end(self, spec: ModuleSpec, loaded: _Loaded, error: Exception | None) -> None:
+        reason = _reason(error)
         if loaded.removing:
             self._note(spec, "removed")
+            if error is not None:
+                loaded.handle.log(Level.ERR, f"module {spec.name}: while removed: {reason}")
             return
-        reason = _describe(error) if error is not None else "returned without being asked to"
         self._note(spec, "crashed" if error is not None else "returned", reason=reason)
         loaded.handle.log(Level.CRIT, f"module {spec.name}: {reason}")
         if spec.essential:
@@ -159,9 +166,13 @@ class _Started:
 
     def started(self, value: None = None) -> None:
         """The module serves."""
+        self._inner.started(value)
         self.done = True
         self._on_started()
-        self._inner.started(value)
+
+
+def _reason(error: Exception | None) -> str:
+    return "returned without being asked to" if error is None else _describe(error)
 
 
 def _describe(error: BaseException) -> str:

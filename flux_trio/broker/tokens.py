@@ -40,12 +40,15 @@ class Tokens:
         self._entries = {entry.digest: entry for entry in entries}
 
     def issue(self, userid: int, name: str, *, owner: bool) -> str:
-        """A new token for a user; the text is told once and not kept."""
+        """A new token for a user; the text is told once and not kept.
+
+        Raises what `save` does; then there is no such token.
+        """
         token = self._make()
         role = ROLE_OWNER if owner else ROLE_USER
         entry = TokenEntry(_digest(token), userid, role | ROLE_LOCAL, name)
+        self._save([*self._entries.values(), entry])
         self._entries[entry.digest] = entry
-        self._save(list(self._entries.values()))
         return token
 
     def authenticate(self, token: str) -> Credentials | None:
