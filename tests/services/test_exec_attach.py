@@ -82,6 +82,14 @@ def test_nothing_is_polled_when_nobody_looks() -> None:
     assert timers(actions) == []
 
 
+def test_stream_can_be_canceled() -> None:
+    script = running()
+    script(attach())
+    (answer,) = script(asked("job-exec.attach-cancel", {"matchtag": 1}, tag=0))
+    assert (answer.topic, answer.errnum) == ("job-exec.attach", Errno.ECANCELED)
+    assert script(stdout(0, b"one\n")) == []
+
+
 def test_shell_host_keeps_the_files_until_they_are_read() -> None:
     script = running()
     script(attach())

@@ -26,9 +26,8 @@ from flux_trio.messages import (
 )
 from flux_trio.protocols import JobEvent
 from flux_trio.services.exec.context import Context, TimerKey, TimerKind
-from flux_trio.services.exec.job import SEVERITY_FATAL, Job, Phase, check_access, job_key
+from flux_trio.services.exec.job import OUTPUT, SEVERITY_FATAL, Job, Phase, check_access, job_key
 from flux_trio.services.exec.output import data_pieces, logged_pieces, whole_length
-from flux_trio.services.exec.real import OUTPUT
 from flux_trio.services.exec.shell_protocol import STREAMS
 from flux_trio.services.exec.vocabulary import Chunk, OutputRead, Part, ReadOutput
 from flux_trio.services.turns import SetTimer
@@ -42,6 +41,10 @@ Key = tuple[str, int]  # sender and matchtag (RFC 6)
 
 class _AttachPayload(msgspec.Struct):
     id: int
+
+
+class _CancelPayload(msgspec.Struct):
+    matchtag: int
 
 
 class Attachment:
@@ -101,6 +104,13 @@ class Attachments:
         """A job that is not in the table will never run."""
         for attachment in self._of(jobid):
             self._look_up_output(attachment)
+
+    def cancel(self, request: Request) -> None:
+        """`job-exec.attach-cancel`: end one of the sender's streams with ECANCELED."""
+        matchtag = expect_payload(request, _CancelPayload).matchtag
+        attachment = self._open.get((request.sender, matchtag))
+        if attachment is not None:
+            self._refuse(attachment, Errno.ECANCELED, "")
 
     def disconnect(self, sender: str) -> None:
         """The peer is gone: its streams end without an answer."""

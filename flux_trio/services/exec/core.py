@@ -38,8 +38,16 @@ from flux_trio.messages import (
 from flux_trio.protocols import JobEvent
 from flux_trio.services.exec.attach import Attachments
 from flux_trio.services.exec.context import Context, TimerKey, TimerKind
-from flux_trio.services.exec.job import SEVERITY_FATAL, SIGNUM_MAX, SIGTERM, Job, Phase, job_key
-from flux_trio.services.exec.real import EXEC_LOG, RealJobs
+from flux_trio.services.exec.job import (
+    EXEC_LOG,
+    SEVERITY_FATAL,
+    SIGNUM_MAX,
+    SIGTERM,
+    Job,
+    Phase,
+    job_key,
+)
+from flux_trio.services.exec.real import RealJobs
 from flux_trio.services.exec.shell_protocol import Done, Listing, Started, Unknown
 from flux_trio.services.exec.simulated import SimulatedJobs
 from flux_trio.services.exec.simulation import simulation_of
@@ -90,7 +98,7 @@ class _Update(msgspec.Struct):
 
 
 class _JournalPayload(msgspec.Struct):
-    """A job-manager.events-journal response: id, place and event, of those that were asked for."""
+    """What the job manager's journal says: id of a job, place in its eventlog, event."""
 
     events: list[tuple[int, int, _Update]]
 
@@ -126,8 +134,9 @@ class ExecCore:
         self._methods: dict[str, Callable[[Request], None]] = {
             topics.START_METHOD: self._start,
             topics.DISCONNECT: self._disconnect,
-            "attach": self._attachments.open,
-            "kill": self._kill,
+            _method(topics.EXEC_ATTACH): self._attachments.open,
+            f"{_method(topics.EXEC_ATTACH)}-cancel": self._attachments.cancel,
+            _method(topics.EXEC_KILL): self._kill,
         }
         self._takes: dict[type, Callable[[Any], None]] = {
             Request: self._request,
@@ -191,11 +200,11 @@ class ExecCore:
     # Requests
 
     def _request(self, request: Request) -> None:
-        service, _, name = request.topic.partition(".")
+        name = _method(request.topic)
         try:
             method = self._methods.get(name)
             if method is None:
-                raise FluxError(Errno.ENOSYS, f"no method {name} in service {service}")
+                raise FluxError(Errno.ENOSYS, f"no method {name} in service {self._service}")
             method(request)
         except FluxError as error:
             answer = respond_error(request, error.errnum, error.text)
@@ -409,3 +418,8 @@ class ExecCore:
             del self._jobs[jobid]
             if job.simulation is None and self._has_shell:
                 self._real.acknowledge(jobid)
+
+
+def _method(topic: str) -> str:
+    """The method of a topic: what follows the service name."""
+    return topic.partition(".")[2]

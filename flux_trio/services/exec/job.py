@@ -23,6 +23,10 @@ SIGNUM_MAX: Final = 64
 
 SEVERITY_FATAL: Final = 0
 
+# What exec leaves in the KVS below the job's key (RFC 16)
+EXEC_LOG: Final = "guest.exec.eventlog"
+OUTPUT: Final = "guest.output"
+
 
 class Phase(Enum):
     """How far the exec service is with a job."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from flux_trio.formats import Event, FormatError, Idset, format_eventlog, parse_eventlog
+from flux_trio.messages import Level
 from flux_trio.services.exec.shell_protocol import STREAMS, TaskSize
 from flux_trio.services.exec.vocabulary import Chunk, Part
 
@@ -20,7 +21,6 @@ PIECE_BYTES_MAX: Final = 1 << 16  # of one data event
 # person to read, small enough for a thousand jobs that all print too much.
 KEPT_BYTES_MAX: Final = 16 << 20
 
-_LOG_WARNING: Final = 4  # RFC 5424
 _CONTINUATION_MAX: Final = 3  # bytes of UTF-8 after the first of a character
 
 
@@ -50,7 +50,7 @@ def output_log(now: float, ntasks: int, chunks: Iterable[Chunk], dropped: int) -
     events += [Event(now, "data", piece) for chunk in chunks for piece in data_pieces(chunk)]
     if dropped:
         message = f"output is cut off: {KEPT_BYTES_MAX} bytes are kept, {dropped} are not"
-        events.append(Event(now, "log", {"level": _LOG_WARNING, "message": message}))
+        events.append(Event(now, "log", {"level": int(Level.WARNING), "message": message}))
     for stream in STREAMS:
         events.append(Event(now, "data", {"stream": stream, "rank": ranks, "eof": True}))
     return format_eventlog(events)

@@ -9,6 +9,8 @@ from flux_trio.formats import FormatError, Idset, Jobspec, format_eventlog
 from flux_trio.messages import Level, Response, topics
 from flux_trio.services.exec.context import Context, TimerKey, TimerKind
 from flux_trio.services.exec.job import (
+    EXEC_LOG,
+    OUTPUT,
     SIGALRM,
     SIGKILL,
     SIGTERM,
@@ -34,9 +36,6 @@ from flux_trio.services.exec.simulated import TIME_LIMIT_NOTE
 from flux_trio.services.exec.tasks import LayoutError, place_tasks, start_request
 from flux_trio.services.exec.vocabulary import Chunk, ReadOutput, ToShell
 from flux_trio.services.turns import ClearTimer, Log, SetTimer
-
-EXEC_LOG = "guest.exec.eventlog"
-OUTPUT = "guest.output"
 
 
 class RealJobs:
