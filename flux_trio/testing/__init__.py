@@ -1,0 +1,10 @@
+"""Testing: for people who test what they have built against flux-trio.
+
+What they need is a whole instance whose time is virtual: `simulated_instance` opens one for the
+length of a block, with jobs that only pretend to run and a store in memory, so that under Trio's
+`MockClock` a day of jobs takes milliseconds and nothing is left behind.
+"""
+
+from flux_trio.testing.fixtures import EPOCH, USERID, simulated_instance
+
+__all__ = ["EPOCH", "USERID", "simulated_instance"]
