@@ -3,6 +3,7 @@
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from flux_trio.transports import (
     serve_websocket,
     websocket,
 )
+from flux_trio.transports.base import QUEUE_BYTES_MAX, QUEUE_MESSAGES_MAX
 
 TOKEN = "sesame"
 HEADERS = [(b"Authorization", b"Bearer " + TOKEN.encode())]
@@ -349,3 +351,13 @@ async def test_beyond_the_bound_a_connection_is_cut_before_it_can_ask(
     with pytest.raises(ConnectionRefused):
         async with connect_websocket(server.uri, TOKEN):
             pass
+
+
+def test_the_bounds_of_the_reference_are_those_of_the_code() -> None:
+    page = " ".join(
+        (Path(__file__).parents[2] / "docs" / "reference" / "wire.md").read_text().split()
+    )
+    assert f"when {QUEUE_MESSAGES_MAX} messages or {QUEUE_BYTES_MAX} bytes wait" in page
+    assert f"within {websocket.HANDSHAKE_S_MAX:g} s" in page
+    assert f"or {websocket.CONNECTIONS_MAX} connections are open" in page
+    assert f"goodbye takes {websocket.CLOSE_S_MAX:g} s at most" in page
