@@ -1,0 +1,53 @@
+"""The `flux-trio` command: names of commands, and where each is found when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+import click
+
+from flux_trio._version import __version__
+
+COMMANDS: Final = (
+    "start",
+    "submit",
+    "run",
+    "cancel",
+    "jobs",
+    "job",
+    "resource",
+    "module",
+    "token",
+    "simulate",
+)
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported one by one, when they are used.
+
+    The command NAME is the attribute NAME of the module `flux_trio.cli.commands.NAME`.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """All names, in the order in which people meet them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command, None when there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"flux_trio.cli.commands.{cmd_name}")
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="flux-trio")
+def main() -> None:
+    """Run a Flux instance, give it jobs, and look at them.
+
+    Commands reach the instance that FLUX_TRIO_URI and FLUX_TRIO_TOKEN name, else the one whose
+    state directory is FLUX_TRIO_STATEDIR, else the one that `flux-trio start` runs by default.
+    """

@@ -1,0 +1,156 @@
+"""Following a job in the foreground: its output, what becomes of it, and what signals mean.
+
+As flux-job(1), attach: exceptions and a bad end are told on standard error, the exit code is the
+job's (128 and the signal's number if that ended it; 1 if it never ran). One ctrl-C tells what a
+second within two seconds does: cancel the job; ctrl-Z then, or a third ctrl-C, detaches. Other
+signals go to the job. Left out: standard input.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import anyio.abc
+import click
+
+from flux_trio.cli.errors import complain, remark
+from flux_trio.formats import Event, format_fluid, parse_event
+from flux_trio.messages import FluxError, topics
+from flux_trio.protocols import JobEvent
+
+if TYPE_CHECKING:
+    from flux_trio.client import Client
+
+SECOND_S: Final = 2.0  # as flux: from one ctrl-C to the key that says what is meant
+FORWARDED: Final = (
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGALRM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+NEVER_RAN: Final = 1  # exit code of a job without an exit code
+
+
+async def attach(client: Client, jobid: int) -> int:
+    """Follow a job to its end, or until told to detach; the exit code. Raises FluxError."""
+    attachment = _Attachment(client, jobid)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(attachment.obey_signals, tasks)
+        await attachment.follow()
+        tasks.cancel_scope.cancel()
+    return attachment.exit_code
+
+
+class _Attachment:
+    def __init__(self, client: Client, jobid: int) -> None:
+        self._client = client
+        self._id = jobid
+        self._begun: float | None = None  # time of the first event
+        self._interrupted_at = -SECOND_S
+        self._canceled = False
+        self._finished = False  # the job has told its status
+        self.exit_code = NEVER_RAN
+
+    async def follow(self) -> None:
+        """Show the job's output, and what of its events concerns people, until it is over."""
+        watch = {"id": self._id, "path": "eventlog"}
+        async with (
+            anyio.create_task_group() as outputs,
+            self._client.stream(topics.INFO_WATCH, watch) as events,
+        ):
+            async for response in events:
+                event = parse_event(response["event"])
+                self._tell(event)
+                if event.name == JobEvent.START:
+                    outputs.start_soon(self._show_output)
+        if self.exit_code and self._finished:
+            remark(_how_it_ended(self.exit_code))
+
+    def _tell(self, event: Event) -> None:
+        if self._begun is None:
+            self._begun = event.timestamp
+        context = event.context or {}
+        if event.name == JobEvent.EXCEPTION:
+            click.echo(
+                f"{event.timestamp - self._begun:.3f}s: job.exception "
+                f"{format_fluid(self._id, 'f58')} type={context['type']} "
+                f"severity={context['severity']} {context.get('note', '')}",
+                err=True,
+            )
+        elif event.name == JobEvent.FINISH:
+            code = os.waitstatus_to_exitcode(context["status"])
+            self.exit_code = code if code >= 0 else 128 - code
+            self._finished = True
+
+    async def _show_output(self) -> None:
+        try:
+            async with self._client.stream(topics.EXEC_ATTACH, {"id": self._id}) as pieces:
+                async for piece in pieces:
+                    _write(piece)
+        except FluxError as error:
+            complain(f"the output ends here: {error}")
+
+    async def obey_signals(
+        self,
+        tasks: anyio.abc.TaskGroup,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Take this process's signals; to detach is to cancel `tasks`."""
+        with anyio.open_signal_receiver(signal.SIGINT, *FORWARDED) as signals:
+            task_status.started()
+            async for signum in signals:
+                if signum == signal.SIGINT:
+                    await self._interrupt(tasks)
+                else:
+                    await self._ask("kill", topics.EXEC_KILL, {"signum": int(signum)})
+
+    async def _interrupt(self, tasks: anyio.abc.TaskGroup) -> None:
+        if self._canceled:
+            self._detach(tasks)
+        elif anyio.current_time() - self._interrupted_at <= SECOND_S:
+            self._canceled = True
+            raised = {"severity": 0, "type": "cancel", "note": "interrupted by ctrl-C"}
+            await self._ask("cancel", topics.JOB_RAISE, raised)
+        else:
+            self._interrupted_at = anyio.current_time()
+            remark("one more ctrl-C within 2s to cancel or ctrl-Z to detach")
+            tasks.start_soon(self._detach_on_stop, tasks)
+
+    async def _detach_on_stop(self, tasks: anyio.abc.TaskGroup) -> None:
+        with (
+            anyio.move_on_after(SECOND_S),
+            anyio.open_signal_receiver(signal.SIGTSTP) as signals,
+        ):
+            async for _ in signals:
+                self._detach(tasks)
+
+    def _detach(self, tasks: anyio.abc.TaskGroup) -> None:
+        remark("detaching...")
+        tasks.cancel_scope.cancel()
+
+    async def _ask(self, what: str, topic: str, payload: dict[str, Any]) -> None:
+        try:
+            await self._client.call(topic, {"id": self._id, **payload})
+        except FluxError as error:
+            complain(f"{what}: {error}")
+
+
+def _write(piece: dict[str, Any]) -> None:
+    """One piece of RFC 24 data, to the stream of its name."""
+    data = piece["data"]
+    raw = base64.b64decode(data) if piece.get("encoding") == "base64" else data.encode()
+    stream = sys.stderr if piece["stream"] == "stderr" else sys.stdout
+    stream.buffer.write(raw)
+    stream.buffer.flush()
+
+
+def _how_it_ended(code: int) -> str:
+    name = signal.strsignal(code - 128) if 128 < code < 128 + signal.NSIG else None
+    return f"task(s) {name}" if name else f"task(s) exited with exit code {code}"

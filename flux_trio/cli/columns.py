@@ -1,0 +1,169 @@
+"""Rows of text from a format string, as Flux's commands take with `-o` (flux-jobs(1)).
+
+A format is Python's, with conversions `!F` (duration), `!H` (hours:minutes:seconds), `!D` (ISO
+time) and `!d:TIME::` (strftime), the suffixes `h` (a hyphen for nothing) and `+` (a plus where text
+was cut), and the prefixes `?:` (no column if all is empty) and `+:` (as wide as it takes). Left
+out: `sort:`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from string import Formatter
+from typing import Final
+
+_SPEC: Final = re.compile(
+    r"(?P<align>(?:.?[<>=^])?)(?P<width>\d*)(?:\.(?P<cut>\d+))?(?P<type>[bcdeEfFgGnosxX%]?)"
+    r"(?P<hyphen>h?)(?P<plus>\+?)"
+)
+_NOTHING: Final = ("", "0s", "0.0", "0:00:00")
+_MARKS: Final = ("?+:", "?:", "+:")
+_CONVERSIONS: Final = "FHDd"
+
+Row = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One field of a format and the text before it."""
+
+    before: str
+    field: str
+    heading: str
+    conversion: str
+    time_format: str  # of the conversion `d`
+    align: str
+    width: int
+    cut: int | None  # the most characters of a text, or digits after the point of a number
+    type: str
+    hyphen: bool
+    plus: bool
+    drops: bool  # not shown if it is empty in all rows
+    widens: bool
+
+    def text(self, value: object) -> str:
+        """What a row shows, not yet padded."""
+        shown = _converted(value, self.conversion, self.time_format)
+        if self.type and isinstance(shown, (int, float)):
+            point = "" if self.cut is None else f".{self.cut}"
+            return format(shown, f"{point}{self.type}")
+        text = str(shown)
+        if self.hyphen and text in _NOTHING:
+            return "-"
+        if self.cut is not None and len(text) > self.cut and not self.widens:
+            return f"{text[: self.cut - 1]}+" if self.plus else text[: self.cut]
+        return text
+
+    def padded(self, text: str) -> str:
+        """The text in its width."""
+        return f"{text:{self.align}{self.width or ''}}"
+
+
+class Layout:
+    """A format that has been read; `headings` are the fields there are."""
+
+    def __init__(self, text: str, headings: Mapping[str, str]) -> None:
+        """Raises ValueError for a format that cannot be read, or a field that does not exist."""
+        self._columns = []
+        self._after = ""
+        for before, field, spec, conversion in Formatter().parse(text):
+            if field is None:
+                self._after = before
+            else:
+                self._columns.append(_column(before, field, spec or "", conversion, headings))
+
+    def lines(self, rows: Sequence[Row], *, header: bool = True) -> Iterator[str]:
+        """The lines, without newlines or blanks at their ends; the header first."""
+        columns = []
+        cells = []
+        for column in self._columns:
+            texts = [column.text(row[column.field]) for row in rows]
+            if column.drops and all(text in (*_NOTHING, "0", "-") for text in texts):
+                continue
+            if column.widens:
+                width = max([column.width, *map(len, texts), len(column.heading)])
+                column = replace(column, width=width)
+            columns.append(column)
+            cells.append(texts)
+        if header:
+            yield self._line(columns, [column.heading for column in columns])
+        for row in zip(*cells, strict=True):
+            yield self._line(columns, row)
+
+    @property
+    def fields(self) -> list[str]:
+        """The names of the fields that a row needs."""
+        return [column.field for column in self._columns]
+
+    def _line(self, columns: list[Column], texts: Sequence[str]) -> str:
+        parts = [
+            column.before + column.padded(text) for column, text in zip(columns, texts, strict=True)
+        ]
+        return ("".join(parts) + self._after).rstrip()
+
+
+def short_duration(seconds: float) -> str:
+    """A duration for people: four digits in the largest unit that fits, as Flux prints them."""
+    if math.isinf(seconds):
+        return "inf"
+    for below, scale, form in (
+        (1e-3, math.inf, "0s"),
+        (10.0, 1.0, "{:.03f}s"),
+        (60.0, 1.0, "{:.4g}s"),
+        (3600.0, 60.0, "{:.4g}m"),
+        (86400.0, 3600.0, "{:.4g}h"),
+    ):
+        if seconds < below:
+            return form.format(seconds / scale)
+    return f"{seconds / 86400.0:.4g}d"
+
+
+def _column(
+    before: str, field: str, spec: str, conversion: str | None, headings: Mapping[str, str]
+) -> Column:
+    if field not in headings:
+        raise ValueError(f"Unknown format field: {field}")
+    if conversion and conversion not in _CONVERSIONS:
+        raise ValueError(f"Unknown conversion !{conversion} of field {field}")
+    time_format = ""
+    if conversion == "d":
+        time_format, _, spec = spec.partition("::")
+    match = _SPEC.fullmatch(spec)
+    if match is None:
+        raise ValueError(f"Invalid format {spec!r} of field {field}")
+    mark = next((mark for mark in _MARKS if before.endswith(mark)), "")
+    return Column(
+        before.removesuffix(mark),
+        field,
+        headings[field],
+        conversion or "",
+        time_format,
+        match["align"],
+        int(match["width"] or 0),
+        int(match["cut"]) if match["cut"] else None,
+        match["type"],
+        bool(match["hyphen"]),
+        bool(match["plus"]),
+        "?" in mark,
+        "+" in mark,
+    )
+
+
+def _converted(value: object, conversion: str, time_format: str) -> object:
+    if not conversion or not isinstance(value, (int, float)):
+        return value
+    match conversion:
+        case "F":
+            return short_duration(value)
+        case "H":
+            return str(timedelta(seconds=round(value if not 0 < value < 1 else 1)))
+        case _ if not value:
+            return ""
+        case "D":
+            return datetime.fromtimestamp(value).strftime("%FT%T")
+        case _:
+            return datetime.fromtimestamp(value).strftime(time_format or "%FT%T")

@@ -1,0 +1,53 @@
+"""`flux-trio start`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from flux_trio.cli.errors import CommandError
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read the instance's TOML configuration from FILE.",
+)
+@click.option(
+    "--statedir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Keep jobs and their eventlogs in DIR, and go on from what is there.",
+)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def start(
+    ctx: click.Context, config: Path | None, statedir: Path | None, command: tuple[str, ...]
+) -> None:
+    """Run an instance in the foreground.
+
+    With COMMAND the instance lasts as long as the command, which finds it by FLUX_TRIO_STATEDIR in
+    its environment. Without --statedir its state is then temporary, and jobs that are left are
+    canceled at the end.
+
+    Without COMMAND the instance runs until SIGINT, SIGTERM or a broker.shutdown request, and keeps
+    its state in the default directory unless --statedir says otherwise. Jobs that run go on, and
+    the next instance of the directory finds them.
+
+    Exit codes: that of COMMAND (128 and the number of the signal that ended it, 127 if it is not
+    found, 126 if it cannot be run), else 0; 1 if the instance cannot start or go on.
+    """
+    from flux_trio.cli.start import StartError, Startup, read_config, run, state_directory
+    from flux_trio.client import default_statedir
+
+    try:
+        parsed = read_config(config)
+        default = None if command else default_statedir(os.environ)
+        with state_directory(statedir, default) as (directory, lasting):
+            ctx.exit(run(Startup(parsed, directory, lasting, command)))
+    except StartError as error:
+        raise CommandError(str(error)) from None

@@ -1,0 +1,54 @@
+"""The environment of a job: `--env` rules over that of the command (flux-submit(1), Environment).
+
+`-PATTERN` leaves out what the glob matches (`-/REGEX/` a regular expression), `PATTERN` takes it
+in again, `NAME=VALUE` sets, with `$NAME` in the value replaced. Left out: rules from files.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from string import Template
+from typing import Final
+
+# How this command reached the instance is not the job's, and a token is a secret: a jobspec is kept
+# and shown to whoever may look at the job. A job finds its instance by FLUX_TRIO_STATEDIR.
+PRIVATE: Final = ("FLUX_TRIO_URI", "FLUX_TRIO_TOKEN")
+
+
+def job_environment(rules: Iterable[str], current: Mapping[str, str]) -> dict[str, str]:
+    """`current` as changed by `rules`, in their order. Raises ValueError that names the rule."""
+    current = {name: value for name, value in current.items() if name not in PRIVATE}
+    environment = dict(current)
+    for rule in rules:
+        try:
+            environment = _apply(rule, environment, current)
+        except re.error as error:
+            raise ValueError(f"{rule!r}: {error}") from None
+        except KeyError as error:
+            raise ValueError(f"{rule!r}: there is no variable {error}") from None
+        except ValueError as error:
+            raise ValueError(f"{rule!r}: {error}") from None
+    return environment
+
+
+def _apply(rule: str, environment: dict[str, str], current: Mapping[str, str]) -> dict[str, str]:
+    name, is_assignment, value = rule.partition("=")
+    if rule.startswith("-"):
+        pattern = _pattern(rule[1:])
+        return {name: value for name, value in environment.items() if not pattern.match(name)}
+    if is_assignment:
+        if not name:
+            raise ValueError("expected NAME=VALUE")
+        expanded = Template(value).substitute({**current, **environment})
+        return {**environment, name: expanded}
+    pattern = _pattern(rule)
+    again = {name: value for name, value in current.items() if pattern.match(name)}
+    return {**again, **environment}
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    if text.startswith("/"):
+        return re.compile(text[1:].removesuffix("/"))
+    return re.compile(fnmatch.translate(text))

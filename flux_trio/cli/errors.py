@@ -1,0 +1,54 @@
+"""How a command fails: one line on standard error, exit code 1."""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+import click
+
+
+class CommandError(click.ClickException):
+    """What the user asked for cannot be done; `message` says why.
+
+    Wrong usage (an unknown option, a missing argument) is click's own error, exit code 2.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.command = _command()
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """`flux-trio submit: ERROR: message`."""
+        click.echo(f"{self.command}: ERROR: {self.message}", file=file, err=file is None)
+
+
+def complain(message: str) -> None:
+    """Write an error of a command that goes on."""
+    CommandError(message).show()
+
+
+def remark(message: str) -> None:
+    """Write a line to standard error that is not an error."""
+    click.echo(f"{_command()}: {message}", err=True)
+
+
+def _command() -> str:
+    context = click.get_current_context(silent=True)
+    return context.command_path if context is not None else "flux-trio"
+
+
+def sole_error(
+    error: BaseException, kinds: tuple[type[BaseException], ...]
+) -> BaseException | None:
+    """The error itself, or the first in a group; None unless all of it is of `kinds`."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error if isinstance(error, kinds) else None
+    expected, others = error.split(kinds)
+    if expected is None or others is not None:
+        return None
+    first: BaseException = expected
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first

@@ -1,0 +1,299 @@
+"""Jobs as `flux-trio jobs` shows them: the fields of flux-jobs(1) from a job-list record.
+
+A record is one job of a job-list.list response. What is unknown is an empty text. Left out: fields
+of jobs that are Flux instances themselves, emoji.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from flux_trio.cli.columns import short_duration
+from flux_trio.formats import format_fluid
+from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobState
+
+Record = Mapping[str, Any]
+
+FORMATS: Final = {
+    "default": (
+        "{id.f58:>12} ?:{queue:<8.8} +:{username:<8} {name:<10.10+} {status_abbrev:>2.2} "
+        "{ntasks:>6} {nnodes:>6h} {contextual_time!F:>8h} {contextual_info}"
+    ),
+    "long": (
+        "{id.f58:>12} ?:{queue:<8.8} +:{username:<8} {name:<10.10+} {status:>9.9} {ntasks:>6} "
+        "{nnodes:>6h} {t_submit!d:%b%d %R::>12} {t_remaining!F:>12h} {contextual_time!F:>8h} "
+        "{contextual_info}"
+    ),
+    "endreason": (
+        "{id.f58:>12} ?:{queue:<8.8} +:{username:<8} {name:<10.10+} {status_abbrev:>2.2} "
+        "{t_inactive!d:%b%d %R::>12h} {inactive_reason}"
+    ),
+}
+
+# job-list's numbers (services.job_list.JobResult) with their names and abbreviations
+RESULTS: Final = {
+    1: ("COMPLETED", "CD"),
+    2: ("FAILED", "F"),
+    4: ("CANCELED", "CA"),
+    8: ("TIMEOUT", "TO"),
+}
+_STATE_FILTERS: Final = {
+    **{state.name: int(state) for state in JobState if state is not JobState.NEW},
+    "PENDING": PENDING,
+    "RUNNING": RUNNING,
+    "ACTIVE": ACTIVE,
+}
+_RESULT_FILTERS: Final = {name: number for number, (name, _) in RESULTS.items()}
+_SHELL_REASONS: Final = {
+    126: "Command invoked cannot execute",
+    127: "command not found",
+    128: "Invalid argument to exit",
+}
+
+
+def read_filter(names: Iterable[str]) -> tuple[int, int]:
+    """Masks of the states and of the results that `--filter` names; ValueError for others."""
+    states = results = 0
+    for name in ",".join(names).upper().split(","):
+        if name in _STATE_FILTERS:
+            states |= _STATE_FILTERS[name]
+        elif name in _RESULT_FILTERS:
+            results |= _RESULT_FILTERS[name]
+        else:
+            raise ValueError(f"Invalid filter specified: {name.lower()}")
+    return states, results
+
+
+class JobRow(Mapping[str, object]):
+    """One job by field name, at the time `now` in seconds since the Unix epoch."""
+
+    def __init__(self, record: Record, now: float) -> None:
+        self.record = record
+        self.now = now
+        self.state = JobState(record["state"])
+
+    def __getitem__(self, field: str) -> object:
+        """The value, "" if it is not known; KeyError for a field that there is not."""
+        if field in _COMPUTED:
+            return _COMPUTED[field][1](self)
+        if field in _PLAIN:
+            return self.record.get(field.replace(".", "_"), "")
+        top, _, path = field.partition(".")
+        if top not in _ANNOTATIONS:
+            raise KeyError(field)
+        return self._annotation(top, path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(HEADINGS)
+
+    def __len__(self) -> int:
+        return len(HEADINGS)
+
+    @property
+    def runtime(self) -> float:
+        """Seconds since the job got its resources, until it ended."""
+        start = self.record.get("t_run")
+        return 0.0 if start is None else float(self.record.get("t_cleanup", self.now)) - start
+
+    @property
+    def t_remaining(self) -> float:
+        """Seconds until the resources expire; 0 when they do not, or the job does not run."""
+        if self.state is not JobState.RUN:
+            return 0.0
+        return max(0.0, float(self.record.get("expiration") or 0.0) - self.now)
+
+    @property
+    def returncode(self) -> int | str:
+        """Exit code, the negative of a signal, -128 if canceled before it ran; "" if it runs."""
+        status = self.record.get("waitstatus")
+        if isinstance(status, int):
+            return os.waitstatus_to_exitcode(status)
+        return {"CANCELED": -128, "FAILED": 1, "TIMEOUT": 1}.get(self.result(0), "")
+
+    def result(self, form: int) -> str:
+        """Name or abbreviation, "" while the job is active."""
+        number = self.record.get("result")
+        return "" if number is None else RESULTS[number][form]
+
+    def status(self, form: int) -> str:
+        """The state while the job is active, then its result."""
+        if self.state is JobState.INACTIVE:
+            return self.result(form)
+        return self.state.name if form == 0 else self.state.name[0]
+
+    @property
+    def info(self) -> str:
+        """What matters most: why it waits, where it runs, or why it never ran."""
+        if self.state is JobState.SCHED:
+            return self._why_pending()
+        if self.state is JobState.PRIORITY:
+            return "priority-wait"
+        if self.state is JobState.DEPEND:
+            return f"depends:{','.join(self.record.get('dependencies', ()))}"
+        where = str(self.record.get("nodelist", ""))
+        return where or str(self.record.get("exception_type", ""))
+
+    def _why_pending(self) -> str:
+        estimate = self._annotation("sched", "t_estimate")
+        if isinstance(estimate, (int, float)):
+            left = estimate - self.now
+            return f"eta:{short_duration(left) if left >= 0 else 'now'}"
+        if self.record["urgency"] == 0:
+            return "held"
+        if self.record["priority"] == 0:
+            return "priority-hold"
+        return str(self._annotation("sched", "reason_pending"))
+
+    @property
+    def time(self) -> float:
+        """How long it may run while it waits, then how long it has run."""
+        return float(self.record.get("duration", 0.0)) if self.state & PENDING else self.runtime
+
+    @property
+    def inactive_reason(self) -> str:
+        """Why it ended."""
+        result, note = self.result(0), self.record.get("exception_note", "")
+        kind = self.record.get("exception_type", "")
+        fatal = self.record.get("exception_severity") == 0
+        if not result:
+            return ""
+        if result == "CANCELED":
+            return f"Canceled: {note}" if kind == "cancel" and note else "Canceled"
+        if result == "TIMEOUT":
+            return "Timeout"
+        if result == "FAILED" and fatal and kind != "exec":
+            return f"Exception: type={kind}" + (f" note={note}" if note else "")
+        return _exit_reason(self.returncode)
+
+    def _annotation(self, top: str, path: str) -> object:
+        value: Any = self.record.get("annotations", {})
+        for key in [*([top] if top != "annotations" else []), *(path.split(".") if path else [])]:
+            value = value.get(key, "") if isinstance(value, dict) else ""
+        return value or ""
+
+    def to_json(self) -> dict[str, object]:
+        """The job for `--json`, as flux jobs writes it: known values only, `jobid` as text too."""
+        exception = {
+            key.removeprefix("exception_"): value
+            for key, value in self.record.items()
+            if key.startswith("exception_")
+        }
+        plain = {key: value for key, value in self.record.items() if "exception_" not in key}
+        computed: dict[str, object] = {
+            "jobid": format_fluid(self.record["id"], "f58"),
+            "state": self.state.name,
+            "result": self.result(0),
+            "username": self["username"],
+            "status": self.status(0),
+            "returncode": self.returncode,
+            "runtime": self.runtime or "",
+            "t_remaining": self.t_remaining or "",
+        }
+        known = {key: value for key, value in computed.items() if value != ""}
+        nothing: dict[str, object] = {"annotations": {}, "dependencies": []}
+        return {**nothing, **plain, **known, "exception": exception}
+
+
+def user_name(userid: int) -> str:
+    """The name of a user, or the number where there is none."""
+    try:
+        return pwd.getpwuid(userid).pw_name
+    except (KeyError, OverflowError):
+        return str(userid)
+
+
+def _exit_reason(code: int | str) -> str:
+    if not isinstance(code, int):
+        return ""
+    if code < 0 or code > 128:
+        return signal.strsignal(abs(code) % 128) or f"Signaled {abs(code) % 128}"
+    return _SHELL_REASONS.get(code, f"Exit {code}")
+
+
+def _jobid(form: Any) -> Callable[[JobRow], object]:
+    return lambda row: format_fluid(row.record["id"], form)
+
+
+_COMPUTED: Final[Mapping[str, tuple[str, Callable[[JobRow], object]]]] = {
+    "id": ("JOBID", _jobid("f58")),
+    **{
+        f"id.{form}": ("JOBID", _jobid(form))
+        for form in ("dec", "hex", "f58", "f58plain", "kvs", "dothex")
+    },
+    "username": ("USER", lambda row: user_name(row.record["userid"])),
+    "state": ("STATE", lambda row: row.state.name),
+    "state_single": ("S", lambda row: row.state.name[0]),
+    "result": ("RESULT", lambda row: row.result(0)),
+    "result_abbrev": ("RS", lambda row: row.result(1)),
+    "status": ("STATUS", lambda row: row.status(0)),
+    "status_abbrev": ("ST", lambda row: row.status(1)),
+    "returncode": ("RC", lambda row: row.returncode),
+    "runtime": ("RUNTIME", lambda row: row.runtime),
+    "t_remaining": ("T_REMAINING", lambda row: row.t_remaining),
+    "dependencies": ("DEPENDENCIES", lambda row: ",".join(row.record.get("dependencies", ()))),
+    "contextual_info": ("INFO", lambda row: row.info),
+    "contextual_time": ("TIME", lambda row: row.time),
+    "inactive_reason": ("INACTIVE-REASON", lambda row: row.inactive_reason),
+}
+_SAME_NAME: Final = (
+    "name",
+    "cwd",
+    "queue",
+    "project",
+    "bank",
+    "ntasks",
+    "ncores",
+    "nnodes",
+    "duration",
+    "expiration",
+    "ranks",
+    "nodelist",
+    "success",
+    "t_submit",
+    "t_depend",
+    "t_run",
+    "t_cleanup",
+    "t_inactive",
+    "exception.occurred",
+    "exception.severity",
+    "exception.type",
+    "exception.note",
+)
+_PLAIN: Final = {
+    "userid": "UID",
+    "urgency": "URG",
+    "priority": "PRI",
+    "waitstatus": "WSTATUS",
+    **{name: name.upper().replace(".", "-") for name in _SAME_NAME},
+}
+_ANNOTATIONS: Final = {"annotations": "ANNOTATIONS", "sched": "SCHED", "user": "USER"}
+_ANNOTATION_HEADINGS: Final = {
+    "sched.t_estimate": "T_ESTIMATE",
+    "sched.reason_pending": "REASON",
+    "sched.resource_summary": "RESOURCES",
+}
+
+
+class _Headings(dict[str, str]):
+    """Annotations may have any name, so there is a heading for each."""
+
+    def __missing__(self, field: str) -> str:
+        return field.removeprefix("annotations.").upper()
+
+    def __contains__(self, field: object) -> bool:
+        known = super().__contains__(field)
+        return known or (isinstance(field, str) and field.partition(".")[0] in _ANNOTATIONS)
+
+
+HEADINGS: Final = _Headings(
+    {
+        **{field: heading for field, (heading, _) in _COMPUTED.items()},
+        **_PLAIN,
+        **_ANNOTATIONS,
+        **_ANNOTATION_HEADINGS,
+    }
+)

@@ -1,0 +1,42 @@
+"""A command's connection to its instance, for as long as one function runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from flux_trio.cli.errors import CommandError, sole_error
+
+if TYPE_CHECKING:
+    from flux_trio.client import Client
+
+T = TypeVar("T")
+
+
+def with_client(use: Callable[[Client], Awaitable[T]]) -> T:
+    """What `use` returns, given a client of the instance that the environment names.
+
+    Raises CommandError when there is no instance, it refuses, the connection is lost, or `use`
+    raises FluxError or FormatError.
+    """
+    import anyio
+
+    from flux_trio.client import ClientError, find_instance, open_client
+    from flux_trio.formats import FormatError
+    from flux_trio.messages import FluxError
+
+    async def main() -> T:
+        async with open_client(*find_instance(os.environ)) as client:
+            return await use(client)
+
+    expected = (ClientError, FluxError, FormatError, BrokenPipeError)
+    try:
+        return anyio.run(main, backend="asyncio")  # starts in half the time that Trio takes
+    except (*expected, BaseExceptionGroup) as raised:
+        error = sole_error(raised, expected)
+        if error is None:
+            raise
+        if isinstance(error, BrokenPipeError):
+            raise error from None  # whoever read the output has gone: click ends quietly
+        raise CommandError(str(error)) from None

@@ -1,0 +1,51 @@
+"""What a simulated run comes to, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flux_trio.cli.columns import short_duration
+from flux_trio.sim import Metrics, Outcome
+
+_ALWAYS = (Outcome.COMPLETED, Outcome.TIMEOUT)  # told even if there are none
+
+
+def report_lines(metrics: Metrics) -> Iterator[str]:
+    """A line for each figure, names and values in columns."""
+    for name, value in _figures(metrics):
+        yield f"{name:<22} {value}"
+
+
+def _figures(metrics: Metrics) -> Iterator[tuple[str, str]]:
+    yield "jobs", str(metrics.njobs)
+    for outcome, count in metrics.outcomes.items():
+        if count or outcome in _ALWAYS:
+            yield f"  {_SAID.get(outcome, outcome.value)}", str(count)
+    yield "makespan", short_duration(metrics.makespan_s)
+    yield "mean wait", _seconds(metrics.wait_mean_s)
+    yield "95th percentile wait", _seconds(metrics.wait_p95_s)
+    slowdown = metrics.slowdown_mean
+    yield "mean bounded slowdown", "-" if slowdown is None else f"{slowdown:.2f}"
+    yield "utilisation", f"{metrics.utilisation:.1%}"
+
+
+_SAID = {Outcome.TIMEOUT: "timed out"}
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else short_duration(value)
+
+
+def report_json(metrics: Metrics, seed: int) -> dict[str, Any]:
+    """The same figures, times in seconds; null for a mean over no jobs."""
+    return {
+        "seed": seed,
+        "jobs": metrics.njobs,
+        "outcomes": {outcome.value: count for outcome, count in metrics.outcomes.items()},
+        "makespan_s": metrics.makespan_s,
+        "wait_mean_s": metrics.wait_mean_s,
+        "wait_p95_s": metrics.wait_p95_s,
+        "bounded_slowdown_mean": metrics.slowdown_mean,
+        "utilisation": metrics.utilisation,
+    }

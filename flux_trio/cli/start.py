@@ -1,0 +1,197 @@
+"""An instance in the foreground: for the length of a command, or until it is told to end.
+
+The instance, its log and its signals; reading options is `commands.start`'s. An instance that
+serves a command in a directory of its own leaves nothing behind: its jobs are canceled first. One
+in a lasting directory leaves its jobs running, to be found again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from flux_trio.broker import LogEntry, ModuleCrashed
+from flux_trio.cli.errors import sole_error
+from flux_trio.config import Config, parse_config
+from flux_trio.formats import FormatError
+from flux_trio.instance import Instance, Surroundings, durable_store, open_instance
+from flux_trio.messages import USERID_UNKNOWN, FluxError, Level, topics
+from flux_trio.protocols import ACTIVE
+from flux_trio.services.resource.inventory import find_inventory
+
+STATEDIR_VARIABLE: Final = "FLUX_TRIO_STATEDIR"
+OTHER_VARIABLES: Final = ("FLUX_TRIO_URI", "FLUX_TRIO_TOKEN")
+NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
+NOT_EXECUTABLE: Final = 126
+SHOWN_LEVEL: Final = Level.ERR  # entries of the log that go to standard error
+IDLE_POLL_S: Final = 0.02
+EXPECTED: Final = (FluxError, FormatError, OSError, ModuleCrashed)  # not bugs; the text says all
+IDLE_S_MAX: Final = 30.0  # for canceled jobs to be gone, which takes kill-timeout and a moment
+
+
+class StartError(Exception):
+    """The instance cannot run; the text says why, in one line."""
+
+
+@dataclass(frozen=True)
+class Startup:
+    """What to run: a command in `statedir`, or none and until told to end."""
+
+    config: Config
+    statedir: Path
+    lasting: bool  # the directory outlives the instance
+    command: tuple[str, ...] = ()
+
+
+def read_config(path: Path | None) -> Config:
+    """The configuration in a file, or the default one. Raises StartError."""
+    if path is None:
+        return Config()
+    try:
+        return parse_config(path.read_text(), str(path))
+    except OSError as error:
+        raise StartError(f"{path}: {error.strerror}") from None
+    except (FormatError, UnicodeError) as error:
+        raise StartError(str(error)) from None
+
+
+@contextmanager
+def state_directory(given: Path | None, default: Path | None) -> Iterator[tuple[Path, bool]]:
+    """The directory and whether it lasts: `given`, else `default`, else one that is removed."""
+    directory = given or default
+    if directory is None:
+        with tempfile.TemporaryDirectory(
+            prefix="flux-trio-", ignore_cleanup_errors=True
+        ) as temporary:  # the shell host may still be leaving
+            yield Path(temporary), False
+        return
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartError(f"{directory}: {error.strerror}") from None
+    if directory.stat().st_uid != os.getuid():  # in /tmp anybody could have made it
+        raise StartError(f"{directory} belongs to another user")
+    yield directory.absolute(), True
+
+
+def run(startup: Startup) -> int:
+    """Run the instance; the exit code of the command, or 0. Raises StartError."""
+    try:
+        return trio.run(_run, startup)
+    except (*EXPECTED, BaseExceptionGroup) as raised:
+        error = sole_error(raised, EXPECTED)
+        if error is None:
+            raise
+        raise StartError(str(error)) from None
+
+
+async def _run(startup: Startup) -> int:
+    inventory, exclude = find_inventory(startup.config.resource)
+    given = Surroundings(
+        inventory=inventory,
+        userid=os.getuid(),
+        epoch=time.time(),
+        exclude=exclude,
+        statedir=startup.statedir,
+        listen=True,
+        store=durable_store(startup.config, startup.statedir),
+    )
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with open_instance(startup.config, given) as instance:
+            instance.log.sinks.append(_show_log)
+            if not startup.command:
+                _announce(instance, startup.statedir)
+                await _until_told(instance, signals)
+                return 0
+            code = await _run_command(instance, startup, signals)
+            if not startup.lasting:
+                await _cancel_jobs(instance)
+            return code
+
+
+def _announce(instance: Instance, statedir: Path) -> None:
+    print(
+        f"flux-trio: instance at {instance.uri} is ready; to reach it from elsewhere: "
+        f"export {STATEDIR_VARIABLE}={statedir}",
+        flush=True,
+    )
+
+
+def _show_log(entry: LogEntry) -> None:
+    if entry.level <= SHOWN_LEVEL:
+        print(f"flux-trio: {entry}", file=sys.stderr, flush=True)
+
+
+async def _until_told(instance: Instance, signals: AsyncIterator[int]) -> None:
+    """Until a signal, or broker.shutdown."""
+    async with trio.open_nursery() as nursery:
+
+        async def on_signal() -> None:
+            async for _ in signals:
+                nursery.cancel_scope.cancel()
+
+        nursery.start_soon(on_signal)
+        await instance.shutdown.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def _run_command(instance: Instance, startup: Startup, signals: AsyncIterator[int]) -> int:
+    """The command's exit code; it is ended when the instance is told to end.
+
+    SIGINT comes from the terminal, and to the command as well: what it means is the command's.
+    """
+    environment = {k: v for k, v in os.environ.items() if k not in OTHER_VARIABLES}
+    environment[STATEDIR_VARIABLE] = str(startup.statedir)
+    try:
+        process = await trio.lowlevel.open_process(startup.command, env=environment)
+    except FileNotFoundError:
+        return _refuse(startup.command, "command not found", NOT_FOUND)
+    except OSError as error:
+        return _refuse(startup.command, str(error.strerror), NOT_EXECUTABLE)
+    async with trio.open_nursery() as nursery:
+
+        async def on_signal() -> None:
+            async for signum in signals:
+                if signum != signal.SIGINT:
+                    process.send_signal(signum)
+
+        async def on_shutdown() -> None:
+            await instance.shutdown.wait()
+            process.terminate()
+
+        nursery.start_soon(on_signal)
+        nursery.start_soon(on_shutdown)
+        try:
+            code = await process.wait()
+        finally:  # cut short when the instance has crashed
+            if process.returncode is None:
+                process.terminate()
+        nursery.cancel_scope.cancel()
+    return code if code >= 0 else 128 - code
+
+
+def _refuse(command: tuple[str, ...], reason: str, code: int) -> int:
+    print(f"flux-trio start: ERROR: {command[0]}: {reason}", file=sys.stderr)
+    return code
+
+
+async def _cancel_jobs(instance: Instance) -> None:
+    """Nobody could find the jobs again: cancel them and wait until they are gone."""
+    everybodys = {"states": ACTIVE, "userid": USERID_UNKNOWN}
+    cancel = {"severity": 0, "type": "cancel", "note": "the instance ends", **everybodys}
+    with trio.move_on_after(IDLE_S_MAX):
+        async with instance.connect("start") as handle:
+            answer = await handle.call(topics.JOB_RAISEALL, cancel)
+            while answer["count"]:
+                await trio.sleep(IDLE_POLL_S)
+                answer = await handle.call(topics.JOB_RAISEALL, {**cancel, "dry_run": True})
