@@ -21,6 +21,7 @@ MODULE: Final = "module"
 
 # Sent by the broker on behalf of a peer that is gone (RFC 6, Disconnection): <service>.disconnect
 DISCONNECT: Final = "disconnect"
+JOB_MANAGER_DISCONNECT: Final = f"{JOB_MANAGER}.{DISCONNECT}"
 
 # RFC 27
 SCHED_HELLO: Final = "job-manager.sched-hello"

@@ -15,6 +15,8 @@ import msgspec
 from flux_trio.formats import Event, format_event, format_fluid
 from flux_trio.messages import Calls, Request, topics
 from flux_trio.protocols import ExecState, Job, JobState
+from flux_trio.services.turns import Note
+from flux_trio.trace import Kind
 
 Action = Any
 
@@ -78,6 +80,7 @@ class Ledger:
         self.on_annotated: list[Callable[[ActiveJob], None]] = []
         self.abandon_hook: Callable[[ActiveJob], None]  # set by whoever asks hooks
         self._messages: list[Action] = []  # of this turn
+        self._notes: list[Action] = []  # of this turn, for the trace: events logged
         self._lines: dict[str, list[str]] = {}  # eventlog key → lines of this turn
         self._uncommitted: deque[list[Action]] = deque()  # what waits for each commit
 
@@ -104,8 +107,7 @@ class Ledger:
         job.apply(event)
         key = f"{format_fluid(job.id, 'kvs')}.eventlog"
         self._lines.setdefault(key, []).append(format_event(event))
-        for tell in self.on_logged:
-            tell(job, event)
+        self._tell(job, event)
         self.dirty[job.id] = job
 
     def admit(self, job: ActiveJob, event: Event) -> None:
@@ -113,8 +115,7 @@ class Ledger:
         job.apply(event)
         self.jobs[job.id] = job
         self.max_jobid = max(self.max_jobid, job.id)
-        for tell in self.on_logged:
-            tell(job, event)
+        self._tell(job, event)
 
     def resume(self, job: ActiveJob) -> None:
         """A job that an earlier life of the job manager left active."""
@@ -147,17 +148,18 @@ class Ledger:
     def end_turn(self) -> list[Action]:
         """What to do now: the commit of the turn's events, or its messages when nothing waits."""
         messages, self._messages = self._messages, []
+        notes, self._notes = self._notes, []
         if self._lines:
             ops = [["append", key, "".join(lines)] for key, lines in self._lines.items()]
             self._lines = {}
             slices = [ops[at : at + COMMIT_OPS_MAX] for at in range(0, len(ops), COMMIT_OPS_MAX)]
             commits = [self._commit(each) for each in slices]
             self._uncommitted[-1].extend(messages)
-            return commits
+            return notes + commits
         if self._uncommitted:
             self._uncommitted[-1].extend(messages)
-            return []
-        return messages
+            return notes
+        return notes + messages
 
     def is_commit(self, purpose: Any) -> bool:
         """Whether a call's purpose was a commit of this ledger."""
@@ -166,6 +168,12 @@ class Ledger:
     def committed(self) -> list[Action]:
         """The oldest commit is done: the messages that waited for it."""
         return self._uncommitted.popleft()
+
+    def _tell(self, job: ActiveJob, event: Event) -> None:
+        data = {"id": job.id, "name": event.name, "context": event.context or {}}
+        self._notes.append(Note(Kind.EVENT, data))
+        for tell in self.on_logged:
+            tell(job, event)
 
     def _commit(self, ops: list[list[str]]) -> Request:
         self._uncommitted.append([])

@@ -1,0 +1,44 @@
+"""What every rule may ask about the instance so far: who plays which part.
+
+Parties are peers of a trace; parts are given by what they say, not by their names: the scheduler is
+whoever said sched-hello, the execution service is the name given in exec-hello.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Kind, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Hashable, replaced when something changes."""
+
+    scheduler: str = ""  # peer that said hello last and is not gone
+    is_ready: bool = False  # its sched-ready was taken up
+    limit: int | None = None  # of limited mode
+    exec_peer: str = ""
+    exec_service: str = ""
+    crossings: bool = True  # sends and receipts are told apart in this trace
+
+    def after(self, record: Record) -> Facts:
+        """The facts once `record` has happened."""
+        message = record.message
+        if record.kind != Kind.RECV or not isinstance(message, Request):
+            return self
+        sender = message.sender or record.peer
+        payload = message.payload if isinstance(message.payload, dict) else {}
+        match message.topic:
+            case topics.SCHED_HELLO:
+                return replace(self, scheduler=sender, is_ready=False, limit=None)
+            case topics.SCHED_READY if sender == self.scheduler:
+                return replace(self, is_ready=True, limit=payload.get("limit"))
+            case topics.EXEC_HELLO:
+                return replace(self, exec_peer=sender, exec_service=str(payload.get("service")))
+            case topics.JOB_MANAGER_DISCONNECT if sender == self.scheduler:
+                return replace(self, scheduler="", is_ready=False, limit=None)
+            case topics.JOB_MANAGER_DISCONNECT if sender == self.exec_peer:
+                return replace(self, exec_peer="", exec_service="")
+        return self
