@@ -1,0 +1,316 @@
+"""A job manager core, and those around it: scheduler, exec service, plugins, kvs, clients.
+
+Each method feeds one thing that happens and returns what the core did about it, a line each:
+
+    sched.alloc 1                       a request, with what it is about
+    job-manager.raise -> {}             a response; an error as `-> ENOENT unknown job id`
+    event job-exception 1 cancel 0      an event
+    ask job.state.run 1                 a question to the plugins
+    commit 1: validate depend           when `commits_wait`; otherwise they are answered at once
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from flux_trio.formats import (
+    Event as LogEvent,
+)
+from flux_trio.formats import Jobspec, format_eventlog, format_fluid, parse_eventlog, parse_fluid
+from flux_trio.messages import Errno, Event, Request, Response, service_of, topics
+from flux_trio.protocols import (
+    STATE_TOPICS,
+    AllocType,
+    AskHook,
+    CancelHook,
+    HookAnswer,
+    HookAnswered,
+    Job,
+    JobState,
+    PostEvent,
+    StartType,
+    TopicsChanged,
+    replay,
+    submit_event,
+)
+from flux_trio.services.job_manager.core import JobManagerCore
+from flux_trio.services.turns import Exit, Log
+from tests.support.asking import OWNER_USERID, asked, gone
+from tests.support.instant_kvs import InstantKvs
+
+NAME = "job-manager"
+PRIORITIZE = STATE_TOPICS[JobState.PRIORITY]
+USERID = 2000
+START = 1000.0
+JOBSPEC = Jobspec.from_command(["true"], environment={"HOME": "/"}).to_json()
+
+SUCCESS, ANNOTATE, DENY, CANCEL = AllocType
+
+
+class ManagerScript:
+    """The core under test. Priorities are urgencies unless `hooks` has the priority hook.
+
+    `hooks` are the topics whose questions the test answers itself.
+    """
+
+    def __init__(
+        self,
+        *,
+        hooks: Iterable[str] = (),
+        kvs: InstantKvs | None = None,
+        commits_wait: bool = False,
+        peers: bool = False,
+    ) -> None:
+        self.core = JobManagerCore(OWNER_USERID)
+        self.kvs = InstantKvs() if kvs is None else kvs
+        self.commits_wait = commits_wait
+        self.commits: deque[Request] = deque()  # not answered yet
+        self.now = START
+        self.messages: list[Request | Response | Event] = []  # all that were sent
+        self.asked: dict[str, AskHook] = {}  # questions not answered, by topic; the last of each
+        self._hooks = frozenset(hooks)
+        self._did: list[str] = []
+        self.began = self._follow(self.core.start(self.now))
+        self.put(TopicsChanged(self._hooks | {PRIORITIZE}))
+        if peers:
+            self.attach_exec()
+            self.attach_sched()
+
+    # --- what happens
+
+    def put(self, *inputs: Any) -> list[str]:
+        """One turn with `inputs`, and the turns that follow by themselves."""
+        return self._follow(self.core.turn(self.now, list(inputs)))
+
+    def ask(self, topic: str, payload: Any = None, **how: Any) -> list[str]:
+        """The owner's client asks."""
+        return self.put(asked(topic, payload, **how))
+
+    def submit(self, *jobids: int, **how: Any) -> list[str]:
+        """Ingest has stored jobs and submits them."""
+        return self.put(self.submission(*jobids, **how))
+
+    def submission(self, *jobids: int, urgency: int = 16, userid: int = USERID) -> Request:
+        """What ingest asks; the store has the jobs from here on."""
+        jobs = []
+        for jobid in jobids:
+            event = submit_event(self.now, userid, urgency, 0)
+            self.kvs.commit(
+                ["put", f"{key(jobid)}.jobspec", msgspec.json.encode(JOBSPEC).decode()],
+                ["append", f"{key(jobid)}.eventlog", format_eventlog([event])],
+            )
+            jobs.append(
+                {
+                    "id": jobid,
+                    "userid": userid,
+                    "urgency": urgency,
+                    "t_submit": self.now,
+                    "flags": 0,
+                    "jobspec": JOBSPEC,
+                }
+            )
+        return asked(topics.JOB_SUBMIT, {"jobs": jobs}, by="job-ingest")
+
+    def raise_(self, jobid: int, severity: int = 0, kind: str = "cancel", **how: Any) -> list[str]:
+        """The owner's client raises an exception."""
+        payload = {"id": jobid, "severity": severity, "type": kind}
+        return self.ask(topics.JOB_RAISE, payload, **how)
+
+    def urgency(self, jobid: int, urgency: int, **how: Any) -> list[str]:
+        """The owner's client changes an urgency."""
+        return self.ask(topics.JOB_URGENCY, {"id": jobid, "urgency": urgency}, **how)
+
+    def queue(self, *, start: bool) -> list[str]:
+        """The owner starts or stops the queue."""
+        return self.ask(topics.JOB_QUEUE_START, {"start": start})
+
+    def hello(self, by: str = "sched") -> list[str]:
+        """A scheduler says hello."""
+        return self.ask(topics.SCHED_HELLO, by=by, streaming=True)
+
+    def ready(self, limit: int | None = None, by: str = "sched") -> list[str]:
+        """A scheduler is ready, limited or not."""
+        mode = {"mode": "unlimited"} if limit is None else {"mode": "limited", "limit": limit}
+        return self.ask(topics.SCHED_READY, mode, by=by)
+
+    def attach_sched(self, limit: int | None = None, by: str = "sched") -> list[str]:
+        """Both: what the ready made the core do."""
+        self.hello(by)
+        return self.ready(limit, by)
+
+    def alloc(self, jobid: int, kind: AllocType = SUCCESS, **more: Any) -> list[str]:
+        """The scheduler answers sched.alloc."""
+        return self.put(alloc_answer(jobid, kind, **more))
+
+    def freed(self, jobid: int) -> list[str]:
+        """The scheduler answers sched.free."""
+        return self.put(Response(topics.SCHED_FREE, {"id": jobid}))
+
+    def sched_error(self, topic: str, errnum: int = Errno.ENOSYS, text: str = "no") -> list[str]:
+        """A conventional error, from the scheduler or in its place."""
+        return self.put(Response(topic, text, errnum))
+
+    def attach_exec(self, service: str = "job-exec", by: str = "") -> list[str]:
+        """An execution service says hello."""
+        return self.ask(topics.EXEC_HELLO, {"service": service}, by=by or service)
+
+    def execute(self, jobid: int, *kinds: str, service: str = "job-exec") -> list[str]:
+        """The execution service answers the start: `finish`, or `finish 9`, `release final`…"""
+        return self.put(*(start_answer(jobid, kind, service) for kind in kinds))
+
+    def gone(self, peer: str) -> list[str]:
+        """A peer is gone."""
+        return self.put(gone(NAME, peer))
+
+    def answer(self, topic: str, **what: Any) -> list[str]:
+        """The plugins answer the question `topic`."""
+        question = self.asked.pop(topic)
+        return self.put(HookAnswered(question.ticket, HookAnswer(**what)))
+
+    def post(self, jobid: int, name: str, **context: Any) -> list[str]:
+        """A plugin posts an event."""
+        return self.put(PostEvent(jobid, name, context, "plug"))
+
+    def commit(self) -> list[str]:
+        """The oldest commit that waits is durable."""
+        request = self.commits.popleft()
+        return self.put(*self.kvs.take(request, NAME))
+
+    # --- what there is
+
+    def log(self, jobid: int) -> list[LogEvent]:
+        """The durable eventlog."""
+        return parse_eventlog(self.kvs.value(f"{key(jobid)}.eventlog") or "")
+
+    def names(self, jobid: int) -> list[str]:
+        """Its events' names."""
+        return [event.name for event in self.log(jobid)]
+
+    def context(self, jobid: int, name: str) -> dict[str, Any]:
+        """The context of the last event `name`."""
+        (*_, event) = [event for event in self.log(jobid) if event.name == name]
+        return event.context or {}
+
+    def job(self, jobid: int) -> Job:
+        """The job as its durable eventlog tells it."""
+        return replay(jobid, self.log(jobid))
+
+    def state(self, jobid: int) -> JobState:
+        """Its state."""
+        return self.job(jobid).state
+
+    def last(self, topic: str) -> Any:
+        """The last message sent with `topic`."""
+        return [message for message in self.messages if message.topic == topic][-1]
+
+    def stats(self) -> dict[str, Any]:
+        """What stats-get answers."""
+        self.ask(topics.JOB_STATS)
+        return dict(self.last(topics.JOB_STATS).payload)
+
+    def restarted(self, **how: Any) -> ManagerScript:
+        """The next job manager over the same store."""
+        return ManagerScript(kvs=self.kvs, **how)
+
+    def running(self, jobid: int, **how: Any) -> None:
+        """Bring a new job to RUN, shells started."""
+        self.submit(jobid, **how)
+        self.alloc(jobid)
+        self.execute(jobid, "start")
+
+    # --- how
+
+    def _follow(self, actions: list[Any]) -> list[str]:
+        while actions:
+            replies: list[Any] = []
+            for action in actions:
+                replies += self._do(action)
+            actions = self.core.turn(self.now, replies) if replies else []
+        did, self._did = self._did, []
+        return did
+
+    def _do(self, action: Any) -> list[Any]:
+        match action:
+            case Request(topic=topics.KVS_COMMIT) if self.commits_wait:
+                self.commits.append(action)
+                self._did.append(_commit_line(action))
+                return []
+            case Request() if service_of(action.topic) == topics.KVS:
+                return list(self.kvs.take(action, NAME))
+            case AskHook(topic=topic) if topic not in self._hooks:
+                return [HookAnswered(action.ticket, HookAnswer(priority=action.job.urgency))]
+            case AskHook():
+                self.asked[action.topic] = action
+            case Request() | Response() | Event():
+                self.messages.append(action)
+        self._did.append(show(action))
+        return []
+
+
+def key(jobid: int) -> str:
+    """The job's directory."""
+    return format_fluid(jobid, "kvs")
+
+
+def alloc_answer(jobid: int, kind: AllocType = SUCCESS, **more: Any) -> Response:
+    """A sched.alloc response."""
+    return Response(topics.SCHED_ALLOC, {"id": jobid, "type": int(kind), **more})
+
+
+def start_answer(jobid: int, kind: str, service: str = "job-exec") -> Response:
+    """A start response: start, `finish STATUS`, `release [RANKS] [final]`, `exception SEVERITY`."""
+    name, *words = kind.split()
+    match StartType(name):
+        case StartType.START:
+            data: dict[str, Any] = {}
+        case StartType.FINISH:
+            data = {"status": int(words[0]) if words else 0}
+        case StartType.RELEASE:
+            ranks = words[0] if words and words[0] != "final" else "all"
+            data = {"ranks": ranks, "final": "final" in words}
+        case StartType.EXCEPTION:
+            data = {"severity": int(words[0]), "type": "exec", "note": "why"}
+    return Response(f"{service}.start", {"id": jobid, "type": name, "data": data})
+
+
+def show(action: Any) -> str:
+    """One action as a line."""
+    match action:
+        case Request(topic=topic, payload=dict(payload)):
+            return f"{topic} {_about(payload)}"
+        case Response(topic=topic, errnum=errnum, payload=payload) if errnum:
+            return f"{topic} -> {Errno(errnum).name} {payload or ''}".rstrip()
+        case Response(topic=topic, payload=payload):
+            return f"{topic} -> {payload or {}}"
+        case Event(topic=topic, payload=dict(payload)):
+            return f"event {topic} {' '.join(map(str, payload.values()))}"
+        case AskHook(topic=topic, job=job):
+            return f"ask {topic} {job.id}"
+        case CancelHook(ticket=ticket):
+            return f"cancel hook {ticket}"
+        case Log(level=level, text=text):
+            return f"log {int(level)}: {text}"
+        case Exit(reason=reason):
+            return f"exit: {reason}"
+        case _:
+            raise AssertionError(f"unexpected action {action!r}")
+
+
+def _about(payload: dict[str, Any]) -> str:
+    if "jobs" in payload:
+        return str(payload["jobs"])
+    return f"{payload['id']}{' reattach' if payload.get('reattach') else ''}"
+
+
+def _commit_line(commit: Request) -> str:
+    assert isinstance(commit.payload, dict)
+    jobs = []
+    for op, where, *text in commit.payload["ops"]:
+        jobid = parse_fluid(where.removesuffix(".eventlog"))
+        names = [event.name for event in parse_eventlog(text[0])] if op == "append" else [op]
+        jobs.append(f"{jobid}: {' '.join(names)}")
+    return f"commit {', '.join(jobs)}"
