@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flux_trio.config import ExecConfig
-from flux_trio.formats import Event, format_eventlog
+from flux_trio.formats import Event, Idset, format_eventlog
 from flux_trio.messages import Errno, Flag, Request, Response
 from flux_trio.services.exec.core import ExecCore
 from flux_trio.services.turns import ClearTimer, Exit, Log, TimerFired
@@ -83,7 +83,10 @@ def test_every_answer_is_the_whole_json_object() -> None:
 
 
 def test_one_lookup_is_all_that_a_new_simulated_job_needs() -> None:
-    """16.schema.9: R is read from the KVS, the start request has none (32.background.2)."""
+    """16.schema.9, 32.background.2, 32.background.4: R is read from the KVS.
+
+    The start request has its four keys alone: neither R nor credentials.
+    """
     script = ExecScript()
     script.start(7, simulated())
     assert script.lookups == [job_key(7, "R")]
@@ -100,17 +103,19 @@ def test_run_duration_is_a_duration_or_a_number_of_seconds(run_duration: Any) ->
     assert timers(script.start(7, simulated(run_duration))) == [START_AT + 60.0]
 
 
-def test_wait_status_is_what_the_job_ends_with() -> None:
-    """32.start.31: finish has the integer status."""
+@pytest.mark.parametrize("status", [256, 143])
+def test_wait_status_is_what_the_job_ends_with(status: int) -> None:
+    """32.start.31, 32.start.33: finish has the integer status, passed on as it is."""
     script = ExecScript()
-    assert told(script.start(7, simulated(0, wait_status=256)))[1] == ("finish", 256)
+    assert told(script.start(7, simulated(0, wait_status=status)))[1] == ("finish", status)
 
 
-def test_release_names_all_ranks_of_the_job() -> None:
-    """32.start.20: ranks is an idset of the job's targets."""
+@pytest.mark.parametrize("ranks", ["0-2", "3-4,9"])
+def test_release_names_all_ranks_of_the_job(ranks: str) -> None:
+    """32.start.20, 32.start.21, 32.start.22: ranks is an idset of the job's targets."""
     script = ExecScript()
-    actions = script.start(7, simulated(0), resources({3: 1, 4: 1, 9: 1}))
-    assert told(actions)[-1] == ("release", "3-4,9", True)
+    actions = script.start(7, simulated(0), resources(dict.fromkeys(Idset.parse(ranks), 1)))
+    assert told(actions)[-1] == ("release", ranks, True)
 
 
 def test_configuration_can_make_every_job_a_simulated_one() -> None:
@@ -127,7 +132,7 @@ def test_simulated_job_without_a_run_time_takes_its_time_limit_and_ends_well() -
 
 
 def test_time_limit_wins_over_a_longer_run_time() -> None:
-    """32.start.25-29: the exception of the RFC's example, then the end."""
+    """32.start.25, 32.start.26, 32.start.27, 32.start.29: as in the example, then the end."""
     script = ExecScript()
     actions = script.start(7, simulated("60s"), resources(expiration=START_AT + 5))
     assert timers(actions) == [START_AT + 5]

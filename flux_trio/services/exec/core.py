@@ -106,7 +106,7 @@ class _JournalPayload(msgspec.Struct):
 class ExecCore:
     """One execution service.
 
-    `environment` is added to that of every task. Without `has_shell` there is no shell host, and
+    `environment` is added to that of every task, as it is when the task starts. Without `has_shell` there is no shell host, and
     jobs that are not simulated fail.
     """
 
@@ -130,7 +130,9 @@ class ExecCore:
         self._attachments = Attachments(context, self._jobs, self._settle)
         self._simulated = SimulatedJobs(context)
         grace_s = parse_duration(config.kill_timeout)
-        self._real = RealJobs(context, self._jobs, environment or {}, grace_s)
+        self._real = RealJobs(
+            context, self._jobs, {} if environment is None else environment, grace_s
+        )
         self._methods: dict[str, Callable[[Request], None]] = {
             topics.START_METHOD: self._start,
             topics.DISCONNECT: self._disconnect,

@@ -33,8 +33,8 @@ async def run(
     """Serve `job-exec.*` until cancelled.
 
     `directory` is the shell host's; without one only simulated jobs can run. `environment` is added
-    to that of every task (FLUX_URI, so that commands in a job reach the instance). Jobs that run
-    when this ends go on, and are found again.
+    to that of every task, as it is then: FLUX_URI, so that commands in a job reach the instance,
+    may be put there once it is known. Jobs that run when this ends go on, and are found again.
     """
     handle.register(topics.JOB_EXEC)
     handle.subscribe(topics.JOB_EXCEPTION_EVENT)
