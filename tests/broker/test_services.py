@@ -1,0 +1,268 @@
+"""broker.* and module.*, asked over the broker."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from flux_trio.broker import BrokerServices, Handle, TokenEntry, Tokens
+from flux_trio.broker.services import SUBSCRIPTIONS_MAX
+from flux_trio.messages import ROLE_USER, Errno, Event, FluxError, Request
+from tests.support.asking import GUEST_USERID
+from tests.support.modules import ModuleWorld, echo, listener
+
+OWNER_ONLY = {
+    "broker.token": {"userid": 500, "name": "ann"},
+    "broker.shutdown": None,
+    "module.load": {"name": "echo"},
+    "module.reload": {"name": "echo"},
+    "module.remove": {"name": "echo"},
+}
+
+
+class BrokerWorld(ModuleWorld):
+    """With `broker` and `module` served. `disk_is_full` makes tokens impossible to keep."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        super().__init__(nursery)
+        self.shutdown = trio.Event()
+        self.disk_is_full = False
+        numbers = itertools.count(1)
+        self.tokens = Tokens(lambda: f"secret-{next(numbers)}", self._save)
+
+    async def start(self) -> None:
+        services = BrokerServices(
+            self.router, self.supervisor, self.tokens, {"version": "1"}, self.shutdown
+        )
+        await self.load("broker", services.run, essential=True)
+
+    def guest(self) -> Handle:
+        return Handle("guest", self.router, self.now, self.log, GUEST_USERID, ROLE_USER)
+
+    def _save(self, entries: list[TokenEntry]) -> None:
+        if self.disk_is_full:
+            raise OSError("no space")
+
+
+@pytest.fixture
+async def world(nursery: trio.Nursery) -> BrokerWorld:
+    world = BrokerWorld(nursery)
+    await world.start()
+    world.knows("echo", echo)
+    return world
+
+
+@pytest.fixture
+def owner(world: BrokerWorld) -> Handle:
+    return world.handle("owner")
+
+
+async def refusal(asking: Any) -> tuple[int, str]:
+    with pytest.raises(FluxError) as error:
+        await asking
+    return error.value.errnum, error.value.text
+
+
+# --- who may
+
+
+async def test_anybody_may_ask_what_runs_here(world: BrokerWorld) -> None:
+    guest = world.guest()
+    assert await guest.call("broker.info") == {"version": "1"}
+    (module,) = (await guest.call("module.list"))["modules"]
+    assert module == {
+        "name": "broker",
+        "services": ["broker", "module"],
+        "t_loaded": module["t_loaded"],
+        "waiting": 0,
+    }
+    assert 1000 <= module["t_loaded"] <= world.now()
+
+
+@pytest.mark.parametrize("topic", OWNER_ONLY)
+async def test_guests_may_not_administer(world: BrokerWorld, topic: str) -> None:
+    refused = await refusal(world.guest().call(topic, OWNER_ONLY[topic]))
+    assert refused == (Errno.EPERM, f"{topic} is for the instance owner")
+    assert "echo" not in world.supervisor
+    assert not world.shutdown.is_set()
+
+
+@pytest.mark.parametrize("topic", ["broker.x", "module.x"])
+async def test_unknown_method_is_enosys(owner: Handle, topic: str) -> None:
+    "6.errors.1"
+    service = topic.partition(".")[0]
+    text = f"no method x in service {service}"
+    assert await refusal(owner.call(topic)) == (Errno.ENOSYS, text)
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "text"),
+    [
+        ("module.load", None, "Object missing required field `name`"),
+        ("module.reload", {"name": 1}, "Expected `str`, got `int` - at `$.name`"),
+        (
+            "broker.token",
+            {"userid": "x", "name": "ann"},
+            "Expected `int`, got `str` - at `$.userid`",
+        ),
+        ("broker.subscribe", {}, "Object missing required field `topic`"),
+    ],
+)
+async def test_malformed_payload_is_refused_with_its_key(
+    owner: Handle, topic: str, payload: Any, text: str
+) -> None:
+    refused = await refusal(owner.call(topic, payload))
+    assert refused == (Errno.EPROTO, f"{topic}: payload: {text}")
+
+
+# --- module.*
+
+
+async def test_module_is_loaded_reloaded_and_removed(world: BrokerWorld, owner: Handle) -> None:
+    await owner.call("module.load", {"name": "echo"})
+    assert await owner.call("echo.back", {"a": 1}) == {"a": 1}
+    await owner.call("module.reload", {"name": "echo"})
+    assert await owner.call("echo.back", {"a": 2}) == {"a": 2}
+    await owner.call("module.remove", {"name": "echo"})
+    assert "echo" not in world.supervisor
+
+
+@pytest.mark.parametrize(
+    ("topic", "name", "refused"),
+    [
+        ("module.load", "shed", (Errno.ENOENT, "no module shed; there are broker, echo")),
+        ("module.load", "broker", (Errno.EEXIST, "module broker is already loaded")),
+        ("module.remove", "echo", (Errno.ENOENT, "module echo is not loaded")),
+        ("module.reload", "echo", (Errno.ENOENT, "module echo is not loaded")),
+        (
+            "module.remove",
+            "broker",
+            (Errno.EBUSY, "module broker is needed as long as the instance runs"),
+        ),
+        (
+            "module.reload",
+            "broker",
+            (Errno.EBUSY, "module broker is needed as long as the instance runs"),
+        ),
+    ],
+)
+async def test_what_cannot_be_is_refused(
+    owner: Handle, topic: str, name: str, refused: tuple[int, str]
+) -> None:
+    assert await refusal(owner.call(topic, {"name": name})) == refused
+
+
+async def fails(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
+    raise ZeroDivisionError("no disk")
+
+
+async def fails_in_a_nursery(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
+    async with trio.open_nursery():
+        raise ZeroDivisionError("no disk")
+
+
+@pytest.mark.parametrize("main", [fails, fails_in_a_nursery])
+async def test_module_that_does_not_start_is_an_answer_and_no_harm_to_the_broker(
+    world: BrokerWorld, owner: Handle, main: Any
+) -> None:
+    world.knows("bad", main)
+    refused = await refusal(owner.call("module.load", {"name": "bad"}))
+    assert refused == (
+        Errno.EINVAL,
+        "module bad did not start: ZeroDivisionError: no disk",
+    )
+    assert await owner.call("broker.info") == {"version": "1"}
+
+
+async def test_slow_start_of_a_module_holds_nobody_up(
+    world: BrokerWorld, owner: Handle, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def slow(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
+        await trio.sleep(10)
+        task_status.started()
+        await trio.sleep_forever()
+
+    world.knows("slow", slow)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(owner.call, "module.load", {"name": "slow"})
+        await trio.testing.wait_all_tasks_blocked()
+        await owner.call("broker.info")
+        assert world.now() == 1000
+    assert world.now() == 1010
+
+
+# --- broker.*
+
+
+async def test_subscription_is_to_a_glob_until_it_is_given_up(
+    world: BrokerWorld, owner: Handle
+) -> None:
+    publisher = world.handle("publisher")
+    await owner.call("broker.subscribe", {"topic": "job-*"})
+    publisher.send(Event("job-state", {"n": 1}))
+    await owner.call("broker.unsubscribe", {"topic": "job-*"})
+    publisher.send(Event("job-state", {"n": 2}))
+    assert [event.payload for event in await owner.receive()] == [{"n": 1}]
+    assert owner.waiting() == 0
+
+
+async def test_subscription_that_is_not_there_cannot_be_given_up(owner: Handle) -> None:
+    refused = await refusal(owner.call("broker.unsubscribe", {"topic": "job-*"}))
+    assert refused == (Errno.ENOENT, "not subscribed to job-*")
+
+
+async def test_subscriptions_of_a_peer_are_bounded(owner: Handle) -> None:
+    for _ in range(SUBSCRIPTIONS_MAX):
+        await owner.call("broker.subscribe", {"topic": "*"})
+    refused = await refusal(owner.call("broker.subscribe", {"topic": "*"}))
+    assert refused == (Errno.ENOSPC, f"a peer may have {SUBSCRIPTIONS_MAX} subscriptions")
+
+
+async def test_request_of_a_peer_that_has_gone_meanwhile_does_no_harm(
+    world: BrokerWorld, owner: Handle
+) -> None:
+    for topic in ("broker.subscribe", "broker.unsubscribe", "module.load"):
+        guest = world.guest()
+        guest.send(Request(topic, {"topic": "*", "name": "echo"}, 1))
+        guest.close()
+        await trio.testing.wait_all_tasks_blocked()
+    assert await owner.call("broker.info") == {"version": "1"}
+
+
+async def test_new_token_is_a_guests(world: BrokerWorld, owner: Handle) -> None:
+    answer = await owner.call("broker.token", {"userid": 500, "name": "ann"})
+    credentials = world.tokens.authenticate(answer["token"])
+    assert credentials is not None
+    assert (credentials.userid, credentials.name) == (500, "ann")
+    assert credentials.rolemask & ROLE_USER
+
+
+async def test_token_that_cannot_be_kept_is_an_error(world: BrokerWorld, owner: Handle) -> None:
+    world.disk_is_full = True
+    refused = await refusal(owner.call("broker.token", {"userid": 500, "name": "ann"}))
+    assert refused == (Errno.EIO, "cannot keep the token: no space")
+
+
+async def test_shutdown_is_passed_on(world: BrokerWorld, owner: Handle) -> None:
+    await owner.call("broker.shutdown")
+    assert world.shutdown.is_set()
+
+
+async def test_services_of_a_peer_that_goes_are_told_and_the_broker_itself_too(
+    world: BrokerWorld,
+) -> None:
+    "6.disconnect.1, for the broker's own services: they have nothing to cancel."
+    heard: list[Any] = []
+    await world.load("used", listener("used", heard))
+    guest = world.guest()
+    await guest.call("broker.info")
+    await guest.call("module.list")
+    guest.send(Request("used.x"))
+    guest.close()
+    await trio.testing.wait_all_tasks_blocked()
+    assert [request.topic for request in heard] == ["used.x", "used.disconnect"]
+    assert list(world.log) == []
