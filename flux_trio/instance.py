@@ -32,6 +32,7 @@ from flux_trio.broker import (
     Tokens,
     serve_connection,
 )
+from flux_trio.client import TOKEN_FILE, URI_FILE
 from flux_trio.config import Config
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.jobtap import Plugin, builtin_plugins
@@ -48,8 +49,6 @@ from flux_trio.trace import Ring, Sink, Trace
 from flux_trio.transports import Connection, Credentials, serve_websocket
 
 STATE_FILE: Final = "state.sqlite"
-URI_FILE: Final = "uri"
-TOKEN_FILE: Final = "token"
 TOKENS_FILE: Final = "tokens.json"
 
 # The order in which modules come up, and the reverse in which they go: each needs those before it.

@@ -60,15 +60,23 @@ class BrokerServices:
     async def run(
         self, handle: Handle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Serve until cancelled. A module takes its time to come and go, so each call is a task."""
+        """Serve until cancelled.
+
+        What is asked of the broker is done in order; a module takes its time to come and go, so
+        each such call is a task.
+        """
         handle.register(topics.BROKER)
         handle.register(topics.MODULE)
         task_status.started()
         async with trio.open_nursery() as nursery:
             while True:
                 for request in await handle.receive():
-                    if isinstance(request, Request):
+                    if not isinstance(request, Request):
+                        continue
+                    if service_of(request.topic) == topics.MODULE:
                         nursery.start_soon(self._serve, handle, request)
+                    else:
+                        await self._serve(handle, request)
 
     async def _serve(self, handle: Handle, request: Request) -> None:
         try:
