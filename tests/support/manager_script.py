@@ -38,7 +38,7 @@ from flux_trio.protocols import (
     submit_event,
 )
 from flux_trio.services.job_manager.core import JobManagerCore
-from flux_trio.services.turns import Exit, Log
+from flux_trio.services.turns import Exit, Log, Note
 from tests.support.asking import OWNER_USERID, asked, gone
 from tests.support.instant_kvs import InstantKvs
 
@@ -71,6 +71,7 @@ class ManagerScript:
         self.commits: deque[Request] = deque()  # not answered yet
         self.now = START
         self.messages: list[Request | Response | Event] = []  # all that were sent
+        self.notes: list[Note] = []  # for the trace
         self.asked: dict[str, AskHook] = {}  # questions not answered, by topic; the last of each
         self._hooks = frozenset(hooks)
         self._did: list[str] = []
@@ -245,6 +246,9 @@ class ManagerScript:
                 return [HookAnswered(action.ticket, HookAnswer(priority=action.job.urgency))]
             case AskHook():
                 self.asked[action.topic] = action
+            case Note():
+                self.notes.append(action)
+                return []
             case Request() | Response() | Event():
                 self.messages.append(action)
         self._did.append(show(action))
