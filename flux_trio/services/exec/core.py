@@ -106,8 +106,8 @@ class _JournalPayload(msgspec.Struct):
 class ExecCore:
     """One execution service.
 
-    `environment` is added to that of every task, as it is when the task starts. Without `has_shell` there is no shell host, and
-    jobs that are not simulated fail.
+    `environment` is added to that of every task, as it is when the task starts. Without
+    `has_shell` there is no shell host, and jobs that are not simulated fail.
     """
 
     def __init__(

@@ -1,14 +1,15 @@
 """The shell host's jobs: processes, and the files that say what became of them.
 
-`jobs/<id>/` below the host's directory holds the output of each task and a `record` of JSON lines.
-Making that directory is what makes a start happen at most once, whoever asks again and whichever
-host answers. Records are not flushed to the disk: they outlive a host, and no process outlives the
-machine. The one thing they cannot say is a process started by a host that was killed before it had
-written the line; such a task counts as lost.
+`jobs/` below the host's directory has a file for each stream of each task, and for each job a
+record of JSON lines. Making that one is what makes a start happen at most once, whoever asks again
+and whichever host answers. Records are not flushed to the disk: they outlive a host, and no process
+outlives the machine. The one thing they cannot say is a process started by a host that was killed
+before it had written the line; such a task counts as lost.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ import msgspec
 
 from flux_trio.services.exec.shell_protocol import (
     JOBS_NAME,
-    RECORD_NAME,
+    STREAMS,
     Done,
     Failure,
     Listing,
@@ -42,6 +43,8 @@ STATUS_NOT_FOUND: Final = 127 << 8
 STATUS_NOT_EXECUTED: Final = 126 << 8
 STATUS_LOST: Final = 1 << 8
 
+_RECORD_SUFFIX: Final = ".record"
+_RECORD_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 _OUTPUT_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -163,19 +166,19 @@ class ShellJobs:
 
     def recover(self) -> list[Process]:
         """Read every record; returns the processes of an earlier host that still run."""
-        for path in (self._directory / JOBS_NAME).iterdir():
-            if path.name.isdecimal():
-                job = self._jobs[int(path.name)] = ShellJob(int(path.name))
-                for line in _read_record(path / RECORD_NAME):
-                    job.apply(line)
-                self._settle(job)
+        for path in (self._directory / JOBS_NAME).glob(f"*{_RECORD_SUFFIX}"):
+            job = ShellJob(int(path.stem))
+            self._jobs[job.id] = job
+            for line in _read_record(path):
+                job.apply(line)
+            self._settle(job)
         return [process for job in self._jobs.values() for process in job.running.values()]
 
     def start(self, request: Start) -> list[ShellNotice]:
         """Launch a job that was never started here; say how it is."""
         if request.id not in self._jobs:
             try:
-                self._job_directory(request.id).mkdir()
+                self._record(request.id).touch(0o600, exist_ok=False)
             except OSError as error:
                 failure = Failure(0, f"{error.filename}: {error.strerror}")
                 return [
@@ -208,10 +211,9 @@ class ShellJobs:
         job = self._jobs.get(jobid)
         if job is not None and not job.running:
             del self._jobs[jobid]
-            directory = self._job_directory(jobid)
-            for path in directory.iterdir():
-                path.unlink()
-            directory.rmdir()
+            for taskid, stream in itertools.product(range(job.ntasks), STREAMS):
+                self._output_path(jobid, taskid, stream).unlink(missing_ok=True)
+            self._record(jobid).unlink(missing_ok=True)  # last: while it is there, the job is
 
     def ended(self) -> Listing:
         """The jobs that wait to be acknowledged."""
@@ -276,10 +278,8 @@ class ShellJobs:
     def _output(self, job: ShellJob, task: Task) -> Iterator[tuple[int, int]]:
         """Descriptors of the files that a task writes to; the kernel does the rest."""
         stdout, stderr = (
-            os.open(
-                self._directory / output_name(job.id, task.taskid, stream), _OUTPUT_FLAGS, 0o600
-            )
-            for stream in ("stdout", "stderr")
+            os.open(self._output_path(job.id, task.taskid, stream), _OUTPUT_FLAGS, 0o600)
+            for stream in STREAMS
         )
         try:
             yield stdout, stderr
@@ -321,28 +321,34 @@ class ShellJobs:
     def _sizes(self, job: ShellJob) -> list[TaskSize]:
         sizes = []
         for taskid in range(job.ntasks):
-            stdout, stderr = (self._size(job, taskid, name) for name in ("stdout", "stderr"))
+            stdout, stderr = (self._size(job, taskid, stream) for stream in STREAMS)
             if stdout or stderr:
                 sizes.append(TaskSize(taskid, stdout, stderr))
         return sizes
 
     def _size(self, job: ShellJob, taskid: int, stream: str) -> int:
         try:
-            return (self._directory / output_name(job.id, taskid, stream)).stat().st_size
+            return self._output_path(job.id, taskid, stream).stat().st_size
         except FileNotFoundError:
             return 0
 
     def _note(self, job: ShellJob, line: Line) -> None:
         """Make `line` true: on disk first, then in memory."""
         try:
-            with (self._job_directory(job.id) / RECORD_NAME).open("ab", buffering=0) as record:
-                record.write(_encode_line(line) + b"\n")
+            record = os.open(self._record(job.id), _RECORD_FLAGS)
+            try:
+                os.write(record, _encode_line(line) + b"\n")
+            finally:
+                os.close(record)
         except OSError as error:  # a full disk must not take the other jobs along
             print(f"job {job.id}: cannot record {line}: {error}", file=sys.stderr, flush=True)
         job.apply(line)
 
-    def _job_directory(self, jobid: int) -> Path:
-        return self._directory / JOBS_NAME / str(jobid)
+    def _record(self, jobid: int) -> Path:
+        return self._directory / JOBS_NAME / f"{jobid}{_RECORD_SUFFIX}"
+
+    def _output_path(self, jobid: int, taskid: int, stream: str) -> Path:
+        return self._directory / output_name(jobid, taskid, stream)
 
 
 def start_time(pid: int) -> int | None:
@@ -365,12 +371,8 @@ def _ended_child() -> int | None:
 
 def _read_record(path: Path) -> list[Line]:
     """The lines of a record, without one that a full disk has cut off."""
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return []
     lines = []
-    for line in text.split(b"\n")[:-1]:
+    for line in path.read_bytes().split(b"\n")[:-1]:
         with suppress(msgspec.MsgspecError):
             lines.append(_decode_line(line))
     return lines

@@ -16,7 +16,6 @@ SOCKET_NAME: Final = "shell.sock"
 LOCK_NAME: Final = "host.lock"
 LOG_NAME: Final = "host.log"
 JOBS_NAME: Final = "jobs"
-RECORD_NAME: Final = "record"
 
 # One message. The largest carries a job's environment and its tasks; Linux itself takes no
 # argument and environment beyond some megabytes. A peer that sends more is cut off.
@@ -29,7 +28,7 @@ _LENGTH_BYTES: Final = 4
 
 def output_name(jobid: int, taskid: int, stream: str) -> str:
     """Where the output of a task is, below the shell host's directory."""
-    return f"{JOBS_NAME}/{jobid}/{taskid}.{_SUFFIX[stream]}"
+    return f"{JOBS_NAME}/{jobid}.{taskid}.{_SUFFIX[stream]}"
 
 
 class Task(msgspec.Struct, frozen=True):
