@@ -34,7 +34,7 @@ from flux_trio.broker import (
 )
 from flux_trio.client import TOKEN_FILE, URI_FILE
 from flux_trio.config import Config
-from flux_trio.formats import Idset, ResourceSet
+from flux_trio.formats import FormatError, Idset, ResourceSet
 from flux_trio.jobtap import Plugin, builtin_plugins
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER
 from flux_trio.services.exec import service as exec_service
@@ -211,9 +211,20 @@ def _tokens(given: Surroundings) -> Tokens:
     def save(entries: list[TokenEntry]) -> None:
         write_private(path, msgspec.json.encode(entries).decode())
 
-    kept = msgspec.json.decode(path.read_bytes(), type=list[TokenEntry]) if path.exists() else []
-    guests = [entry for entry in kept if not entry.rolemask & ROLE_OWNER]  # the owner's is new
+    guests = [
+        entry for entry in _kept_tokens(path) if not entry.rolemask & ROLE_OWNER
+    ]  # the owner's is new
     return Tokens(given.make_token, save, guests)
+
+
+def _kept_tokens(path: Path) -> list[TokenEntry]:
+    """The tokens of an earlier life. Raises FormatError for a file that is damaged."""
+    if not path.exists():
+        return []
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[TokenEntry])
+    except msgspec.DecodeError as error:
+        raise FormatError.of_msgspec(error).at(str(path)) from None
 
 
 def write_private(path: Path, text: str) -> None:
