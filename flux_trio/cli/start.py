@@ -20,7 +20,7 @@ from typing import Final
 
 import trio
 
-from flux_trio.broker import LogEntry, ModuleCrashed
+from flux_trio.broker import LogEntry, ModuleCrashed, ModuleNotStarted
 from flux_trio.cli.errors import sole_error
 from flux_trio.config import Config, parse_config
 from flux_trio.formats import FormatError
@@ -35,7 +35,8 @@ NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
 NOT_EXECUTABLE: Final = 126
 SHOWN_LEVEL: Final = Level.ERR  # entries of the log that go to standard error
 IDLE_POLL_S: Final = 0.02
-EXPECTED: Final = (FluxError, FormatError, OSError, ModuleCrashed)  # not bugs; the text says all
+# Not bugs: the text says all.
+EXPECTED: Final = (FluxError, FormatError, OSError, ModuleNotStarted, ModuleCrashed)
 IDLE_S_MAX: Final = 30.0  # for canceled jobs to be gone, which takes kill-timeout and a moment
 
 
@@ -92,7 +93,18 @@ def run(startup: Startup) -> int:
         error = sole_error(raised, EXPECTED)
         if error is None:
             raise
-        raise StartError(str(error)) from None
+        raise StartError(_explain(error, startup.config)) from None
+
+
+def _explain(error: BaseException, config: Config) -> str:
+    """The error's own text; an error of the network does not say where it was to listen."""
+    if isinstance(error, ModuleNotStarted) and isinstance(error.__cause__, EXPECTED):
+        error = error.__cause__
+    if not isinstance(error, OSError):
+        return str(error)
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return f"cannot listen at {config.broker.host}:{config.broker.port}: {error.strerror}"
 
 
 async def _run(startup: Startup) -> int:

@@ -120,7 +120,8 @@ def prepare(
         elif submission.command:
             raise CommandError("expected --jobspec or a command, got both")
         else:
-            jobspec = read_jobspec(_read(jobspec_file), jobspec_file)
+            where = "jobspec" if jobspec_file == "-" else jobspec_file
+            jobspec = read_jobspec(_read(jobspec_file), where)
     except ValueError as error:
         raise CommandError(str(error)) from None
     if dry_run:
