@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import trio
 
 from flux_trio.broker import Handle
 from flux_trio.messages import Event, Request, Response
 from flux_trio.services.turns import ClearTimer, Core, Exit, Log, Note, SetTimer, TimerFired
+
+STALE_MAX: Final = 64  # timers cleared or set again that may stay in the heap, beside one for one
 
 
 class ServiceExit(Exception):
@@ -30,6 +32,9 @@ class Timers:
         self._count += 1
         self._at[key] = (at, self._count)
         heapq.heappush(self._heap, (at, self._count, key))
+        if len(self._heap) > 2 * len(self._at) + STALE_MAX:
+            self._heap = [(*order, each) for each, order in self._at.items()]
+            heapq.heapify(self._heap)
 
     def clear(self, key: Hashable) -> None:
         """Do not fire `key`."""
@@ -91,7 +96,8 @@ async def run_core(
             now = handle.now()
         else:
             inputs = await handle.receive_until(at)
-            now = handle.now()
+            # When it is Trio's time, it may by rounding be just before `at` on the handle's clock.
+            now = handle.now() if inputs else max(at, handle.now())
             inputs += timers.pop_due(now)
         if inputs:
             do(core.turn(now, inputs))
