@@ -1,19 +1,34 @@
 """Simulation: a whole instance in virtual time, repeatable from one seed.
 
-A `WorkloadJob` is a job of a log, `Metrics` are what a run comes to. It runs the services
-themselves: there is no second scheduler or job manager in here.
+`simulate` takes the `WorkloadJob`s of a log through an instance of any size and returns what came
+of each and `Metrics` of all. It runs the services themselves: there is no second scheduler or job
+manager in here.
 """
 
 from flux_trio.sim.metrics import JobFacts, Metrics, Outcome, Series, measure
+from flux_trio.sim.run import (
+    Progress,
+    SimulationResult,
+    SimulationStalled,
+    make_machine,
+    simulate,
+)
 from flux_trio.sim.workload import WorkloadJob, read_workload, to_jobspec
+from flux_trio.sim.world import run_world
 
 __all__ = [
     "JobFacts",
     "Metrics",
     "Outcome",
+    "Progress",
     "Series",
+    "SimulationResult",
+    "SimulationStalled",
     "WorkloadJob",
+    "make_machine",
     "measure",
     "read_workload",
+    "run_world",
+    "simulate",
     "to_jobspec",
 ]

@@ -44,11 +44,11 @@ class JobFacts:
     t_start: float | None
     """None: it never ran."""
     t_end: float
-    nnodes: int
-    """That it ran on; 0 when it never ran."""
     ncores: int
-    """That it held; 0 when it never ran."""
+    """That it asked for, and held while it ran."""
     outcome: Outcome
+    note: str = ""
+    """Why it did not complete, if somebody said."""
 
     @property
     def wait_s(self) -> float | None:

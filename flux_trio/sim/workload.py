@@ -44,6 +44,21 @@ class WorkloadJob:
     user: str | None = None
     """Whose it was, if the log says."""
 
+    @property
+    def nslots(self) -> int:
+        """A slot is a node's share of the job, or a core when the log counts only cores."""
+        return self.nnodes or self.ncores
+
+    @property
+    def cores_per_slot(self) -> int:
+        """Rounded up."""
+        return -(-self.ncores // self.nslots)
+
+    @property
+    def gpus_per_slot(self) -> int:
+        """Rounded up."""
+        return -(-self.ngpus // self.nslots)
+
 
 def read_workload(lines: Iterable[str], where: str = "workload") -> list[WorkloadJob]:
     """The jobs of a log in the order of its lines; `where` is its name for error messages.
@@ -59,17 +74,16 @@ def read_workload(lines: Iterable[str], where: str = "workload") -> list[Workloa
 def to_jobspec(job: WorkloadJob) -> dict[str, Any]:
     """The V1 jobspec of a simulated job: it has its time limit and ends after its elapsed time.
 
-    A job of n nodes asks for a slot on each, with its share of the cores and gpus, rounded up. A
-    node of Lassen has 44 cores, of which jobs may use 40, and its log counts those: on a simulated
-    machine of 40-core nodes, as the real one, nodes are not shared. Otherwise a slot is a core.
+    A job of n nodes asks for a slot on each, with its share of the cores and gpus. A node of Lassen
+    has 44 cores, of which jobs may use 40, and its log counts those: simulated with 40-core nodes,
+    nodes are not shared, as they were not.
     """
-    nslots = job.nnodes or job.ncores
     return Jobspec.from_command(
         ["simulated"],
         nnodes=job.nnodes,
-        ntasks=nslots,
-        cores_per_task=-(-job.ncores // nslots),
-        gpus_per_task=-(-job.ngpus // nslots),
+        ntasks=job.nslots,
+        cores_per_task=job.cores_per_slot,
+        gpus_per_task=job.gpus_per_slot,
         duration=job.timelimit_s,
         attributes={
             "system.job.name": job.name,

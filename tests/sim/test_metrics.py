@@ -11,10 +11,10 @@ from flux_trio.sim.metrics import bounded_slowdown, downsample, percentile
 #   a holds 4 cores from 0 to 100; b, submitted at 0, holds 8 from 100 to 150 (wait 100, timeout);
 #   c is denied at 20 at once; d, submitted at 120, waits 30 and holds 10 for 2 s.
 JOBS = [
-    JobFacts("a", 0.0, 0.0, 100.0, 1, 4, Outcome.COMPLETED),
-    JobFacts("b", 0.0, 100.0, 150.0, 2, 8, Outcome.TIMEOUT),
-    JobFacts("c", 20.0, None, 20.0, 0, 0, Outcome.DENIED),
-    JobFacts("d", 120.0, 150.0, 152.0, 2, 10, Outcome.COMPLETED),
+    JobFacts("a", 0.0, 0.0, 100.0, 4, Outcome.COMPLETED),
+    JobFacts("b", 0.0, 100.0, 150.0, 8, Outcome.TIMEOUT),
+    JobFacts("c", 20.0, None, 20.0, 40, Outcome.DENIED),
+    JobFacts("d", 120.0, 150.0, 152.0, 10, Outcome.COMPLETED),
 ]
 
 
@@ -51,7 +51,7 @@ def test_a_long_series_becomes_means_over_equal_spans() -> None:
 
 
 def test_a_slowdown_is_never_below_1() -> None:
-    short = JobFacts("s", 0.0, 1.0, 2.0, 1, 1, Outcome.COMPLETED)
+    short = JobFacts("s", 0.0, 1.0, 2.0, 1, Outcome.COMPLETED)
     assert bounded_slowdown(short) == 1.0
 
 
