@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from flux_trio.formats import MISSING, FormatError
 from flux_trio.messages import Control, Event, Message, Request, Response
 
 RING_SIZE: Final = 4096  # the last moments of a busy instance; about 4 MB
@@ -115,33 +116,53 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 def record_to_json(record: Record) -> bytes:
-    """One line of the JSON-lines trace, without its newline."""
+    """One line of the JSON-lines trace, without its newline; `type` is that of the message."""
     line = msgspec.to_builtins(record)
     if record.message is not None:
-        fields = {"type": _NAMES[type(record.message)]} | msgspec.to_builtins(record.message)
-        line["message"] = fields
+        line["type"] = _NAMES[type(record.message)]
     return _encoder.encode(line)
 
 
 def record_from_json(line: bytes | str) -> Record:
-    """The record a line holds. Raises msgspec.ValidationError saying what is wrong with it."""
-    fields = msgspec.json.decode(line, type=dict[str, Any])
-    message = fields.pop("message", None)
-    if message is not None:
-        name = message.pop("type", None)
-        if name not in _TYPES:
-            expected = ", ".join(_TYPES)
-            raise msgspec.ValidationError(f"message.type: expected one of {expected}, got {name!r}")
-        message = msgspec.convert(message, _TYPES[name])
-    record = msgspec.convert(fields, _Bare)
-    return Record(**msgspec.structs.asdict(record), message=message)
+    """The record a line holds. Raises FormatError with the key, what was expected and what came."""
+    try:
+        fields = msgspec.json.decode(line, type=_Line)
+    except msgspec.MsgspecError as error:
+        raise FormatError.of_msgspec(error) from None
+    except (RecursionError, UnicodeError):  # too deeply nested; lone surrogates
+        raise FormatError("a record that JSON can carry", line) from None
+    return Record(
+        n=fields.n,
+        t=fields.t,
+        kind=fields.kind,
+        party=fields.party,
+        peer=fields.peer,
+        ref=fields.ref,
+        message=_message(fields),
+        data=fields.data,
+    )
 
 
-class _Bare(msgspec.Struct, forbid_unknown_fields=True):
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
     n: int
     t: float
     kind: str
     party: str
     peer: str = ""
     ref: int = 0
+    type: str | None = None
+    message: dict[str, Any] | None = None
     data: dict[str, Any] | None = None
+
+
+def _message(line: _Line) -> Message | None:
+    if line.message is None:
+        return None
+    shape = _TYPES.get(line.type or "")
+    if shape is None:
+        raise FormatError(f"one of {', '.join(_TYPES)}", line.type or MISSING, "type")
+    try:
+        message: Message = msgspec.convert(line.message, shape)
+    except msgspec.ValidationError as error:
+        raise FormatError.of_msgspec(error).at("message") from None
+    return message
