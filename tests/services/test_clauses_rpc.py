@@ -1,0 +1,103 @@
+"""RFC 6 from both ends: what servers keep apart, what clients bear with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from flux_trio.broker import Handle
+from flux_trio.messages import Flag, Request, Response, disconnect_request, respond, topics
+from tests.support.asking import OWNER_USERID, asked
+from tests.support.instant_kvs import InstantKvs
+from tests.support.manager_script import ManagerScript
+from tests.support.serving import World
+
+KEY = "some.key"
+
+
+def watch(kvs: InstantKvs, sender: str) -> None:
+    """Open a watch whose matchtag is 1, as everybody's is."""
+    (first,) = kvs.take(Request(topics.KVS_WATCH, {"key": KEY}, 1, int(Flag.STREAMING)), sender)
+    assert first.routes == (sender,)
+
+
+def watchers_told(kvs: InstantKvs) -> list[str]:
+    return [response.routes[0] for response in kvs.commit(["append", KEY, "more\n"])]
+
+
+def watched_kvs() -> InstantKvs:
+    kvs = InstantKvs()
+    kvs.commit(["put", KEY, "text\n"])
+    watch(kvs, "alice")
+    watch(kvs, "bob")
+    assert sorted(watchers_told(kvs)) == ["alice", "bob"]
+    return kvs
+
+
+def test_equal_matchtags_of_two_clients_are_two_requests():
+    """6.matchtag.2: a cancel reaches the sender's own request only."""
+    kvs = watched_kvs()
+    told = kvs.take(Request(topics.KVS_CANCEL, {"matchtag": 1}, 2), "alice")
+    assert {response.routes for response in told} == {("alice",)}
+    assert watchers_told(kvs) == ["bob"]
+
+
+def test_requests_of_a_client_that_is_gone_end_without_a_response():
+    """6.disconnect.2, 6.matchtag.2: and nobody else's do."""
+    kvs = watched_kvs()
+    gone = disconnect_request(topics.KVS, "alice", OWNER_USERID, 0)
+    assert kvs.take(gone, "alice") == []
+    assert watchers_told(kvs) == ["bob"]
+
+
+def test_journal_followers_with_equal_matchtags_are_kept_apart():
+    """6.disconnect.2, 6.matchtag.2: in the job manager."""
+    m = ManagerScript(peers=True)
+    for sender in ("alice", "bob"):
+        m.put(asked(topics.JOB_JOURNAL, by=sender, tag=1, streaming=True))
+    m.messages.clear()
+    assert m.gone("alice") == []
+    m.submit(1)
+    assert {sent.routes for sent in m.messages if sent.topic == topics.JOB_JOURNAL} == {("bob",)}
+
+
+async def test_answers_may_come_in_any_order():
+    """6.response.5: each caller gets its own."""
+
+    async def answers_backwards(
+        handle: Handle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        handle.register("slow")
+        task_status.started()
+        waiting: list[Request] = []
+        while len(waiting) < 3:
+            waiting += await handle.receive()
+        for request in reversed(waiting):
+            response = respond(request, request.payload)
+            assert isinstance(response, Response)
+            handle.send(response)
+        await trio.sleep_forever()
+
+    world = World()
+    got: dict[int, Any] = {}
+    async with world.serving("slow", answers_backwards):
+        handle = world.handle("client")
+
+        async def call(n: int) -> None:
+            got[n] = (await handle.call("slow.echo", {"n": n}))["n"]
+
+        async with trio.open_nursery() as nursery:
+            for n in range(3):
+                nursery.start_soon(call, n)
+    assert got == {0: 0, 1: 1, 2: 2}
+
+
+def test_one_answer_that_never_comes_holds_up_nobody_else():
+    """6.errors.2, 27.background.5: no time runs out, nothing is sent twice, the others go on."""
+    m = ManagerScript(peers=True)
+    m.submit(1)
+    m.now += 1e6
+    assert m.submit(2) == ["job-manager.submit -> {'errors': []}", "sched.alloc 2"]
+    assert m.alloc(2) == ["job-exec.start 2"]
+    assert m.names(1) == ["submit", "validate", "depend", "priority"]
