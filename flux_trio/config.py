@@ -7,12 +7,14 @@ is the caller's; this decodes its text.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import inspect
 
 from flux_trio.editions import CLASSIC, EDITIONS, Edition
-from flux_trio.formats import FormatError, parse_duration
+from flux_trio.formats import FormatError, Words, parse_duration
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -87,11 +89,11 @@ def parse_config(text: str, where: str = "config") -> Config:
     try:
         raw = msgspec.toml.decode(text)
     except msgspec.DecodeError as error:
-        raise FormatError(f"TOML ({error})", text, where) from None
+        raise FormatError("TOML", Words(error), where) from None
     try:
         config = msgspec.convert(raw, Config)
     except msgspec.ValidationError as error:
-        raise FormatError.of_msgspec(error).at(where) from None
+        raise _explain(FormatError.of_msgspec(error), raw).at(where) from None
     if config.edition not in EDITIONS:
         raise FormatError(f"one of {', '.join(EDITIONS)}", config.edition, f"{where}.edition")
     try:
@@ -99,3 +101,27 @@ def parse_config(text: str, where: str = "config") -> Config:
     except FormatError as error:
         raise error.at(f"{where}.exec.kill-timeout") from None
     return config
+
+
+_STEP: Final = re.compile(r"[^.\[\]]+")  # a key or an index of a path such as resource.config[0]
+
+
+def _explain(error: FormatError, raw: Any) -> FormatError:
+    """The same error with the value that came, and which keys or words there are."""
+    shape, value = inspect.type_info(Config), raw
+    for step in _STEP.findall(error.where):
+        if isinstance(shape, inspect.StructType):
+            shape = next(field.type for field in shape.fields if field.encode_name == step)
+            value = value[step]
+        elif isinstance(shape, inspect.ListType):
+            shape, value = shape.item_type, value[int(step)]
+    if isinstance(shape, inspect.StructType) and isinstance(value, dict):
+        keys = [field.encode_name for field in shape.fields]
+        for key in value:
+            if key not in keys:
+                return FormatError(f"the keys {', '.join(keys)}", key, error.where)
+        return error
+    if isinstance(shape, inspect.LiteralType):
+        words = ", ".join(str(word) for word in shape.values)
+        return FormatError(f"one of {words}", value, error.where)
+    return FormatError(error.expected, value, error.where)
