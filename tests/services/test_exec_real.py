@@ -164,6 +164,15 @@ def test_bad_jobspec_fails_the_job() -> None:
     assert "jobspec" in exception[3]
 
 
+def test_job_of_a_guest_does_not_run_with_the_rights_of_the_owner() -> None:
+    """32.background.3: that would need the IMP."""
+    script = ExecScript()
+    script.put_resources(7, resources())
+    (exception, release) = told(script(start_request(7, jobspec("id"), userid=2000)))
+    assert exception[3] == "processes run as user 1000 only, the job is user 2000's"
+    assert release == RELEASE
+
+
 # Being stopped
 
 

@@ -12,7 +12,7 @@ from flux_trio.services.exec.core import ExecCore
 from flux_trio.services.exec.shell_protocol import Done, Started
 from flux_trio.services.exec.vocabulary import ShellConnected, ToShell
 from flux_trio.services.turns import SetTimer, TimerFired
-from tests.support.asking import asked
+from tests.support.asking import OWNER_USERID, asked
 
 HELLO_AT = 100.0  # seconds since the Unix epoch: when the script's hello is accepted
 START_AT = 110.0  # when its turns are, unless they say otherwise
@@ -131,9 +131,11 @@ class ExecScript:
         return Response(request.topic, payload, errnum, request.matchtag)
 
 
-def start_request(jobid: int, spec: dict[str, Any], *, reattach: bool = False) -> Request:
+def start_request(
+    jobid: int, spec: dict[str, Any], *, reattach: bool = False, userid: int = OWNER_USERID
+) -> Request:
     """RFC 32, Start Request."""
-    payload = {"id": jobid, "userid": 1000, "jobspec": spec, "reattach": reattach}
+    payload = {"id": jobid, "userid": userid, "jobspec": spec, "reattach": reattach}
     return asked("job-exec.start", payload, by=MANAGER, tag=0)
 
 

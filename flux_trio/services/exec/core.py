@@ -123,6 +123,7 @@ class ExecCore:
         self._has_shell = has_shell
         self._jobs: dict[int, Job] = {}
         self._manager = ""  # sender of the latest start request
+        self._owner = -1  # and its userid: the instance owner's
         self._attached = False  # hello was accepted and the job manager is there
         self._attached_at: float | None = None  # time of the latest hello that was accepted
         self._updates: dict[int, float] = {}  # see UPDATES_MAX
@@ -221,7 +222,7 @@ class ExecCore:
         except FluxError as error:  # without an id there is nothing to answer (32.impl.5)
             self._context.emit(Log(Level.ERR, error.text))
             return
-        self._manager = request.sender
+        self._manager, self._owner = request.sender, request.userid
         job = self._jobs.get(payload.id)
         if job is not None:  # a repeat attaches, whatever `reattach` says
             job.request = request
@@ -300,10 +301,13 @@ class ExecCore:
             self._simulated.begin(job)
         elif job.killed and job.is_new:
             job.tell_release(self._context)  # 32.start.35: nothing of it was ever started
-        elif self._has_shell:
-            self._real.begin(job)
-        else:
+        elif not self._has_shell:
             job.fail(self._context, NO_PROCESSES)
+        elif job.userid != self._owner:  # it would run with the owner's rights
+            note = f"processes run as user {self._owner} only, the job is user {job.userid}'s"
+            job.fail(self._context, note)
+        else:
+            self._real.begin(job)
 
     def _look_up(self, job: Job, name: str, then: Callable[[Job, str | None], None]) -> None:
         """Read one key; None if it is not there. What the KVS cannot do fails the job."""
