@@ -58,6 +58,7 @@ class Monitor:
         self._kept: set[str] = set()
         self.facts = replace(Facts(), crossings=crossings)
         self.violations: list[Violation] = []
+        self._last: Record | None = None
 
     def observe(self, record: Record) -> list[Violation]:
         """Take the next record of the trace; the violations that it is."""
@@ -72,6 +73,25 @@ class Monitor:
                 found.append(self._violation(rule, record, step.broken))
         self._clear(record)
         self.facts = self.facts.after(record)
+        self.violations += found
+        self._last = record
+        return found
+
+    def finish(self) -> list[Violation]:
+        """The trace has come to rest: whatever is owed now was not done.
+
+        Not for a trace that was cut short, in which somebody may have been about to act.
+        """
+        last = self._last
+        if last is None:
+            return []
+        found = [
+            self._violation(rule, last, broken)
+            for rule, kept in self._states.items()
+            if rule.owed is not None
+            for state in kept.values()
+            if (broken := rule.owed(state, self.facts)) is not None
+        ]
         self.violations += found
         return found
 

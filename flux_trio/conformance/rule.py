@@ -77,6 +77,7 @@ class Step:
 Apply: TypeAlias = Callable[[State, Record, Facts], Step]
 KeyOf: TypeAlias = Callable[[Record], Key | None]
 Clears: TypeAlias = Callable[[Request, Facts], bool]
+Owed: TypeAlias = Callable[[State, Facts], Broken | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ class Rule:
     applied to the state under `key(record)`; a key of None passes it over. `needs_crossing` marks a
     rule that must tell sends from receipts: a recording of a router cannot exercise it. `clears`
     says of a request taken up that it ends everything live here (`scheduler_lost`, `exec_lost`).
+    `owed` says of a live state what somebody has failed to do, should nothing more ever happen.
     """
 
     clause: str
@@ -95,6 +97,7 @@ class Rule:
     apply: Apply
     needs_crossing: bool = False
     clears: Clears | None = None
+    owed: Owed | None = None
 
 
 class Rules:
@@ -110,12 +113,13 @@ class Rules:
         key: KeyOf,
         needs_crossing: bool = False,
         clears: Clears | None = None,
+        owed: Owed | None = None,
     ) -> Callable[[Apply], Apply]:
         """Register the decorated function as the rule of `clause`."""
 
         def register(apply: Apply) -> Apply:
             flat = tuple(leg for group in legs for leg in group)
-            self.all.append(Rule(clause, flat, key, apply, needs_crossing, clears))
+            self.all.append(Rule(clause, flat, key, apply, needs_crossing, clears, owed))
             return apply
 
         return register

@@ -1,0 +1,89 @@
+"""Planted violations: for each rule, a change of a clean trace that breaks it.
+
+Those of a rule file are in the file of the same name in tests/conformance/planted, which has
+`PLANTED = Planted()` and decorated functions from trace to trace.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from flux_trio.conformance.rules import ALL_RULES
+from flux_trio.trace import Record
+from tests.support.judged import REMOVED, Trace, edit_payload, judge
+from tests.support.scenarios import trace_of
+
+Change = Callable[[Trace], Trace]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A change of the trace of `scenario` after which `clause` is broken."""
+
+    name: str
+    clause: str
+    scenario: str
+    change: Change
+
+    def fires(self) -> tuple[str, ...]:
+        """The clauses that the rules find broken."""
+        trace = self.change(trace_of(self.scenario))
+        return tuple(sorted({found.clause for found in judge(trace, ALL_RULES).violations}))
+
+
+class Planted:
+    """The violations of one file, registered as they are written."""
+
+    def __init__(self) -> None:
+        self.all: list[Violation] = []
+
+    def violation(self, clause: str, scenario: str) -> Callable[[Change], Change]:
+        """Register the decorated function: it changes the trace of `scenario`."""
+
+        def register(change: Change) -> Change:
+            self.all.append(Violation(change.__name__, clause, scenario, change))
+            return change
+
+        return register
+
+    def bad_key(
+        self,
+        clause: str,
+        scenario: str,
+        where: Callable[[Trace], Record],
+        key: str,
+        values: Iterable[Any] = (REMOVED,),
+    ) -> None:
+        """One violation a value: the message that `where` finds has it for `key` instead."""
+        for value in values:
+            name = f"{clause}: no {key}" if value is REMOVED else f"{clause}: {key} {value!r}"
+            change = functools.partial(_with_key, where, key, value)
+            self.all.append(Violation(name, clause, scenario, change))
+
+
+def _with_key(where: Callable[[Trace], Record], key: str, value: Any, trace: Trace) -> Trace:
+    return edit_payload(trace, where(trace), **{key: value})
+
+
+@functools.cache
+def all_planted() -> dict[str, Violation]:
+    """Every violation of every file, by "file: name"."""
+    package = importlib.import_module("tests.conformance.planted")
+    found: dict[str, Violation] = {}
+    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda each: each.name):
+        for violation in importlib.import_module(f"{package.__name__}.{module.name}").PLANTED.all:
+            name = f"{module.name}: {violation.name}"
+            assert name not in found, f"two violations are named {name}"
+            found[name] = violation
+    return found
+
+
+@functools.cache
+def fires(name: str) -> tuple[str, ...]:
+    """The clauses that break under the violation of that name."""
+    return all_planted()[name].fires()
