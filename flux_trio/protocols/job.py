@@ -1,8 +1,8 @@
 """RFC 21: the states of one job and the events of its eventlog.
 
 `JOB` is the table. `Job` is one job as its eventlog tells it: `apply` folds an event in and does
-nothing else, so replay is `apply` alone. What is due next is asked of the result
-(`is_free_due`, ...) by the job manager, which alone initiates transitions.
+nothing else, so replay is `apply` alone. What is due next the job manager decides, which alone
+initiates transitions.
 """
 
 from __future__ import annotations
@@ -159,6 +159,8 @@ JOB: Table[JobState, Step] = Table(
             _E.RELEASE,
             _E.RESOURCE_UPDATE,
             _E.JOBSPEC_UPDATE,
+            _E.EPILOG_START,  # posted ahead of the exception that ends the job
+            _E.EPILOG_FINISH,
         ),
         _N.CLEANUP: _row(
             _N.CLEANUP,
@@ -239,11 +241,6 @@ class Job:
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.state.name}>"
-
-    @property
-    def may_start(self) -> bool:
-        """In RUN with no prolog open: a start request is due (Prolog-start Event)."""
-        return self.state == JobState.RUN and not self.prologs and not self.started
 
     @property
     def is_active(self) -> bool:

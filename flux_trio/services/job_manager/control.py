@@ -15,7 +15,7 @@ from flux_trio.protocols import (
     JobEvent,
     JobState,
 )
-from flux_trio.services.job_manager.exec_side import ExceptionData, ExecSide
+from flux_trio.services.job_manager.exec_side import ExecSide
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
 
@@ -72,7 +72,9 @@ class Control:
         if not request.is_owner and request.userid != job.userid:
             text = "guests can only raise exceptions on their own jobs"
             raise FluxError(Errno.EPERM, text)
-        self._raise(job, request, payload.severity, payload.type, payload.note)
+        self._ledger.raise_exception(
+            job, payload.type, payload.severity, payload.note, request.userid
+        )
         self._ledger.send(respond(request))
 
     def raise_all(self, request: Request) -> None:
@@ -89,7 +91,9 @@ class Control:
         ]
         if not payload.dry_run:
             for job in chosen:
-                self._raise(job, request, payload.severity, payload.type, payload.note)
+                self._ledger.raise_exception(
+                    job, payload.type, payload.severity, payload.note, request.userid
+                )
         self._ledger.send(respond(request, {"count": len(chosen), "errors": 0}))
 
     def urgency(self, request: Request) -> None:
@@ -149,10 +153,6 @@ class Control:
             text = "job is inactive" if jobid in self._ledger.inactive else unknown
             raise FluxError(Errno.ENOENT, text)
         return job
-
-    def _raise(self, job: ActiveJob, request: Request, severity: int, kind: str, note: str) -> None:
-        data = ExceptionData(severity, kind, note)
-        self._exec.raise_exception(job, data, request.userid)
 
 
 def _check_exception(severity: int, kind: str) -> None:

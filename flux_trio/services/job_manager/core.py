@@ -45,10 +45,10 @@ class JobManagerCore:
     """The whole state of the job manager; `owner` is the instance owner's userid."""
 
     def __init__(self, owner: int) -> None:
-        self._ledger = Ledger()
+        self._ledger = Ledger(owner)
         self._hooks = Hooks(self._ledger)
         self._scheduler = SchedulerSide(self._ledger)
-        self._exec = ExecSide(self._ledger, owner)
+        self._exec = ExecSide(self._ledger)
         self._journal = Journal(self._ledger)
         self._submission = Submission(self._ledger, self._hooks)
         self._control = Control(self._ledger, self._scheduler, self._exec)
@@ -172,6 +172,8 @@ class JobManagerCore:
             self._ledger.log(job, JobEvent.DEPEND)
 
     def _due_in_priority(self, job: ActiveJob) -> None:
+        if job.asked != job.state:
+            job.waiting_for = None
         if not self._hooks.ask_state(job, self._prioritized) and job.waiting_for is None:
             self._prioritized(job, HookAnswer())
 
@@ -198,7 +200,7 @@ class JobManagerCore:
             self._scheduler.withdraw(job)
             if not job.epilogs:
                 self._ledger.log(job, JobEvent.CLEAN)
-        elif self._exec.is_done(job) and not job.epilogs:
+        elif self._exec.is_done(job) and not job.epilogs and not job.prologs:
             self._scheduler.free(job)
 
     def _due_in_inactive(self, job: ActiveJob) -> None:

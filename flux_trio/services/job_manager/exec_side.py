@@ -8,7 +8,6 @@ import msgspec
 
 from flux_trio.messages import (
     Errno,
-    Event,
     FluxError,
     Level,
     Request,
@@ -70,9 +69,8 @@ class FinishData(msgspec.Struct):
 class ExecSide:
     """The conversation with the execution service."""
 
-    def __init__(self, ledger: Ledger, owner: int) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._owner = owner
         self.service = ""  # the name it registered, "" when there is none
         self.sender = ""
 
@@ -97,11 +95,6 @@ class ExecSide:
         if job.start == ExecState.IDLE and self.service:
             self._send_start(job)
         return False
-
-    def announce_exception(self, job: ActiveJob, kind: str, severity: int) -> None:
-        """Publish the job-exception event, by which exec learns of cancels (readings: How exec)."""
-        payload = {"id": job.id, "type": kind, "severity": severity}
-        self._ledger.send(Event(topics.JOB_EXCEPTION_EVENT, payload))
 
     # --- what the execution service says
 
@@ -170,7 +163,8 @@ class ExecSide:
                 self._release(job, _data(answer, ReleaseData))
             case StartType.EXCEPTION:
                 self._step(job, ExecEvent.EXCEPTION)
-                self.raise_exception(job, _data(answer, ExceptionData), self._owner)
+                data = _data(answer, ExceptionData)
+                self._ledger.raise_exception(job, data.type, data.severity, data.note)
 
     def _finished(self, job: ActiveJob, data: FinishData) -> None:
         self._step(job, ExecEvent.FINISH)
@@ -180,23 +174,10 @@ class ExecSide:
         if data.final and job.start != ExecState.FINISHED and job.exception is None:
             note = "execution service released all resources before finish"
             self._ledger.send(Log(Level.ERR, f"job {job.id}: {note}"))
-            self.raise_exception(job, ExceptionData(0, "exec", note), self._owner)
+            self._ledger.raise_exception(job, "exec", 0, note)
         self._step(job, ExecEvent.RELEASE_FINAL if data.final else ExecEvent.RELEASE)
         context = {"ranks": data.ranks, "final": data.final}
         self._ledger.log(job, JobEvent.RELEASE, context)
-
-    def raise_exception(self, job: ActiveJob, data: ExceptionData, userid: int) -> None:
-        """Log an exception; a fatal one does not wait for a hook, and is announced."""
-        context = {
-            "type": data.type,
-            "severity": data.severity,
-            "note": data.note,
-            "userid": userid,
-        }
-        if data.severity == 0 and job.hook:
-            self._ledger.abandon_hook(job)
-        self._ledger.log(job, JobEvent.EXCEPTION, context)
-        self.announce_exception(job, data.type, data.severity)
 
     def _step(self, job: ActiveJob, event: ExecEvent) -> None:
         job.start = EXECUTION.step(job.start, event)

@@ -7,6 +7,7 @@ are dropped.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from flux_trio.formats import Event, FormatError
 from flux_trio.messages import Level
@@ -66,13 +67,14 @@ class Hooks:
         if job is None or then is None:
             return  # the hook was abandoned
         job.hook = 0
-        for name, context in message.answer.posts:
-            self._ledger.log_now(job, name, context)
-        if job.deferred and job.state == JobState.PRIORITY:
-            job.asked = None  # what the answer went by has changed: ask again
-        self._flush(job)
+        answer = message.answer
+        if job.state != JobState.NEW or not (answer.reject or answer.error):
+            # a job that is refused never was, and has no events
+            for name, context in answer.posts:
+                self._log(job, name, context)
+            self._flush(job)
         self._ledger.dirty[job.id] = job
-        then(job, message.answer)
+        then(job, answer)
 
     def abandon(self, job: ActiveJob) -> None:
         """Nobody waits for the answer any more: a fatal exception ends the hook."""
@@ -101,7 +103,14 @@ class Hooks:
     def _flush(self, job: ActiveJob) -> None:
         deferred, job.deferred = job.deferred, None
         for name, context in deferred or ():
-            self._ledger.log(job, name, context)
+            self._log(job, name, context)
+
+    def _log(self, job: ActiveJob, name: str, context: dict[str, Any] | None) -> None:
+        """Log what a plugin said or what waited for it, unless it has no place any more."""
+        try:
+            self._ledger.log_now(job, name, context)
+        except InvalidTransition as error:
+            self._ledger.send(Log(Level.ERR, f"cannot post {name} to {job.id}: {error}"))
 
 
 def effective_priority(job: ActiveJob, answer: HookAnswer) -> int | None:

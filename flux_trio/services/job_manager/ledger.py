@@ -14,11 +14,16 @@ import msgspec
 
 from flux_trio.formats import Event, format_event, format_fluid
 from flux_trio.messages import Calls, Request, topics
-from flux_trio.protocols import ExecState, Job, JobState
+from flux_trio.messages import Event as EventMessage
+from flux_trio.messages.types import NORESPONSE
+from flux_trio.protocols import ExecState, Job, JobEvent, JobState
 from flux_trio.services.turns import Note
 from flux_trio.trace import Kind
 
 Action = Any
+
+# What a priority is found by: a job in PRIORITY that meets one of these is asked about again.
+_ASK_AGAIN = (JobEvent.URGENCY, JobEvent.JOBSPEC_UPDATE)
 
 # Jobs in one commit; a turn with more (everybody's jobs are canceled) makes several, in order.
 COMMIT_OPS_MAX = 20_000
@@ -32,6 +37,7 @@ class ActiveJob(Job):
         "deferred",  # events that wait for a hook's answer, oldest first
         "hook",  # ticket of the hook being asked, 0 when none is
         "jobspec",  # JSON without the environment, as submitted
+        "sent_updates",  # the jobspec_updates that the last sched.alloc went by
         "start",  # where the job stands with the execution service
         "start_sent",  # a start request went out, in this life of the job manager or an earlier one
         "waiting_for",  # why a plugin's failure holds the job, None when none does
@@ -42,6 +48,7 @@ class ActiveJob(Job):
         self.jobspec = jobspec
         self.asked: JobState | None = None
         self.hook = 0
+        self.sent_updates: dict[str, Any] | None = None
         self.deferred: list[tuple[str, dict[str, Any] | None]] | None = None
         self.start = ExecState.IDLE
         self.start_sent = False
@@ -66,9 +73,13 @@ class ActiveJob(Job):
 
 
 class Ledger:
-    """Jobs by id, this turn's events and messages, and what still waits for a commit."""
+    """Jobs by id, this turn's events and messages, and what still waits for a commit.
 
-    def __init__(self) -> None:
+    `owner` is the instance owner's userid.
+    """
+
+    def __init__(self, owner: int) -> None:
+        self._owner = owner
         self.jobs: dict[int, ActiveJob] = {}
         self.inactive: dict[int, int] = {}  # id → userid
         self.max_jobid = 0
@@ -92,8 +103,11 @@ class Ledger:
     def log(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
         """Log an event of `job`, after the answer when a hook of it is being asked.
 
-        Raises InvalidTransition when RFC 21 has no place for the event.
+        A fatal exception does not wait for the answer, except that of validation: the job is none
+        before it. Raises InvalidTransition when RFC 21 has no place for the event.
         """
+        if job.hook and job.state != JobState.NEW and _is_fatal(name, context):
+            self.abandon_hook(job)
         if job.hook:
             if job.deferred is None:
                 job.deferred = []
@@ -109,6 +123,24 @@ class Ledger:
         self._lines.setdefault(key, []).append(format_event(event))
         self._tell(job, event)
         self.dirty[job.id] = job
+        if name in _ASK_AGAIN and job.state == JobState.PRIORITY:
+            job.asked = None
+        if name == JobEvent.EXCEPTION and context is not None:
+            # exec learns of cancels by it (readings: How exec)
+            payload = {"id": job.id, "type": context["type"], "severity": context["severity"]}
+            self.send(EventMessage(topics.JOB_EXCEPTION_EVENT, payload))
+
+    def raise_exception(
+        self, job: ActiveJob, kind: str, severity: int, note: str, userid: int | None = None
+    ) -> None:
+        """Log an exception, raised by the instance owner unless `userid` says who."""
+        context = {
+            "type": kind,
+            "severity": severity,
+            "note": note,
+            "userid": self._owner if userid is None else userid,
+        }
+        self.log(job, JobEvent.EXCEPTION, context)
 
     def admit(self, job: ActiveJob, event: Event) -> None:
         """A new job, with the submit event that ingest has logged."""
@@ -132,6 +164,14 @@ class Ledger:
         """A job that was refused: it never was (RFC 21, Invalidate Event)."""
         del self.jobs[job.id]
         self.dirty.pop(job.id, None)
+        event = Event(self.now, JobEvent.INVALIDATE)
+        job.apply(event)
+        self._tell(job, event)  # to no eventlog, but followers have seen the submit event
+
+    def remove(self, job: ActiveJob) -> None:
+        """Remove what is stored of a refused job (RFC 21, Invalidate Event)."""
+        payload = {"ops": [["unlink", format_fluid(job.id, "kvs")]]}
+        self.send(Request(topics.KVS_COMMIT, payload, flags=NORESPONSE))
 
     def annotate(self, job: ActiveJob, annotations: dict[str, Any] | None) -> None:
         """Set the annotations of a pending job; they are volatile (RFC 27, Alloc Annotate)."""
@@ -178,3 +218,7 @@ class Ledger:
     def _commit(self, ops: list[list[str]]) -> Request:
         self._uncommitted.append([])
         return Request(topics.KVS_COMMIT, {"ops": ops}, self.calls.open(self._uncommitted))
+
+
+def _is_fatal(name: str, context: dict[str, Any] | None) -> bool:
+    return name == JobEvent.EXCEPTION and context is not None and context["severity"] == 0

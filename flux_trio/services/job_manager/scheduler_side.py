@@ -7,7 +7,7 @@ answer may come after the job is gone.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from sortedcontainers import SortedKeyList
@@ -44,6 +44,8 @@ from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 from flux_trio.services.turns import Log
 
 LIMIT_MAX = 2147483647
+
+Answer = TypeVar("Answer")
 
 
 class Ready(msgspec.Struct, forbid_unknown_fields=True):
@@ -159,7 +161,8 @@ class SchedulerSide:
         self._queue.clear()
         self._queued.clear()
         for job in list(self._sent):
-            self._cancel(job.id)
+            if self.state(job.id) == AllocState.PENDING:
+                self._cancel(job.id)
 
     # --- what the scheduler says
 
@@ -202,9 +205,7 @@ class SchedulerSide:
     def alloc_response(self, response: Response) -> None:
         """An answer to sched.alloc. One that breaks RFC 27 suspends scheduling."""
         try:
-            if response.errnum:
-                raise FluxError(response.errnum, f"sched.alloc: {response.error_text}")
-            answer = expect_payload(response, AllocAnswer)
+            answer = _expect_answer(response, AllocAnswer)
             self._answered(answer, AllocType(answer.type))
         except (FluxError, InvalidTransition) as error:
             self.lost(str(error), LinkEvent.SUSPEND)
@@ -212,9 +213,7 @@ class SchedulerSide:
     def free_response(self, response: Response) -> None:
         """An answer to sched.free: the resources are the scheduler's again."""
         try:
-            if response.errnum:
-                raise FluxError(response.errnum, f"sched.free: {response.error_text}")
-            answer = expect_payload(response, FreeAnswer)
+            answer = _expect_answer(response, FreeAnswer)
             self._step(answer.id, AllocEvent.FREED)
         except (FluxError, InvalidTransition) as error:
             self.lost(str(error), LinkEvent.SUSPEND)
@@ -286,17 +285,11 @@ class SchedulerSide:
             self.consider(job)
         else:
             self._ledger.annotate(job, None)
-            context = {
-                "type": "alloc",
-                "severity": 0,
-                "note": answer.note or "",
-                "userid": job.userid,
-            }
-            self._ledger.log_now(job, JobEvent.EXCEPTION, context)
+            self._ledger.raise_exception(job, "alloc", 0, answer.note or "")
 
     def _reconsider_sent(self, job: ActiveJob) -> None:
-        if job.priority == PRIORITY_MIN:
-            self._cancel(job.id)  # held
+        if job.priority == PRIORITY_MIN or job.jobspec_updates is not job.sent_updates:
+            self._cancel(job.id)  # held, or to be asked for anew with another jobspec
         elif rank_of(job) != self._sent_at[job.id]:
             self._sent.remove(job)
             self._sent_at[job.id] = rank_of(job)
@@ -314,6 +307,7 @@ class SchedulerSide:
 
     def _send_alloc(self, job: ActiveJob) -> None:
         del self._queued[job.id]
+        job.sent_updates = job.jobspec_updates
         self._step(job.id, AllocEvent.ALLOC)
         self._sent_at[job.id] = rank_of(job)
         self._sent.add(job)
@@ -361,3 +355,11 @@ class SchedulerSide:
             self._states.pop(jobid, None)
         else:
             self._states[jobid] = after
+
+
+def _expect_answer(response: Response, shape: type[Answer]) -> Answer:
+    """The payload; raises FluxError for a conventional error, a fatality whatever its errnum."""
+    if response.errnum:
+        error = FluxError(response.errnum, response.error_text)
+        raise FluxError(response.errnum, f"{response.topic}: {error}")
+    return expect_payload(response, shape)

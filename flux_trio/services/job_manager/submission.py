@@ -17,6 +17,7 @@ from flux_trio.protocols import (
     VALIDATE,
     HookAnswer,
     JobEvent,
+    JobState,
     submit_event,
 )
 from flux_trio.services.job_manager.hooks import Hooks
@@ -68,7 +69,7 @@ class Submission:
     def revalidate(self, job: ActiveJob) -> None:
         """A job that was stored but not acknowledged when the job manager stopped."""
         if not self._hooks.ask(job, VALIDATE, self._revalidated):
-            self._ledger.log_now(job, JobEvent.VALIDATE)
+            self._accept(job)
 
     def _admit(self, new: NewJob, batch: _Batch) -> None:
         if new.id in self._ledger.jobs or new.id in self._ledger.inactive:
@@ -81,7 +82,7 @@ class Submission:
         def validated(job: ActiveJob, answer: HookAnswer) -> None:
             refusal = answer.reject or answer.error
             if refusal is None:
-                self._ledger.log_now(job, JobEvent.VALIDATE)
+                self._accept(job)
                 self._decided(batch)
             else:
                 self._ledger.discard(job)
@@ -101,7 +102,12 @@ class Submission:
     def _revalidated(self, job: ActiveJob, answer: HookAnswer) -> None:
         if answer.reject or answer.error:
             self._ledger.discard(job)
+            self._ledger.remove(job)
         else:
+            self._accept(job)
+
+    def _accept(self, job: ActiveJob) -> None:
+        if job.state == JobState.NEW:  # no fatal exception waited for the answer
             self._ledger.log_now(job, JobEvent.VALIDATE)
 
 
