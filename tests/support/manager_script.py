@@ -75,8 +75,9 @@ class ManagerScript:
         self.asked: dict[str, AskHook] = {}  # questions not answered, by topic; the last of each
         self._hooks = frozenset(hooks)
         self._did: list[str] = []
-        self.began = self._follow(self.core.start(self.now))
+        start = self.core.start(self.now)
         self.put(TopicsChanged(self._hooks | {PRIORITIZE}))
+        self.began = self._follow(start)
         if peers:
             self.attach_exec()
             self.attach_sched()

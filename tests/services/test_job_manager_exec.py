@@ -1,0 +1,316 @@
+"""The job manager's side of RFC 32: starts, what the execution service says, prologs, epilogs."""
+
+from __future__ import annotations
+
+import pytest
+
+from flux_trio.messages import Response
+from flux_trio.protocols import JobState
+from tests.support.manager_script import JOBSPEC, USERID, ManagerScript, start_answer
+
+
+@pytest.fixture
+def m() -> ManagerScript:
+    """A job manager with a scheduler and an execution service."""
+    return ManagerScript(peers=True)
+
+
+@pytest.fixture
+def alone() -> ManagerScript:
+    """A job manager with a scheduler alone."""
+    m = ManagerScript()
+    m.attach_sched()
+    return m
+
+
+# --- hello
+
+
+def test_hello_is_answered_with_an_empty_payload(alone: ManagerScript) -> None:
+    """32.hello.7."""
+    assert alone.attach_exec() == ["job-manager.exec-hello -> {}"]
+    assert alone.last("job-manager.exec-hello").payload is None
+
+
+@pytest.mark.parametrize("payload", [{}, {"service": ""}, {"service": "x", "more": 1}])
+def test_hello_without_a_service_name_is_refused(
+    alone: ManagerScript, payload: dict[str, object]
+) -> None:
+    (line,) = alone.ask("job-manager.exec-hello", payload)
+    assert line.startswith("job-manager.exec-hello -> EPROTO ")
+
+
+def test_job_allocated_before_the_service_came_is_started(alone: ManagerScript) -> None:
+    """32.start.1, 32.start.2: not before the hello is answered, and not without resources."""
+    alone.submit(1, 2)
+    assert alone.alloc(1) == []
+    assert alone.attach_exec() == ["job-manager.exec-hello -> {}", "job-exec.start 1"]
+
+
+def test_another_service_takes_over_when_nothing_is_outstanding(m: ManagerScript) -> None:
+    """32.hello.2, 32.hello.6, 32.criteria.7: starts go to the new name."""
+    assert m.attach_exec("sim-exec") == ["job-manager.exec-hello -> {}"]
+    m.submit(1)
+    assert m.alloc(1) == ["sim-exec.start 1"]
+
+
+@pytest.mark.parametrize("said", [[], ["start"], ["start", "finish"], ["start", "release 0"]])
+def test_takeover_is_refused_while_a_start_is_outstanding(
+    m: ManagerScript, said: list[str]
+) -> None:
+    """32.hello.8, 32.start.38: until the final release."""
+    m.submit(1)
+    m.alloc(1)
+    m.execute(1, *said)
+    assert m.attach_exec("sim-exec") == [
+        "job-manager.exec-hello -> EINVAL job-exec has 1 start requests outstanding"
+    ]
+    m.execute(1, *([] if "finish" in said else ["finish"]), "release final")
+    assert m.attach_exec("sim-exec") == ["job-manager.exec-hello -> {}"]
+
+
+# --- start
+
+
+def test_start_carries_what_the_service_needs(m: ManagerScript) -> None:
+    """32.start.4-8, 32.impl.1, 32.impl.2: id, userid, jobspec, reattach; matchtag 0."""
+    m.submit(1)
+    m.alloc(1)
+    request = m.last("job-exec.start")
+    assert request.matchtag == 0
+    assert set(request.payload) == {"id", "userid", "jobspec", "reattach"}
+    assert request.payload["id"] == 1
+    assert request.payload["userid"] == USERID
+    assert request.payload["jobspec"]["tasks"] == JOBSPEC["tasks"]
+    assert request.payload["reattach"] is False
+
+
+def test_one_start_is_in_flight(m: ManagerScript) -> None:
+    """32.impl.4: whatever happens to the job meanwhile."""
+    m.submit(1)
+    m.alloc(1)
+    m.raise_(1, 3)
+    m.post(1, "memo", x=1)
+    assert m.raise_(1) == ["event job-exception 1 cancel 0", "job-manager.raise -> {}"]
+
+
+# --- what it says
+
+
+def test_release_is_recorded_with_its_ranks_and_frees_once(m: ManagerScript) -> None:
+    """32.start.23, 32.start.38, 32.start.39: each one an event, free after the final one."""
+    m.running(1)
+    assert m.execute(1, "release 2", "finish", "release 0-1") == []
+    assert m.execute(1, "release 3 final") == ["sched.free 1"]
+    releases = [event.context for event in m.log(1) if event.name == "release"]
+    assert releases == [
+        {"ranks": "2", "final": False},
+        {"ranks": "0-1", "final": False},
+        {"ranks": "3", "final": True},
+    ]
+
+
+def test_exception_is_raised_on_the_job(m: ManagerScript) -> None:
+    """32.start.24, 32.start.28, 32.start.34: at any point of the stream, with its note."""
+    m.submit(1)
+    m.alloc(1)
+    assert m.execute(1, "exception 3") == ["event job-exception 1 exec 3"]
+    m.execute(1, "start", "finish", "exception 4")
+    expected = {"type": "exec", "severity": 4, "note": "why", "userid": 1000}
+    assert m.context(1, "exception") == expected
+
+
+def test_exception_without_a_note_has_an_empty_one(m: ManagerScript) -> None:
+    """32.start.27: the note is optional."""
+    m.running(1)
+    data = {"severity": 1, "type": "x"}
+    m.put(Response("job-exec.start", {"id": 1, "type": "exception", "data": data}))
+    assert m.context(1, "exception")["note"] == ""
+
+
+def test_job_whose_shells_never_started_ends_without_start_and_finish(m: ManagerScript) -> None:
+    """32.start.39: a fatal exception, then the final release; finish may be left out."""
+    m.submit(1)
+    m.alloc(1)
+    m.execute(1, "exception 0")
+    assert m.execute(1, "release final") == ["sched.free 1"]
+    m.freed(1)
+    assert m.names(1)[4:] == ["alloc", "exception", "release", "free", "clean"]
+
+
+def test_final_release_without_finish_or_fatal_exception_is_the_services_error(
+    m: ManagerScript,
+) -> None:
+    """Readings: release final without finish. The job gets a fatal exec exception."""
+    m.running(1)
+    text = "execution service released all resources before finish"
+    assert m.execute(1, "release final") == [
+        f"log 3: job 1: {text}",
+        "event job-exception 1 exec 0",
+        "sched.free 1",
+    ]
+    assert m.context(1, "exception")["note"] == text
+    m.freed(1)
+    assert m.names(1)[5:] == ["start", "exception", "release", "free", "clean"]
+
+
+def test_start_that_crosses_a_cancel_is_recorded(m: ManagerScript) -> None:
+    m.submit(1)
+    m.alloc(1)
+    m.raise_(1)
+    m.execute(1, "start")
+    assert m.names(1)[-2:] == ["exception", "start"]
+
+
+# --- loss
+
+
+def test_error_response_is_the_services_end(m: ManagerScript) -> None:
+    """32.impl.6, 32.impl.7: no exception on the job, nothing sent until the next hello."""
+    m.submit(1, 2)
+    m.alloc(1)
+    error = Response("job-exec.start", "broken", 71)
+    assert m.put(error) == ["log 3: execution service job-exec lost: job-exec.start: broken"]
+    assert m.alloc(2) == []
+    assert m.names(1)[-1] == "alloc"
+    assert m.attach_exec() == [
+        "job-manager.exec-hello -> {}",
+        "job-exec.start 1",
+        "job-exec.start 2",
+    ]
+
+
+def test_service_that_was_lost_is_asked_again_with_reattach(m: ManagerScript) -> None:
+    """32.start.9, 32.criteria.6: true exactly for a job with start and no finish."""
+    m.submit(1, 2)
+    m.alloc(1)
+    m.alloc(2)
+    m.execute(1, "start")
+    assert m.gone("job-exec") == ["log 6: execution service job-exec lost: disconnected"]
+    assert m.state(1) == JobState.RUN
+    assert m.attach_exec()[1:] == ["job-exec.start 1 reattach", "job-exec.start 2"]
+    m.execute(1, "start")
+    assert m.names(1).count("start") == 1
+    assert m.gone("somebody") == []
+
+
+def test_finished_job_of_a_lost_service_is_released_by_the_job_manager(m: ManagerScript) -> None:
+    """Readings: an exec service that dies while a job is in CLEANUP, with finish logged."""
+    m.running(1)
+    m.execute(1, "finish")
+    assert m.gone("job-exec")[1:] == ["sched.free 1"]
+    assert m.context(1, "release") == {"ranks": "all", "final": True}
+
+
+@pytest.mark.parametrize("said", [[], ["start"]])
+def test_canceled_job_of_a_lost_service_is_asked_about_at_the_next(
+    m: ManagerScript, said: list[str]
+) -> None:
+    """Readings: no resource is freed under live processes, and no job waits for ever."""
+    m.submit(1)
+    m.alloc(1)
+    m.execute(1, *said)
+    m.raise_(1)
+    assert m.gone("job-exec")[1:] == []
+    asked = "job-exec.start 1 reattach" if said else "job-exec.start 1"
+    assert m.attach_exec() == ["job-manager.exec-hello -> {}", asked]
+    assert m.execute(1, "release final") == ["sched.free 1"]
+
+
+def test_job_canceled_before_any_start_was_sent_is_freed_at_once(alone: ManagerScript) -> None:
+    alone.submit(1)
+    alone.alloc(1)
+    assert alone.raise_(1)[-1] == "sched.free 1"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (start_answer(9, "start"), "no active job has id 9"),
+        (start_answer(2, "start"), "start in state IDLE"),
+        (Response("job-exec.start", {"id": 1, "type": "dance", "data": {}}), "payload"),
+        (Response("job-exec.start", {"id": 1, "type": "finish", "data": {}}), "finish: data"),
+        (start_answer(1, "start"), "start in state RUNNING"),
+    ],
+)
+def test_answer_that_breaks_the_protocol_ends_the_service(
+    m: ManagerScript, answer: Response, reason: str
+) -> None:
+    m.running(1)
+    m.submit(2)
+    (line,) = m.put(answer)
+    assert line.startswith("log 3: execution service job-exec lost: ")
+    assert reason in line
+    assert m.state(1) == JobState.RUN
+
+
+def test_answers_of_a_lost_service_are_dropped(m: ManagerScript) -> None:
+    m.running(1)
+    m.gone("job-exec")
+    assert m.execute(1, "finish") == []
+    assert m.state(1) == JobState.RUN
+
+
+# --- prolog and epilog
+
+
+def test_prolog_holds_the_start() -> None:
+    """21.events.22: until the matching prolog-finish."""
+    m = ManagerScript(hooks=["job.state.run"], peers=True)
+    m.submit(1)
+    assert m.alloc(1) == ["ask job.state.run 1"]
+    posts = (("prolog-start", {"description": "a"}), ("prolog-start", {"description": "b"}))
+    assert m.answer("job.state.run", posts=posts) == []
+    assert m.post(1, "prolog-finish", description="a", status=0) == []
+    assert m.post(1, "prolog-finish", description="b", status=0) == ["job-exec.start 1"]
+
+
+def test_epilog_holds_free_and_clean() -> None:
+    """21.events.25: until the matching epilog-finish, the final release notwithstanding."""
+    m = ManagerScript(hooks=["job.state.cleanup"], peers=True)
+    m.running(1)
+    assert m.execute(1, "finish") == ["ask job.state.cleanup 1"]
+    m.answer("job.state.cleanup", posts=(("epilog-start", {"description": "e"}),))
+    assert m.execute(1, "release final") == []
+    assert m.post(1, "epilog-finish", description="e", status=1) == ["sched.free 1"]
+    m.freed(1)
+    assert m.names(1)[6:] == [
+        "finish",
+        "epilog-start",
+        "release",
+        "epilog-finish",
+        "free",
+        "clean",
+    ]
+
+
+def test_epilog_of_a_job_without_resources_holds_clean() -> None:
+    m = ManagerScript(hooks=["job.state.cleanup"], peers=True)
+    m.submit(1)
+    m.raise_(1)
+    m.answer("job.state.cleanup", posts=(("epilog-start", {"description": "e"}),))
+    assert m.names(1)[-1] == "epilog-start"
+    m.post(1, "epilog-finish", description="e", status=0)
+    assert m.state(1) == JobState.INACTIVE
+
+
+def test_prolog_of_a_canceled_job_holds_free() -> None:
+    """Its processes may still run: nothing is freed under them."""
+    m = ManagerScript(hooks=["job.state.run"], peers=True)
+    m.submit(1)
+    m.alloc(1)
+    m.answer("job.state.run", posts=(("prolog-start", {"description": "p"}),))
+    assert m.raise_(1)[-1] == "job-manager.raise -> {}"
+    assert m.post(1, "prolog-finish", description="p", status=1) == ["sched.free 1"]
+
+
+def test_epilog_may_start_before_the_exception_that_ends_the_job() -> None:
+    """As flux-core's prolog plugin does when a prolog fails."""
+    m = ManagerScript(hooks=["job.state.run"], peers=True)
+    m.submit(1)
+    m.alloc(1)
+    m.answer("job.state.run", posts=(("prolog-start", {"description": "p"}),))
+    m.post(1, "epilog-start", description="e")
+    m.post(1, "exception", type="prolog", severity=0, note="failed", userid=1000)
+    m.post(1, "prolog-finish", description="p", status=256)
+    assert m.post(1, "epilog-finish", description="e", status=0) == ["sched.free 1"]

@@ -1,0 +1,345 @@
+"""The job manager's questions to plugins, and what plugins post."""
+
+from __future__ import annotations
+
+import pytest
+
+from flux_trio.protocols import VALIDATE, HookAnswer, HookAnswered, JobState
+from tests.support.manager_script import (
+    CANCEL,
+    DENY,
+    PRIORITIZE,
+    ManagerScript,
+    alloc_answer,
+)
+
+DEPEND = "job.state.depend"
+SCHED = "job.state.sched"
+RUN = "job.state.run"
+
+
+def manager(*hooks: str) -> ManagerScript:
+    return ManagerScript(hooks=hooks, peers=True)
+
+
+# --- validation
+
+
+def test_submission_is_answered_when_every_job_is_validated() -> None:
+    m = manager(VALIDATE)
+    assert m.submit(1) == ["ask job.validate 1"]
+    assert m.answer(VALIDATE)[0] == "job-manager.submit -> {'errors': []}"
+    assert m.names(1)[:2] == ["submit", "validate"]
+
+
+@pytest.mark.parametrize("what", ["reject", "error"])
+def test_refused_job_leaves_nothing(what: str) -> None:
+    """33.validation.4, 21.events.13: an error to the submitter, no event, and the id is free."""
+    m = manager(VALIDATE)
+    m.ask("job-manager.events-journal", {}, streaming=True)
+    m.submit(1)
+    did = m.answer(VALIDATE, **{what: "too big"})
+    assert "job-manager.submit -> {'errors': [[1, 'too big']]}" in did
+    assert m.names(1) == ["submit"]  # ingest removes it
+    assert m.ask("job-manager.raise", {"id": 1, "severity": 0, "type": "x"}) == [
+        "job-manager.raise -> ENOENT unknown job id"
+    ]
+    told = [r.payload["events"] for r in m.messages if r.topic == "job-manager.events-journal"]
+    assert [(e[0], e[1], e[2]["name"]) for batch in told for e in batch] == [
+        (1, 0, "submit"),
+        (1, 1, "invalidate"),
+    ]
+
+
+def test_job_in_validation_is_not_seen_and_its_exceptions_wait() -> None:
+    m = manager(VALIDATE)
+    m.submit(1)
+    m.ask("job-manager.raiseall", {"severity": 0, "type": "cancel", "states": 127})
+    assert m.names(1) == ["submit"]
+    m.answer(VALIDATE)
+    assert m.names(1) == ["submit", "exception", "clean"]
+
+
+def test_refused_job_has_no_events_that_waited() -> None:
+    m = manager(VALIDATE)
+    m.submit(1)
+    m.ask("job-manager.raiseall", {"severity": 0, "type": "cancel", "states": 127})
+    posts = (("memo", {"a": 1}),)
+    did = m.answer(VALIDATE, reject="no", posts=posts)
+    assert did == ["job-manager.submit -> {'errors': [[1, 'no']]}"]
+    assert m.names(1) == ["submit"]
+
+
+def test_dependencies_posted_in_validation_hold_the_job() -> None:
+    """21.events.15, 21.states.2: depend waits for every one to be removed."""
+    m = manager(VALIDATE)
+    m.submit(1)
+    posts = tuple(("dependency-add", {"description": name}) for name in "ab")
+    m.answer(VALIDATE, posts=posts)
+    m.post(1, "dependency-remove", description="a")
+    assert m.state(1) == JobState.DEPEND
+    assert m.post(1, "dependency-remove", description="b") == ["sched.alloc 1"]
+    assert m.names(1)[1:] == [
+        "dependency-add",
+        "dependency-add",
+        "validate",
+        "dependency-remove",
+        "dependency-remove",
+        "depend",
+        "priority",
+    ]
+
+
+# --- asking
+
+
+def test_hook_is_asked_once_on_coming_to_a_state() -> None:
+    topics = [f"job.state.{state.name.lower()}" for state in list(JobState)[1:]]
+    m = manager(*topics)
+    m.submit(1)
+    seen = []
+    for topic in topics:
+        if topic == RUN:
+            m.alloc(1)
+        if topic == "job.state.cleanup":
+            m.raise_(1)
+        if topic == "job.state.inactive":
+            m.execute(1, "release final")
+            m.freed(1)
+        assert list(m.asked) == [topic]
+        seen += m.answer(topic, priority=16)
+        assert f"ask {topic} 1" not in m.post(1, "memo", a=1)  # looked at again
+    assert "sched.alloc 1" in seen
+    assert "job-exec.start 1" in seen
+    assert m.state(1) == JobState.INACTIVE
+
+
+def test_question_shows_the_job_as_it_is_now() -> None:
+    m = manager(PRIORITIZE)
+    m.submit(7, urgency=20)
+    view = m.asked[PRIORITIZE].job
+    assert (view.id, view.userid, view.urgency, view.state) == (7, 2000, 20, JobState.PRIORITY)
+    assert b"environment" not in view.jobspec
+
+
+def test_other_jobs_go_on_while_one_is_asked_about() -> None:
+    m = manager(DEPEND)
+    m.submit(1)
+    first = m.asked.pop(DEPEND)
+    m.submit(2)
+    assert m.answer(DEPEND) == ["sched.alloc 2"]
+    assert m.put(HookAnswered(first.ticket, HookAnswer())) == ["sched.alloc 1"]
+
+
+def test_topics_that_no_plugin_handles_are_not_asked() -> None:
+    m = manager()
+    m.submit(1)
+    assert m.asked == {}
+
+
+# --- what waits for an answer
+
+
+def test_later_events_of_the_job_wait_for_the_answer() -> None:
+    m = manager(DEPEND)
+    m.submit(1)
+    m.raise_(1, 3)
+    m.post(1, "memo", a=1)
+    assert m.names(1) == ["submit", "validate"]
+    m.answer(DEPEND, posts=(("memo", {"b": 2}),))
+    assert m.names(1) == [
+        "submit",
+        "validate",
+        "memo",
+        "exception",
+        "memo",
+        "depend",
+        "priority",
+    ]
+    assert m.job(1).memo == {"b": 2, "a": 1}
+
+
+@pytest.mark.parametrize("hook", [DEPEND, PRIORITIZE, SCHED, RUN])
+def test_fatal_exception_cancels_the_hook(hook: str) -> None:
+    m = manager(hook)
+    m.submit(1)
+    if hook == RUN:
+        m.alloc(1)
+    m.raise_(1, 3)
+    ticket = m.asked[hook].ticket
+    did = m.raise_(1)
+    assert f"cancel hook {ticket}" in did
+    assert m.job(1).exception is not None
+    assert [e.context["severity"] for e in m.log(1) if e.context and e.name == "exception"] == [
+        3,
+        0,
+    ]
+    names = m.names(1)
+    assert m.answer(hook, priority=1, posts=(("memo", {"late": 1}),)) == []
+    assert m.names(1) == names
+
+
+def test_denial_cancels_the_hook() -> None:
+    m = manager(SCHED)
+    m.submit(1)
+    m.answer(SCHED)
+    m.urgency(1, 20)
+    ticket = m.asked[SCHED].ticket
+    assert f"cancel hook {ticket}" in m.alloc(1, DENY)
+    assert m.state(1) == JobState.INACTIVE
+
+
+def test_plugin_may_post_a_fatal_exception() -> None:
+    m = manager()
+    m.running(1)
+    context = {"type": "house", "severity": 0, "note": "on fire"}
+    assert m.post(1, "exception", **context) == ["event job-exception 1 house 0"]
+    assert m.state(1) == JobState.CLEANUP
+
+
+def test_grant_that_comes_while_the_hook_is_asked_waits_for_it() -> None:
+    m = manager(SCHED)
+    m.submit(1)
+    m.answer(SCHED)
+    m.urgency(1, 20)
+    assert m.alloc(1) == []
+    assert m.names(1)[-1] == "priority"
+    assert m.answer(SCHED) == ["job-exec.start 1"]
+
+
+def test_grant_of_a_job_that_is_canceled_while_the_hook_is_asked_is_freed() -> None:
+    """27.cancel.7: nothing leaks."""
+    m = manager(SCHED)
+    m.submit(1)
+    m.answer(SCHED)
+    m.urgency(1, 20)
+    m.alloc(1)
+    assert "sched.free 1" in m.raise_(1)
+    m.freed(1)
+    assert m.stats()["sched"]["link"] == "ready"
+
+
+def test_grant_in_waiting_is_lost_with_the_scheduler() -> None:
+    m = manager(SCHED)
+    m.submit(1)
+    m.answer(SCHED)
+    m.urgency(1, 20)
+    m.alloc(1)
+    m.gone("sched")
+    m.attach_sched()
+    assert m.answer(SCHED) == ["sched.alloc 1"]
+
+
+# --- priority
+
+
+def test_job_waits_for_its_priority() -> None:
+    """21.states.3, 21.criteria.1: until a plugin has one."""
+    m = manager(PRIORITIZE)
+    m.submit(1)
+    assert m.answer(PRIORITIZE) == []
+    assert m.state(1) == JobState.PRIORITY
+
+
+def test_failed_plugin_holds_its_job_and_no_other() -> None:
+    m = manager(PRIORITIZE)
+    m.submit(1)
+    m.answer(PRIORITIZE, error="plugin x failed")
+    assert m.state(1) == JobState.PRIORITY
+    m.submit(2)
+    assert m.answer(PRIORITIZE, priority=5) == ["sched.alloc 2"]
+
+
+@pytest.mark.parametrize(("urgency", "priority"), [(0, 0), (31, 4294967295), (17, 5)])
+def test_urgencies_0_and_31_override_the_plugin(urgency: int, priority: int) -> None:
+    m = manager(PRIORITIZE)
+    m.submit(1, urgency=urgency)
+    m.answer(PRIORITIZE, priority=5)
+    assert m.context(1, "priority") == {"priority": priority}
+
+
+def test_urgency_that_changes_while_the_plugin_thinks_is_asked_about_again() -> None:
+    m = manager(PRIORITIZE)
+    m.submit(1)
+    m.urgency(1, 20)
+    assert m.answer(PRIORITIZE, priority=5) == ["ask job.state.priority 1"]
+    assert m.asked[PRIORITIZE].job.urgency == 20
+    assert m.answer(PRIORITIZE, priority=6) == ["sched.alloc 1"]
+    assert m.names(1)[-2:] == ["urgency", "priority"]
+
+
+def test_job_that_waits_for_its_priority_is_asked_about_again_with_another_urgency() -> None:
+    m = manager(PRIORITIZE)
+    m.submit(1)
+    m.answer(PRIORITIZE, error="plugin x failed")
+    assert "ask job.state.priority 1" in m.urgency(1, 31)
+    assert m.answer(PRIORITIZE) == ["sched.alloc 1"]
+
+
+def test_request_stays_while_the_plugin_finds_another_priority() -> None:
+    """27.impl.8, 27.prioritize.1: and is told of it then."""
+    m = manager(PRIORITIZE)
+    m.submit(1)
+    m.answer(PRIORITIZE, priority=5)
+    m.urgency(1, 20)
+    assert m.answer(PRIORITIZE, priority=6) == ["sched.prioritize [[1, 6]]"]
+
+
+@pytest.mark.parametrize("kind", [CANCEL, DENY])
+def test_request_answered_while_the_plugin_thinks_is_sent_again(kind: object) -> None:
+    m = manager(PRIORITIZE)
+    m.submit(1)
+    m.answer(PRIORITIZE, priority=5)
+    m.urgency(1, 20)
+    m.queue(start=False)
+    m.queue(start=True)
+    m.put(alloc_answer(1, kind))  # type: ignore[arg-type]
+    assert m.answer(PRIORITIZE, priority=6) == ["sched.alloc 1"]
+
+
+# --- posts that have no place
+
+
+def test_post_that_has_no_place_is_refused_and_logged() -> None:
+    m = manager()
+    m.submit(1)
+    (line,) = m.post(1, "finish", status=0)
+    assert line.startswith("log 3: plugin plug: cannot post finish to 1: job: finish in state")
+    assert m.names(1)[-1] == "priority"
+
+
+def test_post_with_a_bad_context_or_id_is_refused() -> None:
+    m = manager()
+    m.submit(1)
+    (line,) = m.post(1, "prolog-start")
+    assert "expected the key description" in line
+    (line,) = m.post(9, "memo", a=1)
+    assert "expected the id of an active job" in line
+
+
+def test_answer_whose_event_has_no_place_is_logged_and_the_job_goes_on() -> None:
+    m = manager(DEPEND)
+    m.submit(1)
+    line, alloc = m.answer(DEPEND, posts=(("prolog-start", {"description": "p"}),))
+    assert line.startswith(
+        "log 3: cannot post prolog-start to 1: job: prolog-start in state DEPEND"
+    )
+    assert alloc == "sched.alloc 1"
+
+
+def test_post_that_lost_its_place_while_it_waited_is_logged() -> None:
+    m = manager(DEPEND)
+    m.submit(1)
+    m.post(1, "finish", status=0)
+    line, alloc = m.answer(DEPEND)
+    assert line.startswith("log 3: cannot post finish to 1: ")
+    assert alloc == "sched.alloc 1"
+
+
+def test_two_jobs_in_one_turn_are_asked_about_apart() -> None:
+    m = manager(DEPEND)
+    assert m.submit(1, 2) == [
+        "ask job.state.depend 1",
+        "ask job.state.depend 2",
+        "job-manager.submit -> {'errors': []}",
+    ]

@@ -1,0 +1,544 @@
+"""The job manager's side of RFC 27: what it sends a scheduler, and what the answers mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_trio.messages import Errno, Response
+from flux_trio.protocols import JobState
+from tests.support.asking import asked
+from tests.support.manager_script import (
+    ANNOTATE,
+    CANCEL,
+    DENY,
+    START,
+    USERID,
+    ManagerScript,
+    alloc_answer,
+)
+
+
+@pytest.fixture
+def m() -> ManagerScript:
+    """A job manager with a scheduler and an execution service."""
+    return ManagerScript(peers=True)
+
+
+@pytest.fixture
+def alone() -> ManagerScript:
+    """A job manager whose scheduler has not come yet."""
+    m = ManagerScript()
+    m.attach_exec()
+    return m
+
+
+def limited(limit: int, *jobids: int) -> ManagerScript:
+    """A job manager with a limited scheduler and jobs that were submitted."""
+    m = ManagerScript()
+    m.attach_exec()
+    m.attach_sched(limit)
+    for jobid in jobids:
+        m.submit(jobid)
+    return m
+
+
+def allocs(did: list[str]) -> list[int]:
+    """The jobs that sched.alloc was sent for."""
+    return [int(line.split()[1]) for line in did if line.startswith("sched.alloc ")]
+
+
+# --- hello and ready
+
+
+def test_hello_without_allocations_ends_at_once(alone: ManagerScript) -> None:
+    """27.hello.5, 27.hello.15: no response but ENODATA, pending jobs or not."""
+    alone.submit(1)
+    assert alone.hello() == ["job-manager.sched-hello -> ENODATA"]
+
+
+def test_hello_reports_every_job_with_resources_once(m: ManagerScript) -> None:
+    """27.hello.4, 27.hello.6-11, 27.hello.15, 27.criteria.3: in RUN, and in CLEANUP before free."""
+    m.now = START + 0.25
+    m.submit(1, 2, 3, 4)
+    for jobid in (1, 2, 3):
+        m.alloc(jobid)
+    m.execute(2, "start", "finish")
+    m.execute(3, "start", "finish", "release final")
+    jobs = [
+        {"id": n, "priority": 16, "userid": USERID, "t_submit": START + 0.25} for n in (1, 2, 3)
+    ]
+    m.now = START + 9
+    assert m.hello("other")[-4:] == [
+        *[f"job-manager.sched-hello -> {job}" for job in jobs],
+        "job-manager.sched-hello -> ENODATA",
+    ]
+
+
+def test_freed_job_is_not_reported(m: ManagerScript) -> None:
+    """27.hello.5: only jobs that hold resources."""
+    m.running(1)
+    m.execute(1, "finish", "release final")
+    m.freed(1)
+    assert m.hello()[-1:] == ["job-manager.sched-hello -> ENODATA"]
+
+
+def test_hello_needs_the_streaming_flag_and_no_payload(alone: ManagerScript) -> None:
+    assert alone.ask("job-manager.sched-hello") == [
+        "job-manager.sched-hello -> EPROTO sched-hello needs the streaming flag"
+    ]
+    assert alone.ask("job-manager.sched-hello", {"x": 1}, streaming=True) == [
+        "job-manager.sched-hello -> EPROTO sched-hello takes no payload"
+    ]
+
+
+def test_ready_needs_hello(alone: ManagerScript) -> None:
+    refusal = "job-manager.sched-ready -> EPROTO sched-ready: expected sched-hello first"
+    assert alone.ready() == [refusal]
+    alone.hello("one")
+    assert alone.ready(by="another") == [refusal]
+    alone.ready(by="one")
+    assert alone.ready(by="one") == [refusal]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {},
+        {"mode": "single"},
+        {"mode": "limited"},
+        {"mode": "limited", "limit": 0},
+        {"mode": "unlimited", "limit": 1},
+        {"mode": "limited", "limit": 2**31},
+        {"mode": "unlimited", "more": 1},
+    ],
+)
+def test_mode_that_is_not_one_is_refused(alone: ManagerScript, payload: dict[str, Any]) -> None:
+    alone.hello()
+    (line,) = alone.ask("job-manager.sched-ready", payload, by="sched")
+    assert line.startswith("job-manager.sched-ready -> EPROTO ")
+
+
+def test_ready_tells_how_many_wait(alone: ManagerScript) -> None:
+    """27.ready.12, 27.ready.13: the count comes before any request."""
+    alone.submit(1, 2)
+    alone.hello()
+    assert alone.ready() == [
+        "job-manager.sched-ready -> {'count': 2}",
+        "sched.alloc 1",
+        "sched.alloc 2",
+    ]
+
+
+def test_nothing_is_sent_between_hello_and_ready(alone: ManagerScript) -> None:
+    """27.ready.13: requests start after the ready response."""
+    alone.hello()
+    assert alone.submit(1) == ["job-manager.submit -> {'errors': []}"]
+    assert allocs(alone.ready()) == [1]
+
+
+def test_unlimited_mode_has_no_cap(m: ManagerScript) -> None:
+    """27.ready.6, 27.alloc.1, 27.criteria.2: every job in SCHED is sent."""
+    assert allocs(m.submit(*range(1, 500))) == list(range(1, 500))
+
+
+# --- order
+
+
+def test_requests_go_out_by_priority_then_submit_time_then_id(alone: ManagerScript) -> None:
+    """27.criteria.5, 33.impl.1: descending priority, earlier submit first."""
+    alone.submit(5, urgency=16)
+    alone.now += 1
+    alone.submit(4, 3, urgency=16)
+    alone.submit(9, urgency=20)
+    assert allocs(alone.attach_sched()) == [9, 5, 3, 4]
+
+
+def test_answers_come_in_any_order_and_any_time(m: ManagerScript) -> None:
+    """27.background.5, 27.background.6, 27.impl.3: matched by id alone."""
+    m.submit(1, 2, 3)
+    m.now += 1e6
+    assert m.put(alloc_answer(3), alloc_answer(1)) == ["job-exec.start 3", "job-exec.start 1"]
+    assert m.state(2) == JobState.SCHED
+
+
+def test_one_request_a_job_is_in_flight(m: ManagerScript) -> None:
+    """27.impl.8, 27.criteria.8, 27.prioritize.1: another priority is told, not asked again."""
+    m.submit(1)
+    assert m.urgency(1, 20)[-1:] == ["sched.prioritize [[1, 20]]"]
+
+
+# --- limited mode
+
+
+def test_limit_is_kept(m: ManagerScript) -> None:
+    """27.ready.7, 27.ready.8, 27.success.8, 27.deny.6, 27.alloccancel.4: a final answer makes room,
+    an annotation does not.
+    """
+    m = limited(2, 1, 2, 3, 4, 5)
+    assert m.stats()["sched"] == {"link": "ready", "waiting": 3, "outstanding": 2}
+    assert m.alloc(1, ANNOTATE, annotations={}) == []
+    assert allocs(m.alloc(1)) == [3]
+    assert allocs(m.alloc(2, DENY)) == [4]
+    m.raise_(3)
+    assert allocs(m.alloc(3, CANCEL)) == [5]
+
+
+def test_better_job_takes_the_place_of_the_lowest_request() -> None:
+    """27.cancel.10, 27.alloccancel.4: with the limit reached, the lowest is taken back and sent
+    again later (readings: Limited mode and priority).
+    """
+    m = limited(2, 1, 2)
+    assert m.submit(3, urgency=20) == ["job-manager.submit -> {'errors': []}", "sched.cancel 2"]
+    assert allocs(m.alloc(2, CANCEL)) == [3]
+    assert allocs(m.alloc(1)) == [2]
+
+
+def test_as_many_are_taken_back_as_better_ones_wait_and_no_more() -> None:
+    m = limited(3, 1, 2, 3)
+    assert m.submit(4, 5, urgency=20)[1:] == ["sched.cancel 3", "sched.cancel 2"]
+    assert m.submit(6)[1:] == []
+    assert m.submit(7, urgency=20)[1:] == ["sched.cancel 1"]
+
+
+def test_lowest_request_that_was_granted_meanwhile_runs() -> None:
+    """A SUCCESS that crosses a sched.cancel came first (readings: A SUCCESS that crosses)."""
+    m = limited(1, 1)
+    m.submit(2, urgency=20)
+    assert m.alloc(1) == ["job-exec.start 1", "sched.alloc 2"]
+
+
+# --- annotations
+
+
+def test_annotations_merge_and_the_alloc_event_has_them_all(m: ManagerScript) -> None:
+    """27.annotate.3, 27.annotate.4, 27.annotate.5, 27.annotate.19, 27.success.4, 27.success.7,
+    27.alloc.12, 21.events.21: kept apart by job, nothing in the eventlog before alloc.
+    """
+    m.submit(1, 2)
+    m.alloc(1, ANNOTATE, annotations={"sched": {"a": 1, "b": 2}, "user": {"u": 1}})
+    m.alloc(1, ANNOTATE, annotations={"sched": {"b": None}})
+    assert m.names(1)[-1] == "priority"
+    m.alloc(1, annotations={"sched": {"c": [True, 3]}})
+    merged = {"sched": {"a": 1, "c": [True, 3]}, "user": {"u": 1}}
+    assert m.context(1, "alloc") == {"annotations": merged}
+    m.alloc(2)
+    assert m.context(2, "alloc") == {}
+
+
+def test_annotations_of_a_failed_allocation_are_discarded(m: ManagerScript) -> None:
+    """27.annotate.20: all of them with DENY and with a cancel of the job."""
+    for jobid, end in ((1, lambda: m.alloc(1, DENY)), (2, lambda: m.raise_(2))):
+        m.submit(jobid)
+        m.ask("job-manager.events-journal", {}, streaming=True)
+        m.alloc(jobid, ANNOTATE, annotations={"sched": {"a": 1}, "user": {"b": 1}})
+        m.messages.clear()
+        end()
+        told = [e for r in m.messages if r.topic.endswith("journal") for e in r.payload["events"]]
+        assert [jobid, -1, {"annotations": {}}] in [[e[0], e[1], e[2].get("context")] for e in told]
+
+
+def test_annotations_of_a_canceled_request_lose_the_schedulers_part(m: ManagerScript) -> None:
+    """27.annotate.20: a job that stays in SCHED keeps the others (readings: Annotations)."""
+    m.submit(1)
+    m.alloc(1, ANNOTATE, annotations={"sched": {"a": 1}, "user": {"b": 1}})
+    m.queue(start=False)
+    m.alloc(1, CANCEL)
+    m.queue(start=True)
+    m.alloc(1)
+    assert m.context(1, "alloc") == {"annotations": {"user": {"b": 1}}}
+
+
+# --- DENY
+
+
+def test_denied_job_gets_a_fatal_alloc_exception(m: ManagerScript) -> None:
+    """27.deny.2, 27.deny.4-6, 21.events.37: with the note, when there is one."""
+    m.submit(1, 2)
+    m.alloc(1, DENY, note="never")
+    m.alloc(2, DENY)
+    assert [m.context(n, "exception")["note"] for n in (1, 2)] == ["never", ""]
+    for jobid in (1, 2):
+        exception = m.context(jobid, "exception")
+        assert (exception["type"], exception["severity"]) == ("alloc", 0)
+        assert m.names(jobid)[-2:] == ["exception", "clean"]
+
+
+def test_denial_is_announced_like_any_exception(m: ManagerScript) -> None:
+    m.submit(1)
+    assert m.alloc(1, DENY) == ["event job-exception 1 alloc 0"]
+
+
+# --- late answers
+
+
+def test_grant_of_a_canceled_job_is_freed_at_once(m: ManagerScript) -> None:
+    """27.cancel.7: a SUCCESS that crosses the cancel (readings: A SUCCESS that crosses)."""
+    m.submit(1)
+    m.raise_(1)
+    assert m.alloc(1) == ["sched.free 1"]
+    assert m.freed(1) == []
+    assert m.names(1)[-2:] == ["exception", "clean"]
+    assert m.stats()["sched"]["link"] == "ready"
+
+
+@pytest.mark.parametrize("kind", [ANNOTATE, DENY, CANCEL])
+def test_other_answers_for_a_canceled_job_are_ignored(m: ManagerScript, kind: Any) -> None:
+    """Readings: Late and stray answers."""
+    m.submit(1)
+    m.raise_(1)
+    assert m.alloc(1, kind, annotations={"a": 1}) == []
+    assert m.stats()["sched"] == {
+        "link": "ready",
+        "waiting": 0,
+        "outstanding": 0 if kind != ANNOTATE else 1,
+    }
+
+
+@pytest.mark.parametrize("kind", [ANNOTATE, CANCEL])
+def test_answers_for_a_job_that_is_done_are_ignored(m: ManagerScript, kind: Any) -> None:
+    m.running(1)
+    assert m.alloc(1, kind, annotations={"a": 1}) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (alloc_answer(9), "SUCCESS in state IDLE"),
+        (alloc_answer(9, CANCEL), "CANCEL response in state IDLE"),
+        (alloc_answer(1, DENY), "DENY in state ALLOCATED"),
+        (Response("sched.free", {"id": 1}), "sched.free response in state ALLOCATED"),
+        (Response("sched.alloc", {"id": 1, "type": 4}), "payload"),
+        (Response("sched.alloc", {"id": 2, "type": 1}), "expected annotations in ANNOTATE"),
+        (Response("sched.alloc", None), "payload"),
+        (Response("sched.free", {}), "payload"),
+    ],
+)
+def test_answer_that_breaks_the_protocol_suspends_scheduling(
+    m: ManagerScript, answer: Response, reason: str
+) -> None:
+    m.running(1)
+    m.submit(2)
+    (line,) = m.put(answer)
+    assert line.startswith("log 3: scheduling suspended: ")
+    assert reason in line
+    assert m.state(1) == JobState.RUN
+    assert m.state(2) == JobState.SCHED
+
+
+# --- priorities
+
+
+def test_priorities_of_one_turn_are_one_message(m: ManagerScript) -> None:
+    """27.prioritize.2-5, 27.prioritize.9: [id, priority] pairs, all together."""
+    m.submit(1, 2, 3)
+    urgencies = [asked("job-manager.urgency", {"id": n, "urgency": 20 + n}) for n in (1, 2)]
+    assert m.put(*urgencies)[-1:] == ["sched.prioritize [[1, 21], [2, 22]]"]
+    assert not m.last("sched.prioritize").wants_response
+
+
+def test_same_priority_is_not_told_again(m: ManagerScript) -> None:
+    m.submit(1)
+    assert m.urgency(1, 16) == ["job-manager.urgency -> {'old_urgency': 16}"]
+
+
+def test_answered_requests_are_not_prioritized(m: ManagerScript) -> None:
+    m.submit(1)
+    urgency = asked("job-manager.urgency", {"id": 1, "urgency": 20})
+    did = m.put(urgency, alloc_answer(1))
+    assert not [line for line in did if line.startswith("sched.prioritize")]
+    assert m.state(1) == JobState.RUN
+
+
+def test_urgency_0_holds_a_job_and_takes_its_request_back(m: ManagerScript) -> None:
+    """21.states.9: an urgency event in SCHED goes by PRIORITY; the least priority is held."""
+    m.submit(1)
+    assert m.urgency(1, 0)[-1:] == ["sched.cancel 1"]
+    assert m.alloc(1, CANCEL) == []
+    assert m.names(1)[-2:] == ["urgency", "priority"]
+    assert m.context(1, "priority") == {"priority": 0}
+    assert allocs(m.urgency(1, 16)) == [1]
+
+
+def test_job_that_is_held_before_it_was_sent_is_not_sent(alone: ManagerScript) -> None:
+    alone.submit(1, urgency=0)
+    alone.submit(2)
+    alone.urgency(2, 0)
+    assert alone.attach_sched() == ["job-manager.sched-ready -> {'count': 0}"]
+
+
+def test_job_released_before_its_cancel_is_answered_is_sent_after_it(m: ManagerScript) -> None:
+    """27.impl.8: one request in flight."""
+    m.submit(1)
+    m.urgency(1, 0)
+    assert allocs(m.urgency(1, 16)) == []
+    assert allocs(m.alloc(1, CANCEL)) == [1]
+
+
+def test_urgency_31_is_the_greatest_priority(m: ManagerScript) -> None:
+    m.submit(1)
+    assert m.urgency(1, 31)[-1:] == ["sched.prioritize [[1, 4294967295]]"]
+
+
+def test_changed_jobspec_is_asked_for_anew(m: ManagerScript) -> None:
+    """21.states.9: the request with the old jobspec does not stay."""
+    m.submit(1)
+    assert m.post(1, "jobspec-update", **{"attributes.system.duration": 60})[-1:] == [
+        "sched.cancel 1"
+    ]
+    assert allocs(m.alloc(1, CANCEL)) == [1]
+    sent = m.last("sched.alloc").payload["jobspec"]
+    assert sent["attributes"]["system"]["duration"] == 60
+
+
+# --- queue stop and start
+
+
+def test_stopped_queue_takes_its_requests_back_and_sends_them_again(m: ManagerScript) -> None:
+    """33.admin.6, 33.admin.7, 27.cancel.9: in order of priority; frees go on."""
+    m.running(9)
+    m.submit(1, 2)
+    m.submit(3, urgency=20)
+    m.raise_(2)
+    assert m.queue(start=False) == [
+        "sched.cancel 3",
+        "sched.cancel 1",
+        "job-manager.queue-start -> {}",
+    ]
+    assert allocs(m.submit(4)) == []
+    for jobid in (1, 2, 3):
+        m.alloc(jobid, CANCEL)
+    assert m.execute(9, "finish", "release final") == ["sched.free 9"]
+    assert allocs(m.queue(start=True)) == [3, 1, 4]
+
+
+def test_grant_that_crosses_the_stop_of_the_queue_is_taken(m: ManagerScript) -> None:
+    """27.cancel.7: the job is still in SCHED, the grant came first."""
+    m.submit(1)
+    m.queue(start=False)
+    assert m.alloc(1) == ["job-exec.start 1"]
+
+
+def test_queue_that_is_stopped_before_a_scheduler_comes_sends_nothing(alone: ManagerScript) -> None:
+    alone.submit(1)
+    alone.queue(start=False)
+    assert alone.attach_sched() == ["job-manager.sched-ready -> {'count': 0}"]
+    assert alone.ask("job-manager.queue-status") == [
+        "job-manager.queue-status -> {'enable': True, 'start': False}"
+    ]
+
+
+# --- free
+
+
+def test_free_carries_the_id_and_no_matchtag(m: ManagerScript) -> None:
+    """27.free.2, 27.free.3, 27.impl.2, 27.impl.6: and it is answered by id."""
+    m.running(1)
+    m.execute(1, "finish", "release final")
+    request = m.last("sched.free")
+    assert (request.payload, request.matchtag) == ({"id": 1}, 0)
+
+
+def test_one_free_is_in_flight(m: ManagerScript) -> None:
+    """27.impl.9: until it is answered."""
+    m.running(1)
+    m.execute(1, "finish", "release final")
+    assert m.raise_(1) == ["event job-exception 1 cancel 0", "job-manager.raise -> {}"]
+
+
+# --- finalization
+
+
+@pytest.mark.parametrize("topic", ["sched.alloc", "sched.free"])
+def test_error_response_suspends_scheduling_until_hello_and_ready(
+    m: ManagerScript, topic: str
+) -> None:
+    """27.impl.12-14, 27.finalization.1-3, 27.finalization.5: logged, nothing is sent, no job fails;
+    all is sent again after both.
+    """
+    m.running(1)
+    m.submit(2)
+    assert m.sched_error(topic) == [f"log 3: scheduling suspended: {topic}: no"]
+    assert m.submit(3) == ["job-manager.submit -> {'errors': []}"]
+    assert m.urgency(2, 20) == ["job-manager.urgency -> {'old_urgency': 16}"]
+    assert m.raise_(3) == ["event job-exception 3 cancel 0", "job-manager.raise -> {}"]
+    assert m.execute(1, "finish", "release final") == []
+    assert m.queue(start=False) == ["job-manager.queue-start -> {}"]
+    assert m.queue(start=True) == ["job-manager.queue-start -> {}"]
+    assert m.hello()[-1] == "job-manager.sched-hello -> ENODATA"
+    assert m.submit(4) == ["job-manager.submit -> {'errors': []}"]
+    assert m.ready() == [
+        "job-manager.sched-ready -> {'count': 2}",
+        "sched.free 1",
+        "sched.alloc 2",
+        "sched.alloc 4",
+    ]
+
+
+def test_disconnect_of_the_scheduler_loses_what_was_asked(m: ManagerScript) -> None:
+    """27.finalization.4, 27.finalization.5, 27.criteria.4: running jobs are not disturbed; requests
+    and frees are sent again.
+    """
+    m.running(1)
+    m.running(2)
+    m.execute(2, "finish", "release final")
+    m.submit(3)
+    assert m.gone("sched") == ["log 6: scheduling suspended: scheduler disconnected"]
+    assert m.state(1) == JobState.RUN
+    assert [line.split("-> ")[1] for line in m.hello("next")][-1] == "ENODATA"
+    assert m.ready(by="next")[1:] == ["sched.free 2", "sched.alloc 3"]
+
+
+def test_pending_job_loses_the_schedulers_annotations_with_the_scheduler(m: ManagerScript) -> None:
+    """27.annotate.20: teardown of a job that stays in SCHED (readings: Annotations)."""
+    m.submit(1)
+    m.alloc(1, ANNOTATE, annotations={"sched": {"a": 1}, "user": {"b": 1}})
+    m.gone("sched")
+    m.attach_sched()
+    m.alloc(1)
+    assert m.context(1, "alloc") == {"annotations": {"user": {"b": 1}}}
+
+
+def test_job_canceled_while_suspended_is_not_asked_for_again(m: ManagerScript) -> None:
+    m.submit(1)
+    m.gone("sched")
+    m.raise_(1)
+    assert m.attach_sched() == ["job-manager.sched-ready -> {'count': 0}"]
+
+
+def test_free_that_was_not_answered_is_sent_again(m: ManagerScript) -> None:
+    """27.finalization.5, 27.impl.9: once, after the next ready."""
+    m.running(1)
+    m.execute(1, "finish", "release final")
+    m.gone("sched")
+    assert m.attach_sched() == ["job-manager.sched-ready -> {'count': 0}", "sched.free 1"]
+    m.freed(1)
+    assert m.state(1) == JobState.INACTIVE
+
+
+def test_scheduler_that_says_hello_again_starts_anew(m: ManagerScript) -> None:
+    m.submit(1)
+    did = m.hello()
+    assert did[0] == "log 6: scheduling suspended: replaced by another hello"
+    assert allocs(m.ready()) == [1]
+
+
+def test_answers_of_a_suspended_scheduler_are_dropped(m: ManagerScript) -> None:
+    m.submit(1)
+    m.sched_error("sched.alloc")
+    assert m.alloc(1) == []
+    assert m.freed(1) == []
+    assert m.state(1) == JobState.SCHED
+
+
+def test_job_in_sched_while_no_scheduler_is_there_waits(alone: ManagerScript) -> None:
+    """27.finalization.3: it does not fail."""
+    assert alone.submit(1) == ["job-manager.submit -> {'errors': []}"]
+    assert alone.names(1)[-1] == "priority"
+
+
+def test_error_text_is_that_of_the_errnum_when_there_is_none(m: ManagerScript) -> None:
+    m.submit(1)
+    response = Response("sched.alloc", None, Errno.EPROTO)
+    assert m.put(response) == ["log 3: scheduling suspended: sched.alloc: Protocol error"]
