@@ -14,7 +14,7 @@ WORKLOAD = Path(__file__).parents[1] / "data" / "workloads" / "lassen-10000.csv"
 
 def simulate_lassen() -> Iterator[Figure]:
     """Jobs of LLNL's Lassen on a machine of its size, with EASY backfill."""
-    jobs = read_workload(WORKLOAD.read_text(), WORKLOAD.name)
+    jobs = read_workload(WORKLOAD.read_text().splitlines(), WORKLOAD.name)
     for count in (1_000, 10_000):
         started = time.perf_counter()
         simulate(jobs[:count], make_machine(792, 40, 4), "easy")
