@@ -43,10 +43,10 @@ class ValidateDuration(Plugin):
     def validate(self, job: JobView) -> HookAnswer | None:
         """Reject a duration that ends after the instance."""
         duration = msgspec.json.decode(job.jobspec, type=_Jobspec).attributes.system.duration
-        left = self._expiration - job.t_submit
-        if duration <= left:
+        left = max(0.0, self._expiration - job.t_submit)
+        if duration <= left:  # also 0, which is unset
             return None
-        asked, remains = format_duration(duration), format_duration(max(0.0, left))
+        asked, remains = format_duration(duration), format_duration(left)
         text = f"job duration {asked} exceeds remaining instance lifetime of {remains}"
         return HookAnswer(reject=text)
 

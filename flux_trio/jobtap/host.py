@@ -8,12 +8,14 @@ This is the one place besides the module supervisor that catches `Exception` bro
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
+import msgspec
 import trio
 
-from flux_trio.formats import Event, FormatError
+from flux_trio.formats import Event, FormatError, Words, format_event
 from flux_trio.jobtap.plugin import Handler, Plugin, PluginContext
 from flux_trio.protocols import (
     PRIORITY_MAX,
@@ -77,11 +79,11 @@ class PluginHost:
             try:
                 said = handler(question.job)
             except Exception as error:  # noqa: BLE001 - a plugin must not end the host
-                self._failed(question, plugin, began, error)
+                self._failed(question, plugin, began, _describe(error))
                 return
             if isinstance(said, Awaitable):
-                rest = chain[place + 1 :]
-                self._nursery.start_soon(self._think, question, so_far, plugin, said, rest)
+                scope = self._thinking[question.ticket] = trio.CancelScope()
+                self._nursery.start_soon(self._think, question, so_far, chain[place:], said, scope)
                 return
             so_far = self._heard(question, so_far, plugin, began, said)
             if so_far.error is not None or so_far.reject is not None:
@@ -92,31 +94,39 @@ class PluginHost:
         self,
         question: AskHook,
         so_far: HookAnswer,
-        plugin: Plugin,
+        chain: list[tuple[Plugin, Handler]],
         said: Awaitable[HookAnswer | None],
-        rest: list[tuple[Plugin, Handler]],
+        scope: trio.CancelScope,
     ) -> None:
+        """Wait for what the first of `chain` says, then go on with the others."""
+        (plugin, _), *rest = chain
         began = self._now()
-        with trio.CancelScope() as scope:
-            self._thinking[question.ticket] = scope
+        with scope:
             try:
-                with trio.fail_after(HOOK_DEADLINE_S):
+                with trio.move_on_after(HOOK_DEADLINE_S) as deadline:
                     answer = await said
             except Exception as error:  # noqa: BLE001 - a plugin must not end the host
-                self._failed(question, plugin, began, error)
+                self._failed(question, plugin, began, _describe(error))
                 return
             finally:
                 self._thinking.pop(question.ticket, None)
-            so_far = self._heard(question, so_far, plugin, began, answer)
-            if so_far.error is not None or so_far.reject is not None:
-                rest = []
-            self._advance(question, so_far, rest)
+        if scope.cancel_called:
+            self._trace(question, plugin, began, result=None, error="canceled")
+            return
+        if deadline.cancelled_caught:
+            self._failed(question, plugin, began, f"no answer in {HOOK_DEADLINE_S:g} s")
+            return
+        so_far = self._heard(question, so_far, plugin, began, answer)
+        if so_far.error is not None or so_far.reject is not None:
+            rest = []
+        self._advance(question, so_far, rest)
 
     def _heard(
         self, question: AskHook, so_far: HookAnswer, plugin: Plugin, began: float, said: Any
     ) -> HookAnswer:
         problem = _problem_with(said)
-        self._trace(question, plugin, began, result=_summary(said), error=problem)
+        result = None if problem is not None else _summary(said)
+        self._trace(question, plugin, began, result=result, error=problem)
         if problem is not None:
             return HookAnswer(error=_blame(plugin, question, problem))
         if said is None:
@@ -124,15 +134,10 @@ class PluginHost:
         return HookAnswer(
             priority=so_far.priority if said.priority is None else said.priority,
             reject=said.reject,
-            error=said.error,
-            posts=so_far.posts + said.posts,
+            posts=(*so_far.posts, *said.posts),
         )
 
-    def _failed(self, question: AskHook, plugin: Plugin, began: float, error: Exception) -> None:
-        if isinstance(error, trio.TooSlowError):
-            text = f"no answer in {HOOK_DEADLINE_S:g} s"
-        else:
-            text = f"{type(error).__name__}: {error}"
+    def _failed(self, question: AskHook, plugin: Plugin, began: float, text: str) -> None:
         self._trace(question, plugin, began, result=None, error=text)
         answer = HookAnswer(error=_blame(plugin, question, text))
         self._tell(HookAnswered(question.ticket, answer))
@@ -152,9 +157,14 @@ class PluginHost:
 
     def _poster(self, plugin: str) -> Callable[[int, str, dict[str, Any]], None]:
         def post(jobid: int, name: str, context: dict[str, Any]) -> None:
+            _check_posts(((name, context),))
             self._tell(PostEvent(jobid, name, context, plugin))
 
         return post
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _blame(plugin: Plugin, question: AskHook, text: str) -> str:
@@ -166,18 +176,40 @@ def _problem_with(said: Any) -> str | None:
     if said is None:
         return None
     if not isinstance(said, HookAnswer):
-        return f"expected a HookAnswer or None, got {said!r}"
-    priority = said.priority
-    if priority is not None and not (
-        isinstance(priority, int) and PRIORITY_MIN <= priority <= PRIORITY_MAX
-    ):
-        return f"expected a priority from {PRIORITY_MIN} to {PRIORITY_MAX}, got {priority!r}"
+        return f"expected a HookAnswer or None, got {reprlib.repr(said)}"
+    answer: Any = said  # its fields are what a plugin put there
+    if answer.error is not None:
+        return str(answer.error)
+    if answer.priority is not None and not _is_priority(answer.priority):
+        got = reprlib.repr(answer.priority)
+        return f"expected a priority from {PRIORITY_MIN} to {PRIORITY_MAX}, got {got}"
+    if answer.reject is not None and not isinstance(answer.reject, str):
+        return f"expected the reason of a rejection, got {reprlib.repr(answer.reject)}"
     try:
-        for name, context in said.posts:
-            check_context(Event(0.0, name, context))
+        _check_posts(answer.posts)
     except FormatError as error:
         return str(error)
     return None
+
+
+def _is_priority(value: Any) -> bool:
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    return is_integer and PRIORITY_MIN <= value <= PRIORITY_MAX
+
+
+def _check_posts(posts: Any) -> None:
+    """Raise FormatError unless each is (name, context) of an event that can be logged."""
+    try:
+        pairs = msgspec.convert(posts, tuple[tuple[str, dict[str, Any]], ...])
+    except msgspec.ValidationError as error:
+        raise FormatError.of_msgspec(error).at("posts") from None
+    for name, context in pairs:
+        event = Event(1.0, name, context)
+        check_context(event)
+        try:
+            format_event(event)
+        except (TypeError, ValueError) as error:
+            raise FormatError("values that JSON has", Words(error), name) from None
 
 
 def _summary(said: Any) -> Any:

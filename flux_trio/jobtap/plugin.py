@@ -18,7 +18,7 @@ class PluginContext:
     """What the host lends a loaded plugin.
 
     `nursery` ends with the plugin; `post` logs an event to a job (id, name, context): a
-    prolog-finish when its process has ended, say.
+    prolog-finish when its process has ended, say. It raises FormatError for what is no event.
     """
 
     nursery: trio.Nursery
