@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.formats import Event
-from flux_trio.messages import FluxError, Response, expect_payload, topics
+from flux_trio.messages import FluxError, Level, Response, expect_payload, topics
 from flux_trio.protocols import InvalidTransition
 from flux_trio.services.job_list.exchange import Exchange
 from flux_trio.services.job_list.records import JournalGap, Records
@@ -20,7 +20,6 @@ from flux_trio.services.job_list.scan import Scan
 from flux_trio.services.turns import Log, SetTimer
 
 RETRY_S: Final = 1.0  # between attempts to open the journal
-LOG_WARNING: Final = 4  # syslog severity
 
 
 class JournalBatch(msgspec.Struct):
@@ -89,7 +88,7 @@ class Follower:
     def _lost(self, reason: str) -> None:
         if not self._down:
             self._down = True
-            self._exchange.send(Log(LOG_WARNING, f"the journal of jobs has ended: {reason}"))
+            self._exchange.send(Log(Level.WARNING, f"the journal of jobs has ended: {reason}"))
         self._exchange.hang_up(self._matchtag)
         self._begun = False
         self._retry()

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.formats import FormatError, parse_eventlog, parse_fluid
-from flux_trio.messages import Errno, Response, expect_payload, topics
+from flux_trio.messages import Errno, Level, Response, expect_payload, topics
 from flux_trio.protocols import InvalidTransition, JobState
 from flux_trio.services.job_list.exchange import Exchange
 from flux_trio.services.job_list.records import Record, Records
@@ -19,8 +19,6 @@ from flux_trio.services.turns import Exit, Log
 LOOKUPS_MAX: Final = 1000  # at once: the kvs reads so many in well under a second
 EVENTLOG: Final = ".eventlog"
 KEY_PERIODS: Final = 5  # of job.<dothex>.eventlog; those of guests are deeper
-
-LOG_ERR: Final = 3  # syslog severity
 
 
 class Value(msgspec.Struct):
@@ -90,7 +88,7 @@ class Scan:
             for event in parse_eventlog(text):
                 record.apply(event)
         except (FormatError, InvalidTransition, KeyError) as error:
-            self._exchange.send(Log(LOG_ERR, f"{key}: not a job eventlog, left out: {error}"))
+            self._exchange.send(Log(Level.ERR, f"{key}: not a job eventlog, left out: {error}"))
         else:
             self._records.put(record)
 
