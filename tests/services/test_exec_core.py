@@ -139,6 +139,12 @@ def test_time_limit_wins_over_a_longer_run_time() -> None:
     assert told(script.fire(actions)) == [TIMEOUT, ("finish", 14), RELEASE]
 
 
+def test_job_that_ends_just_at_its_time_limit_ends_well() -> None:
+    script = ExecScript()
+    actions = script.start(7, simulated("5s"), resources(expiration=START_AT + 5))
+    assert told(script.fire(actions)) == [("finish", 0), RELEASE]
+
+
 def test_new_expiration_moves_the_time_limit() -> None:
     script = ExecScript()
     script.start(7, simulated("60s"), resources(expiration=START_AT + 5))

@@ -324,6 +324,15 @@ def test_jobs_do_not_wait_for_a_shell_host_that_cannot_be_started() -> None:
     assert to_shell(script(ShellConnected())) == [Attach(8), List()]
 
 
+def test_job_that_a_lost_shell_host_may_have_launched_is_not_given_up() -> None:
+    """Readings 29: no resource is freed under live processes."""
+    script = ExecScript()
+    script.start(7, jobspec("true"))
+    script(ShellLost("it died"))
+    assert told(script(ShellFailed("no space"))) == []
+    assert [request.id for request in to_shell(script(ShellConnected()))[:-1]] == [7]
+
+
 def test_ended_jobs_that_nobody_will_ask_for_are_acknowledged() -> None:
     script = ExecScript(kvs={job_key(7, EXEC_LOG): "stored"})
     script.started(8, jobspec())

@@ -187,10 +187,19 @@ async def test_job_outlives_its_client_and_its_end_is_told_to_the_next(directory
 
 async def test_host_ends_when_the_last_client_leaves_and_nothing_runs(directory: Path) -> None:
     async with open_shell(directory) as shell:
+        before = hosts(directory)
         async with open_shell(directory) as second:
             await second.run(1, "true")
         assert (await shell.run(2, "true")).status == 0  # the other one told it to end, too early
+        assert hosts(directory) == before
     await until(lambda: not hosts(directory))
+
+
+async def test_what_was_sent_last_still_arrives(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        await shell.run(1, "true")
+        shell.forget(1)
+    await until(lambda: list((directory / "jobs").iterdir()) == [])
 
 
 async def test_client_that_talks_nonsense_is_cut_off_and_others_are_not(directory: Path) -> None:
