@@ -105,8 +105,10 @@ async def _replay(
 ) -> list[JobFacts]:
     async with open_instance(config, given) as instance, instance.connect("workload") as handle:
         replay = _Replay(handle, jobs, progress)
-        await replay.run(instance)
-        return replay.facts()
+        stalled = await replay.run(instance)
+    if stalled is not None:  # raised out here: inside, the instance's nursery would wrap it
+        raise stalled
+    return replay.facts()
 
 
 class _Followed:
@@ -158,8 +160,8 @@ class _Replay:
         longest = max((job.elapsed_s for job in jobs), default=0.0)
         self._silence_s_max = longest + SETTLE_S
 
-    async def run(self, instance: Instance) -> None:
-        """Until all jobs have ended."""
+    async def run(self, instance: Instance) -> SimulationStalled | None:
+        """Until all jobs have ended, or nothing happens any more."""
         self._handle.send(Request(topics.JOB_JOURNAL, {}, self._journal, int(Flag.STREAMING)))
         while self._ended < len(self._jobs):
             self._submit_due()
@@ -167,11 +169,12 @@ class _Replay:
             silent_at = self._handle.now() + self._silence_s_max
             messages = await self._handle.receive_until(silent_at if at is None else at)
             if not messages and at is None:
-                raise self._stalled(instance)
+                return self._stalled(instance)
             for message in messages:
                 self._take(message)
             if self._progress is not None:
                 self._progress(self._ended, len(self._jobs))
+        return None
 
     def facts(self) -> list[JobFacts]:
         """Of all jobs, in order of submission."""
@@ -211,19 +214,22 @@ class _Replay:
         self._ended += event["name"] == JobEvent.CLEAN
 
     def _facts(self, place: int, job: WorkloadJob) -> JobFacts:
+        ncores = job.nslots * job.cores_per_slot
         if place in self._refused:
             note = self._refused[place]
-            return JobFacts(job.name, job.submit_s, None, job.submit_s, 0, Outcome.DENIED, note)
+            at = job.submit_s
+            return JobFacts(job.name, at, None, at, ncores, Outcome.DENIED, note)
         followed = self._followed[self._ids[place]]
         assert followed.t_end is not None
+        note = followed.exception.get("note", "") if followed.exception else ""
         return JobFacts(
-            name=job.name,
-            t_submit=job.submit_s,
-            t_start=followed.t_start,
-            t_end=followed.t_end,
-            ncores=job.nslots * job.cores_per_slot,
-            outcome=followed.outcome(),
-            note=followed.exception.get("note", "") if followed.exception else "",
+            job.name,
+            job.submit_s,
+            followed.t_start,
+            followed.t_end,
+            ncores,
+            followed.outcome(),
+            note,
         )
 
     def _stalled(self, instance: Instance) -> SimulationStalled:

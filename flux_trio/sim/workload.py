@@ -21,6 +21,9 @@ COLUMNS: Final = ("JobID", "NNodes", "NCPUS", "Timelimit", "Submit", "Elapsed")
 GPUS_COLUMN: Final = "NGPUS"  # these two may be missing; columns of other names are not read
 USER_COLUMN: Final = "User"
 SWF_FIELDS: Final = 18
+# What submit times of an SWF log count from that does not say: 2000-01-01. Not 0, since no event
+# of a job may be at time 0 (RFC 18, timestamp).
+SWF_EPOCH_DEFAULT: Final = 946684800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +216,7 @@ def _is_swf(first: str) -> bool:
 
 
 def _read_swf(texts: list[str], where: str) -> Iterator[WorkloadJob]:
-    epoch = 0.0  # what submit times count from, unless a comment says more
+    epoch = SWF_EPOCH_DEFAULT
     for line, text in enumerate(texts, 1):
         stripped = text.strip()
         if stripped.startswith(";"):

@@ -8,6 +8,7 @@ import pytest
 
 from flux_trio.formats import FormatError, Jobspec
 from flux_trio.sim import WorkloadJob, read_workload, to_jobspec
+from flux_trio.sim.workload import SWF_EPOCH_DEFAULT
 
 LASSEN = Path(__file__).parents[1] / "data" / "workloads" / "lassen-100.csv"
 HEADER = "JobID,NNodes,NCPUS,Timelimit,Submit,Elapsed,NGPUS"
@@ -36,13 +37,13 @@ def test_a_time_with_a_zone_is_taken_at_its_word() -> None:
 def test_an_swf_line_counts_from_the_start_time_of_its_comments() -> None:
     job = WorkloadJob("3", None, 16, 0, 600.0, 1000060.0, 120.0, "42")
     assert read_workload(["; Version: 2.2", "; UnixStartTime: 1000000", SWF]) == [job]
-    assert read_workload([SWF])[0].submit_s == 60.0
+    assert read_workload([SWF])[0].submit_s == SWF_EPOCH_DEFAULT + 60.0
 
 
 def test_an_swf_job_that_never_ran_has_what_it_asked_for_and_ends_at_once() -> None:
     fields = SWF.split()
     fields[3] = fields[4] = fields[8] = fields[11] = "-1"
-    job = WorkloadJob("3", None, 32, 0, 0.0, 60.0, 0.0, None)
+    job = WorkloadJob("3", None, 32, 0, 0.0, SWF_EPOCH_DEFAULT + 60.0, 0.0, None)
     assert read_workload([" ".join(fields)]) == [job]
 
 

@@ -1,0 +1,196 @@
+"""Simulated runs of a whole instance: what becomes of jobs, and that a seed says it all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from flux_trio.formats import Jobspec
+from flux_trio.jobtap import STATE_TOPICS, VALIDATE, Handler, HookAnswer, JobView, Plugin
+from flux_trio.protocols import JobState
+from flux_trio.sim import (
+    JobFacts,
+    Outcome,
+    SimulationStalled,
+    WorkloadJob,
+    make_machine,
+    read_workload,
+    simulate,
+)
+from flux_trio.trace import Record, record_to_json
+
+LASSEN = Path(__file__).parents[1] / "data" / "workloads" / "lassen-100.csv"
+T0 = 1534934333.0  # any time
+
+
+def job(
+    name: str, nnodes: int, elapsed_s: float, timelimit_s: float, after_s: float = 0.0
+) -> WorkloadJob:
+    """Whole nodes of 4 cores, submitted `after_s` seconds after the first."""
+    return WorkloadJob(name, nnodes, 4 * nnodes, 0, timelimit_s, T0 + after_s, elapsed_s)
+
+
+def starts(jobs: list[JobFacts]) -> dict[str, float | None]:
+    """Seconds from the first submit to each start."""
+    return {each.name: None if each.t_start is None else each.t_start - T0 for each in jobs}
+
+
+# b needs the whole machine and waits for a; c is small and short enough to be over before a is.
+BACKFILL = [job("a", 3, 100, 100), job("b", 4, 50, 60, 1), job("c", 1, 60, 80, 2)]
+
+
+def test_first_in_first_out_keeps_the_order_of_submission() -> None:
+    result = simulate(BACKFILL, make_machine(4, 4), "fifo")
+    assert starts(result.jobs) == {"a": 0, "b": 100, "c": 150}
+    assert result.metrics.makespan_s == 210
+
+
+def test_easy_fills_the_hole_without_delaying_the_head_of_the_queue() -> None:
+    result = simulate(BACKFILL, make_machine(4, 4), "easy")
+    assert starts(result.jobs) == {"a": 0, "b": 100, "c": 2}
+    assert result.metrics.makespan_s == 150
+    assert result.metrics.utilisation == pytest.approx((12 * 100 + 16 * 50 + 4 * 60) / (16 * 150))
+
+
+def test_easy_does_not_start_what_would_delay_the_head_of_the_queue() -> None:
+    long = [*BACKFILL[:2], job("c", 1, 60, 120, 2)]  # its limit, not its end, is what is known
+    assert starts(simulate(long, make_machine(4, 4), "easy").jobs)["c"] == 150
+
+
+def test_a_job_ends_at_its_time_limit() -> None:
+    one, other = simulate([job("a", 1, 31, 30), job("b", 1, 30, 31)], make_machine(2, 4)).jobs
+    assert (one.outcome, one.run_s) == (Outcome.TIMEOUT, 30)
+    assert one.note == "resource allocation expired"
+    assert (other.outcome, other.run_s) == (Outcome.COMPLETED, 30)
+
+
+def test_a_job_that_is_too_large_for_the_machine_is_denied_and_the_others_go_on() -> None:
+    result = simulate([job("a", 5, 10, 10), job("b", 4, 10, 10, 1)], make_machine(4, 4))
+    denied, completed = result.jobs
+    assert (denied.outcome, denied.t_start, denied.t_end) == (Outcome.DENIED, None, T0)
+    assert denied.note
+    assert completed.outcome == Outcome.COMPLETED
+    assert result.metrics.outcomes[Outcome.DENIED] == 1
+
+
+def test_jobs_without_a_limit_without_a_duration_and_without_nodes() -> None:
+    jobs = [
+        WorkloadJob("endless", 1, 4, 0, 0.0, T0, 5000.0),
+        WorkloadJob("empty", 1, 4, 0, 60.0, T0, 0.0),
+        WorkloadJob("anywhere", None, 6, 0, 60.0, T0, 30.0),
+    ]
+    result = simulate(jobs, make_machine(4, 4))
+    assert [each.outcome for each in result.jobs] == [Outcome.COMPLETED] * 3
+    assert [each.run_s for each in result.jobs] == [5000, 0, 30]
+
+
+def trace_of(seed: int) -> tuple[bytes, list[JobFacts]]:
+    """The whole trace of 100 jobs of Lassen on a machine that makes them wait."""
+    jobs = read_workload(LASSEN.read_text().splitlines())
+    lines: list[bytes] = []
+
+    def keep(record: Record) -> None:
+        lines.append(record_to_json(record))
+
+    result = simulate(jobs, make_machine(20, 40), "easy", seed, sinks=[keep])
+    return b"\n".join(lines), result.jobs
+
+
+def test_the_same_seed_gives_the_same_trace_byte_for_byte() -> None:
+    one, jobs = trace_of(1)
+    again, jobs_again = trace_of(1)
+    other, jobs_other = trace_of(2)
+    assert one == again
+    assert jobs == jobs_again
+    assert one != other  # what may happen in any order did
+    assert [each.name for each in jobs] == [each.name for each in jobs_other]
+
+
+def test_a_run_over_a_month_ends_all_jobs_three_of_them_by_their_limit() -> None:
+    result = simulate(read_workload(LASSEN.read_text().splitlines()), make_machine(20, 40))
+    assert result.metrics.outcomes[Outcome.TIMEOUT] == 3
+    assert result.metrics.outcomes[Outcome.DENIED] == 2  # of 40 and of 90 nodes
+    assert result.metrics.outcomes[Outcome.COMPLETED] == 95
+    assert result.metrics.makespan_s > 30 * 86400
+
+
+def test_progress_counts_up_to_all_jobs() -> None:
+    told: list[tuple[int, int]] = []
+    simulate(BACKFILL, make_machine(4, 4), progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (3, 3)
+    assert told == sorted(told)
+
+
+class Ponder(Plugin):
+    """Never makes up its mind about the job named b."""
+
+    name = "ponder"
+
+    def handlers(self) -> dict[str, Handler]:
+        return {STATE_TOPICS[JobState.PRIORITY]: self.prioritize}
+
+    async def prioritize(self, job: JobView) -> HookAnswer | None:
+        if Jobspec.parse(job.jobspec).attribute("system.job.name") == "b":
+            await trio.sleep_forever()
+        return None
+
+
+def test_jobs_that_will_never_end_are_an_error_that_names_them() -> None:
+    with pytest.raises(SimulationStalled) as caught:
+        simulate(BACKFILL, make_machine(4, 4), plugins=[Ponder()])
+    text = str(caught.value)
+    assert text.startswith("1 of 3 jobs have not ended and nothing has happened for 160 s: b. ")
+
+
+class Reject(Plugin):
+    """Takes no job of more than three nodes."""
+
+    name = "reject"
+
+    def handlers(self) -> dict[str, Handler]:
+        return {VALIDATE: self.validate}
+
+    def validate(self, job: JobView) -> HookAnswer | None:
+        nnodes = Jobspec.parse(job.jobspec).nnodes
+        return HookAnswer(reject="too large") if nnodes is not None and nnodes > 3 else None
+
+
+def test_a_job_that_a_plugin_rejects_is_denied_and_the_others_go_on() -> None:
+    result = simulate(BACKFILL, make_machine(4, 4), plugins=[Reject()])
+    assert [each.outcome for each in result.jobs] == [
+        Outcome.COMPLETED,
+        Outcome.DENIED,
+        Outcome.COMPLETED,
+    ]
+    assert result.jobs[1].note.endswith("too large")
+
+
+def test_an_empty_workload_has_nothing_to_tell() -> None:
+    result = simulate([], make_machine(4, 4))
+    assert result.jobs == []
+    assert result.metrics.njobs == 0
+
+
+@pytest.mark.real
+def test_a_trace_does_not_depend_on_the_process() -> None:
+    """Strings hash differently in each process: nothing may follow the order of a set of them."""
+    program = (
+        "from hashlib import sha256; from tests.sim.test_run import trace_of; "
+        "print(sha256(trace_of(1)[0]).hexdigest())"
+    )
+    traces = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=Path(__file__).parents[2],
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(traces) == 1
