@@ -26,8 +26,9 @@ class Conservative:
     def __init__(self, state: State) -> None:
         self._state = state
         self._places: dict[Job, Place | None] = {}  # in order; None: fits at no time as things are
+        self._profile: Profile | None = None  # with all places reserved; None: to be made
+        self._freed: list[Grant] = []  # since the last plan
         self._stale = False  # something changed that may let a job start
-        self._void = False  # places may hold no longer
 
     def arrived(self, _job: Job, /) -> None:
         """Plan it."""
@@ -35,69 +36,85 @@ class Conservative:
 
     def left(self, job: Job, /) -> None:
         """Let others move up."""
-        self._places.pop(job, None)
+        place = self._places.pop(job, None)
+        if place is not None and self._profile is not None:
+            self._profile.release(place)
         self._stale = True
 
-    def freed(self, _grant: Grant, /) -> None:
+    def freed(self, grant: Grant, /) -> None:
         """Let jobs move up."""
+        self._freed.append(grant)
         self._stale = True
 
     def reshaped(self) -> None:
         """Plan all anew."""
-        self._stale = self._void = True
+        self._profile = None
+        self._stale = True
 
     def decide(self, now: float) -> Decisions:
         """Start the jobs whose place is here and now."""
         decisions = Decisions()
         if self._stale:
-            self._plan(now, decisions)
+            self._stale = False
+            self._plan(self._profile_at(now), now, decisions)
         for job, place in self._places.items():
             finite = place is not None and place.start < math.inf
             decisions.waiting[job] = place.start if place is not None and finite else None
         return decisions
 
-    def _plan(self, now: float, decisions: Decisions) -> None:
-        old = {} if self._void else self._places
-        self._places, self._stale, self._void = {}, False, False
-        jobs = self._state.queue.first(RESERVATIONS_MAX)
-        if not jobs:
-            return  # spares the profile
-        profile = Profile(self._state, now)
-        kept = self._keep(jobs, old, profile, now)
-        while jobs:
+    def _profile_at(self, now: float) -> Profile:
+        """The profile from `now` on, with the places reserved that are kept."""
+        if self._profile is None:
+            self._profile = Profile(self._state, now)
+            self._places.clear()
+        else:
+            for grant in self._freed:
+                self._profile.vacate(grant, now)
+            self._drop_places(self._profile, now)
+            self._profile.advance(now)
+        self._freed.clear()
+        return self._profile
+
+    def _drop_places(self, profile: Profile, now: float) -> None:
+        """Drop the places behind a job that has none yet, or whose time has come in vain."""
+        overdue = profile.overdue(now)
+        kept: dict[Job, Place | None] = {}
+        for job in self._state.queue.places(0, RESERVATIONS_MAX):
+            if job not in self._places:
+                break
+            place = self._places[job]
+            if place is not None and (
+                place.start < now or (place.start == now and place.bits & overdue)
+            ):
+                break
+            kept[job] = place
+        for job, place in self._places.items():
+            if place is not None and job not in kept:
+                profile.release(place)
+        self._places = kept
+
+    def _plan(self, profile: Profile, now: float, decisions: Decisions) -> None:
+        """Give places to those who have none, earlier ones to others; start whose time it is."""
+        planned = 0
+        while jobs := self._state.queue.places(planned, RESERVATIONS_MAX):
             for job in jobs:
-                place = self._improve(job, kept.get(job), profile)
+                place = self._improve(job, self._places.get(job), profile)
                 if place is not None and place.start <= now:
+                    self._places.pop(job, None)
                     decisions.started.append((job, self._state.start(job, place.allocation, now)))
                 else:
                     self._places[job] = place
-            moved_up = self._state.queue.first(RESERVATIONS_MAX)
-            jobs = [job for job in moved_up if job not in self._places]
-
-    def _keep(
-        self, jobs: list[Job], old: dict[Job, Place | None], profile: Profile, now: float
-    ) -> dict[Job, Place]:
-        """The places that still hold, down to the first job without one: it may need them."""
-        kept: dict[Job, Place] = {}
-        for job in jobs:
-            place = old.get(job)
-            if place is None and job not in old:
-                break
-            if place is not None and profile.still_holds(place, now):
-                profile.reserve(place)
-                kept[job] = place
-        return kept
+            planned = len(self._places)
 
     def _improve(self, job: Job, own: Place | None, profile: Profile) -> Place | None:
         """The earliest place for `job`, reserved; its own if there is no earlier one."""
         if own is None:
             place = profile.earliest(job)
-            if place is not None:
-                profile.reserve(place)
-            return place
-        place = profile.earliest(job, math.nextafter(own.start, 0.0), own)
-        if place is None:
-            return own
-        profile.release(own)
-        profile.reserve(place)
+        else:
+            place = profile.earliest(job, math.nextafter(own.start, 0.0), own)
+            if place is None:
+                return own
+            profile.release(own)
+        if place is not None:
+            profile.reserve(place)
         return place

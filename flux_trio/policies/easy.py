@@ -65,7 +65,7 @@ class Easy:
     def left(self, job: Job, /) -> None:
         """Do not look at `job`."""
         self._fresh.pop(job, None)
-        self._gone += 1
+        self._gone += self._state.queue.is_within(job, BACKFILL_DEPTH + 1)
 
     def freed(self, grant: Grant, /) -> None:
         """Look at everything again.
@@ -105,13 +105,11 @@ class Easy:
         """The jobs behind the head that may start though they did not before, in order."""
         queue, depth = self._state.queue, BACKFILL_DEPTH + 1
         if self._look_again:
-            jobs = queue.first(depth)[1:]
+            jobs = queue.places(1, depth)
             self._misfits = Misfits()
         else:
             found = {job for job in self._fresh if queue.is_within(job, depth)} - {self._blocked}
-            seen = max(1, depth - self._gone)
-            if len(queue) > seen and self._gone:
-                found.update(queue.first(depth)[seen:])
+            found.update(queue.places(max(1, depth - self._gone), depth))
             jobs = sorted(found, key=_rank)
         self._look_again = False
         self._gone = 0

@@ -13,21 +13,22 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from flux_trio.formats import Group, Idset
 from flux_trio.policies.bits import ranks_of
-from flux_trio.policies.free_index import FreeIndex
+from flux_trio.policies.free_index import FreeIndex, counts_of
 from flux_trio.policies.pool import Pool
 from flux_trio.policies.shape import Allocation, Children, Shape
-from flux_trio.policies.state import Job, State
+from flux_trio.policies.state import Grant, Job, State
 
 
 class Layout:
     """Where in the integer each core and gpu is: a field of whole bytes for each rank."""
 
     def __init__(self, groups: tuple[Group, ...]) -> None:
-        self._core_bits = max(group.cores.bit_length() for group in groups)
-        gpu_bits = max(group.gpus.bit_length() for group in groups)
+        self._core_bits = max([group.cores.bit_length() for group in groups], default=0)
+        gpu_bits = max([group.gpus.bit_length() for group in groups], default=0)
         self._bytes = -(-(self._core_bits + gpu_bits) // 8)
         self._place: dict[int, int] = {}  # rank → index of its field
         for group in groups:
@@ -35,7 +36,7 @@ class Layout:
                 self._place[rank] = len(self._place)
 
     def flatten(self, groups: tuple[Group, ...], ranks: int) -> int:
-        """What `groups` has on those of `ranks` that are laid out."""
+        """What `groups` has on `ranks`, which are laid out."""
         fields = bytearray(self._bytes * len(self._place))
         for group in groups:
             field = (group.cores | group.gpus << self._core_bits).to_bytes(self._bytes, "little")
@@ -75,24 +76,45 @@ class Place:
 
 
 class Profile:
-    """What is free in each span of time; spans begin at `times` and the last never ends."""
+    """What is free in each span of time; spans begin at `times` and the last never ends.
+
+    A grant is taken off until its end, one that is overdue until a moment after now. A place that
+    was reserved and whose job has started is its grant's.
+    """
 
     def __init__(self, state: State, now: float) -> None:
         self._state = state
-        self._soon = math.nextafter(now, math.inf)  # when grants that are overdue are taken to end
-        pool = state.pool
-        groups = pool.inventory.groups if pool.inventory else ()
-        self._layout = Layout(groups) if groups else None
+        groups = state.pool.inventory.groups if state.pool.inventory else ()
+        self._layout = Layout(groups)
+        self._ranks = state.pool.up
         self._times = [now]
-        self._free = [self._flatten(groups, pool.up)]
-        taken = 0
+        self._free = [self._layout.flatten(groups, self._ranks)]
+        self._counts = [self._free[0].bit_count()]
         for grant in state.grants.by_end():
-            bits = self._flatten(grant.allocation.groups, pool.up) & self._free[0]
-            taken |= bits
-            self._add_later(max(grant.end, self._soon), bits)
-        self._free[0] &= ~taken
-        for index in range(1, len(self._free)):
-            self._free[index] |= self._free[index - 1]
+            if grant.end > now:
+                self.reserve(self._place_of(grant, now))
+        self.advance(now)
+
+    def advance(self, now: float) -> None:
+        """Forget what is before `now`, and cuts that part nothing any more."""
+        self._cut(now)
+        times, free = [now], [self._free[bisect_left(self._times, now)]]
+        for time, bits in zip(self._times, self._free, strict=True):
+            if time > now and bits != free[-1]:
+                times.append(time)
+                free.append(bits)
+        self._times, self._free = times, free
+        self._counts = [bits.bit_count() for bits in free]
+        if overdue := self.overdue(now):
+            for index in range(self._cut(math.nextafter(now, math.inf))):
+                self._set(index, self._free[index] & ~overdue)
+
+    def overdue(self, now: float) -> int:
+        """What is held by grants that should be over, flat."""
+        bits = 0
+        for grant in takewhile(lambda grant: grant.end <= now, self._state.grants.by_end()):
+            bits |= self._layout.flatten(grant.allocation.groups, self._ranks)
+        return bits
 
     def earliest(
         self, job: Job, before: float = math.inf, own: Place | None = None
@@ -101,58 +123,70 @@ class Profile:
 
         The place that is its `own` already counts as free.
         """
-        shape = job.shape
-        need = shape.count * (shape.cores + shape.gpus)
-        for index, start in enumerate(self._times):
-            if start > before:
-                return None
+        need = self._bits_at_least(job.shape)
+        index = 0
+        while index < len(self._times) and self._times[index] <= before:
+            start = self._times[index]
             end = self._state.end_of(job, start)
-            if (self._free[index] | (own.bits if own else 0)).bit_count() < need:
-                continue
-            window = self._window(index, end, own)
+            window, index = self._window(index, end, need, own)
             if window.bit_count() < need:
                 continue
-            allocation = self._fit(window, shape)
+            allocation = self._fit(window, job.shape)
             if allocation is not None:
-                return Place(start, end, allocation, self._flatten(allocation.groups, -1))
+                bits = self._layout.flatten(allocation.groups, self._ranks)
+                return Place(start, end, allocation, bits)
         return None
 
     def reserve(self, place: Place) -> None:
         """Take `place` off."""
         for index in self._spans(place):
-            self._free[index] &= ~place.bits
+            self._set(index, self._free[index] & ~place.bits)
 
     def release(self, place: Place) -> None:
         """Give a reserved `place` back."""
         for index in self._spans(place):
-            self._free[index] |= place.bits
+            self._set(index, self._free[index] | place.bits)
 
-    def still_holds(self, place: Place, now: float) -> bool:
-        """Whether `place` is free throughout; one whose time has come is moved to the present."""
-        if place.start <= now:
-            length = place.end - place.start
-            place.start = self._soon if place.bits & ~self._free[0] else now
-            place.end = max(place.end, place.start + length)
-        first = bisect_left(self._times, place.start)
-        if first == len(self._times) or self._times[first] != place.start:
-            first -= 1
-        return not place.bits & ~self._window(first, place.end, None)
+    def vacate(self, grant: Grant, now: float) -> None:
+        """`grant` is over before its end, or long after it."""
+        self.release(self._place_of(grant, now))
 
-    def _window(self, index: int, end: float, own: Place | None) -> int:
-        """What is free from the start of span `index` to `end`."""
+    def _place_of(self, grant: Grant, now: float) -> Place:
+        """What is left of `grant` at `now`."""
+        bits = self._layout.flatten(grant.allocation.groups, self._ranks)
+        end = max(grant.end, math.nextafter(now, math.inf))
+        return Place(now, end, grant.allocation, bits)
+
+    def _window(self, index: int, end: float, need: int, own: Place | None) -> tuple[int, int]:
+        """What is free from the start of span `index` to `end`, and the next span worth a try.
+
+        It ends early where fewer than `need` bits are free: no later start before that is better.
+        """
         window = -1
+        mine = own.bits.bit_count() if own is not None else 0
         for at in range(index, len(self._times)):
-            if at > index and self._times[at] >= end < math.inf:
+            time = self._times[at]
+            if at > index and time >= end < math.inf:
                 break
             free = self._free[at]
-            if own is not None and own.covers(self._times[at]):
+            if own is not None and own.covers(time):
+                if self._counts[at] + mine < need:
+                    return 0, at + 1
                 free |= own.bits
+            elif self._counts[at] < need:
+                return 0, at + 1
             window &= free
-        return window
+        return window, index + 1
+
+    def _set(self, index: int, free: int) -> None:
+        self._free[index] = free
+        self._counts[index] = free.bit_count()
 
     def _spans(self, place: Place) -> range:
-        """The spans that `place` covers, after cutting those it covers in part."""
-        first = self._cut(place.start)
+        """The spans that `place` covers from now on, after cutting those it covers in part."""
+        if place.end <= self._times[0]:
+            return range(0)
+        first = self._cut(max(place.start, self._times[0]))
         return range(first, self._cut(place.end) if place.start < math.inf else first + 1)
 
     def _cut(self, time: float) -> int:
@@ -161,25 +195,22 @@ class Profile:
         if index == len(self._times) or self._times[index] != time:
             self._times.insert(index, time)
             self._free.insert(index, self._free[index - 1])
+            self._counts.insert(index, self._counts[index - 1])
         return index
 
-    def _add_later(self, time: float, bits: int) -> None:
-        """`bits` become free at `time`, which is not before the last one given."""
-        if self._times[-1] == time:
-            self._free[-1] |= bits
-        else:
-            self._times.append(time)
-            self._free.append(bits)
+    def _bits_at_least(self, shape: Shape) -> int:
+        """No fewer bits than these can hold `shape`."""
+        if not shape.whole:
+            return shape.count * (shape.cores + shape.gpus)
+        sizes = [sum(counts_of(total)) for total, _ in self._state.pool.totals()]
+        return shape.count * min(sizes, default=1)
 
     def _fit(self, window: int, shape: Shape) -> Allocation | None:
         index = FreeIndex()
         pool: Pool = self._state.pool
-        free = list(self._layout.unflatten(window)) if self._layout else []
+        free = list(self._layout.unflatten(window))
         for total, ranks in pool.totals():
             for some, children in free:
                 if both := some & ranks:
                     index.add(both, total, children)
         return pool.with_free(index).find(shape)
-
-    def _flatten(self, groups: tuple[Group, ...], ranks: int) -> int:
-        return self._layout.flatten(groups, ranks) if self._layout else 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from sortedcontainers import SortedDict, SortedKeyList
 
@@ -63,9 +62,10 @@ class Queue:
         """The job to be served first."""
         return self._order.peekitem(0)[1] if self._order else None
 
-    def first(self, count: int) -> list[Job]:
-        """The first `count` jobs."""
-        return list(islice(self._order.values(), count))
+    def places(self, start: int, stop: int) -> list[Job]:
+        """The jobs in places `start` to `stop`, counted from 0; `stop` is not among them."""
+        order = self._order
+        return [order[rank] for rank in order.islice(start, stop)]
 
     def is_within(self, job: Job, count: int) -> bool:
         """Whether `job` is one of the first `count`."""

@@ -221,7 +221,6 @@ class TestBackfill:
         submit(backfilling, 1, nodes(3), 10.0)
         submit(backfilling, 2, nodes(4), 10.0)
         assert started(backfilling) == [1]
-        backfilling.reshaped = None  # type: ignore[attr-defined]  # nothing else may be relied on
         submit(backfilling, 3, nodes(1), 10.0)
         assert started(backfilling, 50.0) == []
         backfilling.free(1)
