@@ -61,9 +61,9 @@ class Schedule:
 
     def shortfall(self, shape: Shape) -> str | None:
         """Why `shape` can never be had (RFC 27, Alloc Deny); None when some day it can."""
-        room = self.state.pool.room_when_idle(shape)
-        if room >= shape.count:
+        if self.state.pool.can_ever_fit(shape):
             return None
+        room = self.state.pool.room_when_idle(shape)
         where = " that meet its constraints" if shape.constraint is not None else ""
         return f"unsatisfiable request: {shape.describe()} wanted, there are only {room}{where}"
 

@@ -1,8 +1,7 @@
 """The scheduler's decisions: RFC 27 from its side, with RFC 28 in `acquisition`. Pure.
 
 It acquires resources, learns from hello what is allocated (`greeting`), says ready, and then
-answers sched.alloc as its policy decides. R is durable before a job hears of it: the grants of a
-turn go into one commit, and SUCCESS is sent when that is answered; a request canceled in
+answers sched.alloc as its policy decides, once R is durable (`granting`). A request canceled in
 between is answered CANCEL and its R is removed.
 
 The owner may ask `sched.stats-get` for {"policy", "pending", "granting", "allocated", "nodes":
@@ -14,11 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
-
-import msgspec
 
 from flux_trio.config import SchedConfig
 from flux_trio.editions import CLASSIC, Edition
@@ -33,15 +29,15 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.messages.types import NORESPONSE
-from flux_trio.policies import Grant, Job, Schedule, Shape
+from flux_trio.policies import Schedule, Shape
 from flux_trio.protocols import AllocEvent, AllocState, AllocType, InvalidTransition
 from flux_trio.services.methods import Methods
 from flux_trio.services.sched import greeting
 from flux_trio.services.sched.acquisition import Acquisition
 from flux_trio.services.sched.annotations import ANNOTATE_DELAY_S, Annotator
 from flux_trio.services.sched.context import Context
+from flux_trio.services.sched.granting import Granting, Grantings
 from flux_trio.services.sched.greeting import Greeting
-from flux_trio.services.sched.keys import resource_key
 from flux_trio.services.sched.requests import (
     AllocRequest,
     ExpirationRequest,
@@ -55,16 +51,6 @@ from flux_trio.trace import Kind
 
 SCHED_STATS: Final = f"{topics.SCHED}.stats-get"
 ANNOTATE_TIMER: Final = "annotate"
-
-
-@dataclass(slots=True, eq=False)
-class Granting:
-    """A grant whose R is not known to be durable yet."""
-
-    job: Job
-    grant: Grant
-    annotations: dict[str, Any]
-    """The `sched` keys for SUCCESS."""
 
 
 class SchedCore:
@@ -83,9 +69,7 @@ class SchedCore:
         self._ready = False  # sched-ready is answered: requests may come
         # The route to who sends them, its name first.
         self._manager: tuple[str, ...] = (topics.JOB_MANAGER,)
-        self._granting: dict[int, Granting] = {}
-        self._granted: list[Granting] = []  # by this turn
-        self._ops: list[list[str]] = []  # what this turn writes
+        self._granting = Grantings(self._context, self._schedule, self._succeed)
         self._busy = False  # somebody waits or holds something
         self._methods = Methods(
             for_owner={
@@ -118,7 +102,7 @@ class SchedCore:
                     self._timer(key)
         if self._ready:
             self._decide()
-        self._commit()
+        self._granting.commit()
         self._note_rest()
         return self._context.take_actions()
 
@@ -151,9 +135,9 @@ class SchedCore:
 
     def _shrinking(self, ranks: int) -> None:
         """28.shrink: release what is free, tell who holds the rest, judge requests anew."""
-        for one in list(self._granting.values()):
+        for one in self._granting:
             if one.grant.allocation.ranks & ranks:
-                self._schedule.submit(self._revoke(one))
+                self._schedule.submit(self._granting.revoke(one))
         released, holders = self._schedule.shrink(ranks)
         self._acquisition.release(released)
         for jobid in holders:
@@ -178,7 +162,7 @@ class SchedCore:
         if request.sender != self._manager[0]:
             return
         self._ready = False
-        self._granting.clear()
+        self._granting.forget_all()
         self._annotator.forget_all()
         self._context.forget_jobs()
         self._schedule.forget_jobs()
@@ -238,7 +222,7 @@ class SchedCore:
         if self._context.step(jobid, AllocEvent.CANCEL) is not AllocState.CANCELING:
             return  # nothing pending: ignored (27.cancel.6)
         if (one := self._granting.get(jobid)) is not None:
-            self._revoke(one)
+            self._granting.revoke(one)
         else:
             self._schedule.withdraw(jobid)
         self._annotator.forget(jobid)
@@ -290,51 +274,14 @@ class SchedCore:
             return  # the instance is at its end: nothing could run
         decisions = self._schedule.decide(now)
         for job, grant in decisions.started:
-            self._grant(job, grant)
+            self._granting.grant(job, grant, self._annotator.forget(job.id))
         if self._annotator.look(decisions.waiting) and not self._annotating:
             self._annotating = True
             self._context.do(SetTimer(ANNOTATE_TIMER, now + ANNOTATE_DELAY_S))
 
-    def _grant(self, job: Job, grant: Grant) -> None:
-        pool = self._schedule.state.pool
-        properties = pool.inventory.properties if pool.inventory else {}
-        expiration = grant.end if grant.end < math.inf else 0.0
-        resources = grant.allocation.resource_set(
-            pool.hosts, properties, self._context.now, expiration
-        )
-        text = msgspec.json.encode(resources.to_json()).decode()
-        self._ops.append(["put", resource_key(job.id), text])
-        outdated = self._annotator.forget(job.id)
-        annotations = {**outdated, "resource_summary": resources.summary()}
-        one = self._granting[job.id] = Granting(job, grant, annotations)
-        self._granted.append(one)
-
-    def _commit(self) -> None:
-        """Write what the turn granted and revoked; grants are told when they are durable."""
-        if not self._ops:
-            return
-        ops, self._ops = self._ops, []
-        granted, self._granted = self._granted, []
-        self._context.ask(topics.KVS_COMMIT, {"ops": ops}, partial(self._committed, granted))
-
-    def _committed(self, granted: list[Granting], response: Response) -> None:
-        if response.errnum:
-            self._context.give_up(f"{response.topic}: {response.error_text}")
-            return
-        for one in granted:
-            jobid = one.job.id
-            if self._granting.get(jobid) is not one:
-                continue  # revoked meanwhile
-            del self._granting[jobid]
-            self._context.step(jobid, AllocEvent.SUCCESS)
-            self._answer(jobid, AllocType.SUCCESS, annotations={"sched": one.annotations})
-
-    def _revoke(self, one: Granting) -> Job:
-        """Take back a grant that nobody was told of."""
-        del self._granting[one.job.id]
-        self._schedule.free(one.job.id)
-        self._ops.append(["unlink", resource_key(one.job.id)])
-        return one.job
+    def _succeed(self, one: Granting) -> None:
+        self._context.step(one.job.id, AllocEvent.SUCCESS)
+        self._answer(one.job.id, AllocType.SUCCESS, annotations={"sched": one.annotations})
 
     def _deny(self, jobid: int, note: str) -> None:
         self._annotator.forget(jobid)
