@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from flux_trio.formats import FluidGenerator, Jobspec, format_event, format_fluid
+from flux_trio.formats import FluidGenerator, FormatError, Jobspec, format_event, format_fluid
 from flux_trio.messages import (
     Calls,
     Errno,
@@ -34,6 +34,10 @@ Action = Any
 
 # The most jobs in one batch: a bound on one commit, and on how long the first waits for the last.
 BATCH_JOBS_MAX = 4096
+
+# An ingest that was reloaded may have stored jobs that the job manager has not heard of. Their ids
+# are ahead of the last one it knows, by the time a commit takes.
+UNHEARD_MS_MAX = 60_000
 
 TIMESTAMP_SHIFT = 24  # RFC 19: the timestamp stands above 14 bits of generator and 10 of sequence
 
@@ -105,7 +109,10 @@ class IngestCore:
         if new.urgency > URGENCY_DEFAULT and not request.is_owner:
             text = f"only the instance owner can submit with urgency >{URGENCY_DEFAULT}"
             raise FluxError(Errno.EINVAL, text)
-        Jobspec.parse(new.jobspec)
+        try:
+            Jobspec.parse(new.jobspec)
+        except FormatError as error:
+            raise FluxError(Errno.EINVAL, str(error)) from None
         assert self._ids is not None  # requests wait until it is there
         now = self._now
         jobid = self._ids.next(int(now * 1000))
@@ -142,8 +149,9 @@ class IngestCore:
                 Log(Level.WARNING, f"{response.topic}: an answer to nothing that was asked")
             )
         elif response.errnum:
-            text = f"cannot store the job: {response.error_text}"
-            self._fail(batch, response.errnum, text, stored=response.topic != topics.KVS_COMMIT)
+            stored = response.topic != topics.KVS_COMMIT
+            text = f"cannot {'submit' if stored else 'store'} the job: {response.error_text}"
+            self._fail(batch, response.errnum, text, stored=stored)
         elif response.topic == topics.KVS_COMMIT:
             payload = {"jobs": batch.jobs}
             self._answer(Request(topics.JOB_SUBMIT, payload, self._calls.open(batch)))
@@ -155,8 +163,8 @@ class IngestCore:
             self._answer(Exit(f"{response.topic}: {response.error_text}"))
             return
         last = expect_payload(response, Info).max_jobid
-        now_ms = int(now * 1000)
-        self._ids = FluidGenerator(start_ms=now_ms - (last >> TIMESTAMP_SHIFT))
+        first_ms = (last >> TIMESTAMP_SHIFT) + UNHEARD_MS_MAX
+        self._ids = FluidGenerator(start_ms=int(now * 1000) - first_ms)
         self._ids.advance_past(last)
 
     def _decided(self, batch: _Batch, refused: dict[int, str]) -> None:
