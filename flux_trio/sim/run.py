@@ -83,8 +83,7 @@ def simulate(
 
     A job that the machine is too small for is denied by the scheduler, one that is no valid job
     by ingest: both are in the result. `sinks` get every record of the trace. Raises
-    SimulationStalled when jobs are left that will never end, and what a service or plugin raises
-    that keeps the instance from coming up.
+    SimulationStalled when jobs are left that will never end, and what `open_instance` raises.
     """
     ordered = sorted(jobs, key=lambda job: job.submit_s)
     config = Config(sched=SchedConfig(policy=policy), exec=ExecConfig(simulate=True))
