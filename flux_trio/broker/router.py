@@ -93,11 +93,23 @@ class Router:
             del self.services[service]
         peer.services.clear()  # whatever it still says in their name is stale
         self._answer_for(peer, undelivered)
-        for service in peer.called:
+        for service in self._to_be_told(peer):
             holder = self.services.get(service)
             if holder is not None:
                 farewell = disconnect_request(service, peer.name, peer.userid, peer.rolemask)
                 self._deliver(peer, holder, farewell)
+
+    def _to_be_told(self, gone: Peer) -> dict[str, None]:
+        """The services that hear of a peer's end: those it called, and those of its own callers.
+
+        The latter because a scheduler that has said hello must hear that the job manager is gone
+        even before it was asked for anything (readings: When the job manager goes away).
+        """
+        told = dict(gone.called)
+        for peer in self.peers.values():
+            if not gone.services.isdisjoint(peer.called):
+                told |= dict.fromkeys(sorted(peer.services))
+        return told
 
     def route(self, sender: Peer, message: Message) -> None:
         """Send `message` on its way, stamped with who `sender` is."""

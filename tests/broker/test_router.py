@@ -123,6 +123,20 @@ def test_services_are_told_of_a_vanished_peer(router: Router) -> None:
     assert unused.take() == []
 
 
+def test_services_that_had_called_the_vanished_peer_are_told(router: Router) -> None:
+    "readings, When the job manager goes away: scheduler and exec service get its disconnect."
+    manager = Party(router, "manager", "job-manager")
+    scheduler = Party(router, "scheduler", "sched")
+    client = Party(router, "client")
+    for caller in (scheduler, client):
+        router.route(caller.peer, Request("job-manager.sched-hello", None, 1))
+    router.remove(manager.peer)
+    told = [request for request in scheduler.take() if isinstance(request, Request)]
+    assert [(request.topic, request.sender) for request in told] == [
+        ("sched.disconnect", "manager")
+    ]
+
+
 def test_callers_of_a_vanished_service_are_answered(router: Router) -> None:
     "readings, ENOSYS: what it took up with a matchtag, and what it did not take up at all."
     client, server = Party(router, "client"), Party(router, "server", "sched")
