@@ -35,7 +35,7 @@ SUBMITS_MAX: Final = 10_000  # unanswered at a time, far below what the broker r
 SETTLE_S: Final = 60.0  # beyond the longest job, after which silence means that nothing goes on
 _NAMED_MAX: Final = 5  # of the jobs in an error message
 
-# Nobody asks job-list here, and it would cost a fifth of the time.
+# Nobody asks job-list here, and it would cost a tenth of the time.
 _MODULES: Final = tuple(name for name in MODULES if name != "job-list")
 
 # What became of a job whose fatal exception has this type; others failed.
