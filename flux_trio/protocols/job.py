@@ -11,7 +11,7 @@ from enum import Enum, IntEnum, IntFlag, StrEnum
 from typing import Any, Final
 
 from flux_trio.formats import Event
-from flux_trio.protocols.table import Table
+from flux_trio.protocols.table import InvalidTransition, Table
 
 URGENCY_MIN: Final = 0
 URGENCY_HOLD: Final = 0
@@ -259,6 +259,8 @@ class Job:
 
 def replay(jobid: int, events: list[Event]) -> Job:
     """The job an eventlog describes. Raises InvalidTransition where the log breaks RFC 21."""
+    if events and events[0].name != JobEvent.SUBMIT:
+        raise _not_expected(events[0], [JobEvent.SUBMIT])
     job = Job(jobid)
     for event in events:
         job.apply(event)
@@ -271,7 +273,14 @@ def submit_event(t_submit: float, userid: int, urgency: int, flags: int) -> Even
     return Event(t_submit, JobEvent.SUBMIT, context)
 
 
+def _not_expected(event: Event, allowed: list[str]) -> InvalidTransition:
+    """What the table cannot say: submit comes first, and once (21.events.3)."""
+    return InvalidTransition(JOB.name, JOB.initial, step_of(event), allowed)
+
+
 def _submit(job: Job, event: Event) -> None:
+    if job.nevents:
+        raise _not_expected(event, [JobEvent.VALIDATE, JobEvent.INVALIDATE])
     context = event.context or {}
     job.userid = context["userid"]
     job.urgency = context["urgency"]

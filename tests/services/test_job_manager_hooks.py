@@ -71,7 +71,9 @@ def test_refused_job_has_no_events_that_waited() -> None:
 
 
 def test_dependencies_posted_in_validation_hold_the_job() -> None:
-    """21.events.15, 21.states.2: depend waits for every one to be removed."""
+    """21.events.15, 21.states.2, 26.events.2, 26.events.3: depend waits for every one to be
+    removed.
+    """
     m = manager(VALIDATE)
     m.submit(1)
     posts = tuple(("dependency-add", {"description": name}) for name in "ab")

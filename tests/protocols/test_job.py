@@ -1,0 +1,205 @@
+"""One job folded from its eventlog (RFC 21)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flux_trio.formats import Event, format_eventlog, parse_eventlog
+from flux_trio.protocols import (
+    ACTIVE,
+    JOB,
+    PENDING,
+    RUNNING,
+    InvalidTransition,
+    Job,
+    JobFlag,
+    JobState,
+    Step,
+    check_context,
+    replay,
+    step_of,
+)
+from tests.support.eventlogs import (
+    USERID,
+    canceled,
+    event,
+    inactive,
+    pending,
+    raised,
+    running,
+    submitted,
+)
+
+DESCRIPTIONS = st.fixed_dictionaries({"description": st.sampled_from("ab")})
+ENDED = st.fixed_dictionaries({"description": st.sampled_from("ab"), "status": st.integers(0, 300)})
+NOTHING = st.none()
+JSON = st.none() | st.integers(-9, 9) | st.text(max_size=3)
+
+
+def exceptions(severities: st.SearchStrategy[int]) -> st.SearchStrategy[dict[str, Any]]:
+    """Contexts of exceptions."""
+    return st.fixed_dictionaries(
+        {
+            "type": st.sampled_from(["cancel", "exec"]),
+            "severity": severities,
+            "note": st.just(""),
+        }
+    )
+
+
+CONTEXTS: dict[Step, st.SearchStrategy[dict[str, Any] | None]] = {
+    Step.SUBMIT: st.builds(
+        lambda userid, urgency: {"userid": userid, "urgency": urgency, "flags": 0, "version": 1},
+        st.integers(0, 9),
+        st.integers(0, 31),
+    ),
+    Step.JOBSPEC_UPDATE: st.dictionaries(st.sampled_from(["a.b", "a.c"]), JSON, min_size=1),
+    Step.RESOURCE_UPDATE: st.builds(lambda t: {"expiration": t}, st.integers(1, 99)),
+    Step.SET_FLAGS: st.builds(
+        lambda flags: {"flags": flags}, st.lists(st.sampled_from(["debug", "waitable", "new"]))
+    ),
+    Step.DEPENDENCY_ADD: DESCRIPTIONS,
+    Step.DEPENDENCY_REMOVE: DESCRIPTIONS,
+    Step.PRIORITY: st.builds(lambda n: {"priority": n}, st.integers(0, 4294967295)),
+    Step.URGENCY: st.builds(lambda n: {"urgency": n, "userid": 1}, st.integers(0, 31)),
+    Step.ALLOC: st.none() | st.builds(lambda n: {"annotations": {"sched": n}}, st.integers(0, 9)),
+    Step.PROLOG_START: DESCRIPTIONS,
+    Step.PROLOG_FINISH: ENDED,
+    Step.EPILOG_START: DESCRIPTIONS,
+    Step.EPILOG_FINISH: ENDED,
+    Step.RELEASE: st.builds(lambda final: {"ranks": "all", "final": final}, st.booleans()),
+    Step.FINISH: st.builds(lambda n: {"status": n}, st.integers(0, 300)),
+    Step.EXCEPTION_FATAL: exceptions(st.just(0)),
+    Step.EXCEPTION_MINOR: exceptions(st.integers(1, 7)),
+    Step.MEMO: st.dictionaries(st.sampled_from("ab"), JSON, min_size=1),
+}
+
+
+def name_of(step: Step) -> str:
+    """The event's name in an eventlog."""
+    if step in (Step.EXCEPTION_FATAL, Step.EXCEPTION_MINOR):
+        return "exception"
+    return "of-somebody-else" if step == Step.OTHER else step.value
+
+
+@st.composite
+def eventlogs(draw: st.DrawFn) -> list[Event]:
+    """Any sequence of events that the table allows, submit first."""
+    events = [Event(1.0, "submit", draw(CONTEXTS[Step.SUBMIT]))]
+    state = JOB.initial
+    for place in range(draw(st.integers(0, 25))):
+        allowed = [step for step in list(Step)[1:] if JOB.allows(state, step)]
+        if not allowed:
+            break
+        step = draw(st.sampled_from(allowed))
+        context = draw(CONTEXTS.get(step, NOTHING))
+        events.append(Event(2.0 + place, name_of(step), context))
+        state = JOB.step(state, step)
+    return events
+
+
+def facts(job: Job) -> dict[str, Any]:
+    """All that a job holds."""
+    return {name: getattr(job, name) for name in Job.__slots__}
+
+
+@settings(max_examples=150)
+@given(eventlogs(), st.data())
+def test_replay_gives_the_job_that_the_events_gave(
+    events: list[Event], data: st.DataObject
+) -> None:
+    """21.criteria.8: from the text of the eventlog, in one go or with a stop between."""
+    live = Job(1)
+    for each in events:
+        check_context(each)
+        live.apply(each)
+    stored = parse_eventlog(format_eventlog(events))
+    again = replay(1, stored[: data.draw(st.integers(0, len(stored)))])
+    for each in stored[again.nevents :]:
+        again.apply(each)
+    assert facts(again) == facts(live)
+    assert facts(replay(1, stored)) == facts(live)
+
+
+@settings(max_examples=50)
+@given(eventlogs())
+def test_states_follow_from_events_alone(events: list[Event]) -> None:
+    """21.criteria.6: as the table has it; INACTIVE is never left."""
+    job = Job(1)
+    for each in events:
+        expected = JOB.step(job.state, step_of(each))
+        assert job.state != JobState.INACTIVE
+        job.apply(each)
+        assert job.state == expected
+
+
+def test_event_that_has_no_place_changes_nothing() -> None:
+    job = replay(1, pending())
+    before = facts(job)
+    with pytest.raises(InvalidTransition, match="job: finish in state SCHED"):
+        job.apply(event("finish", status=0))
+    assert facts(job) == before
+
+
+@pytest.mark.parametrize("log", [[event("validate")], [submitted(), submitted()]])
+def test_submit_comes_first_and_once(log: list[Event]) -> None:
+    """21.events.3, 21.states.1."""
+    with pytest.raises(InvalidTransition, match=r"job: (validate|submit) in state NEW: expected"):
+        replay(1, log)
+
+
+def test_virtual_states_are_unions() -> None:
+    """21.states.10."""
+    s = JobState
+    assert PENDING == s.DEPEND | s.PRIORITY | s.SCHED
+    assert RUNNING == s.RUN | s.CLEANUP
+    assert ACTIVE == PENDING | RUNNING
+
+
+@pytest.mark.parametrize(
+    ("log", "held"),
+    [(pending(), False), (running(), True), (inactive()[:-2], True), (inactive()[:-1], False)],
+)
+def test_resources_are_held_from_alloc_to_free(log: list[Event], held: bool) -> None:
+    """16.schema.8: what the eventlog says."""
+    assert replay(1, log).has_resources == held
+
+
+def test_submit_says_who_when_and_how() -> None:
+    job = replay(1, [submitted(5.0, urgency=20, flags=2)])
+    assert (job.userid, job.urgency, job.t_submit) == (USERID, 20, 5.0)
+    assert job.flags == JobFlag.WAITABLE
+    job.apply(event("set-flags", flags=["debug", "unheard-of"]))
+    assert job.flags == JobFlag.WAITABLE | JobFlag.DEBUG
+
+
+def test_first_fatal_exception_is_the_root_cause() -> None:
+    """21.exceptions.5."""
+    log = [*running(), raised("minor", 1), raised("first"), raised("second")]
+    job = replay(1, log)
+    assert job.exception is not None
+    assert job.exception["type"] == "first"
+
+
+def test_what_is_open_is_known_by_its_description() -> None:
+    """26.events.2: add and remove match by equal description."""
+    job = replay(1, pending()[:2])
+    for name in ("a", "b"):
+        job.apply(event("dependency-add", description=name))
+    job.apply(event("dependency-remove", description="a"))
+    assert job.dependencies == {"b"}
+    job = replay(1, running())
+    job.apply(event("prolog-start", description="p"))
+    assert job.prologs == {"p"}
+    job.apply(event("prolog-finish", description="p", status=0))
+    assert not job.prologs
+
+
+def test_job_shows_its_id_and_state() -> None:
+    job = replay(7, canceled())
+    assert repr(job) == "<Job 7 INACTIVE>"
+    assert not job.is_active
