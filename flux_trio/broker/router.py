@@ -89,11 +89,12 @@ class Router:
         if self.peers.get(peer.name) is not peer:
             return
         del self.peers[peer.name]
+        told = self._to_be_told(peer)
         for service in peer.services:
             del self.services[service]
         peer.services.clear()  # whatever it still says in their name is stale
         self._answer_for(peer, undelivered)
-        for service in self._to_be_told(peer):
+        for service in told:
             holder = self.services.get(service)
             if holder is not None:
                 farewell = disconnect_request(service, peer.name, peer.userid, peer.rolemask)
