@@ -107,9 +107,10 @@ async def open_shell(directory: Path) -> AsyncIterator[Shell]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Await what other processes do."""
-    while not condition():  # noqa: ASYNC110  # they set no event
-        await trio.sleep(0.005)
+    """Await what other processes do. Raises trio.TooSlowError."""
+    with trio.fail_after(TEST_S_MAX):
+        while not condition():  # noqa: ASYNC110  # they set no event
+            await trio.sleep(0.005)
 
 
 @contextmanager
