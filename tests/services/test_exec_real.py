@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -68,6 +69,23 @@ def test_instance_adds_to_the_environment() -> None:
     assert start.env["FLUX_URI"] == "ws://here"
     assert start.env["A"] == "b"
     assert "C" not in start.env  # 14.attributes.4: null unsets
+
+
+def test_the_environment_of_the_tasks_comes_from_the_stored_jobspec() -> None:
+    """RFC 27, Alloc: messages may lack it; in all else the message counts."""
+    script = ExecScript()
+    stored = jobspec("old", environment={"A": "b"}, duration=1.0)
+    script.kvs[job_key(7, "jobspec")] = json.dumps(stored)
+    (start,) = to_shell(script.start(7, jobspec("new")))
+    assert (start.argv, start.env["A"]) == (["new"], "b")
+
+
+def test_a_stored_jobspec_that_cannot_be_read_fails_the_job() -> None:
+    script = ExecScript()
+    script.kvs[job_key(7, "jobspec")] = "{"
+    (exception, release) = told(script.start(7, jobspec("true")))
+    assert "the job's environment cannot be read: jobspec: expected" in exception[3]
+    assert release == RELEASE
 
 
 def test_finish_and_release_follow_the_commit_of_the_guest_data() -> None:

@@ -64,6 +64,7 @@ HELLO_RETRY_S: Final = 0.25  # while a job manager that was there is away
 # its job starts, and jobs that never start must not pile up.
 UPDATES_MAX: Final = 10_000
 
+PAST: Final = "the job's past"
 NO_PROCESSES: Final = "this instance has no directory for a shell host: it runs no processes"
 
 
@@ -274,24 +275,29 @@ class ExecCore:
         job.expiration = job.resources.expiration if update is None else update
         allocated_at = job.resources.starttime
         job.is_new = not job.reattach and allocated_at > (self._attached_at or 0.0)
-        if job.is_new:
-            self._begin(job)
-            return
-        self._look_up(job, "eventlog", self._found_eventlog)
         if job.simulation is None:
-            self._look_up(job, EXEC_LOG, self._found_exec_log)
+            self._look_up(job, "jobspec", self._found_jobspec)
+        if not job.is_new:
+            self._look_up(job, "eventlog", self._found_eventlog)
+            if job.simulation is None:
+                self._look_up(job, EXEC_LOG, self._found_exec_log)
+        elif job.simulation is not None:
+            self._begin(job)
+
+    def _found_jobspec(self, job: Job, text: str | None) -> None:
+        self._read(job, job.read_environment, text, "the job's environment")
 
     def _found_eventlog(self, job: Job, text: str | None) -> None:
-        self._read_past(job, job.read_eventlog, text)
+        self._read(job, job.read_eventlog, text, PAST)
 
     def _found_exec_log(self, job: Job, text: str | None) -> None:
-        self._read_past(job, partial(self._real.read_exec_log, job), text)
+        self._read(job, partial(self._real.read_exec_log, job), text, PAST)
 
-    def _read_past(self, job: Job, read: Callable[[str], None], text: str | None) -> None:
+    def _read(self, job: Job, read: Callable[[str], None], text: str | None, what: str) -> None:
         try:
             read(text or "")
         except FormatError as error:
-            job.fail(self._context, f"the job's past cannot be read: {error}")
+            job.fail(self._context, f"{what} cannot be read: {error}")
             return
         if not job.lookups:
             self._begin(job)

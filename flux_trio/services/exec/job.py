@@ -9,7 +9,15 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Final
 
-from flux_trio.formats import Event, FormatError, ResourceSet, format_fluid, parse_eventlog
+from flux_trio.formats import (
+    Event,
+    FormatError,
+    Jobspec,
+    ResourceSet,
+    apply_update,
+    format_fluid,
+    parse_eventlog,
+)
 from flux_trio.messages import Errno, FluxError, Request, respond
 from flux_trio.protocols import JobEvent, StartType
 from flux_trio.services.exec.context import Context
@@ -48,7 +56,7 @@ class Job:
         "handed_over",  # the shell host may have it
         "id",
         "is_new",  # allocated since the hello: nobody can have started it before
-        "jobspec",  # as it came
+        "jobspec",  # as it came; with the environment, once that is read
         "killed",  # a fatal exception is known: do not launch, or end what runs
         "lookups",  # answers that are still to come while PREPARING
         "ntasks",  # processes, once known
@@ -142,7 +150,18 @@ class Job:
             if answer is not None:
                 context.emit(answer)
 
-    # The past
+    # What the KVS has
+
+    def read_environment(self, text: str) -> None:
+        """Take the environment of the tasks from the stored jobspec. FormatError.
+
+        In all else the start request's jobspec counts; the environment is left out of messages
+        (RFC 27, Alloc).
+        """
+        environment = Jobspec.parse(text.encode()).environment if text else {}
+        if environment:
+            path = "attributes.system.environment"
+            self.jobspec = apply_update(self.jobspec, path, environment)
 
     def read_eventlog(self, text: str) -> None:
         """Take from the job's eventlog what an exec service before this one knew. FormatError."""
