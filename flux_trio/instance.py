@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -129,13 +129,11 @@ async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[In
         instance = Instance(config, given, nursery)
         try:
             await _bring_up(instance, given, config, nursery)
-            yield instance
+            with _announced(instance, given.statedir):
+                yield instance
         finally:
             with trio.CancelScope(shield=True):
                 await _take_down(instance)
-                if given.statedir is not None:
-                    (given.statedir / URI_FILE).unlink(missing_ok=True)
-                    (given.statedir / TOKEN_FILE).unlink(missing_ok=True)
             nursery.cancel_scope.cancel()
 
 
@@ -171,9 +169,25 @@ async def _bring_up(
     )
     instance.supervisor.specs["broker"] = ModuleSpec("broker", broker.run, essential=True)
     await instance.supervisor.load("broker")
-    if given.listen and given.statedir is not None:
-        write_private(given.statedir / TOKEN_FILE, instance.owner_token)
-        write_private(given.statedir / URI_FILE, instance.uri)
+
+
+@contextmanager
+def _announced(instance: Instance, statedir: Path | None) -> Iterator[None]:
+    """Commands find the instance by two files in `statedir`; one that did not come up has none.
+
+    They go while the store is still held: nobody else can have written them.
+    """
+    if statedir is None or not instance.uri:
+        yield
+        return
+    token, uri = statedir / TOKEN_FILE, statedir / URI_FILE
+    write_private(token, instance.owner_token)
+    write_private(uri, instance.uri)
+    try:
+        yield
+    finally:
+        uri.unlink(missing_ok=True)
+        token.unlink(missing_ok=True)
 
 
 async def _take_down(instance: Instance) -> None:
