@@ -18,7 +18,7 @@ import anyio
 import anyio.abc
 import click
 
-from flux_trio.cli.errors import complain, remark
+from flux_trio.cli.errors import complain, remark, sole_error
 from flux_trio.formats import Event, format_fluid, parse_event
 from flux_trio.messages import FluxError, topics
 from flux_trio.protocols import JobEvent
@@ -38,12 +38,19 @@ NEVER_RAN: Final = 1  # exit code of a job without an exit code
 
 
 async def attach(client: Client, jobid: int) -> int:
-    """Follow a job to its end, or until told to detach; the exit code. Raises FluxError."""
+    """Follow a job to its end, or until told to detach; the exit code.
+
+    Raises FluxError when it may not be followed, ConnectionLost.
+    """
     attachment = _Attachment(client, jobid)
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(attachment.obey_signals, tasks)
-        await attachment.follow()
-        tasks.cancel_scope.cancel()
+    try:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(attachment.obey_signals, tasks)
+            await attachment.follow()
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        error = sole_error(group, (Exception,))
+        raise error or group from None  # if several, they are the same loss
     return attachment.exit_code
 
 
@@ -120,14 +127,20 @@ class _Attachment:
             await self._ask("cancel", topics.JOB_RAISE, raised)
         else:
             self._interrupted_at = anyio.current_time()
+            await tasks.start(self._detach_on_stop, tasks)
             remark("one more ctrl-C within 2s to cancel or ctrl-Z to detach")
-            tasks.start_soon(self._detach_on_stop, tasks)
 
-    async def _detach_on_stop(self, tasks: anyio.abc.TaskGroup) -> None:
+    async def _detach_on_stop(
+        self,
+        tasks: anyio.abc.TaskGroup,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
         with (
             anyio.move_on_after(SECOND_S),
             anyio.open_signal_receiver(signal.SIGTSTP) as signals,
         ):
+            task_status.started()
             async for _ in signals:
                 self._detach(tasks)
 

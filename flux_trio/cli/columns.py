@@ -91,8 +91,8 @@ class Layout:
             cells.append(texts)
         if header:
             yield self._line(columns, [column.heading for column in columns])
-        for row in zip(*cells, strict=True):
-            yield self._line(columns, row)
+        for index in range(len(rows)):
+            yield self._line(columns, [texts[index] for texts in cells])
 
     @property
     def fields(self) -> list[str]:

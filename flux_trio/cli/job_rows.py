@@ -182,7 +182,11 @@ class JobRow(Mapping[str, object]):
             for key, value in self.record.items()
             if key.startswith("exception_")
         }
-        plain = {key: value for key, value in self.record.items() if "exception_" not in key}
+        plain = {
+            key: value
+            for key, value in self.record.items()
+            if not key.startswith("exception_") and (key != "expiration" or value)
+        }
         computed: dict[str, object] = {
             "jobid": format_fluid(self.record["id"], "f58"),
             "state": self.state.name,

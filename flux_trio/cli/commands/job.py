@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,7 +59,20 @@ async def _lookup(client: Client, jobid: int, key: str, *, current: bool = False
     from flux_trio.messages import topics
 
     payload = {"id": jobid, "keys": [key], "current": current}
-    return str((await client.call(topics.INFO_LOOKUP, payload))[key])
+    with _about(jobid):
+        return str((await client.call(topics.INFO_LOOKUP, payload))[key])
+
+
+@contextmanager
+def _about(jobid: int) -> Iterator[None]:
+    """What the instance refuses inside is told with the job's id."""
+    from flux_trio.formats import format_fluid
+    from flux_trio.messages import FluxError
+
+    try:
+        yield
+    except FluxError as error:
+        raise CommandError(f"{format_fluid(jobid, 'f58')}: {error}") from None
 
 
 _FORMAT = click.option(
@@ -116,7 +130,7 @@ def wait_event(
         import anyio
 
         try:
-            with anyio.fail_after(None if timeout is None else min(timeout, math.inf)):
+            with _about(jobid), anyio.fail_after(timeout):
                 return await _wait_event(client, jobid, name, match)
         except TimeoutError:
             raise CommandError(f"wait-event timeout on event '{name}'") from None
@@ -150,4 +164,8 @@ def attach(ctx: click.Context, jobid: int) -> None:
     """
     from flux_trio.cli.attach import attach as follow
 
-    ctx.exit(with_client(lambda client: follow(client, jobid)))
+    async def follow_job(client: Client) -> int:
+        with _about(jobid):
+            return await follow(client, jobid)
+
+    ctx.exit(with_client(follow_job))

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.instance import RunningInstance, running_instance
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
+    """A real instance of two nodes, shared by the tests of a module."""
+    with running_instance(tmp_path_factory.mktemp("instance")) as running:
+        yield running

@@ -1,0 +1,201 @@
+"""The command as a whole: what there is, how it starts, how it fails without an instance."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import click.testing
+import pytest
+
+from flux_trio import __version__
+from flux_trio.cli import main
+from tests.support.instance import OWN_VARIABLES, environment, flux_trio
+
+# What takes long to import, and what most commands do without.
+SLOW = {"anyio", "asyncio", "cbor2", "msgspec", "rich", "trio", "flux_trio.formats"}
+
+
+def invoke(*args: str, **env: str) -> click.testing.Result:
+    runner = click.testing.CliRunner(env=dict.fromkeys(OWN_VARIABLES) | env)
+    return runner.invoke(main, args, prog_name="flux-trio")
+
+
+def all_commands() -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            for inner in command.commands.values():
+                yield f"{name} {inner.name}", inner
+
+
+def test_every_command_says_what_it_does_and_how_it_exits() -> None:
+    for name, command in all_commands():
+        assert command.help, name
+        if not isinstance(command, click.Group):
+            assert "Exit codes" in command.help, name
+
+
+def test_every_option_says_what_it_does() -> None:
+    for name, command in all_commands():
+        for param in command.params:
+            if isinstance(param, click.Option):
+                assert param.help, f"{name} {param.name}"
+
+
+def test_help_and_version_are_quick() -> None:
+    """They, and finding out which command is meant, import none of what takes long."""
+    code = (
+        "import sys, flux_trio.cli.app as app, importlib\n"
+        "for name in app.COMMANDS: importlib.import_module(f'flux_trio.cli.commands.{name}')\n"
+        f"print(sorted(set({sorted(SLOW)!r}) & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_commands_of_a_client_never_import_trio() -> None:
+    code = (
+        "import sys, os, anyio, flux_trio.client, anyio._backends._asyncio\n"
+        "import flux_trio.cli.attach, flux_trio.cli.submission, flux_trio.cli.job_rows\n"
+        "import flux_trio.cli.resource_rows, flux_trio.cli.events\n"
+        "print('trio' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.real
+def test_the_module_is_the_command() -> None:
+    done = flux_trio("--version")
+    assert (done.returncode, done.stdout) == (0, f"flux-trio, version {__version__}\n")
+
+
+NEEDS_AN_INSTANCE = [
+    ["submit", "true"],
+    ["run", "true"],
+    ["cancel", "f1"],
+    ["cancel", "--all"],
+    ["jobs"],
+    ["jobs", "f1"],
+    ["job", "info", "f1", "R"],
+    ["job", "eventlog", "f1"],
+    ["job", "wait-event", "f1", "start"],
+    ["job", "attach", "f1"],
+    ["resource", "list"],
+    ["resource", "drain"],
+    ["resource", "drain", "0"],
+    ["resource", "undrain", "0"],
+    ["module", "list"],
+    ["module", "load", "sched"],
+    ["module", "reload", "sched"],
+    ["module", "remove", "sched"],
+    ["token", "--user", "root"],
+]
+
+
+@pytest.mark.parametrize("args", NEEDS_AN_INSTANCE, ids=" ".join)
+def test_without_an_instance_one_sentence_says_how_to_start_one(
+    args: list[str], tmp_path: Path
+) -> None:
+    result = invoke(*args, FLUX_TRIO_STATEDIR=str(tmp_path))
+    command = " ".join(["flux-trio", *args[: 2 if args[0] in ("job", "resource", "module") else 1]])
+    assert result.stderr == (
+        f"{command}: ERROR: no instance runs in {tmp_path}: start one with `flux-trio start`\n"
+    )
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"FLUX_TRIO_URI": "ws://127.0.0.1:1", "FLUX_TRIO_TOKEN": "x"}, "nobody listens at"),
+        ({"FLUX_TRIO_URI": "nonsense", "FLUX_TRIO_TOKEN": "x"}, "nonsense"),
+        ({"FLUX_TRIO_URI": "ws://127.0.0.1:1"}, "FLUX_TRIO_TOKEN is not"),
+    ],
+)
+def test_an_instance_that_cannot_be_reached_is_one_sentence(
+    env: dict[str, str], message: str
+) -> None:
+    result = invoke("jobs", **env)
+    assert message in result.stderr
+    assert result.stderr.startswith("flux-trio jobs: ERROR: ")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["cancel"], "No target jobs were provided"),
+        (["cancel", "--all", "f1"], "Do not specify a list of jobids with --all,--user options"),
+        (["cancel", "xyz"], "JOBID: expected a job id such as ƒuZZybuNNy, 6731191091817518"),
+        (["cancel", "-u", "nosuchuser"], "--user: there is no user 'nosuchuser'"),
+        (["token", "--user", "nosuchuser"], "--user: there is no user 'nosuchuser'"),
+        (["jobs", "fIO"], "JOBID: expected an F58 job id"),
+        (["jobs", "-o", "{nosuch}"], "Unknown format field: nosuch"),
+        (["jobs", "-o", "{id"], "expected '}' before end of string"),
+        (["jobs", "-f", "nosuch"], "Invalid filter specified: nosuch"),
+        (["job", "id", "0xyz"], "expected a hexadecimal job id"),
+        (["job", "wait-event", "-m", "x", "f1", "e"], "must specify a context test as key=value"),
+        (["job", "wait-event", "-t", "x", "f1", "e"], "--timeout: expected a duration"),
+        (["simulate", "/nosuch", "--nodes", "1", "--cores", "1"], "/nosuch: No such file"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line_and_exit_code_1(args: list[str], message: str) -> None:
+    result = invoke(*args)
+    assert message in result.stderr
+    assert result.stderr.startswith("flux-trio ")
+    assert ": ERROR: " in result.stderr
+    assert (result.exit_code, result.stderr.count("\n"), result.stdout) == (1, 1, "")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["nosuch"],
+        ["jobs", "--nosuch"],
+        ["jobs", "-c", "x"],
+        ["job", "nosuch"],
+        ["job", "id", "--to=nosuch", "f1"],
+        ["job", "info", "f1"],
+        ["token"],
+        ["simulate", "x", "--nodes", "0", "--cores", "1"],
+        ["simulate", "x", "--nodes", "1", "--cores", "1", "--policy", "nosuch"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2(args: list[str]) -> None:
+    result = invoke(*args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Usage: flux-trio" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("dec", "6731191091817518"),
+        ("hex", "0x17e9fb8df16c2e"),
+        ("kvs", "job.0017.e9fb.8df1.6c2e"),
+        ("dothex", "0017.e9fb.8df1.6c2e"),
+        ("f58", "ƒuZZybuNNy"),
+        ("f58plain", "fuZZybuNNy"),
+    ],
+)
+def test_job_ids_are_converted_from_and_to_every_form(form: str, text: str) -> None:
+    assert invoke("job", "id", f"--to={form}", "ƒuZZybuNNy").stdout == f"{text}\n"
+    assert invoke("job", "id", "--to=f58", text).stdout == "ƒuZZybuNNy\n"
+
+
+def test_job_ids_may_come_from_standard_input() -> None:
+    runner = click.testing.CliRunner()
+    result = runner.invoke(main, ["job", "id", "--to=hex"], input="f2\n\n 58 \n")
+    assert result.stdout == "0x1\n0x3a\n"

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from flux_trio.cli.columns import Layout, short_duration
+
+HEADINGS = {"id": "JOBID", "name": "NAME", "n": "NTASKS", "t": "TIME", "a.b": "AB"}
+
+
+def lines(text: str, *rows: dict[str, object], header: bool = True) -> list[str]:
+    return list(Layout(text, HEADINGS).lines(rows, header=header))
+
+
+def cell(text: str, value: object) -> str:
+    return lines(f"[{text}]", {"name": value, "t": value}, header=False)[0]
+
+
+def test_fields_are_padded_and_headings_too() -> None:
+    assert lines("{id:>6} {name:<6}|", {"id": "f1", "name": "x"}) == [
+        " JOBID NAME  |",
+        "    f1 x     |",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "shown"),
+    [
+        ("{name:<6.3}", "abcdef", "[abc   ]"),
+        ("{name:<6.3+}", "abcdef", "[ab+   ]"),
+        ("{name:<6.3+}", "abc", "[abc   ]"),
+        ("{name:>4h}", "", "[   -]"),
+        ("{t:>4h}", 0, "[   0]"),
+        ("{t!F:h}", 0.0, "[-]"),
+        ("{t!F}", 90.0, "[1.5m]"),
+        ("{t!F}", "", "[]"),
+        ("{t!H}", 3661, "[1:01:01]"),
+        ("{t!H}", 0.2, "[0:00:01]"),
+        ("{t!D}", 0.0, "[]"),
+        ("{t!d:%Y::>6}", 200_000_000.0, "[  1976]"),
+        ("{t!d:%Y::>6h}", 0.0, "[     -]"),
+        ("{t:.2f}", 1.234, "[1.23]"),
+        ("{t:>7.2f}", "", "[       ]"),
+        ("{name:^5}", "x", "[  x  ]"),
+        ("{name:*>3}", "x", "[**x]"),
+    ],
+)
+def test_a_value_is_shown_as_its_format_says(text: str, value: object, shown: str) -> None:
+    assert cell(text, value) == shown
+
+
+def test_a_column_marked_so_is_left_out_when_it_is_empty() -> None:
+    text = "{id} ?:{name:<4} {n}"
+    assert lines(text, {"id": 1, "name": "", "n": 2}) == ["JOBID NTASKS", "1 2"]
+    assert lines(text, {"id": 1, "name": "", "n": 2}, {"id": 1, "name": "x", "n": 2}) == [
+        "JOBID NAME NTASKS",
+        "1      2",
+        "1 x    2",
+    ]
+
+
+def test_a_column_marked_so_is_as_wide_as_it_must() -> None:
+    assert lines("+:{name:<5.5} {n}", {"name": "abcdefg", "n": 1}, {"name": "b", "n": 2}) == [
+        "NAME    NTASKS",
+        "abcdefg 1",
+        "b       2",
+    ]
+    assert lines("?+:{name:>2}", {"name": "abc"}) == ["NAME", " abc"]
+    assert lines("?+:{name:>2}|", {"name": ""}) == ["|", "|"]
+
+
+def test_there_is_a_header_without_rows() -> None:
+    assert lines("{id:>6} {name}") == [" JOBID NAME"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{nosuch}", "Unknown format field: nosuch"),
+        ("{}", "Unknown format field: "),
+        ("{id!x}", "Unknown conversion !x of field id"),
+        ("{id:>>>}", "Invalid format '>>>' of field id"),
+        ("{id", "expected '}' before end of string"),
+        ("id}", "Single '}' encountered"),
+    ],
+)
+def test_a_format_that_cannot_be_read_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError) as info:  # noqa: PT011 - the text is checked
+        Layout(text, HEADINGS)
+    assert message in str(info.value)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (0.0004, "0s"),
+        (0.0114, "0.011s"),
+        (9.5, "9.500s"),
+        (59.96, "59.96s"),
+        (90, "1.5m"),
+        (5400, "1.5h"),
+        (90000, "1.042d"),
+        (math.inf, "inf"),
+    ],
+)
+def test_durations_are_as_flux_prints_them(seconds: float, text: str) -> None:
+    assert short_duration(seconds) == text

@@ -1,0 +1,180 @@
+"""`flux-trio start`, in processes of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import click.testing
+import pytest
+
+from flux_trio.cli import main
+from tests.support.instance import (
+    DEADLINE_S,
+    FLUX_TRIO,
+    environment,
+    flux_trio,
+    running_instance,
+)
+
+pytestmark = pytest.mark.real
+
+SIMULATED = "[exec]\nsimulate = true\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "stderr"),
+    [
+        (["true"], 0, ""),
+        (["sh", "-c", "exit 7"], 7, ""),
+        (["sh", "-c", "kill -9 $$"], 137, ""),
+        (["no-such-command"], 127, "flux-trio start: ERROR: no-such-command: command not found\n"),
+        (["/"], 126, "flux-trio start: ERROR: /: Permission denied\n"),
+    ],
+)
+def test_an_instance_ends_with_its_command_and_as_it_did(
+    command: list[str], code: int, stderr: str
+) -> None:
+    done = flux_trio("start", *command)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", stderr)
+
+
+def test_the_command_finds_its_instance_and_nothing_is_left_of_it(tmp_path: Path) -> None:
+    script = '"$@" run echo hello && "$@" submit sleep 100 >&2 && echo "$FLUX_TRIO_STATEDIR"'
+    env = environment(
+        TMPDIR=str(tmp_path), FLUX_TRIO_URI="ws://127.0.0.1:1", FLUX_TRIO_TOKEN="another's"
+    )
+    done = flux_trio("start", "sh", "-c", script, "sh", *FLUX_TRIO, env=env)
+    assert done.returncode == 0, done.stderr
+    hello, statedir = done.stdout.splitlines()
+    assert hello == "hello"
+    assert Path(statedir).parent == tmp_path
+    assert not Path(statedir).exists()
+
+
+def test_a_state_directory_is_kept_and_gone_on_from(tmp_path: Path) -> None:
+    statedir = tmp_path / "state"
+    first = flux_trio("start", "--statedir", statedir, *FLUX_TRIO, "submit", "true")
+    assert first.returncode == 0, first.stderr
+    jobid = first.stdout.strip()
+    wait = ("job", "wait-event", "-q", jobid, "clean")
+    again = flux_trio("start", "--statedir", statedir, *FLUX_TRIO, *wait)
+    assert again.returncode == 0, again.stderr
+
+
+def test_without_a_command_it_says_where_it_is_and_a_signal_ends_it(tmp_path: Path) -> None:
+    with running_instance(tmp_path, SIMULATED) as instance:
+        uri = (tmp_path / "uri").read_text()
+        assert instance.announcement == (
+            f"flux-trio: instance at {uri} is ready; to reach it from elsewhere: "
+            f"export FLUX_TRIO_STATEDIR={tmp_path}\n"
+        )
+        assert instance.stop(signal.SIGINT) == 0
+    assert not (tmp_path / "uri").exists()
+    assert not (tmp_path / "token").exists()
+
+
+def test_the_default_directory_is_where_commands_look(tmp_path: Path) -> None:
+    env = environment(XDG_RUNTIME_DIR=str(tmp_path))
+    process = subprocess.Popen(
+        [*FLUX_TRIO, "start"], env=env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert str(tmp_path / "flux-trio") in process.stdout.readline()
+        assert flux_trio("jobs", "-n", env=env).returncode == 0
+        process.terminate()
+        assert process.wait(DEADLINE_S) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    assert (tmp_path / "flux-trio").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_signal_goes_to_the_command(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    script = f"trap 'exit 5' TERM; echo >{ready}; while :; do sleep 0.01; done"
+    process = subprocess.Popen(
+        [*FLUX_TRIO, "start", "sh", "-c", script], env=environment(), stdin=subprocess.DEVNULL
+    )
+    try:
+        ready.read_text()
+        process.terminate()
+        assert process.wait(DEADLINE_S) == 5
+    finally:
+        process.kill()
+        process.wait(DEADLINE_S)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ('[sched]\npolicy = "x"\n', "{config}.sched.policy: expected"),
+        ("[sched]\nqueue = 3\n", "{config}.sched: expected "),
+        ("[sched]\nlimit = 0\n", "{config}.sched.limit: expected"),
+        ('[exec]\nkill-timeout = "5x"\n', "{config}.exec.kill-timeout: expected a duration"),
+        ('edition = "old"\n', "{config}.edition: expected one of"),
+        ("[sched\n", "{config}: expected TOML"),
+        ('[resource]\nexclude = "x"\n', "resource.exclude: invalid targets: invalid hosts: x"),
+        ('[[resource.config]]\nhosts = "a["\n', "resource.config[0].hosts: expected a hostlist"),
+        ('[broker]\nhost = "no.such.invalid"\n', "cannot listen at no.such.invalid:0: "),
+    ],
+)
+def test_a_wrong_configuration_is_one_line_that_names_the_key(
+    tmp_path: Path, config: str, message: str
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(config)
+    assert_refused(message.format(config=path), "--config", path)
+
+
+def assert_refused(message: str, *args: str | Path) -> None:
+    """`start` does not, says why in one line, and does not run the command."""
+    runner = click.testing.CliRunner()  # in this process, for speed
+    arguments = ["start", *map(str, args), "touch", "/proc/ran"]
+    done = runner.invoke(main, arguments, prog_name="flux-trio")
+    assert done.stderr.startswith(f"flux-trio start: ERROR: {message}")
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+
+
+def test_a_configuration_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    assert_refused(f"{tmp_path}: Is a directory", "--config", tmp_path)
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        config = tmp_path / "config.toml"
+        config.write_text(f"[broker]\nport = {port}\n")
+        assert_refused(f"cannot listen at 127.0.0.1:{port}: ", "--config", config)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("state.sqlite", "{file}: cannot be opened: file is not a database"),
+        ("tokens.json", "{file}: expected well-formed data, got JSON is malformed"),
+    ],
+)
+def test_a_damaged_state_file_is_named(tmp_path: Path, name: str, message: str) -> None:
+    path = tmp_path / name
+    path.write_text("not what it was\n" * 100)
+    assert_refused(message.format(file=path), "--statedir", tmp_path)
+
+
+def test_a_state_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert_refused(f"{file}: File exists", "--statedir", file)
+    assert_refused(f"{file}/below: Not a directory", "--statedir", file / "below")
+
+
+def test_two_instances_cannot_share_a_state_directory(tmp_path: Path) -> None:
+    with running_instance(tmp_path, SIMULATED):
+        file = tmp_path / "state.sqlite"
+        message = f"{file}: cannot be opened: another process is using it"
+        assert_refused(message, "--statedir", tmp_path)

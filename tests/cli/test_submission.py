@@ -1,0 +1,177 @@
+"""Options of submit and run, and the jobspec that comes of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pytest
+
+from flux_trio.cli import main
+from flux_trio.cli.submission import Submission, parse_attribute
+
+JOBSPECS = Path(__file__).parents[1] / "data" / "jobspecs"
+
+
+def jobspec(*command: str, **options: Any) -> dict[str, Any]:
+    made = Submission(command=command or ("true",), **options).to_jobspec({"HOME": "/h"}, "/here")
+    return made.to_json()
+
+
+def system(**options: Any) -> dict[str, Any]:
+    attributes: dict[str, Any] = jobspec(**options)["attributes"]["system"]
+    return attributes
+
+
+def slot(cores: int = 1, gpus: int = 0, count: int = 1) -> dict[str, Any]:
+    children = [{"type": "core", "count": cores}]
+    children += [{"type": "gpu", "count": gpus}] if gpus else []
+    return {"type": "slot", "count": count, "with": children, "label": "task"}
+
+
+@pytest.mark.parametrize(
+    ("options", "resources"),
+    [
+        ({}, [slot()]),
+        ({"ntasks": 4}, [slot(count=4)]),
+        ({"ntasks": 2, "cores_per_task": 3, "gpus_per_task": 1}, [slot(3, 1, 2)]),
+        ({"ntasks": 4, "nodes": 2}, [{"type": "node", "count": 2, "with": [slot(count=2)]}]),
+        (
+            {"ntasks": 4, "nodes": 2, "exclusive": True},
+            [{"type": "node", "count": 2, "exclusive": True, "with": [slot(count=2)]}],
+        ),
+        # nodes alone are whole nodes with a task on each
+        ({"nodes": 3}, [{"type": "node", "count": 3, "exclusive": True, "with": [slot()]}]),
+    ],
+)
+def test_resources_follow_from_the_counts(options: dict[str, Any], resources: object) -> None:
+    assert jobspec(**options)["resources"] == resources
+
+
+def test_the_job_runs_here_with_this_environment_and_no_limit() -> None:
+    made = jobspec("sleep", "1")
+    assert made["tasks"] == [{"command": ["sleep", "1"], "slot": "task", "count": {"per_slot": 1}}]
+    assert made["attributes"] == {
+        "system": {"duration": 0, "cwd": "/here", "environment": {"HOME": "/h"}}
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "attributes"),
+    [
+        ({"time_limit": 90.0}, {"duration": 90.0}),
+        ({"time_limit": math.inf}, {"duration": 0}),
+        ({"cwd": "/x"}, {"cwd": "/x"}),
+        ({"env": ("-*", "A=b")}, {"environment": {"A": "b"}}),
+        ({"queue": "batch"}, {"queue": "batch"}),
+        ({"job_name": "n"}, {"job": {"name": "n"}}),
+        ({"requires": ("big",)}, {"constraints": {"properties": ["big"]}}),
+        (
+            {"requires": ("a|b", "host:c")},
+            {
+                "constraints": {
+                    "and": [
+                        {"or": [{"properties": ["a"]}, {"properties": ["b"]}]},
+                        {"hostlist": ["c"]},
+                    ]
+                }
+            },
+        ),
+        (
+            {"setattr": ("exec.test.run_duration=0.1", "foo", "bar=x y")},
+            {"exec": {"test": {"run_duration": 0.1}}, "foo": 1, "bar": "x y"},
+        ),
+    ],
+)
+def test_options_are_attributes(options: dict[str, Any], attributes: dict[str, Any]) -> None:
+    assert system(**options) == {**system(), **attributes}
+
+
+@pytest.mark.parametrize(
+    ("text", "attribute"),
+    [
+        ("user.x=[1]", ("user.x", [1])),
+        ("system.x=null", ("system.x", None)),
+        ("attributes.system.x=1", ("system.x", 1)),
+        ("x=a=b", ("system.x", "a=b")),
+        ('x="1"', ("system.x", "1")),
+    ],
+)
+def test_an_attribute_is_json_if_it_can_be(text: str, attribute: object) -> None:
+    assert parse_attribute(text) == attribute
+
+
+def test_flags_are_a_mask() -> None:
+    assert Submission(flags=("debug,waitable",)).flag_mask() == 3
+    assert Submission(flags=("novalidate", "debug")).flag_mask() == 5
+    assert Submission().flag_mask() == 0
+
+
+def submit(*args: str, stdin: str | None = None) -> click.testing.Result:
+    runner = click.testing.CliRunner(env={"FLUX_TRIO_STATEDIR": "/nowhere"})
+    return runner.invoke(main, ["submit", *args], prog_name="flux-trio", input=stdin)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("5", 300), ("0.5", 30), ("30s", 30), ("1.5h", 5400), ("100ms", 0.1), ("inf", 0)],
+)
+def test_a_time_limit_is_in_minutes_unless_it_has_a_unit(text: str, seconds: float) -> None:
+    printed = json.loads(submit("--dry-run", "-t", text, "true").stdout)
+    assert printed["attributes"]["system"]["duration"] == seconds
+
+
+def test_options_after_the_command_are_the_commands() -> None:
+    printed = json.loads(submit("--dry-run", "-n", "2", "ls", "-n", "--", "x").stdout)
+    assert printed["tasks"][0]["command"] == ["ls", "-n", "--", "x"]
+    assert json.loads(submit("--dry-run", "--", "ls", "-l").stdout)["tasks"][0]["command"] == [
+        "ls",
+        "-l",
+    ]
+
+
+def test_a_jobspec_file_is_taken_as_it_is() -> None:
+    path = JOBSPECS / "rfc25-use-case-1.1.json"
+    expected = json.loads(path.read_text())
+    assert json.loads(submit("--dry-run", "--jobspec", str(path)).stdout) == expected
+    from_stdin = submit("--dry-run", "--jobspec", "-", stdin=path.read_text())
+    assert json.loads(from_stdin.stdout) == expected
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "job command and arguments are missing"),
+        (["-x", "true"], "exclusive needs a number of nodes (nnodes)"),
+        (["-N", "3", "-n", "2", "true"], "nnodes (3) must not exceed ntasks (2)"),
+        (["-t", "5x", "true"], '--time-limit: expected a duration such as "30"'),
+        (["-t", "-5", "true"], "--time-limit: expected a duration from 0 to infinity"),
+        (["--urgency", "32", "true"], "--urgency: expected 0 to 31, default, hold, expedite"),
+        (["--urgency", "high", "true"], "got 'high'"),
+        (["--requires", "a|", "true"], "--requires: expected a term"),
+        (["--requires", "nosuch:x", "true"], "jobspec.attributes.system.constraints"),
+        (["--setattr", "a..b=1", "true"], "--setattr: expected KEY=VALUE with a dotted key"),
+        (["--setattr", "job=1", "true"], "jobspec.attributes.system.job: expected an object"),
+        (["--env", "X=$NOSUCH", "true"], "--env: 'X=$NOSUCH': there is no variable 'NOSUCH'"),
+        (["--flags", "waitable,nosuch", "true"], "--flags: Unknown flag nosuch"),
+        (["--jobspec", "/nosuch.json"], "/nosuch.json: No such file or directory"),
+        (["--jobspec", "-"], "jobspec: expected"),
+        (["--jobspec", "-", "true"], "expected --jobspec or a command, got both"),
+    ],
+)
+def test_what_makes_no_jobspec_is_one_line_and_exit_code_1(args: list[str], message: str) -> None:
+    result = submit(*args, stdin="{]")
+    assert result.stderr.startswith("flux-trio submit: ERROR: ")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
+@pytest.mark.parametrize("args", [["-n", "0", "true"], ["-N", "x", "true"], ["--nosuch"]])
+def test_wrong_usage_is_exit_code_2(args: list[str]) -> None:
+    result = submit(*args)
+    assert result.exit_code == 2
+    assert "Usage: flux-trio submit" in result.stderr
