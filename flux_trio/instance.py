@@ -122,8 +122,8 @@ class Instance:
 async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[Instance]:
     """Run an instance for the length of the block.
 
-    Raises what a service does not come up with, before the block is entered; ModuleCrashed when an
-    essential one ends inside it.
+    Raises, in an exception group, ModuleNotStarted or what else does not come up, before the block
+    is entered; ModuleCrashed when an essential module ends inside it.
     """
     async with trio.open_nursery() as nursery:
         instance = Instance(config, given, nursery)
