@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping
 from string import Template
 from typing import Final
 
+from flux_trio.client import TOKEN_VARIABLE, URI_VARIABLE
+
 # How this command reached the instance is not the job's, and a token is a secret: a jobspec is kept
 # and shown to whoever may look at the job. A job finds its instance by FLUX_TRIO_STATEDIR.
-PRIVATE: Final = ("FLUX_TRIO_URI", "FLUX_TRIO_TOKEN")
+PRIVATE: Final = (URI_VARIABLE, TOKEN_VARIABLE)
 
 
 def job_environment(rules: Iterable[str], current: Mapping[str, str]) -> dict[str, str]:

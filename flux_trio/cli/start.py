@@ -22,6 +22,7 @@ import trio
 
 from flux_trio.broker import LogEntry, ModuleCrashed, ModuleNotStarted
 from flux_trio.cli.errors import sole_error
+from flux_trio.client import STATEDIR_VARIABLE, TOKEN_VARIABLE, URI_VARIABLE
 from flux_trio.config import Config, parse_config
 from flux_trio.formats import FormatError
 from flux_trio.instance import Instance, Surroundings, durable_store, open_instance
@@ -29,8 +30,7 @@ from flux_trio.messages import USERID_UNKNOWN, FluxError, Level, topics
 from flux_trio.protocols import ACTIVE
 from flux_trio.services.resource.inventory import find_inventory
 
-STATEDIR_VARIABLE: Final = "FLUX_TRIO_STATEDIR"
-OTHER_VARIABLES: Final = ("FLUX_TRIO_URI", "FLUX_TRIO_TOKEN")
+OTHER_VARIABLES: Final = (URI_VARIABLE, TOKEN_VARIABLE)
 NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
 NOT_EXECUTABLE: Final = 126
 SHOWN_LEVEL: Final = Level.ERR  # entries of the log that go to standard error

@@ -20,14 +20,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _COUNT: Final = click.IntRange(min=1)
 _OPTIONS: Final = (
-    click.option("-n", "--ntasks", type=_COUNT, metavar="N", help="Tasks to start. [default: 1]"),
+    click.option(
+        "-n",
+        "--ntasks",
+        type=_COUNT,
+        metavar="N",
+        help="Tasks to start, 1 unless -N says otherwise.",
+    ),
     click.option(
         "-c",
         "--cores-per-task",
         type=_COUNT,
         metavar="N",
         default=1,
-        help="Cores for each task. [default: 1]",
+        show_default=True,
+        help="Cores for each task.",
     ),
     click.option(
         "-g",
@@ -35,7 +42,8 @@ _OPTIONS: Final = (
         type=click.IntRange(min=0),
         metavar="N",
         default=0,
-        help="GPUs for each task. [default: 0]",
+        show_default=True,
+        help="GPUs for each task.",
     ),
     click.option(
         "-N",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import re
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flux_trio.cli.job_rows import user_name
 from tests.support.instance import DEADLINE_S, RunningInstance
 
 pytestmark = pytest.mark.real
@@ -187,7 +187,7 @@ def test_jobs_lists_what_is_active(instance: RunningInstance) -> None:
     pending = simulated(instance, 1, "--urgency=hold", "-t", "10")
     header, *rows = instance.ok("jobs").splitlines()
     assert header.split() == ["JOBID", "USER", "NAME", "ST", "NTASKS", "NNODES", "TIME", "INFO"]
-    user = getpass.getuser()
+    user = user_name(os.getuid())
     assert rows[0].split() == [pending, user, "simulated", "S", "1", "-", "10m", "held"]
     first = rows[1].split()
     assert [*first[:6], first[7]] == [running, user, "all-of-it", "R", "4", "2", "node[0-1]"]

@@ -8,13 +8,17 @@ import socket
 import subprocess
 from pathlib import Path
 
+import anyio
 import click.testing
 import pytest
 
 from flux_trio.cli import main
+from flux_trio.client import find_instance, open_client
+from flux_trio.messages import topics
 from tests.support.instance import (
     DEADLINE_S,
     FLUX_TRIO,
+    OWN_VARIABLES,
     environment,
     flux_trio,
     running_instance,
@@ -38,8 +42,14 @@ SIMULATED = "[exec]\nsimulate = true\n"
 def test_an_instance_ends_with_its_command_and_as_it_did(
     command: list[str], code: int, stderr: str
 ) -> None:
-    done = flux_trio("start", *command)
-    assert (done.returncode, done.stdout, done.stderr) == (code, "", stderr)
+    done = in_this_process("start", *command)
+    assert (done.exit_code, done.stdout, done.stderr) == (code, "", stderr)
+
+
+def in_this_process(*args: str | Path) -> click.testing.Result:
+    """Quicker than a process; what a command of `start` prints is not seen."""
+    runner = click.testing.CliRunner(env=dict.fromkeys(OWN_VARIABLES))
+    return runner.invoke(main, [str(arg) for arg in args], prog_name="flux-trio")
 
 
 def test_the_command_finds_its_instance_and_nothing_is_left_of_it(tmp_path: Path) -> None:
@@ -134,9 +144,7 @@ def test_a_wrong_configuration_is_one_line_that_names_the_key(
 
 def assert_refused(message: str, *args: str | Path) -> None:
     """`start` does not, says why in one line, and does not run the command."""
-    runner = click.testing.CliRunner()  # in this process, for speed
-    arguments = ["start", *map(str, args), "touch", "/proc/ran"]
-    done = runner.invoke(main, arguments, prog_name="flux-trio")
+    done = in_this_process("start", *args, "sh", "-c", "exit 99")
     assert done.stderr.startswith(f"flux-trio start: ERROR: {message}")
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
 
@@ -178,3 +186,32 @@ def test_two_instances_cannot_share_a_state_directory(tmp_path: Path) -> None:
         file = tmp_path / "state.sqlite"
         message = f"{file}: cannot be opened: another process is using it"
         assert_refused(message, "--statedir", tmp_path)
+
+
+def test_a_shutdown_request_ends_it(tmp_path: Path) -> None:
+    with running_instance(tmp_path, SIMULATED) as instance:
+        address = find_instance(instance.env)
+
+        async def shut_down() -> None:
+            async with open_client(*address) as client:
+                await client.call(topics.BROKER_SHUTDOWN)
+
+        anyio.run(shut_down)
+        assert instance.process.wait(DEADLINE_S) == 0
+
+
+def test_commands_of_an_instance_that_is_killed_say_so(tmp_path: Path) -> None:
+    with running_instance(tmp_path, SIMULATED) as instance:
+        waiting = instance.popen("run", "--urgency=hold", "true")
+        assert waiting.stderr is not None
+        while not instance.ok("jobs", "-n"):
+            pass  # until the job is there
+        instance.stop(signal.SIGKILL)
+        _, stderr = waiting.communicate(timeout=DEADLINE_S)
+        assert stderr == (
+            "flux-trio run: ERROR: the instance is gone: its end of the connection is closed\n"
+        )
+        assert waiting.returncode == 1
+        later = instance.invoke("jobs")
+        assert later.stderr.startswith("flux-trio jobs: ERROR: nobody listens at ws://127.0.0.1:")
+        assert later.stderr.endswith("if no instance runs, start one with `flux-trio start`\n")

@@ -28,7 +28,8 @@ def job() -> None:
     "form",
     type=click.Choice(["dec", "hex", "kvs", "dothex", "f58", "f58plain"]),
     default="dec",
-    help="The form to print. [default: dec]",
+    show_default=True,
+    help="The form to print.",
 )
 @click.argument("jobids", metavar="[JOBID]...", nargs=-1)
 def job_id(form: Any, jobids: tuple[str, ...]) -> None:
@@ -81,7 +82,8 @@ _FORMAT = click.option(
     "form",
     type=click.Choice(["text", "json"]),
     default="text",
-    help="How to print events. [default: text]",
+    show_default=True,
+    help="How to print events.",
 )
 
 

@@ -40,7 +40,8 @@ _STYLES: dict[str, dict[str, Any]] = {
     type=click.IntRange(min=0),
     default=1000,
     metavar="N",
-    help="List N jobs at most, 0 is all. [default: 1000]",
+    show_default=True,
+    help="List N jobs at most, 0 is all.",
 )
 @click.option("-n", "--suppress-header", "--no-header", is_flag=True, help="Print no header.")
 @click.option(

@@ -22,15 +22,21 @@ _COUNT = click.IntRange(min=1)
 @click.option("--nodes", type=_COUNT, required=True, metavar="N", help="Nodes of the machine.")
 @click.option("--cores", type=_COUNT, required=True, metavar="C", help="Cores of each node.")
 @click.option(
-    "--gpus", type=click.IntRange(min=0), default=0, metavar="G", help="GPUs of each. [default: 0]"
+    "--gpus",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="G",
+    show_default=True,
+    help="GPUs of each.",
 )
 @click.option(
     "--policy",
     type=click.Choice(["fifo", "easy", "conservative"]),
     default="fifo",
-    help="Scheduling policy. [default: fifo]",
+    show_default=True,
+    help="Scheduling policy.",
 )
-@click.option("--seed", type=int, default=0, metavar="S", help="Of all chance. [default: 0]")
+@click.option("--seed", type=int, default=0, metavar="S", show_default=True, help="Of all chance.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.option(
     "--plot",
