@@ -32,7 +32,7 @@ from flux_trio.broker import (
     Tokens,
     serve_connection,
 )
-from flux_trio.client import TOKEN_FILE, URI_FILE
+from flux_trio.client import STATEDIR_VARIABLE, TOKEN_FILE, URI_FILE
 from flux_trio.config import Config
 from flux_trio.formats import FormatError, Idset, ResourceSet
 from flux_trio.jobtap import Plugin, builtin_plugins
@@ -209,6 +209,8 @@ def _module_specs(config: Config, given: Surroundings) -> list[ModuleSpec]:
             exec_service.run,
             directory=None if given.statedir is None else given.statedir / "shell",
             config=config.exec,
+            # so that commands in a job reach the instance
+            environment={} if given.statedir is None else {STATEDIR_VARIABLE: str(given.statedir)},
         ),
         "sched": functools.partial(sched.run, config=config.sched, edition=config.edition_value),
         "job-ingest": ingest.run,

@@ -8,8 +8,11 @@ talking is a `ClientError`. It imports neither trio nor asyncio: anyio has the o
 from flux_trio.client.client import Client, open_client
 from flux_trio.client.errors import AccessDenied, ClientError, ConnectionLost, NoInstance
 from flux_trio.client.find import (
+    STATEDIR_VARIABLE,
     TOKEN_FILE,
+    TOKEN_VARIABLE,
     URI_FILE,
+    URI_VARIABLE,
     Address,
     default_statedir,
     find_instance,
@@ -17,8 +20,11 @@ from flux_trio.client.find import (
 from flux_trio.client.link import ClientStatistics
 
 __all__ = [
+    "STATEDIR_VARIABLE",
     "TOKEN_FILE",
+    "TOKEN_VARIABLE",
     "URI_FILE",
+    "URI_VARIABLE",
     "AccessDenied",
     "Address",
     "Client",

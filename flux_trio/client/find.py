@@ -13,6 +13,9 @@ from typing import Final, NamedTuple
 
 from flux_trio.client.errors import AccessDenied, NoInstance
 
+URI_VARIABLE: Final = "FLUX_TRIO_URI"
+TOKEN_VARIABLE: Final = "FLUX_TRIO_TOKEN"
+STATEDIR_VARIABLE: Final = "FLUX_TRIO_STATEDIR"
 URI_FILE: Final = "uri"
 TOKEN_FILE: Final = "token"  # readable by its owner alone: whoever has the token is the owner
 
@@ -31,16 +34,16 @@ def find_instance(environ: Mapping[str, str]) -> Address:
 
     Raises NoInstance when there is none, AccessDenied when its token may not be read.
     """
-    uri = environ.get("FLUX_TRIO_URI", "")
+    uri = environ.get(URI_VARIABLE, "")
     if uri.startswith("local://"):
         return _read_statedir(Path(uri.removeprefix("local://")))
     if uri:
-        token = environ.get("FLUX_TRIO_TOKEN", "")
+        token = environ.get(TOKEN_VARIABLE, "")
         if not token:
             raise NoInstance("FLUX_TRIO_URI is set and FLUX_TRIO_TOKEN is not: set both or none")
         return Address(uri, token)
-    if "FLUX_TRIO_STATEDIR" in environ:
-        return _read_statedir(Path(environ["FLUX_TRIO_STATEDIR"]))
+    if STATEDIR_VARIABLE in environ:
+        return _read_statedir(Path(environ[STATEDIR_VARIABLE]))
     statedir = default_statedir(environ)
     _check_owner(statedir)
     return _read_statedir(statedir)

@@ -78,6 +78,7 @@ RESOURCE_EXCLUDE: Final = "resource.exclude"
 
 # Execution: output of a running job
 EXEC_ATTACH: Final = "job-exec.attach"
+EXEC_ATTACH_CANCEL: Final = "job-exec.attach-cancel"
 EXEC_KILL: Final = "job-exec.kill"
 
 # Broker

@@ -139,7 +139,7 @@ class ExecCore:
             topics.START_METHOD: self._start,
             topics.DISCONNECT: self._disconnect,
             _method(topics.EXEC_ATTACH): self._attachments.open,
-            f"{_method(topics.EXEC_ATTACH)}-cancel": self._attachments.cancel,
+            _method(topics.EXEC_ATTACH_CANCEL): self._attachments.cancel,
             _method(topics.EXEC_KILL): self._kill,
         }
         self._takes: dict[type, Callable[[Any], None]] = {
