@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from flux_trio.messages import Request, topics
+from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Kind, Record
 
 
@@ -17,17 +17,18 @@ class Facts:
     """Hashable, replaced when something changes."""
 
     scheduler: str = ""  # peer that said hello last and is not gone
-    is_ready: bool = False  # its sched-ready was taken up
+    is_ready: bool = False  # its sched-ready was taken up, and no fatality since
     limit: int | None = None  # of limited mode
     exec_peer: str = ""
     exec_service: str = ""
-    crossings: bool = True  # sends and receipts are told apart in this trace
 
     def after(self, record: Record) -> Facts:
         """The facts once `record` has happened."""
         message = record.message
-        if record.kind != Kind.RECV or not isinstance(message, Request):
+        if record.kind != Kind.RECV:
             return self
+        if not isinstance(message, Request):
+            return self._after_response(message) if isinstance(message, Response) else self
         sender = message.sender or record.peer
         payload = message.payload if isinstance(message.payload, dict) else {}
         match message.topic:
@@ -41,4 +42,10 @@ class Facts:
                 return replace(self, scheduler="", is_ready=False, limit=None)
             case topics.JOB_MANAGER_DISCONNECT if sender == self.exec_peer:
                 return replace(self, exec_peer="", exec_service="")
+        return self
+
+    def _after_response(self, response: Response) -> Facts:
+        """RFC 27: an error in answer to alloc or free is the end of it until the next ready."""
+        if response.errnum and response.topic in (topics.SCHED_ALLOC, topics.SCHED_FREE):
+            return replace(self, is_ready=False)
         return self

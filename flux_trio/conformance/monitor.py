@@ -6,19 +6,22 @@ state or a broken verdict refers to, and can watch a trace as it happens or read
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from flux_trio.conformance.facts import Facts
+from flux_trio.conformance.leg import ANY_TOPIC, Key, Leg, errnum
 from flux_trio.conformance.registry import Clause
-from flux_trio.conformance.rule import ANY_TOPIC, Broken, Key, Leg, Rule, State, Step
+from flux_trio.conformance.rule import Broken, Rule, State, Step
+from flux_trio.conformance.view import View
 from flux_trio.messages import Event, Request, Response, service_of, topics
 from flux_trio.trace import Kind, Record
 
-# The requests by which the job manager learns that a party is gone or new.
+# What the job manager takes up when a party is gone, new, or has failed.
 ENDINGS: Final = {topics.JOB_MANAGER_DISCONNECT, topics.SCHED_HELLO, topics.EXEC_HELLO}
+FATALITIES: Final = {topics.SCHED_ALLOC, topics.SCHED_FREE}
 
 
 class Verdict(StrEnum):
@@ -42,35 +45,49 @@ class Violation:
 
 
 class Monitor:
-    """Judges one trace by `rules`; `clauses` has the sentences."""
+    """Judges one trace by `rules`; `clauses` has the sentences.
+
+    `crossings` and `headers` say what the trace shows: sends and receipts each in its own place;
+    matchtags, flags and userids. Rules that need what it does not show are left out.
+    """
 
     def __init__(
-        self, rules: Iterable[Rule], clauses: dict[str, Clause], *, crossings: bool = True
+        self,
+        rules: Iterable[Rule],
+        clauses: Mapping[str, Clause],
+        *,
+        crossings: bool = True,
+        headers: bool = True,
     ) -> None:
         self._clauses = clauses
-        self._crossings = crossings
-        self._by_leg: dict[Leg, list[Rule]] = {}
-        self._rules = [rule for rule in rules if crossings or not rule.needs_crossing]
-        for rule in self._rules:
-            for leg in rule.legs:
-                self._by_leg.setdefault(leg, []).append(rule)
-        self._states: dict[Rule, dict[Key, State]] = {rule: {} for rule in self._rules}
+        self._rules = [
+            rule
+            for rule in rules
+            if (crossings or not rule.needs_crossing) and (headers or not rule.needs_headers)
+        ]
+        self._by_leg = _by_leg(self._rules)
+        self._states: dict[Rule, dict[Key, State]] = {
+            rule: {} for rule in self._rules if rule.apply is not None
+        }
+        self._views = _in_order(view for rule in self._rules for view in rule.views)
+        self._views_by_leg = _by_leg(self._views)
+        self._view_states: dict[View, dict[Key, State]] = {view: {} for view in self._views}
+        self._turns: dict[str, tuple[int, bool]] = {}  # party → where it began, whether it sent
         self._kept: set[str] = set()
-        self.facts = replace(Facts(), crossings=crossings)
-        self.violations: list[Violation] = []
         self._last: Record | None = None
+        self.facts = Facts()
+        self.violations: list[Violation] = []
 
     def observe(self, record: Record) -> list[Violation]:
         """Take the next record of the trace; the violations that it is."""
+        self._take_turn(record)
+        leg = leg_of(record, self.facts)
         found = []
-        for rule in self._concerned(record):
-            key = rule.key(record)
-            if key is None:
-                continue
-            step = rule.apply(self._states[rule].get(key), record, self.facts)
-            self._keep(rule, key, step)
-            if step.broken is not None:
-                found.append(self._violation(rule, record, step.broken))
+        for rule in _on(self._by_leg, leg):
+            broken = self._judged(rule, record)
+            if broken is not None:
+                found.append(self._violation(rule, record, broken))
+        self._fold(_on(self._views_by_leg, leg), record)
         self._clear(record)
         self.facts = self.facts.after(record)
         self.violations += found
@@ -87,10 +104,8 @@ class Monitor:
             return []
         found = [
             self._violation(rule, last, broken)
-            for rule, kept in self._states.items()
-            if rule.owed is not None
-            for state in kept.values()
-            if (broken := rule.owed(state, self.facts)) is not None
+            for rule in self._rules
+            for broken in self._owed(rule)
         ]
         self.violations += found
         return found
@@ -108,39 +123,93 @@ class Monitor:
 
     def snapshot(self) -> Hashable:
         """What is live now; equal snapshots judge what follows alike."""
-        live = (
-            (rule, key, state) for rule, kept in self._states.items() for key, state in kept.items()
-        )
-        return (self.facts, frozenset(live))
+        states = [*self._states.items(), *self._view_states.items()]
+        live = ((of, key, state) for of, kept in states for key, state in kept.items())
+        return (self.facts, frozenset(self._turns.items()), frozenset(live))
 
-    def _concerned(self, record: Record) -> list[Rule]:
-        leg = leg_of(record, self.facts)
-        anywhere = self._by_leg.get(leg._replace(topic=ANY_TOPIC), [])
-        return self._by_leg.get(leg, []) + anywhere
+    # --- what a rule may ask for (Seen)
 
-    def _keep(self, rule: Rule, key: Key, step: Step) -> None:
-        if step.state is None:
-            self._states[rule].pop(key, None)
-        else:
-            self._states[rule][key] = step.state
+    def at(self, view: View, key: Key = ()) -> Any:
+        """What `view` has under `key`, or None."""
+        return self._view_states[view].get(key)
+
+    def all(self, view: View) -> Mapping[Key, Any]:
+        """Everything that is live in `view`."""
+        return self._view_states[view]
+
+    def knew(self, party: str, n: int) -> bool:
+        """Whether `party` has come back to its inbox since it took up the message at `n`."""
+        return n < self._turns.get(party, (0, False))[0]
+
+    # --- how
+
+    def _take_turn(self, record: Record) -> None:
+        """A turn of a party: what it takes up, then what it sends."""
+        if record.kind == Kind.RECV:
+            began, has_sent = self._turns.get(record.party, (0, True))
+            if has_sent:
+                self._turns[record.party] = (record.n, False)
+        elif record.kind == Kind.SEND:
+            began, has_sent = self._turns.get(record.party, (0, True))
+            if not has_sent:
+                self._turns[record.party] = (began, True)
+
+    def _judged(self, rule: Rule, record: Record) -> Broken | None:
+        if rule.apply is None:
+            assert rule.judge is not None
+            said = rule.judge(record, self)
+            if isinstance(said, Broken):
+                return said
+            if said:
+                self._kept.add(rule.clause)
+            return None
+        key = rule.key(record)
+        if key is None:
+            return None
+        states = self._states[rule]
+        step: Step = rule.apply(states.get(key), record, self.facts)
+        _put(states, key, step.state)
         if step.kept:
             self._kept.add(rule.clause)
+        return step.broken
+
+    def _fold(self, views: Iterable[View], record: Record) -> None:
+        """All views see each other as they were before the record."""
+        after = [
+            (states, key, view.fold(states.get(key), part, record, self))
+            for view in views
+            for states in (self._view_states[view],)
+            for key, part in view.parts(record, self)
+        ]
+        for states, key, state in after:
+            _put(states, key, state)
 
     def _clear(self, record: Record) -> None:
         """A party is gone: what was live between it and the job manager ends without a verdict."""
-        request = record.message
-        if record.kind != Kind.RECV or not isinstance(request, Request):
+        if record.kind != Kind.RECV or not _may_end(record):
             return
-        if request.topic not in ENDINGS:
-            return
-        for rule in self._rules:
-            if rule.clears is not None and rule.clears(request, self.facts):
-                self._states[rule].clear()
+        for rule, states in self._states.items():
+            if rule.clears is not None and rule.clears(record, self.facts):
+                states.clear()
+        for view, states in self._view_states.items():
+            if view.clears is not None and view.clears(record, self.facts):
+                states.clear()
+
+    def _owed(self, rule: Rule) -> Iterator[Broken]:
+        if rule.owing is not None:
+            yield from rule.owing(self)
+        if rule.owed is not None:
+            for state in self._states[rule].values():
+                broken = rule.owed(state, self.facts)
+                if broken is not None:
+                    yield broken
 
     def _violation(self, rule: Rule, record: Record, broken: Broken) -> Violation:
         clause = self._clauses.get(rule.clause)
         sentence = clause.text if clause is not None else ""
-        party = "" if clause is None else (clause.violator or clause.actor)
+        party = broken.party
+        if not party and clause is not None:
+            party = clause.violator or clause.actor
         return Violation(rule.clause, sentence, party, broken.text, record, broken.because)
 
 
@@ -155,3 +224,44 @@ def leg_of(record: Record, facts: Facts) -> Leg:
     if record.kind == Kind.EVENT:
         return Leg(record.kind, "", str((record.data or {}).get("name", "")))
     return Leg(record.kind)
+
+
+def _by_leg(machines: Iterable[Any]) -> dict[Leg, list[Any]]:
+    found: dict[Leg, list[Any]] = {}
+    for machine in machines:
+        for leg in machine.legs:
+            found.setdefault(leg, []).append(machine)
+    return found
+
+
+def _on(by_leg: dict[Leg, list[Any]], leg: Leg) -> list[Any]:
+    anywhere = by_leg.get(Leg(leg.kind, leg.type, ANY_TOPIC))
+    here = by_leg.get(leg, [])
+    return here if anywhere is None else here + anywhere
+
+
+def _in_order(views: Iterable[View]) -> list[View]:
+    """These views and those they read, each once."""
+    found: dict[View, None] = {}
+
+    def take(views: Iterable[View]) -> None:
+        for view in views:
+            take(view.reads)
+            found[view] = None
+
+    take(views)
+    return list(found)
+
+
+def _put(states: dict[Key, State], key: Key, state: State) -> None:
+    if state is None:
+        states.pop(key, None)
+    else:
+        states[key] = state
+
+
+def _may_end(record: Record) -> bool:
+    found = record.message
+    if isinstance(found, Request):
+        return found.topic in ENDINGS
+    return bool(errnum(record)) and getattr(found, "topic", "") in FATALITIES

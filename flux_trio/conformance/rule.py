@@ -1,52 +1,65 @@
 """What a rule is: one clause as a small machine over the trace.
 
-A rule names the records it reads (`legs`), under which key it keeps state (a job id, an RPC), and
-a function from the state and a record to the next state and an outcome. State is hashable, and
-None when nothing is live, so that a monitor's whole state is small and can be compared. A rule
-reads the trace only, and judges a party by what that party had sent and received by then.
+A rule names the records it reads (`legs`). One of `Rules.rule` keeps a state of its own, under a
+key (a job id, an RPC); one of `Rules.check` looks at each record alone; one of `Rules.judge` looks
+at views as well, which are states that rules share. State is hashable, and None when nothing is
+live, so that a monitor's whole state is small and can be compared. A rule reads the trace only, and
+judges a party by what that party had sent and received by then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from flux_trio.conformance.facts import Facts
-from flux_trio.messages import Event, Message, Request, Response, topics
-from flux_trio.trace import Kind, Record
+from flux_trio.conformance.leg import (
+    ANY_TOPIC,
+    Key,
+    Leg,
+    errnum,
+    job_id,
+    logged,
+    message,
+    no_key,
+    noted,
+    payload,
+    received,
+    rpc,
+    sent,
+)
+from flux_trio.conformance.view import Clears, Seen, View, view
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Record
 
-MessageType: TypeAlias = Literal["request", "response", "event"]
-Key: TypeAlias = Hashable
+__all__ = [
+    "ANY_TOPIC",
+    "Broken",
+    "Key",
+    "Leg",
+    "Rule",
+    "Rules",
+    "Seen",
+    "State",
+    "Step",
+    "View",
+    "errnum",
+    "exec_lost",
+    "job_id",
+    "logged",
+    "message",
+    "no_key",
+    "noted",
+    "payload",
+    "received",
+    "rpc",
+    "scheduler_lost",
+    "sent",
+    "view",
+]
+
 State: TypeAlias = Hashable
-
-ANY_TOPIC: Final = "*"
-
-
-class Leg(NamedTuple):
-    """Which records: the kind, and for messages the type and topic.
-
-    For topics of the execution service, whose name is its own, `topic` is "<exec>.start".
-    """
-
-    kind: str
-    type: str = ""
-    topic: str = ""
-
-
-def sent(type_: MessageType, *topics: str) -> list[Leg]:
-    """The moments a party sends such a message."""
-    return [Leg(Kind.SEND.value, type_, topic) for topic in topics]
-
-
-def received(type_: MessageType, *topics: str) -> list[Leg]:
-    """The moments a party takes such a message up."""
-    return [Leg(Kind.RECV.value, type_, topic) for topic in topics]
-
-
-def logged(*names: str) -> list[Leg]:
-    """Events of job eventlogs, by name; ANY_TOPIC for all."""
-    return [Leg(Kind.EVENT.value, "", name) for name in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +67,12 @@ class Broken:
     """The clause was not kept: what was expected and what came, for whoever has to mend it.
 
     `because` are the places (`n`) of the earlier records that show why; the record in hand is the
-    one that broke it.
+    one that broke it. `party` says who broke it, where that is not the one the clause binds.
     """
 
     text: str
     because: tuple[int, ...] = ()
+    party: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,30 +88,40 @@ class Step:
     broken: Broken | None = None
 
 
+Said: TypeAlias = Broken | bool | None
+"""True: kept. None or False: not exercised here."""
+
 Apply: TypeAlias = Callable[[State, Record, Facts], Step]
 KeyOf: TypeAlias = Callable[[Record], Key | None]
-Clears: TypeAlias = Callable[[Request, Facts], bool]
+Judge: TypeAlias = Callable[[Record, Seen], Said]
 Owed: TypeAlias = Callable[[State, Facts], Broken | None]
+Owing: TypeAlias = Callable[[Seen], Iterable[Broken]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One clause as a machine.
 
     `clause` is its id in the registry (or an invariant's name). A record on one of `legs` is
-    applied to the state under `key(record)`; a key of None passes it over. `needs_crossing` marks a
-    rule that must tell sends from receipts: a recording of a router cannot exercise it. `clears`
-    says of a request taken up that it ends everything live here (`scheduler_lost`, `exec_lost`).
-    `owed` says of a live state what somebody has failed to do, should nothing more ever happen.
+    applied to the state under `key(record)`, a key of None passing it over; or `judge` judges it,
+    looking at `views`. `needs_crossing` marks a rule that must tell sends from receipts, and
+    `needs_headers` one about matchtags, flags or userids: a recording that does not show them
+    cannot exercise it. `clears` says of a record that it ends everything live here
+    (`scheduler_lost`, `exec_lost`). `owed` says of a live state, and `owing` of all that is seen,
+    what somebody has failed to do, should nothing more ever happen.
     """
 
     clause: str
     legs: tuple[Leg, ...]
-    key: KeyOf
-    apply: Apply
+    key: KeyOf = no_key
+    apply: Apply | None = None
+    judge: Judge | None = None
+    views: tuple[View, ...] = ()
     needs_crossing: bool = False
+    needs_headers: bool = False
     clears: Clears | None = None
     owed: Owed | None = None
+    owing: Owing | None = None
 
 
 class Rules:
@@ -112,88 +136,94 @@ class Rules:
         *legs: Iterable[Leg],
         key: KeyOf,
         needs_crossing: bool = False,
+        needs_headers: bool = False,
         clears: Clears | None = None,
         owed: Owed | None = None,
     ) -> Callable[[Apply], Apply]:
         """Register the decorated function as the rule of `clause`."""
 
         def register(apply: Apply) -> Apply:
-            flat = tuple(leg for group in legs for leg in group)
-            self.all.append(Rule(clause, flat, key, apply, needs_crossing, clears, owed))
+            rule = Rule(
+                clause=clause,
+                legs=_flat(legs),
+                key=key,
+                apply=apply,
+                needs_crossing=needs_crossing,
+                needs_headers=needs_headers,
+                clears=clears,
+                owed=owed,
+            )
+            self.all.append(rule)
             return apply
 
         return register
 
     def check(
-        self, clause: str, *legs: Iterable[Leg], needs_crossing: bool = False
-    ) -> Callable[[Callable[[Record, Facts], Broken | bool | None]], Any]:
-        """Register a rule without state: True kept, None not exercised, Broken."""
+        self,
+        clause: str,
+        *legs: Iterable[Leg],
+        needs_crossing: bool = False,
+        needs_headers: bool = False,
+    ) -> Callable[[Callable[[Record, Facts], Said]], Any]:
+        """Register a rule without state."""
 
-        def register(judge: Callable[[Record, Facts], Broken | bool | None]) -> Any:
-            def apply(_state: State, record: Record, facts: Facts) -> Step:
-                said = judge(record, facts)
-                if isinstance(said, Broken):
-                    return Step(broken=said)
-                return Step(kept=bool(said))
+        def register(check: Callable[[Record, Facts], Said]) -> Any:
+            self.judge(clause, *legs, needs_crossing=needs_crossing, needs_headers=needs_headers)(
+                lambda record, seen: check(record, seen.facts)
+            )
+            return check
 
-            self.rule(clause, *legs, key=no_key, needs_crossing=needs_crossing)(apply)
+        return register
+
+    def judge(
+        self,
+        clause: str,
+        *legs: Iterable[Leg],
+        views: Iterable[View] = (),
+        needs_crossing: bool = False,
+        needs_headers: bool = False,
+        owing: Owing | None = None,
+    ) -> Callable[[Judge], Judge]:
+        """Register a rule whose state is in `views`."""
+
+        def register(judge: Judge) -> Judge:
+            rule = Rule(
+                clause=clause,
+                legs=_flat(legs),
+                judge=judge,
+                views=tuple(views),
+                needs_crossing=needs_crossing,
+                needs_headers=needs_headers,
+                owing=owing,
+            )
+            self.all.append(rule)
             return judge
 
         return register
 
 
-# --- who is gone, keys, and reading records
+def _flat(legs: Iterable[Iterable[Leg]]) -> tuple[Leg, ...]:
+    return tuple(leg for group in legs for leg in group)
 
 
-def scheduler_lost(request: Request, facts: Facts) -> bool:
-    """The job manager hears that the scheduler is gone, or a scheduler starts anew."""
-    if request.topic == topics.JOB_MANAGER_DISCONNECT:
-        return request.sender == facts.scheduler
-    return request.topic == topics.SCHED_HELLO
+# --- who is gone
 
 
-def exec_lost(request: Request, facts: Facts) -> bool:
+def scheduler_lost(record: Record, facts: Facts) -> bool:
+    """The job manager hears that the scheduler is gone, or fails, or a scheduler starts anew."""
+    found = record.message
+    if isinstance(found, Request):
+        if found.topic == topics.JOB_MANAGER_DISCONNECT:
+            return found.sender == facts.scheduler
+        return found.topic == topics.SCHED_HELLO
+    return bool(errnum(record))  # of alloc or free: a fatality
+
+
+def exec_lost(record: Record, facts: Facts) -> bool:
     """The job manager hears that the execution service is gone, or one starts anew."""
-    if request.topic == topics.JOB_MANAGER_DISCONNECT:
-        return request.sender == facts.exec_peer
-    return request.topic == topics.EXEC_HELLO
-
-
-def no_key(_record: Record) -> Key:
-    """One state for all records: for rules that keep none, or one."""
-    return ()
-
-
-def job_id(record: Record) -> Key | None:
-    """The job a message or eventlog event is about; None when it does not say."""
-    found = payload(record).get("id")
-    return found if type(found) is int else None
-
-
-def rpc(record: Record) -> Key | None:
-    """The RPC a message belongs to: client and matchtag; None without a matchtag."""
-    message = record.message
-    if isinstance(message, (Request, Response)) and message.matchtag:
-        return (message.routes[0] if message.routes else "", message.topic, message.matchtag)
-    return None
-
-
-def message(record: Record) -> Message:
-    """The message of a record that is known to have one."""
-    assert record.message is not None
-    return record.message
-
-
-def payload(record: Record) -> dict[str, Any]:
-    """The payload object of a message, or the data of another record; {} when there is none."""
-    if record.message is None:
-        return record.data or {}
-    if isinstance(record.message, (Request, Response, Event)):
-        found = record.message.payload
-        return found if isinstance(found, dict) else {}
-    return {}
-
-
-def errnum(record: Record) -> int:
-    """The errnum of a response, 0 for anything else."""
-    return record.message.errnum if isinstance(record.message, Response) else 0
+    found = record.message
+    if not isinstance(found, Request):
+        return False
+    if found.topic == topics.JOB_MANAGER_DISCONNECT:
+        return found.sender == facts.exec_peer
+    return found.topic == topics.EXEC_HELLO

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from flux_trio.conformance.facts import Facts
-from flux_trio.conformance.rule import Broken, Leg, Rules, errnum, message
+from flux_trio.conformance.leg import Leg, errnum, message
+from flux_trio.conformance.rule import Broken, Rules
 from flux_trio.formats import FormatError, Idset
 from flux_trio.messages import Event, Request, Response
 from flux_trio.trace import Record

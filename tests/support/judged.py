@@ -25,9 +25,9 @@ REMOVED = object()  # the value of a key that an edit takes away
 SEND, RECV = Kind.SEND.value, Kind.RECV.value
 
 
-def judge(trace: Iterable[Record], rules: Iterable[Rule], *, crossings: bool = True) -> Monitor:
+def judge(trace: Iterable[Record], rules: Iterable[Rule]) -> Monitor:
     """A monitor that has seen the whole trace, up to its rest."""
-    monitor = Monitor(rules, CLAUSES, crossings=crossings)
+    monitor = Monitor(rules, CLAUSES)
     for record in trace:
         monitor.observe(record)
     monitor.finish()

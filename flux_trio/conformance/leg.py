@@ -1,0 +1,85 @@
+"""Legs: which records a rule or view is about, and how their content is read."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from flux_trio.messages import Event, Message, Request, Response
+from flux_trio.trace import Kind, Record
+
+MessageType: TypeAlias = Literal["request", "response", "event"]
+Key: TypeAlias = Hashable
+
+ANY_TOPIC: Final = "*"
+
+
+class Leg(NamedTuple):
+    """Which records: the kind, and for messages the type and topic.
+
+    For topics of the execution service, whose name is its own, `topic` is "<exec>.start".
+    """
+
+    kind: str
+    type: str = ""
+    topic: str = ""
+
+
+def sent(type_: MessageType, *topics: str) -> list[Leg]:
+    """The moments a party sends such a message."""
+    return [Leg(Kind.SEND.value, type_, topic) for topic in topics]
+
+
+def received(type_: MessageType, *topics: str) -> list[Leg]:
+    """The moments a party takes such a message up."""
+    return [Leg(Kind.RECV.value, type_, topic) for topic in topics]
+
+
+def logged(*names: str) -> list[Leg]:
+    """Events of job eventlogs, by name; ANY_TOPIC for all."""
+    return [Leg(Kind.EVENT.value, "", name) for name in names]
+
+
+def noted(kind: Kind) -> list[Leg]:
+    """Records of a kind that has neither messages nor events."""
+    return [Leg(kind.value)]
+
+
+def no_key(_record: Record) -> Key:
+    """One state for all records: for rules that keep none, or one."""
+    return ()
+
+
+def job_id(record: Record) -> Key | None:
+    """The job a message or eventlog event is about; None when it does not say."""
+    found = payload(record).get("id")
+    return found if type(found) is int else None
+
+
+def rpc(record: Record) -> Key | None:
+    """The RPC a message belongs to: client, topic and matchtag; None without a matchtag."""
+    message = record.message
+    if isinstance(message, (Request, Response)) and message.matchtag:
+        return (message.routes[0] if message.routes else "", message.topic, message.matchtag)
+    return None
+
+
+def message(record: Record) -> Message:
+    """The message of a record that is known to have one."""
+    assert record.message is not None
+    return record.message
+
+
+def payload(record: Record) -> dict[str, Any]:
+    """The payload object of a message, or the data of another record; {} when there is none."""
+    if record.message is None:
+        return record.data or {}
+    if isinstance(record.message, (Request, Response, Event)):
+        found = record.message.payload
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def errnum(record: Record) -> int:
+    """The errnum of a response, 0 for anything else."""
+    return record.message.errnum if isinstance(record.message, Response) else 0

@@ -1,0 +1,76 @@
+"""Views: what a trace has shown of something so far, folded once for all rules that read it.
+
+A rule that keeps its own state is simple where one clause needs it; most clauses of a conversation
+ask of the same few things (does the job hold resources, is a request open), which a view keeps.
+Views are as hashable as rule states; a rule sees them as they were before the record it judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from flux_trio.conformance.facts import Facts
+from flux_trio.conformance.leg import Key, Leg
+from flux_trio.trace import Record
+
+Clears: TypeAlias = Callable[[Record, Facts], bool]
+
+
+class Seen(Protocol):
+    """What a rule may ask for while it judges a record."""
+
+    @property
+    def facts(self) -> Facts:
+        """Who plays which part."""
+
+    def at(self, view: View, key: Key = ()) -> Any:
+        """What `view` has under `key`; None when nothing is live there."""
+
+    def all(self, view: View) -> Mapping[Key, Any]:
+        """Everything that is live in `view`. For rare records: there may be a million jobs."""
+
+    def knew(self, party: str, n: int) -> bool:
+        """Whether `party` has surely looked at what it took up at place `n`.
+
+        It may take up several messages before it acts on the first: those since it last came back
+        to its inbox crossed with what it sends now.
+        """
+
+
+Parts: TypeAlias = Callable[[Record, Seen], Iterable[tuple[Key, Any]]]
+Fold: TypeAlias = Callable[[Any, Any, Record, Seen], Hashable | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A fold over the records of `legs`, by key.
+
+    `parts` tells the keys a record is about, with what it says of each; `fold` makes the next state
+    (None: nothing is live any more) of the state, that part, the record and what else is seen.
+    `clears` is as for rules. `reads` are the views that `parts` and `fold` look at.
+    """
+
+    name: str
+    legs: tuple[Leg, ...]
+    parts: Parts
+    fold: Fold
+    clears: Clears | None = None
+    reads: tuple[View, ...] = ()
+
+
+def view(
+    name: str,
+    *legs: Iterable[Leg],
+    parts: Parts,
+    clears: Clears | None = None,
+    reads: tuple[View, ...] = (),
+) -> Callable[[Fold], View]:
+    """Make the decorated fold a view."""
+    flat = tuple(leg for group in legs for leg in group)
+
+    def make(fold: Fold) -> View:
+        return View(name, flat, parts, fold, clears, reads)
+
+    return make
