@@ -85,4 +85,6 @@ class _Outgoing:
         if isinstance(message, Response) and message.errnum == 0:
             errnum = int(Errno.EMSGSIZE)
             routes = message.routes
-            self.deliver(ref, Response(message.topic, text, errnum, message.matchtag, routes=routes))
+            self.deliver(
+                ref, Response(message.topic, text, errnum, message.matchtag, routes=routes)
+            )
