@@ -125,6 +125,12 @@ async def test_stream_ends_with_enodata(client: Handle) -> None:
         assert [response["n"] async for response in responses] == [0, 1, 2]
 
 
+async def test_stream_ends_with_an_answer_that_is_not_of_a_stream(client: Handle) -> None:
+    "6.matchtag.4: a response without the streaming flag is the last."
+    async with client.stream("echo.back", {"n": 7}) as responses:
+        assert [response["n"] async for response in responses] == [7]
+
+
 async def test_stream_requests_have_the_streaming_flag_and_calls_have_not(
     world: ModuleWorld, client: Handle
 ) -> None:
@@ -254,6 +260,7 @@ async def test_closed_handle_is_gone_and_those_it_kept_waiting_are_answered(
     server.close()
     (answer,) = await client.receive()
     assert (answer.errnum, answer.matchtag) == (Errno.ENOSYS, 0)
+    assert world.drops() == []
     server.close()
     assert "server" not in world.router.peers
 

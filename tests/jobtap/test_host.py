@@ -417,6 +417,7 @@ async def test_abandoning_what_has_been_answered_does_nothing(host: MakeHost) ->
     made.host.cancel(CancelHook(1))
     made.host.cancel(CancelHook(99))
     assert made.answer().priority == 1
+    assert made.host._thinking == {}
 
 
 async def test_end_of_the_nursery_cancels_handlers(autojump_clock: MockClock) -> None:

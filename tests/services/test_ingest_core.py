@@ -189,6 +189,7 @@ def test_ids_grow_also_when_the_clock_was_set_back() -> None:
     (commit,) = first(submission())
     (last,) = ids_of(first.answer(commit, {})[0])
     again = Script(max_jobid=last, now=NOW - 3600)
+    again.now -= 3600
     (commit,) = again(submission())
     (jobid,) = ids_of(again.answer(commit, {})[0])
     assert jobid > last
