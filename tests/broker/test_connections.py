@@ -15,6 +15,7 @@ from flux_trio.messages import ROLE_USER, Errno, Event, Level, Message, Request,
 from flux_trio.transports import (
     Connection,
     ConnectionLost,
+    ConnectionOverflow,
     Credentials,
     EndOfConnection,
     MemoryConnection,
@@ -176,22 +177,30 @@ async def test_peer_that_does_not_read_is_dropped_by_name_and_others_go_on(
     assert answer.payload == {"a": 1}
 
 
+class Chokes(MemoryConnection):
+    """Has no room for what is called 2, and has room again."""
+
+    def send_nowait(self, message: Message) -> None:
+        if isinstance(message, Event) and message.payload == {"n": 2}:
+            raise ConnectionOverflow("full")
+        super().send_nowait(message)
+
+
 async def test_nothing_follows_a_gap(world: Remotes) -> None:
-    slow = await world.connect(bound=1)
-    slow.send_nowait(Request("echo.back", None, 1))
-    await receive(slow, 1)
-    peer = world.router.peers["ann-1"]
-    peer.subscriptions.append("n")
+    ours, theirs = memory_pair()
+    world.nursery.start_soon(world.serve, Chokes(ours._pair, 0))
+    await trio.testing.wait_all_tasks_blocked()
+    world.router.peers["ann-1"].subscriptions.append("n")
     publisher = world.handle("publisher")
-    publisher.send(Event("n", {"n": 1}))
-    publisher.send(Event("n", {"n": 2}))  # too much
-    (first,) = await slow.receive()  # now there is room again
-    publisher.send(Event("n", {"n": 3}))
+    for n in (1, 2, 3):
+        publisher.send(Event("n", {"n": n}))
+    (first,) = await theirs.receive()
     assert isinstance(first, Event)
     assert first.payload == {"n": 1}
-    with pytest.raises(EndOfConnection):
-        await slow.receive()
-    assert len(world.drops()) == 2
+    with pytest.raises(EndOfConnection, match="full"):
+        await theirs.receive()
+    assert [drop.data for drop in world.drops()] == [{"reason": "full"}] * 2
+    assert len(list(world.log)) == 1
 
 
 async def test_lost_connection_is_logged_and_its_services_are_told(world: Remotes) -> None:
