@@ -81,6 +81,6 @@ def test_tests_and_reasons_name_clauses_that_exist_and_not_the_same():
 def test_the_snapshot_is_up_to_date(request):
     """Rewritten by `pytest --update-snapshots`. Which test shows a clause may change freely."""
     now = report(judge(load_clauses(), clause_mentions(), load_reasons()))
-    if request.config.getoption("--update-snapshots", default=False):
+    if request.config.getoption("--update-snapshots"):
         SNAPSHOT.write_text(now, encoding="utf-8")
     assert words(SNAPSHOT.read_text(encoding="utf-8")) == words(now)

@@ -68,8 +68,10 @@ class Watched:
 
 @asynccontextmanager
 async def watched() -> AsyncIterator[Watched]:
-    async with simulated_instance(MACHINE) as instance, instance.connect() as handle:
-        yield Watched(instance, handle)
+    """An instance with a client; who waits there for ever is told so at the end of the day."""
+    with trio.fail_after(24 * HOUR):
+        async with simulated_instance(MACHINE) as instance, instance.connect() as handle:
+            yield Watched(instance, handle)
 
 
 async def test_a_scheduler_comes_and_goes_and_running_jobs_do_not_notice(autojump_clock):

@@ -61,8 +61,8 @@ CHANGES: dict[str, tuple[Any, dict[str, str]]] = {
         {"type": "offline", "targets": "1"},
     ),
     "excluded": (
-        lambda script: script.ask("exclude", targets="0"),
-        {"type": "shrink", "targets": "0"},
+        lambda script: script.ask("exclude", targets="3"),
+        {"type": "shrink", "targets": "3"},
     ),
 }
 

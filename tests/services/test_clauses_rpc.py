@@ -56,10 +56,15 @@ def test_journal_followers_with_equal_matchtags_are_kept_apart():
     m = ManagerScript(peers=True)
     for sender in ("alice", "bob"):
         m.put(asked(topics.JOB_JOURNAL, by=sender, tag=1, streaming=True))
-    m.messages.clear()
+    assert followers_told(m, 1) == {("alice",), ("bob",)}
     assert m.gone("alice") == []
-    m.submit(1)
-    assert {sent.routes for sent in m.messages if sent.topic == topics.JOB_JOURNAL} == {("bob",)}
+    assert followers_told(m, 2) == {("bob",)}
+
+
+def followers_told(m: ManagerScript, jobid: int) -> set[tuple[str, ...]]:
+    m.messages.clear()
+    m.submit(jobid)
+    return {sent.routes for sent in m.messages if sent.topic == topics.JOB_JOURNAL}
 
 
 async def test_answers_may_come_in_any_order():

@@ -29,9 +29,10 @@ async def submit(handle: Handle, **resources: Any) -> int:
 async def times(handle: Handle, jobid: int) -> dict[str, float]:
     """When each event of the job was, since the start of the instance; waits for its end."""
     text = ""
-    async with handle.stream(topics.INFO_WATCH, {"id": jobid}) as responses:
-        async for response in responses:
-            text += response["event"] + "\n"
+    with trio.fail_after(24 * HOUR):
+        async with handle.stream(topics.INFO_WATCH, {"id": jobid}) as responses:
+            async for response in responses:
+                text += response["event"] + "\n"
     return {event.name: event.timestamp - EPOCH for event in parse_eventlog(text)}
 
 
@@ -53,7 +54,10 @@ async def test_the_configuration_is_what_is_given_but_jobs_always_pretend(autoju
     config = Config(sched=SchedConfig(policy="easy"))
     async with simulated_instance(config=config) as instance, instance.connect() as handle:
         assert (await handle.call("sched.stats-get"))["policy"] == "easy"
-        assert "finish" in await times(handle, await submit(handle))
+        jobspec = Jobspec.from_command(["true"], duration=HOUR).to_json()
+        answer = await handle.call(topics.INGEST_SUBMIT, {"jobspec": jobspec})
+        found = await times(handle, int(answer["id"]))
+        assert found["finish"] - found["start"] == pytest.approx(HOUR)
 
 
 async def test_plugins_are_asked(autojump_clock):
