@@ -94,6 +94,13 @@ def test_contexts_are_those_of_the_rfc(m: ManagerScript) -> None:
     }
 
 
+def test_events_have_the_time_of_their_turn(m: ManagerScript) -> None:
+    m.submit(1)
+    m.now += 5
+    m.alloc(1)
+    assert [event.timestamp - START for event in m.log(1)[-2:]] == [0, 5]
+
+
 # --- durability
 
 

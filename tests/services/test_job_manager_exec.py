@@ -120,6 +120,15 @@ def test_exception_is_raised_on_the_job(m: ManagerScript) -> None:
     assert m.context(1, "exception") == expected
 
 
+def test_exception_after_the_final_release_breaks_the_protocol(m: ManagerScript) -> None:
+    """32.start.34: before it, at any point."""
+    m.running(1)
+    m.execute(1, "finish", "release final")
+    (line,) = m.execute(1, "exception 3")
+    assert line.endswith("start: exception in state RELEASED: expected service lost")
+    assert m.names(1)[-1] == "release"
+
+
 def test_exception_without_a_note_has_an_empty_one(m: ManagerScript) -> None:
     """32.start.27: the note is optional."""
     m.running(1)

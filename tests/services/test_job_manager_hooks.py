@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.protocols import VALIDATE, HookAnswer, HookAnswered, JobState
+from flux_trio.protocols import VALIDATE, HookAnswer, HookAnswered, JobState, TopicsChanged
 from tests.support.manager_script import (
     CANCEL,
     DENY,
@@ -268,6 +268,16 @@ def test_urgency_that_changes_while_the_plugin_thinks_is_asked_about_again() -> 
     assert m.asked[PRIORITIZE].job.urgency == 20
     assert m.answer(PRIORITIZE, priority=6) == ["sched.alloc 1"]
     assert m.names(1)[-2:] == ["urgency", "priority"]
+
+
+def test_urgency_31_needs_no_plugin() -> None:
+    m = manager()
+    m.put(TopicsChanged(frozenset()))
+    m.submit(1)
+    assert m.state(1) == JobState.PRIORITY
+    m.urgency(1, 20)
+    assert m.state(1) == JobState.PRIORITY
+    assert m.urgency(1, 31)[-1] == "sched.alloc 1"
 
 
 def test_job_that_waits_for_its_priority_is_asked_about_again_with_another_urgency() -> None:

@@ -338,6 +338,14 @@ def test_priorities_of_one_turn_are_one_message(m: ManagerScript) -> None:
     assert not m.last("sched.prioritize").wants_response
 
 
+def test_request_with_another_priority_is_one_request_with_another_rank() -> None:
+    """27.ready.7, 27.cancel.10: it counts once, and the lowest is another."""
+    m = limited(2, 1, 2)
+    m.urgency(2, 20)
+    assert m.stats()["sched"]["outstanding"] == 2
+    assert m.submit(3, urgency=18)[1:] == ["sched.cancel 1"]
+
+
 def test_same_priority_is_not_told_again(m: ManagerScript) -> None:
     m.submit(1)
     assert m.urgency(1, 16) == ["job-manager.urgency -> {'old_urgency': 16}"]

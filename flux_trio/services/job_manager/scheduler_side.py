@@ -139,7 +139,6 @@ class SchedulerSide:
     def end_turn(self) -> None:
         """Send what the turn made due: one prioritize, then requests as the mode allows."""
         if self.link != LinkState.READY:
-            self._reranked.clear()
             return
         if self._reranked:
             pairs = [[jobid, priority] for jobid, priority in self._reranked.items()]
@@ -337,7 +336,6 @@ class SchedulerSide:
             at = self._sent.bisect_key_left(self._sent_at[jobid])
             del self._sent[at]
             del self._sent_at[jobid]
-            self._reranked.pop(jobid, None)
 
     def _unqueue(self, job: ActiveJob) -> None:
         rank = self._queued.pop(job.id, None)
