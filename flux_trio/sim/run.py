@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from flux_trio.broker import Handle
-from flux_trio.config import Config, ExecConfig, ResourceEntry, SchedConfig
+from flux_trio.config import Config, ExecConfig, SchedConfig
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
 from flux_trio.jobtap import Plugin
 from flux_trio.messages import Calls, Flag, Request, Response, topics
 from flux_trio.protocols import JobEvent
-from flux_trio.services.resource import inventory_from_config
 from flux_trio.sim.metrics import JobFacts, Metrics, Outcome, measure
 from flux_trio.sim.workload import WorkloadJob, to_jobspec
 from flux_trio.sim.world import run_world
@@ -61,12 +60,8 @@ class SimulationResult:
 
 def make_machine(nnodes: int, cores_per_node: int, gpus_per_node: int = 0) -> ResourceSet:
     """A machine of equal nodes, node0 and up."""
-    entry = ResourceEntry(
-        hosts=f"node[0-{nnodes - 1}]",
-        cores=f"0-{cores_per_node - 1}",
-        gpus=f"0-{gpus_per_node - 1}" if gpus_per_node else None,
-    )
-    return inventory_from_config([entry])
+    cores, gpus = (1 << cores_per_node) - 1, (1 << gpus_per_node) - 1
+    return ResourceSet.build(((rank, cores, gpus) for rank in range(nnodes)), "node{}".format)
 
 
 def simulate(

@@ -33,12 +33,6 @@ def simulated_job(seconds: float, **options: Any) -> dict[str, Any]:
     return Jobspec.from_command(["true"], cwd="/tmp", attributes=test, **options).to_json()
 
 
-def machine(nodes: int, cores: int) -> ResourceSet:
-    """`nodes` alike, with `cores` each."""
-    all_cores = (1 << cores) - 1
-    return ResourceSet.build(((rank, all_cores, 0) for rank in range(nodes)), "node{}".format)
-
-
 @asynccontextmanager
 async def measured_instance(inventory: ResourceSet, statedir: Path) -> AsyncIterator[Handle]:
     """A handle on an instance as a user would run it: SQLite, every service, the real clock."""

@@ -9,7 +9,8 @@ from pathlib import Path
 import trio
 
 from flux_trio.formats import Jobspec
-from tests.benchmarks.measure import Figure, machine, measured_instance, run_jobs
+from flux_trio.sim import make_machine
+from tests.benchmarks.measure import Figure, measured_instance, run_jobs
 
 JOBS = 500
 
@@ -20,7 +21,7 @@ def real_true() -> Iterator[Figure]:
     async def main() -> float:
         jobspec = Jobspec.from_command(["true"], cwd="/").to_json()
         with tempfile.TemporaryDirectory() as directory:
-            async with measured_instance(machine(1, 16), Path(directory)) as client:
+            async with measured_instance(make_machine(1, 16), Path(directory)) as client:
                 return await run_jobs(client, jobspec, JOBS)
 
     yield Figure(round(JOBS / trio.run(main), 1), "jobs/s", JOBS)

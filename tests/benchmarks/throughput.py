@@ -8,13 +8,14 @@ from pathlib import Path
 
 import trio
 
-from tests.benchmarks.measure import Figure, machine, measured_instance, run_jobs, simulated_job
+from flux_trio.sim import make_machine
+from tests.benchmarks.measure import Figure, measured_instance, run_jobs, simulated_job
 
 
 def _jobs_per_second(nodes: int, cores: int, count: int) -> Figure:
     async def main() -> float:
         with tempfile.TemporaryDirectory() as directory:
-            async with measured_instance(machine(nodes, cores), Path(directory)) as client:
+            async with measured_instance(make_machine(nodes, cores), Path(directory)) as client:
                 return await run_jobs(client, simulated_job(0.001), count)
 
     return Figure(round(count / trio.run(main), 1), "jobs/s", count)

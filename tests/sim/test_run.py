@@ -194,3 +194,13 @@ def test_a_trace_does_not_depend_on_the_process() -> None:
         for seed in ("1", "2")
     }
     assert len(traces) == 1
+
+
+@pytest.mark.parametrize(("nnodes", "cores", "gpus"), [(1, 1, 0), (1, 4, 1), (3, 1, 2)])
+def test_a_machine_may_be_as_small_as_one_core(nnodes: int, cores: int, gpus: int) -> None:
+    machine = make_machine(nnodes, cores, gpus)
+    assert (machine.nnodes, machine.ncores, machine.ngpus) == (
+        nnodes,
+        nnodes * cores,
+        nnodes * gpus,
+    )
