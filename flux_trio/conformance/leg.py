@@ -50,7 +50,7 @@ def no_key(_record: Record) -> Key:
     return ()
 
 
-def job_id(record: Record) -> Key | None:
+def job_id(record: Record) -> int | None:
     """The job a message or eventlog event is about; None when it does not say."""
     found = payload(record).get("id")
     return found if type(found) is int else None
@@ -68,6 +68,11 @@ def message(record: Record) -> Message:
     """The message of a record that is known to have one."""
     assert record.message is not None
     return record.message
+
+
+def topic_of(record: Record) -> str:
+    """The topic of a message; "" for what has none."""
+    return getattr(record.message, "topic", "")
 
 
 def payload(record: Record) -> dict[str, Any]:

@@ -64,13 +64,9 @@ def view(
     name: str,
     *legs: Iterable[Leg],
     parts: Parts,
+    fold: Fold,
     clears: Clears | None = None,
     reads: tuple[View, ...] = (),
-) -> Callable[[Fold], View]:
-    """Make the decorated fold a view."""
-    flat = tuple(leg for group in legs for leg in group)
-
-    def make(fold: Fold) -> View:
-        return View(name, flat, parts, fold, clears, reads)
-
-    return make
+) -> View:
+    """A view of these legs."""
+    return View(name, tuple(leg for group in legs for leg in group), parts, fold, clears, reads)

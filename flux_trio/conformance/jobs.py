@@ -1,0 +1,197 @@
+"""Views of jobs: their life by RFC 21, as their eventlogs tell it, and what else is known of it.
+
+Left out: what dependencies, prologs and epilogs wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from flux_trio.conformance.leg import ANY_TOPIC, job_id, logged, payload, received, sent
+from flux_trio.conformance.view import Seen, view
+from flux_trio.messages import topics
+from flux_trio.trace import Kind, Record
+
+ANY_JOB: Final = "any job"
+"""The key of RAISED for what is not about one job."""
+
+
+class JobState(StrEnum):
+    """RFC 21, Job States."""
+
+    NEW = "NEW"
+    DEPEND = "DEPEND"
+    PRIORITY = "PRIORITY"
+    SCHED = "SCHED"
+    RUN = "RUN"
+    CLEANUP = "CLEANUP"
+    INACTIVE = "INACTIVE"
+
+
+# RFC 21: the events that move a job, by the state they move it from.
+MOVES: Final[dict[JobState, dict[str, JobState]]] = {
+    JobState.NEW: {"validate": JobState.DEPEND},
+    JobState.DEPEND: {"depend": JobState.PRIORITY},
+    JobState.PRIORITY: {"priority": JobState.SCHED},
+    JobState.SCHED: {
+        "alloc": JobState.RUN,
+        "urgency": JobState.PRIORITY,
+        "jobspec-update": JobState.PRIORITY,
+        "flux-restart": JobState.PRIORITY,
+    },
+    JobState.RUN: {"finish": JobState.CLEANUP},
+    JobState.CLEANUP: {"clean": JobState.INACTIVE},
+    JobState.INACTIVE: {},
+}
+
+
+class Life(NamedTuple):
+    """An active job. Places of records are 0 for what has not happened."""
+
+    state: JobState
+    since: int
+    """Where it entered its state."""
+    t: float
+    """When it entered its state or got its priority, the later; seconds since the Unix epoch."""
+    t_submit: float
+    userid: int = -1
+    priority: int = -1
+    """By its last priority event; -1 before the first."""
+    prioritized: int = 0
+    held: int = 0
+    """Its alloc event; 0 again after its free event."""
+    fatal: int = 0
+    """Its first exception of severity 0."""
+    frees: int = 0
+    """How many free events it has had."""
+
+
+def context_of(record: Record) -> dict[str, Any]:
+    """The context of an eventlog event; {} when it has none."""
+    found = payload(record).get("context")
+    return found if isinstance(found, dict) else {}
+
+
+def is_fatal(record: Record) -> bool:
+    """Whether an event is an exception of severity 0."""
+    return payload(record).get("name") == "exception" and context_of(record).get("severity") == 0
+
+
+def next_state(state: JobState, record: Record) -> JobState:
+    """The state after an event (RFC 21)."""
+    if is_fatal(record) and state != JobState.INACTIVE:
+        return JobState.CLEANUP
+    return MOVES[state].get(str(payload(record).get("name")), state)
+
+
+def _lives(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
+    """An event is of one job; job-manager.submit tells of many when they were submitted."""
+    if record.kind != Kind.EVENT:
+        jobs = payload(record).get("jobs")
+        jobs = jobs if isinstance(jobs, list) else []
+        return [(job["id"], job) for job in jobs if isinstance(job, dict) and "id" in job]
+    found = job_id(record)
+    return [] if found is None else [(found, None)]
+
+
+def _fold_life(life: Life | None, submitted: Any, record: Record, _seen: Seen) -> Life | None:
+    if submitted is not None:
+        t_submit = submitted.get("t_submit", record.t)
+        return life or Life(JobState.NEW, record.n, record.t, t_submit)
+    name, context = payload(record).get("name"), context_of(record)
+    if name == "submit":
+        t_submit = record.t if life is None else life.t_submit
+        return Life(JobState.NEW, record.n, record.t, t_submit, context.get("userid", -1))
+    if life is None:
+        return None
+    state = next_state(life.state, record)
+    if state == JobState.INACTIVE or name == "invalidate":
+        return None
+    if state != life.state:
+        life = life._replace(state=state, since=record.n, t=record.t)
+    match name:
+        case "priority":
+            priority = context.get("priority", -1)
+            return life._replace(priority=priority, prioritized=record.n, t=record.t)
+        case "alloc":
+            return life._replace(held=record.n)
+        case "free":
+            return life._replace(held=0, frees=life.frees + 1)
+        case "exception" if is_fatal(record) and not life.fatal:
+            return life._replace(fatal=record.n)
+    return life
+
+
+LIFE: Final = view(
+    "life",
+    logged(ANY_TOPIC),
+    received("request", topics.JOB_SUBMIT),
+    parts=_lives,
+    fold=_fold_life,
+)
+"""By job id; jobs that are INACTIVE, or whose submit event the trace has not, are left out."""
+
+
+def _raised(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
+    found = job_id(record)
+    return [(ANY_JOB if found is None else found, None)]
+
+
+def _fold_raised(_n: int | None, _part: None, record: Record, _seen: Seen) -> int | None:
+    return None if record.kind == Kind.EVENT else record.n
+
+
+RAISED: Final = view(
+    "raised",
+    received("request", topics.JOB_RAISE, topics.JOB_RAISEALL),
+    received("response", "<exec>.start"),
+    logged("clean"),
+    parts=_raised,
+    fold=_fold_raised,
+)
+"""By job id: where the job manager was last given a reason for an exception.
+
+A user's or service's job-manager.raise, an exception of the execution service; raiseall and
+errors that name no job are under ANY_JOB.
+"""
+
+
+class Durable(NamedTuple):
+    """What of a party's events is surely stored."""
+
+    until: int = 0
+    """Events noted before this place."""
+    commits: tuple[tuple[int, int], ...] = ()
+    """Matchtag and place of each commit that was not answered."""
+
+
+def _fold_durable(durable: Durable | None, _part: None, record: Record, _seen: Seen) -> Durable:
+    durable = durable or Durable()
+    matchtag = getattr(record.message, "matchtag", 0)
+    if record.kind == Kind.SEND:
+        return durable._replace(commits=(*durable.commits, (matchtag, record.n)))
+    left = tuple(each for each in durable.commits if each[0] != matchtag)
+    answered = [n for tag, n in durable.commits if tag == matchtag]
+    return Durable(max([durable.until, *answered]), left)
+
+
+DURABLE: Final = view(
+    "durable",
+    sent("request", topics.KVS_COMMIT),
+    received("response", topics.KVS_COMMIT),
+    parts=lambda record, _seen: [(record.party, None)],
+    fold=_fold_durable,
+)
+"""By party that commits to the KVS."""
+
+
+def is_durable(seen: Seen, party: str, n: int) -> bool:
+    """Whether the event that `party` logged at `n` is stored.
+
+    What it sends before that may have been decided before the event, and waited for a commit. In a
+    trace that does not show commits every event is taken as stored.
+    """
+    durable: Durable | None = seen.at(DURABLE, party)
+    return durable is None or n < durable.until

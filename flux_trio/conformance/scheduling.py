@@ -1,0 +1,267 @@
+"""Views of RFC 27 from the job manager's side: the link to the scheduler, what it asked of it.
+
+A request that was open when the scheduler was lost is void: compare its place with `Link.lost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from flux_trio.conformance.jobs import LIFE, JobState, Life
+from flux_trio.conformance.leg import (
+    errnum,
+    job_id,
+    logged,
+    message,
+    payload,
+    received,
+    sent,
+    topic_of,
+)
+from flux_trio.conformance.view import Seen, view
+from flux_trio.messages import Errno, Request, topics
+from flux_trio.trace import Kind, Record
+
+SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
+FINAL = (SUCCESS, DENY, CANCEL)
+
+TO_SCHEDULER = (
+    topics.SCHED_ALLOC,
+    topics.SCHED_CANCEL,
+    topics.SCHED_PRIORITIZE,
+    topics.SCHED_EXPIRATION,
+    topics.SCHED_FREE,
+)
+
+
+class Link(NamedTuple):
+    """The link between job manager and scheduler: places of the last record of each kind."""
+
+    hello_sent: int = 0
+    """By the scheduler. What was heard before it is of another hello."""
+    hello: int = 0
+    """Taken up by the job manager."""
+    told: int = 0
+    """The job manager sent ENODATA."""
+    heard: int = 0
+    """The scheduler took up ENODATA."""
+    refused: int = 0
+    """The scheduler took up another error in answer to hello."""
+    ready_sent: int = 0
+    ready: int = 0
+    """sched-ready, taken up by the job manager."""
+    answered: int = 0
+    """The job manager's answer to ready, no error."""
+    ready_refused: int = 0
+    """The scheduler took up an error in answer to ready."""
+    lost: int = 0
+    """The job manager took up a disconnect, an error in answer to alloc or free, or a hello."""
+    fatal: int = 0
+    """The error among these; 0 again after the next answer to ready."""
+    fatal_topic: str = ""
+    gone: int = 0
+    """The scheduler's disconnect was sent."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the job manager may send requests."""
+        return self.answered > self.lost
+
+
+NO_LINK = Link()
+
+
+def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Link:
+    link = link or NO_LINK
+    found = message(record)
+    taken_up = record.kind == Kind.RECV
+    if isinstance(found, Request):
+        return _after_request(link, found, record.n, taken_up, seen)
+    error = errnum(record)
+    match topic_of(record), taken_up:
+        case topics.SCHED_HELLO, False if error == Errno.ENODATA:
+            return link._replace(told=record.n)
+        case topics.SCHED_HELLO, True if error == Errno.ENODATA:
+            return link._replace(heard=record.n)
+        case topics.SCHED_HELLO, True if error and error != Errno.ENOSYS:
+            return link._replace(refused=record.n)  # ENOSYS: nobody was there to hear it
+        case topics.SCHED_READY, False if not error:
+            return link._replace(answered=record.n, fatal=0, fatal_topic="")
+        case topics.SCHED_READY, True if error:
+            return link._replace(ready_refused=record.n)
+        case (topics.SCHED_ALLOC | topics.SCHED_FREE) as topic, True if error:
+            return link._replace(lost=record.n, fatal=record.n, fatal_topic=topic)
+    return link
+
+
+LINK: Final = view(
+    "link",
+    sent("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.JOB_MANAGER_DISCONNECT),
+    received("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.JOB_MANAGER_DISCONNECT),
+    sent("response", topics.SCHED_HELLO, topics.SCHED_READY),
+    received("response", topics.SCHED_HELLO, topics.SCHED_READY),
+    received("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
+    parts=lambda _record, _seen: [((), None)],
+    fold=_fold_link,
+)
+"""One state, of the scheduler that said hello last."""
+
+
+def _after_request(link: Link, request: Request, n: int, taken_up: bool, seen: Seen) -> Link:
+    match request.topic, taken_up:
+        case topics.SCHED_HELLO, False:
+            return link._replace(hello_sent=n)
+        case topics.SCHED_HELLO, True:
+            return link._replace(hello=n, lost=n)
+        case topics.SCHED_READY, False:
+            return link._replace(ready_sent=n)
+        case topics.SCHED_READY, True:
+            return link._replace(ready=n)
+    if request.sender != seen.facts.scheduler:
+        return link  # somebody else's disconnect
+    return link._replace(lost=n) if taken_up else link._replace(gone=n)
+
+
+def link_of(seen: Seen) -> Link:
+    """The state of LINK."""
+    link: Link | None = seen.at(LINK)
+    return link or NO_LINK
+
+
+class Asked(NamedTuple):
+    """What the job manager asked of the scheduler for a job; places, 0 for none."""
+
+    alloc: int = 0
+    """sched.alloc, no final answer taken up."""
+    first_alloc: int = 0
+    """Its first of all."""
+    told: int = -1
+    """The priority that the scheduler was last told."""
+    annotated: int = 0
+    """An ANNOTATE since alloc."""
+    cancel: int = 0
+    """sched.cancel since alloc."""
+    granted: int = 0
+    """SUCCESS was taken up; neither its alloc event nor a free has followed."""
+    crossed: bool = False
+    """That SUCCESS came after a sched.cancel."""
+    has_annotations: bool = False
+    """That SUCCESS had the key."""
+    denied: int = 0
+    """DENY was taken up; its exception has not followed."""
+    note: str | None = None
+    """What it said."""
+    free: int = 0
+    """sched.free, not answered."""
+    freed: int = 0
+    """Its answer was taken up; the free event has not followed."""
+
+
+NOTHING_ASKED = Asked()
+
+
+def _asked_about(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
+    jobs = payload(record).get("jobs")
+    if isinstance(jobs, list):  # sched.prioritize
+        pairs = [each for each in jobs if isinstance(each, (list, tuple)) and len(each) == 2]
+        return [(jobid, priority) for jobid, priority in pairs if type(jobid) is int]
+    found = job_id(record)
+    return [] if found is None else [(found, payload(record).get("priority"))]
+
+
+def _fold_asked(asked: Asked | None, priority: Any, record: Record, seen: Seen) -> Asked | None:
+    asked = asked or NOTHING_ASKED
+    if record.kind == Kind.EVENT:
+        return _after_event(asked, record, seen)
+    if record.kind == Kind.SEND:
+        return _after_asking(asked, priority, record)
+    if errnum(record):
+        return asked
+    if topic_of(record) == topics.SCHED_FREE:
+        over = seen.at(LIFE, job_id(record)) is None
+        return None if over else asked._replace(free=0, freed=record.n if asked.free else 0)
+    return _after_answer(asked, record, seen)
+
+
+ASKED: Final = view(
+    "asked",
+    sent("request", *(topic for topic in TO_SCHEDULER if topic != topics.SCHED_EXPIRATION)),
+    received("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
+    logged("alloc", "exception", "free", "clean"),
+    parts=_asked_about,
+    reads=(LINK, LIFE),
+    fold=_fold_asked,
+)
+"""By job id; nothing when nothing was asked, or all of it is over and the job inactive."""
+
+
+def _after_asking(asked: Asked, priority: Any, record: Record) -> Asked:
+    n = record.n
+    match topic_of(record):
+        case topics.SCHED_ALLOC:
+            first = asked.first_alloc or n
+            return Asked(alloc=n, first_alloc=first, told=priority, freed=asked.freed)
+        case topics.SCHED_CANCEL:
+            return asked._replace(cancel=n)
+        case topics.SCHED_PRIORITIZE:
+            return asked._replace(told=priority)
+    return asked._replace(free=n, granted=0, crossed=False)
+
+
+def _after_answer(asked: Asked, record: Record, seen: Seen) -> Asked | None:
+    if not is_pending(asked, seen):
+        return asked if asked != NOTHING_ASKED else None
+    answer, life = payload(record), seen.at(LIFE, job_id(record))
+    match answer.get("type"):
+        case 0:
+            return asked._replace(
+                alloc=0,
+                granted=record.n,
+                crossed=bool(asked.cancel),
+                has_annotations="annotations" in answer,
+            )
+        case 1:
+            asked = asked._replace(annotated=record.n)
+        case 2:
+            note = answer.get("note")
+            note = note if isinstance(note, str) else None
+            waits = life is not None and life.state in (JobState.PRIORITY, JobState.SCHED)
+            asked = asked._replace(alloc=0, denied=record.n if waits else 0, note=note)
+        case 3:
+            asked = asked._replace(alloc=0)
+    return asked if asked.alloc or life is not None else None
+
+
+def _after_event(asked: Asked, record: Record, seen: Seen) -> Asked | None:
+    match payload(record).get("name"):
+        case "alloc":
+            return asked._replace(granted=0, crossed=False)
+        case "exception" if asked.denied:
+            return asked._replace(denied=0, note=None)
+        case "free":
+            return asked._replace(free=0, freed=0)
+        case "clean" if not is_pending(asked, seen) and not asked.granted and not asked.free:
+            return None
+    return asked if asked != NOTHING_ASKED else None
+
+
+def asked_of(seen: Seen, jobid: Any) -> Asked:
+    """The state of ASKED for a job."""
+    asked: Asked | None = seen.at(ASKED, jobid)
+    return asked or NOTHING_ASKED
+
+
+def is_pending(asked: Asked, seen: Seen) -> bool:
+    """Whether a sched.alloc is open: no final answer, and the scheduler not lost since."""
+    return asked.alloc > link_of(seen).lost
+
+
+def is_freeing(asked: Asked, seen: Seen) -> bool:
+    """Whether a sched.free is open."""
+    return asked.free > link_of(seen).lost
+
+
+def is_eligible(life: Life | None) -> bool:
+    """Whether a job waits for resources: it is in SCHED and not held."""
+    return life is not None and life.state == JobState.SCHED and life.priority > 0
