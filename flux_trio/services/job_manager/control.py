@@ -5,15 +5,25 @@ The texts of refusals are flux-core's where it has them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from flux_trio.messages import USERID_UNKNOWN, Errno, FluxError, Request, expect_payload, respond
+from flux_trio.messages import (
+    USERID_UNKNOWN,
+    Errno,
+    FluxError,
+    Request,
+    expect_payload,
+    respond,
+)
 from flux_trio.protocols import (
     URGENCY_DEFAULT,
     URGENCY_MAX,
     URGENCY_MIN,
     JobEvent,
     JobState,
+    LinkState,
 )
 from flux_trio.services.job_manager.exec_side import ExecSide
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
@@ -122,8 +132,22 @@ class Control:
         self._ledger.send(respond(request))
 
     def queue_status(self, request: Request) -> None:
-        """job-manager.queue-status: whether the anonymous queue takes and schedules jobs."""
-        status = {"enable": True, "start": self._scheduler.queue_started}
+        """job-manager.queue-status: whether the anonymous queue takes and schedules jobs.
+
+        {"enable", "start", "stop_reason"?, "blocked"?, "silent"?} as in flux-core: `blocked` is
+        "scheduler" when the queue is started and only the scheduler is missing. `silent`, ours, has
+        a text for each service that was asked something and has not answered.
+        """
+        started, online = self._scheduler.queue_started, self._scheduler.link == LinkState.READY
+        status: dict[str, Any] = {"enable": True, "start": started and online}
+        if not online:
+            status["stop_reason"] = "Scheduler is offline"
+            if started:
+                status["blocked"] = "scheduler"
+        sides = (self._scheduler, self._exec)
+        silent = [side.silence.text(self._ledger.now) for side in sides]
+        if any(silent):
+            status["silent"] = [text for text in silent if text]
         self._ledger.send(respond(request, status))
 
     def getinfo(self, request: Request) -> None:

@@ -35,8 +35,8 @@ from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 from flux_trio.services.job_manager.replay import Replay
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
 from flux_trio.services.job_manager.submission import Submission
+from flux_trio.services.job_manager.updates import Updates
 from flux_trio.services.methods import Methods
-from flux_trio.services.turns import Exit
 
 Action = Any
 
@@ -52,6 +52,7 @@ class JobManagerCore:
         self._journal = Journal(self._ledger)
         self._submission = Submission(self._ledger, self._hooks)
         self._control = Control(self._ledger, self._scheduler, self._exec)
+        self._updates = Updates(self._ledger, self._scheduler)
         self._replay = Replay(self._ledger)
         self._resumed = False
         self._waiting: list[Any] = []  # what came before that
@@ -69,6 +70,7 @@ class JobManagerCore:
                 topics.JOB_RAISE: self._control.raise_one,
                 topics.JOB_RAISEALL: self._control.raise_all,
                 topics.JOB_URGENCY: self._control.urgency,
+                topics.JOB_UPDATE: self._updates.update,
                 topics.JOB_QUEUE_STATUS: self._control.queue_status,
                 topics.JOB_STATS: self._control.stats,
                 f"{topics.JOB_MANAGER}.{topics.DISCONNECT}": self._disconnect,
@@ -148,15 +150,8 @@ class JobManagerCore:
             self._exec.start_response(response)
 
     def _take_reply(self, response: Response) -> list[Action]:
-        purpose = self._ledger.calls.match(response)
-        if self._ledger.is_commit(purpose):
-            if response.errnum:
-                # nothing of this turn has been told to anyone: stopping here loses nothing
-                return [Exit(f"cannot store events: {response.error_text}")]
-            return self._ledger.committed()
-        if isinstance(purpose, tuple):
-            return self._replay.response(purpose[1], response)
-        return []
+        reply = self._ledger.calls.match(response)
+        return [] if reply is None else reply(response)
 
     def _disconnect(self, request: Request) -> None:
         self._journal.forget(request.sender)

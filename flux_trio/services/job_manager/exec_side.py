@@ -26,6 +26,7 @@ from flux_trio.protocols import (
     StartType,
 )
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.job_manager.silence import Silence
 from flux_trio.services.turns import Log
 
 OUTSTANDING = (ExecState.STARTING, ExecState.RUNNING, ExecState.FINISHED)
@@ -73,6 +74,7 @@ class ExecSide:
         self._ledger = ledger
         self.service = ""  # the name it registered, "" when there is none
         self.sender = ""
+        self.silence = Silence("execution service")
 
     # --- what the job machine asks
 
@@ -107,6 +109,7 @@ class ExecSide:
             raise FluxError(Errno.EINVAL, text)
         self.service = service
         self.sender = request.sender
+        self.silence.broken()
         self._ledger.send(respond(request))
         for job in self._ledger.jobs.values():
             if job.state in (JobState.RUN, JobState.CLEANUP):
@@ -114,6 +117,7 @@ class ExecSide:
 
     def start_response(self, response: Response) -> None:
         """An answer to <service>.start; a conventional error is the service's end."""
+        self.silence.broken()
         if response.errnum:
             self.lost(f"{response.topic}: {response.error_text or response.errnum}")
             return
@@ -133,6 +137,7 @@ class ExecSide:
         self._ledger.send(Log(level, f"execution service {self.service} lost: {reason}"))
         self.service = ""
         self.sender = ""
+        self.silence.broken()
         for job in self._ledger.jobs.values():
             if job.start != ExecState.IDLE:
                 job.start = EXECUTION.step(job.start, ExecEvent.LOST)
@@ -149,6 +154,7 @@ class ExecSide:
             "jobspec": job.current_jobspec(),
             "reattach": job.started and job.status is None,
         }
+        self.silence.asked(self._ledger.now)
         self._ledger.send(Request(f"{self.service}.{topics.START_METHOD}", payload))
 
     def _answered(self, job: ActiveJob, answer: StartAnswer) -> None:

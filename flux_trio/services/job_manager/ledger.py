@@ -13,14 +13,15 @@ from typing import Any
 import msgspec
 
 from flux_trio.formats import Event, format_event, format_fluid
-from flux_trio.messages import Calls, Request, topics
+from flux_trio.messages import Calls, Request, Response, topics
 from flux_trio.messages import Event as EventMessage
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.protocols import ExecState, Job, JobEvent, JobState
-from flux_trio.services.turns import Note
+from flux_trio.services.turns import Exit, Note
 from flux_trio.trace import Kind
 
 Action = Any
+Reply = Callable[[Response], list[Action]]  # what an open call does with its answer
 
 # What a priority is found by: a job in PRIORITY that meets one of these is asked about again.
 _ASK_AGAIN = (JobEvent.URGENCY, JobEvent.JOBSPEC_UPDATE)
@@ -85,7 +86,7 @@ class Ledger:
         self.max_jobid = 0
         self.resumed: list[ActiveJob] = []  # to be looked at when all have been read
         self.now = 0.0  # of this turn
-        self.calls: Calls[Any] = Calls()
+        self.calls: Calls[Reply] = Calls()
         self.dirty: dict[int, ActiveJob] = {}  # jobs whose due action is to be looked at
         self.on_logged: list[Callable[[ActiveJob, Event], None]] = []
         self.on_annotated: list[Callable[[ActiveJob], None]] = []
@@ -201,14 +202,6 @@ class Ledger:
             return notes
         return notes + messages
 
-    def is_commit(self, purpose: Any) -> bool:
-        """Whether a call's purpose was a commit of this ledger."""
-        return purpose is self._uncommitted
-
-    def committed(self) -> list[Action]:
-        """The oldest commit is done: the messages that waited for it."""
-        return self._uncommitted.popleft()
-
     def _tell(self, job: ActiveJob, event: Event) -> None:
         data = {"id": job.id, "name": event.name, "context": event.context or {}}
         self._notes.append(Note(Kind.EVENT, data))
@@ -217,7 +210,14 @@ class Ledger:
 
     def _commit(self, ops: list[list[str]]) -> Request:
         self._uncommitted.append([])
-        return Request(topics.KVS_COMMIT, {"ops": ops}, self.calls.open(self._uncommitted))
+        return Request(topics.KVS_COMMIT, {"ops": ops}, self.calls.open(self._committed))
+
+    def _committed(self, response: Response) -> list[Action]:
+        """The oldest commit is answered: the messages that waited for it go out."""
+        if response.errnum:
+            # nothing of this turn has been told to anyone: stopping here loses nothing
+            return [Exit(f"cannot store events: {response.error_text}")]
+        return self._uncommitted.popleft()
 
 
 def _is_fatal(name: str, context: dict[str, Any] | None) -> bool:

@@ -6,6 +6,7 @@ read. Requests that come meanwhile wait.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from flux_trio.formats import FormatError, parse_eventlog, parse_fluid
@@ -71,7 +72,7 @@ class Replay:
 
     def _call(self, topic: str, payload: dict[str, Any], key: str) -> Request:
         self._open += 1
-        return Request(topic, payload, self._ledger.calls.open((self, key)))
+        return Request(topic, payload, self._ledger.calls.open(partial(self.response, key)))
 
 
 def _revive(job: Job, jobspec: bytes) -> ActiveJob:

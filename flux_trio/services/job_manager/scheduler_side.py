@@ -41,6 +41,7 @@ from flux_trio.protocols import (
     merge_annotations,
 )
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.job_manager.silence import Silence
 from flux_trio.services.turns import Log
 
 LIMIT_MAX = 2147483647
@@ -91,6 +92,7 @@ class SchedulerSide:
         self.sender = ""  # who said hello
         self.limit: int | None = None  # None: unlimited
         self.queue_started = True
+        self.silence = Silence("scheduler")
 
     # --- what the job machine asks
 
@@ -128,6 +130,11 @@ class SchedulerSide:
             self._cancel(job.id)
         self._ledger.annotate(job, None)
 
+    def jobspec_changed(self, job: ActiveJob) -> None:
+        """A request that is out has the old jobspec: it is taken back, and sent again later."""
+        if self.state(job.id) == AllocState.PENDING:
+            self._cancel(job.id)
+
     def free(self, job: ActiveJob) -> bool:
         """Give back what `job` holds, now or after the next ready; whether it is still to do."""
         if not job.has_resources:
@@ -143,7 +150,7 @@ class SchedulerSide:
         if self._reranked:
             pairs = [[jobid, priority] for jobid, priority in self._reranked.items()]
             self._reranked = {}
-            self._request(topics.SCHED_PRIORITIZE, {"jobs": pairs}, NORESPONSE)
+            self._ledger.send(Request(topics.SCHED_PRIORITIZE, {"jobs": pairs}, flags=NORESPONSE))
         while self._queue and (self.limit is None or len(self._sent) < self.limit):
             self._send_alloc(self._queue.pop(0))
         if self._queue and self.limit is not None:
@@ -174,6 +181,7 @@ class SchedulerSide:
         if self.link != LinkState.DETACHED:
             self.lost("replaced by another hello", LinkEvent.LOST)
         self.link = LINK.step(self.link, LinkEvent.HELLO)
+        self.silence.broken()
         self.sender = request.sender
         for job in self._ledger.jobs.values():
             if job.has_resources:
@@ -203,6 +211,7 @@ class SchedulerSide:
 
     def alloc_response(self, response: Response) -> None:
         """An answer to sched.alloc. One that breaks RFC 27 suspends scheduling."""
+        self.silence.broken()
         try:
             answer = _expect_answer(response, AllocAnswer)
             self._answered(answer, AllocType(answer.type))
@@ -211,6 +220,7 @@ class SchedulerSide:
 
     def free_response(self, response: Response) -> None:
         """An answer to sched.free: the resources are the scheduler's again."""
+        self.silence.broken()
         try:
             answer = _expect_answer(response, FreeAnswer)
             self._step(answer.id, AllocEvent.FREED)
@@ -227,6 +237,7 @@ class SchedulerSide:
             level = Level.INFO if event == LinkEvent.LOST else Level.ERR
             self._ledger.send(Log(level, f"scheduling suspended: {reason}"))
         self.link = LINK.step(self.link, event)
+        self.silence.broken()
         self.sender = ""
         asked = list(self._sent)
         self._sent.clear()
@@ -328,6 +339,8 @@ class SchedulerSide:
         self._request(topics.SCHED_CANCEL, {"id": jobid}, NORESPONSE)
 
     def _request(self, topic: str, payload: dict[str, Any], flags: int) -> None:
+        """Send what has to be answered, if only by an answer to sched.alloc."""
+        self.silence.asked(self._ledger.now)
         self._ledger.send(Request(topic, payload, flags=flags))
 
     def _retire_request(self, jobid: int) -> None:
