@@ -35,6 +35,7 @@ class Handle:
     ) -> None:
         self.name = name
         self.now = clock  # seconds since the Unix epoch
+        self.t_active = clock()  # when it last took up or sent anything
         self._router = router
         self._log = log
         # (place of the send, message), or (-1, value) for what the module posted to itself
@@ -54,6 +55,7 @@ class Handle:
 
     def send(self, message: Request | Response | Event) -> None:
         """Put `message` on its way; never blocks."""
+        self.t_active = self.now()
         self._router.route(self.peer, message)
 
     async def receive(self) -> list[Any]:
@@ -129,6 +131,7 @@ class Handle:
         self._inbox.put((ref, message))
 
     def _unwrap(self, batch: list[tuple[int, Any]]) -> list[Any]:
+        self.t_active = self.now()
         received = self._router.trace.received
         for ref, message in batch:
             if ref >= 0:

@@ -81,6 +81,24 @@ class Router:
         self.services[service] = peer
         peer.services.add(service)
 
+    def unregister(self, peer: Peer, service: str) -> None:
+        """Take a service name from the `peer` that holds it; who waits on it is answered ENOSYS.
+
+        Raises FluxError(ENOENT) when another holds it, or nobody.
+        """
+        if service not in peer.services:
+            raise FluxError(Errno.ENOENT, f"{peer.name} does not hold service {service}")
+        del self.services[service]
+        peer.services.remove(service)
+        waiting = {
+            key: request
+            for key, request in peer.inflight.items()
+            if service_of(request.topic) == service
+        }
+        for key, request in waiting.items():
+            del peer.inflight[key]
+            self._refuse_for(peer, request)
+
     def remove(self, peer: Peer, undelivered: Iterable[tuple[int, Message]] = ()) -> None:
         """Take `peer` out: names dropped, callers answered ENOSYS, its services told.
 
@@ -200,6 +218,9 @@ class Router:
             elif not isinstance(message, Request):
                 self.trace.dropped(gone.name, message, ref, f"{gone.name} is gone")
         for request in waiting:
-            caller = self.peers.get(request.sender)
-            if caller is not None:
-                self._refuse(caller, request, Errno.ENOSYS, f"{gone.name} is gone")
+            self._refuse_for(gone, request)
+
+    def _refuse_for(self, gone: Peer, request: Request) -> None:
+        caller = self.peers.get(request.sender)
+        if caller is not None:
+            self._refuse(caller, request, Errno.ENOSYS, f"{gone.name} is gone")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import trio
 
 from flux_trio.broker.handle import Handle
-from flux_trio.broker.router import Router
+from flux_trio.broker.router import Peer, Router
 from flux_trio.broker.supervisor import ModuleNotStarted, Supervisor
 from flux_trio.broker.tokens import Tokens
 from flux_trio.messages import (
@@ -32,6 +32,12 @@ class Topic(msgspec.Struct):
     """broker.subscribe and broker.unsubscribe: a glob."""
 
     topic: str
+
+
+class Service(msgspec.Struct):
+    """broker.register and broker.unregister: a service name, what a topic has before its dot."""
+
+    service: Annotated[str, msgspec.Meta(pattern=r"\A[\w-]+\Z")]
 
 
 class TokenFor(msgspec.Struct):
@@ -91,6 +97,8 @@ class BrokerServices:
             topics.BROKER_INFO: self._info,
             topics.BROKER_SUBSCRIBE: self._subscribe,
             topics.BROKER_UNSUBSCRIBE: self._unsubscribe,
+            topics.BROKER_REGISTER: self._owner_only(self._register),
+            topics.BROKER_UNREGISTER: self._owner_only(self._unregister),
             topics.BROKER_TOKEN: self._owner_only(self._token),
             topics.BROKER_SHUTDOWN: self._owner_only(self._shutdown),
             topics.MODULE_LIST: self._list,
@@ -118,6 +126,21 @@ class BrokerServices:
 
     async def _info(self, _request: Request) -> Payload:
         return self.info
+
+    async def _register(self, request: Request) -> Payload:
+        """Let the sender serve: requests for the service go to it until it gives it up or goes."""
+        self.router.register(self._sender(request), expect_payload(request, Service).service)
+        return None
+
+    async def _unregister(self, request: Request) -> Payload:
+        self.router.unregister(self._sender(request), expect_payload(request, Service).service)
+        return None
+
+    def _sender(self, request: Request) -> Peer:
+        peer = self.router.peers.get(request.sender)
+        if peer is None:
+            raise FluxError(Errno.ENOENT, f"{request.sender} is gone")  # and hears nothing of it
+        return peer
 
     async def _subscribe(self, request: Request) -> Payload:
         pattern = expect_payload(request, Topic).topic
@@ -158,6 +181,7 @@ class BrokerServices:
                 "services": list(each.services),
                 "t_loaded": each.t_loaded,
                 "waiting": each.waiting,
+                "idle": each.idle,
             }
             for each in self.supervisor.list()
         ]

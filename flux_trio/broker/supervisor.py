@@ -37,12 +37,16 @@ class ModuleSpec:
 
 @dataclass(frozen=True, slots=True)
 class ModuleInfo:
-    """One loaded module; `t_loaded` in seconds since the Unix epoch."""
+    """One loaded module; `t_loaded` in seconds since the Unix epoch.
+
+    `idle` are the seconds since it last took up or sent anything: with messages waiting, it hangs.
+    """
 
     name: str
     services: tuple[str, ...]
     t_loaded: float
     waiting: int
+    idle: float
 
 
 class ModuleNotStarted(Exception):
@@ -115,6 +119,7 @@ class Supervisor:
                 tuple(sorted(loaded.handle.peer.services)),
                 loaded.t_loaded,
                 loaded.handle.waiting(),
+                self._clock() - loaded.handle.t_active,
             )
             for name, loaded in self._loaded.items()
         ]

@@ -69,11 +69,15 @@ def read_filter(names: Iterable[str]) -> tuple[int, int]:
 
 
 class JobRow(Mapping[str, object]):
-    """One job by field name, at the time `now` in seconds since the Unix epoch."""
+    """One job by field name, at the time `now` in seconds since the Unix epoch.
 
-    def __init__(self, record: Record, now: float) -> None:
+    `hindered` is why no job is being scheduled, "" when the queue goes its way.
+    """
+
+    def __init__(self, record: Record, now: float, hindered: str = "") -> None:
         self.record = record
         self.now = now
+        self.hindered = hindered
         self.state = JobState(record["state"])
 
     def __getitem__(self, field: str) -> object:
@@ -138,6 +142,8 @@ class JobRow(Mapping[str, object]):
         return where or str(self.record.get("exception_type", ""))
 
     def _why_pending(self) -> str:
+        if self.hindered and self.record["urgency"] and self.record["priority"]:
+            return self.hindered
         estimate = self._annotation("sched", "t_estimate")
         if isinstance(estimate, (int, float)):
             left = estimate - self.now

@@ -16,6 +16,8 @@ from tests.support.asking import GUEST_USERID
 from tests.support.modules import ModuleWorld, echo, listener
 
 OWNER_ONLY = {
+    "broker.register": {"service": "sched"},
+    "broker.unregister": {"service": "sched"},
     "broker.token": {"userid": 500, "name": "ann"},
     "broker.shutdown": None,
     "module.load": {"name": "echo"},
@@ -79,8 +81,10 @@ async def test_anybody_may_ask_what_runs_here(world: BrokerWorld) -> None:
         "services": ["broker", "module"],
         "t_loaded": module["t_loaded"],
         "waiting": 0,
+        "idle": module["idle"],
     }
     assert 1000 <= module["t_loaded"] <= world.now()
+    assert 0 <= module["idle"] < 1
 
 
 @pytest.mark.parametrize("topic", OWNER_ONLY)
@@ -266,3 +270,72 @@ async def test_services_of_a_peer_that_goes_are_told_and_the_broker_itself_too(
     await trio.testing.wait_all_tasks_blocked()
     assert [request.topic for request in heard] == ["used.x", "used.disconnect"]
     assert list(world.log) == []
+
+
+# --- serving from outside
+
+
+async def test_peer_that_registers_a_service_gets_its_requests(
+    world: BrokerWorld, owner: Handle
+) -> None:
+    server = world.handle("server")
+    await server.call("broker.register", {"service": "outside"})
+    owner.send(Request("outside.x", {"n": 1}, 5))
+    (request,) = await server.receive()
+    assert (request.topic, request.sender) == ("outside.x", "owner")
+    text = "service outside is already held by server"
+    again = owner.call("broker.register", {"service": "outside"})
+    assert await refusal(again) == (Errno.EEXIST, text)
+
+
+async def test_who_waits_on_a_service_that_is_given_up_is_answered(
+    world: BrokerWorld, owner: Handle
+) -> None:
+    server = world.handle("server")
+    await server.call("broker.register", {"service": "outside"})
+    await server.call("broker.register", {"service": "other"})
+    owner.send(Request("outside.x", None, 5))
+    owner.send(Request("other.x", None, 6))
+    await server.call("broker.unregister", {"service": "outside"})
+    (answer,) = await owner.receive()
+    assert (answer.matchtag, answer.errnum, answer.error_text) == (5, 38, "server is gone")
+    assert await refusal(owner.call("outside.x")) == (
+        Errno.ENOSYS,
+        "No service matching outside.x is registered",
+    )
+    assert world.router.services["other"] is server.peer
+
+
+async def test_service_that_another_holds_cannot_be_given_up(
+    world: BrokerWorld, owner: Handle
+) -> None:
+    text = "owner does not hold service broker"
+    assert await refusal(owner.call("broker.unregister", {"service": "broker"})) == (
+        Errno.ENOENT,
+        text,
+    )
+    assert "broker" in world.router.services
+
+
+async def test_service_name_is_one_word(owner: Handle) -> None:
+    for name in ("", "a.b", "a b"):
+        errnum, text = await refusal(owner.call("broker.register", {"service": name}))
+        assert (errnum, "service" in text) == (Errno.EPROTO, True)
+
+
+async def test_idle_grows_while_a_module_takes_nothing_up(
+    world: BrokerWorld, owner: Handle, autojump_clock: trio.testing.MockClock
+) -> None:
+    "design, job manager hangs: its silence shows in module list."
+
+    async def deaf(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
+        handle.register("deaf")
+        task_status.started()
+        await trio.sleep_forever()
+
+    await world.load("deaf", deaf)
+    owner.send(Request("deaf.x", None, 1))
+    await trio.sleep(60)
+    modules = (await owner.call("module.list"))["modules"]
+    shown = {each["name"]: (each["waiting"], each["idle"] >= 60) for each in modules}
+    assert shown == {"broker": (0, False), "deaf": (1, True)}

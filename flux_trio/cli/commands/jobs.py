@@ -90,15 +90,17 @@ def jobs(
     except ValueError as error:
         raise CommandError(str(error)) from None
 
-    async def fetch(client: Client) -> list[dict[str, Any]]:
+    async def fetch(client: Client) -> tuple[list[dict[str, Any]], str]:
         if jobids:
-            return await _named_jobs(client, jobids)
-        userid = _wanted_user(all_users, user)
-        return await _listed_jobs(client, states, results, count, userid, name)
+            found = await _named_jobs(client, jobids)
+        else:
+            userid = _wanted_user(all_users, user)
+            found = await _listed_jobs(client, states, results, count, userid, name)
+        return found, await _hindrance(client, found)
 
-    records = with_client(fetch)
+    records, hindered = with_client(fetch)
     truncated = 0 < count < len(records) and not jobids
-    rows = [JobRow(record, time.time()) for record in records[: count or None]]
+    rows = [JobRow(record, time.time(), hindered) for record in records[: count or None]]
     if jobids and not rows:
         ctx.exit(1)
     if as_json:
@@ -158,6 +160,20 @@ async def _listed_jobs(
     if only_results:
         found = [job for job in found if job.get("result", results) & results]
     return found
+
+
+async def _hindrance(client: Client, records: list[dict[str, Any]]) -> str:
+    """Why jobs that wait for resources are not being scheduled, "" when they are."""
+    from flux_trio.messages import FluxError, topics
+    from flux_trio.protocols import JobState
+
+    if not any(record["state"] == JobState.SCHED for record in records):
+        return ""
+    try:
+        status = await client.call(topics.JOB_QUEUE_STATUS)
+    except FluxError as error:
+        return str(error)
+    return str(status.get("stop_reason") or next(iter(status.get("silent", ())), ""))
 
 
 def _print_json(rows: list[Any], *, single: bool) -> None:

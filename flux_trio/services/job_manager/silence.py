@@ -1,0 +1,32 @@
+"""How long somebody who was asked has said nothing: for people to see; nothing follows from it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SILENCE_S_MIN: Final = 1.0
+"""An answer may take that long before anybody is told of it."""
+
+
+class Silence:
+    """From the first message after the other's last word, until its next one."""
+
+    def __init__(self, who: str) -> None:
+        self._who = who
+        self._since: float | None = None  # seconds since the Unix epoch
+
+    def asked(self, now: float) -> None:
+        """A message was sent that has to be answered."""
+        if self._since is None:
+            self._since = now
+
+    def broken(self) -> None:
+        """The other has said something, or is gone."""
+        self._since = None
+
+    def text(self, now: float) -> str:
+        """For people; "" when nobody has to wait."""
+        silent_s = 0.0 if self._since is None else now - self._since
+        if silent_s < SILENCE_S_MIN:
+            return ""
+        return f"{self._who} has not answered for {int(silent_s)} s"
