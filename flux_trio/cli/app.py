@@ -14,6 +14,7 @@ COMMANDS: Final = (
     "submit",
     "run",
     "cancel",
+    "update",
     "jobs",
     "job",
     "resource",

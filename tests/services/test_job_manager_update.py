@@ -1,0 +1,144 @@
+"""Updates of a job's duration: pending, running, refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from flux_trio.formats import ResourceSet
+from flux_trio.messages import Errno, Response, topics
+from flux_trio.protocols import JobState
+from tests.support.asking import asked_by_guest
+from tests.support.manager_script import CANCEL, START, USERID, ManagerScript, key
+
+DURATION = "attributes.system.duration"
+
+
+@pytest.fixture
+def m() -> ManagerScript:
+    return ManagerScript(peers=True)
+
+
+def update(m: ManagerScript, jobid: int, value: Any, key: str = DURATION, **how: Any) -> list[str]:
+    return m.ask(topics.JOB_UPDATE, {"id": jobid, "updates": {key: value}}, **how)
+
+
+def guest_update(m: ManagerScript, jobid: int, userid: int) -> list[str]:
+    payload = {"id": jobid, "updates": {DURATION: 30}}
+    request = asked_by_guest(topics.JOB_UPDATE, payload)
+    return m.put(msgspec.structs.replace(request, userid=userid))
+
+
+def running(m: ManagerScript, jobid: int, starttime: float) -> None:
+    """A running job whose R is in the store."""
+    resources = ResourceSet.build([(0, 1, 0)], "node{}".format, nslots=1, starttime=starttime)
+    text = msgspec.json.encode(resources.to_json()).decode()
+    m.running(jobid)
+    m.kvs.commit(["put", f"{key(jobid)}.R", text])
+
+
+def scheduler_says(m: ManagerScript, errnum: int = 0, text: str = "") -> list[str]:
+    asked = m.last(topics.SCHED_EXPIRATION)
+    return m.put(Response(topics.SCHED_EXPIRATION, text or None, errnum, asked.matchtag))
+
+
+def test_pending_job_is_requested_again_with_the_new_jobspec(m: ManagerScript) -> None:
+    """21.events.6-9: a jobspec-update replaces the value; what goes to the scheduler has it."""
+    m.submit(1)
+    did = update(m, 1, 30)
+    assert "job-manager.update -> {}" in did
+    assert "sched.cancel 1" in did
+    assert m.names(1)[-2:] == ["jobspec-update", "priority"]
+    assert m.context(1, "jobspec-update") == {DURATION: 30.0}
+    m.alloc(1, CANCEL)
+    jobspec = m.last(topics.SCHED_ALLOC).payload["jobspec"]
+    assert jobspec["attributes"]["system"]["duration"] == 30.0
+
+
+def test_running_job_gets_a_new_expiration_from_its_start(m: ManagerScript) -> None:
+    """27.expiration.1-3, 21.events.11: the scheduler is asked first, in whole seconds."""
+    running(m, 1, starttime=START + 0.5)
+    assert update(m, 1, 60) == ["sched.expiration 1"]
+    asked = m.last(topics.SCHED_EXPIRATION)
+    assert asked.payload == {"id": 1, "expiration": START + 61}
+    assert asked.matchtag
+    assert "resource-update" not in m.names(1)
+    assert scheduler_says(m) == ["job-manager.update -> {}"]
+    assert m.names(1)[-2:] == ["jobspec-update", "resource-update"]
+    assert m.context(1, "resource-update") == {"expiration": START + 61}
+    assert m.state(1) == JobState.RUN
+
+
+def test_scheduler_without_the_method_agrees(m: ManagerScript) -> None:
+    """27.expiration.10: ENOSYS is processed as though the request were successful."""
+    running(m, 1, starttime=START)
+    update(m, 1, 60)
+    assert scheduler_says(m, Errno.ENOSYS, "no method") == ["job-manager.update -> {}"]
+    assert m.context(1, "resource-update") == {"expiration": START + 60}
+
+
+def test_refusal_of_the_scheduler_changes_nothing(m: ManagerScript) -> None:
+    running(m, 1, starttime=START)
+    update(m, 1, 60)
+    did = scheduler_says(m, Errno.EINVAL, "too long")
+    assert did == ["job-manager.update -> EINVAL scheduler refused expiration update"]
+    assert m.names(1)[-1] == "start"
+
+
+def test_job_that_ended_meanwhile_is_not_updated(m: ManagerScript) -> None:
+    running(m, 1, starttime=START)
+    update(m, 1, 60)
+    m.execute(1, "finish", "release final")
+    assert scheduler_says(m) == ["job-manager.update -> EINVAL job has ended meanwhile"]
+    assert "resource-update" not in m.names(1)
+
+
+def test_no_duration_means_no_expiration(m: ManagerScript) -> None:
+    running(m, 1, starttime=START)
+    update(m, 1, 0)
+    assert m.last(topics.SCHED_EXPIRATION).payload == {"id": 1, "expiration": 0}
+
+
+def test_restart_keeps_the_updated_duration(m: ManagerScript) -> None:
+    """21.criteria.7: replaying the eventlog reproduces the state, updates with it."""
+    m.submit(1)
+    update(m, 1, 30)
+    after = m.restarted(peers=True)
+    jobspec = after.last(topics.SCHED_ALLOC).payload["jobspec"]
+    assert jobspec["attributes"]["system"]["duration"] == 30.0
+
+
+@pytest.mark.parametrize("value", ["1m", -1, True, None, float("inf")])
+def test_what_is_no_duration_is_refused(m: ManagerScript, value: Any) -> None:
+    m.submit(1)
+    (answer,) = update(m, 1, value)
+    expected = f"{DURATION}: expected a number of seconds from 0, got {value!r}"
+    assert answer == f"job-manager.update -> EINVAL {expected}"
+
+
+def test_other_keys_are_refused_and_nothing_is_half_done(m: ManagerScript) -> None:
+    m.submit(1)
+    updates = {DURATION: 30, "attributes.system.queue": "debug"}
+    (answer,) = m.ask(topics.JOB_UPDATE, {"id": 1, "updates": updates})
+    assert answer.endswith("EINVAL update of attributes.system.queue is not supported")
+    assert "jobspec-update" not in m.names(1)
+
+
+def test_who_may_update_what(m: ManagerScript) -> None:
+    m.submit(1)
+    running(m, 2, starttime=START)
+    m.running(3)
+    m.execute(3, "finish", "release final")
+    m.freed(3)
+    m.running(4)
+    m.execute(4, "finish")
+    refusal = guest_update(m, 1, USERID + 1)[0]
+    assert refusal.endswith("EPERM guests can only update their own jobs")
+    assert "job-manager.update -> {}" in guest_update(m, 1, USERID)
+    text = "EPERM only the instance owner can update the duration of a running job"
+    assert guest_update(m, 2, USERID)[0].endswith(text)
+    assert update(m, 3, 30)[0].endswith("EINVAL job is inactive")
+    assert update(m, 4, 30)[0].endswith("EINVAL job is ending")
+    assert update(m, 99, 30)[0].endswith("ENOENT unknown job id")
