@@ -19,12 +19,17 @@ class Facts:
     scheduler: str = ""  # peer that said hello last and is not gone
     is_ready: bool = False  # its sched-ready was taken up, and no fatality since
     limit: int | None = None  # of limited mode
-    exec_peer: str = ""
-    exec_service: str = ""
+    exec_peer: str = ""  # whose exec-hello was accepted last, and is not gone
+    exec_service: str = ""  # the name it gave; kept when it is gone, so that its messages are known
+    exec_hellos: tuple[tuple[str, str], ...] = ()  # not answered: peer, service
+    manager: str = ""  # peer that takes up what is sent to the job manager
 
     def after(self, record: Record) -> Facts:
         """The facts once `record` has happened."""
         message = record.message
+        if record.kind == Kind.SEND and isinstance(message, Response):
+            is_answer = message.topic == topics.EXEC_HELLO and self.exec_hellos
+            return self._after_exec_hello(message) if is_answer else self
         if record.kind != Kind.RECV:
             return self
         if not isinstance(message, Request):
@@ -33,16 +38,30 @@ class Facts:
         payload = message.payload if isinstance(message.payload, dict) else {}
         match message.topic:
             case topics.SCHED_HELLO:
-                return replace(self, scheduler=sender, is_ready=False, limit=None)
+                known = replace(self, manager=record.party)
+                return replace(known, scheduler=sender, is_ready=False, limit=None)
             case topics.SCHED_READY if sender == self.scheduler:
                 return replace(self, is_ready=True, limit=payload.get("limit"))
             case topics.EXEC_HELLO:
-                return replace(self, exec_peer=sender, exec_service=str(payload.get("service")))
+                hello = (sender, str(payload.get("service")))
+                hellos = (*self.exec_hellos, hello)
+                return replace(self, exec_hellos=hellos, manager=record.party)
             case topics.JOB_MANAGER_DISCONNECT if sender == self.scheduler:
                 return replace(self, scheduler="", is_ready=False, limit=None)
             case topics.JOB_MANAGER_DISCONNECT if sender == self.exec_peer:
-                return replace(self, exec_peer="", exec_service="")
+                return replace(self, exec_peer="")
         return self
+
+    def _after_exec_hello(self, response: Response) -> Facts:
+        """RFC 32: the service is registered once it is told so."""
+        to = response.routes[0] if response.routes else self.exec_hellos[0][0]
+        answered = next((hello for hello in self.exec_hellos if hello[0] == to), None)
+        if answered is None:
+            return self
+        known = replace(self, exec_hellos=tuple(h for h in self.exec_hellos if h is not answered))
+        if response.errnum:
+            return known
+        return replace(known, exec_peer=answered[0], exec_service=answered[1])
 
     def _after_response(self, response: Response) -> Facts:
         """RFC 27: an error in answer to alloc or free is the end of it until the next ready."""

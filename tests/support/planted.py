@@ -58,16 +58,25 @@ class Planted:
         where: Callable[[Trace], Record],
         key: str,
         values: Iterable[Any] = (REMOVED,),
+        *,
+        last: bool = False,
     ) -> None:
-        """One violation a value: the message that `where` finds has it for `key` instead."""
+        """One violation a value: the message that `where` finds has it for `key` instead.
+
+        With `last` the trace ends as it is sent, so that nobody is seen to act on it.
+        """
         for value in values:
             name = f"{clause}: no {key}" if value is REMOVED else f"{clause}: {key} {value!r}"
-            change = functools.partial(_with_key, where, key, value)
+            change = functools.partial(_with_key, where, key, value, last)
             self.all.append(Violation(name, clause, scenario, change))
 
 
-def _with_key(where: Callable[[Trace], Record], key: str, value: Any, trace: Trace) -> Trace:
-    return edit_payload(trace, where(trace), **{key: value})
+def _with_key(
+    where: Callable[[Trace], Record], key: str, value: Any, last: bool, trace: Trace
+) -> Trace:
+    record = where(trace)
+    changed = edit_payload(trace, record, **{key: value})
+    return changed[: record.n] if last else changed
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import trio
@@ -49,7 +49,18 @@ class Stage:
     ) -> int:
         """Submit a job that pretends to run for `run_s`; its id. `resources` as in from_command."""
         test = {"run_duration": run_s}
-        attributes = {"system.exec.test": test, "system.duration": duration}
+        return await self.submit_test(test, urgency=urgency, duration=duration, **resources)
+
+    async def submit_test(
+        self,
+        test: Mapping[str, Any],
+        *,
+        urgency: int = 16,
+        duration: float = 0.0,
+        **resources: Any,
+    ) -> int:
+        """Submit a job with this `attributes.system.exec.test`; its id."""
+        attributes = {"system.exec.test": dict(test), "system.duration": duration}
         jobspec = Jobspec.from_command(["true"], attributes=attributes, **resources)
         payload = {"jobspec": jobspec.to_json(), "urgency": urgency}
         answer = await self.client.call(topics.INGEST_SUBMIT, payload)

@@ -1,0 +1,255 @@
+"""Views of eventlogs beyond the states of RFC 21: what a log holds open, and what is stored of it.
+
+Left out: what a job's state is, which is in `jobs.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from flux_trio.conformance.jobs import context_of, is_fatal
+from flux_trio.conformance.leg import ANY_TOPIC, job_id, logged, payload, sent
+from flux_trio.conformance.view import Seen, view
+from flux_trio.formats import FormatError, ResourceSet, parse_fluid
+from flux_trio.messages import topics
+from flux_trio.trace import Kind, Record
+
+Open = tuple[tuple[str, int], ...]
+"""Descriptions that were added or started, each with the place of its event."""
+
+
+class Log(NamedTuple):
+    """A job's eventlog so far, from its submit event on. Places of records are 0 for none."""
+
+    submitted: int
+    validated: int = 0
+    started: int = 0
+    finished: int = 0
+    status: int = 0
+    """Of its finish event."""
+    released: int = 0
+    """Its final release."""
+    freed: int = 0
+    excepted: int = 0
+    """Its first exception, of any severity."""
+    fatal: int = 0
+    """Its first exception of severity 0."""
+    dependencies: Open = ()
+    satisfied: int = 0
+    """The last dependency-remove."""
+    prologs: Open = ()
+    epilogs: Open = ()
+    ended: int = 0
+    """Its clean event: kept, since nothing may follow."""
+
+
+_OPENS: Final = {
+    "dependency-add": "dependencies",
+    "prolog-start": "prologs",
+    "epilog-start": "epilogs",
+}
+_CLOSES: Final = {
+    "dependency-remove": "dependencies",
+    "prolog-finish": "prologs",
+    "epilog-finish": "epilogs",
+}
+_PLACES: Final = {
+    "validate": "validated",
+    "start": "started",
+    "free": "freed",
+    "clean": "ended",
+}
+
+
+def _of_job(record: Record, _seen: Seen) -> Iterable[tuple[int, None]]:
+    found = job_id(record)
+    return [] if found is None else [(found, None)]
+
+
+def _fold_log(log: Log | None, _part: None, record: Record, _seen: Seen) -> Log | None:
+    name, context, n = str(payload(record).get("name")), context_of(record), record.n
+    if log is None:
+        return Log(n) if name == "submit" else None
+    if name in _PLACES:
+        return _changed(log, _PLACES[name], n)
+    if name in _OPENS:
+        opened = (str(context.get("description")), n)
+        return _changed(log, _OPENS[name], (*getattr(log, _OPENS[name]), opened))
+    if name in _CLOSES:
+        return _closed(log, name, str(context.get("description")), n)
+    match name:
+        case "invalidate":
+            return None
+        case "finish":
+            status = context.get("status")
+            return log._replace(finished=n, status=status if type(status) is int else 0)
+        case "release" if context.get("final") is True:
+            return log._replace(released=n)
+        case "exception":
+            fatal = log.fatal or (n if is_fatal(record) else 0)
+            return log._replace(excepted=log.excepted or n, fatal=fatal)
+    return log
+
+
+def _closed(log: Log, name: str, description: str, n: int) -> Log:
+    left: Open = getattr(log, _CLOSES[name])
+    first = next((each for each in left if each[0] == description), None)
+    closed = _changed(log, _CLOSES[name], tuple(each for each in left if each is not first))
+    return closed._replace(satisfied=n) if name == "dependency-remove" else closed
+
+
+def _changed(log: Log, field: str, value: Any) -> Log:
+    return log._replace(**{field: value})
+
+
+LOG: Final = view("log", logged(ANY_TOPIC), parts=_of_job, fold=_fold_log)
+"""By job id; jobs whose submit event the trace has not are left out, those that ended are not."""
+
+
+# --- what is in the KVS
+
+
+class Stored(NamedTuple):
+    """One operation of a kvs.commit on an eventlog or a key of a job."""
+
+    how: str
+    key: str
+    text: str
+
+    @property
+    def is_eventlog(self) -> bool:
+        """Whether the key is that of an eventlog, a job's or another."""
+        return self.key.rpartition(".")[2] == "eventlog"
+
+    @property
+    def job(self) -> tuple[int, str] | None:
+        """The job's id and the rest of the key, for keys below job.<dothex>."""
+        parts = self.key.split(".")
+        if parts[0] != "job" or len(parts) < 6:
+            return None
+        try:
+            return parse_fluid(".".join(parts[:5])), ".".join(parts[5:])
+        except FormatError:
+            return None
+
+
+def stored(record: Record) -> list[Stored]:
+    """The puts and appends of a kvs.commit request."""
+    ops = payload(record).get("ops")
+    found = ops if isinstance(ops, list) else []
+    return [
+        Stored(*op)
+        for op in found
+        if isinstance(op, (list, tuple)) and len(op) == 3 and all(isinstance(e, str) for e in op)
+    ]
+
+
+def lines_of(text: str) -> list[Any]:
+    """The JSON values of an eventlog's lines; None for a line that is none."""
+    return [_decoded(line) for line in text.split("\n") if line]
+
+
+def decoded(text: str) -> Any:
+    """The JSON value of a text, None if it is none."""
+    return _decoded(text)
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _event_names(text: str) -> list[str]:
+    return [str(line.get("name")) for line in lines_of(text) if isinstance(line, dict)]
+
+
+def _unstored_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, tuple[str, ...]]]:
+    if record.kind == Kind.EVENT:
+        found = job_id(record)
+        return [] if found is None else [(found, (str(payload(record).get("name")),))]
+    return [(jobid, names) for jobid, names in stored_events(record).items() if names]
+
+
+def stored_events(record: Record) -> dict[int, tuple[str, ...]]:
+    """Names of the events that a kvs.commit stores, by job."""
+    found: dict[int, tuple[str, ...]] = {}
+    for op in stored(record):
+        if op.job is not None and op.job[1] == "eventlog":
+            found[op.job[0]] = (*found.get(op.job[0], ()), *_event_names(op.text))
+    return found
+
+
+NOT_STORED: Final = ("submit", "invalidate")
+"""Ingest has stored the one before the job manager hears of it; the other is never stored."""
+
+Unstored = tuple[tuple[str, int], ...]
+
+
+def _fold_unstored(
+    left: Unstored | None, names: tuple[str, ...], record: Record, _seen: Seen
+) -> Unstored | None:
+    left = left or ()
+    if record.kind == Kind.EVENT:
+        return None if names[0] in NOT_STORED else (*left, (names[0], record.n))
+    return left[len(names) :] or None
+
+
+UNSTORED: Final = view(
+    "unstored",
+    logged(ANY_TOPIC),
+    sent("request", topics.KVS_COMMIT),
+    parts=_unstored_parts,
+    fold=_fold_unstored,
+)
+"""By job id: events that were logged and are in no commit yet, oldest first."""
+
+
+class Resources(NamedTuple):
+    """A job's R, as it was stored."""
+
+    n: int
+    """Where."""
+    ranks: int
+    """Execution targets, as a bit set."""
+    cores: tuple[int, ...]
+    """Cores on each of them, lowest rank first."""
+    starttime: float
+    expiration: float
+
+
+def _resource_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, str | None]]:
+    if record.kind == Kind.EVENT:
+        return [(jobid, None) for jobid, _ in _of_job(record, _seen)]
+    jobs = [(op.job, op.text) for op in stored(record)]
+    return [(job[0], text) for job, text in jobs if job is not None and job[1] == "R"]
+
+
+def _fold_resources(
+    _old: Resources | None, text: str | None, record: Record, _seen: Seen
+) -> Resources | None:
+    return None if text is None else read_resources(text, record.n)
+
+
+def read_resources(text: str, n: int) -> Resources | None:
+    """What is stored as R; None when it is no valid R."""
+    try:
+        found = ResourceSet.parse(text.encode())
+    except FormatError:
+        return None
+    cores = tuple(found.cores(rank).bits.bit_count() for rank in found.ranks)
+    return Resources(n, found.ranks.bits, cores, found.starttime, found.expiration)
+
+
+RESOURCES: Final = view(
+    "resources",
+    sent("request", topics.KVS_COMMIT),
+    logged("clean"),
+    parts=_resource_parts,
+    fold=_fold_resources,
+)
+"""By job id, for active jobs whose R the trace shows."""

@@ -1,0 +1,294 @@
+"""Views of RFC 32: who executes, where each start request stands, what the job manager is to log.
+
+A start that was open when the execution service was lost is void: compare its place with
+`ExecLink.lost`. So is one that was open when the job manager was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from flux_trio.conformance.eventlogs import LOG, Log
+from flux_trio.conformance.leg import errnum, job_id, logged, message, payload, received, sent
+from flux_trio.conformance.shapes import BOOLEAN, IDSET, INTEGER, STRING, between
+from flux_trio.conformance.view import Seen, view
+from flux_trio.formats import FormatError, Idset
+from flux_trio.messages import Request, Response, topics
+from flux_trio.trace import Kind, Record
+
+START: Final = "<exec>.start"
+SEVERITY: Final = between(0, 7)
+EXEC_DISCONNECT: Final = f"<exec>.{topics.DISCONNECT}"
+
+# --- the link
+
+
+class Hello(NamedTuple):
+    """An exec-hello that the job manager took up and has not answered."""
+
+    n: int
+    peer: str
+    busy: int
+    """A job that had a start outstanding then, 0 for none."""
+
+
+class ExecLink(NamedTuple):
+    """Places of the last record of each kind, 0 for none."""
+
+    accepted: int = 0
+    """The job manager answered exec-hello with success."""
+    lost: int = 0
+    """The job manager took up the service's disconnect or an error in answer to start, or is gone
+    itself."""
+    disconnected: int = 0
+    """The former."""
+    fatal: int = 0
+    """The error; 0 again after the next hello."""
+    hellos: tuple[Hello, ...] = ()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the job manager may send requests."""
+        return self.accepted > self.lost
+
+
+NO_LINK: Final = ExecLink()
+
+
+def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -> ExecLink:
+    link = link or NO_LINK
+    found = message(record)
+    if isinstance(found, Response):
+        if found.topic != topics.EXEC_HELLO:
+            return link._replace(lost=record.n, fatal=record.n) if found.errnum else link
+        hellos = tuple(hello for hello in link.hellos if hello is not answered_hello(link, found))
+        if found.errnum:
+            return link._replace(hellos=hellos)
+        return link._replace(hellos=hellos, accepted=record.n, fatal=0)
+    assert isinstance(found, Request)
+    if found.topic == topics.EXEC_HELLO:
+        hello = Hello(record.n, found.sender or record.peer, outstanding(seen))
+        return link._replace(hellos=(*link.hellos, hello))
+    if found.topic == topics.JOB_MANAGER_DISCONNECT:
+        is_exec = found.sender == seen.facts.exec_peer
+        return link._replace(lost=record.n, disconnected=record.n) if is_exec else link
+    return link._replace(lost=record.n) if found.sender == seen.facts.manager else link
+
+
+def answered_hello(link: ExecLink, response: Response) -> Hello | None:
+    """The hello that a response answers."""
+    to = response.routes[0] if response.routes else ""
+    return next((hello for hello in link.hellos if to in ("", hello.peer)), None)
+
+
+# --- the starts
+
+
+class Start(NamedTuple):
+    """A job's latest start request; places of records, 0 for none."""
+
+    sent: int
+    taken: int = 0
+    """The service took it up."""
+    reattach: bool = False
+    said: tuple[tuple[str, int], ...] = ()
+    """The service's answers: the type, and "fatal" or "final" for such."""
+    heard: tuple[tuple[str, int], ...] = ()
+    """Those that the job manager has taken up."""
+    released: int = 0
+    """Ranks that the service has released, as a bit set."""
+
+    def place(self, what: str, *, heard: bool = False) -> int:
+        """Where the service said this, or the job manager heard it; 0 if not."""
+        return dict(self.heard if heard else self.said).get(what, 0)
+
+
+def kind_of_answer(record: Record) -> str:
+    """The type of a start response; "fatal" and "final" are those exceptions and releases."""
+    kind, data = str(payload(record).get("type")), data_of(record)
+    if kind == "release" and data.get("final") is True:
+        return "final"
+    if kind == "exception" and data.get("severity") == 0:
+        return "fatal"
+    return kind
+
+
+def data_of(record: Record) -> dict[str, Any]:
+    """The data of a start response; {} when there is none."""
+    found = payload(record).get("data")
+    return found if isinstance(found, dict) else {}
+
+
+def ranks_of(record: Record) -> int:
+    """The ranks of a release, as a bit set; 0 for what is no idset."""
+    try:
+        return Idset.parse(str(data_of(record).get("ranks", ""))).bits
+    except FormatError:
+        return 0
+
+
+def _job(record: Record, _seen: Seen) -> Iterable[tuple[int, None]]:
+    found = job_id(record)
+    return [] if found is None else [(found, None)]
+
+
+def _fold_start(start: Start | None, _part: None, record: Record, _seen: Seen) -> Start | None:
+    is_sent = record.kind == Kind.SEND
+    if record.kind == Kind.EVENT:
+        over = start.place("final") if start is not None else 0
+        return Start(over, said=(("final", over),), heard=(("final", over),)) if over else None
+    if isinstance(record.message, Request):
+        if is_sent:
+            return Start(record.n, reattach=payload(record).get("reattach") is True)
+        return start and start._replace(taken=record.n)
+    if start is None or errnum(record):
+        return start
+    kind = kind_of_answer(record)
+    if not is_sent:
+        return start._replace(heard=_with(start.heard, kind, record.n))
+    return start._replace(
+        said=_with(start.said, kind, record.n), released=start.released | ranks_of(record)
+    )
+
+
+def _with(said: tuple[tuple[str, int], ...], kind: str, n: int) -> tuple[tuple[str, int], ...]:
+    return said if kind in dict(said) else (*said, (kind, n))
+
+
+STARTS: Final = view(
+    "starts",
+    sent("request", START),
+    received("request", START),
+    sent("response", START),
+    received("response", START),
+    logged("clean"),
+    parts=_job,
+    fold=_fold_start,
+)
+"""By job id; of an INACTIVE job only that all of it was released, if it was."""
+
+LINK: Final = view(
+    "exec link",
+    received("request", topics.EXEC_HELLO, topics.JOB_MANAGER_DISCONNECT),
+    sent("request", EXEC_DISCONNECT),
+    sent("response", topics.EXEC_HELLO),
+    received("response", START),
+    parts=lambda _record, _seen: [((), None)],
+    fold=_fold_link,
+    reads=(STARTS,),
+)
+"""One state."""
+
+
+def link_of(seen: Seen) -> ExecLink:
+    """The state of LINK."""
+    link: ExecLink | None = seen.at(LINK)
+    return link or NO_LINK
+
+
+def start_of(seen: Seen, record: Record) -> Start | None:
+    """The start request of the record's job, unless it is void."""
+    start: Start | None = seen.at(STARTS, job_id(record))
+    return start if start is not None and start.sent > link_of(seen).lost else None
+
+
+def is_open(start: Start | None) -> bool:
+    """Whether the job manager has yet to hear the final release."""
+    return start is not None and not start.place("final", heard=True)
+
+
+def outstanding(seen: Seen) -> int:
+    """A job with a start request that is not finally released, to a service that is there, or 0."""
+    lost = link_of(seen).lost
+    starts: Mapping[Any, Start] = seen.all(STARTS)
+    found = (job for job, start in starts.items() if start.sent > lost and is_open(start))
+    return next(found, 0)
+
+
+# --- what the job manager is to log
+
+
+class Expected(NamedTuple):
+    """An answer that the job manager took up and has not logged."""
+
+    n: int
+    context: tuple[tuple[str, Any], ...]
+    """What the event is to say; a value of a shape that cannot be kept is left out."""
+    is_early_or_late: bool = False
+    """An exception before start, or after finish."""
+
+
+EVENTS: Final = ("start", "release", "finish", "exception")
+"""Types of start responses, each logged as the event of that name."""
+
+
+def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected | None]]:
+    jobid = job_id(record)
+    if record.kind == Kind.EVENT:
+        return [((jobid, str(payload(record).get("name"))), None)]
+    kind = str(payload(record).get("type"))
+    if (
+        errnum(record)
+        or not is_well_formed(kind, data_of(record))
+        or not _is_due(kind, record, seen)
+    ):
+        return []
+    start = start_of(seen, record)
+    heard = dict(start.heard) if start is not None else {}
+    context = tuple((k, v) for k, v in data_of(record).items() if isinstance(v, (str, int, float)))
+    return [((jobid, kind), Expected(record.n, context, "start" not in heard or "finish" in heard))]
+
+
+def is_well_formed(kind: str, data: dict[str, Any]) -> bool:
+    """Whether an answer of a type can be logged at all."""
+    match kind:
+        case "start":
+            return not data
+        case "finish":
+            return INTEGER.fits(data.get("status"))
+        case "release":
+            return IDSET.fits(data.get("ranks")) and BOOLEAN.fits(data.get("final"))
+        case "exception":
+            is_named = STRING.fits(data.get("type")) and STRING.fits(data.get("note", ""))
+            return is_named and SEVERITY.fits(data.get("severity"))
+    return False
+
+
+def _is_due(kind: str, record: Record, seen: Seen) -> bool:
+    """Whether the answer has its place, so that the job manager can log it."""
+    log: Log | None = seen.at(LOG, job_id(record))
+    if log is None or log.ended or not is_open(start_of(seen, record)):
+        return False
+    return not ((kind == "start" and log.started) or (kind == "finish" and log.finished))
+
+
+def _fold_expected(
+    left: tuple[Expected, ...] | None, new: Expected | None, record: Record, _seen: Seen
+) -> tuple[Expected, ...] | None:
+    left = left or ()
+    if new is not None:
+        return (*left, new)
+    # others raise exceptions too; nobody else has a start, a release or a finish to tell
+    others = payload(record).get("name") == "exception"
+    oldest = left[0] if left and not others else None
+    done = next((each for each in left if is_told(each, record)), oldest)
+    return tuple(each for each in left if each is not done) or None
+
+
+def is_told(expected: Expected, record: Record) -> bool:
+    """Whether an event says what the answer said."""
+    context = payload(record).get("context")
+    context = context if isinstance(context, dict) else {}
+    return all(key in context and context[key] == value for key, value in expected.context)
+
+
+EXPECTED: Final = view(
+    "expected events",
+    received("response", START),
+    logged(*EVENTS),
+    parts=_expected_parts,
+    fold=_fold_expected,
+    reads=(LINK, STARTS, LOG),
+)
+"""By job id and type of the answer, oldest first."""
