@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from flux_trio.messages import (
+    ROLE_OWNER,
     Errno,
     Event,
+    Flag,
     FluxError,
     Message,
     Request,
@@ -97,7 +99,7 @@ class Router:
         }
         for key, request in waiting.items():
             del peer.inflight[key]
-            self._refuse_for(peer, request)
+            self._refuse_for(peer, request, 0)
 
     def remove(self, peer: Peer, undelivered: Iterable[tuple[int, Message]] = ()) -> None:
         """Take `peer` out: names dropped, callers answered ENOSYS, its services told.
@@ -154,14 +156,14 @@ class Router:
         service = service_of(request.topic)
         holder = self.services.get(service)
         if holder is None:
-            self.trace.sent(sender.name, "", request)
+            ref = self.trace.sent(sender.name, "", request)
             text = f"No service matching {request.topic} is registered"
-            self._refuse(sender, request, Errno.ENOSYS, text)
+            self._refuse(sender, request, Errno.ENOSYS, text, ref)
             return
         if holder.waiting() >= REQUESTS_WAITING_MAX:
-            self.trace.sent(sender.name, holder.name, request)
+            ref = self.trace.sent(sender.name, holder.name, request)
             text = f"{service} has {REQUESTS_WAITING_MAX} requests waiting; try again later"
-            self._refuse(sender, request, Errno.EAGAIN, text)
+            self._refuse(sender, request, Errno.EAGAIN, text, ref)
             return
         sender.called[service] = None
         if request.matchtag and not request.flags & NORESPONSE:
@@ -192,18 +194,23 @@ class Router:
             sender.rolemask,
         )
         ref = self.trace.sent(sender.name, "", event)
+        private = event.flags & Flag.PRIVATE
         for peer in list(self.peers.values()):
+            if private and not peer.rolemask & ROLE_OWNER and peer.userid != sender.userid:
+                continue
             if any(fnmatch.fnmatchcase(event.topic, pattern) for pattern in peer.subscriptions):
                 peer.deliver(ref, event)
 
     def _deliver(self, sender: Peer, receiver: Peer, message: Message) -> None:
         receiver.deliver(self.trace.sent(sender.name, receiver.name, message), message)
 
-    def _refuse(self, sender: Peer, request: Request, errnum: int, text: str) -> None:
-        """Answer in place of a service; nothing for a request that wants no response."""
+    def _refuse(self, sender: Peer, request: Request, errnum: int, text: str, ref: int) -> None:
+        """Answer in place of a service; one that wants no response, sent at `ref`, is lost."""
         response = respond_error(request, errnum, text)
         if response is not None:
             sender.deliver(self.trace.sent("broker", sender.name, response), response)
+        else:
+            self.trace.dropped(sender.name, request, ref, text)
 
     def _answer_for(self, gone: Peer, undelivered: Iterable[tuple[int, Message]]) -> None:
         """ENOSYS to those who wait on `gone`.
@@ -211,16 +218,18 @@ class Router:
         A request with matchtag 0 that it had taken up ends by disconnect alone: an error could
         not name the job (readings: ENOSYS).
         """
-        waiting = list(gone.inflight.values())
-        for ref, message in undelivered:
-            if isinstance(message, Request) and not message.matchtag:
-                waiting.append(message)
-            elif not isinstance(message, Request):
+        unread = dict(undelivered)
+        taken_up = {id(message) for message in unread.values()}
+        waiting = [(0, each) for each in gone.inflight.values() if id(each) not in taken_up]
+        for ref, message in unread.items():
+            if isinstance(message, Request):
+                waiting.append((ref, message))
+            else:
                 self.trace.dropped(gone.name, message, ref, f"{gone.name} is gone")
-        for request in waiting:
-            self._refuse_for(gone, request)
+        for ref, request in waiting:
+            self._refuse_for(gone, request, ref)
 
-    def _refuse_for(self, gone: Peer, request: Request) -> None:
+    def _refuse_for(self, gone: Peer, request: Request, ref: int) -> None:
         caller = self.peers.get(request.sender)
         if caller is not None:
-            self._refuse(caller, request, Errno.ENOSYS, f"{gone.name} is gone")
+            self._refuse(caller, request, Errno.ENOSYS, f"{gone.name} is gone", ref)

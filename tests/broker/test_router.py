@@ -226,3 +226,26 @@ def test_the_trace_has_send_and_receive_apart(router: Router, ring: Ring) -> Non
     sent, received = list(ring)
     assert (sent.kind, received.kind) == (Kind.SEND, Kind.RECV)
     assert received.ref == sent.n < received.n
+
+
+def test_a_private_event_is_for_its_user_and_the_owner(router: Router) -> None:
+    "3 Event Message Type: private restricts delivery to the sender's credentials and the owner."
+    guest = Party(router, "guest", role=ROLE_USER)
+    same = Party(router, "same", role=ROLE_USER)
+    owner = Party(router, "owner")
+    stranger = Party(router, "stranger", role=ROLE_USER)
+    stranger.peer.userid = 200
+    for party in (same, owner, stranger):
+        party.peer.subscriptions.append("*")
+    router.route(guest.peer, Event("hint", {"id": 1}, flags=int(Flag.PRIVATE)))
+    assert [len(party.take()) for party in (same, owner, stranger)] == [1, 1, 0]
+
+
+def test_a_lost_request_that_wants_no_response_is_traced(router: Router, ring: Ring) -> None:
+    client, server = Party(router, "client"), Party(router, "server", "sched")
+    router.route(client.peer, Request("nobody.there", None, 0, int(Flag.NORESPONSE)))
+    router.route(client.peer, Request("sched.cancel", {"id": 1}, 0, int(Flag.NORESPONSE)))
+    router.remove(server.peer, server.inbox)
+    drops = [record for record in ring if record.kind == Kind.DROP]
+    assert [drop.message.topic for drop in drops] == ["nobody.there", "sched.cancel"]
+    assert client.take() == []

@@ -39,6 +39,9 @@ BATCH_JOBS_MAX = 4096
 # are ahead of the last one it knows, by the time a commit takes.
 UNHEARD_MS_MAX = 60_000
 
+# Submissions that wait while the job manager comes up; as many as one turn may find at most.
+WAITING_MAX = 1 << 18
+
 TIMESTAMP_SHIFT = 24  # RFC 19: the timestamp stands above 14 bits of generator and 10 of sequence
 
 
@@ -92,7 +95,7 @@ class IngestCore:
         """Check what was submitted, and take the batches one step on."""
         for message in inputs:
             if isinstance(message, Request):
-                self._waiting.append(message)
+                self._queue(message)
             elif isinstance(message, Response):
                 self._take_response(now, message)
         if self._ids is not None:
@@ -103,6 +106,14 @@ class IngestCore:
             self._store()
         out, self._out = self._out, []
         return out
+
+    def _queue(self, request: Request) -> None:
+        """Until ids can be given out, submissions wait, up to a bound."""
+        if len(self._waiting) < WAITING_MAX:
+            self._waiting.append(request)
+        else:
+            text = f"{WAITING_MAX} submissions wait for the job manager; try again later"
+            self._answer(respond_error(request, Errno.EAGAIN, text))
 
     def _submit(self, request: Request) -> None:
         new = expect_payload(request, Submit)
