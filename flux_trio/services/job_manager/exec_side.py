@@ -126,9 +126,12 @@ class ExecSide:
             job = self._ledger.jobs.get(answer.id)
             if job is None:
                 raise FluxError(Errno.EPROTO, f"{response.topic}: no active job has id {answer.id}")
-            self._answered(job, answer)
-        except (FluxError, InvalidTransition) as error:
-            self.lost(str(error))
+            try:
+                self._answered(job, answer)
+            except InvalidTransition as error:
+                raise FluxError(Errno.EPROTO, f"job {job.id}: {error}") from None
+        except FluxError as error:
+            self.lost(error.text)
 
     def lost(self, reason: str, level: Level = Level.ERR) -> None:
         """The service is gone or failed: nothing more is sent until the next exec-hello."""
@@ -177,11 +180,12 @@ class ExecSide:
         self._ledger.log(job, JobEvent.FINISH, {"status": data.status})
 
     def _release(self, job: ActiveJob, data: ReleaseData) -> None:
-        if data.final and job.start != ExecState.FINISHED and job.exception is None:
+        before = job.start
+        self._step(job, ExecEvent.RELEASE_FINAL if data.final else ExecEvent.RELEASE)
+        if data.final and before != ExecState.FINISHED and job.exception is None:
             note = "execution service released all resources before finish"
             self._ledger.send(Log(Level.ERR, f"job {job.id}: {note}"))
             self._ledger.raise_exception(job, "exec", 0, note)
-        self._step(job, ExecEvent.RELEASE_FINAL if data.final else ExecEvent.RELEASE)
         context = {"ranks": data.ranks, "final": data.final}
         self._ledger.log(job, JobEvent.RELEASE, context)
 

@@ -215,17 +215,17 @@ class SchedulerSide:
         try:
             answer = _expect_answer(response, AllocAnswer)
             self._answered(answer, AllocType(answer.type))
-        except (FluxError, InvalidTransition) as error:
-            self.lost(str(error), LinkEvent.SUSPEND)
+        except FluxError as error:
+            self.lost(error.text, LinkEvent.SUSPEND)
 
     def free_response(self, response: Response) -> None:
         """An answer to sched.free: the resources are the scheduler's again."""
         self.silence.broken()
         try:
             answer = _expect_answer(response, FreeAnswer)
-            self._step(answer.id, AllocEvent.FREED)
-        except (FluxError, InvalidTransition) as error:
-            self.lost(str(error), LinkEvent.SUSPEND)
+            self._take_step(answer.id, AllocEvent.FREED)
+        except FluxError as error:
+            self.lost(error.text, LinkEvent.SUSPEND)
             return
         job = self._ledger.jobs.get(answer.id)
         if job is not None and job.has_resources:
@@ -259,7 +259,7 @@ class SchedulerSide:
         job = self._ledger.jobs.get(answer.id)
         if answer.id not in self._sent_at and self._is_late(answer.id, kind):
             return
-        self._step(answer.id, ALLOC_ANSWERS[kind])
+        self._take_step(answer.id, ALLOC_ANSWERS[kind])
         if kind != AllocType.ANNOTATE:
             self._retire_request(answer.id)
         if kind == AllocType.SUCCESS:
@@ -359,6 +359,13 @@ class SchedulerSide:
         if job.annotations is not None:
             merged = merge_annotations(job.annotations, {"sched": None})
             self._ledger.annotate(job, merged)
+
+    def _take_step(self, jobid: int, event: AllocEvent) -> None:
+        """A step of the scheduler's. Raises FluxError(EPROTO) that names the job."""
+        try:
+            self._step(jobid, event)
+        except InvalidTransition as error:
+            raise FluxError(Errno.EPROTO, f"job {jobid}: {error}") from None
 
     def _step(self, jobid: int, event: AllocEvent) -> None:
         after = ALLOC.step(self.state(jobid), event)

@@ -1,0 +1,330 @@
+"""What happens when the execution service ends, hangs or answers wrongly (RFC 32; readings)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from flux_trio.messages import FluxError, Level, Response, topics
+from tests.support.failing import ENDS, HOUR, FakeExec, FakeScheduler, Scene, scene, settle
+from tests.support.leaks import nothing_left
+
+FREE = topics.SCHED_FREE
+WITHOUT = ("sched", "job-exec")
+
+
+async def both(s: Scene) -> tuple[FakeScheduler, FakeExec]:
+    sched, execution = FakeScheduler(), FakeExec()
+    await s.load("sched", sched)
+    await s.load("job-exec", execution)
+    return sched, execution
+
+
+async def allocated(s: Scene, sched: FakeScheduler) -> int:
+    jobid = await s.submit()
+    await sched.grant(jobid)
+    return jobid
+
+
+# --- the end of a service
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_start_requests_stop_and_jobs_keep_their_resources(
+    autojump_clock: MockClock, end: str
+) -> None:
+    "Readings, Exec override: outstanding starts end with the service."
+    async with scene(WITHOUT) as s:
+        sched, execution = await both(s)
+        running = await allocated(s, sched)
+        execution.tell(running, "start")
+        await settle()
+        before = await s.events(running)
+        await s.end("job-exec", end, execution)
+        later = await allocated(s, sched)
+        await trio.sleep(HOUR)
+        assert await s.events(running) == before
+        assert (await s.events(later))[-1] == "alloc"
+        assert sched.asked(FREE) == []
+        assert await s.status() == {"enable": True, "start": True}
+        assert (await s.stats())["exec"] == {"service": ""}
+        assert [line for line in s.log() if "job-exec" not in line] == []
+
+
+# what was told of the job when the service ends; starts of the next; whether it is freed by then
+STATES: list[tuple[str, tuple[str, ...], list[bool], bool]] = [
+    ("start sent", (), [False], False),
+    ("started", ("start",), [True], False),
+    ("finished", ("start", "finish"), [], True),
+    ("released", ("start", "finish", "release"), [], True),
+    ("failed, not released", ("exception",), [False], False),
+    ("failed while it ran", ("start", "exception"), [True], False),
+]
+
+
+@pytest.mark.parametrize("end", ["raises", "removed"])
+@pytest.mark.parametrize(
+    ("told", "reattach", "freed"), [each[1:] for each in STATES], ids=[each[0] for each in STATES]
+)
+async def test_next_service_is_asked_for_what_may_still_run(
+    autojump_clock: MockClock, told: tuple[str, ...], reattach: list[bool], freed: bool, end: str
+) -> None:
+    """32.start.4-7: reattach exactly if there is start and no finish; nobody waits for ever."""
+    async with scene(WITHOUT) as s:
+        sched, execution = await both(s)
+        jobid = await allocated(s, sched)
+        execution.tell(jobid, *told)
+        await settle()
+        await s.end("job-exec", end, execution)
+        assert sched.asked(FREE) == [jobid] * freed
+        after = FakeExec()
+        await s.load("job-exec", after)
+        assert after.starts() == [(jobid, again) for again in reattach]
+        if not freed:
+            rest = [kind for kind in ("start", "finish") if kind not in told]
+            after.tell(jobid, *([] if "exception" in told else rest), "release")
+            await settle()
+        events = await s.events(jobid)
+        assert events[-1] == "clean"
+        assert sched.asked(FREE) == [jobid]
+        once = {"start", "finish", "release", "free"} & {*events}
+        assert [events.count(name) for name in once] == [1] * len(once)
+
+
+async def test_reload_of_the_service_takes_jobs_up_again_and_logs_no_error(
+    autojump_clock: MockClock,
+) -> None:
+    "32.criteria.6: with our own service, whose simulated jobs go on where they were."
+    async with scene() as s:
+        running = await s.submit(run_s=HOUR)
+        await trio.sleep(60)
+        began = s.instance.now()
+        await s.supervisor.reload("job-exec")
+        later = await s.submit(run_s=10)
+        await s.wait(later)
+        await s.wait(running)
+        assert s.instance.now() - began < HOUR
+        events = await s.events(running)
+        assert [events.count(name) for name in ("start", "finish", "release")] == [1, 1, 1]
+        assert s.log(Level.WARNING) == []
+
+
+async def test_job_canceled_while_no_service_is_there_is_asked_about(
+    autojump_clock: MockClock,
+) -> None:
+    "Readings, release final: no resource is freed under live processes."
+    async with scene(WITHOUT) as s:
+        sched, execution = await both(s)
+        jobid = await allocated(s, sched)
+        execution.tell(jobid, "start")
+        await settle()
+        await s.end("job-exec", "raises", execution)
+        await s.cancel(jobid)
+        assert sched.asked(FREE) == []
+        after = FakeExec()
+        await s.load("job-exec", after)
+        assert after.starts() == [(jobid, True)]
+        after.tell(jobid, "finish", "release")
+        await settle()
+        assert sched.asked(FREE) == [jobid]
+
+
+async def test_service_that_ends_again_and_again_leaves_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(WITHOUT) as s:
+        sched = FakeScheduler()
+        await s.load("sched", sched)
+        jobid = await allocated(s, sched)
+        async with nothing_left(s.instance):
+            for _ in range(10):
+                for end in ENDS:
+                    execution = FakeExec()
+                    await s.load("job-exec", execution)
+                    assert execution.starts() == [(jobid, False)]
+                    await s.end("job-exec", end, execution)
+
+
+# --- hangs, and replaced
+
+
+async def test_silence_of_the_service_is_counted_and_nothing_times_out(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(WITHOUT) as s:
+        sched, execution = await both(s)
+        jobid = await allocated(s, sched)
+        await trio.sleep(HOUR)
+        assert await s.status() == {
+            "enable": True,
+            "start": True,
+            "silent": ["execution service has not answered for 3600 s"],
+        }
+        execution.tell(jobid, "start")
+        await trio.sleep(HOUR)
+        assert "silent" not in await s.status()
+        assert (await s.events(jobid))[-1] == "start"
+
+
+async def test_answer_of_a_replaced_service_is_dropped_and_traced(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(WITHOUT) as s:
+        sched, old = await both(s)
+        jobid = await allocated(s, sched)
+        await s.end("job-exec", "removed", old)
+        new = FakeExec()
+        await s.load("job-exec", new)
+        old.tell(jobid, "start")
+        await settle()
+        assert s.drops("job-exec.start") == ["job-exec does not hold that service"]
+        assert (await s.events(jobid))[-1] == "alloc"
+        assert (await s.stats())["exec"] == {"service": "job-exec"}
+
+
+async def test_second_service_is_refused_while_the_first_has_starts(
+    autojump_clock: MockClock,
+) -> None:
+    "32.hello.8: with text, and the first goes on."
+    async with scene(WITHOUT) as s, s.instance.connect("other") as other:
+        sched, first = await both(s)
+        jobid = await allocated(s, sched)
+        await other.call("broker.register", {"service": "other-exec"})
+        with pytest.raises(FluxError, match="job-exec has 1 start requests outstanding"):
+            await other.call(topics.EXEC_HELLO, {"service": "other-exec"})
+        first.tell(jobid, "start", "finish", "release")
+        await settle()
+        await other.call(topics.EXEC_HELLO, {"service": "other-exec"})
+        later = await allocated(s, sched)
+        (start,) = await other.receive()
+        assert (start.topic, start.payload["id"]) == ("other-exec.start", later)
+
+
+# --- answers wrongly
+
+Say = Callable[[FakeExec, int], None]
+
+
+def data(kind: str, what: Any) -> Say:
+    return lambda e, jobid: e.say({"id": jobid, "type": kind, "data": what})
+
+
+# what it says of a job that runs; what the log says of it
+WRONG: dict[str, tuple[Say, str]] = {
+    "id that nobody knows": (lambda e, _: e.tell(99, "finish"), "no active job has id 99"),
+    "second start": (lambda e, j: e.tell(j, "start"), "start in state RUNNING"),
+    "second finish": (lambda e, j: e.tell(j, "finish", "finish"), "finish in state FINISHED"),
+    "type that there is not": (data("fly", {}), "Invalid enum value 'fly' - at `$.type`"),
+    "no data": (lambda e, j: e.say({"id": j, "type": "finish"}), "missing required field `data`"),
+    "no payload": (lambda e, _: e.say(None), "payload"),
+    "no id": (
+        lambda e, _: e.say({"type": "finish", "data": {"status": 0}}),
+        "missing required field `id`",
+    ),
+    "id of another type": (
+        lambda e, _: e.say({"id": "x", "type": "start", "data": {}}),
+        "Expected `int`, got `str` - at `$.id`",
+    ),
+    "finish without a status": (data("finish", {}), "missing required field `status`"),
+    "status of another type": (data("finish", {"status": "0"}), "Expected `int`, got `str`"),
+    "release without ranks": (data("release", {"final": True}), "missing required field `ranks`"),
+    "severity that there is not": (
+        data("exception", {"severity": 8, "type": "x"}),
+        "Expected `int` <= 7",
+    ),
+    "errnum": (lambda e, _: e.say("out of order", 5), "job-exec.start: out of order"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+async def test_wrong_answer_ends_the_conversation_and_no_job(
+    autojump_clock: MockClock, what: str
+) -> None:
+    """32.impl.6, 32.impl.7: logged, nothing more is sent; the next service takes the job up."""
+    say, text = WRONG[what]
+    async with scene(WITHOUT) as s:
+        sched, execution = await both(s)
+        jobid = await allocated(s, sched)
+        execution.tell(jobid, "start")
+        await settle()
+        say(execution, jobid)
+        await settle()
+        (logged,) = s.log()
+        assert logged.startswith("job-manager.err: execution service job-exec lost: "), logged
+        assert text in logged
+        later = await allocated(s, sched)
+        assert execution.starts() == [(jobid, False)]
+        finished = "finish" in await s.events(jobid)
+        assert "exception" not in await s.events(jobid)
+
+        await s.end("job-exec", "removed", execution)
+        after = FakeExec()
+        await s.load("job-exec", after)
+        if not finished:
+            assert after.starts() == [(jobid, True), (later, False)]
+            after.tell(jobid, "finish", "release")
+        await settle()
+        assert (await s.events(jobid))[-1] == "clean"
+        assert sched.asked(FREE) == [jobid]
+
+
+async def test_answer_after_the_final_release_ends_the_conversation(
+    autojump_clock: MockClock,
+) -> None:
+    "A second terminal answer."
+    async with scene(WITHOUT) as s:
+        sched, execution = await both(s)
+        jobid = await allocated(s, sched)
+        execution.tell(jobid, "start", "finish", "release")
+        execution.tell(jobid, "release")
+        await settle()
+        (logged,) = s.log()
+        assert "execution service job-exec lost" in logged
+        assert sched.asked(FREE) == [jobid]
+        events = await s.events(jobid)
+        assert (events.count("release"), events[-1]) == (1, "clean")
+
+
+async def test_final_release_before_finish_is_the_jobs_exception(
+    autojump_clock: MockClock,
+) -> None:
+    "Readings, release final: a severity 0 exec exception, and the resources are freed."
+    async with scene(WITHOUT) as s:
+        sched, execution = await both(s)
+        jobid = await allocated(s, sched)
+        execution.tell(jobid, "start", "release")
+        await settle()
+        events = await s.eventlog(jobid)
+        names = [event.name for event in events]
+        assert names[-5:] == ["start", "exception", "release", "free", "clean"]
+        raised = next(event.context for event in events if event.name == "exception")
+        assert raised is not None
+        assert (raised["type"], raised["severity"]) == ("exec", 0)
+        assert (await s.stats())["exec"] == {"service": "job-exec"}
+
+
+async def test_service_that_cannot_say_who_it_is_is_refused_with_text(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(WITHOUT) as s:
+        for payload in (None, {"service": ""}, {"service": 1}, {"name": "x"}):
+            with pytest.raises(FluxError, match=r"service|payload"):
+                await s.call(topics.EXEC_HELLO, payload)
+        assert (await s.stats())["exec"] == {"service": ""}
+
+
+async def test_answer_of_somebody_else_in_the_services_name_is_dropped(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(WITHOUT) as s:
+        sched, _ = await both(s)
+        jobid = await allocated(s, sched)
+        finish = {"id": jobid, "type": "start", "data": {}}
+        s.handle.send(Response("job-exec.start", finish, routes=("job-manager",)))
+        await settle()
+        assert len(s.drops("job-exec.start")) == 1
+        assert (await s.events(jobid))[-1] == "alloc"

@@ -1,0 +1,173 @@
+"""What happens when the scheduler answers wrongly: scheduling is suspended, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from trio.testing import MockClock
+
+from flux_trio.messages import Errno, topics
+from flux_trio.protocols import AllocType
+from tests.support.failing import FakeExec, FakeScheduler, Scene, scene, settle
+from tests.support.leaks import nothing_left
+
+ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
+WITHOUT = ("sched", "job-exec")
+UNKNOWN = 99
+
+# what it says once `pending` is pending and `running` runs; what the log says of it
+WRONG: dict[str, tuple[Callable[[FakeScheduler, int, int], None], str]] = {
+    "SUCCESS for an id nobody knows": (
+        lambda s, _p, _r: s.answer(UNKNOWN, AllocType.SUCCESS),
+        "job 99: sched.alloc: SUCCESS in state IDLE: expected sched.alloc, ",
+    ),
+    "ANNOTATE for an id nobody knows": (
+        lambda s, _p, _r: s.answer(UNKNOWN, AllocType.ANNOTATE, annotations={}),
+        "job 99: sched.alloc: ANNOTATE in state IDLE",
+    ),
+    "CANCEL for an id nobody knows": (
+        lambda s, _p, _r: s.answer(UNKNOWN, AllocType.CANCEL),
+        "job 99: sched.alloc: CANCEL response in state IDLE",
+    ),
+    "second SUCCESS": (
+        lambda s, _p, r: s.answer(r, AllocType.SUCCESS),
+        "SUCCESS in state ALLOCATED",
+    ),
+    "DENY after SUCCESS": (lambda s, _p, r: s.answer(r, AllocType.DENY), "DENY in state ALLOCATED"),
+    "CANCEL that nobody asked for": (
+        lambda s, p, _r: s.answer(p, AllocType.CANCEL),
+        "CANCEL response in state PENDING",
+    ),
+    "type that there is not": (
+        lambda s, p, _r: s.say(ALLOC, {"id": p, "type": 4}),
+        "Expected `int` <= 3 - at `$.type`",
+    ),
+    "type of another type": (
+        lambda s, p, _r: s.say(ALLOC, {"id": p, "type": "SUCCESS"}),
+        "Expected `int`, got `str` - at `$.type`",
+    ),
+    "no id": (
+        lambda s, _p, _r: s.say(ALLOC, {"type": 0}),
+        "Object missing required field `id`",
+    ),
+    "id of another type": (
+        lambda s, _p, _r: s.say(ALLOC, {"id": "1", "type": 0}),
+        "Expected `int`, got `str` - at `$.id`",
+    ),
+    "no payload": (lambda s, _p, _r: s.say(ALLOC, None), "payload"),
+    "annotations that are no object": (
+        lambda s, p, _r: s.answer(p, AllocType.ANNOTATE, annotations=[1]),
+        "Expected `object | null`, got `array` - at `$.annotations`",
+    ),
+    "ANNOTATE without annotations": (
+        lambda s, p, _r: s.answer(p, AllocType.ANNOTATE),
+        "expected annotations in ANNOTATE",
+    ),
+    "errnum to alloc": (
+        lambda s, _p, _r: s.say(ALLOC, "no memory", 12),
+        "sched.alloc: no memory",
+    ),
+    "errnum to free": (lambda s, _p, _r: s.say(FREE, "no", Errno.EINVAL), "sched.free: no"),
+    "free that nobody asked for": (
+        lambda s, _p, r: s.say(FREE, {"id": r}),
+        "sched.free response in state ALLOCATED",
+    ),
+    "free of an id nobody knows": (
+        lambda s, _p, _r: s.say(FREE, {"id": UNKNOWN}),
+        "job 99: sched.alloc: sched.free response in state IDLE",
+    ),
+    "free without an id": (lambda s, _p, _r: s.say(FREE, {}), "missing required field `id`"),
+}
+
+
+async def pending_and_running(s: Scene) -> tuple[FakeScheduler, FakeExec, int, int]:
+    sched, execution = FakeScheduler(), FakeExec()
+    await s.load("job-exec", execution)
+    await s.load("sched", sched)
+    running = await s.submit()
+    await sched.grant(running)
+    execution.tell(running, "start")
+    pending = await s.submit()
+    return sched, execution, pending, running
+
+
+@pytest.mark.parametrize("what", WRONG)
+async def test_wrong_answer_suspends_scheduling_and_nothing_else(
+    autojump_clock: MockClock, what: str
+) -> None:
+    """27.impl.10, 27.impl.11: logged; jobs stay as they were; hello and ready go on from there."""
+    say, text = WRONG[what]
+    async with scene(WITHOUT) as s:
+        sched, execution, pending, running = await pending_and_running(s)
+        before = [await s.events(jobid) for jobid in (pending, running)]
+        say(sched, pending, running)
+        await settle()
+        (logged,) = s.log()
+        assert logged.startswith("job-manager.err: scheduling suspended: "), logged
+        assert text in logged
+        assert [await s.events(jobid) for jobid in (pending, running)] == before
+        assert (await s.status())["stop_reason"] == "Scheduler is offline"
+        later = await s.submit()
+        assert later not in sched.asked(ALLOC)
+
+        await s.end("sched", "removed", sched)
+        after = FakeScheduler()
+        await s.load("sched", after)
+        assert after.told == [running]
+        assert after.asked(ALLOC) == [pending, later]
+        execution.tell(running, "finish", "release")
+        await settle()
+        assert after.asked(FREE) == [running]
+        assert (await s.events(running))[-1] == "clean"
+
+
+async def test_suspended_scheduler_may_go_on_by_saying_hello_again(
+    autojump_clock: MockClock,
+) -> None:
+    "Readings, Resume: needs both hello and ready."
+    async with scene(WITHOUT) as s:
+        sched, _, pending, running = await pending_and_running(s)
+        sched.say(ALLOC, None)
+        sched.answer(pending, AllocType.SUCCESS)
+        await settle()
+        assert len(s.log()) == 1, "what follows from a suspended scheduler is not logged again"
+        async with sched.handle.stream(topics.SCHED_HELLO) as told:
+            assert [job["id"] async for job in told] == [running]
+        assert sched.asked(ALLOC) == [running, pending]
+        await sched.handle.call(topics.SCHED_READY, {"mode": "unlimited"})
+        await settle()
+        assert sched.asked(ALLOC) == [running, pending, pending]
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [
+        ({"mode": "single"}, "Invalid enum value 'single' - at `$.mode`"),
+        ({"mode": "limited"}, "limit goes with mode limited"),
+        ({"mode": "limited", "limit": 0}, "Expected `int` >= 1 - at `$.limit`"),
+        (None, "payload"),
+    ],
+)
+async def test_ready_that_says_nothing_of_use_is_refused_with_text(
+    autojump_clock: MockClock, mode: Any, text: str
+) -> None:
+    async with scene(WITHOUT) as s:
+        sched = FakeScheduler()
+        sched.mode = mode
+        await s.load("sched", sched)
+        assert text in s.log()[-1]
+        assert (await s.status())["blocked"] == "scheduler"
+
+
+async def test_wrong_answers_leave_nothing(autojump_clock: MockClock) -> None:
+    async with scene(WITHOUT) as s:
+        await s.submit()
+        async with nothing_left(s.instance):
+            for say, _ in WRONG.values():
+                sched = FakeScheduler()
+                await s.load("sched", sched)
+                say(sched, UNKNOWN, UNKNOWN)
+                await settle()
+                await s.end("sched", "removed", sched)

@@ -1,0 +1,56 @@
+"""What an instance holds of this process: counted before and after something that may leak."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+import trio.testing
+
+from flux_trio.instance import Instance
+from flux_trio.services.runner import Timers
+
+
+def holdings(instance: Instance) -> dict[str, Any]:
+    """Tasks, peers, names, subscriptions, requests, timers, file descriptors, child processes."""
+    gc.collect()
+    router = instance.router
+    peers = router.peers.values()
+    timers = [each for each in gc.get_objects() if type(each) is Timers]
+    return {
+        "tasks": trio.lowlevel.current_statistics().tasks_living,
+        "peers": sorted(router.peers),
+        "services": {service: peer.name for service, peer in sorted(router.services.items())},
+        "subscriptions": sum(len(peer.subscriptions) for peer in peers),
+        "requests": sum(len(peer.inflight) for peer in peers),
+        "timers": len(timers),
+        "fds": len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - /proc has no Path of its own
+        "children": children(),
+    }
+
+
+def children() -> int:
+    """Child processes of this process."""
+    found = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = stat.read_text().rpartition(")")[2].split()[1]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        found += parent == str(os.getpid())
+    return found
+
+
+@asynccontextmanager
+async def nothing_left(instance: Instance) -> AsyncIterator[None]:
+    """After the block the instance holds what it held before it."""
+    await trio.testing.wait_all_tasks_blocked()
+    before = holdings(instance)
+    yield
+    await trio.testing.wait_all_tasks_blocked()
+    assert holdings(instance) == before
