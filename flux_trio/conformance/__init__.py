@@ -3,8 +3,11 @@
 `load_clauses` reads the registry, `Clause` is one entry of it; `judge` says of each clause whether
 a test shows it, a written reason says why none does, or it is open. Nothing here may import
 `protocols`: the judge reads the RFCs, so a wrong row in a state table cannot excuse itself.
+`judge_trace` has the rules (`rules.ALL_RULES`) judge a whole trace, a `Monitor` one as it happens.
 """
 
+from flux_trio.conformance.judgement import Judgement, judge_trace, pick_records
+from flux_trio.conformance.monitor import Monitor, Verdict, Violation
 from flux_trio.conformance.registry import (
     Clause,
     Kind,
@@ -20,15 +23,21 @@ from flux_trio.conformance.status import ClauseStatus, Word, contradictions, jud
 __all__ = [
     "Clause",
     "ClauseStatus",
+    "Judgement",
     "Kind",
+    "Monitor",
     "Observable",
+    "Verdict",
+    "Violation",
     "Word",
     "contradictions",
     "judge",
+    "judge_trace",
     "load_clauses",
     "load_reasons",
     "parse_clauses",
     "parse_reasons",
+    "pick_records",
     "report",
     "select",
 ]

@@ -47,24 +47,13 @@ class Violation:
 class Monitor:
     """Judges one trace by `rules`; `clauses` has the sentences.
 
-    `crossings` and `headers` say what the trace shows: sends and receipts each in its own place;
-    matchtags, flags and userids. Rules that need what it does not show are left out.
+    All rules are applied: those that need what the trace does not show are to be left out before
+    (`judge_trace`).
     """
 
-    def __init__(
-        self,
-        rules: Iterable[Rule],
-        clauses: Mapping[str, Clause],
-        *,
-        crossings: bool = True,
-        headers: bool = True,
-    ) -> None:
+    def __init__(self, rules: Iterable[Rule], clauses: Mapping[str, Clause]) -> None:
         self._clauses = clauses
-        self._rules = [
-            rule
-            for rule in rules
-            if (crossings or not rule.needs_crossing) and (headers or not rule.needs_headers)
-        ]
+        self._rules = list(rules)
         self._by_leg = _by_leg(self._rules)
         self._states: dict[Rule, dict[Key, State]] = {
             rule: {} for rule in self._rules if rule.apply is not None
@@ -133,7 +122,7 @@ class Monitor:
         """What `view` has under `key`, or None."""
         return self._view_states[view].get(key)
 
-    def all(self, view: View) -> Mapping[Key, Any]:
+    def all(self, view: View) -> Mapping[Any, Any]:
         """Everything that is live in `view`."""
         return self._view_states[view]
 

@@ -1,0 +1,126 @@
+"""Recordings of flux-core: one JSON object with the messages of a scenario and its jobs' eventlogs.
+
+`messages` is in router order, `jobs[].eventlog` has the events with times on the same scale, in
+seconds since the first message. Everything else in the object is for other readers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.formats import FormatError
+from flux_trio.messages import topics
+from flux_trio.trace.record import Record
+from flux_trio.trace.routed import Logged, Routed, make_message, name_the_gone, records_of
+
+STAMP_LAG_S: Final = 0.02
+"""A router stamps a message with the time at which its loop began: that much too early at most.
+
+Events are stamped when they are posted. So an event belongs before what the job manager sent up to
+that long before it by the stamps, and behind whatever it was sent about the job.
+"""
+
+_TYPES: Final = "request, response or event"
+
+
+class _Message(msgspec.Struct):
+    t_rel: float
+    sender: str = msgspec.field(name="from")
+    to: str
+    type: str
+    topic: str
+    errnum: int = 0
+    errstr: str | None = None
+    payload: dict[str, Any] | None = None
+
+
+class _Event(msgspec.Struct):
+    t_rel: float
+    name: str
+    context: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _Job(msgspec.Struct):
+    id: int
+    eventlog: list[msgspec.Raw] = []
+
+
+class _Recording(msgspec.Struct):
+    messages: list[msgspec.Raw]
+    jobs: list[_Job] = []
+
+
+def read_recording(text: str) -> Iterator[Record]:
+    """The records of a recording, events among the messages.
+
+    Raises FormatError with the path of what is not as it should be.
+    """
+    recording: _Recording = _decode(text, _Recording, "")
+    messages = [_routed(raw, f"messages[{at}]") for at, raw in enumerate(recording.messages)]
+    logged = [
+        _logged(job.id, raw, f"jobs[{of}].eventlog[{at}]")
+        for of, job in enumerate(recording.jobs)
+        for at, raw in enumerate(job.eventlog)
+    ]
+    return records_of(_merge(name_the_gone(messages), sorted(logged, key=lambda each: each.t)))
+
+
+def _merge(messages: list[Routed], logged: list[Logged]) -> Iterator[Routed | Logged]:
+    """Messages in their order, each event where the job manager must have posted it."""
+    times = [message.t for message in messages]
+    events: list[list[Logged]] = [[] for _ in range(len(messages) + 1)]
+    for event in logged:
+        place = bisect_right(times, event.t)
+        while place and _may_follow(messages[place - 1], event):
+            place -= 1
+        events[place].append(event)
+    for place, message in enumerate(messages):
+        yield from events[place]
+        yield message
+    yield from events[-1]
+
+
+def _may_follow(message: Routed, event: Logged) -> bool:
+    """Whether the message was sent after the event, though stamped before it."""
+    is_cause = topics.JOB_MANAGER in message.receivers and _is_about(message, event.jobid)
+    return not is_cause and message.t > event.t - STAMP_LAG_S
+
+
+def _is_about(message: Routed, jobid: int) -> bool:
+    """Whether a message may concern the job: it has its id, or none."""
+    payload = getattr(message.message, "payload", None)
+    if not isinstance(payload, dict):
+        return True
+    if isinstance(payload.get("jobs"), list):
+        return any(job.get("id") == jobid for job in payload["jobs"])
+    return bool(payload.get("id", jobid) == jobid)
+
+
+def _routed(raw: msgspec.Raw, where: str) -> Routed:
+    found: _Message = _decode(raw, _Message, where)
+    payload = found.errstr if found.errnum else found.payload
+    try:
+        message = make_message(
+            found.type, found.topic, payload, found.errnum, found.sender, found.to
+        )
+    except KeyError:
+        raise FormatError(_TYPES, found.type, f"{where}.type") from None
+    return Routed(found.t_rel, found.sender, (found.to,), message)
+
+
+def _logged(jobid: int, raw: msgspec.Raw, where: str) -> Logged:
+    found: _Event = _decode(raw, _Event, where)
+    return Logged(found.t_rel, jobid, found.name, found.context)
+
+
+def _decode(text: str | msgspec.Raw, shape: Any, where: str) -> Any:
+    try:
+        return msgspec.json.decode(text, type=shape)
+    except msgspec.MsgspecError as error:
+        raise FormatError.of_msgspec(error).at(where) from None
+    except RecursionError:
+        raise FormatError("JSON that is not nested so deeply", text, where) from None

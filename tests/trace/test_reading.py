@@ -1,0 +1,255 @@
+"""Reading traces in each of their forms, and writing one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from flux_trio.formats import FormatError
+from flux_trio.messages import Event, Request, Response
+from flux_trio.trace import JsonLines, Record, Shown, Trace, read_trace, record_to_json
+
+ROUTER = Shown(crossings=False, headers=False)
+
+
+def read(text: str) -> list[Record]:
+    return list(read_trace(text.splitlines(keepends=True)).records)
+
+
+def failure(text: str) -> str:
+    with pytest.raises(FormatError) as caught:
+        read(text)
+    return str(caught.value)
+
+
+def some_lines() -> str:
+    trace = Trace(lambda: 7.0)
+    lines: list[bytes] = []
+    trace.add_sink(lambda record: lines.append(record_to_json(record)))
+    ref = trace.sent("client", "kvs", Request("kvs.lookup", {"key": "a"}, 3))
+    trace.received("kvs", "client", Request("kvs.lookup", {"key": "a"}, 3), ref)
+    trace.note("state", "kvs", {"keys": 3})
+    return b"\n".join(lines).decode() + "\n"
+
+
+# --- our own lines
+
+
+def test_lines_of_json_give_the_records_that_were_written() -> None:
+    source = read_trace(some_lines().splitlines(keepends=True))
+    assert (source.form, source.shown) == ("JSON lines", Shown())
+    records = list(source.records)
+    assert [record.kind for record in records] == ["send", "recv", "state"]
+    assert records[0].message == Request("kvs.lookup", {"key": "a"}, 3)
+
+
+def test_line_that_is_no_record_is_named() -> None:
+    text = some_lines() + '{"n": 4, "t": 1.0, "kind": "send"}\n' + some_lines()
+    assert failure(text) == "line 4: expected the key party, got nothing"
+
+
+def test_records_must_be_in_order() -> None:
+    text = some_lines() * 2
+    assert failure(text) == "line 4: n: expected a place in the order after 3, got 1"
+
+
+def test_last_line_that_a_crash_cut_short_is_passed_over() -> None:
+    text = some_lines()
+    assert read(text + text[: len(text) // 5]) == read(text)
+
+
+def test_whatever_else_is_no_trace() -> None:
+    assert failure("").startswith("expected a trace: JSON lines, ")
+    assert failure("hello\n").startswith("line 1: expected a trace: JSON lines, ")
+    assert failure("{\n").startswith("expected well-formed data, got ")
+
+
+def test_sink_writes_whole_lines_in_few_pieces_and_the_rest_when_closed() -> None:
+    pieces: list[bytes] = []
+    sink = JsonLines(pieces.append, buffer_bytes=200)
+    records = [Record(n, 1.0, "state", "kvs", data={"keys": n}) for n in range(1, 11)]
+    for record in records:
+        sink.append(record)
+    assert 1 < len(pieces) < 10
+    assert all(piece.endswith(b"\n") for piece in pieces)
+    sink.close()
+    sink.append(records[0])
+    assert read(b"".join(pieces).decode()) == records
+
+
+# --- recordings
+
+
+def message(t: float, from_: str, to: str, type_: str, topic: str, **more: Any) -> dict[str, Any]:
+    found = {"t_rel": t, "from": from_, "to": to, "type": type_, "topic": topic, "errnum": 0}
+    return {**found, "payload": None, **more}
+
+
+def recording(*messages: dict[str, Any], events: tuple[tuple[float, str], ...] = ()) -> str:
+    eventlog = [{"t_rel": t, "name": name, "context": {}} for t, name in events]
+    jobs = [{"id": 1, "label": "A", "eventlog": eventlog}]
+    return json.dumps({"name": "x", "messages": messages, "jobs": jobs}, indent=1)
+
+
+def test_message_of_a_recording_is_sent_and_at_once_received() -> None:
+    text = recording(
+        message(0.5, "job-manager", "sched", "request", "sched.alloc", payload={"id": 1}),
+        message(0.6, "sched", "job-manager", "response", "sched.alloc", errnum=38, errstr="no"),
+    )
+    source = read_trace(text.splitlines(keepends=True))
+    assert (source.form, source.shown) == ("recording of messages", ROUTER)
+    request = Request("sched.alloc", {"id": 1}, routes=("job-manager",))
+    response = Response("sched.alloc", "no", 38, routes=("job-manager",))
+    assert list(source.records) == [
+        Record(1, 0.5, "send", "job-manager", "sched", 0, request),
+        Record(2, 0.5, "recv", "sched", "job-manager", 1, request),
+        Record(3, 0.6, "send", "sched", "job-manager", 0, response),
+        Record(4, 0.6, "recv", "job-manager", "sched", 3, response),
+    ]
+
+
+def order(records: list[Record]) -> list[str]:
+    found = [r.message.topic if r.message else r.data["name"] for r in records if r.kind != "recv"]
+    return [str(each) for each in found]
+
+
+def test_event_stands_before_what_the_job_manager_sent_when_the_stamps_are_that_close() -> None:
+    alloc = message(1.000, "job-manager", "sched", "request", "sched.alloc", payload={"id": 1})
+    assert order(read(recording(alloc, events=((1.004, "priority"),)))) == [
+        "priority",
+        "sched.alloc",
+    ]
+    assert order(read(recording(alloc, events=((1.4, "exception"),)))) == [
+        "sched.alloc",
+        "exception",
+    ]
+
+
+def test_event_stands_behind_what_the_job_manager_was_told_of_the_job() -> None:
+    granted = message(1.000, "sched", "job-manager", "response", "sched.alloc", payload={"id": 1})
+    other = message(1.001, "exec", "job-manager", "response", "exec.start", payload={"id": 2})
+    start = message(1.002, "job-manager", "exec", "request", "exec.start", payload={"id": 1})
+    text = recording(granted, other, start, events=((1.003, "alloc"),))
+    assert order(read(text)) == ["sched.alloc", "alloc", "exec.start", "exec.start"]
+
+
+def test_module_that_falls_silent_is_who_a_disconnect_is_about() -> None:
+    hello = message(1.0, "sched", "job-manager", "request", "job-manager.sched-hello")
+    exec_hello = message(1.1, "exec", "job-manager", "request", "job-manager.exec-hello")
+    gone = message(2.0, "broker", "job-manager", "request", "job-manager.disconnect")
+    alive = message(3.0, "exec", "job-manager", "response", "exec.start")
+    again = message(4.0, "sched", "job-manager", "request", "job-manager.sched-hello")
+    records = read(recording(hello, exec_hello, gone, alive, again))
+    (told,) = [r for r in records if r.kind == "recv" and r.peer == "broker"]
+    assert isinstance(told.message, Request)
+    assert told.message.sender == "sched"
+
+
+def test_disconnect_of_several_that_are_silent_is_of_the_one_told_to_shut_down() -> None:
+    hello = message(1.0, "sched", "job-manager", "request", "job-manager.sched-hello")
+    exec_hello = message(1.1, "exec", "job-manager", "request", "job-manager.exec-hello")
+    gone = message(2.0, "broker", "job-manager", "request", "job-manager.disconnect")
+    told = message(1.9, "broker", "exec", "request", "exec.shutdown")
+    senders = [
+        r.message.sender
+        for r in read(recording(hello, exec_hello, told, gone))
+        if isinstance(r.message, Request) and r.message.topic == "job-manager.disconnect"
+    ]
+    assert senders == ["exec", "exec"]
+    text = recording(hello, exec_hello, gone)
+    senders = [r.message.sender for r in read(text) if r.peer == "job-manager" and r.message]
+    assert senders[-1] == "broker"  # nobody can tell
+
+
+def test_message_of_a_recording_that_is_none_is_named() -> None:
+    wrong = message(1.0, "a", "b", "question", "c.d")
+    assert failure(recording(wrong)) == (
+        'messages[0].type: expected request, response or event, got "question"'
+    )
+    del wrong["topic"]
+    good = message(1.0, "a", "b", "request", "c.d")
+    assert failure(recording(good, wrong)) == "messages[1]: expected the key topic, got nothing"
+
+
+# --- what flux module trace prints
+
+PRINTED = """\
+2026-08-18T12:00:00.100 sched-simple tx request resource.acquire [0]
+2026-08-18T12:00:00.100     resource rx request resource.acquire [0]
+2026-08-18T12:00:00.250     resource tx response resource.acquire [19] success
+{
+  "up": "0-1"
+}
+2026-08-18T12:00:00.250 sched-simple rx response resource.acquire [19] success
+{
+  "up": "0-1"
+}
+2026-08-18T12:00:01.000 sched-simple rx request sched.alloc [8]
+{
+  "id": 1
+}
+2026-08-18T12:00:02.000 sched-simple tx response sched.alloc [0] EPROTO
+cannot read
+2026-08-18T12:00:03.000 sched-simple rx event heartbeat.pulse [0]
+2026-08-18T12:00:03.000     resource rx event heartbeat.pulse [0]
+"""
+
+
+def test_printed_trace_gives_each_message_once() -> None:
+    source = read_trace(PRINTED.splitlines(keepends=True))
+    assert source.form == "flux module trace"
+    assert source.shown == Shown(crossings=False, headers=False, events=False)
+    t = 1787054400.0  # 2026-08-18T12:00 UTC
+    acquire = Request("resource.acquire", routes=("sched-simple",))
+    up = Response("resource.acquire", {"up": "0-1"}, routes=("sched-simple",))
+    alloc = Request("sched.alloc", {"id": 1}, routes=("job-manager",))
+    wrong = Response("sched.alloc", "cannot read", 71, routes=("job-manager",))
+    pulse = Event("heartbeat.pulse")
+    assert list(source.records) == [
+        Record(1, t + 0.1, "send", "sched-simple", "resource", 0, acquire),
+        Record(2, t + 0.1, "recv", "resource", "sched-simple", 1, acquire),
+        Record(3, t + 0.25, "send", "resource", "sched-simple", 0, up),
+        Record(4, t + 0.25, "recv", "sched-simple", "resource", 3, up),
+        Record(5, t + 1.0, "send", "job-manager", "sched-simple", 0, alloc),
+        Record(6, t + 1.0, "recv", "sched-simple", "job-manager", 5, alloc),
+        Record(7, t + 2.0, "send", "sched-simple", "job-manager", 0, wrong),
+        Record(8, t + 2.0, "recv", "job-manager", "sched-simple", 7, wrong),
+        Record(9, t + 3.0, "send", "broker", "", 0, pulse),
+        Record(10, t + 3.0, "recv", "sched-simple", "broker", 9, pulse),
+        Record(11, t + 3.0, "recv", "resource", "broker", 9, pulse),
+    ]
+
+
+def test_events_of_jobs_are_found_in_the_journal_once() -> None:
+    response = """\
+2026-08-18T12:00:01.000 job-manager tx response job-manager.events-journal [80] success
+{
+  "id": 5,
+  "events": [
+    {"timestamp": 1.5, "name": "submit", "context": {"urgency": 16}},
+    {"timestamp": 1.6, "name": "validate"}
+  ]
+}
+"""
+    source = read_trace((response * 2).splitlines(keepends=True))
+    assert source.shown.events
+    events = [r.data for r in source.records if r.kind == "event"]
+    assert events == [
+        {"id": 5, "name": "submit", "context": {"urgency": 16}},
+        {"id": 5, "name": "validate", "context": {}},
+    ]
+
+
+def test_printed_line_that_is_not_understood_is_named() -> None:
+    broken = PRINTED.replace('"up": "0-1"', '"up": "0-1')
+    assert failure(broken).startswith("line 4: expected a JSON object, or the next message, got")
+    assert failure(PRINTED.replace("EPROTO", "EODD")) == (
+        'line 15: expected success or the name of an error, got "EODD"'
+    )
+
+
+def test_trace_printed_without_payloads_is_refused() -> None:
+    lines = [line for line in PRINTED.splitlines(keepends=True) if line[0] in "2"]
+    assert "payloads, as `flux module trace --full` prints them" in failure("".join(lines))
