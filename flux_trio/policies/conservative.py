@@ -94,11 +94,19 @@ class Conservative:
         self._places = kept
 
     def _plan(self, profile: Profile, now: float, decisions: Decisions) -> None:
-        """Give places to those who have none, earlier ones to others; start whose time it is."""
+        """Give places to those who have none, earlier ones to others; start whose time it is.
+
+        A job that was looked at is looked at again only where something was released since: at the
+        latest in the last plan, behind it.
+        """
+        lately, profile.released = profile.released, 0
         planned = 0
         while jobs := self._state.queue.places(planned, RESERVATIONS_MAX):
             for job in jobs:
-                place = self._improve(job, self._places.get(job), profile)
+                if job in self._places:
+                    place = self._improve(job, profile, lately | profile.released)
+                elif (place := profile.earliest(job)) is not None:
+                    profile.reserve(place)
                 if place is not None and place.start <= now:
                     self._places.pop(job, None)
                     decisions.started.append((job, self._state.start(job, place.allocation, now)))
@@ -106,15 +114,16 @@ class Conservative:
                     self._places[job] = place
             planned = len(self._places)
 
-    def _improve(self, job: Job, own: Place | None, profile: Profile) -> Place | None:
-        """The earliest place for `job`, reserved; its own if there is no earlier one."""
-        if own is None:
-            place = profile.earliest(job)
-        else:
-            place = profile.earliest(job, math.nextafter(own.start, 0.0), own)
-            if place is None:
-                return own
+    def _improve(self, job: Job, profile: Profile, released: int) -> Place | None:
+        """The earliest place for `job`, reserved, when it has looked at all but `released`."""
+        own = self._places[job]
+        if not released:
+            return own
+        before = math.nextafter(own.start, 0.0) if own is not None else math.inf
+        place = profile.earliest(job, before, own, released)
+        if place is None:
+            return own
+        if own is not None:
             profile.release(own)
-        if place is not None:
-            profile.reserve(place)
+        profile.reserve(place)
         return place

@@ -8,6 +8,8 @@ cores. Nothing here knows jobs, or which ranks are up.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from functools import reduce
+from operator import or_
 from typing import TypeVar
 
 from flux_trio.formats import Idset
@@ -49,6 +51,10 @@ class FreeIndex:
         twin.by_free = self.by_free.copy()
         twin._mixed = self._mixed.copy()
         return twin
+
+    def idle_ranks(self) -> int:
+        """The ranks that have everything free."""
+        return reduce(or_, self.idle.values(), 0)
 
     def parts(self, ranks: int) -> list[tuple[int, Children]]:
         """`ranks`, all of them known, split by what they have free."""

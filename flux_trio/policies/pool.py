@@ -8,16 +8,31 @@ allocation at hand, not with jobs or with the size of the machine beyond operati
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
 
 from flux_trio.formats import Constraint, Group, Idset, ResourceSet
 from flux_trio.policies.bits import lowest_again
-from flux_trio.policies.free_index import FreeIndex, counts_of
+from flux_trio.policies.free_index import Counts, FreeIndex, counts_of
 from flux_trio.policies.placement import Row, pick, rows_of, units_in
 from flux_trio.policies.shape import NOTHING, Allocation, Children, Shape
 
 
 class PoolError(Exception):
     """Resources were taken that are not free, or freed that are; the pool is as it was."""
+
+
+class Free(Protocol):
+    """Free cores and gpus of ranks, as a search looks at them."""
+
+    @property
+    def by_free(self) -> Mapping[Counts, int]:
+        """Number of free gpus and cores → ranks."""
+
+    def idle_ranks(self) -> int:
+        """The ranks that have everything free."""
+
+    def parts(self, ranks: int) -> Iterable[tuple[int, Children]]:
+        """`ranks`, all of them known, split by what they have free."""
 
 
 class Pool:
@@ -35,15 +50,11 @@ class Pool:
 
     def copy(self) -> Pool:
         """A pool to try things on; the inventory is shared, what is free is its own."""
-        return self.with_free(self._index.copy())
-
-    def with_free(self, index: FreeIndex) -> Pool:
-        """The same inventory with other things free; `index` may leave out ranks."""
         twin = Pool()
         twin.inventory, twin.hosts = self.inventory, self.hosts
         twin._ranks, twin._up = self._ranks, self._up
         twin._candidates = self._candidates
-        twin._index = index
+        twin._index = self._index.copy()
         return twin
 
     def totals(self) -> list[tuple[Children, int]]:
@@ -130,10 +141,14 @@ class Pool:
             ranks = self._candidates[constraint] = constraint.select(self.inventory).bits
         return ranks
 
-    def find(self, shape: Shape) -> Allocation | None:
-        """Where `shape` could go now, without taking it; None when it does not fit."""
-        picks = pick(self._rows(shape), shape)
-        return None if picks is None else self._grant(shape, picks)
+    def find(self, shape: Shape, free: Free | None = None) -> Allocation | None:
+        """Where `shape` could go, without taking it; None when it does not fit.
+
+        In what is free now, or in `free`.
+        """
+        free = free or self._index
+        picks = pick(self._rows(shape, free), shape)
+        return None if picks is None else _allocation(shape, picks, free)
 
     def allocate(self, shape: Shape) -> Allocation | None:
         """Take what `shape` asks for; None when it does not fit."""
@@ -144,7 +159,7 @@ class Pool:
 
     def room(self, shape: Shape) -> int:
         """Units of `shape` that would fit now."""
-        return units_in(self._rows(shape))
+        return units_in(self._rows(shape, self._index))
 
     def room_when_idle(self, shape: Shape, *, up_only: bool = False) -> int:
         """Units of `shape` that would fit if nothing were allocated (on ranks that are up)."""
@@ -156,31 +171,13 @@ class Pool:
         """Whether the whole inventory, up and idle, could take `shape` (RFC 27, Alloc Deny)."""
         return self.room_when_idle(shape) >= shape.count
 
-    def _rows(self, shape: Shape) -> list[Row]:
+    def _rows(self, shape: Shape, free: Free) -> list[Row]:
         ranks = (
             self._up if shape.constraint is None else self._up & self.candidates(shape.constraint)
         )
         if shape.whole:
-            idle = 0
-            for some in self._index.idle.values():
-                idle |= some
-            ranks &= idle
-        return rows_of(self._index.by_free.items(), shape, ranks)
-
-    def _grant(self, shape: Shape, picks: list[Row]) -> Allocation:
-        ranks_with: dict[Children, int] = {}
-        for units, ranks in picks:
-            for part, free in self._index.parts(ranks):
-                children = free
-                if not shape.whole:
-                    cores = lowest_again(free.cores, units * shape.cores)
-                    gpus = lowest_again(free.gpus, units * shape.gpus) if shape.gpus else 0
-                    children = Children(cores, gpus)
-                ranks_with[children] = ranks_with.get(children, 0) | part
-        groups = [Group(ranks, *children) for children, ranks in ranks_with.items()]
-        if len(groups) > 1:
-            groups.sort(key=_lowest_rank)
-        return Allocation(tuple(groups), shape.nslots)
+            ranks &= free.idle_ranks()
+        return rows_of(free.by_free.items(), shape, ranks)
 
     # Taking and giving back
 
@@ -232,6 +229,21 @@ def _plus(a: Children, b: Children) -> Children:
 
 def _minus(a: Children, b: Children) -> Children:
     return Children(a[0] & ~b[0], a[1] & ~b[1])
+
+
+def _allocation(shape: Shape, picks: list[Row], free: Free) -> Allocation:
+    ranks_with: dict[Children, int] = {}
+    for units, ranks in picks:
+        for part, children in free.parts(ranks):
+            if not shape.whole:
+                cores = lowest_again(children.cores, units * shape.cores)
+                gpus = lowest_again(children.gpus, units * shape.gpus) if shape.gpus else 0
+                children = Children(cores, gpus)
+            ranks_with[children] = ranks_with.get(children, 0) | part
+    groups = [Group(ranks, *children) for children, ranks in ranks_with.items()]
+    if len(groups) > 1:
+        groups.sort(key=_lowest_rank)
+    return Allocation(tuple(groups), shape.nslots)
 
 
 def _lowest_rank(group: Group) -> int:

@@ -2,9 +2,8 @@
 
 What has no end, ends at infinity, and that is a time like others: a job may have its place there.
 
-Each core and gpu of each rank is one bit of one integer, so that what is free throughout a span
-of time is an intersection of integers. Costs grow with grants and reservations, and with the size
-of the machine for each place that is found: for some 100,000 cores, not for millions.
+What is free throughout a span of time is an intersection of flat sets (`Planes`). Costs grow with
+grants and reservations, and with the size of the machine as integers of a bit for each core do.
 """
 
 from __future__ import annotations
@@ -15,48 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from flux_trio.formats import Group, Idset
-from flux_trio.policies.bits import ranks_of
-from flux_trio.policies.free_index import FreeIndex, counts_of
-from flux_trio.policies.pool import Pool
-from flux_trio.policies.shape import Allocation, Children, Shape
+from flux_trio.policies.free_index import Counts, counts_of
+from flux_trio.policies.planes import FreePlanes, Planes
+from flux_trio.policies.shape import Allocation, Shape
 from flux_trio.policies.state import Grant, Job, State
-
-
-class Layout:
-    """Where in the integer each core and gpu is: a field of whole bytes for each rank."""
-
-    def __init__(self, groups: tuple[Group, ...]) -> None:
-        self._core_bits = max([group.cores.bit_length() for group in groups], default=0)
-        gpu_bits = max([group.gpus.bit_length() for group in groups], default=0)
-        self._bytes = -(-(self._core_bits + gpu_bits) // 8)
-        self._place: dict[int, int] = {}  # rank → index of its field
-        for group in groups:
-            for rank in ranks_of(group.ranks):
-                self._place[rank] = len(self._place)
-
-    def flatten(self, groups: tuple[Group, ...], ranks: int) -> int:
-        """What `groups` has on `ranks`, which are laid out."""
-        fields = bytearray(self._bytes * len(self._place))
-        for group in groups:
-            field = (group.cores | group.gpus << self._core_bits).to_bytes(self._bytes, "little")
-            for rank in ranks_of(group.ranks & ranks):
-                at = self._place[rank] * self._bytes
-                fields[at : at + self._bytes] = field
-        return int.from_bytes(fields, "little")
-
-    def unflatten(self, flat: int) -> Iterator[tuple[int, Children]]:
-        """The ranks that have something, by what they have."""
-        width = self._bytes
-        fields = flat.to_bytes(width * len(self._place), "little")
-        ranks_with: dict[bytes, list[int]] = {}
-        for rank, place in self._place.items():
-            ranks_with.setdefault(fields[place * width : place * width + width], []).append(rank)
-        cores = (1 << self._core_bits) - 1
-        for field, ranks in ranks_with.items():
-            bits = int.from_bytes(field, "little")
-            if bits:
-                yield Idset.of(ranks).bits, Children(bits & cores, bits >> self._core_bits)
 
 
 @dataclass(slots=True, eq=False)
@@ -75,6 +36,38 @@ class Place:
         return self.start <= time < self.end or self.start == time == math.inf
 
 
+class _Window:
+    """The intersection of flat sets in a row, of which the first leave and others come.
+
+    Each is intersected twice, however long the row: those that are to leave soon have been, from
+    the back, with all that leave after them.
+    """
+
+    def __init__(self) -> None:
+        self._leaving = [-1]  # the last is what the older ones have in common
+        self._fresh: list[int] = []
+        self._in_fresh = -1
+
+    @property
+    def common(self) -> int:
+        """What is in all of them."""
+        return self._leaving[-1] & self._in_fresh
+
+    def add(self, flat: int) -> None:
+        """Let `flat` come."""
+        self._fresh.append(flat)
+        self._in_fresh &= flat
+
+    def drop(self) -> None:
+        """Let the first one leave."""
+        if len(self._leaving) == 1:
+            for flat in reversed(self._fresh):
+                self._leaving.append(self._leaving[-1] & flat)
+            self._fresh.clear()
+            self._in_fresh = -1
+        self._leaving.pop()
+
+
 class Profile:
     """What is free in each span of time; spans begin at `times` and the last never ends.
 
@@ -85,11 +78,12 @@ class Profile:
     def __init__(self, state: State, now: float) -> None:
         self._state = state
         groups = state.pool.inventory.groups if state.pool.inventory else ()
-        self._layout = Layout(groups)
-        self._ranks = state.pool.up
+        self._planes = Planes(groups, state.pool.up)
         self._times = [now]
-        self._free = [self._layout.flatten(groups, self._ranks)]
-        self._counts = [self._free[0].bit_count()]
+        self._free = [self._planes.all]
+        self._counts = [self._planes.counts(self._planes.all)]
+        self.released = 0
+        """What was given back at any time since somebody set this to 0, flat."""
         for grant in state.grants.by_end():
             if grant.end > now:
                 self.reserve(self._place_of(grant, now))
@@ -104,7 +98,7 @@ class Profile:
                 times.append(time)
                 free.append(bits)
         self._times, self._free = times, free
-        self._counts = [bits.bit_count() for bits in free]
+        self._counts = [self._planes.counts(bits) for bits in free]
         if overdue := self.overdue(now):
             for index in range(self._cut(math.nextafter(now, math.inf))):
                 self._set(index, self._free[index] & ~overdue)
@@ -113,28 +107,26 @@ class Profile:
         """What is held by grants that should be over, flat."""
         bits = 0
         for grant in takewhile(lambda grant: grant.end <= now, self._state.grants.by_end()):
-            bits |= self._layout.flatten(grant.allocation.groups, self._ranks)
+            bits |= self._planes.flatten(grant.allocation.groups)
         return bits
 
     def earliest(
-        self, job: Job, before: float = math.inf, own: Place | None = None
+        self, job: Job, before: float = math.inf, own: Place | None = None, within: int = -1
     ) -> Place | None:
         """Where `job` fits first, at `before` at the latest; None if nowhere.
 
-        The place that is its `own` already counts as free.
+        The place that is its `own` already counts as free. Only where something of `within` (flat)
+        is free throughout is worth a look.
         """
-        need = self._bits_at_least(job.shape)
-        index = 0
-        while index < len(self._times) and self._times[index] <= before:
-            start = self._times[index]
-            end = self._state.end_of(job, start)
-            window, index = self._window(index, end, need, own)
-            if window.bit_count() < need:
+        tried = 0
+        for start, end, window in self._windows(job, before, own):
+            if not window & within or not window & ~tried:
                 continue
-            allocation = self._fit(window, job.shape)
+            allocation = self._state.pool.find(job.shape, FreePlanes(self._planes, window))
             if allocation is not None:
-                bits = self._layout.flatten(allocation.groups, self._ranks)
+                bits = self._planes.flatten(allocation.groups)
                 return Place(start, end, allocation, bits)
+            tried = window
         return None
 
     def reserve(self, place: Place) -> None:
@@ -146,6 +138,7 @@ class Profile:
         """Give a reserved `place` back."""
         for index in self._spans(place):
             self._set(index, self._free[index] | place.bits)
+        self.released |= place.bits
 
     def vacate(self, grant: Grant, now: float) -> None:
         """`grant` is over before its end, or long after it."""
@@ -153,34 +146,48 @@ class Profile:
 
     def _place_of(self, grant: Grant, now: float) -> Place:
         """What is left of `grant` at `now`."""
-        bits = self._layout.flatten(grant.allocation.groups, self._ranks)
+        bits = self._planes.flatten(grant.allocation.groups)
         end = max(grant.end, math.nextafter(now, math.inf))
         return Place(now, end, grant.allocation, bits)
 
-    def _window(self, index: int, end: float, need: int, own: Place | None) -> tuple[int, int]:
-        """What is free from the start of span `index` to `end`, and the next span worth a try.
+    def _windows(
+        self, job: Job, before: float, own: Place | None
+    ) -> Iterator[tuple[float, float, int]]:
+        """Starts until `before`, when `job` would end, and what is free throughout.
 
-        It ends early where fewer than `need` bits are free: no later start before that is better.
+        Left out are those with too little free at some time for any place.
         """
-        window = -1
-        mine = own.bits.bit_count() if own is not None else 0
-        for at in range(index, len(self._times)):
-            time = self._times[at]
-            if at > index and time >= end < math.inf:
-                break
-            free = self._free[at]
-            if own is not None and own.covers(time):
-                if self._counts[at] + mine < need:
-                    return 0, at + 1
-                free |= own.bits
-            elif self._counts[at] < need:
-                return 0, at + 1
-            window &= free
-        return window, index + 1
+        need = self._least(job.shape)
+        window = _Window()
+        first = stop = 0  # the spans in the window
+        while first < len(self._times) and (start := self._times[first]) <= before:
+            if stop == first and self._free_for(first, need, own) is None:
+                first = stop = first + 1  # by far the most starts end here
+                continue
+            end = self._state.end_of(job, start)
+            last = bisect_left(self._times, end, first + 1) if end < math.inf else len(self._times)
+            while stop < last and (free := self._free_for(stop, need, own)) is not None:
+                window.add(free)
+                stop += 1
+            if stop < last:
+                first = stop = stop + 1
+                window = _Window()
+            else:
+                yield start, end, window.common
+                window.drop()
+                first += 1
+
+    def _free_for(self, index: int, need: Counts, own: Place | None) -> int | None:
+        """What is free in a span with the `own` place; None if that is less than `need`."""
+        free, (gpus, cores) = self._free[index], self._counts[index]
+        if own is not None and own.covers(self._times[index]):
+            free |= own.bits
+            gpus, cores = self._planes.counts(free)
+        return free if cores >= need[1] and gpus >= need[0] else None
 
     def _set(self, index: int, free: int) -> None:
         self._free[index] = free
-        self._counts[index] = free.bit_count()
+        self._counts[index] = self._planes.counts(free)
 
     def _spans(self, place: Place) -> range:
         """The spans that `place` covers from now on, after cutting those it covers in part."""
@@ -198,19 +205,11 @@ class Profile:
             self._counts.insert(index, self._counts[index - 1])
         return index
 
-    def _bits_at_least(self, shape: Shape) -> int:
-        """No fewer bits than these can hold `shape`."""
-        if not shape.whole:
-            return shape.count * (shape.cores + shape.gpus)
-        sizes = [sum(counts_of(total)) for total, _ in self._state.pool.totals()]
-        return shape.count * min(sizes, default=1)
-
-    def _fit(self, window: int, shape: Shape) -> Allocation | None:
-        index = FreeIndex()
-        pool: Pool = self._state.pool
-        free = list(self._layout.unflatten(window))
-        for total, ranks in pool.totals():
-            for some, children in free:
-                if both := some & ranks:
-                    index.add(both, total, children)
-        return pool.with_free(index).find(shape)
+    def _least(self, shape: Shape) -> Counts:
+        """With fewer free gpus or cores than these, `shape` does not fit."""
+        gpus, cores = shape.gpus, shape.cores
+        if shape.whole:
+            sizes = [counts_of(total) for total, _ in self._state.pool.totals()]
+            gpus = max(gpus, min([size[0] for size in sizes], default=0))
+            cores = max(cores, min([size[1] for size in sizes], default=0))
+        return shape.count * gpus, shape.count * cores

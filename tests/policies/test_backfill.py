@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flux_trio.formats import Idset, parse_constraint
 from flux_trio.policies import POLICIES, Allocation, Job, Pool, Schedule, Shape
-from flux_trio.policies.conservative import RESERVATIONS_MAX
+from flux_trio.policies.conservative import RESERVATIONS_MAX, Conservative
 from flux_trio.policies.easy import BACKFILL_DEPTH
+from flux_trio.policies.profile import Place, Profile
 from tests.support.scheduling import Timed, machine, nodes, simulate, slots
 
 
@@ -97,6 +99,15 @@ class TestEveryPolicy:
         submit(any_schedule, 1, nodes(2))
         assert started(any_schedule) == []
         assert any_schedule.free(7) == 0
+        assert started(any_schedule) == [1]
+
+    def test_cores_of_a_mark_that_are_not_ours_are_left_out(self, any_schedule: Schedule) -> None:
+        """27.hello.12."""
+        any_schedule.mark(7, machine(3, 20, 9))
+        submit(any_schedule, 1, nodes(2))
+        assert started(any_schedule) == []
+        any_schedule.free(7)
+        submit(any_schedule, 2, nodes(2, 2))
         assert started(any_schedule) == [1]
 
     def test_never_ends_after_the_instance(self) -> None:
@@ -287,6 +298,22 @@ class TestConservative:
             4: 20.0,
         }
 
+    def test_a_place_that_a_job_leaves_behind_is_taken_in_the_same_turn(self) -> None:
+        """Job 5 gains nothing from node 0, which was freed, but job 3 moves from node 1 to it."""
+        properties = {"first": Idset.of([0]), "second": Idset.of([1])}
+        on_first, on_second = (
+            nodes(1, constraint=parse_constraint({"properties": [name]})) for name in properties
+        )
+        made = schedule("conservative", 2, properties=properties)
+        submit(made, 1, on_first, 100.0)
+        submit(made, 2, on_second, 50.0)
+        submit(made, 3, nodes(1), 10.0)
+        submit(made, 4, on_first, 100.0)
+        submit(made, 5, on_second, 30.0)
+        assert list(made.decide(0.0).waiting.values()) == [50.0, 100.0, 60.0]
+        made.free(1)
+        assert list(made.decide(5.0).waiting.values()) == [15.0, 50.0]
+
     def test_a_better_job_may_cost_a_place(self) -> None:
         made = schedule("conservative")
         submit(made, 1, nodes(4), 10.0)
@@ -339,6 +366,21 @@ def test_conservative_delays_nobody(jobs: list[Timed]) -> None:
     for jobid, estimates in story.estimates.items():
         assert estimates == sorted(estimates, reverse=True)
         assert story.started[jobid] <= min(estimates)
+
+
+class Thorough(Conservative):
+    """Looks at every job in every plan, and at every time."""
+
+    def _improve(self, job: Job, profile: Profile, _released: int) -> Place | None:
+        return super()._improve(job, profile, -1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(WORKLOADS)
+def test_conservative_looks_wherever_there_is_something_to_find(jobs: list[Timed]) -> None:
+    thorough = schedule("conservative", 3, 3)
+    thorough.policy = Thorough(thorough.state)
+    assert simulate(schedule("conservative", 3, 3), jobs) == simulate(thorough, jobs)
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,0 +1,123 @@
+"""Free cores and gpus as planes: for each core and each gpu the ranks on which it is free.
+
+A plane is a bit set of ranks. All planes one after the other are one integer, a flat set: what is
+free throughout a span of time is an intersection of flat sets, and ranks are counted all at once,
+plane by plane, instead of one by one. Costs grow with the cores of a node; with its number of
+nodes a machine only makes the integers longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
+
+from flux_trio.formats import Group
+from flux_trio.policies.bits import ranks_of
+from flux_trio.policies.free_index import Counts
+from flux_trio.policies.shape import Children
+
+
+class Planes:
+    """Where each core and gpu of some ranks is in a flat set: cores first, then gpus."""
+
+    def __init__(self, groups: tuple[Group, ...], ranks: int) -> None:
+        self._bytes = -(-ranks.bit_length() // 8)  # of one plane
+        self.ncores = max([group.cores.bit_length() for group in groups], default=0)
+        self._ngpus = max([group.gpus.bit_length() for group in groups], default=0)
+        self._cores = (1 << self.ncores * self._bytes * 8) - 1
+        mine = [Group(group.ranks & ranks, group.cores, group.gpus) for group in groups]
+        self.all = self._lay_out(mine)
+        """What `groups` has on `ranks`, flat."""
+
+    def flatten(self, groups: Iterable[Group]) -> int:
+        """What of `groups` is in these planes at all, flat."""
+        ranks, cores = (1 << self._bytes * 8) - 1, (1 << self.ncores) - 1
+        gpus = (1 << self._ngpus) - 1
+        fitting = [
+            Group(each.ranks & ranks, each.cores & cores, each.gpus & gpus) for each in groups
+        ]
+        return self._lay_out(fitting) & self.all
+
+    def _lay_out(self, groups: Iterable[Group]) -> int:
+        planes = [0] * (self.ncores + self._ngpus)
+        for group in groups:
+            for plane in ranks_of(group.cores | group.gpus << self.ncores):
+                planes[plane] |= group.ranks
+        fields = [plane.to_bytes(self._bytes, "little") for plane in planes]
+        return int.from_bytes(b"".join(fields), "little")
+
+    def unflatten(self, flat: int) -> list[int]:
+        """The planes of a flat set."""
+        width = self._bytes
+        fields = flat.to_bytes(width * (self.ncores + self._ngpus), "little")
+        return [
+            int.from_bytes(fields[at : at + width], "little") for at in range(0, len(fields), width)
+        ]
+
+    def counts(self, flat: int) -> Counts:
+        """How many gpus and cores there are in all."""
+        cores = (flat & self._cores).bit_count()
+        return flat.bit_count() - cores, cores
+
+
+class FreePlanes:
+    """A flat set as pool.Free: somewhere to look for ranks."""
+
+    def __init__(self, layout: Planes, flat: int) -> None:
+        self._layout = layout
+        self._flat = flat
+        self._planes = layout.unflatten(flat)
+
+    @property
+    def by_free(self) -> dict[Counts, int]:
+        """Number of free gpus and cores → ranks; those without a free core are left out."""
+        ncores = self._layout.ncores
+        cores, gpus = _tally(self._planes[:ncores]), _tally(self._planes[ncores:])
+        ngpus = (1 << len(gpus)) - 1
+        return {
+            (free & ngpus, free >> len(gpus)): some
+            for free, some in _split(reduce(or_, cores, 0), gpus + cores)
+        }
+
+    def idle_ranks(self) -> int:
+        """The ranks that have everything free."""
+        missing = self._layout.unflatten(self._layout.all & ~self._flat)
+        return reduce(or_, self._planes, 0) & ~reduce(or_, missing, 0)
+
+    def parts(self, ranks: int) -> list[tuple[int, Children]]:
+        """`ranks` split by what they have free."""
+        cores = (1 << self._layout.ncores) - 1
+        return [
+            (some, Children(free & cores, free >> self._layout.ncores))
+            for free, some in _split(ranks, self._planes)
+        ]
+
+
+def _tally(planes: Iterable[int]) -> list[int]:
+    """On how many planes each rank is, as binary digits: the ranks that have a 1, lowest first."""
+    digits: list[int] = []
+    for plane in planes:
+        carry = plane
+        for at, digit in enumerate(digits):
+            digits[at] = digit ^ carry
+            carry &= digit
+            if not carry:
+                break
+        else:
+            digits.append(carry)
+    return digits
+
+
+def _split(ranks: int, digits: list[int]) -> list[tuple[int, int]]:
+    """`ranks` by the number that their `digits` make: (number, ranks)."""
+    groups = [(0, ranks)] if ranks else []
+    for digit in reversed(digits):
+        halves = []
+        for number, some in groups:
+            if ones := some & digit:
+                halves.append((number << 1 | 1, ones))
+            if zeros := some ^ ones:
+                halves.append((number << 1, zeros))
+        groups = halves
+    return groups
