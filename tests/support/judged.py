@@ -25,12 +25,13 @@ REMOVED = object()  # the value of a key that an edit takes away
 SEND, RECV = Kind.SEND.value, Kind.RECV.value
 
 
-def judge(trace: Iterable[Record], rules: Iterable[Rule]) -> Monitor:
-    """A monitor that has seen the whole trace, up to its rest."""
+def judge(trace: Iterable[Record], rules: Iterable[Rule], *, cut: bool = False) -> Monitor:
+    """A monitor that has seen the whole trace, up to its rest unless it was `cut` short."""
     monitor = Monitor(rules, CLAUSES)
     for record in trace:
         monitor.observe(record)
-    monitor.finish()
+    if not cut:
+        monitor.finish()
     return monitor
 
 

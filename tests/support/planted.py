@@ -23,17 +23,22 @@ Change = Callable[[Trace], Trace]
 
 @dataclass(frozen=True)
 class Violation:
-    """A change of the trace of `scenario` after which `clause` is broken."""
+    """A change of the trace of `scenario` after which `clause` is broken.
+
+    One that is `cut` ends in the midst of things, so that nobody owes anything.
+    """
 
     name: str
     clause: str
     scenario: str
     change: Change
+    cut: bool = False
 
     def fires(self) -> tuple[str, ...]:
         """The clauses that the rules find broken."""
         trace = self.change(trace_of(self.scenario))
-        return tuple(sorted({found.clause for found in judge(trace, ALL_RULES).violations}))
+        found = judge(trace, ALL_RULES, cut=self.cut).violations
+        return tuple(sorted({violation.clause for violation in found}))
 
 
 class Planted:
@@ -42,11 +47,13 @@ class Planted:
     def __init__(self) -> None:
         self.all: list[Violation] = []
 
-    def violation(self, clause: str, scenario: str) -> Callable[[Change], Change]:
+    def violation(
+        self, clause: str, scenario: str, *, cut: bool = False
+    ) -> Callable[[Change], Change]:
         """Register the decorated function: it changes the trace of `scenario`."""
 
         def register(change: Change) -> Change:
-            self.all.append(Violation(change.__name__, clause, scenario, change))
+            self.all.append(Violation(change.__name__, clause, scenario, change, cut))
             return change
 
         return register
@@ -68,7 +75,7 @@ class Planted:
         for value in values:
             name = f"{clause}: no {key}" if value is REMOVED else f"{clause}: {key} {value!r}"
             change = functools.partial(_with_key, where, key, value, last)
-            self.all.append(Violation(name, clause, scenario, change))
+            self.all.append(Violation(name, clause, scenario, change, last))
 
 
 def _with_key(

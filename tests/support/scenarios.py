@@ -3,7 +3,8 @@
 A scenario is an async function of a `Stage`, registered with `scenario(...)`; those of a subject
 are in a file of tests/conformance/scenarios. Its trace goes from the start of the instance to the
 end of the function, when everything has come to rest; the taking down is not in it. A trace that
-no instance of ours can be made to leave is made by hand and registered with `made_scenario`.
+no instance of ours can be made to leave is made by hand and registered with `made_scenario`. Where
+a clause says how to meet a mistake of others, a scenario makes it and is marked `breaking(...)`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 import trio.testing
@@ -57,10 +58,12 @@ class Stage:
         *,
         urgency: int = 16,
         duration: float = 0.0,
+        user: Mapping[str, Any] | None = None,
         **resources: Any,
     ) -> int:
-        """Submit a job with this `attributes.system.exec.test`; its id."""
+        """Submit a job with this `attributes.system.exec.test` and `attributes.user`; its id."""
         attributes = {"system.exec.test": dict(test), "system.duration": duration}
+        attributes |= {f"user.{key}": value for key, value in (user or {}).items()}
         jobspec = Jobspec.from_command(["true"], attributes=attributes, **resources)
         payload = {"jobspec": jobspec.to_json(), "urgency": urgency}
         answer = await self.client.call(topics.INGEST_SUBMIT, payload)
@@ -96,8 +99,10 @@ class Stage:
 
 
 Play = Callable[[Stage], Awaitable[None]]
+T = TypeVar("T", bound=Callable[..., Any])
 
 _made: dict[str, Callable[[], list[Record]]] = {}
+_breaks: dict[str, frozenset[str]] = {}
 
 
 def scenario(
@@ -136,6 +141,21 @@ def scenario_names() -> list[str]:
     """All scenarios there are."""
     _load()
     return sorted(_made)
+
+
+def breaking(*clauses: str) -> Callable[[T], T]:
+    """Mark the decorated scenario: it breaks these clauses on purpose."""
+
+    def mark(scenario: T) -> T:
+        _breaks[scenario.__name__] = frozenset(clauses)
+        return scenario
+
+    return mark
+
+
+def breaks_of(name: str) -> frozenset[str]:
+    """The clauses that a scenario breaks on purpose."""
+    return _breaks.get(name, frozenset())
 
 
 @functools.cache

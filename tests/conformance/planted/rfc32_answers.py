@@ -55,7 +55,7 @@ def bad_data(clause: str, scenario: str, kind: str, key: str, *values: Any, topi
             return edit_payload(trace, answer, data=data)[: answer.n]
 
         change.__name__ = f"{clause}: data {'without' if value is REMOVED else value!r} {key}"
-        PLANTED.violation(clause, scenario)(change)
+        PLANTED.violation(clause, scenario, cut=True)(change)
 
 
 FAILS = ("execution_failures", "exception")
@@ -67,12 +67,12 @@ bad_data("32.start.21", "everyday", "release", "final", REMOVED, 1, None, topic=
 bad_data("32.start.21", "execution_by_hand", "release", "final", True, topic="sim-exec.start")
 
 
-@PLANTED.violation("32.start.12", "everyday")
+@PLANTED.violation("32.start.12", "everyday", cut=True)
 def an_answer_without_an_object(trace: Trace) -> Trace:
     return edit(trace, started(trace), payload="start")[: started(trace).n]
 
 
-@PLANTED.violation("32.impl.5", "execution_failures")
+@PLANTED.violation("32.impl.5", "execution_failures", cut=True)
 def a_problem_is_an_error(trace: Trace) -> Trace:
     return edit(trace, said(trace, "exception"), errnum=5)[: said(trace, "exception").n]
 
@@ -118,22 +118,22 @@ def released_without(trace: Trace, *kinds: str, topic: str = START) -> Trace:
     return drop(trace[: end.n], *answers, *logged)
 
 
-@PLANTED.violation("32.start.35", "everyday")
+@PLANTED.violation("32.start.35", "everyday", cut=True)
 def no_start_and_no_fatal_exception(trace: Trace) -> Trace:
     return released_without(trace, "start")
 
 
-@PLANTED.violation("32.criteria.5", "everyday")
+@PLANTED.violation("32.criteria.5", "everyday", cut=True)
 def no_finish_and_no_fatal_exception(trace: Trace) -> Trace:
     return released_without(trace, "finish")
 
 
-@PLANTED.violation("32.criteria.3", "everyday")
+@PLANTED.violation("32.criteria.3", "everyday", cut=True)
 def neither_start_nor_finish_nor_fatal_exception(trace: Trace) -> Trace:
     return released_without(trace, "start", "finish")
 
 
-@PLANTED.violation("32.start.10", "execution_reload")
+@PLANTED.violation("32.start.10", "execution_reload", cut=True)
 def a_reattached_job_has_no_result(trace: Trace) -> Trace:
     again = find(trace, START, "request", reattach=True)
     jobid = again.message.payload["id"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flux_trio.trace import Kind, Record
 from tests.support.judged import Trace, drop, edit_note, find, find_event, insert, made_event
 from tests.support.planted import Planted
 
@@ -35,7 +36,8 @@ def logged_otherwise(clause: str, name: str, nth: int, **context: Any) -> None:
         return turn(changed, event)
 
     change.__name__ = f"{clause}: {name} event with {context}"
-    PLANTED.violation(clause, "execution_by_hand")(change)
+    cut = name != "exception"  # others may raise exceptions too
+    PLANTED.violation(clause, "execution_by_hand", cut=cut)(change)
 
 
 REMARK, LATE, FAILED = 0, 1, 2  # the exceptions of the trace

@@ -66,7 +66,7 @@ def hello_is_answered_with_a_payload(trace: Trace) -> Trace:
     return edit(trace, answer(trace), payload={})
 
 
-@PLANTED.violation("32.hello.6", "execution_taken_over")
+@PLANTED.violation("32.hello.6", "execution_taken_over", cut=True)
 def a_service_that_is_registered_says_hello_again_in_vain(trace: Trace) -> Trace:
     """Before the first job there was."""
     peer, end = hello(trace).party, receipt(trace, answer(trace))
@@ -76,27 +76,27 @@ def a_service_that_is_registered_says_hello_again_in_vain(trace: Trace) -> Trace
     return insert(said, said[-1], *made("job-manager", peer, refusal))
 
 
-@PLANTED.violation("32.criteria.6", "execution_reload")
+@PLANTED.violation("32.criteria.6", "execution_reload", cut=True)
 def a_reloaded_service_is_refused(trace: Trace) -> Trace:
     return refused(trace, 1, "one was here before")
 
 
-@PLANTED.violation("32.impl.6", "execution_fatality")
+@PLANTED.violation("32.impl.6", "execution_fatality", cut=True)
 def a_service_is_refused_after_a_fatality(trace: Trace) -> Trace:
     return refused(trace, 1, "one job has failed")
 
 
-@PLANTED.violation("32.start.38", "execution_taken_over")
+@PLANTED.violation("32.start.38", "execution_taken_over", cut=True)
 def a_finally_released_start_counts_as_outstanding(trace: Trace) -> Trace:
     return refused(trace, 3, "a start is outstanding")
 
 
-@PLANTED.violation("32.hello.2", "execution_by_hand")
+@PLANTED.violation("32.hello.2", "execution_by_hand", cut=True)
 def a_service_of_another_name_is_refused(trace: Trace) -> Trace:
     return refused(trace, 0, "only job-exec will do")
 
 
-@PLANTED.violation("32.hello.8", "execution_taken_over")
+@PLANTED.violation("32.hello.8", "execution_taken_over", cut=True)
 def a_busy_service_is_replaced(trace: Trace) -> Trace:
     accepted = receipt(trace, answer(trace, 1))
     return edit(trace, answer(trace, 1), errnum=0, payload=None)[: accepted.n]

@@ -44,7 +44,7 @@ PLANTED.bad_key("32.start.8", "everyday", start, "reattach", [REMOVED, 0, None])
 PLANTED.bad_key("32.background.4", "everyday", start, "J", ["eyJ2ZXJzaW9uIjoxfQ"])
 
 
-@PLANTED.violation("32.start.4", "everyday")
+@PLANTED.violation("32.start.4", "everyday", cut=True)
 def a_start_without_an_object(trace: Trace) -> Trace:
     return edit(trace, start(trace), payload=[1, 2])[: start(trace).n]
 
@@ -65,7 +65,7 @@ def a_start_before_alloc(trace: Trace) -> Trace:
     return move(trace, first, before=find_event(trace, "alloc", job_of(first)))
 
 
-@PLANTED.violation("32.start.2", "execution_taken_over")
+@PLANTED.violation("32.start.2", "execution_taken_over", cut=True)
 def a_start_before_hello_is_answered(trace: Trace) -> Trace:
     hello = find(trace, topics.EXEC_HELLO, "response", errnum=0)
     early = made("job-manager", hello.peer, Request("sim-exec.start", {"id": 7}))
