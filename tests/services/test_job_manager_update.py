@@ -79,6 +79,14 @@ def test_scheduler_without_the_method_agrees(m: ManagerScript) -> None:
     assert m.context(1, "resource-update") == {"expiration": START + 60}
 
 
+def test_scheduler_that_is_lost_is_not_asked(m: ManagerScript) -> None:
+    """27.impl.14, 27.finalization.4: nothing is sent to it; the update is made all the same."""
+    running(m, 1, starttime=START)
+    m.gone("sched")
+    assert update(m, 1, 60) == ["job-manager.update -> {}"]
+    assert m.context(1, "resource-update") == {"expiration": START + 60}
+
+
 def test_refusal_of_the_scheduler_changes_nothing(m: ManagerScript) -> None:
     running(m, 1, starttime=START)
     update(m, 1, 60)

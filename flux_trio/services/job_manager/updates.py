@@ -2,7 +2,8 @@
 
 A pending job gets a `jobspec-update` and is prioritized and requested again. For a running one the
 scheduler is asked first whether the new expiration will do (RFC 27, Expiration); ENOSYS means that
-it does not care. Left out: other keys, which plugins will decide on; an unknown one is refused.
+it does not care, and so does its absence. Left out: other keys, which plugins will decide on; an
+unknown one is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from flux_trio.messages import (
     respond_error,
     topics,
 )
-from flux_trio.protocols import JobEvent, JobState
+from flux_trio.protocols import JobEvent, JobState, LinkState
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
 
@@ -89,12 +90,12 @@ class Updates:
             return []
         # whole seconds on this message, so that all three parties go by the same number
         expiration = math.ceil(starttime + duration) if duration else 0
+        answered = partial(self._expiration_answered, request, duration, expiration)
+        if self._scheduler.link != LinkState.READY:
+            # nothing may be sent to a scheduler that is lost (27.impl.14, 27.finalization.4)
+            return answered(Response(topics.SCHED_EXPIRATION, errnum=Errno.ENOSYS))
         proposed = {"id": jobid, "expiration": expiration}
-        self._call(
-            topics.SCHED_EXPIRATION,
-            proposed,
-            partial(self._expiration_answered, request, duration, expiration),
-        )
+        self._call(topics.SCHED_EXPIRATION, proposed, answered)
         return []
 
     def _expiration_answered(
