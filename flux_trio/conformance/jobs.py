@@ -64,6 +64,8 @@ class Life(NamedTuple):
     """Its alloc event; 0 again after its free event."""
     fatal: int = 0
     """Its first exception of severity 0."""
+    released: int = 0
+    """Its final release event."""
     frees: int = 0
     """How many free events it has had."""
 
@@ -117,6 +119,8 @@ def _fold_life(life: Life | None, submitted: Any, record: Record, _seen: Seen) -
             return life._replace(priority=priority, prioritized=record.n, t=record.t)
         case "alloc":
             return life._replace(held=record.n)
+        case "release" if context.get("final") is True:
+            return life._replace(released=record.n)
         case "free":
             return life._replace(held=0, frees=life.frees + 1)
         case "exception" if is_fatal(record) and not life.fatal:

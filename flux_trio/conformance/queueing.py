@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from flux_trio.conformance.jobs import LIFE, Life
+from flux_trio.conformance.jobs import LIFE, JobState, Life
 from flux_trio.conformance.leg import errnum, job_id, logged, message, payload, received, sent
+from flux_trio.conformance.rule import Broken
 from flux_trio.conformance.scheduling import (
     ASKED,
     FINAL,
@@ -183,3 +184,32 @@ def unsent(seen: Seen) -> Iterator[tuple[int, Life]]:
 
 UNSENT: Final = (LIFE, ASKED, LINK, OUTSTANDING, QUEUES)
 """The views that `unsent` reads."""
+
+
+def over_limit(record: Record, seen: Seen) -> Broken | None:
+    """What a sched.alloc that is sent breaks when the scheduler's limit is reached already."""
+    limit, count = seen.facts.limit, seen.at(OUTSTANDING) or 0
+    if limit is None or count < limit:
+        return None
+    text = f"job {job_id(record)}: sched.alloc beyond the limit of {limit}: {count} are open"
+    return Broken(text, (link_of(seen).ready,))
+
+
+OVER_LIMIT: Final = (OUTSTANDING, LINK)
+"""The views that `over_limit` reads."""
+
+
+def priorities_untold(seen: Seen) -> Iterator[Broken]:
+    """Jobs whose open request has another priority than they have, should nothing more happen."""
+    if not link_of(seen).is_up:
+        return
+    for jobid, life in seen.all(LIFE).items():
+        asked = asked_of(seen, jobid)
+        changed = life.state == JobState.SCHED and asked.told != life.priority
+        if changed and is_pending(asked, seen) and not asked.cancel:
+            text = f"job {jobid}: has priority {life.priority} and the scheduler knows {asked.told}"
+            yield Broken(text, (asked.alloc, life.prioritized))
+
+
+PRIORITIES: Final = (LIFE, ASKED, LINK)
+"""The views that `priorities_untold` reads."""

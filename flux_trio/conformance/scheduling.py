@@ -60,6 +60,7 @@ class Link(NamedTuple):
     fatal: int = 0
     """The error among these; 0 again after the next answer to ready."""
     fatal_topic: str = ""
+    fatal_errnum: int = 0
     gone: int = 0
     """The scheduler's disconnect was sent."""
 
@@ -87,11 +88,12 @@ def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Li
         case topics.SCHED_HELLO, True if error and error != Errno.ENOSYS:
             return link._replace(refused=record.n)  # ENOSYS: nobody was there to hear it
         case topics.SCHED_READY, False if not error:
-            return link._replace(answered=record.n, fatal=0, fatal_topic="")
+            return link._replace(answered=record.n, fatal=0, fatal_topic="", fatal_errnum=0)
         case topics.SCHED_READY, True if error:
             return link._replace(ready_refused=record.n)
         case (topics.SCHED_ALLOC | topics.SCHED_FREE) as topic, True if error:
-            return link._replace(lost=record.n, fatal=record.n, fatal_topic=topic)
+            n = record.n
+            return link._replace(lost=n, fatal=n, fatal_topic=topic, fatal_errnum=error)
     return link
 
 

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import Leg, errnum, message
-from flux_trio.conformance.rule import Broken, Rules
+from flux_trio.conformance.rule import Broken, Owing, Rules
+from flux_trio.conformance.view import Seen, View
 from flux_trio.formats import FormatError, Idset
 from flux_trio.messages import Event, Request, Response
 from flux_trio.trace import Record
@@ -81,11 +82,20 @@ def object_payload(record: Record) -> list[tuple[str, dict[str, Any]]]:
     return [(name, found.payload)] if isinstance(found.payload, dict) else []
 
 
-def require_object(rules: Rules, clause: str, *legs: Iterable[Leg]) -> None:
-    """`clause`: the payload of each such message that is no error is a JSON object."""
+def require_object(
+    rules: Rules,
+    clause: str,
+    *legs: Iterable[Leg],
+    views: Iterable[View] = (),
+    owing: Owing | None = None,
+) -> None:
+    """`clause`: the payload of each such message that is no error is a JSON object.
 
-    @rules.check(clause, *legs)
-    def judge(record: Record, _facts: Facts) -> Broken | bool | None:
+    `owing` says, of `views`, which of these messages are missing at rest.
+    """
+
+    @rules.judge(clause, *legs, views=views, owing=owing)
+    def judge(record: Record, _seen: Seen) -> Broken | bool | None:
         found = message(record)
         if not isinstance(found, (Request, Response, Event)) or errnum(record):
             return None

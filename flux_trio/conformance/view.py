@@ -28,7 +28,7 @@ class Seen(Protocol):
     def at(self, view: View, key: Key = ()) -> Any:
         """What `view` has under `key`; None when nothing is live there."""
 
-    def all(self, view: View) -> Mapping[Key, Any]:
+    def all(self, view: View) -> Mapping[Any, Any]:
         """Everything that is live in `view`. For rare records: there may be a million jobs."""
 
     def knew(self, party: str, n: int) -> bool:
