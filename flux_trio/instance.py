@@ -22,29 +22,30 @@ from flux_trio._version import __version__
 from flux_trio.broker import (
     BrokerServices,
     Handle,
+    LocalHandle,
     LogBook,
     LogEntry,
     ModuleMain,
     ModuleSpec,
+    Processes,
     Router,
     Supervisor,
     TokenEntry,
     Tokens,
     serve_connection,
 )
-from flux_trio.client import STATEDIR_VARIABLE, TOKEN_FILE, URI_FILE
+from flux_trio.client import TOKEN_FILE, TOKEN_VARIABLE, URI_FILE, URI_VARIABLE
 from flux_trio.config import Config
 from flux_trio.formats import FormatError, Idset, ResourceSet
 from flux_trio.jobtap import Plugin, builtin_plugins
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER
-from flux_trio.services.exec import service as exec_service
+from flux_trio.module_process import PROCESS_MODULES, main_of, module_command, module_environment
 from flux_trio.services.ingest import service as ingest
 from flux_trio.services.job_list import service as job_list
 from flux_trio.services.job_manager import service as job_manager
 from flux_trio.services.kvs import service as kvs
 from flux_trio.services.kvs.stores import MemoryStore, SqliteStore, Store
 from flux_trio.services.resource import service as resource
-from flux_trio.services.sched import service as sched
 from flux_trio.trace import Ring, Sink, Trace
 from flux_trio.transports import Connection, Credentials, serve_websocket
 
@@ -99,7 +100,14 @@ class Instance:
         self._userid = given.userid
         self.tokens = _tokens(given)
         self.supervisor = Supervisor(self.router, nursery, self.now, self.log, given.userid)
-        for spec in _module_specs(config, given):
+        self.processes = Processes(
+            self.tokens,
+            given.userid,
+            lambda: self.uri,
+            (URI_VARIABLE, TOKEN_VARIABLE),
+            module_environment(config, given.statedir),
+        )
+        for spec in _module_specs(config, given, self.processes):
             self.supervisor.specs[spec.name] = spec
 
     @asynccontextmanager
@@ -107,7 +115,7 @@ class Instance:
         """A peer in this process with the owner's role; gone with the block."""
         unique = self.router.unique_name(name)
         role = ROLE_OWNER | ROLE_LOCAL
-        handle = Handle(unique, self.router, self.now, self.log, self._userid, role)
+        handle = LocalHandle(unique, self.router, self.now, self.log, self._userid, role)
         try:
             yield handle
         finally:
@@ -145,7 +153,8 @@ async def _bring_up(
     if given.listen:
 
         async def on_connection(connection: Connection, credentials: Credentials) -> None:
-            await serve_connection(instance.router, instance.write_log, connection, credentials)
+            if not await instance.processes.take(connection, credentials):
+                await serve_connection(instance.router, instance.write_log, connection, credentials)
 
         listen = functools.partial(
             serve_websocket,
@@ -165,7 +174,12 @@ async def _bring_up(
         "t_start": given.epoch,
     }
     broker = BrokerServices(
-        instance.router, instance.supervisor, instance.tokens, info, instance.shutdown
+        instance.router,
+        instance.supervisor,
+        instance.tokens,
+        info,
+        instance.shutdown,
+        instance.write_log,
     )
     instance.supervisor.specs["broker"] = ModuleSpec("broker", broker.run, essential=True)
     await instance.supervisor.load("broker")
@@ -196,7 +210,7 @@ async def _take_down(instance: Instance) -> None:
             await instance.supervisor.remove(name)
 
 
-def _module_specs(config: Config, given: Surroundings) -> list[ModuleSpec]:
+def _module_specs(config: Config, given: Surroundings, processes: Processes) -> list[ModuleSpec]:
     expiration = given.inventory.expiration
     plugins = [*builtin_plugins(expiration), *given.plugins]
     mains: dict[str, ModuleMain] = {
@@ -205,18 +219,19 @@ def _module_specs(config: Config, given: Surroundings) -> list[ModuleSpec]:
             resource.run, inventory=given.inventory, exclude=given.exclude
         ),
         "job-manager": functools.partial(job_manager.run, plugins=plugins),
-        "job-exec": functools.partial(
-            exec_service.run,
-            directory=None if given.statedir is None else given.statedir / "shell",
-            config=config.exec,
-            # so that commands in a job reach the instance
-            environment={} if given.statedir is None else {STATEDIR_VARIABLE: str(given.statedir)},
-        ),
-        "sched": functools.partial(sched.run, config=config.sched, edition=config.edition_value),
         "job-ingest": ingest.run,
         "job-list": job_list.run,
     }
-    return [ModuleSpec(name, main, essential=name == "kvs") for name, main in mains.items()]
+    here = [ModuleSpec(name, main, essential=name == "kvs") for name, main in mains.items()]
+    anywhere = [
+        ModuleSpec(
+            name,
+            main_of(name, config, given.statedir),
+            process=functools.partial(processes.run, module_command(name)),
+        )
+        for name in PROCESS_MODULES
+    ]
+    return here + anywhere
 
 
 def _tokens(given: Surroundings) -> Tokens:

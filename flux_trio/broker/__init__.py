@@ -1,39 +1,53 @@
 """The broker: who is who, which service a message goes to, and which modules run.
 
 A `Router` moves messages between peers and tells services when a peer they talked to is gone.
-A `Supervisor` runs modules, each in a nursery of its own; `Handle` is what a module gets. Remote
-peers come in through `serve_connection`. The broker never looks into a payload.
+A `Supervisor` runs modules, each in a nursery of its own; `Handle` is what a module gets, wherever
+it runs: `Processes` runs modules in other processes, which use `open_remote`. Other peers come in
+through `serve_connection`. The broker never looks into a payload.
 """
 
 from flux_trio.broker.connections import serve_connection
-from flux_trio.broker.handle import Handle
+from flux_trio.broker.handle import Clock, Handle, LocalHandle
 from flux_trio.broker.log import LogBook, LogEntry
+from flux_trio.broker.process import READY, ProcessEnded, Processes
+from flux_trio.broker.remote import RemoteHandle, open_remote
 from flux_trio.broker.router import Peer, Router
 from flux_trio.broker.services import BrokerServices
 from flux_trio.broker.supervisor import (
     ModuleCrashed,
     ModuleInfo,
+    ModuleKilled,
     ModuleMain,
     ModuleNotStarted,
     ModuleSpec,
+    ModuleStatus,
     Supervisor,
 )
 from flux_trio.broker.tokens import TokenEntry, Tokens
 
 __all__ = [
+    "READY",
     "BrokerServices",
+    "Clock",
     "Handle",
+    "LocalHandle",
     "LogBook",
     "LogEntry",
     "ModuleCrashed",
     "ModuleInfo",
+    "ModuleKilled",
     "ModuleMain",
     "ModuleNotStarted",
     "ModuleSpec",
+    "ModuleStatus",
     "Peer",
+    "ProcessEnded",
+    "Processes",
+    "RemoteHandle",
     "Router",
     "Supervisor",
     "TokenEntry",
     "Tokens",
+    "open_remote",
     "serve_connection",
 ]

@@ -1,8 +1,13 @@
-"""What a module holds of the broker: its inbox, its names, its clock."""
+"""What a module holds of the broker: its inbox, its names, its clock.
+
+A `Handle` is the same to a module wherever it runs. What differs is how messages leave and come:
+by the router in this process (`LocalHandle`), or over a connection (`flux_trio.broker.remote`).
+"""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -27,36 +32,38 @@ from flux_trio.transports import Inbox
 Clock = Callable[[], float]
 
 
-class Handle:
-    """One module's end of the broker. Made by the supervisor, gone with the module."""
+class Handle(ABC):
+    """One module's end of the broker: what comes, what is asked, and the time."""
 
-    def __init__(
-        self, name: str, router: Router, clock: Clock, log: LogBook, userid: int, rolemask: int
-    ) -> None:
+    def __init__(self, name: str, userid: int, clock: Clock) -> None:
         self.name = name
+        self.userid = userid  # whose rights the module has: the instance owner's
         self.now = clock  # seconds since the Unix epoch
         self.t_active = clock()  # when it last took up or sent anything
-        self._router = router
-        self._log = log
         # (place of the send, message), or (-1, value) for what the module posted to itself
         self._inbox: Inbox[tuple[int, Any]] = Inbox()
         self._calls: Calls[trio.MemorySendChannel[Response]] = Calls()
         self._left: set[int] = set()  # matchtags of calls that were left before their end
-        self.peer = Peer(name, userid, rolemask, self._take_in, self._inbox.__len__)
-        router.add(self.peer)
 
+    @abstractmethod
     def register(self, service: str) -> None:
         """Take a service name. Raises FluxError(EEXIST) when another holds it."""
-        self._router.register(self.peer, service)
 
+    @abstractmethod
     def subscribe(self, pattern: str) -> None:
         """Receive events whose topic matches the glob `pattern`."""
-        self.peer.subscriptions.append(pattern)
 
+    @abstractmethod
     def send(self, message: Request | Response | Event) -> None:
         """Put `message` on its way; never blocks."""
-        self.t_active = self.now()
-        self._router.route(self.peer, message)
+
+    @abstractmethod
+    def log(self, level: int, text: str) -> None:
+        """Write to the instance's log; `level` is a syslog severity."""
+
+    @abstractmethod
+    def note(self, kind: str, data: dict[str, Any]) -> None:
+        """Put a record of this module into the trace."""
 
     async def receive(self) -> list[Any]:
         """Everything that waits, at least one: messages, and values that were posted."""
@@ -74,14 +81,6 @@ class Handle:
     def waiting(self) -> int:
         """How much waits to be received."""
         return len(self._inbox)
-
-    def log(self, level: int, text: str) -> None:
-        """Write to the instance's log; `level` is a syslog severity."""
-        self._log.write(LogEntry(self.now(), level, self.name, text))
-
-    def note(self, kind: str, data: dict[str, Any]) -> None:
-        """Put a record of this module into the trace."""
-        self._router.trace.note(kind, self.name, data)
 
     async def call(self, topic: str, payload: Payload = None) -> dict[str, Any]:
         """One request, one response. Raises FluxError with the errnum and text of a failure.
@@ -111,20 +110,23 @@ class Handle:
             if self._calls.close(matchtag) is not None:
                 self._left.add(matchtag)
 
-    def close(self) -> None:
-        """Leave the broker: synchronous, so that nothing can come between."""
-        self._inbox.close()
-        self._router.remove(self.peer, [item for item in self._inbox.drain() if item[0] >= 0])
+    @abstractmethod
+    def _taken_up(self, ref: int, message: Message) -> None:
+        """`message`, sent at place `ref`, was received."""
+
+    @abstractmethod
+    def _dropped(self, ref: int, message: Message, reason: str) -> None:
+        """`message`, sent at place `ref`, will not be."""
 
     def _take_in(self, ref: int, message: Message) -> None:
         if isinstance(message, Response) and message.matchtag:
             waiter = self._calls.match(message)
             if waiter is not None:
-                self._router.trace.received(self.name, "", message, ref)
+                self._taken_up(ref, message)
                 waiter.send_nowait(message)
                 return
             if message.matchtag in self._left:
-                self._router.trace.dropped(self.name, message, ref, "the caller has left")
+                self._dropped(ref, message, "the caller has left")
                 if message.ends_rpc:
                     self._left.remove(message.matchtag)
                 return
@@ -132,11 +134,56 @@ class Handle:
 
     def _unwrap(self, batch: list[tuple[int, Any]]) -> list[Any]:
         self.t_active = self.now()
-        received = self._router.trace.received
         for ref, message in batch:
             if ref >= 0:
-                received(self.name, "", message, ref)
+                self._taken_up(ref, message)
         return [item for _, item in batch]
+
+
+class LocalHandle(Handle):
+    """A handle in the broker's own process. A module's is made by the supervisor, gone with it."""
+
+    def __init__(
+        self, name: str, router: Router, clock: Clock, log: LogBook, userid: int, rolemask: int
+    ) -> None:
+        super().__init__(name, userid, clock)
+        self.process: trio.Process | None = None  # what it speaks for, if that is elsewhere
+        self._router = router
+        self._log = log
+        self.peer = Peer(name, userid, rolemask, self._take_in, self._inbox.__len__)
+        router.add(self.peer)
+
+    def register(self, service: str) -> None:
+        """See `Handle`."""
+        self._router.register(self.peer, service)
+
+    def subscribe(self, pattern: str) -> None:
+        """See `Handle`."""
+        self.peer.subscriptions.append(pattern)
+
+    def send(self, message: Request | Response | Event) -> None:
+        """See `Handle`."""
+        self.t_active = self.now()
+        self._router.route(self.peer, message)
+
+    def log(self, level: int, text: str) -> None:
+        """See `Handle`."""
+        self._log.write(LogEntry(self.now(), level, self.name, text))
+
+    def note(self, kind: str, data: dict[str, Any]) -> None:
+        """See `Handle`."""
+        self._router.trace.note(kind, self.name, data)
+
+    def close(self) -> None:
+        """Leave the broker: synchronous, so that nothing can come between."""
+        self._inbox.close()
+        self._router.remove(self.peer, [item for item in self._inbox.drain() if item[0] >= 0])
+
+    def _taken_up(self, ref: int, message: Message) -> None:
+        self._router.trace.received(self.name, "", message, ref)
+
+    def _dropped(self, ref: int, message: Message, reason: str) -> None:
+        self._router.trace.dropped(self.name, message, ref, reason)
 
 
 async def _payloads(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Final
 
 import msgspec
 import trio
 
+from flux_trio.broker.connections import WriteLog
 from flux_trio.broker.handle import Handle
 from flux_trio.broker.router import Peer, Router
 from flux_trio.broker.supervisor import ModuleNotStarted, Supervisor
 from flux_trio.broker.tokens import Tokens
+from flux_trio.broker.tracing import TraceStreams
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -48,12 +51,33 @@ class TokenFor(msgspec.Struct):
 
 
 class ModuleName(msgspec.Struct):
-    """module.load, reload and remove."""
+    """module.remove and kill."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+class ModuleStart(msgspec.Struct):
+    """module.load and reload: `exec` asks for a process of its own."""
+
+    name: str
+    exec: bool = False
+
+
+class LogLine(msgspec.Struct):
+    """broker.log: a line of a module that runs elsewhere."""
+
+    level: Annotated[int, msgspec.Meta(ge=0, le=7)]
+    text: str
+
+
+class TraceNote(msgspec.Struct):
+    """broker.note: a record for the trace."""
+
+    kind: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class BrokerServices:
     """What the broker's services work on; `info` is what broker.info tells."""
 
@@ -62,6 +86,11 @@ class BrokerServices:
     tokens: Tokens
     info: dict[str, Any]
     shutdown: trio.Event
+    write_log: WriteLog
+
+    @cached_property
+    def _traces(self) -> TraceStreams:
+        return TraceStreams(self.router.trace, self.supervisor.__contains__)
 
     async def run(
         self, handle: Handle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -86,6 +115,9 @@ class BrokerServices:
 
     async def _serve(self, handle: Handle, request: Request) -> None:
         try:
+            if request.topic == topics.MODULE_TRACE:
+                self._check_owner(request)
+                await self._traces.serve(handle, request)
             answer = respond(request, await self._method(request)(request))
         except FluxError as error:
             answer = respond_error(request, error.errnum, error.text)
@@ -105,8 +137,12 @@ class BrokerServices:
             topics.MODULE_LOAD: self._owner_only(self._load),
             topics.MODULE_RELOAD: self._owner_only(self._reload),
             topics.MODULE_REMOVE: self._owner_only(self._remove),
+            topics.MODULE_KILL: self._owner_only(self._kill),
+            topics.MODULE_TRACE_CANCEL: self._end_trace,
+            topics.BROKER_LOG: self._owner_only(self._log),
+            topics.BROKER_NOTE: self._owner_only(self._note),
             f"{topics.BROKER}.{topics.DISCONNECT}": self._ignore,
-            f"{topics.MODULE}.{topics.DISCONNECT}": self._ignore,
+            f"{topics.MODULE}.{topics.DISCONNECT}": self._forget,
         }.get(request.topic)
         if method is None:
             service = service_of(request.topic)
@@ -118,11 +154,14 @@ class BrokerServices:
         self, method: Callable[[Request], Awaitable[Payload]]
     ) -> Callable[[Request], Awaitable[Payload]]:
         async def checked(request: Request) -> Payload:
-            if not request.is_owner:
-                raise FluxError(Errno.EPERM, f"{request.topic} is for the instance owner")
+            self._check_owner(request)
             return await method(request)
 
         return checked
+
+    def _check_owner(self, request: Request) -> None:
+        if not request.is_owner:
+            raise FluxError(Errno.EPERM, f"{request.topic} is for the instance owner")
 
     async def _info(self, _request: Request) -> Payload:
         return self.info
@@ -182,36 +221,65 @@ class BrokerServices:
                 "t_loaded": each.t_loaded,
                 "waiting": each.waiting,
                 "idle": each.idle,
+                "status": each.status.value,
+                "pid": each.pid,
             }
             for each in self.supervisor.list()
         ]
         return {"modules": modules}
 
     async def _load(self, request: Request) -> Payload:
-        await self._start(self.supervisor.load, expect_payload(request, ModuleName).name)
+        wanted = expect_payload(request, ModuleStart)
+        await self._start(self.supervisor.load, wanted)
         return None
 
     async def _reload(self, request: Request) -> Payload:
-        await self._start(self.supervisor.reload, self._removable(request))
+        wanted = expect_payload(request, ModuleStart)
+        self._check_removable(wanted.name)
+        await self._start(self.supervisor.reload, wanted)
         return None
 
     async def _remove(self, request: Request) -> Payload:
-        await self.supervisor.remove(self._removable(request))
+        name = expect_payload(request, ModuleName).name
+        self._check_removable(name)
+        await self.supervisor.remove(name)
         return None
 
-    def _removable(self, request: Request) -> str:
-        """The module a request names, unless the instance cannot be without it for a moment."""
+    async def _kill(self, request: Request) -> Payload:
         name = expect_payload(request, ModuleName).name
+        self._check_removable(name)
+        await self.supervisor.kill(name)
+        return None
+
+    def _check_removable(self, name: str) -> None:
+        """Raise FluxError(EBUSY) when the instance cannot be without the module for a moment."""
         spec = self.supervisor.specs.get(name)
         if spec is not None and spec.essential:
             raise FluxError(Errno.EBUSY, f"module {name} is needed as long as the instance runs")
-        return name
 
-    async def _start(self, do: Callable[[str], Awaitable[None]], name: str) -> None:
+    async def _start(self, do: Callable[..., Awaitable[None]], wanted: ModuleStart) -> None:
         try:
-            await do(name)
+            await do(wanted.name, as_process=wanted.exec)
         except ModuleNotStarted as error:
             raise FluxError(Errno.EINVAL, str(error)) from error
+
+    async def _end_trace(self, request: Request) -> Payload:
+        self._traces.cancel(request)
+        return None
+
+    async def _forget(self, request: Request) -> Payload:
+        self._traces.forget(request.sender)
+        return None
+
+    async def _log(self, request: Request) -> Payload:
+        line = expect_payload(request, LogLine)
+        self.write_log(line.level, request.sender, line.text)
+        return None
+
+    async def _note(self, request: Request) -> Payload:
+        note = expect_payload(request, TraceNote)
+        self.router.trace.note(note.kind, request.sender, note.data)
+        return None
 
     async def _ignore(self, _request: Request) -> Payload:
         return None

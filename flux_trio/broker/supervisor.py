@@ -2,7 +2,8 @@
 
 Before a module has started, its error belongs to whoever loads it and is raised there. After that
 it is a crash: recorded, the module's names dropped, those who wait on it answered; the broker
-lives. Reload is remove, then load; there is no third path. This is the one place besides the plugin
+lives. Reload is remove, then load; there is no third path. Where a module runs, in this process or
+in its own, makes no difference here. This is the one place besides the plugin
 host that catches `Exception` broadly.
 """
 
@@ -10,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import trio
 
-from flux_trio.broker.handle import Clock, Handle
+from flux_trio.broker.handle import Clock, LocalHandle
 from flux_trio.broker.log import LogBook
 from flux_trio.broker.router import Router
 from flux_trio.messages import ROLE_OWNER, Errno, FluxError, Level
@@ -27,12 +29,22 @@ ModuleMain = Callable[..., Awaitable[None]]
 class ModuleSpec:
     """How to run a module: `main(handle, task_status=...)` serves until cancelled.
 
-    The instance cannot go on without an `essential` one: its crash ends the instance.
+    The instance cannot go on without an `essential` one: its crash ends the instance. `process` is
+    the main that runs it in a process of its own, None where that cannot be.
     """
 
     name: str
     main: ModuleMain
     essential: bool = False
+    process: ModuleMain | None = None
+
+
+class ModuleStatus(StrEnum):
+    """How far a module is."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +52,7 @@ class ModuleInfo:
     """One loaded module; `t_loaded` in seconds since the Unix epoch.
 
     `idle` are the seconds since it last took up or sent anything: with messages waiting, it hangs.
+    `pid` is that of its own process, None without one.
     """
 
     name: str
@@ -47,10 +60,16 @@ class ModuleInfo:
     t_loaded: float
     waiting: int
     idle: float
+    status: ModuleStatus
+    pid: int | None
 
 
 class ModuleNotStarted(Exception):
     """A module did not come up; the text says which and why, the cause is chained."""
+
+
+class ModuleKilled(Exception):
+    """A module was made to crash, to see what happens."""
 
 
 class ModuleCrashed(Exception):
@@ -59,11 +78,20 @@ class ModuleCrashed(Exception):
 
 @dataclass(slots=True)
 class _Loaded:
-    handle: Handle
+    handle: LocalHandle
     t_loaded: float
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     gone: trio.Event = field(default_factory=trio.Event)
+    started: bool = False
     removing: bool = False
+    killed: bool = False
+
+    @property
+    def status(self) -> ModuleStatus:
+        """How far it is."""
+        if self.removing:
+            return ModuleStatus.STOPPING
+        return ModuleStatus.RUNNING if self.started else ModuleStatus.STARTING
 
 
 class Supervisor:
@@ -80,11 +108,12 @@ class Supervisor:
         self._userid = userid
         self._loaded: dict[str, _Loaded] = {}
 
-    async def load(self, name: str) -> None:
+    async def load(self, name: str, *, as_process: bool = False) -> None:
         """Start a module and wait until it serves.
 
-        Raises FluxError(ENOENT) for an unknown name, FluxError(EEXIST) when it is loaded, and
-        ModuleNotStarted, with the module's own error as its cause, when it does not come up.
+        Raises FluxError(ENOENT) for an unknown name, FluxError(EEXIST) when it is loaded,
+        FluxError(EINVAL) when it cannot run `as_process`, and ModuleNotStarted, with the module's
+        own error as its cause, when it does not come up.
         """
         spec = self.specs.get(name)
         if spec is None:
@@ -92,7 +121,10 @@ class Supervisor:
             raise FluxError(Errno.ENOENT, f"no module {name}; there are {known}")
         if name in self._loaded:
             raise FluxError(Errno.EEXIST, f"module {name} is already loaded")
-        await self._nursery.start(self._run, spec)
+        main = spec.process if as_process else spec.main
+        if main is None:
+            raise FluxError(Errno.EINVAL, f"module {name} cannot run as a process of its own")
+        await self._nursery.start(self._run, spec, main)
 
     async def remove(self, name: str) -> None:
         """Stop a module and wait until nothing of it is left. Raises FluxError(ENOENT)."""
@@ -103,10 +135,25 @@ class Supervisor:
         loaded.scope.cancel()
         await loaded.gone.wait()
 
-    async def reload(self, name: str) -> None:
+    async def reload(self, name: str, *, as_process: bool = False) -> None:
         """Remove, then load."""
         await self.remove(name)
-        await self.load(name)
+        await self.load(name, as_process=as_process)
+
+    async def kill(self, name: str) -> None:
+        """Make a module crash, its process by SIGKILL; wait until nothing is left of it.
+
+        Raises FluxError(ENOENT).
+        """
+        loaded = self._loaded.get(name)
+        if loaded is None:
+            raise FluxError(Errno.ENOENT, f"module {name} is not loaded")
+        if loaded.handle.process is not None:
+            loaded.handle.process.kill()
+        else:
+            loaded.killed = True
+            loaded.scope.cancel()
+        await loaded.gone.wait()
 
     def __contains__(self, name: str) -> bool:
         return name in self._loaded
@@ -120,27 +167,42 @@ class Supervisor:
                 loaded.t_loaded,
                 loaded.handle.waiting(),
                 self._clock() - loaded.handle.t_active,
+                loaded.status,
+                None if loaded.handle.process is None else loaded.handle.process.pid,
             )
             for name, loaded in self._loaded.items()
         ]
 
     async def _run(
-        self, spec: ModuleSpec, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        spec: ModuleSpec,
+        main: ModuleMain,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        handle = Handle(spec.name, self._router, self._clock, self._log, self._userid, ROLE_OWNER)
+        handle = LocalHandle(
+            spec.name, self._router, self._clock, self._log, self._userid, ROLE_OWNER
+        )
         loaded = self._loaded[spec.name] = _Loaded(handle, self._clock())
-        started = _Started(task_status, lambda: self._note(spec, "started"))
+
+        def on_started() -> None:
+            loaded.started = True
+            self._note(spec, "started")
+
+        started = _Started(task_status, on_started)
         error: Exception | None = None
         try:
             with loaded.scope:
-                await spec.main(handle, task_status=started)
+                await main(handle, task_status=started)
+            if loaded.killed:
+                raise ModuleKilled("killed on request")
         except Exception as exc:  # noqa: BLE001 - whatever ends a module is told, not spread
             error = exc
         finally:
             del self._loaded[spec.name]
             handle.close()
             loaded.gone.set()
-        if not started.done:
+        if not loaded.started:
             reason = "removed before it served" if loaded.removing else _reason(error)
             raise ModuleNotStarted(f"module {spec.name} did not start: {reason}") from error
         self._end(spec, loaded, error)
@@ -162,17 +224,15 @@ class Supervisor:
 
 
 class _Started:
-    """Tells Trio's task status on, and remembers that it was told."""
+    """Tells Trio's task status on, and who wants to know."""
 
     def __init__(self, inner: trio.TaskStatus[None], on_started: Callable[[], None]) -> None:
         self._inner = inner
         self._on_started = on_started
-        self.done = False
 
     def started(self, value: None = None) -> None:
         """The module serves."""
         self._inner.started(value)
-        self.done = True
         self._on_started()
 
 

@@ -1,12 +1,14 @@
 """Tokens: who a connection is. Each means a userid and a role; only digests are kept.
 
-Left out: expiry and revocation; a token lives as long as the state directory.
+Left out: expiry and revocation; a token lives as long as the state directory, one that is lent as
+long as the module in another process that it is lent to.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -38,6 +40,7 @@ class Tokens:
         self._make = make
         self._save = save
         self._entries = {entry.digest: entry for entry in entries}
+        self._lent: dict[str, Credentials] = {}  # by digest
 
     def issue(self, userid: int, name: str, *, owner: bool) -> str:
         """A new token for a user; the text is told once and not kept.
@@ -51,11 +54,23 @@ class Tokens:
         self._entries[entry.digest] = entry
         return token
 
+    @contextmanager
+    def lend(self, userid: int, name: str) -> Iterator[tuple[str, Credentials]]:
+        """A token with the owner's role that is good for this block alone, and who it makes."""
+        token = self._make()
+        credentials = Credentials(userid, ROLE_OWNER | ROLE_LOCAL, name)
+        self._lent[_digest(token)] = credentials
+        try:
+            yield token, credentials
+        finally:
+            del self._lent[_digest(token)]
+
     def authenticate(self, token: str) -> Credentials | None:
         """Who the token is, None when it is nobody's."""
-        entry = self._entries.get(_digest(token))
+        digest = _digest(token)
+        entry = self._entries.get(digest)
         if entry is None:
-            return None
+            return self._lent.get(digest)
         return Credentials(entry.userid, entry.rolemask, entry.name)
 
 

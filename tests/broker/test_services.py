@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from flux_trio.broker import BrokerServices, Handle, TokenEntry, Tokens
+from flux_trio.broker import BrokerServices, Handle, LocalHandle, LogEntry, TokenEntry, Tokens
 from flux_trio.broker.services import SUBSCRIPTIONS_MAX
 from flux_trio.messages import ROLE_USER, Errno, Event, FluxError, Request
 from tests.support.asking import GUEST_USERID
@@ -38,12 +38,17 @@ class BrokerWorld(ModuleWorld):
 
     async def start(self) -> None:
         services = BrokerServices(
-            self.router, self.supervisor, self.tokens, {"version": "1"}, self.shutdown
+            self.router,
+            self.supervisor,
+            self.tokens,
+            {"version": "1"},
+            self.shutdown,
+            lambda level, party, text: self.log.write(LogEntry(self.now(), level, party, text)),
         )
         await self.load("broker", services.run, essential=True)
 
     def guest(self) -> Handle:
-        return Handle("guest", self.router, self.now, self.log, GUEST_USERID, ROLE_USER)
+        return LocalHandle("guest", self.router, self.now, self.log, GUEST_USERID, ROLE_USER)
 
     def _save(self, entries: list[TokenEntry]) -> None:
         if self.disk_is_full:
@@ -82,6 +87,8 @@ async def test_anybody_may_ask_what_runs_here(world: BrokerWorld) -> None:
         "t_loaded": module["t_loaded"],
         "waiting": 0,
         "idle": module["idle"],
+        "status": "running",
+        "pid": None,
     }
     assert 1000 <= module["t_loaded"] <= world.now()
     assert 0 <= module["idle"] < 1

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from flux_trio.broker import Handle, LogBook, Router
+from flux_trio.broker import LocalHandle, LogBook, Router
 from flux_trio.messages import ROLE_OWNER, Event, Level, Request, respond
 from flux_trio.services.runner import ServiceExit, Timers, run_core
 from flux_trio.services.turns import ClearTimer, Exit, Log, Note, SetTimer, TimerFired
@@ -252,7 +252,7 @@ async def test_time_that_rounds_to_just_before_a_timer_does_not_hold_it_up(
     "The instance's clock and Trio's are not of the same grain."
     autojump_clock.jump(began + 0.3)
     router = Router(Trace(lambda: 0.0))
-    handle = Handle(
+    handle = LocalHandle(
         "core", router, lambda: trio.current_time() - began, LogBook(), OWNER_USERID, ROLE_OWNER
     )
     times = [0.5 + n / 7 for n in range(100)]

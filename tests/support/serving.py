@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from flux_trio.broker import Handle, LogBook, Router
+from flux_trio.broker import Handle, LocalHandle, LogBook, Router
 from flux_trio.messages import ROLE_OWNER, Flag, FluxError, Request, Response
 from flux_trio.trace import Trace
 from tests.support.asking import OWNER_USERID
@@ -26,9 +26,9 @@ class World:
         """Seconds since the Unix epoch."""
         return 1000.0 + trio.current_time() - self._began
 
-    def handle(self, name: str) -> Handle:
+    def handle(self, name: str) -> LocalHandle:
         """A new peer `name`, with the owner's role."""
-        return Handle(name, self.router, self.now, self.log, OWNER_USERID, ROLE_OWNER)
+        return LocalHandle(name, self.router, self.now, self.log, OWNER_USERID, ROLE_OWNER)
 
     def client(self, name: str = "client") -> Client:
         """A new peer `name` that asks."""

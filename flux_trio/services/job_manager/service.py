@@ -22,7 +22,7 @@ async def run(
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `job-manager.*` until cancelled, asking `plugins` in order."""
-    core = JobManagerCore(owner=handle.peer.userid)
+    core = JobManagerCore(owner=handle.userid)
     async with trio.open_nursery() as nursery:  # owns what plugins run
         host = PluginHost(nursery, handle.post, handle.note, handle.now)
 

@@ -1,0 +1,157 @@
+"""`module.trace`: what modules send and receive, as it happens, to whoever asked.
+
+Each stream is a sink of the trace with a bounded queue: the instance never waits for whoever looks
+on. What does not fit is counted, and the count is told in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import msgspec
+import trio
+
+from flux_trio.broker.handle import Handle
+from flux_trio.messages import (
+    Errno,
+    Event,
+    FluxError,
+    Message,
+    Request,
+    Response,
+    expect_payload,
+    respond_stream,
+    topics,
+)
+from flux_trio.trace import Kind, Record, Trace
+
+QUEUE_MAX: Final = 4096  # records that wait to be sent; then they are counted
+PREFIXES: Final = {Kind.SEND.value: "tx", Kind.RECV.value: "rx"}
+TYPES: Final[dict[type, str]] = {Request: "request", Response: "response", Event: "event"}
+
+
+class TraceRequest(msgspec.Struct):
+    """The module.trace request: of which modules (all if none is named), topics, with payloads."""
+
+    names: list[str] = []
+    topic_glob: str = "*"
+    full: bool = False
+
+
+class TraceCancel(msgspec.Struct):
+    """module.trace-cancel: the matchtag of the stream."""
+
+    matchtag: int
+
+
+class TraceStreams:
+    """The open streams. `is_module` says whether a party is one that may be looked at."""
+
+    def __init__(self, trace: Trace, is_module: Callable[[str], bool]) -> None:
+        self._trace = trace
+        self._is_module = is_module
+        self._open: dict[tuple[str, int], trio.CancelScope] = {}
+
+    async def serve(self, handle: Handle, request: Request) -> None:
+        """Stream records until canceled, or until the reader is gone. Raises FluxError."""
+        key = (request.sender, request.matchtag)
+        wanted = expect_payload(request, TraceRequest)
+        if not request.is_streaming or key in self._open:
+            text = f"{request.topic}: expected the streaming flag and a matchtag not in use"
+            raise FluxError(Errno.EPROTO, text)
+        queue = _Queue(wanted, self._is_module)
+        scope = self._open[key] = trio.CancelScope()
+        self._trace.add_sink(queue.put)
+        try:
+            with scope:
+                while True:
+                    for payload in await queue.take():
+                        answer = respond_stream(request, payload)
+                        if answer is not None:
+                            handle.send(answer)
+        finally:
+            self._trace.remove_sink(queue.put)
+            del self._open[key]
+        raise FluxError(Errno.ECANCELED, "")
+
+    def cancel(self, request: Request) -> None:
+        """End one of the sender's streams with ECANCELED. Raises FluxError(ENOENT)."""
+        matchtag = expect_payload(request, TraceCancel).matchtag
+        scope = self._open.get((request.sender, matchtag))
+        if scope is None:
+            raise FluxError(Errno.ENOENT, f"{request.topic}: no stream with matchtag {matchtag}")
+        scope.cancel()
+
+    def forget(self, sender: str) -> None:
+        """Nobody reads these streams any more."""
+        for (who, _), scope in self._open.items():
+            if who == sender:
+                scope.cancel()
+
+
+class _Queue:
+    """A sink: what is wanted of the trace, and how much of it did not fit."""
+
+    def __init__(self, wanted: TraceRequest, is_module: Callable[[str], bool]) -> None:
+        self._wanted = wanted
+        self._is_module = is_module
+        self._records: list[Record] = []
+        self._lost = 0
+        self._filled = trio.Event()
+
+    def put(self, record: Record) -> None:
+        """Keep a record that is wanted, if there is room."""
+        if not self._is_wanted(record):
+            return
+        if len(self._records) >= QUEUE_MAX:
+            self._lost += 1
+            return
+        self._records.append(record)
+        self._filled.set()
+
+    async def take(self) -> list[dict[str, Any]]:
+        """The payloads of everything that waits, at least one."""
+        await self._filled.wait()
+        records, self._records = self._records, []
+        lost, self._lost = self._lost, 0
+        self._filled = trio.Event()
+        payloads = [_payload(record, full=self._wanted.full) for record in records]
+        return [*payloads, {"lost": lost}] if lost else payloads
+
+    def _is_wanted(self, record: Record) -> bool:
+        message = record.message
+        if record.kind not in PREFIXES or type(message) not in TYPES:
+            return False
+        topic = getattr(message, "topic", "")
+        if topic.startswith(topics.MODULE_TRACE):
+            return False  # each would make another
+        names = self._wanted.names
+        named = record.party in names if names else self._is_module(record.party)
+        return named and fnmatchcase(topic, self._wanted.topic_glob)
+
+
+def _payload(record: Record, *, full: bool) -> dict[str, Any]:
+    message = record.message
+    assert isinstance(message, (Request, Response, Event))
+    told: dict[str, Any] = {
+        "timestamp": record.t,
+        "prefix": PREFIXES[record.kind],
+        "name": record.party,
+        "type": TYPES[type(message)],
+        "topic": message.topic,
+        "payload_size": _size(message),
+    }
+    if isinstance(message, Response):
+        told["errnum"] = message.errnum
+        told["errstr"] = message.error_text
+    if full and isinstance(message.payload, dict):
+        told["payload"] = message.payload
+    return told
+
+
+def _size(message: Message) -> int:
+    """Bytes of the payload as JSON, which is what it is on Flux's wire; 0 without one."""
+    payload = getattr(message, "payload", None)
+    return 0 if payload is None else len(msgspec.json.encode(payload))
