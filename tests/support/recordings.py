@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,17 @@ import msgspec
 import trio
 
 from flux_trio.broker import Handle
-from flux_trio.formats import format_fluid
-from flux_trio.messages import topics
+from flux_trio.formats import format_fluid, parse_duration
+from flux_trio.instance import Instance
+from flux_trio.messages import FluxError, topics
 
 DATA = Path(__file__).parent.parent / "data" / "recordings"
 SIGNALS = {"SIGTERM": 15}
+MODULES = {"sched-simple": "sched"}  # flux-core's name → ours
+URGENCIES = {"default": 16, "hold": 0, "expedite": 31}
+
+# Steps that only look, or that steer what an instance of ours has no part of.
+LOOKS = (("flux", "queue", "status"), ("flux", "jobs"), ("flux", "module", "list"))
 
 
 class RecordedJob(msgspec.Struct):
@@ -43,30 +49,53 @@ def load_recording(name: str) -> Recording:
     return msgspec.json.decode(path.read_bytes(), type=Recording)
 
 
+Special = Callable[["Player"], Awaitable[None]]
+
+
 class Player:
-    """Plays a scenario's steps; `adapt` may change a jobspec before it is submitted."""
+    """Plays a scenario's steps on `instance`.
+
+    `adapt` may change a jobspec before it is submitted; `special` plays the steps that no command
+    of a client can, by their text; jobs in `left_out` are not submitted; `refused` keeps what
+    commands were refused with.
+    """
 
     def __init__(
         self,
-        client: Handle,
         recording: Recording,
         adapt: Callable[[dict[str, Any]], dict[str, Any]],
+        special: Mapping[str, Special] | None = None,
+        left_out: frozenset[str] = frozenset(),
     ) -> None:
-        self._client = client
-        self._recording = recording
-        self._adapt = adapt
-        self._to_submit = list(recording.jobs)
+        self.recording = recording
+        self.instance: Instance
+        self.client: Handle
         self.ids: dict[str, int] = {}  # label → job id
+        self.refused: list[str] = []
+        self._adapt = adapt
+        self._special = special or {}
+        self._left_out = left_out
+        self._to_submit = list(recording.jobs)
 
-    async def play(self) -> None:
-        """Every step in order. Raises for a step that this does not know."""
-        for step in self._recording.steps:
-            await self._play_step(shlex.split(step))
+    async def play(self, instance: Instance, client: Handle, until: str = "") -> None:
+        """The steps that are left, in order, up to the one that reads `until`.
+
+        Raises AssertionError for a step that this does not know.
+        """
+        self.instance, self.client = instance, client
+        while self.recording.steps:
+            step = self.recording.steps.pop(0)
+            if step == until:
+                return
+            if step in self._special:
+                await self._special[step](self)
+            elif not any(f"{{{label}}}" in step for label in self._left_out):
+                await self._play_step(shlex.split(step))
 
     async def eventlog(self, label: str) -> list[dict[str, Any]]:
         """The eventlog of a job, as the kvs has it."""
         key = f"{format_fluid(self.ids[label], 'kvs')}.eventlog"
-        text = (await self._client.call(topics.KVS_LOOKUP, {"key": key}))["value"]
+        text = (await self.client.call(topics.KVS_LOOKUP, {"key": key}))["value"]
         return [msgspec.json.decode(line) for line in text.splitlines()]
 
     async def _play_step(self, words: list[str]) -> None:
@@ -74,8 +103,7 @@ class Player:
             case ["flux", "submit", *_]:
                 await self._submit()
             case ["flux", "job", "wait-event", *_, job, event]:
-                # the shell's own eventlog tells what `start` tells here
-                await self._wait(job, "start" if event == "shell.start" else event)
+                await self._wait(job, event)
             case ["flux", "job", "kill", signal, job]:
                 signum = SIGNALS[signal.removeprefix("--signal=")]
                 await self._ask(topics.EXEC_KILL, id=self._id(job), signum=signum)
@@ -84,29 +112,69 @@ class Player:
                 await self._ask(
                     topics.JOB_RAISE, id=self._id(job), severity=0, type="cancel", note=note
                 )
-            case ["flux", "queue", "stop" | "start" as verb]:
-                await self._ask(topics.JOB_QUEUE_START, start=verb == "start")
+            case ["flux", "update", job, change]:
+                await self._update(job, change.removeprefix("duration="))
+            case ["flux", "job", "urgency", job, urgency]:
+                await self._ask(topics.JOB_URGENCY, id=self._id(job), urgency=URGENCIES[urgency])
             case ["sleep", seconds]:
                 await trio.sleep(float(seconds))
+            case _ if not any(tuple(words[: len(look)]) == look for look in LOOKS):
+                await self._administrate(words)
+
+    async def _administrate(self, words: list[str]) -> None:
+        match words:
+            case ["flux", "queue", "stop" | "start" as verb]:
+                await self._ask(topics.JOB_QUEUE_START, start=verb == "start")
+            case ["flux", "module", "remove" | "load" | "reload" as verb, module]:
+                await self._ask(f"{topics.MODULE}.{verb}", name=MODULES.get(module, module))
+            case ["flux", "resource", "drain", targets, reason]:
+                await self._ask(topics.RESOURCE_DRAIN, targets=targets, reason=reason)
+            case ["flux", "resource", "undrain", targets]:
+                await self._ask(topics.RESOURCE_UNDRAIN, targets=targets)
             case _:
-                raise AssertionError(f"{self._recording.name}: unknown step {words}")
+                raise AssertionError(f"{self.recording.name}: unknown step {words}")
 
     async def _submit(self) -> None:
+        if not self._to_submit:
+            return  # flux-core refused these at once, so that they are no jobs of the recording
         job = self._to_submit.pop(0)
-        jobspec = self._adapt(job.jobspec)
-        answer = await self._ask(topics.INGEST_SUBMIT, jobspec=jobspec, urgency=job.urgency)
+        if job.label in self._left_out:
+            return
+        flags = job.eventlog[0]["context"]["flags"]
+        answer = await self._ask(
+            topics.INGEST_SUBMIT,
+            jobspec=self._adapt(job.jobspec),
+            urgency=job.urgency,
+            flags=flags,
+        )
         self.ids[job.label] = answer["id"]
 
+    async def _update(self, job: str, change: str) -> None:
+        seconds = parse_duration(change.removeprefix("+"))
+        if change.startswith("+"):
+            told = await self._ask(topics.LIST_ID, id=self._id(job))
+            seconds += told["job"]["duration"]
+        try:
+            updates = {"attributes.system.duration": seconds}
+            await self._ask(topics.JOB_UPDATE, id=self._id(job), updates=updates)
+        except FluxError as error:
+            self.refused.append(error.text)
+
     async def _wait(self, job: str, name: str) -> None:
+        # what the shell or a debug event of flux-core tells, `start` tells here
+        awaited = name if name in EVENTS else "start"
         payload = {"id": self._id(job), "path": "eventlog"}
-        async with self._client.stream(topics.INFO_WATCH, payload) as responses:
+        async with self.client.stream(topics.INFO_WATCH, payload) as responses:
             async for response in responses:
-                if msgspec.json.decode(response["event"])["name"] == name:
+                if msgspec.json.decode(response["event"])["name"] == awaited:
                     return
-        raise AssertionError(f"{self._recording.name}: no event {name} in the eventlog of {job}")
+        raise AssertionError(f"{self.recording.name}: no event {awaited} in the eventlog of {job}")
 
     async def _ask(self, topic: str, **payload: Any) -> dict[str, Any]:
-        return await self._client.call(topic, payload)
+        return await self.client.call(topic, payload)
 
     def _id(self, label: str) -> int:
         return self.ids[re.sub(r"[{}]", "", label)]
+
+
+EVENTS = ("priority", "alloc", "start", "clean")
