@@ -137,6 +137,10 @@ async def shrink(player: Player) -> None:
     await player.client.call(topics.RESOURCE_EXCLUDE, {"targets": "3"})
 
 
+async def crash_scheduler(player: Player) -> None:
+    await player.client.call(topics.MODULE_KILL, {"name": topics.SCHED})
+
+
 async def cancel_all(player: Player) -> None:
     payload = {"severity": 0, "type": "cancel", "states": int(ACTIVE)}
     await player.client.call(topics.JOB_RAISEALL, payload)
@@ -181,6 +185,7 @@ def specials(background: Background) -> dict[str, Special]:
         "# helper output: hello ok": nothing,
         "# helper output: hello failed: [Errno 22] Invalid argument": nothing,
         "# instance restarted on the same statedir": nothing,
+        "# kill -KILL the sched-simple module process": crash_scheduler,
         "flux overlay disconnect 3": shrink,
         "flux cancel --all": cancel_all,
         "flux module load /tmp/rec/bad-sched.py": offer_refusing_scheduler,
@@ -208,7 +213,7 @@ async def compare(player: Player, jobs: list[Any], but: frozenset[str] = frozens
 
 SIMULATED = Config(exec=ExecConfig(simulate=True))
 
-SCENARIOS = "01 02 03 05 06 07 12 14 15 19 20 21 24 25 26 27 28 30 40".split()  # noqa: SIM905
+SCENARIOS = "01 02 03 05 06 07 12 14 15 18 19 20 21 24 25 26 27 28 30 40".split()  # noqa: SIM905
 # Steps that are not played in a scenario.
 UNPLAYED: dict[str, dict[str, Special]] = {
     # frees wait for the next scheduler (readings: No scheduler, job ends), so A is not clean yet
