@@ -23,6 +23,9 @@ MODULE: Final = "module"
 DISCONNECT: Final = "disconnect"
 JOB_MANAGER_DISCONNECT: Final = f"{JOB_MANAGER}.{DISCONNECT}"
 
+# What a service has counted: <service>.stats-get
+STATS_METHOD: Final = "stats-get"
+
 # RFC 27
 SCHED_HELLO: Final = "job-manager.sched-hello"
 SCHED_READY: Final = "job-manager.sched-ready"
@@ -55,7 +58,7 @@ JOB_URGENCY: Final = "job-manager.urgency"
 JOB_QUEUE_START: Final = "job-manager.queue-start"
 JOB_QUEUE_STATUS: Final = "job-manager.queue-status"
 JOB_JOURNAL: Final = "job-manager.events-journal"
-JOB_STATS: Final = "job-manager.stats-get"
+JOB_STATS: Final = f"{JOB_MANAGER}.{STATS_METHOD}"
 
 # Job information
 LIST_LIST: Final = "job-list.list"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 from pathlib import Path
 
@@ -343,8 +344,9 @@ def test_a_target_that_cannot_be_is_refused(
 def test_modules_are_listed_removed_loaded_and_reloaded(instance: RunningInstance) -> None:
     def modules() -> dict[str, list[str]]:
         header, *lines = instance.ok("module", "list").splitlines()
-        assert header.split() == ["Module", "Recvq", "Service"]
-        return {line.split()[0]: line.split()[2].split(",") for line in lines}
+        assert header.split() == ["Module", "Idle", "Status", "Recvq", "Service"]
+        assert {line.split()[2] for line in lines} == {"running"}
+        return {line.split()[0]: line.split()[4].split(",") for line in lines}
 
     before = modules()
     assert before["job-list"] == ["job-info", "job-list"]
@@ -356,6 +358,40 @@ def test_modules_are_listed_removed_loaded_and_reloaded(instance: RunningInstanc
     assert instance.ok("run", "echo", "again") == "again\n"
 
 
+def test_a_scheduler_runs_in_a_process_of_its_own(instance: RunningInstance) -> None:
+    "Killed, it is loaded again, and what waited for it runs."
+    instance.ok("module", "remove", "sched")
+    instance.ok("module", "load", "--exec", "sched-fifo")
+    assert instance.ok("run", "echo", "there") == "there\n"
+    assert json.loads(instance.ok("module", "stats", "sched-fifo"))["policy"] == "fifo"
+    instance.ok("module", "kill", "sched-fifo")
+    assert "sched" not in instance.ok("module", "list")
+    waiting = submitted(instance, "true")
+    instance.ok("module", "load", "sched")
+    instance.ok("job", "wait-event", "-q", waiting, "clean")
+    assert json.loads(instance.ok("module", "stats", "sched"))["allocated"] == 0
+
+
+def test_trace_prints_messages_as_they_pass(instance: RunningInstance) -> None:
+    tracer = instance.popen("module", "trace", "-T", "sched.alloc", "sched", "job-manager")
+    try:
+        line = ""
+        while " rx > sched.alloc [" not in line:
+            instance.ok("run", "true")  # until the tracer has come up
+            assert tracer.stdout is not None
+            if select.select([tracer.stdout], [], [], 0.2)[0]:
+                line = tracer.stdout.readline()
+        assert re.fullmatch(
+            r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}       sched rx > sched.alloc \[\d+\]\n", line
+        )
+        tracer.send_signal(signal.SIGINT)
+        _, error = tracer.communicate(timeout=DEADLINE_S)
+        assert (tracer.returncode, error) == (1, "\nAborted!\n")
+    finally:
+        tracer.kill()
+        tracer.communicate()
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -364,6 +400,12 @@ def test_modules_are_listed_removed_loaded_and_reloaded(instance: RunningInstanc
         (("load", "sched"), "module sched is already loaded"),
         (("load", "nosuch"), "no module nosuch; there are broker, job-exec"),
         (("remove", "kvs"), "module kvs is needed as long as the instance runs"),
+        (("kill", "kvs"), "module kvs is needed as long as the instance runs"),
+        (("kill", "nosuch"), "module nosuch is not loaded"),
+        (("stats", "nosuch"), "module nosuch is not loaded"),
+        (("stats", "kvs"), "no method stats-get in service kvs"),
+        (("load", "--exec", "nosuch"), "no module nosuch; there are"),
+        (("load", "sched-fifo"), "module sched-fifo did not start: FluxError: service sched is"),
     ],
 )
 def test_a_module_that_cannot_be_changed_is_refused(

@@ -49,7 +49,7 @@ from flux_trio.services.sched.requests import (
 from flux_trio.services.turns import Note, SetTimer, TimerFired
 from flux_trio.trace import Kind
 
-SCHED_STATS: Final = f"{topics.SCHED}.stats-get"
+SCHED_STATS: Final = f"{topics.SCHED}.{topics.STATS_METHOD}"
 ANNOTATE_TIMER: Final = "annotate"
 
 

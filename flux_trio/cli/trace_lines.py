@@ -1,0 +1,51 @@
+"""Messages of modules as text, as `flux module trace` prints them."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+_MARKS: Final = {"request": ">", "response": "<", "event": "e"}
+_UNITS: Final = ("", "K", "M", "G", "T", "P", "E")
+
+
+def trace_line(told: Mapping[str, Any], name_width: int = 0) -> str:
+    """Local time, module, direction, type, topic and size; with a payload or error, below it.
+
+    `told` is one response of module.trace.
+    """
+    if "lost" in told:
+        return f"({told['lost']} messages are missing here: they came too fast)"
+    time = datetime.fromtimestamp(told["timestamp"]).isoformat(timespec="milliseconds")
+    words = [
+        time,
+        told["name"].rjust(name_width),
+        told["prefix"],
+        _MARKS[told["type"]],
+        told["topic"],
+        f"[{size_text(told['payload_size'])}]",
+    ]
+    if told["type"] == "response":
+        words.append(_outcome(told["errnum"]))
+    return " ".join(words) + _below(told)
+
+
+def size_text(nbytes: int) -> str:
+    """A number of bytes in units of 1024: 456, 1.5K."""
+    value, unit = float(nbytes), 0
+    while value >= 1024:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.8g}{_UNITS[unit]}"
+
+
+def _outcome(errnum: int) -> str:
+    return errno.errorcode.get(errnum, f"errno {errnum}") if errnum else "success"
+
+
+def _below(told: Mapping[str, Any]) -> str:
+    if told.get("errstr"):
+        return f"\n{told['errstr']}"
+    return f"\n{json.dumps(told['payload'], indent=2)}" if "payload" in told else ""
