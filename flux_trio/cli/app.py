@@ -17,10 +17,12 @@ COMMANDS: Final = (
     "update",
     "jobs",
     "job",
+    "queue",
     "resource",
     "module",
     "token",
     "simulate",
+    "check",
 )
 
 
