@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import compress
 from typing import Final
 
-from flux_trio.formats import Idset
-
-# How many of 16,384 ranks make it worth while to go by words, and to pass over every bit.
-_FEW: Final = 12
-_MANY: Final = 768
+_FEW: Final = 12  # one-bits that are found fastest one by one
+_SPARSE: Final = 20  # bits from one one-bit to the next, beyond which words are passed over
+_FLAGS: Final = bytes.maketrans(b"01", b"\0\1")
 
 
 def lowest(bits: int, count: int) -> int:
@@ -34,14 +33,18 @@ def lowest(bits: int, count: int) -> int:
 lowest_again = lru_cache(maxsize=4096)(lowest)
 
 
-def ranks_of(ranks: int) -> Iterable[int]:
+def ranks_of(ranks: int) -> Sequence[int]:
     """The positions of the one-bits, ascending."""
     count = ranks.bit_count()
     if count == 1:
         return (ranks.bit_length() - 1,)
     if count <= _FEW:
         return _one_by_one(ranks)
-    return _by_words(ranks) if count <= _MANY else Idset.from_bits(ranks)
+    start = (ranks & -ranks).bit_length() - 1
+    if ranks.bit_length() - start > count * _SPARSE:
+        return _by_words(ranks)
+    digits = bin(ranks >> start)[:1:-1].encode().translate(_FLAGS)
+    return list(compress(range(start, start + len(digits)), digits))
 
 
 def _one_by_one(bits: int) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flux_trio.formats import Group, Idset, ResourceSet, parse_constraint
@@ -242,6 +242,8 @@ def test_lowest_takes_the_lowest_bits(bits: int, count: int) -> None:
 
 
 @given(st.sets(st.integers(0, 3000), max_size=1500))
+@example(set(range(700, 900)))
+@example(set(range(0, 3000, 100)))
 def test_ranks_of_lists_the_bits(ranks: set[int]) -> None:
     assert list(ranks_of(sum([1 << rank for rank in ranks]))) == sorted(ranks)
 
