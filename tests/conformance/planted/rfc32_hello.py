@@ -71,7 +71,7 @@ def a_service_that_is_registered_says_hello_again_in_vain(trace: Trace) -> Trace
     """Before the first job there was."""
     peer, end = hello(trace).party, receipt(trace, answer(trace))
     again = Request(topics.EXEC_HELLO, {"service": "sim-exec"}, 9)
-    refusal = Response(topics.EXEC_HELLO, EINVAL, "no", 9)
+    refusal = Response(topics.EXEC_HELLO, "no", EINVAL, 9)
     said = insert(trace[: end.n], end, *made(peer, "job-manager", again))
     return insert(said, said[-1], *made("job-manager", peer, refusal))
 
