@@ -15,7 +15,9 @@ import msgspec
 from flux_trio.conformance import load_clauses
 from flux_trio.conformance.monitor import Monitor
 from flux_trio.conformance.rule import Rule
-from flux_trio.messages import Event, Message, Request, Response
+from flux_trio.formats import format_fluid
+from flux_trio.messages import Event, Message, Request, Response, topics
+from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Kind, Record
 
 Trace = list[Record]
@@ -161,6 +163,28 @@ def edit_note(trace: Trace, record: Record, **keys: Any) -> Trace:
     return [other if each is record else each for each in trace]
 
 
+def edit_record(trace: Trace, record: Record, **fields: Any) -> Trace:
+    """The record with other fields of its own, such as `peer`; its receipts stay as they are."""
+    other = msgspec.structs.replace(record, **fields)
+    return [other if each is record else each for each in trace]
+
+
+def edit_r(trace: Trace, jobid: int, text: str) -> Trace:
+    """Another text where the R of a job is put into the KVS."""
+    name = f"{format_fluid(jobid, 'kvs')}.R"
+    for record in find_all(trace, topics.KVS_COMMIT, "request"):
+        ops = record.message.payload["ops"]
+        if any(op[:2] == ["put", name] for op in ops):
+            other = [["put", name, text] if op[:2] == ["put", name] else op for op in ops]
+            return edit_payload(trace, record, ops=other)
+    raise AssertionError(f"no R of job {jobid} in the trace")
+
+
+def cut(trace: Trace, last: Record) -> Trace:
+    """Up to this record: nothing more happened."""
+    return trace[: _place(trace, last) + 1]
+
+
 def renumber(trace: Iterable[Record]) -> Trace:
     """Places from 1 in the order of the list, receipts still pointing at their sends."""
     records = list(trace)
@@ -186,6 +210,21 @@ def made(party: str, peer: str, message: Request | Response | Event) -> Trace:
     ]
 
 
+def come_back(party: str, peer: str = "client-1") -> Trace:
+    """`party` does something else and returns to its inbox: to be inserted.
+
+    After it, whatever it took up before counts as looked at.
+    """
+    answer = Response("any.thing", {}, 0, 1, routes=(peer,))
+    done, _taken_up = made(party, peer, answer)
+    asked, received = made(peer, party, Request("any.thing", {}, 1))
+    return [
+        done,
+        msgspec.structs.replace(asked, n=2),
+        msgspec.structs.replace(received, n=3, ref=2),
+    ]
+
+
 def made_event(jobid: int, name: str, party: str = "job-manager", **context: Any) -> Record:
     """An event of a job's eventlog: to be inserted."""
     data = {"id": jobid, "name": name, "context": context}
@@ -195,6 +234,15 @@ def made_event(jobid: int, name: str, party: str = "job-manager", **context: Any
 def made_note(kind: str, party: str, **data: Any) -> Record:
     """A note: to be inserted."""
     return Record(1, 0.0, kind, party, data=data)
+
+
+def crash(trace: Trace, module: str, *services: str, reason: str = "ValueError()") -> Trace:
+    """The module crashes at the end of the trace; word of it is on its way to these services."""
+    for service in services:
+        sent, _ = made(module, service, Request(f"{service}.disconnect", flags=NORESPONSE))
+        trace = insert(trace, trace[-1], sent)
+    note = made_note(Kind.MODULE.value, "broker", module=module, what="crashed", reason=reason)
+    return insert(trace, trace[-1], note)
 
 
 def hand_made(*steps: Trace | Record, epoch: float = 1e9) -> Trace:

@@ -1,0 +1,258 @@
+"""Views of RFC 6: the RPCs that are open, streams that ended, cancels, and who serves what.
+
+An RPC is of a client and a matchtag; it is open from the request until the client takes up its last
+response, or its disconnect is sent. What has no matchtag is no RPC here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from flux_trio.conformance.leg import (
+    ANY_TOPIC,
+    Leg,
+    message,
+    noted,
+    payload,
+    received,
+    sent,
+)
+from flux_trio.conformance.view import Seen, view
+from flux_trio.messages import NODEID_ANY, Request, Response, service_of, topics
+from flux_trio.messages.types import NORESPONSE, STREAMING
+from flux_trio.trace import Kind, Record
+
+ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module that is gone
+ENDED_MAX: Final = 16  # streams that a client is remembered for
+
+REQUESTS: Final = sent("request", ANY_TOPIC)
+ANSWERS: Final = received("response", ANY_TOPIC)
+DROPPED: Final = [Leg(Kind.DROP.value, "response", ANY_TOPIC)]
+
+
+class Call(NamedTuple):
+    """An RPC that is open."""
+
+    n: int
+    topic: str
+    is_streaming: bool
+    is_anywhere: bool
+    """It may be served on any node."""
+    asked: int = 1
+    """How many requests have this matchtag."""
+
+
+def client_of(record: Record) -> str:
+    """The client of an RPC's message."""
+    routes = getattr(record.message, "routes", ())
+    return routes[0] if routes else ""
+
+
+def call_key(record: Record) -> tuple[str, int]:
+    """Client and matchtag of a request or response."""
+    return (client_of(record), getattr(record.message, "matchtag", 0))
+
+
+def is_disconnect(request: Request) -> bool:
+    """Whether the broker says that the sender is gone."""
+    return request.topic == f"{service_of(request.topic)}.{topics.DISCONNECT}"
+
+
+def left_open(seen: Seen, client: str, service: str = "") -> list[tuple[Any, Call]]:
+    """A client's open calls, of one service if it is named."""
+    return [
+        (key, call)
+        for key, call in seen.all(OPEN).items()
+        if key[0] == client and service in ("", service_of(call.topic))
+    ]
+
+
+def _calls(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
+    found = message(record)
+    if isinstance(found, Request):
+        if is_disconnect(found):
+            return [
+                (key, None) for key, _ in left_open(seen, found.sender, service_of(found.topic))
+            ]
+        if found.flags & NORESPONSE:
+            return []
+    return [(call_key(record), None)] if getattr(found, "matchtag", 0) else []
+
+
+def _fold_call(call: Call | None, _part: None, record: Record, _seen: Seen) -> Call | None:
+    found = message(record)
+    if isinstance(found, Response):
+        ends = call is None or (found.topic == call.topic and found.ends_rpc)
+        return None if ends else call
+    if not isinstance(found, Request) or is_disconnect(found):
+        return None
+    if call is not None:
+        return call._replace(asked=call.asked + 1)
+    return Call(record.n, found.topic, bool(found.flags & STREAMING), found.nodeid == NODEID_ANY)
+
+
+OPEN: Final = view("open calls", REQUESTS, ANSWERS, DROPPED, parts=_calls, fold=_fold_call)
+"""By client and matchtag."""
+
+
+def call_of(record: Record, seen: Seen) -> Call | None:
+    """The open call that a response answers."""
+    found: Call | None = seen.at(OPEN, call_key(record))
+    return found
+
+
+def _clients(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
+    found = message(record)
+    if isinstance(found, Request):
+        return [(found.sender, None)] if is_disconnect(found) else []
+    call = call_of(record, seen)
+    if call is None or not call.is_streaming or not getattr(found, "errnum", 0):
+        return []
+    return [(client_of(record), (getattr(found, "matchtag", 0), call.topic, record.n))]
+
+
+ENDED: Final = view(
+    "ended streams",
+    sent("request", ANY_TOPIC),
+    ANSWERS,
+    parts=_clients,
+    fold=lambda old, ended, _record, _seen: (*(old or ()), ended)[-ENDED_MAX:] if ended else None,
+    reads=(OPEN,),
+)
+"""By client: matchtag, topic and end of the last streams that ended with an error."""
+
+
+def ended_at(record: Record, seen: Seen) -> int:
+    """Where the stream of a response ended; 0 if it has not."""
+    key = (getattr(record.message, "matchtag", 0), getattr(record.message, "topic", ""))
+    ended = seen.at(ENDED, client_of(record)) or ()
+    return next((n for matchtag, topic, n in reversed(ended) if (matchtag, topic) == key), 0)
+
+
+# --- requests without response, and those that nobody serves
+
+
+def _silent(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
+    found = message(record)
+    assert isinstance(found, Request)
+    if found.matchtag and not found.flags & NORESPONSE:
+        return []
+    return [((found.sender, found.topic, found.matchtag), None)]
+
+
+def _fold_silent(_n: int | None, _part: None, record: Record, _seen: Seen) -> int | None:
+    found = message(record)
+    is_silent = isinstance(found, Request) and found.flags & NORESPONSE and not is_disconnect(found)
+    return record.n if is_silent else None
+
+
+SILENT: Final = view("without response", REQUESTS, parts=_silent, fold=_fold_silent)
+"""By client, topic and matchtag: the last request, when it wants no response."""
+
+
+def silent_at(record: Record, seen: Seen) -> int | None:
+    """Where the request of a response said that it wants none."""
+    found = message(record)
+    assert isinstance(found, Response)
+    n: int | None = seen.at(SILENT, (client_of(record), found.topic, found.matchtag))
+    return n
+
+
+def _unserved(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
+    found = message(record)
+    if isinstance(found, Request) and (record.peer or found.flags & NORESPONSE):
+        return []
+    return [((client_of(record), getattr(found, "topic", ""), getattr(found, "matchtag", 0)), None)]
+
+
+UNSERVED: Final = view(
+    "unserved",
+    REQUESTS,
+    sent("response", ANY_TOPIC),
+    parts=_unserved,
+    fold=lambda _n, _part, record, _seen: record.n if isinstance(record.message, Request) else None,
+)
+"""By client, topic and matchtag: a request for which there was no service, not answered."""
+
+
+# --- cancels
+
+
+def _canceled(record: Record, seen: Seen) -> Iterable[tuple[Any, Any]]:
+    found = message(record)
+    if not isinstance(found, Request):
+        ends = isinstance(found, Response) and found.ends_rpc
+        return [(call_key(record), None)] if ends else []
+    if is_disconnect(found):
+        gone = [key for key in seen.all(CANCELS) if key[0] == found.sender]
+        return [(key, None) for key in gone]
+    key = (found.sender, payload(record).get("matchtag"))
+    if not is_cancel(found) or type(key[1]) is not int:
+        return []
+    call: Call | None = seen.at(OPEN, key)
+    is_open = call is not None and service_of(call.topic) == service_of(found.topic)
+    return [(key, record.n)] if is_open else []
+
+
+def is_cancel(request: Request) -> bool:
+    """Whether it asks for the end of another request (RFC 6, Cancellation)."""
+    return request.topic.endswith("-cancel")
+
+
+CANCELS: Final = view(
+    "cancels",
+    received("request", ANY_TOPIC),
+    sent("response", ANY_TOPIC),
+    parts=_canceled,
+    fold=lambda _old, n, _record, _seen: n,
+    reads=(OPEN,),
+)
+"""By client and matchtag: where the service took up the cancel of an open call."""
+
+
+# --- who serves, who is gone
+
+
+def _serving(record: Record, seen: Seen) -> Iterable[tuple[str, str | None]]:
+    found = record.message
+    if found is None:
+        told = payload(record)
+        gone = told.get("module") if told.get("what") in ENDS else None
+        return [(key, None) for key, party in seen.all(SERVES).items() if party == gone]
+    assert isinstance(found, Request)
+    if record.kind == Kind.RECV:
+        return [(service_of(found.topic), record.party)]
+    if not is_disconnect(found):
+        return []
+    return [(key, None) for key, party in seen.all(SERVES).items() if party == found.sender]
+
+
+SERVES: Final = view(
+    "serves",
+    received("request", ANY_TOPIC),
+    sent("request", ANY_TOPIC),
+    noted(Kind.MODULE),
+    parts=_serving,
+    fold=lambda _old, party, _record, _seen: party,
+)
+"""By service name: who takes up its requests."""
+
+
+def _gone(record: Record, seen: Seen) -> Iterable[tuple[Any, Any]]:
+    found = message(record)
+    assert isinstance(found, Request)
+    service = service_of(found.topic)
+    if is_disconnect(found):
+        return [(service, (found.sender, record.n))]
+    last = seen.at(GONE, service)
+    return [(service, None)] if last and last[0] == found.sender else []
+
+
+GONE: Final = view(
+    "gone",
+    received("request", ANY_TOPIC),
+    parts=_gone,
+    fold=lambda _old, gone, _record, _seen: gone,
+)
+"""By service: the client it last heard to be gone, and where, unless that has asked again."""

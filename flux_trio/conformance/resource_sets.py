@@ -1,0 +1,225 @@
+"""Resource sets (RFC 20) as a trace shows them: in commits of job.<id>.R, in lookups of it by the
+scheduler, and in grow responses. Read by hand, since a parser of ours would excuse what it takes.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from flux_trio.conformance.leg import errnum, message, payload, received, sent, topic_of
+from flux_trio.conformance.view import Seen, view
+from flux_trio.formats import FormatError, Hostlist, Idset
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Record
+
+_R_KEY: Final = re.compile(r"job\.([0-9a-f]{4}(?:\.[0-9a-f]{4}){3})\.R")
+
+
+class SeenR(NamedTuple):
+    """An R: in words what it is of, its JSON value, and its job (None: an inventory)."""
+
+    what: str
+    value: Any
+    jobid: int | None = None
+
+
+def job_of_key(key: Any) -> int | None:
+    """The job whose R a KVS key names (RFC 16, 19); None for another key."""
+    found = _R_KEY.fullmatch(key) if isinstance(key, str) and key.endswith(".R") else None
+    return int(found[1].replace(".", ""), 16) if found else None
+
+
+def commit_ops(record: Record) -> Iterator[tuple[str, str, Any]]:
+    """Operation, key and text of each op of a kvs.commit; text is None where there is none."""
+    ops = payload(record).get("ops")
+    for op in ops if isinstance(ops, list) else []:
+        if isinstance(op, (list, tuple)) and len(op) >= 2:
+            yield op[0], op[1], op[2] if len(op) > 2 else None
+
+
+def committed(record: Record) -> Iterator[tuple[int, SeenR | None]]:
+    """Each job whose R a kvs.commit writes, or removes (None)."""
+    for op, key, text in commit_ops(record):
+        jobid = job_of_key(key)
+        if jobid is not None:
+            yield jobid, _of_job(jobid, text) if op == "put" else None
+
+
+def _of_job(jobid: int, text: Any) -> SeenR:
+    return SeenR(f"R of job {jobid}", _decoded(text) if isinstance(text, str) else text, jobid)
+
+
+@functools.lru_cache(maxsize=256)
+def _decoded(text: str) -> Any:
+    """The JSON value; the text itself when it is none. Every rule about R asks for it in turn."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _lookups(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
+    found = message(record)
+    return [((found.routes[:1], found.matchtag), None)]  # type: ignore[union-attr] # of these legs
+
+
+def _fold_lookup(_job: int | None, _part: None, record: Record, _seen: Seen) -> int | None:
+    return job_of_key(payload(record).get("key")) if topic_is_request(record) else None
+
+
+def topic_is_request(record: Record) -> bool:
+    """Whether the message is a request."""
+    return isinstance(record.message, Request)
+
+
+LOOKUPS: Final = view(
+    "lookups of R",
+    sent("request", topics.KVS_LOOKUP),
+    received("response", topics.KVS_LOOKUP),
+    parts=_lookups,
+    fold=_fold_lookup,
+)
+"""By client and matchtag: the job whose R is being looked up."""
+
+R_LEGS: Final = (
+    *sent("request", topics.KVS_COMMIT),
+    *received("response", topics.KVS_LOOKUP),
+    *sent("response", topics.RESOURCE_ACQUIRE),
+)
+
+
+def found_in(record: Record, seen: Seen) -> list[SeenR]:
+    """The resource sets in a record of R_LEGS; lookups of others than the scheduler are left out,
+    since they show what a commit has shown.
+    """
+    topic = topic_of(record)
+    if topic == topics.KVS_COMMIT:
+        return [each for _, each in committed(record) if each is not None]
+    if topic == topics.KVS_LOOKUP:
+        if record.party != seen.facts.scheduler or errnum(record):
+            return []
+        ((key, _),) = _lookups(record, seen)
+        jobid = seen.at(LOOKUPS, key)
+        return [] if jobid is None else [_of_job(jobid, payload(record).get("value"))]
+    grown = payload(record)
+    if errnum(record) or grown.get("type") != "grow" or "resources" not in grown:
+        return []
+    return [SeenR("resources of a grow response", grown["resources"])]
+
+
+# --- reading an R of which nothing is certain
+
+
+def execution(r: Any) -> dict[str, Any]:
+    """The execution object; {} when there is none."""
+    found = r.get("execution") if isinstance(r, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def entries(r: Any) -> list[dict[str, Any]]:
+    """The R_lite entries that are objects."""
+    found = execution(r).get("R_lite")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def children(entry: dict[str, Any]) -> dict[str, Any]:
+    """The children object of an entry; {} when there is none."""
+    found = entry.get("children")
+    return found if isinstance(found, dict) else {}
+
+
+def idset_of(value: Any) -> Idset | None:
+    """The idset that a string is; None for anything else."""
+    try:
+        return Idset.parse(value) if isinstance(value, str) else None
+    except FormatError:
+        return None
+
+
+def targets_of(r: Any) -> Idset | None:
+    """All targets of R_lite; None when some cannot be read."""
+    found = Idset()
+    for entry in entries(r):
+        ranks = idset_of(entry.get("rank"))
+        if ranks is None:
+            return None
+        found |= ranks
+    return found
+
+
+class Piece(NamedTuple):
+    """One R_lite entry: of each of these targets, these cores and gpus."""
+
+    ranks: Idset
+    cores: Idset
+    gpus: Idset
+
+
+def pieces_of(r: Any) -> tuple[Piece, ...]:
+    """The entries of R_lite; what cannot be read of them is empty."""
+    empty = Idset()
+    return tuple(
+        Piece(
+            idset_of(entry.get("rank")) or empty,
+            idset_of(children(entry).get("core")) or empty,
+            idset_of(children(entry).get("gpu")) or empty,
+        )
+        for entry in entries(r)
+    )
+
+
+def hosts_of(r: Any) -> list[str] | None:
+    """The hosts of nodelist in order; None when it cannot be read."""
+    found = execution(r).get("nodelist")
+    if not isinstance(found, list):
+        return None
+    try:
+        return [host for each in found for host in Hostlist.parse(each)]
+    except FormatError:
+        return None
+
+
+def number_of(r: Any, key: str) -> float:
+    """A time of the execution object; 0, which means unset, when it is absent or no number."""
+    found = execution(r).get(key)
+    return found if isinstance(found, (int, float)) and not isinstance(found, bool) else 0
+
+
+def properties_of(r: Any) -> dict[str, Idset]:
+    """The properties whose targets can be read."""
+    found = execution(r).get("properties")
+    pairs = found.items() if isinstance(found, dict) else ()
+    sets = ((name, idset_of(text)) for name, text in pairs)
+    return {name: targets for name, targets in sets if targets is not None}
+
+
+# --- the inventory
+
+
+def inventory_in(record: Record) -> Any:
+    """The R of a resource.status or grow response; None for another."""
+    told = payload(record)
+    return told.get("R") if topic_of(record) == topics.RESOURCE_STATUS else told.get("resources")
+
+
+INVENTORY_LEGS: Final = tuple(sent("response", topics.RESOURCE_STATUS, topics.RESOURCE_ACQUIRE))
+
+
+def _fold_hosts(old: Any, r: Any, _record: Record, _seen: Seen) -> Any:
+    targets, hosts = targets_of(r), hosts_of(r)
+    if not targets or hosts is None or len(hosts) != len(targets):
+        return old
+    return tuple(sorted((dict(old or ()) | dict(zip(targets, hosts, strict=True))).items()))
+
+
+HOSTS: Final = view(
+    "hosts",
+    INVENTORY_LEGS,
+    parts=lambda record, _seen: [((), inventory_in(record))],
+    fold=_fold_hosts,
+)
+"""One state: target and host of the inventory, in pairs."""

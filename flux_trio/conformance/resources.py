@@ -1,0 +1,314 @@
+"""Views of RFC 28: what a peer has acquired, as it was told and as it has heard; what jobs hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from flux_trio.conformance.leg import (
+    errnum,
+    logged,
+    message,
+    noted,
+    payload,
+    received,
+    sent,
+    topic_of,
+)
+from flux_trio.conformance.resource_sets import (
+    LOOKUPS,
+    Piece,
+    SeenR,
+    committed,
+    execution,
+    found_in,
+    idset_of,
+    job_of_key,
+    number_of,
+    pieces_of,
+    properties_of,
+    targets_of,
+)
+from flux_trio.conformance.view import Seen, View, view
+from flux_trio.formats import Idset
+from flux_trio.messages import Request, topics
+from flux_trio.messages.types import STREAMING
+from flux_trio.trace import Kind, Record
+
+RESOURCE_DISCONNECT: Final = f"{topics.RESOURCE}.{topics.DISCONNECT}"
+NONE: Final = Idset()
+
+
+class Acquired(NamedTuple):
+    """What a peer has acquired. Places of records are 0 for what has not happened."""
+
+    n: int
+    """Its acquire."""
+    is_streaming: bool
+    groups: tuple[str, ...]
+    granted: Idset = NONE
+    """Grown and not shrunk."""
+    online: Idset = NONE
+    taken: Idset = NONE
+    """Shrunk and not grown again."""
+    unreleased: Idset = NONE
+    """Of these, what was not released."""
+    pieces: tuple[Piece, ...] = ()
+    """All that was ever grown."""
+    properties: tuple[tuple[str, Idset], ...] = ()
+    expiration: float = 0
+    """Of the last grow, seconds since the Unix epoch; 0 is none."""
+    traits: frozenset[str] = frozenset()
+    """What was unusual about the first grow."""
+    grown: int = 0
+    """The first grow."""
+    shrunk: int = 0
+    """The last shrink."""
+    changed: int = 0
+    """The last response of any type."""
+    failed: int = 0
+    """An error response to acquire."""
+    release_failed: int = 0
+    """An error response to release."""
+    said_hello: int = 0
+    gone: int = 0
+    """Its disconnect was sent."""
+
+    @property
+    def offline(self) -> Idset:
+        """Targets it has that are not available."""
+        return self.granted - self.online
+
+
+def traits_of(r: Any) -> frozenset[str]:
+    """What about an R a consumer might stumble over, though RFC 20 allows it."""
+    found = execution(r)
+    pieces, nodelist = pieces_of(r), found.get("nodelist")
+    named = list(properties_of(r).items())
+    lowest = [piece.ranks.first() for piece in pieces if piece.ranks]
+    scheduling = r.get("scheduling") if isinstance(r, dict) else None
+    is_list = isinstance(nodelist, list)
+    tests = {
+        "out of order": lowest != sorted(lowest),
+        "lengths differ": is_list and len(nodelist or ()) != len(pieces),
+        "no gpu": not any(piece.gpus for piece in pieces),
+        "overlap": any(a & b for i, (_, a) in enumerate(named) for _, b in named[:i]),
+        "suffixed and bare": any(
+            name.partition("@")[0] in dict(named) for name, _ in named if "@" in name
+        ),
+        "starttime 0": "starttime" in found and not number_of(r, "starttime"),
+        "no starttime": "starttime" not in found,
+        "scheduling": isinstance(scheduling, dict),
+        "scheduling keys": isinstance(scheduling, dict) and bool(set(scheduling) - {"writer"}),
+    }
+    return frozenset(trait for trait, holds in tests.items() if holds)
+
+
+def _client(record: Record, _seen: Seen) -> Iterable[tuple[str, None]]:
+    """The peer that acquires: who sent the request, or gets the response."""
+    routes = getattr(record.message, "routes", ())
+    return [(routes[0] if routes else record.party, None)]
+
+
+def _fold(had: Acquired | None, _part: None, record: Record, _seen: Seen) -> Acquired | None:
+    found = message(record)
+    if isinstance(found, Request):
+        return _after_request(had, found, record)
+    if had is None:
+        return None
+    if topic_of(record) == topics.RESOURCE_RELEASE:
+        return had._replace(release_failed=record.n) if errnum(record) else had
+    if errnum(record):
+        return had._replace(failed=record.n, changed=record.n)
+    return _told(had, payload(record), record.n)
+
+
+def _after_request(had: Acquired | None, request: Request, record: Record) -> Acquired | None:
+    match request.topic:
+        case topics.RESOURCE_ACQUIRE:
+            groups = (str(payload(record).get("group", "")),)
+            is_streaming = bool(request.flags & STREAMING)
+            if had is None or had.gone:
+                return Acquired(record.n, is_streaming, groups)
+            return had._replace(groups=had.groups + groups)
+        case topics.RESOURCE_RELEASE if had is not None:
+            released = idset_of(payload(record).get("targets")) or NONE
+            return had._replace(unreleased=had.unreleased - released)
+        case topics.SCHED_HELLO if had is not None:
+            return had._replace(said_hello=record.n)
+        case topic if topic == RESOURCE_DISCONNECT and had is not None:
+            if record.kind == Kind.RECV:
+                return None if had.gone or had.n < record.ref else had
+            return had._replace(gone=record.n)
+    return had
+
+
+def _told(had: Acquired, told: dict[str, Any], n: int) -> Acquired:
+    targets = idset_of(told.get("targets")) or NONE
+    match told.get("type"):
+        case "grow":
+            r = told.get("resources")
+            new = targets_of(r) or NONE
+            return had._replace(
+                granted=had.granted | new,
+                online=had.online | (idset_of(told.get("online")) or NONE),
+                taken=had.taken - new,
+                pieces=had.pieces + pieces_of(r),
+                properties=tuple(sorted(properties_of(r).items(), key=lambda pair: pair[0])),
+                expiration=number_of(r, "expiration"),
+                traits=had.traits if had.grown else traits_of(r),
+                grown=had.grown or n,
+                changed=n,
+            )
+        case "shrink":
+            return had._replace(
+                granted=had.granted - targets,
+                online=had.online - targets,
+                taken=had.taken | targets,
+                unreleased=had.unreleased | targets,
+                shrunk=n,
+                changed=n,
+            )
+        case "online":
+            return had._replace(online=had.online | (targets & had.granted), changed=n)
+        case "offline":
+            return had._replace(online=had.online - targets, changed=n)
+    return had
+
+
+HEARD: Final[View] = view(
+    "acquired, as heard",
+    sent("request", topics.RESOURCE_ACQUIRE, topics.RESOURCE_RELEASE, topics.SCHED_HELLO),
+    sent("request", RESOURCE_DISCONNECT),
+    received("request", RESOURCE_DISCONNECT),
+    received("response", topics.RESOURCE_ACQUIRE, topics.RESOURCE_RELEASE),
+    parts=_client,
+    fold=_fold,
+)
+"""By peer, from its own side: what it has sent and taken up."""
+
+TOLD: Final[View] = view(
+    "acquired, as told",
+    received("request", topics.RESOURCE_ACQUIRE, topics.RESOURCE_RELEASE, RESOURCE_DISCONNECT),
+    sent("response", topics.RESOURCE_ACQUIRE),
+    parts=_client,
+    fold=_fold,
+)
+"""By peer, from the side of the resource service: what it has taken up and sent."""
+
+
+def heard_by(seen: Seen, peer: str) -> Acquired | None:
+    """What a peer that is still there has acquired."""
+    had: Acquired | None = seen.at(HEARD, peer)
+    return None if had is None or had.gone else had
+
+
+class Held(NamedTuple):
+    """What a job holds, as its scheduler sees it."""
+
+    n: int
+    """Where its R was written, or told of."""
+    targets: Idset
+
+
+def _holders(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
+    match topic_of(record):
+        case topics.KVS_COMMIT:
+            return list(committed(record))
+        case topics.KVS_LOOKUP:
+            return [(r.jobid, r) for r in found_in(record, seen) if r.jobid is not None]
+    found = payload(record).get("id")
+    return [(found, None)] if type(found) is int else []
+
+
+def _fold_held(had: Held | None, r: SeenR | None, record: Record, _seen: Seen) -> Held | None:
+    if r is None:
+        return None
+    if topic_of(record) == topics.KVS_LOOKUP and had is not None:
+        return had
+    return Held(record.n, targets_of(r.value) or NONE)
+
+
+HELD: Final = view(
+    "held",
+    sent("request", topics.KVS_COMMIT),
+    received("response", topics.KVS_LOOKUP),
+    received("request", topics.SCHED_FREE),
+    logged("clean"),
+    parts=_holders,
+    fold=_fold_held,
+    reads=(LOOKUPS,),
+)
+"""By job id, from the commit of its R until the scheduler takes up sched.free."""
+
+
+class Administered(NamedTuple):
+    """What was done to targets by the operator, or happened to them."""
+
+    down: Idset = NONE
+    drained: Idset = NONE
+    excluded: Idset = NONE
+    n: int = 0
+
+
+def _fold_administered(
+    was: Administered | None, _part: None, record: Record, _seen: Seen
+) -> Administered:
+    was = was or Administered()
+    told = payload(record)
+    if record.message is not None:
+        excluded = idset_of(told.get("exclude"))
+        return was if excluded is None else was._replace(excluded=excluded, n=record.n)
+    targets = idset_of(told.get("targets")) or NONE
+    was = was._replace(n=record.n)
+    match told.get("what"):
+        case "down":
+            return was._replace(down=was.down | targets)
+        case "up":
+            return was._replace(down=was.down - targets)
+        case "drain":
+            return was._replace(drained=was.drained | targets)
+        case "undrain":
+            return was._replace(drained=was.drained - targets)
+        case "exclude":
+            return was._replace(excluded=targets)
+    return was
+
+
+ADMINISTERED: Final = view(
+    "administered",
+    noted(Kind.RESOURCE),
+    sent("response", topics.RESOURCE_STATUS),
+    parts=lambda _record, _seen: [((), None)],
+    fold=_fold_administered,
+)
+"""One state, from the resource service's own notes and what it says in resource.status."""
+
+
+def administered(seen: Seen) -> Administered:
+    """The state of ADMINISTERED."""
+    found: Administered | None = seen.at(ADMINISTERED)
+    return found or Administered()
+
+
+def wrote_r(record: Record) -> list[tuple[int, Idset, str]]:
+    """Job, targets and words of each R that a kvs.commit writes."""
+    found = [(jobid, r) for jobid, r in committed(record) if r is not None]
+    return [(jobid, targets_of(r.value) or NONE, r.what) for jobid, r in found]
+
+
+__all__ = [
+    "ADMINISTERED",
+    "HEARD",
+    "HELD",
+    "NONE",
+    "RESOURCE_DISCONNECT",
+    "TOLD",
+    "Acquired",
+    "Administered",
+    "Held",
+    "administered",
+    "heard_by",
+    "job_of_key",
+    "wrote_r",
+]
