@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test check bench kill docs clean
 
 $(READY): pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +26,10 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks $(BENCH)
+
+# Kill an instance COUNT times under load; SEED shows a round again.
+kill: $(READY)
+	$(BIN)/python -m tests.kill $(or $(COUNT),200) $(SEED)
 
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \

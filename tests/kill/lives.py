@@ -1,0 +1,188 @@
+"""Lives of one instance: each begins in the same state directory and ends with SIGKILL.
+
+Everything is drawn from one seed: what is submitted and canceled, and when the end comes. What the
+instance acknowledged is remembered; `tests.kill.findings` holds it against what is there at last.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from flux_trio.client import TOKEN_FILE, URI_FILE, Client, ClientError, open_client
+from flux_trio.formats import Jobspec, parse_fluid
+from flux_trio.messages import FluxError, topics
+from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment
+
+# Four nodes of four cores that are all this machine.
+CONFIG = """
+[exec]
+kill-timeout = "0.2s"
+[[resource.config]]
+hosts = "node[0-3]"
+cores = "0-3"
+"""
+CORES = 16
+RUNS_FILE = "runs"  # a line from each task that was ever started: job id and task
+START_S_MAX = 0.6  # about what it takes to be ready: some lives end before
+BUSY_S_MAX = 0.7
+JOBS_MAX = 60  # of one life
+APART = 0.2  # of the lives have a module in a process of its own
+
+TASK = 'echo "$FLUX_JOB_ID $FLUX_TASK_RANK" >> "$0"; echo "$FLUX_JOB_ID"; exec sleep "$1"'
+
+
+@dataclass
+class Memory:
+    """What an instance has said it will remember."""
+
+    submitted: list[int] = field(default_factory=list)  # ids, in the order they were told
+    asked_to_cancel: set[int] = field(default_factory=set)
+    canceled: set[int] = field(default_factory=set)  # and this was answered
+    moments: list[str] = field(default_factory=list)  # how each life ended
+
+
+class Lives:
+    """One state directory, and who lived in it."""
+
+    def __init__(self, directory: Path, rng: random.Random) -> None:
+        self.directory = directory
+        self.memory = Memory()
+        self._rng = rng
+        self._config = directory / "config.toml"
+        self._config.write_text(CONFIG)
+        (directory / RUNS_FILE).touch()
+
+    def live(self) -> None:
+        """Start, give it work, and kill it at a moment of chance."""
+        with self._started() as process:
+            if self._rng.random() < 0.25:
+                after = self._rng.uniform(0, START_S_MAX)
+                time.sleep(after)
+                self.memory.moments.append(f"{after:.3f} s after it was started")
+            else:
+                wait_until_ready(process)
+                after = self._rng.uniform(0, BUSY_S_MAX)
+                with self._submitting():
+                    trio.run(self._give_work, after)
+                    self.memory.moments.append(f"{after:.3f} s after it was ready")
+                    process.kill()  # before the command's end is awaited
+            process.kill()
+            assert process.wait() == -signal.SIGKILL, "it ended by itself"
+
+    @contextmanager
+    def last(self) -> Iterator[subprocess.Popen[str]]:
+        """A life that ends in peace, unless the block raises."""
+        with self._started() as process:
+            wait_until_ready(process)
+            yield process
+            process.terminate()
+            assert process.wait(DEADLINE_S) == 0
+
+    @contextmanager
+    def _started(self) -> Iterator[subprocess.Popen[str]]:
+        for name in (URI_FILE, TOKEN_FILE):  # of the life before
+            (self.directory / name).unlink(missing_ok=True)
+        words = ["start", "--config", self._config, "--statedir", self.directory]
+        process = subprocess.Popen(
+            [*FLUX_TRIO, *words], env=environment(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+    async def _give_work(self, seconds: float) -> None:
+        try:
+            with trio.move_on_after(seconds):
+                async with connected(self.directory) as client, trio.open_nursery() as nursery:
+                    nursery.start_soon(self._submit, client)
+                    nursery.start_soon(self._cancel, client)
+                    if self._rng.random() < APART:
+                        nursery.start_soon(self._take_apart, client)
+                    await trio.sleep_forever()
+        except* ClientError:
+            pass  # it was killed under us
+
+    async def _submit(self, client: Client) -> None:
+        left = self._rng.randrange(JOBS_MAX)
+        while left > 0:
+            count = self._rng.randint(1, 10)
+            left -= count
+            answers = await client.submit_many([self._jobspec() for _ in range(count)])
+            assert all(isinstance(each, int) for each in answers), answers
+            self.memory.submitted += [each for each in answers if isinstance(each, int)]
+            await trio.sleep(self._rng.uniform(0, 0.05))
+
+    async def _cancel(self, client: Client) -> None:
+        while True:
+            await trio.sleep(self._rng.uniform(0.02, 0.2))
+            if not self.memory.submitted:
+                continue
+            jobid = self._rng.choice(self.memory.submitted[-20:])
+            self.memory.asked_to_cancel.add(jobid)
+            try:
+                await client.call(
+                    topics.JOB_RAISE, {"id": jobid, "severity": 0, "type": "cancel", "note": ""}
+                )
+            except FluxError:
+                continue  # it is over already
+            self.memory.canceled.add(jobid)
+
+    async def _take_apart(self, client: Client) -> None:
+        """Let a module go on in a process of its own, which must end with the instance."""
+        name = self._rng.choice(("sched", "job-exec"))
+        await client.call(topics.MODULE_RELOAD, {"name": name, "exec": True})
+
+    def _jobspec(self) -> dict[str, Any]:
+        words = self._command(self._rng.choice((0, 0.01, 0.1, 0.4)))
+        cores = self._rng.choice((1, 1, 2, 4))
+        ntasks = self._rng.choice((1, 1, 2, 4))
+        return Jobspec.from_command(
+            words, ntasks=ntasks, cores_per_task=cores, cwd=str(self.directory)
+        ).to_json()
+
+    def _command(self, seconds: float) -> list[str]:
+        return ["/bin/sh", "-c", TASK, str(self.directory / RUNS_FILE), str(seconds)]
+
+    @contextmanager
+    def _submitting(self) -> Iterator[None]:
+        """Some lives also have a `flux-trio submit`: an id that it printed is acknowledged."""
+        if self._rng.random() < 0.5:
+            yield
+            return
+        process = subprocess.Popen(
+            [*FLUX_TRIO, "submit", "--cwd", self.directory, *self._command(0.05)],
+            env=environment(FLUX_TRIO_STATEDIR=str(self.directory)),
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        try:
+            yield
+        finally:
+            printed, _ = process.communicate(timeout=DEADLINE_S)
+            self.memory.submitted += [parse_fluid(line) for line in printed.split()]
+
+
+def connected(directory: Path) -> AbstractAsyncContextManager[Client]:
+    """A client of the instance in `directory`."""
+    uri, token = ((directory / name).read_text() for name in (URI_FILE, TOKEN_FILE))
+    return open_client(uri, token)
+
+
+def wait_until_ready(process: subprocess.Popen[str]) -> None:
+    """Until it says so. Raises AssertionError when it ends instead."""
+    assert process.stdout is not None
+    assert "is ready" in process.stdout.readline(), "the instance did not come up"
