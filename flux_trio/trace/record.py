@@ -28,6 +28,12 @@ class Kind(StrEnum):
     STATE = "state"
 
 
+# Looked up once: asking a member for its value is slow, and every message is sent and received.
+_SEND: Final[str] = Kind.SEND.value
+_RECV: Final[str] = Kind.RECV.value
+_DROP: Final[str] = Kind.DROP.value
+
+
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that happened.
 
@@ -83,21 +89,21 @@ class Trace:
         """`party` sent `message` towards `peer`; returns its place in the order."""
         self._n = n = self._n + 1
         if self._sinks:
-            self._emit(Record(n, self._now(), Kind.SEND.value, party, peer, 0, message))
+            self._emit(Record(n, self._now(), _SEND, party, peer, 0, message))
         return n
 
     def received(self, party: str, peer: str, message: Message, ref: int) -> None:
         """`party` took up the message that was sent at place `ref`."""
         self._n = n = self._n + 1
         if self._sinks:
-            self._emit(Record(n, self._now(), Kind.RECV.value, party, peer, ref, message))
+            self._emit(Record(n, self._now(), _RECV, party, peer, ref, message))
 
     def dropped(self, party: str, message: Message, ref: int, reason: str) -> None:
         """The message sent at place `ref` will reach nobody."""
         self._n = n = self._n + 1
         if self._sinks:
             data = {"reason": reason}
-            self._emit(Record(n, self._now(), Kind.DROP.value, party, "", ref, message, data))
+            self._emit(Record(n, self._now(), _DROP, party, "", ref, message, data))
 
     def note(self, kind: str, party: str, data: dict[str, Any]) -> None:
         """Something other than a message."""
