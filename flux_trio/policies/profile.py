@@ -12,7 +12,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from flux_trio.policies.free_index import Counts, counts_of
 from flux_trio.policies.planes import FreePlanes, Planes
@@ -91,14 +91,11 @@ class Profile:
 
     def advance(self, now: float) -> None:
         """Forget what is before `now`, and cuts that part nothing any more."""
-        self._cut(now)
-        times, free = [now], [self._free[bisect_left(self._times, now)]]
-        for time, bits in zip(self._times, self._free, strict=True):
-            if time > now and bits != free[-1]:
-                times.append(time)
-                free.append(bits)
-        self._times, self._free = times, free
-        self._counts = [self._planes.counts(bits) for bits in free]
+        first = self._cut(now)
+        del self._times[:first], self._free[:first], self._counts[:first]
+        same = [index for index, (a, b) in enumerate(pairwise(self._free), 1) if a == b]
+        for index in reversed(same):
+            del self._times[index], self._free[index], self._counts[index]
         if overdue := self.overdue(now):
             for index in range(self._cut(math.nextafter(now, math.inf))):
                 self._set(index, self._free[index] & ~overdue)
