@@ -20,8 +20,8 @@ from flux_trio.trace import Kind, Record, Shown, Source
 class Judgement:
     """What the rules found in a trace.
 
-    `verdicts` has every clause that has a rule, `left_out` why a clause could not be exercised, by
-    clause. `nrecords` is how many records the trace has.
+    `verdicts` has every clause that has a rule, in the registry's order; `left_out` says, by
+    clause, why it could not be exercised. `nrecords` is how many records the trace has.
     """
 
     form: str
@@ -63,7 +63,7 @@ def judge_trace(
         nrecords += 1
     if at_rest:
         monitor.finish()
-    verdicts = dict.fromkeys((rule.clause for rule in rules), Verdict.NOT_EXERCISED)
+    verdicts = dict.fromkeys(_in_order(rules, clauses), Verdict.NOT_EXERCISED)
     verdicts |= monitor.verdicts()
     return Judgement(source.form, nrecords, verdicts, tuple(monitor.violations), left_out)
 
@@ -78,6 +78,12 @@ def pick_records(source: Source, wanted: set[int]) -> dict[int, Record]:
         if record.n >= last:
             break
     return found
+
+
+def _in_order(rules: Iterable[Rule], clauses: Mapping[str, Clause]) -> list[str]:
+    """The clauses that have a rule: in the registry's order, then what it does not have."""
+    judged = dict.fromkeys(rule.clause for rule in rules)
+    return [id_ for id_ in clauses if id_ in judged] + [id_ for id_ in judged if id_ not in clauses]
 
 
 def _left_out(

@@ -73,11 +73,13 @@ def _merge(messages: list[Routed], logged: list[Logged]) -> Iterator[Routed | Lo
     """Messages in their order, each event where the job manager must have posted it."""
     times = [message.t for message in messages]
     events: list[list[Logged]] = [[] for _ in range(len(messages) + 1)]
+    last = 0
     for event in logged:
         place = bisect_right(times, event.t)
-        while place and _may_follow(messages[place - 1], event):
+        while place > last and _may_follow(messages[place - 1], event):
             place -= 1
         events[place].append(event)
+        last = place
     for place, message in enumerate(messages):
         yield from events[place]
         yield message

@@ -4,7 +4,22 @@ Each picture is one self-contained text (SVG, HTML or Markdown) made from a trac
 numbers, or from the protocols' own tables. Nothing here runs or decides anything.
 """
 
+from flux_trio.views.arrows import tell
+from flux_trio.views.sequence import draw_sequence
 from flux_trio.views.simulation_plot import Steps, draw_simulation
 from flux_trio.views.state_table import draw_states, table_markdown
+from flux_trio.views.verdict_page import verdict_page
+from flux_trio.views.verdicts import verdict_json, verdict_junit, verdict_text
 
-__all__ = ["Steps", "draw_simulation", "draw_states", "table_markdown"]
+__all__ = [
+    "Steps",
+    "draw_sequence",
+    "draw_simulation",
+    "draw_states",
+    "table_markdown",
+    "tell",
+    "verdict_json",
+    "verdict_junit",
+    "verdict_page",
+    "verdict_text",
+]

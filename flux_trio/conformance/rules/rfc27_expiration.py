@@ -112,7 +112,7 @@ VERDICTS: Final = view(
 """By job id, until the update is logged or asked for anew."""
 
 
-@RULES.judge("27.expiration.1", UPDATED, views=[LIFE, VERDICTS])
+@RULES.judge("27.expiration.1", UPDATED, views=[LIFE, VERDICTS], needs_headers=True)
 def the_scheduler_is_asked(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
     life: Life | None = seen.at(LIFE, jobid)

@@ -1,0 +1,154 @@
+"""`flux-trio check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flux_trio.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from flux_trio.conformance import Clause, Judgement
+    from flux_trio.trace import Record, Source
+
+BROKEN = 1
+UNREADABLE = 2
+
+
+class Unreadable(CommandError):
+    """What was given is no trace."""
+
+    exit_code = UNREADABLE
+
+
+@click.command()
+@click.argument("trace", type=click.Path(path_type=Path), metavar="TRACE")
+@click.option(
+    "--edition",
+    type=click.Choice(["classic", "current"]),
+    default="classic",
+    show_default=True,
+    help="current leaves out the clauses that the current edition of the RFCs has otherwise.",
+)
+@click.option(
+    "--at-rest",
+    is_flag=True,
+    help="Nothing more would have happened after the trace: what is owed then was not done.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "junit", "html"]),
+    default="text",
+    show_default=True,
+    help="How to say what was found.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write it to FILE.",
+)
+@click.pass_context
+def check(
+    ctx: click.Context,
+    *,
+    trace: Path,
+    edition: str,
+    at_rest: bool,
+    form: str,
+    output: Path | None,
+) -> None:
+    """Judge the messages in TRACE by the clauses of the RFCs.
+
+    TRACE is what `flux-trio start --trace` writes, what flux-core's `flux module trace --full`
+    prints, or a JSON object with messages in the order in which a router passed them on. A clause
+    that it does not exercise, or cannot show, is counted as such and is not broken.
+
+    Exit codes: 0 no clause is broken, 1 one is, 2 the trace cannot be read or wrong usage.
+    """
+    from flux_trio.conformance import judge_trace, load_clauses, pick_records
+    from flux_trio.conformance.rules import ALL_RULES
+
+    clauses = load_clauses()
+    with _opened(trace) as source:
+        judgement = judge_trace(
+            source, ALL_RULES, clauses, classic=edition == "classic", at_rest=at_rest
+        )
+    with _opened(trace) as source:
+        records = pick_records(source, judgement.wanted())
+    text = _FORMS[form](trace.name, judgement, clauses, records)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        _write(output, text)
+    ctx.exit(0 if judgement.is_kept else BROKEN)
+
+
+@contextmanager
+def _opened(trace: Path) -> Iterator[Source]:
+    from flux_trio.formats import FormatError
+    from flux_trio.trace import read_trace
+
+    try:
+        with trace.open(encoding="utf-8") as lines:
+            yield read_trace(lines)
+    except OSError as error:
+        raise Unreadable(f"{trace}: {error.strerror}") from None
+    except (FormatError, UnicodeError) as error:
+        raise Unreadable(f"{trace}: {error}") from None
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Unreadable(f"{output}: {error.strerror}") from None
+
+
+def _text(
+    _name: str, judgement: Judgement, _clauses: dict[str, Clause], records: dict[int, Record]
+) -> str:
+    from flux_trio.views import verdict_text
+
+    return verdict_text(judgement, records)
+
+
+def _json(
+    name: str, judgement: Judgement, clauses: dict[str, Clause], records: dict[int, Record]
+) -> str:
+    import msgspec
+
+    from flux_trio.views import verdict_json
+
+    found = {"trace": name, **verdict_json(judgement, clauses, records)}
+    return msgspec.json.encode(found).decode() + "\n"
+
+
+def _junit(
+    name: str, judgement: Judgement, clauses: dict[str, Clause], records: dict[int, Record]
+) -> str:
+    from flux_trio.views import verdict_junit
+
+    return verdict_junit(judgement, clauses, records, name)
+
+
+def _html(
+    name: str, judgement: Judgement, clauses: dict[str, Clause], records: dict[int, Record]
+) -> str:
+    from flux_trio.views import verdict_page
+
+    return verdict_page(name, judgement, clauses, records)
+
+
+_FORMS: dict[str, Callable[[str, Any, dict[str, Any], dict[int, Any]], str]] = {
+    "text": _text,
+    "json": _json,
+    "junit": _junit,
+    "html": _html,
+}

@@ -1,0 +1,151 @@
+"""A few records as a sequence diagram: a line for each party, arrows between them, time downward.
+
+Takes any records in their order. A message whose send and receipt are both there is one slanted
+arrow; where only one is, the arrow is level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from flux_trio.trace import Kind, Record
+from flux_trio.views import svg
+from flux_trio.views.arrows import content, sender_of
+
+TOP: Final = 54
+ROW: Final = 42
+LANE_MIN: Final = 220
+LANE_MAX: Final = 560
+BOLDER: Final = 1.12  # how much wider a bold text is
+SIDE: Final = 20
+STAMP: Final = 92  # for the time of a row
+LABEL_CHARS_MAX: Final = 90
+HEAD_PX: Final = 7
+NOBODY: Final = "(all)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """Where things are: parties across, records down, by their place in the order."""
+
+    ends: dict[int, tuple[str, ...]]
+    lanes: dict[str, float]
+    rows: dict[int, float]
+    taken: set[int]  # sends whose receipt is in the picture too
+    broken: int
+    width: float
+
+
+def draw_sequence(records: Sequence[Record], broken: int, label: str) -> str:
+    """The diagram as one SVG; the record at place `broken` stands out."""
+    ends = _all_ends(records)
+    parties = list(dict.fromkeys(party for each in ends.values() for party in each))
+    lane_px = _lane_px(records)
+    height = TOP + ROW * len(records) + SIDE
+    frame = _Frame(
+        ends=ends,
+        lanes={party: STAMP + SIDE + lane_px * (at + 0.5) for at, party in enumerate(parties)},
+        rows={record.n: TOP + ROW * (at + 0.62) for at, record in enumerate(records)},
+        taken={record.ref for record in records if record.kind == Kind.RECV},
+        broken=broken,
+        width=STAMP + 2 * SIDE + lane_px * len(parties),
+    )
+    body = list(_lane_lines(frame.lanes, height))
+    for record in records:
+        body.append(_stamp(record, frame.rows[record.n], records[0].t))
+        body += _row(record, frame)
+    return svg.document(frame.width, height, label, body)
+
+
+def _all_ends(records: Iterable[Record]) -> dict[int, tuple[str, ...]]:
+    """By place, who a record is between, the sender first; one party for what is no message."""
+    found: dict[int, tuple[str, ...]] = {}
+    for record in records:
+        ends: tuple[str, ...] = (record.party,)
+        if record.kind == Kind.SEND:
+            ends = (record.party, record.peer or NOBODY)
+        elif record.kind == Kind.RECV:
+            sender = found[record.ref][0] if record.ref in found else sender_of(record)
+            ends = (sender, record.party) if sender else ends
+        found[record.n] = ends
+    return found
+
+
+def _lane_px(records: Iterable[Record]) -> float:
+    """Wide enough for the longest label to fit between two lanes, within reason."""
+    longest = max(svg.text_px(_label(record)) for record in records)
+    return min(LANE_MAX, max(LANE_MIN, BOLDER * longest + SIDE))
+
+
+def _label(record: Record) -> str:
+    text = content(record)
+    return text if len(text) <= LABEL_CHARS_MAX else f"{text[: LABEL_CHARS_MAX - 3]}..."
+
+
+def _lane_lines(lanes: dict[str, float], height: float) -> Iterable[str]:
+    for party, x in lanes.items():
+        half = svg.text_px(party) / 2 + 12
+        yield svg.line(x, TOP - 12, x, height - 8, "grid")
+        yield svg.element("rect", x=x - half, y=14, width=2 * half, height=28, rx=5, class_="box")
+        yield svg.text(x, 33, party, text_anchor="middle", class_="strong")
+
+
+def _stamp(record: Record, y: float, t_zero: float) -> str:
+    return svg.text(10, y + 4, f"{record.n}  {record.t - t_zero:+.3f} s", class_="quiet")
+
+
+def _row(record: Record, frame: _Frame) -> list[str]:
+    y, ends = frame.rows[record.n], frame.ends[record.n]
+    bad = "bad" if record.n == frame.broken else ""
+    if len(ends) == 1 or ends[0] == ends[1]:
+        return _note(record, frame, bad)
+    x1, x2 = frame.lanes[ends[0]], frame.lanes[ends[1]]
+    if record.kind == Kind.RECV and record.ref in frame.rows:  # its label is at the send
+        return _arrow(x1, frame.rows[record.ref], x2, y, bad)
+    label = _over_start(x1, x2, y, _label(record), frame, bad)
+    if record.n in frame.taken:
+        return [label]
+    return [label, *_arrow(x1, y, x2, y, bad)]
+
+
+def _note(record: Record, frame: _Frame, bad: str) -> list[str]:
+    y, text = frame.rows[record.n], _label(record)
+    half = BOLDER * svg.text_px(text) / 2 + 8
+    x = _inside(frame.lanes[frame.ends[record.n][0]], half, frame)
+    box = svg.element(
+        "rect",
+        x=x - half,
+        y=y - 14,
+        width=2 * half,
+        height=26,
+        rx=3,
+        class_="bad-note" if bad else "note",
+    )
+    return [box, _text_at(x, y + 3, text, frame, bad)]
+
+
+def _over_start(x1: float, x2: float, y: float, text: str, frame: _Frame, bad: str) -> str:
+    """The label of an arrow: where it begins, so that slanted ones do not cross it."""
+    way = 1 if x2 > x1 else -1
+    return _text_at(x1 + way * (BOLDER * svg.text_px(text) / 2 + 8), y - 7, text, frame, bad)
+
+
+def _text_at(x: float, y: float, text: str, frame: _Frame, bad: str) -> str:
+    x = _inside(x, BOLDER * svg.text_px(text) / 2, frame)
+    return svg.text(x, y, text, text_anchor="middle", class_=bad or "said")
+
+
+def _inside(x: float, half: float, frame: _Frame) -> float:
+    """The middle of something that wide, moved into the picture."""
+    return max(STAMP + half, min(x, frame.width - half - 4))
+
+
+def _arrow(x1: float, y1: float, x2: float, y2: float, bad: str) -> list[str]:
+    way = 1 if x2 > x1 else -1
+    tip = [(x2, y2), (x2 - way * HEAD_PX, y2 - HEAD_PX / 2), (x2 - way * HEAD_PX, y2 + HEAD_PX / 2)]
+    return [
+        svg.line(x1, y1, x2 - way * HEAD_PX, y2, "bad-line" if bad else "arrow"),
+        svg.path(tip, "bad-head" if bad else "head", closed=True),
+    ]

@@ -1,0 +1,189 @@
+"""A judgement as one self-contained HTML page.
+
+The clauses by RFC in a table that can be filtered by verdict, RFC and party; then each broken
+clause with its first violations, each drawn. Without its script the page shows everything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+from xml.sax.saxutils import escape
+
+from flux_trio.conformance import Clause, Judgement, Verdict, Violation
+from flux_trio.trace import Record
+from flux_trio.views.sequence import draw_sequence
+from flux_trio.views.svg import element
+from flux_trio.views.verdicts import SHOWN_MAX, by_clause, group_of, in_groups, story
+
+MARKS: Final = {Verdict.KEPT: "kept", Verdict.BROKEN: "broken", Verdict.NOT_EXERCISED: "idle"}
+
+STYLE: Final = """
+:root { color-scheme: light dark; --ink: #24292f; --quiet: #57606a; --page: #ffffff;
+  --line: #d8dee4; --soft: #f6f8fa; --kept: #006b4f; --broken: #b34700; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --quiet: #9ea7b3; --page: #161b22;
+  --line: #30363d; --soft: #21262d; --kept: #3fcf9f; --broken: #ffa657; } }
+body { font: 15px/1.5 "DejaVu Sans", Verdana, sans-serif; color: var(--ink);
+  background: var(--page); max-width: 1120px; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; margin-bottom: 0; }
+h2 { font-size: 1.2rem; margin-top: 2.2rem; }
+h3 { font-size: 1rem; margin: 1.8rem 0 .2rem; }
+.aside { color: var(--quiet); }
+.sums { display: flex; gap: 1rem; flex-wrap: wrap; margin: 1rem 0; }
+.sums div { background: var(--soft); border-radius: 6px; padding: .5rem 1.1rem; }
+.sums b { font-size: 1.5rem; display: block; }
+.kept { color: var(--kept); } .broken { color: var(--broken); } .idle { color: var(--quiet); }
+form { display: flex; gap: 1.2rem; flex-wrap: wrap; align-items: center; margin: 1rem 0;
+  padding: .6rem .9rem; background: var(--soft); border-radius: 6px; }
+table { border-collapse: collapse; width: 100%; font-size: .87rem; }
+th { text-align: left; }
+tbody th { padding: 1.1rem .5rem .3rem; font-size: .95rem; border-bottom: 2px solid var(--line); }
+td { border-bottom: 1px solid var(--line); padding: .3rem .5rem; vertical-align: top; }
+td:nth-child(-n+3) { white-space: nowrap; }
+a { color: inherit; }
+figure { margin: .6rem 0 1.6rem; overflow-x: auto; border: 1px solid var(--line);
+  border-radius: 6px; padding: .5rem; }
+figcaption { margin-bottom: .4rem; overflow-wrap: anywhere; }
+.why { color: var(--quiet); font-size: .82rem; }
+[hidden] { display: none !important; }
+"""
+
+SCRIPT: Final = """
+const form = document.querySelector("form");
+function filter() {
+  const verdicts = [...form.querySelectorAll("input:checked")].map(box => box.value);
+  const of = (row, name) => !form[name].value || row.dataset[name] === form[name].value;
+  for (const body of document.querySelectorAll("tbody")) {
+    let left = 0;
+    for (const row of body.querySelectorAll("tr[data-rfc]")) {
+      row.hidden = !(verdicts.includes(row.dataset.verdict) && of(row, "rfc") && of(row, "party"));
+      left += !row.hidden;
+    }
+    body.hidden = !left;
+  }
+  for (const part of document.querySelectorAll("section[data-rfc]"))
+    part.hidden = !(of(part, "rfc") && of(part, "party"));
+}
+form.hidden = false;
+form.addEventListener("change", filter);
+filter();
+"""
+
+
+def verdict_page(
+    title: str,
+    judgement: Judgement,
+    clauses: Mapping[str, Clause],
+    records: Mapping[int, Record],
+) -> str:
+    """The page. `records` are those that show the violations."""
+    verdict = "No clause is broken" if judgement.is_kept else "Broken clauses"
+    body = [
+        element("h1", escape(title)),
+        element("p", f"{judgement.nrecords} records ({escape(judgement.form)})", class_="aside"),
+        _sums(judgement),
+        _filters(judgement, clauses),
+        _table(judgement, clauses),
+        element("h2", verdict),
+        *_stories(judgement, clauses, records),
+        element("script", SCRIPT),
+    ]
+    head = [
+        '<meta charset="utf-8"/>',
+        '<meta name="viewport" content="width=device-width"/>',
+        element("title", escape(title)),
+        element("style", STYLE),
+    ]
+    page = element("html", element("head", *head), element("body", "\n".join(body)), lang="en")
+    return f"<!DOCTYPE html>\n{page}\n"
+
+
+def _sums(judgement: Judgement) -> str:
+    counts = Counter(judgement.verdicts.values())
+    parts = [
+        element("div", element("b", str(counts[verdict])), verdict.value, class_=MARKS[verdict])
+        for verdict in Verdict
+    ]
+    return element("div", *parts, class_="sums")
+
+
+def _filters(judgement: Judgement, clauses: Mapping[str, Clause]) -> str:
+    boxes = "".join(
+        f'<label><input type="checkbox" value="{MARKS[verdict]}" '
+        f"{'' if verdict == Verdict.NOT_EXERCISED else 'checked'}/> {verdict.value}</label>"
+        for verdict in (Verdict.BROKEN, Verdict.KEPT, Verdict.NOT_EXERCISED)
+    )
+    groups = [name for name, _ in in_groups(judgement)]
+    parties = sorted({_party(id_, clauses) for id_ in judgement.verdicts} - {""})
+    choices = _select("rfc", "any RFC", groups) + _select("party", "any party", parties)
+    return f"<form hidden>{boxes}{choices}</form>"
+
+
+def _select(name: str, any_: str, values: Iterable[str]) -> str:
+    options = [element("option", any_, value="")]
+    options += [element("option", escape(value), value=value) for value in values]
+    return element("select", *options, name=name, aria_label=any_)
+
+
+def _table(judgement: Judgement, clauses: Mapping[str, Clause]) -> str:
+    bodies = []
+    for name, ids in in_groups(judgement):
+        counts = Counter(judgement.verdicts[id_] for id_ in ids)
+        told = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict)
+        head = element("th", f'{name} <span class="aside">{told}</span>', colspan="4")
+        rows = [_table_row(id_, judgement, clauses) for id_ in ids]
+        bodies.append(element("tbody", element("tr", head), *rows))
+    return element("table", *bodies)
+
+
+def _table_row(id_: str, judgement: Judgement, clauses: Mapping[str, Clause]) -> str:
+    verdict, party = judgement.verdicts[id_], _party(id_, clauses)
+    name = f'<a href="#{id_}">{id_}</a>' if verdict == Verdict.BROKEN else id_
+    sentence = escape(clauses[id_].text) if id_ in clauses else ""
+    why = judgement.left_out.get(id_)
+    if why:
+        sentence += f' <span class="why">({escape(why)})</span>'
+    cells = [
+        element("td", name),
+        element("td", verdict.value, class_=MARKS[verdict]),
+        element("td", party or " "),
+        element("td", sentence or " "),
+    ]
+    return element(
+        "tr", *cells, data_rfc=group_of(id_), data_verdict=MARKS[verdict], data_party=party
+    )
+
+
+def _stories(
+    judgement: Judgement, clauses: Mapping[str, Clause], records: Mapping[int, Record]
+) -> Iterator[str]:
+    for id_, violations in by_clause(judgement).items():
+        sentence = escape(clauses[id_].text) if id_ in clauses else ""
+        figures = [_figure(each, records) for each in violations[:SHOWN_MAX]]
+        more = len(violations) - SHOWN_MAX
+        if more > 0:
+            figures.append(element("p", f"Broken {more} times more.", class_="aside"))
+        yield element(
+            "section",
+            element("h3", id_, class_="broken"),
+            element("div", sentence or " "),
+            *figures,
+            id=id_,
+            data_rfc=group_of(id_),
+            data_party=_party(id_, clauses),
+        )
+
+
+def _figure(violation: Violation, records: Mapping[int, Record]) -> str:
+    by = f' <span class="aside">(by {escape(violation.party)})</span>' if violation.party else ""
+    caption = element("figcaption", escape(violation.text) + by)
+    picture = draw_sequence(
+        story(violation, records), violation.record.n, f"what broke {violation.clause}"
+    )
+    return element("figure", caption, picture)
+
+
+def _party(id_: str, clauses: Mapping[str, Clause]) -> str:
+    clause = clauses.get(id_)
+    return "" if clause is None else (clause.violator or clause.actor)

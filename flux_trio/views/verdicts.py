@@ -1,0 +1,178 @@
+"""A judgement as text, as JSON and as JUnit XML."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any, Final
+from xml.sax.saxutils import escape
+
+import msgspec
+
+from flux_trio.conformance import Clause, Judgement, Verdict, Violation
+from flux_trio.trace import Record, record_to_json
+from flux_trio.views.arrows import tell
+from flux_trio.views.svg import element
+
+SHOWN_MAX: Final = 5
+"""Violations of one clause that are told in full where people read: the first show how."""
+
+INVARIANTS: Final = "invariants"
+
+
+def group_of(clause: str) -> str:
+    """What a clause is listed under: `RFC 27`, or invariants, which no RFC states."""
+    head = clause.partition(".")[0]
+    return f"RFC {head}" if head.isdigit() else INVARIANTS
+
+
+def in_groups(judgement: Judgement) -> list[tuple[str, list[str]]]:
+    """Clauses that have a rule, by RFC in ascending order, invariants last; each in its order."""
+
+    def place(clause: str) -> tuple[bool, int]:
+        head = clause.partition(".")[0]
+        return (not head.isdigit(), int(head) if head.isdigit() else 0)
+
+    ordered = sorted(judgement.verdicts, key=place)
+    return [(name, list(clauses)) for name, clauses in groupby(ordered, group_of)]
+
+
+def by_clause(judgement: Judgement) -> dict[str, list[Violation]]:
+    """The violations of each broken clause, in the order of the trace."""
+    found: dict[str, list[Violation]] = {}
+    for each in judgement.violations:
+        found.setdefault(each.clause, []).append(each)
+    return found
+
+
+def story(violation: Violation, records: Mapping[int, Record]) -> list[Record]:
+    """The records that show a violation, in order, the one that broke the clause last."""
+    earlier = sorted({n for n in violation.because if n in records and n != violation.record.n})
+    return [*(records[n] for n in earlier), violation.record]
+
+
+# --- text
+
+
+def verdict_text(judgement: Judgement, records: Mapping[int, Record]) -> str:
+    """A block for each violation, then counts. `records` are those that show the violations."""
+    lines: list[str] = []
+    for violations in by_clause(judgement).values():
+        for each in violations[:SHOWN_MAX]:
+            lines += [*_block(each, records), ""]
+        more = len(violations) - SHOWN_MAX
+        if more > 0:
+            lines += [f"{violations[0].clause}: broken {more} times more", ""]
+    return "\n".join([*lines, *count_lines(judgement), ""])
+
+
+def _block(violation: Violation, records: Mapping[int, Record]) -> Iterator[str]:
+    yield f"{violation.clause} broken by {violation.party or 'an unknown party'}"
+    if violation.sentence:
+        yield f"  clause: {violation.sentence}"
+    yield f"  found:  {violation.text}"
+    shown = story(violation, records)
+    for record in shown:
+        yield f"  {tell(record, shown[0].t)}"
+
+
+def count_lines(judgement: Judgement) -> Iterator[str]:
+    """How many clauses are kept, broken and not exercised, for each RFC."""
+    for name, clauses in in_groups(judgement):
+        counts = Counter(judgement.verdicts[clause] for clause in clauses)
+        numbers = "  ".join(f"{verdict.value} {counts[verdict]:3}" for verdict in Verdict)
+        yield f"{name:10} {numbers}"
+    totals = Counter(judgement.verdicts.values())
+    numbers = "  ".join(f"{verdict.value} {totals[verdict]:3}" for verdict in Verdict)
+    yield f"{'all':10} {numbers}  ({judgement.form}, {judgement.nrecords} records)"
+
+
+# --- JSON
+
+
+def verdict_json(
+    judgement: Judgement, clauses: Mapping[str, Clause], records: Mapping[int, Record]
+) -> dict[str, Any]:
+    """All there is to know: each clause with its verdict, each violation with its records."""
+    return {
+        "form": judgement.form,
+        "records": judgement.nrecords,
+        "kept": judgement.is_kept,
+        "clauses": [
+            {
+                "id": id_,
+                "verdict": verdict.value,
+                "level": clauses[id_].level if id_ in clauses else None,
+                "sentence": clauses[id_].text if id_ in clauses else "",
+                "why": judgement.left_out.get(id_),
+            }
+            for id_, verdict in judgement.verdicts.items()
+        ],
+        "violations": [_violation_json(each, records) for each in judgement.violations],
+    }
+
+
+def _violation_json(violation: Violation, records: Mapping[int, Record]) -> dict[str, Any]:
+    return {
+        "clause": violation.clause,
+        "sentence": violation.sentence,
+        "party": violation.party,
+        "text": violation.text,
+        "because": list(violation.because),
+        "n": violation.record.n,
+        "records": [msgspec.Raw(record_to_json(each)) for each in story(violation, records)],
+    }
+
+
+# --- JUnit
+
+
+def verdict_junit(
+    judgement: Judgement, clauses: Mapping[str, Clause], records: Mapping[int, Record], name: str
+) -> str:
+    """A test case for each clause; one that is not exercised is skipped."""
+    broken = by_clause(judgement)
+    suites = []
+    for group, ids in in_groups(judgement):
+        verdicts = Counter(judgement.verdicts[id_] for id_ in ids)
+        cases = [_case(judgement, clauses, records, broken, id_) for id_ in ids]
+        suites.append(
+            element(
+                "testsuite",
+                *cases,
+                name=group,
+                tests=str(len(ids)),
+                failures=str(verdicts[Verdict.BROKEN]),
+                skipped=str(verdicts[Verdict.NOT_EXERCISED]),
+                errors="0",
+            )
+        )
+    body = element("testsuites", *suites, name=name)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+
+
+def _case(
+    judgement: Judgement,
+    clauses: Mapping[str, Clause],
+    records: Mapping[int, Record],
+    broken: Mapping[str, list[Violation]],
+    id_: str,
+) -> str:
+    told: list[str] = []
+    if judgement.verdicts[id_] == Verdict.NOT_EXERCISED:
+        told = [element("skipped", message=judgement.left_out.get(id_, "not exercised"))]
+    elif id_ in broken:
+        blocks = ["\n".join(_block(each, records)) for each in broken[id_][:SHOWN_MAX]]
+        text = _printable("\n\n".join(blocks))
+        message = _printable(broken[id_][0].text)
+        told = [element("failure", escape(text), message=message, type=str(len(broken[id_])))]
+    sentence = clauses[id_].text if id_ in clauses else ""
+    return element("testcase", *told, classname=group_of(id_), name=f"{id_} {sentence}".strip())
+
+
+def _printable(text: str) -> str:
+    """Without what XML cannot carry."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text
+    )
