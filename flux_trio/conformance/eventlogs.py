@@ -38,8 +38,8 @@ class Log(NamedTuple):
     fatal: int = 0
     """Its first exception of severity 0."""
     dependencies: Open = ()
-    satisfied: int = 0
-    """The last dependency-remove."""
+    satisfied: tuple[str, ...] = ()
+    """Descriptions of dependencies that were removed."""
     prologs: Open = ()
     epilogs: Open = ()
     ended: int = 0
@@ -79,7 +79,7 @@ def _fold_log(log: Log | None, _part: None, record: Record, _seen: Seen) -> Log 
         opened = (str(context.get("description")), n)
         return _changed(log, _OPENS[name], (*getattr(log, _OPENS[name]), opened))
     if name in _CLOSES:
-        return _closed(log, name, str(context.get("description")), n)
+        return _closed(log, name, str(context.get("description")))
     match name:
         case "invalidate":
             return None
@@ -94,11 +94,13 @@ def _fold_log(log: Log | None, _part: None, record: Record, _seen: Seen) -> Log 
     return log
 
 
-def _closed(log: Log, name: str, description: str, n: int) -> Log:
+def _closed(log: Log, name: str, description: str) -> Log:
     left: Open = getattr(log, _CLOSES[name])
     first = next((each for each in left if each[0] == description), None)
     closed = _changed(log, _CLOSES[name], tuple(each for each in left if each is not first))
-    return closed._replace(satisfied=n) if name == "dependency-remove" else closed
+    if name != "dependency-remove":
+        return closed
+    return closed._replace(satisfied=(*log.satisfied, description))
 
 
 def _changed(log: Log, field: str, value: Any) -> Log:

@@ -1,0 +1,356 @@
+"""What a version 1 jobspec must be by RFC 14, 25 and 26: one function a sentence.
+
+Each takes a jobspec as JSON and returns what is wrong with it, None when nothing is. A part that
+another sentence is about is passed over when it is not there or of another shape. Written beside
+the parser in `formats` on purpose: the judge reads the RFCs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeAlias
+
+Problem: TypeAlias = Callable[[Any], "str | None"]
+
+TOP: Final = ("resources", "tasks", "attributes", "version")
+TYPES: Final = ("node", "slot", "core", "gpu")
+VERTEX_KEYS: Final = ("type", "count", "unit", "with", "label", "exclusive")
+RESERVED: Final = ("string", "fluid")
+"""Schemes whose dependencies have a type and a scope."""
+GRAPHS: Final = ("slot>core", "slot>core,gpu")
+
+
+def part(jobspec: Any, key: str, type_: type) -> Any:
+    """The value of a key; an empty one when there is none, or of another type."""
+    found = jobspec.get(key) if isinstance(jobspec, dict) else None
+    return found if isinstance(found, type_) else type_()
+
+
+def members(parent: Any) -> list[dict[str, Any]]:
+    """The objects in an array; none when it is no array."""
+    found = parent if isinstance(parent, list) else []
+    return [each for each in found if isinstance(each, dict)]
+
+
+def vertices(jobspec: Any) -> Iterator[dict[str, Any]]:
+    """All vertices of the resource graph, parents first."""
+    waiting = members(part(jobspec, "resources", list))
+    while waiting:
+        vertex = waiting.pop(0)
+        yield vertex
+        waiting = members(vertex.get("with")) + waiting
+
+
+def _integer(value: Any) -> bool:
+    return type(value) is int
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def count(vertex: dict[str, Any]) -> int:
+    """The count of a vertex, 1 for what is none."""
+    found = vertex.get("count")
+    return found if type(found) is int else 1
+
+
+def _strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def totals(jobspec: Any) -> dict[str, int]:
+    """How many nodes, slots, cores and gpus are asked for: products along the path."""
+    found = dict.fromkeys(TYPES, 0)
+    waiting = [(vertex, 1) for vertex in members(part(jobspec, "resources", list))]
+    while waiting:
+        vertex, above = waiting.pop()
+        total = above * count(vertex)
+        kind = vertex.get("type")
+        if kind in found:
+            found[kind] += total
+        waiting += [(each, total) for each in members(vertex.get("with"))]
+    return found
+
+
+def system(jobspec: Any) -> dict[str, Any]:
+    """attributes.system."""
+    found: dict[str, Any] = part(part(jobspec, "attributes", dict), "system", dict)
+    return found
+
+
+def task(jobspec: Any) -> dict[str, Any]:
+    """The one task."""
+    tasks = members(part(jobspec, "tasks", list))
+    return tasks[0] if tasks else {}
+
+
+# --- RFC 25
+
+
+def is_one_document(jobspec: Any) -> str | None:
+    """25.top.1."""
+    tasks = part(jobspec, "tasks", list)
+    return f"tasks: expected one program, got {len(tasks)}" if len(tasks) > 1 else None
+
+
+def has_its_keys(jobspec: Any) -> str | None:
+    """25.top.2."""
+    if not isinstance(jobspec, dict):
+        return f"expected a dictionary, got {jobspec!r:.80}"
+    missing = [key for key in TOP if key not in jobspec]
+    if missing:
+        return f"expected keys {', '.join(TOP)}, {missing[0]} is missing"
+    version = jobspec["version"]
+    return None if _integer(version) and version == 1 else f"version: expected 1, got {version!r}"
+
+
+def has_one_node_or_slot(jobspec: Any) -> str | None:
+    """25.resources.1."""
+    found = part(jobspec, "resources", list)
+    kinds = [each.get("type") if isinstance(each, dict) else each for each in found]
+    if len(kinds) == 1 and kinds[0] in ("node", "slot"):
+        return None
+    return f"resources: expected one node or slot, got {kinds!r:.80}"
+
+
+def vertices_have_known_keys(jobspec: Any) -> str | None:
+    """25.resources.2."""
+    for vertex in vertices(jobspec):
+        more = [key for key in vertex if key not in VERTEX_KEYS]
+        if more:
+            return f"{vertex.get('type')}: expected no key {more[0]}"
+        if not isinstance(vertex.get("exclusive", False), bool):
+            return f"{vertex.get('type')}: exclusive: expected true or false"
+    return None
+
+
+def types_are_known(jobspec: Any) -> str | None:
+    """25.resources.3."""
+    for vertex in vertices(jobspec):
+        if vertex.get("type") not in TYPES:
+            return f"type: expected one of {', '.join(TYPES)}, got {vertex.get('type')!r}"
+    return None
+
+
+def counts_are_integers(jobspec: Any) -> str | None:
+    """25.resources.4."""
+    for vertex in vertices(jobspec):
+        found = vertex.get("count")
+        if not _integer(found) or int(str(found)) < 1:
+            return f"{vertex.get('type')}: count: expected an integer of 1 or more, got {found!r}"
+    return None
+
+
+def has_a_core(jobspec: Any) -> str | None:
+    """25.resources.5."""
+    has = any(vertex.get("type") == "core" for vertex in vertices(jobspec))
+    return None if has else "resources: expected a core somewhere"
+
+
+def graph_is_one_of_four(jobspec: Any) -> str | None:
+    """25.resources.6."""
+    found = _graph(members(part(jobspec, "resources", list)))
+    if found.removeprefix("node>") in GRAPHS:
+        return None
+    expected = "an optional node, then slot>core or slot>core,gpu"
+    return f"resources: expected {expected}, got {found or 'nothing'}"
+
+
+def _graph(siblings: list[dict[str, Any]]) -> str:
+    """The types of siblings, then those below each that has some: `node>slot>core,gpu`."""
+    kinds = ",".join(sorted(str(each.get("type")) for each in siblings))
+    below = [_graph(members(each.get("with"))) for each in siblings]
+    return ">".join([kinds, *filter(None, below)])
+
+
+def has_one_task(jobspec: Any) -> str | None:
+    """25.tasks.1."""
+    found = part(jobspec, "tasks", list)
+    keys = sorted(found[0]) if len(found) == 1 and isinstance(found[0], dict) else None
+    if keys == ["command", "count", "slot"]:
+        return None
+    return f"tasks: expected one with keys command, slot and count, got {keys or found!r:.80}"
+
+
+def task_count_is_per_slot_or_total(jobspec: Any) -> str | None:
+    """25.tasks.2."""
+    found = task(jobspec).get("count")
+    if isinstance(found, dict) and len(found) == 1 and set(found) <= {"per_slot", "total"}:
+        return None
+    return f"tasks: count: expected one of per_slot and total, got {found!r:.80}"
+
+
+def per_slot_is_one(jobspec: Any) -> str | None:
+    """25.tasks.3."""
+    found = part(task(jobspec), "count", dict)
+    if "per_slot" not in found or (_integer(found["per_slot"]) and found["per_slot"] == 1):
+        return None
+    return f"tasks: per_slot: expected 1, got {found['per_slot']!r:.80}"
+
+
+def total_is_at_least_nnodes(jobspec: Any) -> str | None:
+    """25.tasks.4, without its upper bound, which its own use case 2.1 goes beyond (readings)."""
+    found = part(task(jobspec), "count", dict)
+    least = max(totals(jobspec)["node"], 1)
+    if "total" not in found or (_integer(found["total"]) and found["total"] >= least):
+        return None
+    return f"tasks: total: expected an integer of {least} or more, got {found['total']!r:.80}"
+
+
+def attributes_are_system_and_user(jobspec: Any) -> str | None:
+    """25.attributes.1."""
+    found = part(jobspec, "attributes", dict)
+    if "system" not in found:
+        return "attributes: expected key system"
+    more = [key for key in found if key not in ("system", "user")]
+    if more:
+        return f"attributes: expected system and user alone, got {more[0]}"
+    bad = [key for key, value in found.items() if not isinstance(value, dict)]
+    return f"attributes: {bad[0]}: expected a dictionary" if bad else None
+
+
+def has_a_duration(jobspec: Any) -> str | None:
+    """25.attributes.2."""
+    found = system(jobspec).get("duration")
+    if _number(found) and float(str(found)) >= 0:
+        return None
+    return f"attributes.system.duration: expected a number of 0 or more, got {found!r:.80}"
+
+
+# --- RFC 14
+
+
+def with_is_a_list(jobspec: Any) -> str | None:
+    """14.vertex.4."""
+    for vertex in vertices(jobspec):
+        found = vertex.get("with")
+        if "with" in vertex and (not isinstance(found, list) or not members(found)):
+            return f"{vertex.get('type')}: with: expected a list of vertices, got {found!r:.80}"
+    return None
+
+
+def slots_have_labels(jobspec: Any) -> str | None:
+    """14.vertex.5."""
+    labels = [vertex["label"] for vertex in vertices(jobspec) if "label" in vertex]
+    for vertex in vertices(jobspec):
+        if vertex.get("type") == "slot" and "label" not in vertex:
+            return "slot: expected a label"
+    if all(isinstance(label, str) for label in labels) and len(set(labels)) == len(labels):
+        return None
+    return f"label: expected strings, each once, got {labels!r:.80}"
+
+
+def command_is_strings(jobspec: Any) -> str | None:
+    """14.vertex.7."""
+    found = task(jobspec).get("command")
+    if found and _strings(found):
+        return None
+    return f"tasks: command: expected a list of strings that is not empty, got {found!r:.80}"
+
+
+def task_names_a_slot(jobspec: Any) -> str | None:
+    """14.vertex.8."""
+    labels = [each.get("label") for each in vertices(jobspec) if each.get("type") == "slot"]
+    found = task(jobspec).get("slot")
+    return None if found in labels else f"tasks: slot: expected one of {labels!r}, got {found!r}"
+
+
+def dependencies_are_a_list(jobspec: Any) -> str | None:
+    """14.attributes.6 and 26.format.3."""
+    found = system(jobspec).get("dependencies", [])
+    if isinstance(found, list) and len(members(found)) == len(found):
+        return None
+    return f"dependencies: expected a list of objects, got {found!r:.80}"
+
+
+def constraints_are_an_object(jobspec: Any) -> str | None:
+    """14.attributes.7."""
+    found = system(jobspec).get("constraints", {})
+    if isinstance(found, dict):
+        return None
+    return f"constraints: expected an object, got {found!r:.80}"
+
+
+def preemptible_after_is_a_number(jobspec: Any) -> str | None:
+    """14.attributes.8."""
+    found = system(jobspec).get("preemptible-after", 0)
+    if _number(found) and float(str(found)) >= 0:
+        return None
+    return f"preemptible-after: expected a number of 0 or more, got {found!r:.80}"
+
+
+# --- RFC 26
+
+
+def dependencies_have_scheme_and_value(jobspec: Any) -> str | None:
+    """26.format.1."""
+    for each in members(system(jobspec).get("dependencies")):
+        for key in ("scheme", "value"):
+            if not isinstance(each.get(key), str):
+                return f"dependencies: {key}: expected a string, got {each.get(key)!r:.80}"
+    return None
+
+
+def no_empty_dependencies(jobspec: Any) -> str | None:
+    """26.format.4."""
+    is_empty = system(jobspec).get("dependencies") == []
+    return "dependencies: expected no such key when there are none" if is_empty else None
+
+
+def reserved_schemes_have_type_and_scope(jobspec: Any) -> str | None:
+    """26.schemes.8."""
+    choices = {"type": ("in", "out", "inout"), "scope": ("user", "global")}
+    for each in members(system(jobspec).get("dependencies")):
+        if each.get("scheme") not in RESERVED:
+            continue
+        for key, values in choices.items():
+            if each.get(key) not in values:
+                expected = ", ".join(values)
+                return f"dependencies: {key}: expected one of {expected}, got {each.get(key)!r}"
+    return None
+
+
+PROBLEMS: Final[dict[str, Problem]] = {
+    "25.top.1": is_one_document,
+    "25.top.2": has_its_keys,
+    "25.resources.1": has_one_node_or_slot,
+    "25.resources.2": vertices_have_known_keys,
+    "25.resources.3": types_are_known,
+    "25.resources.4": counts_are_integers,
+    "25.resources.5": has_a_core,
+    "25.resources.6": graph_is_one_of_four,
+    "25.tasks.1": has_one_task,
+    "25.tasks.2": task_count_is_per_slot_or_total,
+    "25.tasks.3": per_slot_is_one,
+    "25.tasks.4": total_is_at_least_nnodes,
+    "25.attributes.1": attributes_are_system_and_user,
+    "25.attributes.2": has_a_duration,
+    "14.vertex.4": with_is_a_list,
+    "14.vertex.5": slots_have_labels,
+    "14.vertex.7": command_is_strings,
+    "14.vertex.8": task_names_a_slot,
+    "14.attributes.6": dependencies_are_a_list,
+    "14.attributes.7": constraints_are_an_object,
+    "14.attributes.8": preemptible_after_is_a_number,
+    "26.format.1": dependencies_have_scheme_and_value,
+    "26.format.3": dependencies_are_a_list,
+    "26.format.4": no_empty_dependencies,
+    "26.schemes.8": reserved_schemes_have_type_and_scope,
+}
+"""By clause."""
+
+
+def problem_with(jobspec: Any) -> str | None:
+    """The first thing that is wrong with a jobspec."""
+    return _first(jobspec, PROBLEMS.values())
+
+
+def schema_problem(jobspec: Any) -> str | None:
+    """25.attributes.5: what the schema of RFC 25 would find."""
+    return _first(jobspec, (each for clause, each in PROBLEMS.items() if clause.startswith("25.")))
+
+
+def _first(jobspec: Any, problems: Iterable[Problem]) -> str | None:
+    found = (problem(jobspec) for problem in problems)
+    return next((each for each in found if each is not None), None)

@@ -1,0 +1,195 @@
+"""RFC 14 and 25 on what a job gets: R, as it is stored, against the jobspec of sched.alloc."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from flux_trio.conformance.eventlogs import Resources, read_resources, stored
+from flux_trio.conformance.jobspecs import count, system, totals, vertices
+from flux_trio.conformance.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    job_id,
+    logged,
+    payload,
+    sent,
+    view,
+)
+from flux_trio.formats import FormatError, Idset, ResourceSet
+from flux_trio.messages import topics
+from flux_trio.trace import Kind, Record
+
+RULES: Final = Rules()
+
+COMMIT: Final = sent("request", topics.KVS_COMMIT)
+
+ROUNDING_S: Final = 1.0
+"""An end may be given in whole seconds."""
+
+
+class Wanted(NamedTuple):
+    """What a job asked for: totals, and how they lie together."""
+
+    n: int
+    nodes: int
+    """0 when it does not say."""
+    slots: int
+    cores: int
+    cores_per_slot: int
+    exclusive: bool
+    duration: float
+    """Seconds; 0.0 is unset."""
+
+
+def _wanted_of(jobspec: Any, n: int) -> Wanted:
+    total = totals(jobspec)
+    nodes = [vertex for vertex in vertices(jobspec) if vertex.get("type") == "node"]
+    cores = [count(vertex) for vertex in vertices(jobspec) if vertex.get("type") == "core"]
+    exclusive = any(vertex.get("exclusive") is True for vertex in nodes)
+    duration: Any = system(jobspec).get("duration")
+    return Wanted(
+        n,
+        total["node"],
+        total["slot"],
+        total["core"],
+        cores[0] if cores else 1,
+        exclusive,
+        float(duration) if type(duration) in (int, float) else 0.0,
+    )
+
+
+def _of_job(record: Record, _seen: Seen) -> Iterable[tuple[int, None]]:
+    found = job_id(record)
+    return [] if found is None else [(found, None)]
+
+
+def _fold_wanted(_old: Wanted | None, _part: None, record: Record, _seen: Seen) -> Wanted | None:
+    if record.kind == Kind.EVENT:
+        return None
+    return _wanted_of(payload(record).get("jobspec"), record.n)
+
+
+WANTED: Final = view(
+    "wanted",
+    sent("request", topics.SCHED_ALLOC),
+    logged("clean"),
+    parts=_of_job,
+    fold=_fold_wanted,
+)
+"""By job id: what its latest sched.alloc asked for."""
+
+
+class Inventory(NamedTuple):
+    """What there is, as the resource service told the scheduler."""
+
+    cores: tuple[tuple[int, int], ...] = ()
+    """Rank and number of cores."""
+    expiration: float = 0.0
+
+
+def _inventory_parts(record: Record, _seen: Seen) -> Iterable[tuple[Any, Inventory]]:
+    try:
+        found = ResourceSet.parse(payload(record)["resources"])
+    except (FormatError, KeyError):
+        return []
+    cores = tuple((rank, found.cores(rank).bits.bit_count()) for rank in found.ranks)
+    return [((), Inventory(cores, found.expiration))]
+
+
+INVENTORY: Final = view(
+    "inventory",
+    sent("response", topics.RESOURCE_ACQUIRE),
+    parts=_inventory_parts,
+    fold=lambda _old, part, _record, _seen: part,
+)
+
+Judge = Callable[[Wanted, Resources, Seen], "Said | str"]
+
+
+def _allocation(clause: str) -> Callable[[Judge], Judge]:
+    """`clause`: what is stored as R of a job is right by the decorated function."""
+
+    def register(judge: Judge) -> Judge:
+        @RULES.judge(clause, COMMIT, views=(WANTED, INVENTORY))
+        def check(record: Record, seen: Seen) -> Said:
+            kept = False
+            for op in stored(record):
+                if op.job is None or op.job[1] != "R":
+                    continue
+                wanted, got = seen.at(WANTED, op.job[0]), read_resources(op.text, record.n)
+                if wanted is None or got is None:
+                    continue
+                said = judge(wanted, got, seen)
+                if isinstance(said, str):
+                    return Broken(f"R of job {op.job[0]}: {said}", (wanted.n,))
+                kept = kept or bool(said)
+            return kept
+
+        return judge
+
+    return register
+
+
+@_allocation("25.resources.7")
+def as_many_cores_as_the_product(wanted: Wanted, got: Resources, _seen: Seen) -> Said | str:
+    if sum(got.cores) >= wanted.cores:
+        return True
+    return f"expected {wanted.cores} cores, got {sum(got.cores)}"
+
+
+@_allocation("14.vertex.1")
+def exactly_as_many_nodes(wanted: Wanted, got: Resources, _seen: Seen) -> Said | str:
+    if not wanted.nodes:
+        return None
+    if len(got.cores) == wanted.nodes:
+        return True
+    return f"expected {wanted.nodes} nodes, got {len(got.cores)}"
+
+
+@_allocation("14.vertex.6")
+def slots_lie_together(wanted: Wanted, got: Resources, _seen: Seen) -> Said | str:
+    room = sum(cores // wanted.cores_per_slot for cores in got.cores)
+    if room >= wanted.slots:
+        return wanted.cores_per_slot > 1
+    per_slot = f"slots of {wanted.cores_per_slot} cores, each on one target"
+    return f"expected room for {wanted.slots} {per_slot}; there is for {room}"
+
+
+@_allocation("14.vertex.3")
+def exclusive_nodes_are_whole(wanted: Wanted, got: Resources, seen: Seen) -> Said | str:
+    inventory: Inventory | None = seen.at(INVENTORY)
+    if not wanted.exclusive or inventory is None:
+        return None
+    there = dict(inventory.cores)
+    for rank, cores in zip(Idset.from_bits(got.ranks), got.cores, strict=True):
+        if cores < there.get(rank, 0):
+            return f"rank {rank}: expected all of its {there[rank]} cores, got {cores}"
+    return True
+
+
+@_allocation("14.attributes.2")
+def it_ends_after_its_duration(wanted: Wanted, got: Resources, seen: Seen) -> Said | str:
+    inventory: Inventory = seen.at(INVENTORY) or Inventory()
+    if not wanted.duration:
+        return None
+    end = got.starttime + wanted.duration
+    if inventory.expiration:
+        end = min(end, inventory.expiration)
+    if abs(got.expiration - end) <= ROUNDING_S:
+        return True
+    return f"expiration: expected starttime + {wanted.duration:g} s = {end}, got {got.expiration}"
+
+
+@_allocation("14.attributes.3")
+def without_a_duration_it_ends_with_the_instance(
+    wanted: Wanted, got: Resources, seen: Seen
+) -> Said | str:
+    inventory: Inventory = seen.at(INVENTORY) or Inventory()
+    if wanted.duration:
+        return None
+    if got.expiration in (0.0, inventory.expiration):
+        return True
+    return f"expiration: expected {inventory.expiration}, got {got.expiration}"

@@ -1,0 +1,141 @@
+"""RFC 18, and RFC 16 where it speaks of eventlogs: what is written to them in the KVS.
+
+Reads kvs.commit requests: the value of each key that ends in `eventlog`, a job's or another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from flux_trio.conformance.eventlogs import Stored, decoded, lines_of, stored
+from flux_trio.conformance.facts import Facts
+from flux_trio.conformance.rule import Broken, Rules, Said, Seen, sent, view
+from flux_trio.conformance.shapes import OBJECT, STRING, Shape
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+COMMIT: Final = sent("request", topics.KVS_COMMIT)
+
+TIMESTAMP: Final = Shape(
+    "a number above 0", lambda value: type(value) in (int, float) and value > 0
+)
+
+
+def written(record: Record) -> list[Stored]:
+    """What a commit writes to eventlogs."""
+    return [op for op in stored(record) if op.is_eventlog]
+
+
+def _each(clause: str, problem: Callable[[Stored], str | None]) -> None:
+    """`clause`: nothing that is written to an eventlog has the problem."""
+
+    @RULES.check(clause, COMMIT)
+    def check(record: Record, _facts: Facts) -> Said:
+        found = written(record)
+        for op in found:
+            text = problem(op)
+            if text is not None:
+                return Broken(f"{op.how} to {op.key}: {text}")
+        return bool(found)
+
+
+def _is_terminated(op: Stored) -> str | None:
+    if op.text and not op.text.endswith("\n"):
+        return f"expected a newline at the end of each event, got {op.text[-40:]!r}"
+    return None
+
+
+def _is_an_object_a_line(op: Stored) -> str | None:
+    lines = op.text.split("\n")
+    for line in lines:
+        if line and not isinstance(decoded(line), dict):
+            return f"expected one JSON object on each line, got {line!r:.80}"
+    return None
+
+
+def _appends_whole_events(op: Stored) -> str | None:
+    return None if lines_of(op.text) else f"expected one event or more, got {op.text!r:.80}"
+
+
+_each("18.format.1", _is_terminated)
+_each("18.format.2", _is_an_object_a_line)
+_each("18.format.3", _appends_whole_events)
+
+
+def _require_key(clause: str, key: str, shape: Shape, *, required: bool = True) -> None:
+    """`clause`: each event that is written has the key."""
+
+    def problem(op: Stored) -> str | None:
+        for line in lines_of(op.text):
+            if not isinstance(line, dict) or (key not in line and not required):
+                continue
+            if key not in line or not shape.fits(line[key]):
+                got = repr(line[key]) if key in line else "nothing"
+                return f"{key}: expected {shape.words}, got {got:.80}"
+        return None
+
+    _each(clause, problem)
+
+
+_require_key("18.format.6", "timestamp", TIMESTAMP)
+_require_key("18.format.7", "name", STRING)
+_require_key("18.format.8", "context", OBJECT, required=False)
+
+
+# --- the life of an eventlog
+
+
+def _written_parts(record: Record, _seen: Seen) -> Iterable[tuple[str, None]]:
+    return [(op.key, None) for op in written(record)]
+
+
+WRITTEN: Final = view(
+    "written",
+    COMMIT,
+    parts=_written_parts,
+    fold=lambda n, _part, record, _seen: n or record.n,
+)
+"""By key of an eventlog: where it was written first."""
+
+
+@RULES.judge("18.format.4", COMMIT, views=(WRITTEN,))
+def nothing_is_rewritten(record: Record, seen: Seen) -> Said:
+    found = written(record)
+    for op in found:
+        first = seen.at(WRITTEN, op.key)
+        if op.how == "put" and first:
+            return Broken(f"put to {op.key}: expected an append, since it exists", (first,))
+        if not op.text:
+            return Broken(f"{op.how} to {op.key}: expected it not to be created empty")
+    return bool(found)
+
+
+@RULES.judge("16.schema.3", COMMIT, views=(WRITTEN,))
+def ingest_writes_submit_and_nothing_else(record: Record, seen: Seen) -> Said:
+    kept = False
+    for op in written(record):
+        if op.job is None or op.job[1] != "eventlog" or seen.at(WRITTEN, op.key):
+            continue
+        events = lines_of(op.text)
+        names = [line.get("name") if isinstance(line, dict) else None for line in events]
+        if "submit" not in names:
+            continue  # written before the trace began
+        if names != ["submit"]:
+            return Broken(f"{op.key}: expected the submit event alone at first, got {names}")
+        problem = _submit_problem(events[0])
+        if problem is not None:
+            return Broken(f"{op.key}: submit event: {problem}")
+        kept = True
+    return kept
+
+
+def _submit_problem(event: dict[str, Any]) -> str | None:
+    context = event.get("context")
+    context = context if isinstance(context, dict) else {}
+    for key in ("userid", "urgency"):
+        if type(context.get(key)) is not int:
+            return f"{key}: expected an integer, got {context.get(key)!r:.80}"
+    return None

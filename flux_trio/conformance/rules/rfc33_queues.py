@@ -1,0 +1,266 @@
+"""RFC 33: what of queues a trace shows without the configuration.
+
+Which queues there are, their limits and who may use them is in no message: those clauses are
+shown by tests of the configuration and of the job manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from flux_trio.conformance.eventlogs import decoded, stored
+from flux_trio.conformance.facts import Facts
+from flux_trio.conformance.jobs import (
+    DURABLE,
+    LIFE,
+    JobState,
+    Life,
+    context_of,
+    is_durable,
+)
+from flux_trio.conformance.jobspecs import system
+from flux_trio.conformance.rule import (
+    ANY_TOPIC,
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    State,
+    Step,
+    errnum,
+    job_id,
+    logged,
+    message,
+    noted,
+    payload,
+    received,
+    sent,
+    view,
+)
+from flux_trio.conformance.scheduling import ASKED, Asked, is_pending
+from flux_trio.formats import apply_update
+from flux_trio.messages import service_of, topics
+from flux_trio.trace import Kind, Record
+
+RULES: Final = Rules()
+
+ALLOC: Final = sent("request", topics.SCHED_ALLOC)
+QUEUE: Final = "attributes.system.queue"
+ENVIRONMENT: Final = "environment"
+
+# --- jobspec updates
+
+
+class Update(NamedTuple):
+    """One entry of a jobspec-update event."""
+
+    path: str
+    value: bytes
+    """JSON."""
+    n: int
+
+
+def _of_job(record: Record, _seen: Seen) -> Iterable[tuple[int, None]]:
+    found = job_id(record)
+    return [] if found is None else [(found, None)]
+
+
+def _fold_updates(
+    found: tuple[Update, ...] | None, _part: None, record: Record, _seen: Seen
+) -> tuple[Update, ...] | None:
+    if payload(record).get("name") == "clean":
+        return None
+    new = context_of(record).items()
+    return (*(found or ()), *(Update(k, msgspec.json.encode(v), record.n) for k, v in new))
+
+
+UPDATES: Final = view(
+    "updates", logged("jobspec-update", "clean"), parts=_of_job, fold=_fold_updates
+)
+"""By job id: the entries of its jobspec-update events, oldest first."""
+
+
+def _jobspec_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, str | None]]:
+    if record.kind == Kind.EVENT:
+        return [(jobid, None) for jobid, _ in _of_job(record, _seen)]
+    jobs = [(op.job, op.text) for op in stored(record)]
+    return [(job[0], text) for job, text in jobs if job is not None and job[1] == "jobspec"]
+
+
+ORIGINAL: Final = view(
+    "original jobspec",
+    sent("request", topics.KVS_COMMIT),
+    logged("clean"),
+    parts=_jobspec_parts,
+    fold=lambda _old, text, _record, _seen: text,
+)
+"""By job id, of active jobs: its jobspec as stored at submission."""
+
+
+def _value_at(jobspec: Any, path: str) -> Any:
+    for key in path.split("."):
+        jobspec = jobspec.get(key) if isinstance(jobspec, dict) else None
+    return jobspec
+
+
+@RULES.judge("33.defaults.7", ALLOC, views=(UPDATES, DURABLE))
+def the_updated_jobspec_is_sent(record: Record, seen: Seen) -> Said:
+    updates: tuple[Update, ...] = seen.at(UPDATES, job_id(record)) or ()
+    latest = {each.path: each for each in updates}
+    known = [each for each in latest.values() if is_durable(seen, record.party, each.n)]
+    for path, value, n in known:
+        got = _value_at(payload(record).get("jobspec"), path)
+        if got != msgspec.json.decode(value):
+            text = f"expected {value.decode()} by its jobspec-update, got {got!r:.80}"
+            return Broken(f"jobspec of job {job_id(record)}: {path}: {text}", (n,))
+    return bool(known)
+
+
+def _without_environment(jobspec: Any) -> Any:
+    attributes = {k: v for k, v in system(jobspec).items() if k != ENVIRONMENT}
+    return apply_update(jobspec, "attributes.system", attributes)
+
+
+@RULES.judge("33.defaults.9", ALLOC, views=(UPDATES, ORIGINAL, DURABLE))
+def every_change_is_in_the_eventlog(record: Record, seen: Seen) -> Said:
+    text, sent_ = seen.at(ORIGINAL, job_id(record)), payload(record).get("jobspec")
+    original = decoded(text) if text is not None else None
+    updates: tuple[Update, ...] = seen.at(UPDATES, job_id(record)) or ()
+    if not isinstance(original, dict) or not isinstance(sent_, dict):
+        return None
+    if not all(is_durable(seen, record.party, each.n) for each in updates):
+        return None
+    for path, value, _ in updates:
+        original = apply_update(original, path, msgspec.json.decode(value))
+    if _without_environment(original) == _without_environment(sent_):
+        return True
+    what = f"jobspec of job {job_id(record)}"
+    text = "differs from the stored one with all its jobspec-update events applied"
+    return Broken(f"{what}: {text}", tuple(each.n for each in updates))
+
+
+# --- assignment and validation
+
+
+@RULES.rule(
+    "33.assignment.3",
+    noted(Kind.HOOK),
+    logged("jobspec-update", "validate", "invalidate"),
+    key=job_id,
+)
+def assigned_before_plugins_are_asked(state: State, record: Record, _facts: Facts) -> Step:
+    if record.kind == Kind.HOOK:
+        is_validation = payload(record).get("hook") == "job.validate"
+        if state == "assigned":
+            return Step("assigned", kept=is_validation)
+        return Step(record.n if is_validation else state)
+    if payload(record).get("name") != "jobspec-update" or QUEUE not in context_of(record):
+        return Step(state if payload(record).get("name") == "jobspec-update" else None)
+    if type(state) is not int:
+        return Step("assigned")
+    text = f"job {job_id(record)}: expected its queue to be assigned before job.validate was asked"
+    return Step(broken=Broken(text, (state,)))
+
+
+@RULES.rule(
+    "33.validation.4", logged(ANY_TOPIC), sent("response", topics.INGEST_SUBMIT), key=job_id
+)
+def a_rejected_job_never_was(state: State, record: Record, _facts: Facts) -> Step:
+    if payload(record).get("name") == "invalidate":
+        return Step(record.n, kept=True)
+    if state is None or errnum(record):
+        return Step(state)
+    rejected = (int(str(state)),)
+    if record.kind == Kind.EVENT:
+        text = f"expected no event after invalidate, got {payload(record).get('name')}"
+    else:
+        text = "rejected: expected an error for its submitter, got success"
+    return Step(state, broken=Broken(f"job {job_id(record)}: {text}", rejected))
+
+
+# --- stopping and starting
+
+
+ALL_QUEUES: Final = ""
+
+
+def _queue_of(jobspec: Any) -> str:
+    return str(system(jobspec).get("queue", ALL_QUEUES))
+
+
+def _fold_stopped(
+    stopped: tuple[tuple[str, int], ...] | None, _part: None, record: Record, _seen: Seen
+) -> tuple[tuple[str, int], ...] | None:
+    name = str(payload(record).get("name") or ALL_QUEUES)
+    others = tuple(each for each in stopped or () if each[0] != name)
+    if payload(record).get("start") is False:
+        return (*others, (name, record.n))
+    return (() if name == ALL_QUEUES else others) or None
+
+
+STOPPED: Final = view(
+    "stopped queues",
+    received("request", topics.JOB_QUEUE_START),
+    parts=lambda _record, _seen: [((), None)],
+    fold=_fold_stopped,
+)
+"""Names of queues that are stopped, or that all are, each with the place of the request."""
+
+
+def _fold_queue(_old: str | None, _part: None, record: Record, _seen: Seen) -> str | None:
+    return None if record.kind == Kind.EVENT else _queue_of(payload(record).get("jobspec"))
+
+
+QUEUES: Final = view("queues", ALLOC, logged("clean"), parts=_of_job, fold=_fold_queue)
+"""By job id: the queue of a job that resources were asked for."""
+
+
+def _stop_of(seen: Seen, queue: str) -> int:
+    """Where the queue was stopped, 0 when it is not."""
+    stopped = dict(seen.at(STOPPED) or ())
+    return stopped.get(queue) or stopped.get(ALL_QUEUES) or 0
+
+
+def _owed_cancels(seen: Seen) -> Iterable[Broken]:
+    asked_of: Mapping[Any, Asked] = seen.all(ASKED)
+    for job, asked in asked_of.items():
+        stopped = _stop_of(seen, seen.at(QUEUES, job) or ALL_QUEUES)
+        life: Life | None = seen.at(LIFE, job)
+        is_waiting = is_pending(asked, seen) and life and life.state == JobState.SCHED
+        if stopped and is_waiting and asked.cancel < stopped:
+            text = "its queue was stopped: expected sched.cancel of its alloc request"
+            yield Broken(f"job {job}: {text}, none was sent", (asked.alloc, stopped))
+
+
+@RULES.judge(
+    "33.admin.6",
+    sent("request", topics.SCHED_CANCEL),
+    views=(STOPPED, QUEUES, ASKED, LIFE),
+    owing=_owed_cancels,
+)
+def stopping_cancels_what_is_pending(record: Record, seen: Seen) -> Said:
+    return bool(_stop_of(seen, seen.at(QUEUES, job_id(record)) or ALL_QUEUES))
+
+
+@RULES.judge("33.admin.7", ALLOC, views=(STOPPED, DURABLE))
+def nothing_is_asked_for_a_stopped_queue(record: Record, seen: Seen) -> Said:
+    queue = _queue_of(payload(record).get("jobspec"))
+    stopped = _stop_of(seen, queue)
+    if not stopped:
+        return True
+    if not is_durable(seen, record.party, stopped):
+        return None  # it may have been on its way
+    text = f"queue {queue or '(anonymous)'} is stopped: expected no sched.alloc"
+    return Broken(f"job {job_id(record)}: {text}", (stopped,))
+
+
+@RULES.check("33.criteria.5", sent("request", ANY_TOPIC))
+def queues_are_not_the_schedulers_business(record: Record, facts: Facts) -> Said:
+    topic = getattr(message(record), "topic", "")
+    if record.party != facts.manager or service_of(topic) != topics.SCHED:
+        return None
+    found = [key for key in payload(record) if key.startswith("queue")]
+    return Broken(f"{topic}: expected no key {found[0]}") if found else True

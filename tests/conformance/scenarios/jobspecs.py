@@ -1,0 +1,52 @@
+"""Jobspecs of every shape, and one that is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flux_trio.formats import Jobspec
+from flux_trio.messages import FluxError, topics
+from tests.support.scenarios import Stage, scenario
+
+
+def jobspec(**system: Any) -> dict[str, Any]:
+    """One slot of a core, with these keys in attributes.system."""
+    attributes = {f"system.{key.replace('_', '-')}": value for key, value in system.items()}
+    attributes |= {"system.exec.test": {"run_duration": 5.0}}
+    return dict(Jobspec.from_command(["true"], attributes=attributes).json)
+
+
+def with_resources(resources: dict[str, Any], **task_count: int) -> dict[str, Any]:
+    """Another resource graph, and how many tasks."""
+    task = {"command": ["true"], "slot": "task", "count": task_count}
+    return {**jobspec(duration=30.0), "resources": [resources], "tasks": [task]}
+
+
+def vertex(type_: str, count: int, *below: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A vertex and what it is made of."""
+    found = {"type": type_, "count": count, **more}
+    return {**found, "with": list(below)} if below else found
+
+
+@scenario()
+async def jobspecs(stage: Stage) -> None:
+    """Graphs with and without nodes, whole nodes, attributes; one jobspec is refused."""
+    core = vertex("core", 1)
+    slot = vertex("slot", 1, vertex("core", 2), label="task")
+    node = vertex("node", 2, vertex("slot", 1, core, label="task"))
+    whole = vertex("node", 1, vertex("slot", 1, core, label="task"), exclusive=True)
+    wanted = [
+        with_resources(slot, per_slot=1),
+        with_resources(node, total=2),
+        with_resources(whole, per_slot=1),
+        jobspec(dependencies=[{"scheme": "after", "value": "f1"}]),
+        jobspec(dependencies=[{"scheme": "fluid", "value": "f1", "type": "in", "scope": "user"}]),
+        jobspec(constraints={"hostlist": ["node0"]}, preemptible_after=1.5),
+    ]
+    for each in wanted:
+        await stage.call(topics.INGEST_SUBMIT, jobspec=each, urgency=16)
+        await stage.settle(6.0)
+    try:
+        await stage.call(topics.INGEST_SUBMIT, jobspec={"version": 1}, urgency=16)
+    except FluxError:
+        await stage.settle()
