@@ -25,6 +25,23 @@ LABEL_CHARS_MAX: Final = 90
 HEAD_PX: Final = 7
 NOBODY: Final = "(all)"
 
+STYLE: Final = f"""{svg.STYLE}
+.said, .bad {{ paint-order: stroke; stroke: #ffffff; stroke-width: 3px; }}
+.note {{ fill: #f6f8fa; stroke: #8c959f; }}
+.bad {{ fill: #b34700; font-weight: bold; }}
+.bad-line {{ fill: none; stroke: #d55e00; stroke-width: 2; }}
+.bad-head {{ fill: #d55e00; }}
+.bad-note {{ fill: #fdf0e6; stroke: #d55e00; stroke-width: 2; }}
+@media (prefers-color-scheme: dark) {{
+.said, .bad {{ stroke: #161b22; }}
+.note {{ fill: #21262d; stroke: #6e7681; }}
+.bad {{ fill: #ffa657; }}
+.bad-line {{ stroke: #e69f00; }}
+.bad-head {{ fill: #e69f00; }}
+.bad-note {{ fill: #33260d; stroke: #e69f00; }}
+}}
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
@@ -56,7 +73,7 @@ def draw_sequence(records: Sequence[Record], broken: int, label: str) -> str:
     for record in records:
         body.append(_stamp(record, frame.rows[record.n], records[0].t))
         body += _row(record, frame)
-    return svg.document(frame.width, height, label, body)
+    return svg.document(frame.width, height, label, body, STYLE)
 
 
 def _all_ends(records: Iterable[Record]) -> dict[int, tuple[str, ...]]:

@@ -28,12 +28,6 @@ text { font: 12px "DejaVu Sans", Verdana, sans-serif; fill: #24292f; }
 .head { fill: #57606a; }
 .first { fill: none; stroke: #0072b2; stroke-width: 1.6; }
 .first-area { fill: #0072b2; fill-opacity: 0.18; }
-.said, .bad { paint-order: stroke; stroke: #ffffff; stroke-width: 3px; }
-.note { fill: #f6f8fa; stroke: #8c959f; }
-.bad { fill: #b34700; font-weight: bold; }
-.bad-line { fill: none; stroke: #d55e00; stroke-width: 2; }
-.bad-head { fill: #d55e00; }
-.bad-note { fill: #fdf0e6; stroke: #d55e00; stroke-width: 2; }
 .second { fill: none; stroke: #d55e00; stroke-width: 1.6; }
 .second-area { fill: #d55e00; fill-opacity: 0.18; }
 @media (prefers-color-scheme: dark) {
@@ -46,12 +40,6 @@ text { fill: #e6edf3; }
 .grid { stroke: #30363d; }
 .arrow { stroke: #9ea7b3; }
 .head { fill: #9ea7b3; }
-.said, .bad { stroke: #161b22; }
-.note { fill: #21262d; stroke: #6e7681; }
-.bad { fill: #ffa657; }
-.bad-line { stroke: #e69f00; }
-.bad-head { fill: #e69f00; }
-.bad-note { fill: #33260d; stroke: #e69f00; }
 .first { stroke: #56b4e9; }
 .first-area { fill: #56b4e9; }
 .second { stroke: #e69f00; }
@@ -83,10 +71,12 @@ def path(points: Iterable[tuple[float, float]], class_: str, *, closed: bool = F
     return element("path", d=d + "Z" * closed, class_=class_)
 
 
-def document(width: float, height: float, label: str, body: Iterable[str]) -> str:
+def document(
+    width: float, height: float, label: str, body: Iterable[str], style: str = STYLE
+) -> str:
     """A whole picture of `width` by `height` pixels; `label` tells it to those who cannot see."""
     page = element("rect", width=width, height=height, class_="page")
-    content = ["", element("title", escape(label)), element("style", STYLE), page, *body, ""]
+    content = ["", element("title", escape(label)), element("style", style), page, *body, ""]
     picture = element(
         "svg",
         "\n".join(content),

@@ -1,0 +1,82 @@
+"""`flux-trio check`: what it reads, writes, and its exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click.testing
+import msgspec
+import pytest
+
+from flux_trio.cli import main
+from flux_trio.trace import record_to_json
+from tests.support.judged import edit_payload, find_all
+from tests.support.scenarios import trace_of
+
+RECORDING = Path(__file__).parents[1] / "data" / "messages" / "45-rpc-errors.json"
+
+
+def check(*args: str | Path) -> click.testing.Result:
+    arguments = ["check", *map(str, args)]
+    return click.testing.CliRunner().invoke(main, arguments, prog_name="flux-trio")
+
+
+@pytest.fixture
+def clean(tmp_path: Path) -> Path:
+    path = tmp_path / "clean.jsonl"
+    path.write_bytes(b"".join(record_to_json(each) + b"\n" for each in trace_of("everyday")))
+    return path
+
+
+def test_clean_trace_of_ours_breaks_nothing(clean: Path) -> None:
+    result = check(clean)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "(JSON lines, " in result.stdout
+
+
+def test_broken_clause_is_told_with_exit_code_1(tmp_path: Path) -> None:
+    trace = trace_of("everyday")
+    alloc = find_all(trace, "sched.alloc", "request")[0]
+    path = tmp_path / "broken.jsonl"
+    broken = edit_payload(trace, alloc, id="seven")
+    path.write_bytes(b"".join(record_to_json(each) + b"\n" for each in broken))
+    result = check(path)
+    assert result.exit_code == 1
+    assert "27.alloc.2 broken by job-manager" in result.stdout
+    assert f"{alloc.n} " in result.stdout
+
+
+def test_forms_are_written_to_a_file(tmp_path: Path) -> None:
+    starts = {"text": "", "json": "{", "junit": "<?xml", "html": "<!DOCTYPE html>"}
+    for form, start in starts.items():
+        output = tmp_path / form
+        result = check(RECORDING, "--edition", "current", "--format", form, "-o", output)
+        assert (result.exit_code, result.stdout, result.stderr) == (1, "", "")
+        assert output.read_text().startswith(start)
+    found = msgspec.json.decode((tmp_path / "json").read_bytes())
+    assert (found["trace"], found["form"]) == (RECORDING.name, "recording of messages")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "expected a trace: JSON lines, a JSON object with messages, or"),
+        (b'{"n": 1}\n', "line 1: expected the key t, got nothing"),
+        (b"\xff\xfe", "can't decode"),
+    ],
+)
+def test_what_is_no_trace_is_told_with_exit_code_2(
+    tmp_path: Path, content: bytes, said: str
+) -> None:
+    path = tmp_path / "trace"
+    path.write_bytes(content)
+    result = check(path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"flux-trio check: ERROR: {path}: ")
+    assert said in result.stderr
+
+
+def test_file_that_is_not_there_is_told_with_exit_code_2(tmp_path: Path) -> None:
+    result = check(tmp_path / "none")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith("/none: No such file or directory\n")
