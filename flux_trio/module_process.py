@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -98,7 +99,8 @@ async def _run(name: str) -> None:
 
 def _say(line: str) -> None:
     """The one line; after it nobody reads."""
-    os.write(1, line.encode() + b"\n")
+    with suppress(BrokenPipeError):  # the instance is gone
+        os.write(1, line.encode() + b"\n")
     os.dup2(2, 1)
 
 

@@ -60,8 +60,8 @@ class _Expected:
 class Processes:
     """What processes of modules need of an instance: an address, tokens, a way in.
 
-    `address` is where the instance listens, "" when it does not. `environment` is added to the
-    instance's own, with the names in it that `names` gives to address and token.
+    `address` is where the instance listens, "" when it does not. `environment` is theirs, with
+    address and token under the two `names`; `grace_s` (seconds) lies between SIGTERM and SIGKILL.
     """
 
     def __init__(
@@ -71,12 +71,14 @@ class Processes:
         address: Callable[[], str],
         names: tuple[str, str],
         environment: Mapping[str, str],
+        grace_s: float = GRACE_S,
     ) -> None:
         self._tokens = tokens
         self._userid = userid
         self._address = address
         self._names = names
         self._environment = environment
+        self._grace_s = grace_s
         self._expected: dict[Credentials, _Expected] = {}
 
     async def run(
@@ -106,7 +108,7 @@ class Processes:
             try:
                 await _serve(handle, process, expected, task_status)
             finally:
-                await _end(process)
+                await _end(process, self._grace_s)
 
     async def take(self, connection: Connection, credentials: Credentials) -> bool:
         """Whether the connection was a process's; then it is over."""
@@ -138,9 +140,10 @@ async def _serve(
 ) -> None:
     """Pass messages until the process ends. Raises ProcessEnded."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_connect, handle, process, expected)
+        nursery.start_soon(_connect, handle, expected)
         await _wait_ready(process)
         task_status.started()
+        raise ProcessEnded(await _how_it_ended(process))
 
 
 async def _wait_ready(process: trio.Process) -> None:
@@ -153,7 +156,7 @@ async def _wait_ready(process: trio.Process) -> None:
     raise ProcessEnded(f"its process does not serve after {START_S_MAX:g} s")
 
 
-async def _connect(handle: LocalHandle, process: trio.Process, expected: _Expected) -> None:
+async def _connect(handle: LocalHandle, expected: _Expected) -> None:
     """Pass messages both ways once the connection is there. Raises ProcessEnded at its end."""
     await expected.come.wait()
     connection = expected.connection
@@ -162,8 +165,7 @@ async def _connect(handle: LocalHandle, process: trio.Process, expected: _Expect
         nursery.start_soon(_pass_out, handle, connection)
         reason = await _pass_in(handle, connection)
         nursery.cancel_scope.cancel()
-    with trio.move_on_after(END_S_MAX):
-        raise ProcessEnded(await _how_it_ended(process))
+    await trio.sleep(END_S_MAX)  # when it has ended, how is told instead
     raise ProcessEnded(f"its process let go of the connection: {reason}")
 
 
@@ -231,12 +233,12 @@ async def _how_it_ended(process: trio.Process) -> str:
     return f"its process exited with {status}"
 
 
-async def _end(process: trio.Process) -> None:
+async def _end(process: trio.Process, grace_s: float) -> None:
     """SIGTERM, grace, SIGKILL; the process is gone when this returns."""
     with trio.CancelScope(shield=True):
         if process.returncode is None:
             process.terminate()
-        with trio.move_on_after(GRACE_S):
+        with trio.move_on_after(grace_s):
             await process.wait()
         if process.returncode is None:
             process.kill()

@@ -1,0 +1,137 @@
+"""module.trace: what modules send and receive, told as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from flux_trio.broker import BrokerServices, LocalHandle, Tokens
+from flux_trio.broker.tracing import QUEUE_MAX
+from flux_trio.messages import ROLE_USER, Errno, FluxError, Request
+from tests.support.asking import GUEST_USERID
+from tests.support.modules import ModuleWorld, echo, listener
+
+Stream = AsyncIterator[dict[str, Any]]
+
+
+class TracedWorld(ModuleWorld):
+    async def start(self) -> None:
+        tokens = Tokens(lambda: "secret", lambda _: None)
+        services = BrokerServices(
+            self.router, self.supervisor, tokens, {}, trio.Event(), lambda *_: None
+        )
+        await self.load("broker", services.run)
+        await self.load("echo", echo)
+
+    @asynccontextmanager
+    async def traced(self, **wanted: Any) -> AsyncIterator[Stream]:
+        """A stream that sees what comes from here on."""
+        async with self.handle("looker").stream("module.trace", wanted) as stream:
+            await trio.testing.wait_all_tasks_blocked()
+            yield stream
+
+
+@pytest.fixture
+async def world(nursery: trio.Nursery) -> TracedWorld:
+    world = TracedWorld(nursery)
+    await world.start()
+    return world
+
+
+async def take(stream: Stream, count: int) -> list[dict[str, Any]]:
+    return [await anext(stream) for _ in range(count)]
+
+
+async def test_what_a_module_receives_and_sends_is_told(world: TracedWorld) -> None:
+    async with world.traced() as stream:
+        await world.client().ask("echo.back", {"a": 1})
+        received, sent = await take(stream, 2)
+    base = {"name": "echo", "topic": "echo.back", "payload_size": 7}
+    assert received == {
+        **base, "timestamp": received["timestamp"], "prefix": "rx", "type": "request",
+    }  # fmt: skip
+    assert sent == {
+        **base, "timestamp": sent["timestamp"], "prefix": "tx", "type": "response",
+        "errnum": 0, "errstr": "",
+    }  # fmt: skip
+    assert 1000 <= received["timestamp"] <= sent["timestamp"] <= world.now()
+
+
+async def test_payloads_come_when_asked_for_and_errors_have_their_text(world: TracedWorld) -> None:
+    async with world.traced(full=True) as stream:
+        client = world.client()
+        await client.ask("echo.back", {"a": 1})
+        with pytest.raises(FluxError):
+            await client.ask("echo.refuse")
+        request, response, _, refusal = await take(stream, 4)
+    assert request["payload"] == response["payload"] == {"a": 1}
+    assert (refusal["errnum"], refusal["errstr"]) == (22, "not today")
+    assert "payload" not in refusal
+
+
+async def test_names_and_topics_choose(world: TracedWorld) -> None:
+    await world.load("other", echo_as("other"))
+    async with world.traced(names=["other"], topic_glob="*.ba*") as stream:
+        client = world.client()
+        for topic in ("echo.back", "other.count", "other.back"):
+            client.send(topic)
+        (told,) = await take(stream, 1)
+    assert (told["name"], told["topic"]) == ("other", "other.back")
+
+
+def echo_as(service: str) -> Any:
+    return listener(service, [])
+
+
+async def test_trace_does_not_tell_of_itself(world: TracedWorld) -> None:
+    async with world.traced(names=["broker"]) as stream:
+        await world.client().ask("module.list")
+        assert [each["topic"] for each in await take(stream, 2)] == ["module.list"] * 2
+        with trio.move_on_after(0.01) as scope:
+            await anext(stream)
+        assert scope.cancelled_caught
+
+
+async def test_what_does_not_fit_is_counted(world: TracedWorld) -> None:
+    async with world.traced(topic_glob="echo.*") as stream:
+        client = world.handle("client")
+        for _ in range(QUEUE_MAX + 5):
+            client.send(Request("echo.nothing"))
+        told = await take(stream, QUEUE_MAX + 1)
+    assert [each["topic"] for each in told[:-1]] == ["echo.nothing"] * QUEUE_MAX
+    assert told[-1] == {"lost": 5}
+
+
+async def test_stream_ends_when_canceled_or_when_its_reader_is_gone(world: TracedWorld) -> None:
+    sinks = len(world.router.trace._sinks)
+    client = world.client()
+    tag = client.send("module.trace", {}, streaming=True)
+    await client.ask("module.trace-cancel", {"matchtag": tag})
+    assert (await client.answer(tag)).errnum == Errno.ECANCELED
+    with pytest.raises(FluxError) as unknown:
+        await client.ask("module.trace-cancel", {"matchtag": tag})
+    assert unknown.value.errnum == Errno.ENOENT
+    client.send("module.trace", {}, streaming=True)
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(world.router.trace._sinks) == sinks + 1
+    client.handle.close()
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(world.router.trace._sinks) == sinks
+
+
+async def test_guests_see_nothing(world: TracedWorld) -> None:
+    guest = LocalHandle("guest", world.router, world.now, world.log, GUEST_USERID, ROLE_USER)
+    with pytest.raises(FluxError) as refused:
+        await guest.call("module.trace", {})
+    assert refused.value.errnum == Errno.EPERM
+
+
+async def test_stream_needs_the_streaming_flag(world: TracedWorld) -> None:
+    with pytest.raises(FluxError) as refused:
+        await world.client().ask("module.trace", {})
+    assert refused.value.errnum == Errno.EPROTO

@@ -1,0 +1,229 @@
+"""The scheduler and the execution service elsewhere: jobs run as if they were here.
+
+Elsewhere is the other end of a connection in memory or of a WebSocket, or a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from flux_trio.broker import Handle, open_remote, serve_connection
+from flux_trio.config import Config, ExecConfig
+from flux_trio.formats import Jobspec, format_fluid, parse_eventlog
+from flux_trio.instance import MODULES, Instance, Surroundings, durable_store, open_instance
+from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, Errno, FluxError, topics
+from flux_trio.module_process import CONFIG_VARIABLE, main_of, module_environment
+from flux_trio.sim import make_machine
+from flux_trio.transports import Connection, Credentials, connect_websocket, memory_pair
+from tests.support.instance import RunningInstance, running_instance
+from tests.support.shell import no_process_left, until
+
+TEST_S_MAX = 30.0
+CONFIG = Config(exec=ExecConfig(kill_timeout="0.2s"))
+EVENTS = ["submit", "validate", "depend", "priority", "alloc", "start", "finish", "release"]
+ELSEWHERE = ("sched", "job-exec")
+
+
+class User:
+    """Somebody who submits jobs to an instance."""
+
+    def __init__(self, instance: Instance, handle: Handle) -> None:
+        self.instance = instance
+        self.call = handle.call
+
+    async def submit(self, *words: str, **options: Any) -> int:
+        jobspec = Jobspec.from_command(words or ["true"], cwd="/", **options)
+        return int((await self.call(topics.INGEST_SUBMIT, {"jobspec": jobspec.to_json()}))["id"])
+
+    async def events(self, jobid: int) -> list[str]:
+        key = f"{format_fluid(jobid, 'kvs')}.eventlog"
+        text = (await self.call(topics.KVS_LOOKUP, {"key": key}))["value"]
+        return [event.name for event in parse_eventlog(text)]
+
+    async def wait(self, jobid: int, name: str) -> list[str]:
+        while name not in await self.events(jobid):  # noqa: ASYNC110 - bounded by the test
+            await trio.sleep(0.005)
+        return await self.events(jobid)
+
+    def pid(self, name: str) -> int:
+        (pid,) = [each.pid for each in self.instance.supervisor.list() if each.name == name]
+        assert pid is not None
+        return pid
+
+
+@asynccontextmanager
+async def opened(statedir: Path, *without: str) -> AsyncIterator[User]:
+    given = Surroundings(
+        inventory=make_machine(1, 2),
+        userid=os.getuid(),
+        epoch=time.time(),
+        statedir=statedir,
+        listen=True,
+        store=durable_store(CONFIG, statedir),
+        modules=tuple(name for name in MODULES if name not in without),
+    )
+    with trio.fail_after(TEST_S_MAX), no_process_left(statedir / "shell"):
+        async with open_instance(CONFIG, given) as instance, instance.connect() as handle:
+            yield User(instance, handle)
+
+
+@asynccontextmanager
+async def in_memory(instance: Instance) -> AsyncIterator[Connection]:
+    ours, theirs = memory_pair()
+    owner = Credentials(os.getuid(), ROLE_OWNER | ROLE_LOCAL, "owner")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_connection, instance.router, instance.write_log, ours, owner)
+        yield theirs
+        await theirs.aclose()
+
+
+@asynccontextmanager
+async def by_websocket(instance: Instance) -> AsyncIterator[Connection]:
+    async with connect_websocket(instance.uri, instance.owner_token) as connection:
+        yield connection
+
+
+# --- at the other end of a connection
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("connect", [in_memory, by_websocket])
+@pytest.mark.parametrize("name", ELSEWHERE)
+async def test_jobs_run_with_a_service_behind_a_connection(
+    tmp_path: Path, name: str, connect: Callable[[Instance], Any]
+) -> None:
+    async with opened(tmp_path, name) as user:
+        jobid = await user.submit("true")
+        async with (
+            connect(user.instance) as connection,
+            open_remote(name, os.getuid(), connection, time.time) as handle,
+            trio.open_nursery() as nursery,
+        ):
+            await nursery.start(partial(main_of(name, CONFIG, tmp_path), handle))
+            assert sorted((await user.wait(jobid, "clean"))[:8]) == sorted(EVENTS)
+            nursery.cancel_scope.cancel()
+        assert name not in user.instance.router.services
+
+
+# --- in a process
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ELSEWHERE)
+async def test_jobs_run_with_a_service_in_a_process(tmp_path: Path, name: str) -> None:
+    async with opened(tmp_path, name) as user:
+        await user.call(topics.MODULE_LOAD, {"name": name, "exec": True})
+        await user.wait(await user.submit("true"), "clean")
+        pid = user.pid(name)
+        await user.call(topics.MODULE_RELOAD, {"name": name})
+        assert not is_running(pid)
+        await user.wait(await user.submit("true"), "clean")
+
+
+@pytest.mark.real
+async def test_death_of_the_schedulers_process_is_a_crash_of_the_module(tmp_path: Path) -> None:
+    "What was granted stays granted, what waited is granted by the next one."
+    async with opened(tmp_path, "sched") as user:
+        await user.call(topics.MODULE_LOAD, {"name": "sched", "exec": True})
+        running = await user.submit("sleep", "1000")
+        await user.wait(running, "start")
+        waiting = await user.submit("true", ntasks=2)
+        os.kill(user.pid("sched"), signal.SIGKILL)
+        await until(lambda: "sched" not in user.instance.supervisor)
+        with pytest.raises(FluxError) as gone:
+            await user.call("sched.stats-get")
+        assert gone.value.errnum == Errno.ENOSYS
+        assert "module sched: ProcessEnded: its process was ended by SIGKILL" in [
+            entry.text for entry in user.instance.log
+        ]
+        await user.call(topics.MODULE_LOAD, {"name": "sched-fifo", "exec": True})
+        while (await user.call("sched.stats-get"))["allocated"] != 1:  # noqa: ASYNC110
+            await trio.sleep(0.005)  # it is being told what is allocated
+        assert "alloc" not in await user.events(waiting)
+        await user.call(
+            topics.JOB_RAISE, {"id": running, "severity": 0, "type": "cancel", "note": ""}
+        )
+        await user.wait(waiting, "clean")
+
+
+@pytest.mark.real
+async def test_jobs_outlive_the_process_of_the_execution_service(tmp_path: Path) -> None:
+    "The next one finds them, and none is started twice."
+    runs = tmp_path / "runs"
+    async with opened(tmp_path, "job-exec") as user:
+        await user.call(topics.MODULE_LOAD, {"name": "job-exec", "exec": True})
+        script = f"echo run >> {runs}; while ! test -e {tmp_path}/go; do sleep 0.01; done; exit 3"
+        jobid = await user.submit("sh", "-c", script)
+        await user.wait(jobid, "start")
+        await until(runs.exists)
+        await user.call(topics.MODULE_KILL, {"name": "job-exec"})
+        (tmp_path / "go").touch()
+        await user.call(topics.MODULE_LOAD, {"name": "job-exec", "exec": True})
+        events = await user.wait(jobid, "clean")
+        assert (events.count("start"), events.count("finish")) == (1, 1)
+        assert runs.read_text() == "run\n"
+
+
+@pytest.mark.real
+async def test_second_scheduler_does_not_start_and_says_why(tmp_path: Path) -> None:
+    async with opened(tmp_path) as user:
+        with pytest.raises(FluxError) as refused:
+            await user.call(topics.MODULE_LOAD, {"name": "sched-fifo", "exec": True})
+        assert refused.value.text == (
+            "module sched-fifo did not start: ProcessEnded: service sched is already held by sched"
+        )
+        await user.wait(await user.submit("true"), "clean")
+
+
+@pytest.mark.real
+def test_processes_end_with_an_instance_that_is_killed(tmp_path: Path) -> None:
+    with running_instance(tmp_path) as instance:
+        instance.ok("module", "reload", "--exec", "sched")
+        (pid,) = module_processes(instance)
+        instance.stop(signal.SIGKILL)
+        deadline = time.monotonic() + TEST_S_MAX
+        while is_running(pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not is_running(pid)
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def module_processes(instance: RunningInstance) -> list[int]:
+    """Children of the instance that are modules."""
+    tasks = Path(f"/proc/{instance.process.pid}/task")
+    return [
+        int(pid)
+        for children in tasks.glob("*/children")
+        for pid in children.read_text().split()
+        if b"flux_trio.module_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+
+
+# --- what they are told
+
+
+def test_environment_has_the_tables_that_modules_read_and_no_more(tmp_path: Path) -> None:
+    environment = module_environment(CONFIG, tmp_path)
+    assert environment["FLUX_TRIO_STATEDIR"] == str(tmp_path)
+    assert '"kill-timeout":"0.2s"' in environment[CONFIG_VARIABLE]
+
+
+@pytest.mark.parametrize(("name", "policy"), [("sched", "easy"), ("sched-fifo", "fifo")])
+def test_sched_fifo_is_the_scheduler_with_the_fifo_policy(name: str, policy: str) -> None:
+    config = Config(sched=type(CONFIG.sched)(policy="easy"))
+    main = main_of(name, config, None)
+    assert isinstance(main, partial)
+    assert main.keywords["config"].policy == policy
