@@ -160,6 +160,22 @@ def test_running_job_that_is_read_again_is_followed_further(listed: ListedJobs) 
     assert listed.ids(states=JobState.INACTIVE) == [1]
 
 
+def test_each_loss_of_the_journal_is_logged(listed: ListedJobs) -> None:
+    for _ in range(2):
+        listed.lose_journal()
+        listed.fire_timer()
+        listed.tell()
+    assert len(listed.logs) == 2
+
+
+def test_journal_that_was_given_up_is_not_listened_to(listed: ListedJobs) -> None:
+    entry = [1, 0, _builtins(pending()[0])]
+    late = listed.from_journal({"events": [entry]})
+    listed.tell((1, 3, event("x")))  # a gap
+    listed.turn(late)
+    assert listed.ask("job-list.list-id", {"id": 1}) == [(Errno.ENOENT, "unknown job id")]
+
+
 def test_absent_job_manager_is_asked_for_again_and_logged_once() -> None:
     listed = ListedJobs()
     listed.do(listed.core.start(0.0))

@@ -192,6 +192,14 @@ def test_watch_of_a_peer_that_is_gone_is_dropped(listed: ListedJobs) -> None:
     assert lines(listed.take_sent()) == ["alloc", "start"]  # bob's
 
 
+def test_watches_of_one_job_end_each_by_itself(listed: ListedJobs) -> None:
+    watch(listed, tag=8)
+    watch(listed, tag=9)
+    listed.ask(CANCEL, {"matchtag": 8})
+    listed.tell_all(1, inactive()[4:], place=4)
+    assert listed.take_sent() == [(Errno.ENODATA, None)]
+
+
 def test_watch_is_dropped_while_its_last_lines_are_read(listed: ListedJobs) -> None:
     watch(listed)
     (cancel, lookup) = _inactive_turn(listed)
@@ -209,7 +217,9 @@ def test_watch_tells_that_the_store_is_gone(listed: ListedJobs) -> None:
 
 def test_watch_of_a_job_that_is_removed_ends(listed: ListedJobs) -> None:
     watch(listed)
-    listed.commit(["unlink", "job"])
+    (end,) = listed.kvs.commit(["unlink", "job"])
+    (answer,) = listed.core.turn(0.0, [end])  # and no cancel of what has ended
+    listed.do([answer])
     ((errnum, text),) = listed.take_sent()
     assert errnum == Errno.ENOENT
     assert "unlinked" in text

@@ -96,7 +96,6 @@ class Details:
         gathering.finish()
 
     def _keep(self, place: tuple[int, str], kept: _Kept) -> None:
-        self._kept.pop(place, None)
         self._kept[place] = kept
         if len(self._kept) > FACTS_MAX:
             del self._kept[next(iter(self._kept))]

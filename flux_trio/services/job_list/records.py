@@ -140,15 +140,13 @@ class Records:
         Raises InvalidTransition when RFC 21 has no place for it, JournalGap when others are missing
         before it.
         """
-        record = self.jobs.get(jobid)
-        if record is None:
-            record = self.jobs[jobid] = Record(jobid)
+        record = self.jobs.get(jobid) or Record(jobid)
         if place < record.nevents:
             return
         if place > record.nevents:
             raise JournalGap(f"job {jobid}: expected event {record.nevents}, got {place}")
         record.apply(event)
-        self._changed[jobid] = record
+        self.jobs[jobid] = self._changed[jobid] = record
         if event.name == JobEvent.INVALIDATE:  # it never was
             del self.jobs[jobid], self._changed[jobid]
 
