@@ -10,7 +10,10 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from flux_trio.conformance.leg import (
+    ANY_CANCEL,
+    ANY_DISCONNECT,
     ANY_TOPIC,
+    ERROR,
     Leg,
     message,
     noted,
@@ -114,8 +117,8 @@ def _clients(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
 
 ENDED: Final = view(
     "ended streams",
-    sent("request", ANY_TOPIC),
-    ANSWERS,
+    sent("request", ANY_DISCONNECT),
+    received("response", ANY_TOPIC, mark=ERROR),
     parts=_clients,
     fold=lambda old, ended, _record, _seen: (*(old or ()), ended)[-ENDED_MAX:] if ended else None,
     reads=(OPEN,),
@@ -202,7 +205,7 @@ def is_cancel(request: Request) -> bool:
 
 CANCELS: Final = view(
     "cancels",
-    received("request", ANY_TOPIC),
+    received("request", ANY_CANCEL, ANY_DISCONNECT),
     sent("response", ANY_TOPIC),
     parts=_canceled,
     fold=lambda _old, n, _record, _seen: n,
@@ -231,7 +234,7 @@ def _serving(record: Record, seen: Seen) -> Iterable[tuple[str, str | None]]:
 SERVES: Final = view(
     "serves",
     received("request", ANY_TOPIC),
-    sent("request", ANY_TOPIC),
+    sent("request", ANY_DISCONNECT),
     noted(Kind.MODULE),
     parts=_serving,
     fold=lambda _old, party, _record, _seen: party,

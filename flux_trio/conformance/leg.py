@@ -12,27 +12,45 @@ MessageType: TypeAlias = Literal["request", "response", "event"]
 Key: TypeAlias = Hashable
 
 ANY_TOPIC: Final = "*"
+ANY_CANCEL: Final = "*-cancel"
+ANY_DISCONNECT: Final = "*.disconnect"
+
+ERROR: Final = "error"
+WITH_R: Final = "R"
 
 
 class Leg(NamedTuple):
     """Which records: the kind, and for messages the type and topic.
 
-    For topics of the execution service, whose name is its own, `topic` is "<exec>.start".
+    For topics of the execution service, whose name is its own, `topic` is "<exec>.start"; one that
+    starts with a star stands for all that end so. `mark` narrows it: ERROR are the responses with
+    an errnum, WITH_R the commits that write or remove an R, and what the scheduler looked up.
     """
 
     kind: str
     type: str = ""
     topic: str = ""
+    mark: str = ""
+
+    def covers(self, other: Leg) -> bool:
+        """Whether a record that is on `other` is on this one."""
+        if self.kind != other.kind or self.type != other.type:
+            return False
+        if self.mark not in ("", other.mark):
+            return False
+        if self.topic.startswith(ANY_TOPIC):
+            return other.topic.endswith(self.topic[1:])
+        return self.topic == other.topic
 
 
-def sent(type_: MessageType, *topics: str) -> list[Leg]:
+def sent(type_: MessageType, *topics: str, mark: str = "") -> list[Leg]:
     """The moments a party sends such a message."""
-    return [Leg(Kind.SEND.value, type_, topic) for topic in topics]
+    return [Leg(Kind.SEND.value, type_, topic, mark) for topic in topics]
 
 
-def received(type_: MessageType, *topics: str) -> list[Leg]:
+def received(type_: MessageType, *topics: str, mark: str = "") -> list[Leg]:
     """The moments a party takes such a message up."""
-    return [Leg(Kind.RECV.value, type_, topic) for topic in topics]
+    return [Leg(Kind.RECV.value, type_, topic, mark) for topic in topics]
 
 
 def logged(*names: str) -> list[Leg]:

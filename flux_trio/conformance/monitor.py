@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from flux_trio.conformance.facts import Facts
-from flux_trio.conformance.leg import ANY_TOPIC, Key, Leg, errnum
+from flux_trio.conformance.leg import ANY_TOPIC, ERROR, WITH_R, Key, Leg, errnum, payload
 from flux_trio.conformance.registry import Clause
 from flux_trio.conformance.rule import Broken, Rule, State, Step
 from flux_trio.conformance.view import View
@@ -22,6 +22,8 @@ from flux_trio.trace import Kind, Record
 # What the job manager takes up when a party is gone, new, or has failed.
 ENDINGS: Final = {topics.JOB_MANAGER_DISCONNECT, topics.SCHED_HELLO, topics.EXEC_HELLO}
 FATALITIES: Final = {topics.SCHED_ALLOC, topics.SCHED_FREE}
+
+LEGS_MAX: Final = 4096  # that are remembered: topics are what peers choose to send
 
 
 class Verdict(StrEnum):
@@ -54,12 +56,12 @@ class Monitor:
     def __init__(self, rules: Iterable[Rule], clauses: Mapping[str, Clause]) -> None:
         self._clauses = clauses
         self._rules = list(rules)
-        self._by_leg = _by_leg(self._rules)
+        self._by_leg = _ByLeg(self._rules)
         self._states: dict[Rule, dict[Key, State]] = {
             rule: {} for rule in self._rules if rule.apply is not None
         }
         self._views = _in_order(view for rule in self._rules for view in rule.views)
-        self._views_by_leg = _by_leg(self._views)
+        self._views_by_leg = _ByLeg(self._views)
         self._view_states: dict[View, dict[Key, State]] = {view: {} for view in self._views}
         self._turns: dict[str, tuple[int, bool]] = {}  # party → where it began, whether it sent
         self._kept: set[str] = set()
@@ -72,11 +74,11 @@ class Monitor:
         self._take_turn(record)
         leg = leg_of(record, self.facts)
         found = []
-        for rule in _on(self._by_leg, leg):
+        for rule in self._by_leg.on(leg):
             broken = self._judged(rule, record)
             if broken is not None:
                 found.append(self._violation(rule, record, broken))
-        self._fold(_on(self._views_by_leg, leg), record)
+        self._fold(self._views_by_leg.on(leg), record)
         self._clear(record)
         self.facts = self.facts.after(record)
         self.violations += found
@@ -209,24 +211,55 @@ def leg_of(record: Record, facts: Facts) -> Leg:
         topic = found.topic
         if facts.exec_service and service_of(topic) == facts.exec_service:
             topic = "<exec>" + topic[len(facts.exec_service) :]
-        return Leg(record.kind, type(found).__name__.lower(), topic)
+        mark = _mark(record, facts)
+        return Leg(record.kind, type(found).__name__.lower(), topic, mark)
     if record.kind == Kind.EVENT:
         return Leg(record.kind, "", str((record.data or {}).get("name", "")))
     return Leg(record.kind)
 
 
-def _by_leg(machines: Iterable[Any]) -> dict[Leg, list[Any]]:
-    found: dict[Leg, list[Any]] = {}
-    for machine in machines:
-        for leg in machine.legs:
-            found.setdefault(leg, []).append(machine)
-    return found
+def _mark(record: Record, facts: Facts) -> str:
+    found = record.message
+    if isinstance(found, Response):
+        if found.errnum:
+            return ERROR
+        return (
+            WITH_R if found.topic == topics.KVS_LOOKUP and record.party == facts.scheduler else ""
+        )
+    if getattr(found, "topic", "") != topics.KVS_COMMIT:
+        return ""
+    ops = payload(record).get("ops")
+    return WITH_R if isinstance(ops, list) and any(map(_is_of_r, ops)) else ""
 
 
-def _on(by_leg: dict[Leg, list[Any]], leg: Leg) -> list[Any]:
-    anywhere = by_leg.get(Leg(leg.kind, leg.type, ANY_TOPIC))
-    here = by_leg.get(leg, [])
-    return here if anywhere is None else here + anywhere
+def _is_of_r(op: Any) -> bool:
+    return isinstance(op, (list, tuple)) and len(op) > 1 and str(op[1]).endswith(".R")
+
+
+class _ByLeg:
+    """Rules or views by the legs that they are on; what is found for a leg is remembered."""
+
+    def __init__(self, machines: Iterable[Any]) -> None:
+        self._here: dict[Leg, dict[Any, int]] = {}  # by leg without mark: and its place of all
+        self._found: dict[Leg, list[Any]] = {}
+        for place, machine in enumerate(machines):
+            for leg in machine.legs:
+                topic = ANY_TOPIC if leg.topic.startswith(ANY_TOPIC) else leg.topic
+                here = Leg(leg.kind, leg.type, topic)
+                self._here.setdefault(here, {})[machine] = place
+
+    def on(self, leg: Leg) -> list[Any]:
+        """All that a record on `leg` concerns, in their order."""
+        found = self._found.get(leg)
+        if found is None:
+            if len(self._found) >= LEGS_MAX:
+                self._found.clear()
+            near = self._here.get(leg._replace(mark=""), {}) | self._here.get(
+                Leg(leg.kind, leg.type, ANY_TOPIC), {}
+            )
+            found = [each for each in near if any(one.covers(leg) for one in each.legs)]
+            self._found[leg] = found = sorted(found, key=near.__getitem__)
+        return found
 
 
 def _in_order(views: Iterable[View]) -> list[View]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from flux_trio.conformance.leg import errnum, message, payload, received, sent, topic_of
+from flux_trio.conformance.leg import WITH_R, errnum, message, payload, received, sent, topic_of
 from flux_trio.conformance.view import Seen, view
 from flux_trio.formats import FormatError, Hostlist, Idset
 from flux_trio.messages import Request, topics
@@ -86,8 +86,8 @@ LOOKUPS: Final = view(
 """By client and matchtag: the job whose R is being looked up."""
 
 R_LEGS: Final = (
-    *sent("request", topics.KVS_COMMIT),
-    *received("response", topics.KVS_LOOKUP),
+    *sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    *received("response", topics.KVS_LOOKUP, mark=WITH_R),
     *sent("response", topics.RESOURCE_ACQUIRE),
 )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from flux_trio.conformance.leg import (
+    WITH_R,
     errnum,
     logged,
     message,
@@ -231,8 +232,8 @@ def _fold_held(had: Held | None, r: SeenR | None, record: Record, _seen: Seen) -
 
 HELD: Final = view(
     "held",
-    sent("request", topics.KVS_COMMIT),
-    received("response", topics.KVS_LOOKUP),
+    sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    received("response", topics.KVS_LOOKUP, mark=WITH_R),
     received("request", topics.SCHED_FREE),
     logged("clean"),
     parts=_holders,

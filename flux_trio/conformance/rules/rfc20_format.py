@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, TypeAlias
 
+from flux_trio.conformance.leg import WITH_R
 from flux_trio.conformance.resource_sets import (
     HOSTS,
     LOOKUPS,
@@ -256,14 +257,14 @@ def _counting(record: Record, _seen: Seen) -> list[tuple[str, bool]]:
 
 COUNTING: Final = view(
     "writes nslots",
-    sent("request", topics.KVS_COMMIT),
+    sent("request", topics.KVS_COMMIT, mark=WITH_R),
     parts=_counting,
     fold=lambda _old, counts, _record, _seen: counts,
 )
 """By scheduler: whether any R of it had nslots."""
 
 
-@RULES.judge("20.nslots.3", sent("request", topics.KVS_COMMIT), views=[COUNTING])
+@RULES.judge("20.nslots.3", sent("request", topics.KVS_COMMIT, mark=WITH_R), views=[COUNTING])
 def an_allocation_has_nslots(record: Record, seen: Seen) -> Said:
     """Of a scheduler that knows of it: others may be older than nslots (readings: R layout)."""
     kept = None

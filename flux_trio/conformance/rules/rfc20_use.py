@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.conformance.jobs import LIFE, context_of
-from flux_trio.conformance.leg import topic_of
+from flux_trio.conformance.leg import WITH_R, topic_of
 from flux_trio.conformance.resource_sets import (
     INVENTORY_LEGS,
     Piece,
@@ -45,7 +45,7 @@ from flux_trio.trace import Kind, Record
 
 RULES: Final = Rules()
 
-COMMITS: Final = sent("request", topics.KVS_COMMIT)
+COMMITS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_R)
 ENDED: Final = ("crashed", "returned")  # of a module, without having been removed
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from flux_trio.conformance.granting import cores_min
 from flux_trio.conformance.jobs import LIFE
-from flux_trio.conformance.leg import topic_of
+from flux_trio.conformance.leg import WITH_R, topic_of
 from flux_trio.conformance.resource_sets import idset_of
 from flux_trio.conformance.resources import HEARD, HELD, NONE, TOLD, Acquired, heard_by, wrote_r
 from flux_trio.conformance.rule import (
@@ -35,7 +35,7 @@ from flux_trio.trace import Kind, Record
 
 RULES: Final = Rules()
 
-COMMITS: Final = sent("request", topics.KVS_COMMIT)
+COMMITS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_R)
 ALLOC_ANSWER: Final = sent("response", topics.SCHED_ALLOC)
 RELEASE: Final = sent("request", topics.RESOURCE_RELEASE)
 FREE: Final = received("request", topics.SCHED_FREE)

@@ -21,10 +21,10 @@ from flux_trio.conformance.calls import (
     call_of,
     client_of,
     ended_at,
-    is_cancel,
     is_disconnect,
     silent_at,
 )
+from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT, ERROR
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
     Broken,
@@ -44,6 +44,7 @@ from flux_trio.trace import Record
 RULES: Final = Rules()
 
 RESPONSES: Final = sent("response", ANY_TOPIC)
+ERRORS: Final = sent("response", ANY_TOPIC, mark=ERROR)
 TEXT_MAX: Final = 80
 BROKER: Final = "broker"
 
@@ -166,7 +167,7 @@ def success_has_an_object_or_nothing(record: Record, _seen: Seen) -> Said:
     )
 
 
-@RULES.judge("6.response.3", RESPONSES)
+@RULES.judge("6.response.3", ERRORS)
 def failure_has_an_errnum_and_text_or_nothing(record: Record, _seen: Seen) -> Said:
     found = _response(record)
     if not found.errnum:
@@ -178,7 +179,7 @@ def failure_has_an_errnum_and_text_or_nothing(record: Record, _seen: Seen) -> Sa
     )
 
 
-@RULES.judge("6.response.4", RESPONSES)
+@RULES.judge("6.response.4", ERRORS)
 def error_text_is_one_short_line(record: Record, _seen: Seen) -> Said:
     found = _response(record)
     if not found.error_text or not found.errnum:
@@ -213,22 +214,24 @@ def services_keep_silent_when_asked_to(record: Record, seen: Seen) -> Said:
     return None if record.party == BROKER else _is_answered_though_silent(record, seen, "a request")
 
 
-@RULES.judge("3.routing.3", REQUESTS, RESPONSES, views=[SILENT], needs_headers=True)
+@RULES.judge("3.routing.3", REQUESTS, ERRORS, views=[SILENT], needs_headers=True)
 def the_broker_keeps_silent_when_asked_to(record: Record, seen: Seen) -> Said:
     if isinstance(record.message, Request):
         return _is_silent(record) and not record.peer
     return _is_answered_though_silent(record, seen, "a request") if record.party == BROKER else None
 
 
-@RULES.judge("6.cancel.2", REQUESTS, RESPONSES, views=[SILENT], needs_headers=True)
+@RULES.judge(
+    "6.cancel.2",
+    sent("request", ANY_CANCEL),
+    sent("response", ANY_CANCEL),
+    views=[SILENT],
+    needs_headers=True,
+)
 def cancels_are_not_answered(record: Record, seen: Seen) -> Said:
     found = message(record)
     if isinstance(found, Request):
-        if not is_cancel(found):
-            return None
         return _is_silent(record) or Broken(f"{found.topic} has no noresponse flag")
-    if not _response(record).topic.endswith("-cancel"):
-        return None
     return _is_answered_though_silent(record, seen, "a cancel")
 
 
@@ -260,12 +263,12 @@ def _unserved_at(record: Record, seen: Seen) -> int | None:
     return n
 
 
-@RULES.judge("3.routing.2", RESPONSES, views=[UNSERVED], needs_headers=True, owing=_dropped)
+@RULES.judge("3.routing.2", ERRORS, views=[UNSERVED], needs_headers=True, owing=_dropped)
 def what_nobody_serves_is_answered(record: Record, seen: Seen) -> Said:
     return _unserved_at(record, seen) is not None
 
 
-@RULES.judge("6.errors.1", RESPONSES, views=[UNSERVED], needs_headers=True)
+@RULES.judge("6.errors.1", ERRORS, views=[UNSERVED], needs_headers=True)
 def what_nobody_serves_is_enosys(record: Record, seen: Seen) -> Said:
     n = _unserved_at(record, seen)
     if n is None:
@@ -308,7 +311,7 @@ ORDER: Final = view(
     "order",
     received("request", ANY_TOPIC),
     received("response", ANY_TOPIC),
-    REQUESTS,
+    sent("request", ANY_DISCONNECT),
     parts=_pair,
     fold=lambda _old, ref, _record, _seen: ref,
 )

@@ -15,10 +15,9 @@ from flux_trio.conformance.calls import (
     call_of,
     client_of,
     ended_at,
-    is_cancel,
-    is_disconnect,
     left_open,
 )
+from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT, ERROR
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
     Broken,
@@ -41,6 +40,7 @@ RULES: Final = Rules()
 
 STREAMS: Final = (topics.SCHED_HELLO, topics.RESOURCE_ACQUIRE)
 RESPONSES: Final = sent("response", ANY_TOPIC)
+ERRORS: Final = sent("response", ANY_TOPIC, mark=ERROR)
 
 
 def _response(record: Record) -> Response:
@@ -119,12 +119,10 @@ def enodata_is_no_failure(record: Record, seen: Seen) -> Said:
 # --- cancellation
 
 
-@RULES.judge("6.cancel.1", sent("request", ANY_TOPIC), RESPONSES, views=[OPEN, CANCELS])
+@RULES.judge("6.cancel.1", sent("request", ANY_CANCEL), ERRORS, views=[OPEN, CANCELS])
 def cancels_name_the_request(record: Record, seen: Seen) -> Said:
     found = message(record)
     if isinstance(found, Request):
-        if not is_cancel(found):
-            return None
         matchtag = payload(record).get("matchtag")
         is_named = type(matchtag) is int
         return is_named or Broken(f"{found.topic}: expected an integer matchtag, got {matchtag!r}")
@@ -136,7 +134,7 @@ def cancels_name_the_request(record: Record, seen: Seen) -> Said:
     return Broken(f"{call.topic} of {client_of(record)} is canceled, but not by it", (call.n,))
 
 
-@RULES.judge("6.matchtag.2", RESPONSES, views=[OPEN, CANCELS], needs_headers=True)
+@RULES.judge("6.matchtag.2", ERRORS, views=[OPEN, CANCELS], needs_headers=True)
 def a_cancel_is_of_its_sender(record: Record, seen: Seen) -> Said:
     """Two clients with the same matchtag, one of which cancels."""
     call, (client, matchtag) = call_of(record, seen), call_key(record)
@@ -179,7 +177,7 @@ def what_is_canceled_ends_with_ecanceled(record: Record, seen: Seen) -> Said:
 
 @RULES.judge(
     "6.disconnect.1",
-    sent("request", ANY_TOPIC),
+    sent("request", ANY_DISCONNECT),
     noted(Kind.MODULE),
     views=[OPEN],
     needs_headers=True,
@@ -188,8 +186,6 @@ def services_are_told_of_a_client_that_is_gone(record: Record, seen: Seen) -> Sa
     """Before the module's end is in the trace."""
     found = record.message
     if isinstance(found, Request):
-        if not is_disconnect(found):
-            return None
         return bool(left_open(seen, found.sender, service_of(found.topic)))
     told = payload(record)
     if told.get("what") not in ENDS:
