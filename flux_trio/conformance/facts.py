@@ -41,7 +41,8 @@ class Facts:
                 known = replace(self, manager=record.party)
                 return replace(known, scheduler=sender, is_ready=False, limit=None)
             case topics.SCHED_READY if sender == self.scheduler:
-                return replace(self, is_ready=True, limit=payload.get("limit"))
+                limit = payload.get("limit")
+                return replace(self, is_ready=True, limit=limit if type(limit) is int else None)
             case topics.EXEC_HELLO:
                 hello = (sender, str(payload.get("service")))
                 hellos = (*self.exec_hellos, hello)

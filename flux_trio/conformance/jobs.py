@@ -9,9 +9,17 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from flux_trio.conformance.leg import ANY_TOPIC, job_id, logged, payload, received, sent
+from flux_trio.conformance.leg import (
+    ANY_TOPIC,
+    errnum,
+    job_id,
+    logged,
+    payload,
+    received,
+    sent,
+)
 from flux_trio.conformance.view import Seen, view
-from flux_trio.messages import topics
+from flux_trio.messages import Response, topics
 from flux_trio.trace import Kind, Record
 
 ANY_JOB: Final = "any job"
@@ -140,6 +148,9 @@ LIFE: Final = view(
 
 def _raised(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
     found = job_id(record)
+    if isinstance(record.message, Response) and not errnum(record):
+        is_exception = payload(record).get("type") == "exception"
+        return [(found, None)] if is_exception else []
     return [(ANY_JOB if found is None else found, None)]
 
 

@@ -177,7 +177,8 @@ def unsent(seen: Seen) -> Iterator[tuple[int, Life]]:
         return
     for jobid, life in seen.all(LIFE).items():
         asked = asked_of(seen, jobid)
-        if is_eligible(life) and not is_pending(asked, seen) and not asked.granted:
+        is_answered = asked.granted or asked.denied
+        if is_eligible(life) and not is_pending(asked, seen) and not is_answered:
             assert isinstance(jobid, int)
             yield jobid, life
 

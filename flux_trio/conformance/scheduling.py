@@ -182,7 +182,8 @@ def _fold_asked(asked: Asked | None, priority: Any, record: Record, seen: Seen) 
         return asked
     if topic_of(record) == topics.SCHED_FREE:
         over = seen.at(LIFE, job_id(record)) is None
-        return None if over else asked._replace(free=0, freed=record.n if asked.free else 0)
+        freed = record.n if asked.free else asked.freed
+        return None if over else asked._replace(free=0, freed=freed)
     return _after_answer(asked, record, seen)
 
 

@@ -185,6 +185,11 @@ def cut(trace: Trace, last: Record) -> Trace:
     return trace[: _place(trace, last) + 1]
 
 
+def cut_before(trace: Trace, record: Record) -> Trace:
+    """Up to this record, without it: whoever was about to act never did."""
+    return trace[: _place(trace, record)]
+
+
 def renumber(trace: Iterable[Record]) -> Trace:
     """Places from 1 in the order of the list, receipts still pointing at their sends."""
     records = list(trace)

@@ -16,6 +16,7 @@ from flux_trio.conformance.rule import (
     errnum,
     job_id,
     logged,
+    message,
     payload,
     sent,
 )
@@ -35,7 +36,7 @@ from flux_trio.conformance.shapes import (
     between,
     require_key,
 )
-from flux_trio.messages import topics
+from flux_trio.messages import Response, topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
@@ -84,12 +85,13 @@ def priority_is_the_current_one(record: Record, seen: Seen) -> Said:
 def environment_is_not_needed(record: Record, seen: Seen) -> Said:
     if record.party != seen.facts.scheduler or not seen.facts.is_ready:
         return None
-    told = told_of(seen, job_id(record))
-    note = str(payload(record).get("note", ""))
-    if errnum(record) or (told.alloc and not told.environment and "environment" in note):
+    told, answer = told_of(seen, job_id(record)), message(record)
+    assert isinstance(answer, Response)
+    is_lean = errnum(record) or (told.alloc and not told.environment)
+    if is_lean and "environment" in f"{answer.error_text} {payload(record).get('note')}":
         text = "fails on a sched.alloc whose jobspec has no environment"
         return Broken(f"job {job_id(record)}: {text}", (told.alloc,))
-    return bool(told.alloc) and not told.environment
+    return bool(is_lean) and not errnum(record)
 
 
 require_key(RULES, "27.alloc.9", ANSWERED, key="id", shape=JOB_ID)

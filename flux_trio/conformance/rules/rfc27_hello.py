@@ -181,7 +181,7 @@ def enodata_is_waited_for(_record: Record, seen: Seen) -> Said:
 
 def _unended(seen: Seen) -> Iterable[Broken]:
     link = link_of(seen)
-    if link.hello > max(link.told, link.gone) and seen.facts.scheduler:
+    if link.hello > max(link.told, link.refused, link.gone) and seen.facts.scheduler:
         yield Broken("sched-hello: its answers are not ended with ENODATA", (link.hello,))
 
 

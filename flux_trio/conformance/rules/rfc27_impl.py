@@ -51,7 +51,7 @@ RULES.judge("27.impl.2", sent("request", FREE), needs_headers=True)(has_no_match
 @RULES.judge("27.impl.3", logged("alloc"), views=[ASKED, LIFE])
 def answers_are_matched_by_id(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
-    if seen.at(LIFE, jobid) is None:
+    if seen.at(LIFE, jobid) is None or not link_of(seen).hello:
         return None
     if asked_of(seen, jobid).granted:
         return True

@@ -43,7 +43,8 @@ LIMIT: Final = between(1, 2147483647)
 
 def _never_ready(seen: Seen) -> Iterable[Broken]:
     link = link_of(seen)
-    if link.heard > max(link.hello_sent, link.ready_sent, link.gone) and seen.facts.scheduler:
+    is_heard = link.heard > max(link.hello_sent, link.gone) and seen.facts.scheduler
+    if is_heard and link.ready_sent < link.hello_sent:
         yield Broken("sched-hello was answered in full, and no sched-ready follows", (link.heard,))
 
 

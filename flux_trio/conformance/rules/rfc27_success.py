@@ -113,7 +113,7 @@ def _no_alloc_event(seen: Seen) -> Iterable[Broken]:
 @RULES.judge("27.success.6", logged("alloc"), views=[ASKED, LIFE], owing=_no_alloc_event)
 def success_makes_the_alloc_event(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
-    if seen.at(LIFE, jobid) is None:
+    if seen.at(LIFE, jobid) is None or not link_of(seen).hello:
         return None
     if asked_of(seen, jobid).granted:
         return True

@@ -42,7 +42,7 @@ class Scheduler:
         self.handle = handle
         self.allocs: dict[int, Request] = {}  # open, by job
         self.requests: list[Request] = []  # all that were taken up
-        self.ends = EPOCH + 1000.0
+        self.ends = 0.0  # the expiration of R
 
     async def attach(self, **ready: Any) -> list[int]:
         """Acquire, hello, ready; the jobs that hold resources."""
@@ -224,6 +224,7 @@ async def expirations_by_hand(stage: Stage) -> None:
     """New expirations that are allowed, refused, not implemented; and beyond the instance's end."""
     job = await stage.submit(50.0)
     async with scheduler(stage) as hand:
+        hand.ends = EPOCH + 1000.0
         await hand.attach()
         await hand.take()
         await hand.store(job, 0)
