@@ -92,7 +92,7 @@ class Easy:
         if self._blocked is None:
             self._fresh.clear()
             return decisions
-        if self._blocked is not looked_at:
+        if self._blocked is not looked_at or decisions.started:  # those came in ahead of it
             self._reservation = reserve(self._state, self._blocked, now)
             self._look_again = True
         while behind := self._behind():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -58,6 +59,15 @@ class TestEveryPolicy:
         any_schedule.prioritize(3, 20)
         any_schedule.free(1)
         assert started(any_schedule) == [3]
+
+    def test_a_better_job_starts_before_a_head_that_waits_on(self, any_schedule: Schedule) -> None:
+        submit(any_schedule, 1, nodes(2), 10.0)
+        submit(any_schedule, 2, nodes(3), 10.0)
+        assert started(any_schedule) == [1]
+        submit(any_schedule, 3, nodes(1), 30.0, priority=20)
+        decisions = any_schedule.decide(0.0)
+        assert [job.id for job, _ in decisions.started] == [3]
+        assert [job.id for job in decisions.waiting] == [2]
 
     def test_a_withdrawn_head_lets_the_next_one_start(self, any_schedule: Schedule) -> None:
         submit(any_schedule, 1, nodes(3), math.inf)
@@ -228,6 +238,13 @@ class TestBackfill:
         assert [job.id for job, _ in decisions.started] == [1, 4]
         assert next(iter(decisions.waiting.values())) is None
 
+    def test_a_better_job_that_starts_moves_the_estimate_back(self, backfilling: Schedule) -> None:
+        submit(backfilling, 1, nodes(2), 10.0)
+        submit(backfilling, 2, nodes(4), 10.0)
+        assert list(backfilling.decide(0.0).waiting.values()) == [10.0]
+        submit(backfilling, 3, nodes(1), 30.0, priority=20)
+        assert list(backfilling.decide(0.0).waiting.values()) == [30.0]
+
     def test_an_overdue_grant_holds_up_nobody_else(self, backfilling: Schedule) -> None:
         submit(backfilling, 1, nodes(3), 10.0)
         submit(backfilling, 2, nodes(4), 10.0)
@@ -324,16 +341,20 @@ class TestConservative:
         assert {job.id: start for job, start in waiting.items()} == {3: 10.0, 2: 20.0}
 
 
-WORKLOADS = st.lists(
+TIMED = st.builds(
+    lambda shape, duration, share, arrives: Timed(shape, duration, duration * share, arrives),
+    st.one_of(
+        st.builds(slots, st.integers(1, 3), st.integers(1, 2)),
+        st.builds(nodes, st.integers(1, 3), st.integers(1, 3), whole=st.booleans()),
+    ),
+    st.integers(1, 20).map(float),
+    st.sampled_from([0.25, 0.5, 1.0]),
+    st.integers(0, 30).map(float),
+)
+WORKLOADS = st.lists(TIMED, min_size=1, max_size=14)
+PRIORITIZED = st.lists(
     st.builds(
-        lambda shape, duration, share, arrives: Timed(shape, duration, duration * share, arrives),
-        st.one_of(
-            st.builds(slots, st.integers(1, 3), st.integers(1, 2)),
-            st.builds(nodes, st.integers(1, 3), st.integers(1, 3), whole=st.booleans()),
-        ),
-        st.integers(1, 20).map(float),
-        st.sampled_from([0.25, 0.5, 1.0]),
-        st.integers(0, 30).map(float),
+        lambda job, priority: replace(job, priority=priority), TIMED, st.sampled_from([16, 17, 20])
     ),
     min_size=1,
     max_size=14,
@@ -381,6 +402,13 @@ def test_conservative_looks_wherever_there_is_something_to_find(jobs: list[Timed
     thorough = schedule("conservative", 3, 3)
     thorough.policy = Thorough(thorough.state)
     assert simulate(schedule("conservative", 3, 3), jobs) == simulate(thorough, jobs)
+
+
+@settings(max_examples=100, deadline=None)
+@given(PRIORITIZED, st.sampled_from(sorted(POLICIES)))
+def test_every_job_runs_once(jobs: list[Timed], policy: str) -> None:
+    story = simulate(schedule(policy, 3, 3), jobs)
+    assert sorted(story.order) == list(range(len(jobs)))
 
 
 @settings(max_examples=40, deadline=None)
