@@ -54,7 +54,8 @@ async def find(lives: Lives) -> list[str]:
         *missing(lives.memory, jobs),
         *reused(lives.memory),
         *run_twice(runs),
-        *ended_badly(lives.memory, jobs, runs),
+        *ended_badly(lives.memory, jobs),
+        *without_a_sign(lives.memory, jobs, runs),
         *overlapping(list(jobs.values())),
         *([] if whole.ncores == CORES else [f"of {CORES} cores {whole.ncores} are left"]),
     ]
@@ -87,9 +88,8 @@ def run_twice(runs: Counter[str]) -> list[str]:
     return [f"task {line!r} was started {count} times" for line, count in runs.items() if count > 1]
 
 
-def ended_badly(memory: Memory, jobs: dict[int, Kept], runs: Counter[str]) -> list[str]:
-    """Jobs that nobody canceled, and that did not run once to a good end with their output."""
-    ran = {parse_fluid(line.split()[0]) for line in runs}
+def ended_badly(memory: Memory, jobs: dict[int, Kept]) -> list[str]:
+    """Jobs that are not over, or that nobody canceled and that did not run to a good end, once."""
     found = []
     for job in jobs.values():
         if replay(job.id, job.events).state != JobState.INACTIVE:
@@ -98,9 +98,20 @@ def ended_badly(memory: Memory, jobs: dict[int, Kept], runs: Counter[str]) -> li
             continue
         elif [event.context for event in job.named("finish")] != [{"status": 0}]:
             found.append(f"job {_f58(job.id)} did not end well: {_names(job)}")
-        elif job.id not in ran or _f58(job.id) not in job.output:
-            found.append(f"job {_f58(job.id)} ended and left no sign of itself")
+        elif len(job.named("start")) != 1 or job.named("exception"):
+            found.append(f"job {_f58(job.id)} did not run once: {_names(job)}")
     return found
+
+
+def without_a_sign(memory: Memory, jobs: dict[int, Kept], runs: Counter[str]) -> list[str]:
+    """Jobs that nobody canceled, and that left no line in the file or no output."""
+    ran = {parse_fluid(line.split()[0]) for line in runs}
+    return [
+        f"job {_f58(job.id)} ended and left no sign of itself"
+        for job in jobs.values()
+        if job.id not in memory.asked_to_cancel
+        and (job.id not in ran or _f58(job.id) not in job.output)
+    ]
 
 
 def overlapping(jobs: list[Kept]) -> list[str]:

@@ -7,9 +7,17 @@ from typing import Any
 
 from flux_trio.formats import Event, format_fluid
 from flux_trio.sim import make_machine
-from tests.kill.findings import Kept, ended_badly, missing, overlapping, reused, run_twice
+from tests.kill.findings import (
+    Kept,
+    ended_badly,
+    missing,
+    overlapping,
+    reused,
+    run_twice,
+    without_a_sign,
+)
 from tests.kill.lives import Memory
-from tests.support.eventlogs import inactive, raised, running
+from tests.support.eventlogs import ending, inactive, raised, running
 
 ID = 77
 NAME = format_fluid(ID, "f58")
@@ -25,7 +33,8 @@ def at(jobid: int, t: float) -> Kept:
 
 
 def badly(job: Kept, ran: tuple[str, ...] = (TASK,), **memory: Any) -> list[str]:
-    return ended_badly(Memory(**memory), {job.id: job}, Counter(ran))
+    remembered, jobs = Memory(**memory), {job.id: job}
+    return ended_badly(remembered, jobs) + without_a_sign(remembered, jobs, Counter(ran))
 
 
 def test_a_sound_job_is_no_finding() -> None:
@@ -56,6 +65,7 @@ def test_a_task_that_was_started_twice_is_found() -> None:
 def test_a_job_that_is_not_over_failed_or_left_no_sign_is_found() -> None:
     assert "is not over" in badly(kept(events=running()))[0]
     assert "did not end well" in badly(kept(events=inactive(status=256)))[0]
+    assert "did not run once" in badly(kept(events=[*running(), *running()[-1:], *ending()]))[0]
     assert "left no sign" in badly(kept(), ran=())[0]
     assert "left no sign" in badly(kept(output=""))[0]
     assert badly(kept(events=inactive(status=15)), asked_to_cancel={ID}) == []
