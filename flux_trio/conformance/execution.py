@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.conformance.eventlogs import LOG, Log
 from flux_trio.conformance.leg import errnum, job_id, logged, message, payload, received, sent
-from flux_trio.conformance.shapes import BOOLEAN, IDSET, INTEGER, STRING, between
+from flux_trio.conformance.shapes import BOOLEAN, INTEGER, STRING, between
 from flux_trio.conformance.view import Seen, view
 from flux_trio.formats import FormatError, Idset
 from flux_trio.messages import Request, Response, topics
@@ -121,9 +121,10 @@ def data_of(record: Record) -> dict[str, Any]:
 
 
 def ranks_of(record: Record) -> int:
-    """The ranks of a release, as a bit set; 0 for what is no idset."""
+    """The ranks of a release, as a bit set: -1 for the "all" of RFC 21, 0 for what is no idset."""
+    ranks = str(data_of(record).get("ranks", ""))
     try:
-        return Idset.parse(str(data_of(record).get("ranks", ""))).bits
+        return -1 if ranks == "all" else Idset.parse(ranks).bits
     except FormatError:
         return 0
 
@@ -135,9 +136,6 @@ def _job(record: Record, _seen: Seen) -> Iterable[tuple[int, None]]:
 
 def _fold_start(start: Start | None, _part: None, record: Record, _seen: Seen) -> Start | None:
     is_sent = record.kind == Kind.SEND
-    if record.kind == Kind.EVENT:
-        over = start.place("final") if start is not None else 0
-        return Start(over, said=(("final", over),), heard=(("final", over),)) if over else None
     if isinstance(record.message, Request):
         if is_sent:
             return Start(record.n, reattach=payload(record).get("reattach") is True)
@@ -145,11 +143,12 @@ def _fold_start(start: Start | None, _part: None, record: Record, _seen: Seen) -
     if start is None or errnum(record):
         return start
     kind = kind_of_answer(record)
-    if not is_sent:
-        return start._replace(heard=_with(start.heard, kind, record.n))
-    return start._replace(
-        said=_with(start.said, kind, record.n), released=start.released | ranks_of(record)
-    )
+    if is_sent:
+        released = start.released | ranks_of(record)
+        return start._replace(said=_with(start.said, kind, record.n), released=released)
+    if kind == "final":  # all of it is over: that is all that is kept
+        return Start(start.sent, start.taken, said=start.said[-1:], heard=(("final", record.n),))
+    return start._replace(heard=_with(start.heard, kind, record.n))
 
 
 def _with(said: tuple[tuple[str, int], ...], kind: str, n: int) -> tuple[tuple[str, int], ...]:
@@ -162,11 +161,10 @@ STARTS: Final = view(
     received("request", START),
     sent("response", START),
     received("response", START),
-    logged("clean"),
     parts=_job,
     fold=_fold_start,
 )
-"""By job id; of an INACTIVE job only that all of it was released, if it was."""
+"""By job id; of one that is finally released only that it is."""
 
 LINK: Final = view(
     "exec link",
@@ -248,7 +246,7 @@ def is_well_formed(kind: str, data: dict[str, Any]) -> bool:
         case "finish":
             return INTEGER.fits(data.get("status"))
         case "release":
-            return IDSET.fits(data.get("ranks")) and BOOLEAN.fits(data.get("final"))
+            return STRING.fits(data.get("ranks")) and BOOLEAN.fits(data.get("final"))
         case "exception":
             is_named = STRING.fits(data.get("type")) and STRING.fits(data.get("note", ""))
             return is_named and SEVERITY.fits(data.get("severity"))

@@ -188,8 +188,8 @@ def without_a_duration_it_ends_with_the_instance(
     wanted: Wanted, got: Resources, seen: Seen
 ) -> Said | str:
     inventory: Inventory = seen.at(INVENTORY) or Inventory()
-    if wanted.duration:
-        return None
-    if got.expiration in (0.0, inventory.expiration):
+    if wanted.duration or not inventory.expiration:
+        return None  # any end may be that of a configured default
+    if 0 < got.expiration <= inventory.expiration:
         return True
-    return f"expiration: expected {inventory.expiration}, got {got.expiration}"
+    return f"expiration: expected at most {inventory.expiration}, got {got.expiration}"

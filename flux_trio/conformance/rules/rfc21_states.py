@@ -128,7 +128,7 @@ ACTS: Final = {
 }
 
 
-@RULES.judge("21.criteria.6", sent("request", *ACTS), views=(LIFE, DURABLE))
+@RULES.judge("21.criteria.6", sent("request", *ACTS), views=(LIFE, DURABLE), needs_crossing=True)
 def no_transition_without_an_event(record: Record, seen: Seen) -> Said:
     life, topic = _life(record, seen), topic_of(record)
     if life is None or not is_durable(seen, record.party, life.since):

@@ -14,6 +14,7 @@ from flux_trio.conformance.execution import (
     outstanding,
 )
 from flux_trio.conformance.facts import Facts
+from flux_trio.conformance.leg import topic_of
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
     Broken,
@@ -204,15 +205,17 @@ def _party(record: Record) -> Key | None:
     key=_party,
 )
 def a_refused_service_stops(state: State, record: Record, _facts: Facts) -> Step:
-    found = message(record) if record.message is not None else None
     if record.kind == Kind.RECV:
         # ENOSYS: there is no job manager, which refuses nobody
         return Step(record.n if errnum(record) not in (0, Errno.ENOSYS) else None)
     if state is None:
         return Step()
-    if found is None or getattr(found, "topic", "").endswith(f".{topics.DISCONNECT}"):
+    if record.kind == Kind.MODULE or topic_of(record).endswith(f".{topics.DISCONNECT}"):
         return Step(kept=True)
-    text = f"{record.party} goes on with {getattr(found, 'topic', '')}"
+    topic = topic_of(record)
+    if topic != topics.EXEC_HELLO and not topic.endswith(f".{topics.START_METHOD}"):
+        return Step(state)  # whatever else it may be
+    text = f"{record.party} goes on with {topic}"
     refused = int(str(state))
     return Step(state, broken=Broken(f"exec-hello was refused and is fatal: {text}", (refused,)))
 

@@ -30,6 +30,7 @@ from flux_trio.conformance.rule import (
     payload,
     sent,
 )
+from flux_trio.conformance.scheduling import ASKED, asked_of
 from flux_trio.conformance.shapes import (
     BOOLEAN,
     JOB_ID,
@@ -43,21 +44,21 @@ from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
-ASKED: Final = sent("request", START)
+SENT: Final = sent("request", START)
 
 # --- the payload
 
-require_object(RULES, "32.start.4", ASKED)
-require_key(RULES, "32.impl.2", ASKED, key="id")
-require_key(RULES, "32.start.5", ASKED, key="id", shape=JOB_ID)
-require_key(RULES, "32.start.6", ASKED, key="userid", shape=between(0, 2**32 - 1))
-require_key(RULES, "32.start.7", ASKED, key="jobspec", shape=OBJECT)
-require_key(RULES, "32.start.8", ASKED, key="reattach", shape=BOOLEAN)
+require_object(RULES, "32.start.4", SENT)
+require_key(RULES, "32.impl.2", SENT, key="id")
+require_key(RULES, "32.start.5", SENT, key="id", shape=JOB_ID)
+require_key(RULES, "32.start.6", SENT, key="userid", shape=between(0, 2**32 - 1))
+require_key(RULES, "32.start.7", SENT, key="jobspec", shape=OBJECT)
+require_key(RULES, "32.start.8", SENT, key="reattach", shape=BOOLEAN)
 
 SECRETS: Final = re.compile(r"J|.*(sign|token|credential|password|secret).*", re.IGNORECASE)
 
 
-@RULES.check("32.background.4", ASKED)
+@RULES.check("32.background.4", SENT)
 def nothing_about_acting_as_another_user(record: Record, _facts: Facts) -> Said:
     found = [key for key in payload(record) if SECRETS.fullmatch(key)]
     if not found:
@@ -65,7 +66,7 @@ def nothing_about_acting_as_another_user(record: Record, _facts: Facts) -> Said:
     return Broken(f"start request of job {job_id(record)}: expected no {', '.join(found)}")
 
 
-@RULES.check("32.impl.1", ASKED, needs_headers=True)
+@RULES.check("32.impl.1", SENT, needs_headers=True)
 def matched_by_job_id(record: Record, _facts: Facts) -> Said:
     found = message(record)
     assert isinstance(found, Request)
@@ -78,7 +79,7 @@ def matched_by_job_id(record: Record, _facts: Facts) -> Said:
 # --- when it is sent
 
 
-@RULES.judge("32.impl.4", ASKED, views=(LINK, STARTS))
+@RULES.judge("32.impl.4", SENT, views=(LINK, STARTS))
 def one_at_a_time(record: Record, seen: Seen) -> Said:
     start = start_of(seen, record)
     if start is None or not is_open(start):
@@ -87,7 +88,7 @@ def one_at_a_time(record: Record, seen: Seen) -> Said:
     return Broken(f"job {job_id(record)}: {text}", (start.sent,))
 
 
-@RULES.judge("32.start.2", sent("request", ANY_TOPIC), views=(LINK, LIFE))
+@RULES.judge("32.start.2", sent("request", ANY_TOPIC), views=(LINK, LIFE, ASKED))
 def for_jobs_with_resources_when_there_is_a_service(record: Record, seen: Seen) -> Said:
     service, _, method = topic_of(record).rpartition(".")
     if method != topics.START_METHOD or record.party != seen.facts.manager:
@@ -95,8 +96,10 @@ def for_jobs_with_resources_when_there_is_a_service(record: Record, seen: Seen) 
     life = seen.at(LIFE, job_id(record))
     if not link_of(seen).accepted:
         return Broken(f"job {job_id(record)}: {service} asked before its exec-hello was answered")
-    if life is None or life.held:
-        return None if life is None else True
+    if life is None:
+        return None
+    if life.held or asked_of(seen, job_id(record)).granted:
+        return True
     return Broken(f"job {job_id(record)}: started, but it has no alloc event without free")
 
 
@@ -115,13 +118,13 @@ def _owed_starts(seen: Seen) -> Iterable[Broken]:
             yield Broken(text, (life.held,))
 
 
-@RULES.judge("32.start.1", ASKED, views=(LINK, STARTS, LIFE, LOG), owing=_owed_starts)
+@RULES.judge("32.start.1", SENT, views=(LINK, STARTS, LIFE, LOG), owing=_owed_starts)
 def every_job_that_is_due(record: Record, seen: Seen) -> Said:
     life = seen.at(LIFE, job_id(record))
     return life is not None and life.state == JobState.RUN
 
 
-@RULES.judge("32.start.9", ASKED, views=(LOG,))
+@RULES.judge("32.start.9", SENT, views=(LOG,))
 def reattach_is_for_what_should_still_run(record: Record, seen: Seen) -> Said:
     log, reattach = seen.at(LOG, job_id(record)), payload(record).get("reattach")
     if log is None or not isinstance(reattach, bool):

@@ -194,6 +194,8 @@ def _queue_of(jobspec: Any) -> str:
 def _fold_stopped(
     stopped: tuple[tuple[str, int], ...] | None, _part: None, record: Record, _seen: Seen
 ) -> tuple[tuple[str, int], ...] | None:
+    if record.kind == Kind.EVENT:
+        return None
     name = str(payload(record).get("name") or ALL_QUEUES)
     others = tuple(each for each in stopped or () if each[0] != name)
     if payload(record).get("start") is False:
@@ -204,10 +206,14 @@ def _fold_stopped(
 STOPPED: Final = view(
     "stopped queues",
     received("request", topics.JOB_QUEUE_START),
+    logged("flux-restart"),
     parts=lambda _record, _seen: [((), None)],
     fold=_fold_stopped,
 )
-"""Names of queues that are stopped, or that all are, each with the place of the request."""
+"""Names of queues that are stopped, or that all are, each with the place of the request.
+
+What a job manager remembers of it when it starts anew is not said anywhere.
+"""
 
 
 def _fold_queue(_old: str | None, _part: None, record: Record, _seen: Seen) -> str | None:

@@ -72,6 +72,11 @@ def an_end_before_the_duration_is_over(execution: dict[str, Any]) -> None:
     execution["expiration"] = execution["starttime"] + 10
 
 
-@otherwise("14.attributes.3", "everyday", 0)
-def an_end_that_nobody_asked_for(execution: dict[str, Any]) -> None:
-    execution["expiration"] = execution["starttime"] + 10
+@otherwise("14.attributes.3", "instance_ends", 0)
+def an_end_after_that_of_the_instance(execution: dict[str, Any]) -> None:
+    execution["expiration"] = execution["starttime"] + 2000
+
+
+@otherwise("14.attributes.3", "instance_ends", 0)
+def no_end_though_the_instance_has_one(execution: dict[str, Any]) -> None:
+    execution["expiration"] = 0

@@ -104,10 +104,9 @@ def a_busy_service_is_replaced(trace: Trace) -> Trace:
 
 @PLANTED.violation("32.hello.9", "execution_taken_over")
 def a_refused_service_goes_on(trace: Trace) -> Trace:
-    refused = answer(trace, 1)
-    party = refused.peer
-    lookup = Request(topics.KVS_LOOKUP, {"key": "resource.R"}, 5)
-    return insert(trace, refused, *made(party, "kvs", lookup))
+    refusal, again = answer(trace, 1), hello(trace, 1)
+    end = receipt(trace, refusal)
+    return duplicate(trace[: end.n], again, after=refusal)
 
 
 @PLANTED.violation("32.impl.7", "execution_fatality")

@@ -12,7 +12,6 @@ from tests.support.judged import (
     edit,
     edit_payload,
     find,
-    find_event,
     insert,
     made,
     move,
@@ -59,10 +58,11 @@ def two_starts_of_one_job(trace: Trace) -> Trace:
     return duplicate(trace, start(trace))
 
 
-@PLANTED.violation("32.start.2", "everyday")
+@PLANTED.violation("32.start.2", "everyday", cut=True)
 def a_start_before_alloc(trace: Trace) -> Trace:
     first = start(trace)
-    return move(trace, first, before=find_event(trace, "alloc", job_of(first)))
+    granted = find(trace, topics.SCHED_ALLOC, "response", id=job_of(first), type=0)
+    return move(trace, first, before=granted)[: granted.n]
 
 
 @PLANTED.violation("32.start.2", "execution_taken_over", cut=True)

@@ -6,7 +6,11 @@ from typing import Any
 
 from flux_trio.formats import Jobspec
 from flux_trio.messages import FluxError, topics
+from flux_trio.sim import make_machine
+from flux_trio.testing import EPOCH
 from tests.support.scenarios import Stage, scenario
+
+MORTAL = make_machine(nnodes=2, cores_per_node=2).with_times(EPOCH, EPOCH + 1000.0)
 
 
 def jobspec(**system: Any) -> dict[str, Any]:
@@ -50,3 +54,11 @@ async def jobspecs(stage: Stage) -> None:
         await stage.call(topics.INGEST_SUBMIT, jobspec={"version": 1}, urgency=16)
     except FluxError:
         await stage.settle()
+
+
+@scenario(machine=MORTAL)
+async def instance_ends(stage: Stage) -> None:
+    """Jobs without a duration, and with one, in an instance that has an end."""
+    await stage.submit(5.0)
+    await stage.submit(5.0, duration=30.0)
+    await stage.settle(10.0)
