@@ -98,7 +98,7 @@ def _stream(record: Record, seen: Seen) -> Stream | None:
     return found
 
 
-@RULES.judge("28.background.1", ANSWERED, views=[STREAMS])
+@RULES.judge("28.background.1", ANSWERED, views=[STREAMS], needs_headers=True)
 def a_group_has_one_holder(record: Record, seen: Seen) -> Said:
     stream = _stream(record, seen)
     if stream is None or stream.served:
@@ -111,7 +111,7 @@ def a_group_has_one_holder(record: Record, seen: Seen) -> Said:
     return Broken(f"group {stream.group} is given to two at once", (same[0].served, stream.n))
 
 
-@RULES.judge("28.impl.2", ANSWERED, views=[STREAMS])
+@RULES.judge("28.impl.2", ANSWERED, views=[STREAMS], needs_headers=True)
 def several_groups_may_be_held(record: Record, seen: Seen) -> Said:
     stream = _stream(record, seen)
     if stream is None or stream.served:
@@ -125,7 +125,7 @@ def several_groups_may_be_held(record: Record, seen: Seen) -> Said:
     return not errnum(record)
 
 
-@RULES.judge("28.disconnect.3", ANSWERED, views=[STREAMS])
+@RULES.judge("28.disconnect.3", ANSWERED, views=[STREAMS], needs_headers=True)
 def a_group_that_was_left_can_be_acquired(record: Record, seen: Seen) -> Said:
     stream = _stream(record, seen)
     if stream is None or stream.served or _others(record, seen):
@@ -169,7 +169,7 @@ def resources_are_told(record: Record, _seen: Seen) -> Said:
     return payload(record).get("type") == "grow"
 
 
-@RULES.judge("28.error.3", ANSWERED, views=[STREAMS], owing=_ignored)
+@RULES.judge("28.error.3", ANSWERED, views=[STREAMS], owing=_ignored, needs_headers=True)
 def a_faulty_acquire_is_refused(record: Record, seen: Seen) -> Said:
     stream = _stream(record, seen)
     if stream is None or stream.is_valid:
@@ -179,7 +179,7 @@ def a_faulty_acquire_is_refused(record: Record, seen: Seen) -> Said:
     )
 
 
-@RULES.judge("28.acquire.3", ANSWERED, views=[STREAMS])
+@RULES.judge("28.acquire.3", ANSWERED, views=[STREAMS], needs_headers=True)
 def the_example_is_accepted(record: Record, seen: Seen) -> Said:
     stream = _stream(record, seen)
     if stream is None or stream.group != "default" or not stream.is_streaming:
