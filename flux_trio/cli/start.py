@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +22,7 @@ import trio
 
 from flux_trio.broker import LogEntry, ModuleCrashed, ModuleNotStarted
 from flux_trio.cli.errors import sole_error
+from flux_trio.cli.monitoring import Monitoring, open_monitor
 from flux_trio.client import STATEDIR_VARIABLE, TOKEN_VARIABLE, URI_VARIABLE
 from flux_trio.config import Config, parse_config
 from flux_trio.formats import FormatError
@@ -29,6 +30,7 @@ from flux_trio.instance import Instance, Surroundings, durable_store, open_insta
 from flux_trio.messages import USERID_UNKNOWN, FluxError, Level, topics
 from flux_trio.protocols import ACTIVE
 from flux_trio.services.resource.inventory import find_inventory
+from flux_trio.trace import JsonLines, Sink
 
 OTHER_VARIABLES: Final = (URI_VARIABLE, TOKEN_VARIABLE)
 NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
@@ -52,6 +54,8 @@ class Startup:
     statedir: Path
     lasting: bool  # the directory outlives the instance
     command: tuple[str, ...] = ()
+    trace: Path | None = None  # a file for JSON lines
+    monitor: bool = False
 
 
 def read_config(path: Path | None) -> Config:
@@ -107,7 +111,36 @@ def _explain(error: BaseException, config: Config) -> str:
     return f"cannot listen at {config.broker.host}:{config.broker.port}: {error.strerror}"
 
 
+@contextmanager
+def _tracing(path: Path | None) -> Iterator[tuple[Sink, ...]]:
+    """Sinks that write the trace to a file, whole when the block is left."""
+    if path is None:
+        yield ()
+        return
+    with path.open("wb") as file, closing(JsonLines(file.write)) as lines:
+        yield (lines.append,)
+
+
+@asynccontextmanager
+async def _monitoring(wanted: bool) -> AsyncIterator[Monitoring | None]:
+    if not wanted:
+        yield None
+        return
+    async with open_monitor() as monitoring:
+        yield monitoring
+
+
 async def _run(startup: Startup) -> int:
+    with _tracing(startup.trace) as sinks:
+        async with _monitoring(startup.monitor) as monitoring:
+            if monitoring is not None:
+                sinks = (*sinks, monitoring.append)
+            return await _run_instance(startup, sinks, monitoring)
+
+
+async def _run_instance(
+    startup: Startup, sinks: tuple[Sink, ...], monitoring: Monitoring | None
+) -> int:
     inventory, exclude = find_inventory(startup.config.resource)
     given = Surroundings(
         inventory=inventory,
@@ -117,10 +150,13 @@ async def _run(startup: Startup) -> int:
         statedir=startup.statedir,
         listen=True,
         store=durable_store(startup.config, startup.statedir),
+        sinks=sinks,
     )
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with open_instance(startup.config, given) as instance:
             instance.log.sinks.append(_show_log)
+            if monitoring is not None:
+                monitoring.report_to(instance.write_log)
             if not startup.command:
                 _announce(instance, startup.statedir)
                 await _until_told(instance, signals)

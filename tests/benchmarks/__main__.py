@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 from tests.benchmarks.measure import Figure
+from tests.benchmarks.monitoring import monitor_overhead
 from tests.benchmarks.real_jobs import real_true
 from tests.benchmarks.simulated import simulate_lassen
 from tests.benchmarks.throughput import throughput, throughput_10k_nodes
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
-    each.__name__: each for each in (throughput, throughput_10k_nodes, real_true, simulate_lassen)
+    each.__name__: each
+    for each in (throughput, throughput_10k_nodes, real_true, simulate_lassen, monitor_overhead)
 }
 
 

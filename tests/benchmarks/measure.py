@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from flux_trio.config import Config
 from flux_trio.formats import Jobspec, ResourceSet
 from flux_trio.instance import Surroundings, durable_store, open_instance
 from flux_trio.messages import FluxError, Request, Response, topics
+from flux_trio.trace import Sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,9 @@ def simulated_job(seconds: float, **options: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def measured_instance(inventory: ResourceSet, statedir: Path) -> AsyncIterator[Handle]:
+async def measured_instance(
+    inventory: ResourceSet, statedir: Path, sinks: Iterable[Sink] = ()
+) -> AsyncIterator[Handle]:
     """A handle on an instance as a user would run it: SQLite, every service, the real clock."""
     config = Config()
     given = Surroundings(
@@ -43,6 +46,7 @@ async def measured_instance(inventory: ResourceSet, statedir: Path) -> AsyncIter
         epoch=time.time(),
         statedir=statedir,
         store=durable_store(config, statedir),
+        sinks=sinks,
     )
     async with open_instance(config, given) as instance, instance.connect() as client:
         yield client

@@ -23,10 +23,27 @@ from flux_trio.cli.errors import CommandError
     metavar="DIR",
     help="Keep jobs and their eventlogs in DIR, and go on from what is there.",
 )
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write every message and event to FILE, for `flux-trio check`.",
+)
+@click.option(
+    "--monitor",
+    is_flag=True,
+    help="Judge the instance while it runs: a clause that is broken is logged as an error.",
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def start(
-    ctx: click.Context, config: Path | None, statedir: Path | None, command: tuple[str, ...]
+    ctx: click.Context,
+    *,
+    config: Path | None,
+    statedir: Path | None,
+    trace: Path | None,
+    monitor: bool,
+    command: tuple[str, ...],
 ) -> None:
     """Run an instance in the foreground.
 
@@ -48,6 +65,6 @@ def start(
         parsed = read_config(config)
         default = None if command else default_statedir(os.environ)
         with state_directory(statedir, default) as (directory, lasting):
-            ctx.exit(run(Startup(parsed, directory, lasting, command)))
+            ctx.exit(run(Startup(parsed, directory, lasting, command, trace, monitor)))
     except StartError as error:
         raise CommandError(str(error)) from None

@@ -1,0 +1,134 @@
+"""A monitor of a running instance, in a process of its own.
+
+Judging costs more than the messages it judges: in the instance's own thread it would slow it
+several times. So records go down a pipe, and what the monitor finds comes back as entries of the
+log, which may be a while after it happened.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from subprocess import PIPE
+from typing import Final
+
+import trio
+
+from flux_trio.cli.monitor_process import encode_record
+from flux_trio.messages import Level
+from flux_trio.trace import Record
+
+WAITING_BYTES_MAX: Final = 1 << 28
+"""What waits for the monitor at most; beyond it, it is too slow and is given up, with an error."""
+
+FINISH_S_MAX: Final = 60.0
+"""How long the monitor may go on when the instance has ended."""
+
+COMMAND: Final = (sys.executable, "-m", "flux_trio.cli.monitor_process")
+NAME: Final = "monitor"
+
+Report = Callable[[int, str, str], None]
+"""Takes level, party and text, as `Instance.write_log`."""
+
+
+class Monitoring:
+    """The pipe to the monitor: `append` is a sink of the trace.
+
+    `report` is where entries of the log go; those that come before it is set are kept for it.
+    """
+
+    def __init__(self, waiting_bytes_max: int = WAITING_BYTES_MAX) -> None:
+        self._max = waiting_bytes_max
+        self.report: Report | None = None
+        self._unreported: list[str] = []
+        self._frames: list[bytes] = []
+        self._size = 0
+        self._wake = trio.Event()
+        self._is_open = True
+        self.finished = trio.Event()  # all that it found is reported
+
+    def append(self, record: Record) -> None:
+        """Hand a record to the monitor (a Sink)."""
+        if not self._is_open:
+            return
+        frame = encode_record(record)
+        self._frames.append(frame)
+        self._size += len(frame)
+        if self._size > self._max:
+            self.give_up(f"is too slow for the instance and was given up at record {record.n}")
+        self._wake.set()
+
+    def give_up(self, why: str) -> None:
+        """Say why what comes will not be judged."""
+        if self._is_open:
+            self._is_open = False
+            self._frames.clear()
+            self.say(f"the monitor {why}")
+
+    def say(self, text: str) -> None:
+        """Write an entry of the log."""
+        if self.report is None:
+            self._unreported.append(text)
+        else:
+            self.report(Level.ERR, NAME, text)
+
+    def report_to(self, report: Report) -> None:
+        """From now on, entries go there."""
+        self.report = report
+        unreported, self._unreported = self._unreported, []
+        for text in unreported:
+            self.say(text)
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._is_open = False
+        self._wake.set()
+
+    async def send(self, pipe: trio.abc.SendStream) -> None:
+        """Pass on what comes until closed."""
+        async with pipe:
+            while self._frames or self._is_open:
+                await self._wake.wait()
+                self._wake = trio.Event()
+                frames, self._frames, self._size = self._frames, [], 0
+                try:
+                    await pipe.send_all(b"".join(frames))
+                except trio.BrokenResourceError:
+                    return  # `receive` tells of its end
+
+    async def receive(self, pipe: trio.abc.ReceiveStream) -> None:
+        """Report what it finds, a line each, until it ends."""
+        rest = b""
+        async with pipe:
+            async for chunk in pipe:
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    self.say(line.decode())
+        self.give_up("has ended by itself")
+        self.finished.set()
+
+
+@asynccontextmanager
+async def open_monitor() -> AsyncIterator[Monitoring]:
+    """A monitor for the length of the block and, at most FINISH_S_MAX, for what it has not seen."""
+    monitoring = Monitoring()
+    process = await trio.lowlevel.open_process(COMMAND, stdin=PIPE, stdout=PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(monitoring.send, process.stdin)
+            nursery.start_soon(monitoring.receive, process.stdout)
+            try:
+                yield monitoring
+            finally:
+                monitoring.close()
+                with trio.move_on_after(FINISH_S_MAX) as patience:
+                    patience.shield = True
+                    await monitoring.finished.wait()
+                nursery.cancel_scope.cancel()
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()

@@ -1,0 +1,46 @@
+"""What a monitor costs the instance that it watches, and whether it keeps up."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import trio
+
+from flux_trio.cli.monitoring import open_monitor
+from flux_trio.sim import make_machine
+from flux_trio.trace import Sink
+from tests.benchmarks.measure import Figure, measured_instance, run_jobs, simulated_job
+
+COUNT = 3_000
+ROUNDS = 3  # of each, in turn: machines have moods
+
+
+async def _run(*sinks: Sink) -> float:
+    with tempfile.TemporaryDirectory() as directory:
+        machine = make_machine(1, 128)
+        async with measured_instance(machine, Path(directory), sinks) as client:
+            return await run_jobs(client, simulated_job(0.001), COUNT)
+
+
+async def _run_monitored() -> tuple[float, float]:
+    """Seconds until the jobs have ended, and until the monitor has seen it."""
+    async with open_monitor() as monitor:
+        monitor.report_to(lambda _level, _party, text: print(text))
+        seconds = await _run(monitor.append)
+        ended = time.perf_counter()
+    return seconds, seconds + time.perf_counter() - ended
+
+
+def monitor_overhead() -> Iterator[Figure]:
+    """How much longer jobs take with the monitor on; then the jobs a second it judges."""
+    alone, watched, judged = [], [], []
+    for _ in range(ROUNDS):
+        alone.append(trio.run(_run))
+        seconds, until_seen = trio.run(_run_monitored)
+        watched.append(seconds)
+        judged.append(until_seen)
+    yield Figure(round(100 * (min(watched) / min(alone) - 1), 1), "% longer", COUNT)
+    yield Figure(round(COUNT / min(judged), 1), "jobs/s judged", COUNT)

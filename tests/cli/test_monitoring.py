@@ -1,0 +1,102 @@
+"""The monitor of a running instance, and its process."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import trio
+
+from flux_trio.cli import monitor_process, monitoring
+from flux_trio.cli.monitor_process import TOLD_MAX, decode_records, encode_record, watch
+from flux_trio.cli.monitoring import Monitoring, open_monitor
+from flux_trio.config import Config, ExecConfig
+from flux_trio.instance import Surroundings, open_instance
+from flux_trio.messages import FluxError, Level, topics
+from flux_trio.sim import make_machine
+from flux_trio.testing import EPOCH, USERID
+from flux_trio.trace import Record
+from tests.support.judged import edit_payload, find_all
+from tests.support.scenarios import trace_of
+
+Entry = tuple[int, str, str]
+
+
+def test_records_come_out_of_frames_as_they_went_in() -> None:
+    trace = trace_of("everyday")
+    frames = b"".join(map(encode_record, trace))
+    assert list(decode_records(io.BytesIO(frames))) == trace
+    assert list(decode_records(io.BytesIO(frames[:-3]))) == trace[:-1]
+
+
+def told(trace: list[Record]) -> list[str]:
+    out = io.StringIO()
+    watch(trace, out)
+    return out.getvalue().splitlines()
+
+
+def test_nothing_is_told_of_a_clean_trace() -> None:
+    assert told(trace_of("everyday")) == []
+
+
+def test_violation_is_told_with_clause_party_text_and_place() -> None:
+    trace = trace_of("everyday")
+    alloc = find_all(trace, "sched.alloc", "request")[0]
+    lines = told(edit_payload(trace, alloc, id="seven"))
+    (line,) = [line for line in lines if line.startswith("27.alloc.2 ")]
+    assert line.startswith("27.alloc.2 broken by job-manager: sched.alloc")
+    assert line.endswith(f"(record {alloc.n})")
+
+
+def test_clause_that_is_broken_again_and_again_does_not_flood_the_log() -> None:
+    trace = trace_of("everyday")
+    alloc = find_all(trace, "sched.alloc", "request")[0]
+    broken = edit_payload(trace, alloc, id="seven")
+    again = [broken[alloc.n - 1]] * (TOLD_MAX + 5)
+    lines = [line for line in told(again) if line.startswith("27.alloc.2")]
+    assert len(lines) == TOLD_MAX + 1
+    assert lines[-1] == "27.alloc.2: what more there is of it is not logged"
+
+
+@pytest.mark.real
+async def test_what_breaks_while_an_instance_runs_is_logged() -> None:
+    inventory = make_machine(nnodes=1, cores_per_node=1)
+    entries: list[Entry] = []
+    with trio.fail_after(30):
+        async with open_monitor() as monitor:
+            given = Surroundings(inventory, USERID, EPOCH, sinks=[monitor.append])
+            config = Config(exec=ExecConfig(simulate=True))
+            async with open_instance(config, given) as instance, instance.connect() as client:
+                monitor.report_to(lambda *entry: entries.append(entry))
+                with pytest.raises(FluxError):
+                    await client.call(topics.EXEC_HELLO, {"service": 7})
+    assert entries
+    assert {(level, party) for level, party, _ in entries} == {(Level.ERR, "monitor")}
+    assert any(text.startswith("32.hello.") for _, _, text in entries)
+
+
+@pytest.mark.real
+async def test_monitor_that_ends_by_itself_is_told_of_and_the_instance_goes_on() -> None:
+    entries: list[Entry] = []
+    with trio.fail_after(30):
+        async with open_monitor() as monitor:
+            monitor.report_to(lambda *entry: entries.append(entry))
+            monitor._frames.append(b"\x00\x00\x00\x01\x00")  # no record
+            monitor.append(trace_of("everyday")[0])
+            await monitor.finished.wait()
+            monitor.append(trace_of("everyday")[1])
+    assert entries == [(Level.ERR, "monitor", "the monitor has ended by itself")]
+
+
+def test_monitor_that_is_too_slow_is_given_up() -> None:
+    slow = Monitoring(waiting_bytes_max=1000)
+    for record in trace_of("everyday"):
+        slow.append(record)
+    entries: list[Entry] = []
+    slow.report_to(lambda *entry: entries.append(entry))
+    (text,) = [text for _, _, text in entries]
+    assert text.startswith("the monitor is too slow for the instance and was given up at record ")
+
+
+def test_the_process_is_the_module() -> None:
+    assert monitoring.COMMAND[-1] == monitor_process.__name__
