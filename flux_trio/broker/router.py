@@ -117,6 +117,8 @@ class Router:
         for service in told:
             holder = self.services.get(service)
             if holder is not None:
+                for key in [key for key in holder.inflight if key[0] == peer.name]:
+                    del holder.inflight[key]  # nobody waits for the answer any more
                 farewell = disconnect_request(service, peer.name, peer.userid, peer.rolemask)
                 self._deliver(peer, holder, farewell)
 

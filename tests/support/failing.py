@@ -15,7 +15,7 @@ import msgspec
 import trio
 import trio.testing
 
-from flux_trio.broker import Handle, ModuleSpec
+from flux_trio.broker import Handle, ModuleMain, ModuleSpec
 from flux_trio.config import Config, ExecConfig
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid, parse_eventlog
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
@@ -28,6 +28,8 @@ EPOCH = 1_000_000.0
 OWNER = 1000
 CONFIG = Config(exec=ExecConfig(simulate=True))
 HOUR = 3600.0
+WAIT_S_MAX = 3 * HOUR  # no job of these tests lasts longer
+RECOVERY_S = 2.0  # whoever needs another service looks for it at least that often
 
 
 async def settle() -> None:
@@ -67,10 +69,11 @@ class Scene:
 
     async def wait(self, jobid: int, name: str = "clean") -> None:
         """Until the job's eventlog has the event."""
-        async with self.handle.stream(topics.INFO_WATCH, {"id": jobid}) as lines:
-            async for line in lines:
-                if f'"name":"{name}"' in line["event"]:
-                    return
+        with trio.fail_after(WAIT_S_MAX):
+            async with self.handle.stream(topics.INFO_WATCH, {"id": jobid}) as lines:
+                async for line in lines:
+                    if f'"name":"{name}"' in line["event"]:
+                        return
         raise AssertionError(f"no {name}")
 
     async def eventlog(self, jobid: int) -> list[Any]:
@@ -108,10 +111,21 @@ class Scene:
         await self.supervisor.load(name)
         await settle()
 
+    async def make_mortal(self, name: str) -> Mortal:
+        """Load the module `name` anew, as itself, so that `end` can end it."""
+        mortal = Mortal(self.supervisor.specs[name].main)
+        await self.supervisor.remove(name)
+        await self.load(name, mortal)
+        await trio.sleep(RECOVERY_S)
+        await settle()
+        return mortal
+
     async def end(self, name: str, how: str, module: Any) -> None:
-        """The fake `module`, loaded as `name`, raises, returns or is removed."""
+        """The fake or mortal `module`, loaded as `name`, raises, returns or is removed."""
         if how == "removed":
             await self.supervisor.remove(name)
+        elif isinstance(module, Mortal):
+            module.end(how)
         else:
             module.handle.post(ZeroDivisionError("as asked") if how == "raises" else RETURN)
         await settle()
@@ -135,6 +149,33 @@ async def scene(
         instance.connect() as handle,
     ):
         yield Scene(instance, handle)
+
+
+class Mortal:
+    """A module of ours, as it is, but that it raises, returns or hangs when the test says so."""
+
+    def __init__(self, main: ModuleMain) -> None:
+        self._main = main
+        self._scope = trio.CancelScope()
+        self._end = "returns"
+
+    async def run(self, handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
+        """Serve until `end`."""
+        with self._scope:
+            await self._main(handle, task_status=task_status)
+        if self._end == "raises":
+            raise ZeroDivisionError("as asked")
+        if self._end == "hangs":
+            await trio.sleep_forever()
+
+    def end(self, how: str) -> None:
+        """Raise, return, or hang: alive, with its names, and silent."""
+        self._end = how
+        self._scope.cancel()
+
+    def again(self) -> Mortal:
+        """The next one."""
+        return Mortal(self._main)
 
 
 RETURN = object()  # posted to a fake: return early

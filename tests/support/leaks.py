@@ -53,4 +53,6 @@ async def nothing_left(instance: Instance) -> AsyncIterator[None]:
     before = holdings(instance)
     yield
     await trio.testing.wait_all_tasks_blocked()
-    assert holdings(instance) == before
+    after = holdings(instance)
+    left = {what: (before[what], now) for what, now in after.items() if before[what] != now}
+    assert left == {}, left

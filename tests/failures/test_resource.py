@@ -1,0 +1,208 @@
+"""What happens when the resource service ends, hangs or answers wrongly (RFC 28)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from flux_trio.broker import Handle
+from flux_trio.messages import Errno, Flag, FluxError, Request, Response, topics
+from flux_trio.sim import make_machine
+from tests.support.failing import ENDS, HOUR, Scene, scene, settle
+from tests.support.leaks import nothing_left
+
+NAME = "resource"
+RUN = ["submit", "validate", "depend", "priority", "alloc", "start"]
+
+
+async def reload_scheduler(s: Scene) -> None:
+    """As the operator does after the scheduler has left."""
+    await s.supervisor.load("sched")
+    await settle()
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_scheduler_leaves_and_no_running_job_is_affected(
+    autojump_clock: MockClock, end: str
+) -> None:
+    "28.acquire: the stream ends with an error: the scheduler logs it and leaves."
+    async with scene() as s:
+        resource = await s.make_mortal(NAME)
+        await reload_scheduler(s)  # it left with the first one
+        running = await s.submit(run_s=HOUR)
+        await s.end(NAME, end, resource)
+        assert "sched" not in s.supervisor
+        assert any("sched.err: resource.acquire: " in line for line in s.log())
+        pending = await s.submit(run_s=1)
+        assert (await s.status())["blocked"] == "scheduler"
+        await trio.sleep(2 * HOUR)
+        assert (await s.events(running))[-2:] == ["finish", "release"]
+
+        with pytest.raises(FluxError, match="No service matching"):
+            await s.call(topics.RESOURCE_STATUS)
+        await s.load(NAME, resource.again())
+        await reload_scheduler(s)
+        await s.wait(pending)
+        assert (await s.events(running))[-1] == "clean"
+        assert "exception" not in await s.events(running)
+
+
+async def test_scheduler_that_is_loaded_without_a_resource_service_says_why_it_leaves(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene((NAME, "sched")) as s:
+        await s.supervisor.load("sched")
+        await settle()
+        assert "sched" not in s.supervisor
+        assert any("No service matching resource.acquire" in line for line in s.log())
+        assert (await s.status())["stop_reason"] == "Scheduler is offline"
+
+
+async def test_drained_targets_are_drained_after_a_crash(autojump_clock: MockClock) -> None:
+    "Acknowledged administration is not lost."
+    async with scene() as s:
+        resource = await s.make_mortal(NAME)
+        await s.call(topics.RESOURCE_DRAIN, {"targets": "1", "reason": "why"})
+        await s.end(NAME, "raises", resource)
+        await s.load(NAME, resource.again())
+        drained = (await s.call(topics.RESOURCE_STATUS))["drained"]
+        assert {targets: each["reason"] for targets, each in drained.items()} == {"1": "why"}
+
+
+async def test_ends_of_the_resource_service_leave_nothing(autojump_clock: MockClock) -> None:
+    async with scene() as s:
+        resource = await s.make_mortal(NAME)
+        await reload_scheduler(s)
+        async with nothing_left(s.instance):
+            for end in ENDS:
+                await s.end(NAME, end, resource)
+                resource = resource.again()
+                await s.load(NAME, resource)
+                await reload_scheduler(s)
+
+
+class FakeResource:
+    """Answers resource.acquire with what it is given; None is silence."""
+
+    def __init__(self, *answers: tuple[int, Any]) -> None:
+        self.answers = answers
+
+    async def run(self, handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
+        """Serve `resource.*` until cancelled."""
+        handle.register(topics.RESOURCE)
+        task_status.started()
+        while True:
+            for request in await handle.receive():
+                if isinstance(request, Request) and request.topic == topics.RESOURCE_ACQUIRE:
+                    self.answer(handle, request)
+
+    def answer(self, handle: Handle, request: Request) -> None:
+        """Say it all."""
+        for errnum, payload in self.answers:
+            flags = 0 if errnum else int(Flag.STREAMING)
+            tag, routes = request.matchtag, request.routes
+            handle.send(Response(request.topic, payload, errnum, tag, flags, routes=routes))
+
+
+async def test_resource_service_that_hangs_keeps_the_scheduler_from_saying_hello(
+    autojump_clock: MockClock,
+) -> None:
+    "It is the scheduler that is offline; nothing times out; the module list has who is idle."
+    async with scene((NAME, "sched")) as s:
+        await s.load(NAME, FakeResource())
+        await s.supervisor.load("sched")
+        await s.submit()
+        await trio.sleep(HOUR)
+        assert (await s.status())["stop_reason"] == "Scheduler is offline"
+        assert "sched" in s.supervisor
+        idle = {each["name"]: each["idle"] for each in (await s.call("module.list"))["modules"]}
+        assert idle[NAME] >= HOUR
+
+
+R = make_machine(nnodes=2, cores_per_node=2).to_json()
+OTHER_R = {**R, "execution": {**R["execution"], "nodelist": ["elsewhere[0-1]"]}}  # type: ignore[dict-item]  # R is JSON
+GROW = {"type": "grow", "resources": R, "online": "0-1", "offline": ""}
+
+
+def grown(**more: Any) -> list[tuple[int, Any]]:
+    return [(0, {**GROW, **more})]
+
+
+WRONG: dict[str, tuple[list[tuple[int, Any]], str]] = {
+    "errnum": ([(Errno.EINVAL, "no such group")], "resource.acquire: no such group"),
+    "no payload": ([(0, None)], "payload"),
+    "type that there is not": (grown(type="burn"), "'burn'"),
+    "R of another version": (grown(resources={**R, "version": 2}), "version"),
+    "R that is none": (grown(resources={"a": 1}), "version"),
+    "online that is no idset": (grown(online="x"), "idset"),
+    "shrink before grow": ([(0, {"type": "shrink", "targets": "0"})], "shrink"),
+    "targets that are no idset": (
+        [*grown(), (0, {"type": "offline", "targets": "-"})],
+        "idset",
+    ),
+    "grow that contradicts what is there": ([*grown(), *grown(resources=OTHER_R)], "rank"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+async def test_scheduler_refuses_a_wrong_answer_and_leaves(
+    autojump_clock: MockClock, what: str
+) -> None:
+    """Design: logged with what was expected and what came; never a crash in our own code."""
+    answers, text = WRONG[what]
+    async with scene((NAME, "sched")) as s:
+        await s.load(NAME, FakeResource(*answers))
+        await s.supervisor.load("sched")
+        pending = await s.submit(ncores=5)
+        await settle()
+        assert "sched" not in s.supervisor
+        errors = [line for line in s.log() if line.startswith("sched.err: ")]
+        assert len(errors) == 1
+        assert "resource.acquire: " in errors[0]
+        assert text in errors[0]
+        assert "ServiceExit" in s.log()[-1]
+        assert (await s.events(pending))[:4] == RUN[:4]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"type": "offline", "targets": "9"},
+        {"type": "shrink", "targets": "9"},
+        {"type": "online", "targets": "9"},
+        GROW,
+    ],
+)
+async def test_news_of_targets_that_are_unknown_or_there_already_change_nothing(
+    autojump_clock: MockClock, more: dict[str, Any]
+) -> None:
+    async with scene((NAME, "sched")) as s:
+        await s.load(NAME, FakeResource(*grown(), (0, more)))
+        await s.supervisor.load("sched")
+        whole, half = await s.submit(run_s=10, ncores=4), await s.submit(ncores=3)
+        for jobid in (whole, half):
+            await s.wait(jobid)
+            assert "exception" not in await s.events(jobid)
+        assert s.log() == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "text"),
+    [
+        (topics.RESOURCE_ACQUIRE, {"group": "default"}, "expected the streaming flag"),
+        (topics.RESOURCE_RELEASE, {"group": "x", "targets": "0"}, "x"),
+        (topics.RESOURCE_RELEASE, {"group": "default", "targets": "0"}, "default"),
+        (topics.RESOURCE_RELEASE, {"group": "default"}, "targets"),
+    ],
+)
+async def test_wrong_request_is_refused_with_text_and_the_scheduler_goes_on(
+    autojump_clock: MockClock, topic: str, payload: Any, text: str
+) -> None:
+    async with scene() as s:
+        with pytest.raises(FluxError, match=text):
+            await s.call(topic, payload)
+        await s.wait(await s.submit())
+        assert s.log() == []
