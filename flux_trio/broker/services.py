@@ -28,6 +28,8 @@ from flux_trio.messages import (
     topics,
 )
 
+# A module takes its time to come and go: each of these is a task.
+SLOW: Final = (topics.MODULE_LOAD, topics.MODULE_RELOAD, topics.MODULE_REMOVE, topics.MODULE_KILL)
 SUBSCRIPTIONS_MAX: Final = 256  # of one peer: each is matched against every event
 
 
@@ -95,11 +97,7 @@ class BrokerServices:
     async def run(
         self, handle: Handle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Serve until cancelled.
-
-        What is asked of the broker is done in order; a module takes its time to come and go, so
-        each such call is a task.
-        """
+        """Serve until cancelled. What is asked is done in order, but for what is slow."""
         handle.register(topics.BROKER)
         handle.register(topics.MODULE)
         task_status.started()
@@ -108,21 +106,32 @@ class BrokerServices:
                 for request in await handle.receive():
                     if not isinstance(request, Request):
                         continue
-                    if service_of(request.topic) == topics.MODULE:
+                    if request.topic == topics.MODULE_TRACE:
+                        self._trace(nursery, handle, request)
+                    elif request.topic in SLOW:
                         nursery.start_soon(self._serve, handle, request)
                     else:
                         await self._serve(handle, request)
 
     async def _serve(self, handle: Handle, request: Request) -> None:
         try:
-            if request.topic == topics.MODULE_TRACE:
-                self._check_owner(request)
-                await self._traces.serve(handle, request)
             answer = respond(request, await self._method(request)(request))
         except FluxError as error:
             answer = respond_error(request, error.errnum, error.text)
         if answer is not None:
             handle.send(answer)
+
+    def _trace(self, nursery: trio.Nursery, handle: Handle, request: Request) -> None:
+        """Open a stream at once, so that its cancel finds it, and feed it in a task."""
+        try:
+            self._check_owner(request)
+            feed = self._traces.open(handle, request)
+        except FluxError as error:
+            answer = respond_error(request, error.errnum, error.text)
+            if answer is not None:
+                handle.send(answer)
+        else:
+            nursery.start_soon(feed)
 
     def _method(self, request: Request) -> Callable[[Request], Awaitable[Payload]]:
         method = {

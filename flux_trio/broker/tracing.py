@@ -6,8 +6,9 @@ on. What does not fit is counted, and the count is told in its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,7 @@ from flux_trio.messages import (
     Request,
     Response,
     expect_payload,
+    respond_error,
     respond_stream,
     topics,
 )
@@ -54,27 +56,33 @@ class TraceStreams:
         self._is_module = is_module
         self._open: dict[tuple[str, int], trio.CancelScope] = {}
 
-    async def serve(self, handle: Handle, request: Request) -> None:
-        """Stream records until canceled, or until the reader is gone. Raises FluxError."""
+    def open(self, handle: Handle, request: Request) -> Callable[[], Awaitable[None]]:
+        """A new stream, which sees everything from here on; what feeds it is to be run as a task.
+
+        Raises FluxError(EPROTO) for what is no such request.
+        """
         key = (request.sender, request.matchtag)
         wanted = expect_payload(request, TraceRequest)
         if not request.is_streaming or key in self._open:
             text = f"{request.topic}: expected the streaming flag and a matchtag not in use"
             raise FluxError(Errno.EPROTO, text)
         queue = _Queue(wanted, self._is_module)
-        scope = self._open[key] = trio.CancelScope()
+        self._open[key] = trio.CancelScope()
         self._trace.add_sink(queue.put)
+        return partial(self._feed, handle, request, queue)
+
+    async def _feed(self, handle: Handle, request: Request, queue: _Queue) -> None:
+        """Stream records until canceled, or until the reader is gone."""
+        key = (request.sender, request.matchtag)
         try:
-            with scope:
+            with self._open[key]:
                 while True:
                     for payload in await queue.take():
-                        answer = respond_stream(request, payload)
-                        if answer is not None:
-                            handle.send(answer)
+                        _send(handle, respond_stream(request, payload))
         finally:
             self._trace.remove_sink(queue.put)
             del self._open[key]
-        raise FluxError(Errno.ECANCELED, "")
+        _send(handle, respond_error(request, Errno.ECANCELED))
 
     def cancel(self, request: Request) -> None:
         """End one of the sender's streams with ECANCELED. Raises FluxError(ENOENT)."""
@@ -89,6 +97,11 @@ class TraceStreams:
         for (who, _), scope in self._open.items():
             if who == sender:
                 scope.cancel()
+
+
+def _send(handle: Handle, response: Response | None) -> None:
+    if response is not None:
+        handle.send(response)
 
 
 class _Queue:
