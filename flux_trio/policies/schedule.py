@@ -109,17 +109,16 @@ class Schedule:
         self._leaving &= ~resources.ranks.bits
         self.policy.reshaped()
 
-    def shrink(self, ranks: int) -> tuple[int, list[int]]:
-        """Remove `ranks` (RFC 28, Shrink Response).
-
-        Those of them that nobody holds, as a bit set, and the ids of the jobs that hold others.
-        """
+    def shrink(self, ranks: int) -> None:
+        """Remove `ranks` (RFC 28, Shrink Response); they leave when nobody holds them."""
         ranks &= self.state.pool.ranks
         self.state.pool.shrink(ranks)
         self.policy.reshaped()
         self._leaving |= ranks
-        holders = [grant.id for grant in self.state.grants if grant.allocation.ranks & ranks]
-        return self._take_leaving(ranks), holders
+
+    def holders(self, ranks: int) -> list[int]:
+        """The ids of the jobs that hold something of `ranks`."""
+        return [grant.id for grant in self.state.grants if grant.allocation.ranks & ranks]
 
     def online(self, ranks: int) -> None:
         """`ranks` may be used (RFC 28, Online Response)."""
@@ -146,7 +145,7 @@ class Schedule:
         return self._leaving
 
     def take_left(self) -> int:
-        """Those of the leaving ranks that nobody holds; for when all grants have been told anew."""
+        """Those of the leaving ranks that nobody holds, of whom all grants must be known."""
         return self._take_leaving(self._leaving)
 
     def _take_leaving(self, ranks: int) -> int:

@@ -519,6 +519,22 @@ class TestJobManagerGone:
         released = sent(script.turn(answer(ready, {"count": 0})))
         assert released == [("resource.release", {"group": "default", "targets": "0"})]
 
+    def test_targets_shrunk_while_it_is_away_wait_for_what_the_new_one_tells(
+        self, script: SchedScript
+    ) -> None:
+        """28.shrink.4, 28.shrink.6: until then nobody knows who holds them."""
+        script.turn(alloc(1))
+        (hello,) = script.turn(gone("sched", MANAGER))
+        assert sent(script.acquired(type="shrink", targets="0-1")) == []
+        (ready,) = script.turn(*script.hello_answers(hello, {"j1": script.r(1)}))
+        (release, raised) = sent(script.turn(answer(ready, {"count": 0})))
+        assert release == ("resource.release", {"group": "default", "targets": "1"})
+        assert (raised[0], raised[1]["id"]) == ("job-manager.raise", 1)
+        assert sent(script.turn(tell("free", id=1)))[0] == (
+            "resource.release",
+            {"group": "default", "targets": "0"},
+        )
+
     def test_another_peer_that_is_gone_does_not_matter(self, script: SchedScript) -> None:
         assert script.turn(gone("sched", "alice")) == []
 

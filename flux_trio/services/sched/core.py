@@ -71,6 +71,7 @@ class SchedCore:
         self._manager: tuple[str, ...] = (topics.JOB_MANAGER,)
         self._granting = Grantings(self._context, self._schedule, self._succeed)
         self._busy = False  # somebody waits or holds something
+        self._shrunk = 0  # ranks whose holders were not told of it, as a bit set
         self._methods = Methods(
             for_owner={
                 topics.SCHED_ALLOC: self._alloc,
@@ -130,17 +131,23 @@ class SchedCore:
     def _greeted(self) -> None:
         self._ready = True
         self._busy = len(self._schedule.state.grants) > 0
-        self._acquisition.release(self._schedule.take_left())
-        self._judge_queue()
+        self._shrunk_or_ready()
 
     def _shrinking(self, ranks: int) -> None:
-        """28.shrink: release what is free, tell who holds the rest, judge requests anew."""
+        """28.shrink; before hello has told who holds what, nobody can say what is free."""
         for one in self._granting:
             if one.grant.allocation.ranks & ranks:
                 self._schedule.submit(self._granting.revoke(one))
-        released, holders = self._schedule.shrink(ranks)
-        self._acquisition.release(released)
-        for jobid in holders:
+        self._schedule.shrink(ranks)
+        self._shrunk |= ranks
+        if self._ready:
+            self._shrunk_or_ready()
+
+    def _shrunk_or_ready(self) -> None:
+        """Release what is free, tell who holds the rest, judge requests anew."""
+        ranks, self._shrunk = self._shrunk, 0
+        self._acquisition.release(self._schedule.take_left())
+        for jobid in self._schedule.holders(ranks):
             note = f"its nodes of rank {Idset.from_bits(ranks)} were removed from the instance"
             payload = {"id": jobid, "type": "shrink", "severity": 0, "note": note}
             self._context.do(Request(topics.JOB_RAISE, payload, flags=NORESPONSE))
