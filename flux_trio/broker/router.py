@@ -23,6 +23,7 @@ from flux_trio.messages import (
     respond_error,
     service_of,
 )
+from flux_trio.messages.topics import DISCONNECT
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Trace
 
@@ -228,8 +229,17 @@ class Router:
                 waiting.append((ref, message))
             else:
                 self.trace.dropped(gone.name, message, ref, f"{gone.name} is gone")
-        for ref, request in waiting:
-            self._refuse_for(gone, request, ref)
+        # who has said farewell since is gone too, and another may have its name by now
+        left = {
+            request.sender: place
+            for place, (_, request) in enumerate(waiting)
+            if request.topic == f"{service_of(request.topic)}.{DISCONNECT}"
+        }
+        for place, (ref, request) in enumerate(waiting):
+            if place < left.get(request.sender, 0):
+                self.trace.dropped(gone.name, request, ref, f"{request.sender} is gone")
+            else:
+                self._refuse_for(gone, request, ref)
 
     def _refuse_for(self, gone: Peer, request: Request, ref: int) -> None:
         caller = self.peers.get(request.sender)

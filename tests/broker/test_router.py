@@ -153,6 +153,17 @@ def test_callers_of_a_vanished_service_are_answered(router: Router) -> None:
     assert "server is gone" in answers[0].error_text
 
 
+def test_a_namesake_gets_no_answers_to_what_its_predecessor_asked(router: Router) -> None:
+    "6.response.1: a reloaded module has the name of the one before it, but not its calls."
+    first, server = Party(router, "client", "client"), Party(router, "server", "sched")
+    router.route(first.peer, Request("sched.expiration", {"id": 1}, 5))
+    router.remove(first.peer)  # neither the request nor this was taken up when the service goes
+    second = Party(router, "client")
+    router.route(second.peer, Request("sched.expiration", {"id": 2}, 9))
+    router.remove(server.peer, server.inbox)
+    assert [answer.matchtag for answer in second.take()] == [9]
+
+
 def test_an_answered_call_is_not_answered_again_when_the_service_goes(router: Router) -> None:
     client, server = Party(router, "client"), Party(router, "server", "kvs")
     router.route(client.peer, Request("kvs.lookup", None, 5))
