@@ -10,7 +10,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from flux_trio.conformance.eventlogs import LOG, Log
-from flux_trio.conformance.leg import errnum, job_id, logged, message, payload, received, sent
+from flux_trio.conformance.leg import (
+    errnum,
+    job_id,
+    logged,
+    message,
+    noted,
+    payload,
+    received,
+    sent,
+)
 from flux_trio.conformance.shapes import BOOLEAN, INTEGER, STRING, between
 from flux_trio.conformance.view import Seen, view
 from flux_trio.formats import FormatError, Idset
@@ -58,6 +67,10 @@ NO_LINK: Final = ExecLink()
 
 def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -> ExecLink:
     link = link or NO_LINK
+    if record.kind == Kind.MODULE:
+        data = payload(record)
+        is_end = data.get("module") == seen.facts.manager and data.get("what") != "started"
+        return link._replace(lost=record.n) if is_end else link
     found = message(record)
     if isinstance(found, Response):
         if found.topic != topics.EXEC_HELLO:
@@ -170,6 +183,7 @@ LINK: Final = view(
     "exec link",
     received("request", topics.EXEC_HELLO, topics.JOB_MANAGER_DISCONNECT),
     sent("request", EXEC_DISCONNECT),
+    noted(Kind.MODULE),
     sent("response", topics.EXEC_HELLO),
     received("response", START),
     parts=lambda _record, _seen: [((), None)],
