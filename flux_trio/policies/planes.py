@@ -25,7 +25,8 @@ class Planes:
         self._bytes = -(-ranks.bit_length() // 8)  # of one plane
         self.ncores = max([group.cores.bit_length() for group in groups], default=0)
         self._ngpus = max([group.gpus.bit_length() for group in groups], default=0)
-        self._cores = (1 << self.ncores * self._bytes * 8) - 1
+        self._core_bits = self.ncores * self._bytes * 8
+        self._cores = (1 << self._core_bits) - 1
         mine = [Group(group.ranks & ranks, group.cores, group.gpus) for group in groups]
         self.all = self._lay_out(mine)
         """What `groups` has on `ranks`, flat."""
@@ -57,8 +58,7 @@ class Planes:
 
     def counts(self, flat: int) -> Counts:
         """How many gpus and cores there are in all."""
-        cores = (flat & self._cores).bit_count()
-        return flat.bit_count() - cores, cores
+        return (flat >> self._core_bits).bit_count(), (flat & self._cores).bit_count()
 
 
 class FreePlanes:

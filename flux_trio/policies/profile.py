@@ -177,10 +177,13 @@ class Profile:
     def _free_for(self, index: int, need: Counts, own: Place | None) -> int | None:
         """What is free in a span with the `own` place; None if that is less than `need`."""
         free, (gpus, cores) = self._free[index], self._counts[index]
+        enough = cores >= need[1] and gpus >= need[0]
         if own is not None and own.covers(self._times[index]):
             free |= own.bits
-            gpus, cores = self._planes.counts(free)
-        return free if cores >= need[1] and gpus >= need[0] else None
+            if not enough:
+                gpus, cores = self._planes.counts(free)
+                enough = cores >= need[1] and gpus >= need[0]
+        return free if enough else None
 
     def _set(self, index: int, free: int) -> None:
         self._free[index] = free
