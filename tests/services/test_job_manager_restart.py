@@ -113,10 +113,13 @@ def test_inactive_job_stays_known(m: ManagerScript) -> None:
 
 def test_ids_go_on_behind_the_greatest_of_all_jobs(m: ManagerScript) -> None:
     m.submit(1, 7)
-    m.submit(5)
-    m.raise_(5)
+    assert m.ask("job-manager.getinfo") == ["job-manager.getinfo -> {'max_jobid': 7}"]
     again = m.restarted()
     assert again.ask("job-manager.getinfo") == ["job-manager.getinfo -> {'max_jobid': 7}"]
+    again.raise_(7)
+    assert again.restarted().ask("job-manager.getinfo") == [
+        "job-manager.getinfo -> {'max_jobid': 7}"
+    ]
 
 
 def test_cancel_of_an_earlier_life_is_finished(m: ManagerScript) -> None:
