@@ -5,13 +5,14 @@ Left out: what a job's state is, which is in `jobs.py`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from flux_trio.conformance.jobs import context_of, is_fatal
-from flux_trio.conformance.leg import ANY_TOPIC, job_id, logged, payload, sent
+from flux_trio.conformance.leg import ANY_TOPIC, job_id, logged, once, payload, sent
 from flux_trio.conformance.view import Seen, view
 from flux_trio.formats import FormatError, ResourceSet, parse_fluid
 from flux_trio.messages import topics
@@ -129,15 +130,21 @@ class Stored(NamedTuple):
     @property
     def job(self) -> tuple[int, str] | None:
         """The job's id and the rest of the key, for keys below job.<dothex>."""
-        parts = self.key.split(".")
-        if parts[0] != "job" or len(parts) < 6:
-            return None
-        try:
-            return parse_fluid(".".join(parts[:5])), ".".join(parts[5:])
-        except FormatError:
-            return None
+        return _job_of(self.key)
 
 
+@functools.lru_cache(maxsize=256)
+def _job_of(key: str) -> tuple[int, str] | None:
+    parts = key.split(".")
+    if parts[0] != "job" or len(parts) < 6:
+        return None
+    try:
+        return parse_fluid(".".join(parts[:5])), ".".join(parts[5:])
+    except FormatError:
+        return None
+
+
+@once
 def stored(record: Record) -> list[Stored]:
     """The puts and appends of a kvs.commit request."""
     ops = payload(record).get("ops")
@@ -177,6 +184,7 @@ def _unstored_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, tuple[st
     return [(jobid, names) for jobid, names in stored_events(record).items() if names]
 
 
+@once
 def stored_events(record: Record) -> dict[int, tuple[str, ...]]:
     """Names of the events that a kvs.commit stores, by job."""
     found: dict[int, tuple[str, ...]] = {}
@@ -239,12 +247,18 @@ def _fold_resources(
 
 def read_resources(text: str, n: int) -> Resources | None:
     """What is stored as R; None when it is no valid R."""
+    found = _parsed(text)
+    return None if found is None else found._replace(n=n)
+
+
+@functools.lru_cache(maxsize=16)
+def _parsed(text: str) -> Resources | None:
     try:
         found = ResourceSet.parse(text.encode())
     except FormatError:
         return None
     cores = tuple(found.cores(rank).bits.bit_count() for rank in found.ranks)
-    return Resources(n, found.ranks.bits, cores, found.starttime, found.expiration)
+    return Resources(0, found.ranks.bits, cores, found.starttime, found.expiration)
 
 
 RESOURCES: Final = view(

@@ -1,4 +1,4 @@
-"""Views of what the scheduler gave away: R of each job, and who has what of each rank.
+"""Views of what the scheduler gave away: R of each job, and what is in use.
 
 R is read from the scheduler's commits to the KVS; a trace that does not show them tells nothing of
 resources.
@@ -6,12 +6,13 @@ resources.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from flux_trio.conformance.granting import TOLD, resources_in, told_of
 from flux_trio.conformance.jobs import LIFE
 from flux_trio.conformance.leg import (
+    WITH_R,
     errnum,
     job_id,
     logged,
@@ -22,7 +23,7 @@ from flux_trio.conformance.leg import (
     topic_of,
 )
 from flux_trio.conformance.scheduling import LINK, link_of
-from flux_trio.conformance.view import Seen, view
+from flux_trio.conformance.view import Seen, View, view
 from flux_trio.formats import FormatError, ResourceSet, parse_fluid
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Kind, Record
@@ -87,7 +88,7 @@ def _fold_written(
 
 WRITTEN: Final = view(
     "written",
-    sent("request", topics.KVS_COMMIT),
+    sent("request", topics.KVS_COMMIT, mark=WITH_R),
     sent("response", topics.SCHED_FREE),
     logged("clean"),
     parts=_written,
@@ -107,90 +108,138 @@ def _fold_commits(_n: int | None, _part: None, record: Record, _seen: Seen) -> i
 
 COMMITS: Final = view(
     "commits",
-    sent("request", topics.KVS_COMMIT),
+    sent("request", topics.KVS_COMMIT, mark=WITH_R),
     received("response", topics.KVS_COMMIT),
     parts=_commits,
     fold=_fold_commits,
 )
-"""Commits of the scheduler that were not answered."""
+"""Commits in which the scheduler writes R, and that were not answered."""
 
 
-class Share(NamedTuple):
-    """What a job has of a rank: bit sets."""
+class Grant(NamedTuple):
+    """What a job has."""
 
-    jobid: int
     since: int
     """The SUCCESS or hello answer by which it has it."""
-    cores: int
-    gpus: int
+    resources: ResourceSet
 
 
-Shares = tuple[Share, ...]
-
-
-def shares_of(resources: ResourceSet, jobid: int, n: int) -> Iterable[tuple[int, Share]]:
-    """By rank, what a job has that has these resources."""
-    for group in resources.groups:
-        ranks = group.ranks
-        while ranks:
-            lowest = ranks & -ranks
-            yield lowest.bit_length() - 1, Share(jobid, n, group.cores, group.gpus)
-            ranks ^= lowest
-
-
-def _shares(record: Record, seen: Seen) -> Iterable[tuple[int, Share | None]]:
+def _granted(record: Record, seen: Seen) -> Iterable[tuple[int, None]]:
     """A SUCCESS or hello answer gives, a sched.free that is taken up takes, ENODATA sorts out."""
-    jobid = job_id(record)
     if topic_of(record) == topics.SCHED_HELLO and errnum(record):
-        return [(rank, None) for rank in seen.all(RANKS) if isinstance(rank, int)]
-    if jobid is None or errnum(record):
-        return []
-    if topic_of(record) == topics.SCHED_ALLOC and payload(record).get("type") != 0:
-        return []
-    written: Written | None = seen.at(WRITTEN, jobid)
-    if written is None or written.resources is None:
-        return []
-    return shares_of(
-        written.resources, jobid, 0 if topic_of(record) == topics.SCHED_FREE else record.n
-    )
+        return [(jobid, None) for jobid in seen.all(GRANTS)]
+    jobid = job_id(record)
+    is_other = topic_of(record) == topics.SCHED_ALLOC and payload(record).get("type") != 0
+    return [] if jobid is None or is_other or errnum(record) else [(jobid, None)]
 
 
-def _fold_ranks(
-    shares: Shares | None, share: Share | None, _record: Record, seen: Seen
-) -> Shares | None:
-    shares = shares or ()
-    if share is None:
-        hello = link_of(seen).hello_sent
-        left = tuple(each for each in shares if each.since > hello)
-    else:
-        left = tuple(each for each in shares if each.jobid != share.jobid)
-        if share.since:
-            left = (*left, share)
-    return left or None
+def _fold_grant(grant: Grant | None, _part: None, record: Record, seen: Seen) -> Grant | None:
+    if topic_of(record) == topics.SCHED_HELLO and errnum(record):
+        return grant if grant is not None and grant.since > link_of(seen).hello_sent else None
+    return grant_in(record, seen)
 
 
-RANKS: Final = view(
-    "ranks",
-    sent("response", topics.SCHED_ALLOC, topics.SCHED_HELLO),
-    received("request", topics.SCHED_FREE),
-    parts=_shares,
-    fold=_fold_ranks,
-    reads=(WRITTEN, LINK),
+def grant_in(record: Record, seen: Seen) -> Grant | None:
+    """What a SUCCESS or hello answer gives to its job, if the trace shows its R."""
+    written: Written | None = seen.at(WRITTEN, job_id(record))
+    if written is None or written.resources is None or topic_of(record) == topics.SCHED_FREE:
+        return None
+    return Grant(record.n, written.resources)
+
+
+GIVEN_OR_TAKEN: Final = (
+    *sent("response", topics.SCHED_ALLOC, topics.SCHED_HELLO),
+    *received("request", topics.SCHED_FREE),
 )
-"""By rank: which jobs have what of it, from the scheduler's SUCCESS until it takes up the free.
+
+GRANTS: Final[View] = view(
+    "grants", GIVEN_OR_TAKEN, parts=_granted, fold=_fold_grant, reads=(WRITTEN, LINK)
+)
+"""By job id: what jobs have, from the scheduler's SUCCESS until it takes up the free.
 
 When hello has ended, only what it told of is left.
 """
 
 
-def overlaps(seen: Seen, jobid: int) -> list[tuple[int, Share]]:
-    """(rank, share) of others in what the R of a job names."""
-    written: Written | None = seen.at(WRITTEN, jobid)
-    if written is None or written.resources is None:
+class InUse(NamedTuple):
+    """For each core and each gpu by its number, a bit set of the ranks on which a job has it."""
+
+    cores: tuple[int, ...] = ()
+    gpus: tuple[int, ...] = ()
+
+
+FREE: Final = InUse()
+
+
+def _children(bits: int) -> Iterator[int]:
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def _changed(in_use: InUse, resources: ResourceSet, *, given: bool) -> InUse:
+    cores, gpus = list(in_use.cores), list(in_use.gpus)
+    for group in resources.groups:
+        for ranks_of, bits in ((cores, group.cores), (gpus, group.gpus)):
+            ranks_of += [0] * (bits.bit_length() - len(ranks_of))
+            for child in _children(bits):
+                ranks = ranks_of[child]
+                ranks_of[child] = ranks | group.ranks if given else ranks & ~group.ranks
+    return InUse(tuple(cores), tuple(gpus))
+
+
+def _fold_in_use(in_use: InUse | None, _part: None, record: Record, seen: Seen) -> InUse | None:
+    in_use = in_use or FREE
+    if topic_of(record) == topics.SCHED_HELLO and errnum(record):
+        hello = link_of(seen).hello_sent
+        in_use = FREE
+        for grant in seen.all(GRANTS).values():
+            if grant.since > hello:
+                in_use = _changed(in_use, grant.resources, given=True)
+        return in_use
+    for jobid, _ in _granted(record, seen):
+        had: Grant | None = seen.at(GRANTS, jobid)
+        has = grant_in(record, seen)
+        if had is not None:
+            in_use = _changed(in_use, had.resources, given=False)
+        if has is not None:
+            in_use = _changed(in_use, has.resources, given=True)
+    return in_use
+
+
+IN_USE: Final = view(
+    "in use",
+    GIVEN_OR_TAKEN,
+    parts=lambda _record, _seen: [((), None)],
+    fold=_fold_in_use,
+    reads=(GRANTS, WRITTEN, LINK),
+)
+"""One state: all of GRANTS together, to tell quickly that nothing is given twice."""
+
+
+def _is_in_use(in_use: InUse, resources: ResourceSet) -> bool:
+    return any(
+        child < len(ranks_of) and ranks_of[child] & group.ranks
+        for group in resources.groups
+        for ranks_of, bits in ((in_use.cores, group.cores), (in_use.gpus, group.gpus))
+        for child in _children(bits)
+    )
+
+
+def overlaps(record: Record, seen: Seen) -> list[tuple[int, Grant]]:
+    """(job id, grant) of others that have some of what a SUCCESS gives to its job."""
+    if payload(record).get("type") != 0 or errnum(record):
+        return []
+    given = grant_in(record, seen)
+    if given is None or not _is_in_use(seen.at(IN_USE) or FREE, given.resources):
         return []
     return [
-        (rank, other)
-        for rank, mine in shares_of(written.resources, jobid, 0)
-        for other in seen.at(RANKS, rank) or ()
-        if other.jobid != jobid and (other.cores & mine.cores or other.gpus & mine.gpus)
+        (jobid, grant)
+        for jobid, grant in seen.all(GRANTS).items()
+        if jobid != job_id(record) and not grant.resources.is_disjoint(given.resources)
     ]
+
+
+OVERLAPS: Final = (WRITTEN, GRANTS, IN_USE, LINK)
+"""The views that `overlaps` reads."""

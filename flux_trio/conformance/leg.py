@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+import functools
+from collections.abc import Callable, Hashable
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from flux_trio.messages import Event, Message, Request, Response
+from flux_trio.messages import Message, Request, Response
 from flux_trio.trace import Kind, Record
 
 MessageType: TypeAlias = Literal["request", "response", "event"]
 Key: TypeAlias = Hashable
+
+T = TypeVar("T")
 
 ANY_TOPIC: Final = "*"
 ANY_CANCEL: Final = "*-cancel"
@@ -97,12 +100,22 @@ def payload(record: Record) -> dict[str, Any]:
     """The payload object of a message, or the data of another record; {} when there is none."""
     if record.message is None:
         return record.data or {}
-    if isinstance(record.message, (Request, Response, Event)):
-        found = record.message.payload
-        return found if isinstance(found, dict) else {}
-    return {}
+    found = getattr(record.message, "payload", None)
+    return found if isinstance(found, dict) else {}
 
 
 def errnum(record: Record) -> int:
     """The errnum of a response, 0 for anything else."""
     return record.message.errnum if isinstance(record.message, Response) else 0
+
+
+def once(read: Callable[[Record], T]) -> Callable[[Record], T]:
+    """Remember what was read of the latest record: many rules ask for the same in turn."""
+    latest: list[tuple[Record, T]] = []
+
+    def remembered(record: Record) -> T:
+        if not latest or latest[0][0] is not record:
+            latest[:] = [(record, read(record))]
+        return latest[0][1]
+
+    return functools.wraps(read)(remembered)

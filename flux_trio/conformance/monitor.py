@@ -14,7 +14,7 @@ from typing import Any, Final
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import ANY_TOPIC, ERROR, WITH_R, Key, Leg, errnum, payload
 from flux_trio.conformance.registry import Clause
-from flux_trio.conformance.rule import Broken, Rule, State, Step
+from flux_trio.conformance.rule import Broken, Rule, Said, State, Step
 from flux_trio.conformance.view import View
 from flux_trio.messages import Event, Request, Response, service_of, topics
 from flux_trio.trace import Kind, Record
@@ -75,9 +75,12 @@ class Monitor:
         leg = leg_of(record, self.facts)
         found = []
         for rule in self._by_leg.on(leg):
-            broken = self._judged(rule, record)
-            if broken is not None:
-                found.append(self._violation(rule, record, broken))
+            judge = rule.judge
+            said = self._applied(rule, record) if judge is None else judge(record, self)
+            if isinstance(said, Broken):
+                found.append(self._violation(rule, record, said))
+            elif said:
+                self._kept.add(rule.clause)
         self._fold(self._views_by_leg.on(leg), record)
         self._clear(record)
         self.facts = self.facts.after(record)
@@ -145,33 +148,23 @@ class Monitor:
             if not has_sent:
                 self._turns[record.party] = (began, True)
 
-    def _judged(self, rule: Rule, record: Record) -> Broken | None:
-        if rule.apply is None:
-            assert rule.judge is not None
-            said = rule.judge(record, self)
-            if isinstance(said, Broken):
-                return said
-            if said:
-                self._kept.add(rule.clause)
-            return None
+    def _applied(self, rule: Rule, record: Record) -> Said:
+        """What a rule says that keeps a state of its own."""
         key = rule.key(record)
-        if key is None:
+        if key is None or rule.apply is None:
             return None
         states = self._states[rule]
         step: Step = rule.apply(states.get(key), record, self.facts)
         _put(states, key, step.state)
-        if step.kept:
-            self._kept.add(rule.clause)
-        return step.broken
+        return step.broken or step.kept
 
     def _fold(self, views: Iterable[View], record: Record) -> None:
         """All views see each other as they were before the record."""
-        after = [
-            (states, key, view.fold(states.get(key), part, record, self))
-            for view in views
-            for states in (self._view_states[view],)
-            for key, part in view.parts(record, self)
-        ]
+        after = []
+        for view in views:
+            states = self._view_states[view]
+            for key, part in view.parts(record, self):
+                after.append((states, key, view.fold(states.get(key), part, record, self)))
         for states, key, state in after:
             _put(states, key, state)
 

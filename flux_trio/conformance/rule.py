@@ -98,7 +98,7 @@ Owed: TypeAlias = Callable[[State, Facts], Broken | None]
 Owing: TypeAlias = Callable[[Seen], Iterable[Broken]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rule:
     """One clause as a machine.
 

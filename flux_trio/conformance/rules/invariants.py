@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from flux_trio.conformance.granting import TOLD, resources_in, told_of
-from flux_trio.conformance.holding import RANKS, WRITTEN, Written, overlaps
+from flux_trio.conformance.holding import OVERLAPS, WRITTEN, Written, overlaps
 from flux_trio.conformance.jobs import LIFE, JobState, Life
 from flux_trio.conformance.leg import ANY_TOPIC, topic_of
 from flux_trio.conformance.rule import (
@@ -35,15 +35,15 @@ RULES: Final = Rules()
 ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
 
 
-@RULES.judge("invariant.no-double-allocation", sent("response", ALLOC), views=[RANKS, WRITTEN])
+@RULES.judge("invariant.no-double-allocation", sent("response", ALLOC), views=OVERLAPS)
 def no_resource_is_in_two_allocations(record: Record, seen: Seen) -> Said:
     """From the scheduler's SUCCESS until it takes up the free."""
     jobid = job_id(record)
     if jobid is None or payload(record).get("type") != SUCCESS:
         return None
-    for rank, other in overlaps(seen, jobid):
-        text = f"job {jobid}: is granted cores or gpus of rank {rank} that job {other.jobid} has"
-        return Broken(text, (other.since,), party=record.party)
+    for other, grant in overlaps(record, seen):
+        text = f"job {jobid}: is granted cores or gpus that job {other} has"
+        return Broken(text, (grant.since,), party=record.party)
     return seen.at(WRITTEN, jobid) is not None
 
 

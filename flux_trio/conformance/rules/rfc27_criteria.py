@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from flux_trio.conformance.holding import RANKS, WRITTEN, overlaps
+from flux_trio.conformance.holding import OVERLAPS, WRITTEN, overlaps
 from flux_trio.conformance.jobs import (
     ANY_JOB,
     DURABLE,
@@ -76,16 +76,15 @@ def the_scheduler_sets_the_limit(record: Record, seen: Seen) -> Said:
     return over_limit(record, seen) or True
 
 
-@RULES.judge("27.criteria.3", sent("response", topics.SCHED_ALLOC), views=[LINK, RANKS, WRITTEN])
+@RULES.judge("27.criteria.3", sent("response", topics.SCHED_ALLOC), views=OVERLAPS)
 def a_new_scheduler_knows_what_runs(record: Record, seen: Seen) -> Said:
     jobid, link = job_id(record), link_of(seen)
     if jobid is None or payload(record).get("type") != SUCCESS:
         return None
-    told = [(rank, other) for rank, other in overlaps(seen, jobid) if other.since < link.told]
-    if told:
-        rank, other = told[0]
-        text = f"job {jobid}: is granted what job {other.jobid} had before, on rank {rank}"
-        return Broken(text, (other.since,))
+    for other, grant in overlaps(record, seen):
+        if grant.since < link.told:
+            text = f"job {jobid}: is granted what job {other} had before this scheduler came"
+            return Broken(text, (grant.since,))
     return seen.at(WRITTEN, jobid) is not None
 
 

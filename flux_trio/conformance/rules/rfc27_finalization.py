@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from flux_trio.conformance.granting import TOLD, told_of
-from flux_trio.conformance.holding import RANKS, WRITTEN, overlaps
+from flux_trio.conformance.holding import OVERLAPS, overlaps
 from flux_trio.conformance.jobs import LIFE, RAISED, JobState, Life
 from flux_trio.conformance.leg import topic_of
 from flux_trio.conformance.queueing import UNSENT, unsent
@@ -28,7 +28,6 @@ from flux_trio.conformance.scheduling import (
     ASKED,
     CANCEL,
     LINK,
-    SUCCESS,
     TO_SCHEDULER,
     asked_of,
     is_pending,
@@ -178,7 +177,7 @@ def a_failed_job_gives_its_resources_back(record: Record, seen: Seen) -> Said:
     return Broken(text, (life.fatal, life.held))
 
 
-@RULES.judge("27.exceptions.4", sent("response", ALLOC), views=[LIFE, TOLD, RANKS, WRITTEN, LINK])
+@RULES.judge("27.exceptions.4", sent("response", ALLOC), views=[LIFE, TOLD, *OVERLAPS])
 def exceptions_are_left_to_the_manager(record: Record, seen: Seen) -> Said:
     """The scheduler neither ends a request nor gives resources away because a job failed."""
     jobid, kind = job_id(record), payload(record).get("type")
@@ -191,11 +190,9 @@ def exceptions_are_left_to_the_manager(record: Record, seen: Seen) -> Said:
             return True
         text = f"job {jobid}: CANCEL after its exception, and no sched.cancel was taken up"
         return Broken(text, (told.alloc,))
-    if kind != SUCCESS:
-        return None
-    for rank, other in overlaps(seen, jobid):
-        failed: Life | None = seen.at(LIFE, other.jobid)
+    for other, _ in overlaps(record, seen):
+        failed: Life | None = seen.at(LIFE, other)
         if failed is not None and failed.fatal:
-            text = f"job {jobid}: granted what job {other.jobid} has on rank {rank}, whose"
-            return Broken(f"{text} exception is no sched.free", (failed.fatal,))
+            text = f"job {jobid}: granted what job {other} has, whose exception is no sched.free"
+            return Broken(text, (failed.fatal,))
     return None

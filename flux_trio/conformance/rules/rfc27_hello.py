@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from flux_trio.conformance.facts import Facts
-from flux_trio.conformance.holding import RANKS, WRITTEN, overlaps
+from flux_trio.conformance.holding import OVERLAPS, WRITTEN, overlaps
 from flux_trio.conformance.jobs import LIFE, Life
 from flux_trio.conformance.leg import topic_of
 from flux_trio.conformance.rule import (
@@ -158,15 +158,15 @@ def fractions_of_seconds_survive(record: Record, seen: Seen) -> Said:
     return Broken(f"job {job_id(record)}: t_submit: expected {life.t_submit}, got {told}")
 
 
-@RULES.judge("27.hello.12", sent("response", topics.SCHED_ALLOC), views=[LINK, RANKS, WRITTEN])
+@RULES.judge("27.hello.12", sent("response", topics.SCHED_ALLOC), views=OVERLAPS)
 def what_hello_tells_is_not_granted(record: Record, seen: Seen) -> Said:
     jobid, link = job_id(record), link_of(seen)
     if jobid is None or payload(record).get("type") != SUCCESS:
         return None
-    for rank, other in overlaps(seen, jobid):
-        if link.hello < other.since < link.told:
-            text = f"job {jobid}: granted what hello told job {other.jobid} has, on rank {rank}"
-            return Broken(text, (other.since,))
+    for other, grant in overlaps(record, seen):
+        if link.hello < grant.since < link.told:
+            text = f"job {jobid}: granted what hello told that job {other} has"
+            return Broken(text, (grant.since,))
     return seen.at(WRITTEN, jobid) is not None
 
 
