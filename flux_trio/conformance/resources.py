@@ -38,6 +38,7 @@ from flux_trio.trace import Kind, Record
 
 RESOURCE_DISCONNECT: Final = f"{topics.RESOURCE}.{topics.DISCONNECT}"
 NONE: Final = Idset()
+ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module that is gone
 
 
 class Acquired(NamedTuple):
@@ -106,12 +107,17 @@ def traits_of(r: Any) -> frozenset[str]:
 
 
 def _client(record: Record, _seen: Seen) -> Iterable[tuple[str, None]]:
-    """The peer that acquires: who sent the request, or gets the response."""
+    """The peer that acquires: who sent the request, or gets the response; a module that ended."""
+    if record.message is None:
+        told = payload(record)
+        return [(str(told.get("module")), None)] if told.get("what") in ENDS else []
     routes = getattr(record.message, "routes", ())
     return [(routes[0] if routes else record.party, None)]
 
 
 def _fold(had: Acquired | None, _part: None, record: Record, _seen: Seen) -> Acquired | None:
+    if record.message is None:
+        return None
     found = message(record)
     if isinstance(found, Request):
         return _after_request(had, found, record)
@@ -182,6 +188,7 @@ HEARD: Final[View] = view(
     sent("request", topics.RESOURCE_ACQUIRE, topics.RESOURCE_RELEASE, topics.SCHED_HELLO),
     sent("request", RESOURCE_DISCONNECT),
     received("request", RESOURCE_DISCONNECT),
+    noted(Kind.MODULE),
     received("response", topics.RESOURCE_ACQUIRE, topics.RESOURCE_RELEASE),
     parts=_client,
     fold=_fold,
@@ -250,6 +257,8 @@ class Administered(NamedTuple):
     drained: Idset = NONE
     excluded: Idset = NONE
     n: int = 0
+    party: str = ""
+    """Who says so."""
 
 
 def _fold_administered(
@@ -257,11 +266,14 @@ def _fold_administered(
 ) -> Administered:
     was = was or Administered()
     told = payload(record)
+    if record.kind == Kind.MODULE:  # a drain outlasts the service, what else it knew may not
+        is_new = told.get("module") == was.party and told.get("what") == "started"
+        return was._replace(down=NONE, excluded=NONE) if is_new else was
     if record.message is not None:
         excluded = idset_of(told.get("exclude"))
         return was if excluded is None else was._replace(excluded=excluded, n=record.n)
     targets = idset_of(told.get("targets")) or NONE
-    was = was._replace(n=record.n)
+    was = was._replace(n=record.n, party=record.party)
     match told.get("what"):
         case "down":
             return was._replace(down=was.down | targets)
@@ -279,6 +291,7 @@ def _fold_administered(
 ADMINISTERED: Final = view(
     "administered",
     noted(Kind.RESOURCE),
+    noted(Kind.MODULE),
     sent("response", topics.RESOURCE_STATUS),
     parts=lambda _record, _seen: [((), None)],
     fold=_fold_administered,

@@ -241,6 +241,16 @@ def made_note(kind: str, party: str, **data: Any) -> Record:
     return Record(1, 0.0, kind, party, data=data)
 
 
+def new_turn(trace: Trace, after: Record, party: str) -> tuple[Trace, Record]:
+    """The party sends something after the record, and comes back to its inbox: it has looked at all
+    that it took up before. The record to insert after.
+    """
+    trace = insert(trace, after, *made(party, "", Event("said")))
+    said = find(trace[after.n :], "said")
+    trace = insert(trace, said, *made("", party, Event("heard")))
+    return trace, find(trace[said.n :], "heard")
+
+
 def crash(trace: Trace, module: str, *services: str, reason: str = "ValueError()") -> Trace:
     """The module crashes at the end of the trace; word of it is on its way to these services."""
     for service in services:

@@ -204,4 +204,6 @@ def who_is_gone_gets_no_response(record: Record, seen: Seen) -> Said:
         return None
     if client != client_of(record) or record.party == "broker":
         return True
+    if not seen.knew(record.party, n):
+        return None
     return Broken(f"{topic} was answered after {client} had gone", (n,))

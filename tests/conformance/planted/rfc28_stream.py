@@ -14,6 +14,7 @@ from tests.support.judged import (
     insert,
     made,
     made_event,
+    new_turn,
     receipt,
 )
 from tests.support.planted import Planted
@@ -87,13 +88,9 @@ def the_example_is_refused(trace: Trace) -> Trace:
 
 def _goes_on(trace: Trace, error: Record) -> Trace:
     """The scheduler comes back to its inbox after the error, and says hello."""
-    seen = receipt(trace, error)
-    trace = insert(trace, seen, *made("sched", "kvs", Request(topics.KVS_LOOKUP, {}, flags=4)))
-    asked = made("client-1", "sched", Request("sched.stats-get", {}, flags=4))
+    trace, now = new_turn(trace, receipt(trace, error), "sched")
     hello = made("sched", "job-manager", Request(topics.SCHED_HELLO, None, 99, 64))
-    lookup = find(trace[seen.n :], topics.KVS_LOOKUP, "request")
-    trace = insert(trace, lookup, *asked)
-    return insert(trace, find(trace[seen.n :], "sched.stats-get", "request"), *hello)
+    return insert(trace, now, *hello)
 
 
 @PLANTED.violation("28.error.2", "nothing_to_acquire")
@@ -113,8 +110,10 @@ def no_disconnect_is_sent(trace: Trace) -> Trace:
 
 @PLANTED.violation("28.disconnect.2", "scheduler_reload")
 def one_who_has_left_is_answered(trace: Trace) -> Trace:
-    (sent, _) = [r for r in trace if answer(trace, 0).n in (r.n, r.ref)]
-    return insert(trace, find(trace, DISCONNECT, "request"), sent)
+    """Sent alone: there is nobody to take it up."""
+    sent = answer(trace, 0)
+    trace, now = new_turn(trace, find(trace, DISCONNECT, "request"), "resource")
+    return insert(trace, now, sent)
 
 
 @PLANTED.violation("28.disconnect.4", "scheduler_reload")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flux_trio.messages import Errno, Request, topics
+from flux_trio.messages import Errno, topics
 from flux_trio.trace import Record
 from tests.support.judged import (
     Trace,
@@ -14,7 +14,7 @@ from tests.support.judged import (
     find,
     find_all,
     insert,
-    made,
+    new_turn,
 )
 from tests.support.planted import Planted
 
@@ -91,9 +91,8 @@ def what_is_canceled_ends_otherwise(trace: Trace) -> Trace:
     """The service has come back to its inbox since the cancel."""
     cancel = find(trace, topics.KVS_CANCEL, "request")
     trace = edit(trace, _canceled(trace), errnum=int(Errno.ENODATA))
-    says = made("kvs", "job-manager", Request(topics.JOB_GETINFO, flags=4))
-    hears = made(cancel.party, "kvs", Request(topics.KVS_DIR, {}, flags=4))
-    return insert(insert(trace, cancel, *hears), trace[cancel.n - 1], *says)
+    trace, _ = new_turn(trace, trace[cancel.n - 1], "kvs")
+    return trace
 
 
 @PLANTED.violation("6.disconnect.1", "scheduler_reload")
@@ -105,4 +104,5 @@ def a_service_is_not_told_of_a_disconnect(trace: Trace) -> Trace:
 def one_who_is_gone_is_answered(trace: Trace) -> Trace:
     """Sent alone: there is nobody to take it up."""
     grow = find(trace, topics.RESOURCE_ACQUIRE, "response")
-    return insert(trace, find(trace, "resource.disconnect", "request"), grow)
+    trace, now = new_turn(trace, find(trace, "resource.disconnect", "request"), "resource")
+    return insert(trace, now, grow)
