@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
@@ -17,8 +18,9 @@ from flux_trio.broker import (
     Processes,
     Tokens,
 )
-from flux_trio.messages import Errno, FluxError, Level
-from flux_trio.transports import Connection, Credentials, serve_websocket
+from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, Errno, FluxError, Level, Request
+from flux_trio.messages.codec import FRAME_BYTES_MAX
+from flux_trio.transports import Connection, Credentials, memory_pair, serve_websocket
 from tests.support.modules import ModuleWorld, echo
 
 TEST_S_MAX = 30.0
@@ -122,6 +124,10 @@ async def test_module_in_a_process_is_the_same_module(world: ProcessWorld) -> No
             if record.message is not None and getattr(record.message, "topic", "") == "echo.back"
         }
         assert {("recv", "echo"), ("send", "echo")} <= parties
+        # what no frame can carry is refused, and does not end it
+        with pytest.raises(FluxError) as refused:
+            await client.ask("echo.back", {"a": "x" * FRAME_BYTES_MAX})
+        assert refused.value.errnum == Errno.EMSGSIZE
         # a crash inside is the module's crash
         waiting = client.send("echo.open", streaming=True)
         assert (await client.answer(waiting)).errnum == 0
@@ -160,6 +166,31 @@ async def test_removed_module_leaves_no_process_even_a_stubborn_one(world: Proce
         assert not is_running(pid)
         assert world.told()[-1] == {"module": "echo", "what": "removed"}
         assert list(world.log) == []
+
+
+@pytest.mark.real
+async def test_process_that_reads_slowly_gets_everything_in_order(
+    world: ProcessWorld, nursery: trio.Nursery
+) -> None:
+    "What does not fit waits with the module, where requests beyond a bound are refused."
+    ours, theirs = memory_pair(bound=2)
+    with trio.fail_after(TEST_S_MAX):
+        await world.spawn("print('ready', flush=True); import time; time.sleep(1000)")
+        who = Credentials(0, ROLE_OWNER | ROLE_LOCAL, "module echo")
+        nursery.start_soon(world.processes.take, ours, who)
+        theirs.send_nowait(Request("nobody.x", matchtag=1))
+        (refusal,) = await theirs.receive()
+        assert getattr(refusal, "errnum", 0) == Errno.ENOSYS
+        world.router.register(world.router.peers["echo"], "echo")
+        client = world.client()
+        for n in range(7):
+            client.send("echo.back", {"n": n})
+        got: list[Any] = []
+        while len(got) < 7:
+            await trio.sleep(0.02)
+            got += await theirs.receive()
+        assert [message.payload["n"] for message in got] == list(range(7))
+        await world.supervisor.remove("echo")
 
 
 @pytest.mark.real

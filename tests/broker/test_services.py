@@ -23,6 +23,10 @@ OWNER_ONLY = {
     "module.load": {"name": "echo"},
     "module.reload": {"name": "echo"},
     "module.remove": {"name": "echo"},
+    "module.kill": {"name": "echo"},
+    "module.trace": {},
+    "broker.log": {"level": 3, "text": "x"},
+    "broker.note": {"kind": "state", "data": {}},
 }
 
 

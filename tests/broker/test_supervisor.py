@@ -350,3 +350,52 @@ async def test_cancelled_instance_is_cancelled_not_crashed() -> None:
     assert scope.cancelled_caught
     assert (world.router.peers, list(world.log)) == ({}, [])
     assert world.told() == [{"module": "echo", "what": "started"}]
+
+
+# --- kill
+
+
+async def test_killed_module_has_crashed(world: ModuleWorld) -> None:
+    await world.load("stuck", stuck_after_start)
+    await world.supervisor.kill("stuck")
+    assert "stuck" not in world.supervisor
+    assert (world.router.peers, world.router.services) == ({}, {})
+    reason = "ModuleKilled: killed on request"
+    assert world.told()[-1] == {"module": "stuck", "what": "crashed", "reason": reason}
+    assert [line.text for line in world.log] == [f"module stuck: {reason}"]
+    with pytest.raises(FluxError) as gone:
+        await world.supervisor.kill("stuck")
+    assert gone.value.errnum == Errno.ENOENT
+
+
+async def stuck_after_start(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
+    handle.register("stuck")
+    task_status.started()
+    await trio.sleep_forever()
+
+
+async def test_list_tells_how_far_a_module_is(
+    world: ModuleWorld, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    async def slow(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
+        await trio.sleep(5)
+        task_status.started()
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(5)
+
+    def status() -> list[str]:
+        return [str(each.status) for each in world.supervisor.list()]
+
+    nursery.start_soon(world.load, "slow", slow)
+    await trio.sleep(1)
+    assert status() == ["starting"]
+    await trio.sleep(5)
+    assert status() == ["running"]
+    nursery.start_soon(world.supervisor.remove, "slow")
+    await trio.sleep(1)
+    assert status() == ["stopping"]
+    await trio.sleep(5)
+    assert status() == []
