@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.messages import Errno, Response
+from flux_trio.messages import Errno, Response, topics
 from flux_trio.protocols import JobState
 from tests.support.asking import asked
 from tests.support.manager_script import (
@@ -550,3 +550,32 @@ def test_error_text_is_that_of_the_errnum_when_there_is_none(m: ManagerScript) -
     m.submit(1)
     response = Response("sched.alloc", None, Errno.EPROTO)
     assert m.put(response) == ["log 3: scheduling suspended: sched.alloc: Protocol error"]
+
+
+def test_requests_that_wait_for_a_commit_end_with_those_they_were_for() -> None:
+    """27.finalization.4, 32.impl.7: nothing is sent to one that is gone, nor to the next."""
+    m = ManagerScript(commits_wait=True, peers=True)
+    m.submit(1)
+    m.commit()
+    m.gone("sched")
+    m.hello()
+    assert "sched.alloc 1" not in m.commit()
+    assert "sched.alloc 1" in m.ready()
+    m.alloc(1)
+    m.gone("job-exec")
+    assert "job-exec.start 1" not in m.commit()
+    assert "job-exec.start 1" in m.attach_exec()
+
+
+def test_a_job_that_goes_back_to_priority_is_not_requested_before_it_has_one() -> None:
+    """21.states.4: an alloc request is made in SCHED."""
+    m = ManagerScript(commits_wait=True, peers=True)
+    m.ask(topics.JOB_QUEUE_START, {"start": False})
+    m.submit(1)
+    m.commit()
+    m.commit()
+    start = asked(topics.JOB_QUEUE_START, {"start": True})
+    m.put(start, asked(topics.JOB_URGENCY, {"id": 1, "urgency": 5}))
+    said = m.commit()
+    assert "sched.alloc 1" not in said
+    assert "sched.alloc 1" in m.commit()

@@ -138,6 +138,7 @@ class ExecSide:
         if not self.service:
             return
         self._ledger.send(Log(level, f"execution service {self.service} lost: {reason}"))
+        self._ledger.unsend(self.service)
         self.service = ""
         self.sender = ""
         self.silence.broken()

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from flux_trio.formats import Event, format_event, format_fluid
-from flux_trio.messages import Calls, Request, Response, topics
+from flux_trio.messages import Calls, Request, Response, service_of, topics
 from flux_trio.messages import Event as EventMessage
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.protocols import ExecState, Job, JobEvent, JobState
@@ -100,6 +100,15 @@ class Ledger:
         """Send `message` once everything logged so far is durable; None is nothing to send."""
         if message is not None:
             self._messages.append(message)
+
+    def unsend(self, service: str) -> None:
+        """Whoever held `service` is gone: requests by job id that wait for a commit do not go out.
+
+        They would come to the next holder before it has said hello. Those with a matchtag stay,
+        since somebody waits for an answer.
+        """
+        for waiting in (*self._uncommitted, self._messages):
+            waiting[:] = [each for each in waiting if not _is_by_job_id(each, service)]
 
     def log(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
         """Log an event of `job`, after the answer when a hook of it is being asked.
@@ -222,3 +231,8 @@ class Ledger:
 
 def _is_fatal(name: str, context: dict[str, Any] | None) -> bool:
     return name == JobEvent.EXCEPTION and context is not None and context["severity"] == 0
+
+
+def _is_by_job_id(message: Action, service: str) -> bool:
+    to_service = isinstance(message, Request) and service_of(message.topic) == service
+    return to_service and not message.matchtag

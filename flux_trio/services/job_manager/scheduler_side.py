@@ -152,7 +152,11 @@ class SchedulerSide:
             self._reranked = {}
             self._ledger.send(Request(topics.SCHED_PRIORITIZE, {"jobs": pairs}, flags=NORESPONSE))
         while self._queue and (self.limit is None or len(self._sent) < self.limit):
-            self._send_alloc(self._queue.pop(0))
+            job = self._queue.pop(0)
+            if job.state == JobState.SCHED:
+                self._send_alloc(job)
+            else:  # this turn took it back to PRIORITY: it is considered again with the new one
+                del self._queued[job.id]
         if self._queue and self.limit is not None:
             self._make_room()
 
@@ -237,6 +241,7 @@ class SchedulerSide:
             level = Level.INFO if event == LinkEvent.LOST else Level.ERR
             self._ledger.send(Log(level, f"scheduling suspended: {reason}"))
         self.link = LINK.step(self.link, event)
+        self._ledger.unsend(topics.SCHED)
         self.silence.broken()
         self.sender = ""
         asked = list(self._sent)
