@@ -1,7 +1,7 @@
-"""The clause registry: `clauses.toml` and `reasons.toml` as typed values.
+"""The clause registry: `clauses.toml`, `reasons.toml` and `unjudged.toml` as typed values.
 
-The registry is data and the same for every implementation that is judged; reasons are about this
-project's own tests. Both are read when asked for, not on import.
+The registry, and why some of it has no rule, is data and the same for every implementation that is
+judged; reasons are about this project's own tests. All are read when asked for, not on import.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from flux_trio.formats import FormatError
 
 CLAUSES_FILE: Final = "clauses.toml"
 REASONS_FILE: Final = "reasons.toml"
+UNJUDGED_FILE: Final = "unjudged.toml"
 
 Kind: TypeAlias = Literal["classic", "supporting"]
 Observable: TypeAlias = Literal[
@@ -117,6 +118,11 @@ def load_clauses() -> dict[str, Clause]:
 def load_reasons() -> dict[str, str]:
     """Why no test shows a clause: id to sentence, for those that have one."""
     return parse_reasons(_read(REASONS_FILE), REASONS_FILE)
+
+
+def load_unjudged() -> dict[str, str]:
+    """Why no rule judges a clause: id to sentence, for those that have one."""
+    return parse_reasons(_read(UNJUDGED_FILE), UNJUDGED_FILE)
 
 
 def parse_clauses(text: str, where: str = "clauses") -> dict[str, Clause]:

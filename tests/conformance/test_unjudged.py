@@ -1,0 +1,21 @@
+"""Every clause of these RFCs has a rule, or a sentence that says why none can be."""
+
+from __future__ import annotations
+
+import pytest
+
+from flux_trio.conformance import load_clauses, load_unjudged, select
+from flux_trio.conformance.rules import ALL_RULES
+
+JUDGED = {rule.clause for rule in ALL_RULES}
+
+
+@pytest.mark.parametrize("rfc", [3, 6, 20, 28])
+def test_every_clause_has_a_rule_or_a_reason_why_not(rfc):
+    without = [each.id for each in select(load_clauses(), rfc=rfc) if each.id not in JUDGED]
+    assert without == [id_ for id_ in without if id_ in load_unjudged()]
+
+
+def test_what_has_no_rule_is_a_clause_and_has_none():
+    assert sorted(set(load_unjudged()) - set(load_clauses())) == []
+    assert sorted(JUDGED & set(load_unjudged())) == []
