@@ -69,7 +69,7 @@ async def test_job_that_ends_while_the_job_manager_is_away_ends_when_it_is_back(
     async with scene() as s:
         manager = await s.make_mortal(NAME)
         jobid = await s.submit(run_s=60)
-        await replace(s, manager, end, away_s=HOUR)
+        await replace(s, manager, end, away_s=100)
         assert (await s.events(jobid))[-1] == "clean"
 
 

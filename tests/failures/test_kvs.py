@@ -1,4 +1,4 @@
-"""What happens when the kvs ends or hangs: the instance stops, and has lost nothing it confirmed."""
+"""What happens when the kvs ends or hangs: the instance stops and has lost nothing confirmed."""
 
 from __future__ import annotations
 
