@@ -266,6 +266,11 @@ def alloc_answer(jobid: int, kind: AllocType = SUCCESS, **more: Any) -> Response
     return Response(topics.SCHED_ALLOC, {"id": jobid, "type": int(kind), **more})
 
 
+def allocs(did: list[str]) -> list[int]:
+    """The jobs that sched.alloc was sent for, of lines as above."""
+    return [int(line.split()[1]) for line in did if line.startswith("sched.alloc ")]
+
+
 def start_answer(jobid: int, kind: str, service: str = "job-exec") -> Response:
     """A start response: start, `finish STATUS`, `release [RANKS] [final]`, `exception SEVERITY`."""
     name, *words = kind.split()
