@@ -488,6 +488,15 @@ class TestResources:
 
 
 class TestJobManagerGone:
+    def test_a_ready_that_finds_nobody_waits_for_the_next_one(self) -> None:
+        """Readings: When the job manager goes away. The broker answers, then says farewell."""
+        script = SchedScript()
+        (hello,) = script.grow(machine(1, 1))
+        (ready,) = script.turn(answer(hello, errnum=Errno.ENODATA))
+        farewell = gone("sched", "job-manager")
+        (hello,) = script.turn(answer(ready, errnum=Errno.ENOSYS), farewell)
+        assert hello.topic == "job-manager.sched-hello"
+
     def test_says_hello_again_once_it_is_back(self, script: SchedScript) -> None:
         """Readings: When the job manager goes away."""
         script.turn(alloc(1, jobspec(3)), alloc(2, jobspec(2)))

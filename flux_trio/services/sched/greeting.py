@@ -117,8 +117,8 @@ class Greeting:
         self._context.ask(topics.SCHED_READY, payload, self._ready)
 
     def _ready(self, response: Response) -> None:
-        if self._over:
-            return
+        if self._over or response.errnum == Errno.ENOSYS:
+            return  # the job manager is gone; its disconnect says so too
         if response.errnum:
             self._context.give_up(f"{response.topic}: {response.error_text}")
             return
