@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.protocols import VALIDATE, HookAnswer, HookAnswered, JobState, TopicsChanged
+from flux_trio.protocols import (
+    STATE_TOPICS,
+    VALIDATE,
+    HookAnswer,
+    HookAnswered,
+    JobState,
+    TopicsChanged,
+)
 from tests.support.manager_script import (
     CANCEL,
     DENY,
@@ -355,3 +362,24 @@ def test_two_jobs_in_one_turn_are_asked_about_apart() -> None:
         "ask job.state.depend 2",
         "job-manager.submit -> {'errors': []}",
     ]
+
+
+def test_a_dependency_is_removed_only_when_it_was_added() -> None:
+    """21.events.16, 21.events.17: the description must match one of a dependency-add."""
+    m = ManagerScript(hooks=[STATE_TOPICS[JobState.DEPEND]], peers=True)
+    m.submit(1)
+    added = ("dependency-add", {"description": "data is there"})
+    m.answer(STATE_TOPICS[JobState.DEPEND], posts=(added,))
+    (log,) = m.post(1, "dependency-remove", description="another")
+    assert "expected a dependency that was added" in log
+    assert m.state(1) == JobState.DEPEND
+    m.post(1, "dependency-remove", description="data is there")
+    assert m.state(1) == JobState.SCHED
+
+
+def test_an_update_that_no_jobspec_can_take_is_refused() -> None:
+    m = ManagerScript(peers=True)
+    m.submit(1)
+    (log,) = m.post(1, "jobspec-update", **{"attributes.system.duration.unit": "s"})
+    assert "expected an object" in log
+    assert "jobspec-update" not in m.names(1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flux_trio.formats import Event, FormatError
+from flux_trio.formats import Event, FormatError, apply_update
 from flux_trio.messages import Level
 from flux_trio.protocols import (
     PRIORITY_MAX,
@@ -22,6 +22,7 @@ from flux_trio.protocols import (
     HookAnswer,
     HookAnswered,
     InvalidTransition,
+    JobEvent,
     JobState,
     JobView,
     PostEvent,
@@ -90,6 +91,7 @@ class Hooks:
             if job is None:
                 raise FormatError("the id of an active job", message.id, "id")
             check_context(Event(self._ledger.now, message.name, message.context))
+            _check_place(job, message)
             self._ledger.log(job, message.name, message.context)
         except (FormatError, InvalidTransition) as error:
             text = f"plugin {message.plugin}: cannot post {message.name} to {message.id}: {error}"
@@ -111,6 +113,17 @@ class Hooks:
             self._ledger.log_now(job, name, context)
         except InvalidTransition as error:
             self._ledger.send(Log(Level.ERR, f"cannot post {name} to {job.id}: {error}"))
+
+
+def _check_place(job: ActiveJob, message: PostEvent) -> None:
+    """What an event means for this job. Raises FormatError."""
+    if message.name == JobEvent.DEPENDENCY_REMOVE:
+        description = message.context["description"]
+        if description not in (job.dependencies or ()):
+            raise FormatError("a dependency that was added", description, "description")
+    elif message.name == JobEvent.JOBSPEC_UPDATE:
+        for path, value in message.context.items():
+            apply_update(job.current_jobspec(), path, value)
 
 
 def effective_priority(job: ActiveJob, answer: HookAnswer) -> int | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from flux_trio.formats import Event, format_event, format_fluid
+from flux_trio.formats import Event, apply_update, format_event, format_fluid
 from flux_trio.messages import Calls, Request, Response, service_of, topics
 from flux_trio.messages import Event as EventMessage
 from flux_trio.messages.types import NORESPONSE
@@ -59,11 +59,7 @@ class ActiveJob(Job):
         """The jobspec object with every jobspec-update applied (RFC 33, Note)."""
         jobspec: dict[str, Any] = msgspec.json.decode(self.jobspec)
         for path, value in (self.jobspec_updates or {}).items():
-            *parents, last = path.split(".")
-            place = jobspec
-            for key in parents:
-                place = place.setdefault(key, {})
-            place[last] = value
+            jobspec = apply_update(jobspec, path, value)
         return jobspec
 
     def current_jobspec_bytes(self) -> bytes:
