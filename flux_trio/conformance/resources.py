@@ -135,7 +135,7 @@ def _after_request(had: Acquired | None, request: Request, record: Record) -> Ac
         case topics.RESOURCE_ACQUIRE:
             groups = (str(payload(record).get("group", "")),)
             is_streaming = bool(request.flags & STREAMING)
-            if had is None or had.gone:
+            if had is None or had.gone or had.failed:
                 return Acquired(record.n, is_streaming, groups)
             return had._replace(groups=had.groups + groups)
         case topics.RESOURCE_RELEASE if had is not None:

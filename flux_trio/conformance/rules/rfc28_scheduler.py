@@ -302,9 +302,12 @@ def _released(record: Record) -> Idset:
     return idset_of(payload(record).get("targets")) or NONE
 
 
-@RULES.judge("28.shrink.6", RELEASE, views=[HEARD, HELD])
+@RULES.judge("28.shrink.6", RELEASE, views=[HEARD, HELD, PENDING])
 def release_waits_for_the_jobs(record: Record, seen: Seen) -> Said:
+    """Not for those that were never told of what was written for them."""
     for jobid, held in seen.all(HELD).items():
+        if seen.at(PENDING, jobid):
+            continue
         if targets := held.targets & _released(record):
             return Broken(f"targets {targets} are released, but job {jobid} holds them", (held.n,))
     return True

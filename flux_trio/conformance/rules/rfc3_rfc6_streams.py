@@ -18,6 +18,7 @@ from flux_trio.conformance.calls import (
     left_open,
 )
 from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT, ERROR
+from flux_trio.conformance.resources import HEARD
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
     Broken,
@@ -102,8 +103,15 @@ def responses_of_a_stream_have_the_flag(record: Record, seen: Seen) -> Said:
     return Broken(f"{call.topic}: a response of the stream has no streaming flag", (call.n,))
 
 
-@RULES.judge("6.streaming.3", noted(Kind.MODULE), sent("request", topics.SCHED_READY), views=[LINK])
+@RULES.judge(
+    "6.streaming.3",
+    noted(Kind.MODULE),
+    sent("request", topics.SCHED_READY),
+    views=[LINK, HEARD],
+    needs_crossing=True,
+)
 def enodata_is_no_failure(record: Record, seen: Seen) -> Said:
+    """Of a scheduler that leaves in the turn that it took ENODATA up in, and no other error."""
     link = link_of(seen)
     if isinstance(record.message, Request):
         return link.heard > 0
@@ -111,6 +119,9 @@ def enodata_is_no_failure(record: Record, seen: Seen) -> Said:
     if told.get("module") != seen.facts.scheduler or told.get("what") == "removed":
         return None
     if not link.heard > max(link.ready_sent, link.hello_sent) or told.get("what") not in ENDS:
+        return None
+    had = seen.at(HEARD, told["module"])
+    if seen.knew(str(told["module"]), link.heard) or (had is not None and had.failed):
         return None
     text = f"{told['module']} left after ENODATA, which only says that hello is complete"
     return Broken(text, (link.heard,), party=str(told["module"]))
