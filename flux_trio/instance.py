@@ -11,6 +11,7 @@ import functools
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -52,6 +53,10 @@ from flux_trio.transports import Connection, Credentials, serve_websocket
 STATE_FILE: Final = "state.sqlite"
 TOKENS_FILE: Final = "tokens.json"
 
+more_sinks: Final[ContextVar[tuple[Callable[[], Sink], ...]]] = ContextVar("more_sinks", default=())
+"""What makes a further sink for each instance that is opened in this context: for who tests code
+that opens instances itself (`flux_trio.testing.watched`)."""
+
 # The order in which modules come up, and the reverse in which they go: each needs those before it.
 MODULES: Final = ("kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list")
 
@@ -90,7 +95,8 @@ class Instance:
         self.now: Callable[[], float] = lambda: given.epoch + (trio.current_time() - started)
         self.trace = Trace(self.now)
         self.ring = Ring()
-        for sink in (self.ring.append, *given.sinks):
+        further = [make_sink() for make_sink in more_sinks.get()]
+        for sink in (self.ring.append, *given.sinks, *further):
             self.trace.add_sink(sink)
         self.log = LogBook()
         self.router = Router(self.trace)

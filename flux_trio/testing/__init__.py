@@ -2,9 +2,11 @@
 
 What they need is a whole instance whose time is virtual: `simulated_instance` opens one for the
 length of a block, with jobs that only pretend to run and a store in memory, so that under Trio's
-`MockClock` a day of jobs takes milliseconds and nothing is left behind.
+`MockClock` a day of jobs takes milliseconds and nothing is left behind. In a block of `watched`
+every instance is judged by the clauses of the RFCs as well.
 """
 
 from flux_trio.testing.fixtures import EPOCH, USERID, simulated_instance
+from flux_trio.testing.watching import ClausesBroken, watched
 
-__all__ = ["EPOCH", "USERID", "simulated_instance"]
+__all__ = ["EPOCH", "USERID", "ClausesBroken", "simulated_instance", "watched"]

@@ -17,6 +17,11 @@ from pathlib import Path
 import click.testing
 
 from flux_trio.cli import main
+from flux_trio.conformance import judge_trace, load_clauses
+from flux_trio.conformance.rules import ALL_RULES
+from flux_trio.trace import read_trace
+from flux_trio.views import verdict_text
+from tests.support.breaking import UNSETTLED
 
 DEADLINE_S = 30.0  # generous: test machines are busy
 FLUX_TRIO = (sys.executable, "-m", "flux_trio")
@@ -112,12 +117,16 @@ class RunningInstance:
 
 @contextmanager
 def running_instance(statedir: Path, config: str = TWO_NODES) -> Iterator[RunningInstance]:
-    """An instance that is ready, until the block is left; then none of its jobs is."""
+    """An instance that is ready, until the block is left; then none of its jobs is.
+
+    What it said until then is judged by the clauses of the RFCs.
+    """
     statedir.mkdir(parents=True, exist_ok=True)
     config_file = statedir / "config.toml"
     config_file.write_text(config)
+    trace = statedir / "trace.jsonl"
     process = subprocess.Popen(
-        [*FLUX_TRIO, "start", "--config", config_file, "--statedir", statedir],
+        [*FLUX_TRIO, "start", "--config", config_file, "--statedir", statedir, "--trace", trace],
         env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -129,11 +138,21 @@ def running_instance(statedir: Path, config: str = TWO_NODES) -> Iterator[Runnin
         if process.poll() is None:
             instance.cancel_all()
             assert instance.stop() == 0
+        if process.returncode >= 0:  # else it was killed, and what it had not written is lost
+            assert_kept(trace)
     finally:
         process.kill()
         process.wait(DEADLINE_S)
         assert process.stdout is not None
         process.stdout.close()
+
+
+def assert_kept(trace: Path) -> None:
+    """No clause is broken in the trace, but those that are not settled."""
+    with trace.open() as lines:
+        judgement = judge_trace(read_trace(lines), ALL_RULES, load_clauses())
+    found = [each for each in judgement.violations if each.clause not in UNSETTLED]
+    assert not found, verdict_text(judgement, {})
 
 
 def _first_line(process: subprocess.Popen[str]) -> str:

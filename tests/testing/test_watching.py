@@ -1,0 +1,68 @@
+"""`watched`: every instance that is opened in its block is judged."""
+
+from __future__ import annotations
+
+import pytest
+from trio.testing import MockClock
+
+from flux_trio.messages import FluxError, topics
+from flux_trio.testing import ClausesBroken, simulated_instance, watched
+from tests.support.breaking import ANY, BREAKING, broken_on_purpose, is_judged
+
+CLAUSE = "32.hello.4"  # exec-hello has a string as service
+
+
+async def break_a_clause() -> None:
+    async with simulated_instance() as instance, instance.connect() as client:
+        with pytest.raises(FluxError):
+            await client.call(topics.EXEC_HELLO, {"service": 7})
+
+
+async def test_broken_clause_is_raised_at_the_end_with_the_messages(
+    autojump_clock: MockClock,
+) -> None:
+    with pytest.raises(ClausesBroken, match=f"{CLAUSE} broken by exec") as caught, watched():
+        await break_a_clause()
+    assert CLAUSE in {each.clause for each in caught.value.violations}
+    assert "client-1 -> job-manager: request job-manager.exec-hello service=7" in str(caught.value)
+
+
+async def test_instances_that_break_nothing_raise_nothing(autojump_clock: MockClock) -> None:
+    with watched():
+        async with simulated_instance():
+            pass
+        async with simulated_instance():
+            pass
+
+
+async def test_clauses_that_are_broken_on_purpose_are_named(autojump_clock: MockClock) -> None:
+    with pytest.raises(ClausesBroken) as caught, watched([CLAUSE]):
+        await break_a_clause()
+    others = {each.clause for each in caught.value.violations}
+    assert CLAUSE not in others
+    with watched([CLAUSE, *others]):
+        await break_a_clause()
+
+
+async def test_error_of_the_block_itself_goes_first(autojump_clock: MockClock) -> None:
+    async def break_more() -> None:
+        with watched():
+            await break_a_clause()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await break_more()
+
+
+async def test_instances_outside_of_the_block_are_not_watched(autojump_clock: MockClock) -> None:
+    with watched():
+        pass
+    await break_a_clause()
+
+
+def test_this_file_is_among_the_tests_that_break_clauses() -> None:
+    assert not is_judged("tests/testing/test_watching.py::test_x")
+    assert is_judged("tests/test_instance.py::test_x")
+    assert "28.impl.1" in broken_on_purpose("tests/failures/test_exec.py::test_x")
+    assert ANY not in broken_on_purpose("tests/failures/test_exec.py::test_x")
+    assert BREAKING["tests/testing/test_watching.py"] == ANY
