@@ -94,6 +94,12 @@ def _release_of_its_own(record: Record, seen: Seen) -> bool:
 
 _require_event("32.start.17", "start", unasked=_no_event)
 _require_event("32.start.23", "release", unasked=_release_of_its_own)
+_require_event(
+    "32.criteria.4",
+    "release",
+    lambda expected: dict(expected.context).get("final") is False,
+    unasked=lambda _record, _seen: True,
+)
 _require_event("32.start.24", "exception")
 _require_event("32.start.28", "exception", lambda expected: "note" in dict(expected.context))
 _require_event("32.start.27", "exception", lambda expected: "note" not in dict(expected.context))

@@ -157,6 +157,14 @@ def any_service_name_will_do(record: Record, seen: Seen) -> Said:
     return _must_accept(record, seen)
 
 
+@RULES.judge("32.hello.5", ANSWERED, views=(LINK,))
+def the_regular_name_will_do(record: Record, seen: Seen) -> Said:
+    hello = _answered(record, seen)
+    if hello is None or _name(seen, hello) != REGULAR_NAME:
+        return None
+    return _must_accept(record, seen)
+
+
 def _name(seen: Seen, hello: Hello) -> str:
     return next((name for peer, name in seen.facts.exec_hellos if peer == hello.peer), "")
 

@@ -96,6 +96,11 @@ def a_service_of_another_name_is_refused(trace: Trace) -> Trace:
     return refused(trace, 0, "only job-exec will do")
 
 
+@PLANTED.violation("32.hello.5", "everyday", cut=True)
+def a_service_of_the_regular_name_is_refused(trace: Trace) -> Trace:
+    return refused(trace, 0, "not today")
+
+
 @PLANTED.violation("32.hello.8", "execution_taken_over", cut=True)
 def a_busy_service_is_replaced(trace: Trace) -> Trace:
     accepted = receipt(trace, answer(trace, 1))
