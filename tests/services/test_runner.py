@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from flux_trio.broker import LocalHandle, LogBook, Router
+from flux_trio.broker import Handle, LocalHandle, LogBook, Router
 from flux_trio.messages import ROLE_OWNER, Event, Level, Request, respond
 from flux_trio.services.runner import ServiceExit, Timers, run_core
 from flux_trio.services.turns import ClearTimer, Exit, Log, Note, SetTimer, TimerFired
