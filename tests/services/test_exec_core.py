@@ -170,6 +170,7 @@ def test_expirations_of_jobs_that_never_start_do_not_pile_up(
     script(journal(script, 7, START_AT + 90), journal(script, 8, START_AT + 90))
     r = resources(expiration=START_AT + 5)
     assert timers(script.start(7, simulated("60s"), r)) == [START_AT + 5]
+    r = resources({1: 1}, expiration=START_AT + 5)
     assert timers(script.start(8, simulated("60s"), r)) == [START_AT + 60]
 
 

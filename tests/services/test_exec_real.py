@@ -112,7 +112,7 @@ def test_status_is_passed_on_as_wait_gave_it() -> None:
 def test_jobs_that_end_in_one_turn_share_a_commit() -> None:
     script = ExecScript()
     script.started(7, jobspec())
-    script.started(8, jobspec())
+    script.started(8, jobspec(), resources({1: 1}))
     assert len(told(script(Done(7, 0, 1), Done(8, 0, 1)))) == 4
     assert len(script.commits) == 1
 
@@ -318,7 +318,7 @@ def test_job_waits_for_the_shell_host() -> None:
 def test_all_that_matters_is_said_again_to_a_shell_host_that_is_back() -> None:
     script = ExecScript()
     script.start(7, jobspec("true"))
-    script.started(8, jobspec())
+    script.started(8, jobspec(), resources({1: 1}))
     script(job_exception(8))
     (log,) = script(ShellLost("it died"))
     assert isinstance(log, Log)
