@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -253,3 +254,11 @@ def test_printed_line_that_is_not_understood_is_named() -> None:
 def test_trace_printed_without_payloads_is_refused() -> None:
     lines = [line for line in PRINTED.splitlines(keepends=True) if line[0] in "2"]
     assert "payloads, as `flux module trace --full` prints them" in failure("".join(lines))
+
+
+def test_example_of_the_reference_page_is_a_trace() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "trace.md"
+    example = page.read_text().split("```json\n")[1].split("```")[0]
+    sent, taken = read(example)
+    assert (sent.kind, taken.kind, taken.ref) == ("send", "recv", sent.n)
+    assert [record_to_json(each).decode() for each in (sent, taken)] == example.splitlines()
