@@ -54,7 +54,7 @@ class Link(NamedTuple):
     answered: int = 0
     """The job manager's answer to ready, no error."""
     ready_refused: int = 0
-    """The scheduler took up an error in answer to ready."""
+    """The scheduler took up an error in answer to ready; ENOSYS is no answer, as for hello."""
     lost: int = 0
     """The job manager took up a disconnect, an error in answer to alloc or free, or a hello."""
     fatal: int = 0
@@ -89,7 +89,7 @@ def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Li
             return link._replace(refused=record.n)  # ENOSYS: nobody was there to hear it
         case topics.SCHED_READY, False if not error:
             return link._replace(answered=record.n, fatal=0, fatal_topic="", fatal_errnum=0)
-        case topics.SCHED_READY, True if error:
+        case topics.SCHED_READY, True if error and error != Errno.ENOSYS:
             return link._replace(ready_refused=record.n)
         case (topics.SCHED_ALLOC | topics.SCHED_FREE) as topic, True if error:
             n = record.n

@@ -72,7 +72,7 @@ def _fold_annotations(
     """Kept as JSON text, with its place: text can be hashed."""
     if record.message is None:
         return None
-    known = current(text, seen)
+    known = current(text, link_of(seen).lost)
     told = payload(record)
     added = told.get("annotations")
     match told.get("type"):
@@ -87,13 +87,13 @@ def _fold_annotations(
     return (record.n, msgspec.json.encode(known).decode()) if known else None
 
 
-def current(text: tuple[int, str] | None, seen: Seen) -> dict[str, Any]:
-    """The dictionary; what a scheduler that is lost said is gone (readings: Annotations)."""
+def current(text: tuple[int, str] | None, lost: int) -> dict[str, Any]:
+    """The dictionary; what a scheduler said that was lost since is gone (readings: Annotations)."""
     if text is None:
         return {}
     n, json = text
     known: dict[str, Any] = msgspec.json.decode(json)
-    if n < link_of(seen).lost:
+    if n < lost:
         known.pop("sched", None)
     return known
 
@@ -112,14 +112,16 @@ ANNOTATIONS: Final[View] = view(
 @RULES.judge("27.success.7", logged("alloc"), views=[ANNOTATIONS, LIFE])
 def alloc_event_has_the_annotations(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
-    if seen.at(LIFE, jobid) is None or not asked_of(seen, jobid).granted:
+    granted, lost = asked_of(seen, jobid).granted, link_of(seen).lost
+    if seen.at(LIFE, jobid) is None or not granted:
         return None
-    expected = pruned(current(seen.at(ANNOTATIONS, jobid), seen))
+    # lost after the SUCCESS, it has done its part
+    expected = pruned(current(seen.at(ANNOTATIONS, jobid), lost if lost < granted else 0))
     got = context_of(record).get("annotations", {})
     if pruned(got) == expected:
         return bool(expected)
     text = f"job {jobid}: alloc event: annotations: expected {expected}, got {got!r:.200}"
-    return Broken(text, (asked_of(seen, jobid).granted,))
+    return Broken(text, (granted,))
 
 
 @RULES.judge("27.annotate.1", ANSWERED, views=[TOLD])

@@ -112,7 +112,7 @@ VERDICTS: Final = view(
 """By job id, until the update is logged or asked for anew."""
 
 
-@RULES.judge("27.expiration.1", UPDATED, views=[LIFE, VERDICTS], needs_headers=True)
+@RULES.judge("27.expiration.1", UPDATED, views=[LIFE, VERDICTS, LINK], needs_headers=True)
 def the_scheduler_is_asked(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
     life: Life | None = seen.at(LIFE, jobid)
@@ -120,7 +120,7 @@ def the_scheduler_is_asked(record: Record, seen: Seen) -> Said:
         return None
     if seen.at(VERDICTS, jobid) is not None:
         return True
-    if not seen.facts.is_ready:
+    if not seen.facts.is_ready or not seen.knew(record.party, link_of(seen).ready):
         return None
     return Broken(f"job {jobid}: a new expiration, and the scheduler has not answered for it")
 

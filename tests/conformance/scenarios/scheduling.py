@@ -27,7 +27,7 @@ from flux_trio.sim import make_machine
 from flux_trio.testing import EPOCH
 from flux_trio.trace import Record
 from tests.support.judged import hand_made, made
-from tests.support.scenarios import Stage, made_scenario, scenario
+from tests.support.scenarios import Stage, breaking, made_scenario, scenario
 
 BY_HAND = tuple(name for name in MODULES if name != "sched")
 LIMITED = Config(exec=ExecConfig(simulate=True), sched=SchedConfig(mode="limited", limit=2))
@@ -282,15 +282,14 @@ def refused_hello() -> list[Record]:
     return hand_made(hello, _is_told(topics.SCHED_HELLO, Errno.EPERM), _GOES)
 
 
+@breaking("27.ready.11")
 @made_scenario
 def refused_ready() -> list[Record]:
-    """A job manager that goes before it takes up ready: the broker answers, the scheduler exits."""
-    ready, _never = _asks(topics.SCHED_READY, {"mode": "unlimited"}, tag=2)
-    nobody = Response(topics.SCHED_READY, "job-manager is gone", Errno.ENOSYS, 2)
+    """A job manager that refuses a ready without need."""
     return hand_made(
         _asks(topics.SCHED_HELLO, flags=Flag.STREAMING),
         _is_told(topics.SCHED_HELLO, Errno.ENODATA),
-        ready,
-        made("broker", "by-hand", nobody),
+        _asks(topics.SCHED_READY, {"mode": "unlimited"}, tag=2),
+        _is_told(topics.SCHED_READY, Errno.EPERM, tag=2),
         _GOES,
     )
