@@ -89,7 +89,7 @@ def r_stays_when_the_job_ends(record: Record, seen: Seen) -> Said:
         jobid = job_of_key(key)
         life = None if jobid is None else seen.at(LIFE, jobid)
         if op == "unlink" and life is not None and life.held:
-            return Broken(f"{key}: R of job {jobid} was removed", (life.held,))
+            return Broken(f"{key}: R of job {jobid} was removed", (life.held,), party=record.party)
         kept = kept or (jobid is not None and op == "put")
     return kept
 
@@ -107,6 +107,7 @@ def nothing_is_allocated_beyond_the_inventory(record: Record, seen: Seen) -> Sai
                 f"R of job {jobid}: expiration {end or 'unset'} at time {record.t}, but the "
                 f"inventory expires at {had.expiration}",
                 (had.changed,),
+                party=record.party,
             )
     return True
 

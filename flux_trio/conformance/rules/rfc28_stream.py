@@ -121,7 +121,7 @@ def several_groups_may_be_held(record: Record, seen: Seen) -> Said:
         return None
     if errnum(record) == Errno.EBUSY:
         text = f"group {stream.group} was refused as busy, but only others are acquired"
-        return Broken(text, (stream.n, others[0].n))
+        return Broken(text, (stream.n, others[0].n), party=record.party)
     return not errnum(record)
 
 
@@ -185,7 +185,8 @@ def the_example_is_accepted(record: Record, seen: Seen) -> Said:
     if stream is None or stream.group != "default" or not stream.is_streaming:
         return None
     if errnum(record) in (Errno.EPROTO, Errno.EINVAL) and not stream.served:
-        return Broken(f"a well-formed resource.acquire got error {errnum(record)}", (stream.n,))
+        text = f"a well-formed resource.acquire got error {errnum(record)}"
+        return Broken(text, (stream.n,), party=record.party)
     return not errnum(record)
 
 

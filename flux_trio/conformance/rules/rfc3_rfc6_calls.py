@@ -199,7 +199,8 @@ def _is_answered_though_silent(record: Record, seen: Seen, what: str) -> Said:
     n = silent_at(record, seen)
     if n is None:
         return None
-    return Broken(f"{_response(record).topic}: {what} wants no response and got one", (n,))
+    text = f"{_response(record).topic}: {what} wants no response and got one"
+    return Broken(text, (n,), party=record.party)
 
 
 def _is_silent(record: Record) -> bool:
@@ -333,4 +334,5 @@ def messages_of_two_come_in_order(record: Record, seen: Seen) -> Said:
     if last < record.ref:
         return True
     sender, receiver = ends
-    return Broken(f"{receiver} takes up {sender} sent earlier than what it took up last", (last,))
+    text = f"{receiver} takes up what {sender} has sent, before what it took up last"
+    return Broken(text, (last,))
