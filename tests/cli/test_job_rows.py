@@ -114,6 +114,25 @@ def test_info_is_where_it_runs_or_why_it_does_not(job: dict[str, Any], info: str
 
 
 @pytest.mark.parametrize(
+    ("job", "text"),
+    [
+        (pending(), "scheduler has not answered for 30 s"),
+        (
+            pending(annotations={"sched": {"t_estimate": 2090.0}}),
+            "scheduler has not answered for 30 s",
+        ),
+        (pending(urgency=0, priority=0), "held"),
+        (pending(priority=0), "priority-hold"),
+        (running(), "node[0-1]"),
+    ],
+)
+def test_what_hinders_the_queue_is_the_reason_of_every_job_that_waits_for_it(
+    job: dict[str, Any], text: str
+) -> None:
+    assert JobRow(job, NOW, "scheduler has not answered for 30 s")["contextual_info"] == text
+
+
+@pytest.mark.parametrize(
     ("job", "status", "abbreviation"),
     [
         (pending(), "SCHED", "S"),
