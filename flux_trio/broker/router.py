@@ -176,15 +176,28 @@ class Router:
     def _route_response(self, sender: Peer, response: Response) -> None:
         to = response.routes[0] if response.routes else ""
         receiver = self.peers.get(to)
-        known = service_of(response.topic) in sender.services
-        if receiver is None or not known:
+        stale = self._why_stale(sender, receiver, to, response)
+        if receiver is None or stale:
             ref = self.trace.sent(sender.name, to, response)
-            why = f"{to} is gone" if known else f"{sender.name} does not hold that service"
-            self.trace.dropped(sender.name, response, ref, why)
+            self.trace.dropped(sender.name, response, ref, stale)
             return
         if response.matchtag and response.ends_rpc:
             sender.inflight.pop((to, response.matchtag), None)
         self._deliver(sender, receiver, response)
+
+    def _why_stale(self, sender: Peer, receiver: Peer | None, to: str, answer: Response) -> str:
+        """Why nobody waits for `answer`, "" when somebody does.
+
+        A module that is loaded again has the name of the one before and may have its matchtags:
+        what that one had asked is not its.
+        """
+        if service_of(answer.topic) not in sender.services:
+            return f"{sender.name} does not hold that service"
+        if receiver is None:
+            return f"{to} is gone"
+        if answer.matchtag and (to, answer.matchtag) not in sender.inflight:
+            return f"{to} does not wait for it"
+        return ""
 
     def _publish(self, sender: Peer, message: Event) -> None:
         self._sequence += 1

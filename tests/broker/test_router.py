@@ -260,3 +260,16 @@ def test_a_lost_request_that_wants_no_response_is_traced(router: Router, ring: R
     drops = [record for record in ring if record.kind == Kind.DROP]
     assert [drop.message.topic for drop in drops] == ["nobody.there", "sched.cancel"]
     assert client.take() == []
+
+
+def test_an_answer_to_a_namesake_is_dropped(router: Router, ring: Ring) -> None:
+    "design, connection lost: what the one before had asked is not answered to the one after."
+    old, server = Party(router, "sched-client"), Party(router, "server", "kvs")
+    router.route(old.peer, Request("kvs.lookup", None, 1))
+    (request,) = server.take()
+    router.remove(old.peer)
+    namesake = Party(router, "sched-client")
+    router.route(server.peer, respond(request) or pytest.fail("no response"))
+    assert namesake.take() == []
+    (drop,) = [record for record in ring if record.kind == Kind.DROP]
+    assert drop.data == {"reason": "sched-client does not wait for it"}
