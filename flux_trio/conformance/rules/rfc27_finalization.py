@@ -87,7 +87,7 @@ def a_disconnect_suspends_scheduling(record: Record, seen: Seen) -> Said:
         return None
     if topic_of(record) == topics.SCHED_HELLO:
         return True
-    if not seen.knew(record.party, link.lost):
+    if record.party != seen.facts.manager or not seen.knew(record.party, link.lost):
         return None
     text = f"{topic_of(record)} after the scheduler's disconnect and before the next sched-ready"
     return Broken(text, (link.lost,))
