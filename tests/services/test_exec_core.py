@@ -416,6 +416,17 @@ def test_repeated_start_of_a_job_that_runs_attaches_to_it() -> None:
     assert told(script.fire(actions)) == [("finish", 0), RELEASE]
 
 
+def test_repeated_start_finds_an_expiration_that_nobody_told() -> None:
+    """Readings 30: the job's resource-update event is what counts, whoever was away."""
+    script = ExecScript()
+    script.start(7, simulated("60s"), resources(expiration=START_AT + 5))
+    script(gone("job-exec", MANAGER))
+    update = Event(START_AT + 1, "resource-update", {"expiration": START_AT + 90})
+    script.kvs[job_key(7, "eventlog")] = format_eventlog([update])
+    again = script(start_request(7, simulated("60s"), reattach=True))
+    assert timers(again) == [START_AT + 60]  # its own end, which comes before the limit now
+
+
 def test_start_that_was_not_answered_is_forgotten_with_its_job_manager() -> None:
     script = ExecScript()
     script.put_resources(7, resources())

@@ -232,10 +232,29 @@ class ExecCore:
             job.request = request
             job.tell_again(self._context)
             self._settle(job.id)
+            if job.phase is Phase.RUNNING:
+                self._catch_up(job)
             return
         job = self._jobs[payload.id] = Job(request, payload.id, payload.userid, payload.jobspec)
         job.reattach = payload.reattach
         self._look_up(job, "R", self._found_resources)
+
+    def _catch_up(self, job: Job) -> None:
+        """Its expiration may have changed while nobody told us: the eventlog has the last one."""
+
+        def found(response: Response) -> None:
+            payload = response.payload if isinstance(response.payload, dict) else {}
+            if self._jobs.get(job.id) is not job or job.phase is not Phase.RUNNING:
+                return
+            before = job.expiration
+            try:
+                job.read_eventlog(payload.get("value", ""))
+            except FormatError as error:
+                self._context.emit(Log(Level.ERR, f"{PAST} cannot be read: {error}"))
+            if job.expiration != before:
+                self._kind(job).arm(job)
+
+        self._context.ask(topics.KVS_LOOKUP, {"key": job_key(job.id, "eventlog")}, found)
 
     def _kill(self, request: Request) -> None:
         payload = expect_payload(request, _KillPayload)
