@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from flux_trio.messages import Request, Response, topics
+from flux_trio.messages import Request, Response, service_of, topics
 from flux_trio.trace import Kind, Record
 
 
@@ -30,6 +30,9 @@ class Facts:
         if record.kind == Kind.SEND and isinstance(message, Response):
             is_answer = message.topic == topics.EXEC_HELLO and self.exec_hellos
             return self._after_exec_hello(message) if is_answer else self
+        if record.kind == Kind.SEND and self.is_manager_gone(record):
+            alone = replace(self, scheduler="", is_ready=False, limit=None)
+            return replace(alone, exec_peer="", exec_hellos=())
         if record.kind != Kind.RECV:
             return self
         if not isinstance(message, Request):
@@ -52,6 +55,14 @@ class Facts:
             case topics.JOB_MANAGER_DISCONNECT if sender == self.exec_peer:
                 return replace(self, exec_peer="")
         return self
+
+    def is_manager_gone(self, record: Record) -> bool:
+        """Whether a record is the farewell of a job manager: the next one knows nobody."""
+        found = record.message
+        if not isinstance(found, Request) or not found.topic.endswith(topics.DISCONNECT):
+            return False
+        told = service_of(found.topic) in (topics.SCHED, self.exec_service)
+        return told and found.sender == self.manager != ""
 
     def _after_exec_hello(self, response: Response) -> Facts:
         """RFC 32: the service is registered once it is told so."""

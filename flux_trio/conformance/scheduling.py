@@ -20,7 +20,7 @@ from flux_trio.conformance.leg import (
     topic_of,
 )
 from flux_trio.conformance.view import Seen, view
-from flux_trio.messages import Errno, Request, topics
+from flux_trio.messages import Errno, Request, service_of, topics
 from flux_trio.trace import Kind, Record
 
 SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
@@ -56,7 +56,8 @@ class Link(NamedTuple):
     ready_refused: int = 0
     """The scheduler took up an error in answer to ready; ENOSYS is no answer, as for hello."""
     lost: int = 0
-    """The job manager took up a disconnect, an error in answer to alloc or free, or a hello."""
+    """The job manager took up a disconnect, an error in answer to alloc or free, or a hello; or it
+    is gone itself."""
     fatal: int = 0
     """The error among these; 0 again after the next answer to ready."""
     fatal_topic: str = ""
@@ -100,6 +101,7 @@ def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Li
 LINK: Final = view(
     "link",
     sent("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.JOB_MANAGER_DISCONNECT),
+    sent("request", f"{topics.SCHED}.{topics.DISCONNECT}"),
     received("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.JOB_MANAGER_DISCONNECT),
     sent("response", topics.SCHED_HELLO, topics.SCHED_READY),
     received("response", topics.SCHED_HELLO, topics.SCHED_READY),
@@ -120,6 +122,8 @@ def _after_request(link: Link, request: Request, n: int, taken_up: bool, seen: S
             return link._replace(ready_sent=n)
         case topics.SCHED_READY, True:
             return link._replace(ready=n)
+    if service_of(request.topic) == topics.SCHED:
+        return link._replace(lost=n) if request.sender == seen.facts.manager else link
     if request.sender != seen.facts.scheduler:
         return link  # somebody else's disconnect
     return link._replace(lost=n) if taken_up else link._replace(gone=n)
