@@ -21,7 +21,7 @@ from typing import Final
 import trio
 
 from flux_trio.broker import LogEntry, ModuleCrashed, ModuleNotStarted
-from flux_trio.cli.errors import sole_error
+from flux_trio.cli.errors import complain, sole_error
 from flux_trio.cli.monitoring import Monitoring, open_monitor
 from flux_trio.client import STATEDIR_VARIABLE, TOKEN_VARIABLE, URI_VARIABLE
 from flux_trio.config import Config, parse_config
@@ -117,8 +117,11 @@ def _tracing(path: Path | None) -> Iterator[tuple[Sink, ...]]:
     if path is None:
         yield ()
         return
-    with path.open("wb") as file, closing(JsonLines(file.write)) as lines:
+    # unbuffered, so that a full disk shows here and not when the file is closed
+    with path.open("wb", buffering=0) as file, closing(JsonLines(file.write)) as lines:
         yield (lines.append,)
+    if lines.error is not None:
+        complain(f"{path}: the trace is not whole: {lines.error.strerror}")
 
 
 @asynccontextmanager

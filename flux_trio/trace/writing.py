@@ -15,7 +15,8 @@ class JsonLines:
     """A sink that hands whole lines to `write`, many at a time.
 
     `write` takes bytes and is called in the sink's own thread: it should be a file's. The last
-    lines are written by `close`, after which records are ignored.
+    lines are written by `close`, after which records are ignored. When `write` fails (a full disk)
+    the trace ends there and `error` says why: what is being traced must not fail for it.
     """
 
     def __init__(self, write: Callable[[bytes], object], buffer_bytes: int = BUFFER_BYTES) -> None:
@@ -24,6 +25,7 @@ class JsonLines:
         self._lines: list[bytes] = []
         self._size = 0
         self._closed = False
+        self.error: OSError | None = None
 
     def append(self, record: Record) -> None:
         """Take the next record (a Sink)."""
@@ -38,8 +40,12 @@ class JsonLines:
     def flush(self) -> None:
         """Write what waits."""
         lines, self._lines, self._size = self._lines, [], 0
-        if lines:
-            self._write(b"".join(lines))
+        if lines and self.error is None:
+            try:
+                self._write(b"".join(lines))
+            except OSError as error:
+                self.error = error
+                self._closed = True
 
     def close(self) -> None:
         """Write what waits, and take nothing more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -262,3 +263,17 @@ def test_example_of_the_reference_page_is_a_trace() -> None:
     sent, taken = read(example)
     assert (sent.kind, taken.kind, taken.ref) == ("send", "recv", sent.n)
     assert [record_to_json(each).decode() for each in (sent, taken)] == example.splitlines()
+
+
+def test_a_trace_that_cannot_be_written_ends_there_and_harms_nobody() -> None:
+    def full(_data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    sink = JsonLines(full, buffer_bytes=1)
+    trace = Trace(lambda: 1.0)
+    trace.add_sink(sink.append)
+    trace.note("state", "sched", {})
+    trace.note("state", "sched", {})
+    sink.close()
+    assert sink.error is not None
+    assert sink.error.errno == errno.ENOSPC
