@@ -208,9 +208,9 @@ def test_commands_of_an_instance_that_is_killed_say_so(tmp_path: Path) -> None:
             pass  # until the job is there
         instance.stop(signal.SIGKILL)
         _, stderr = waiting.communicate(timeout=DEADLINE_S)
-        assert stderr == (
-            "flux-trio run: ERROR: the instance is gone: its end of the connection is closed\n"
-        )
+        # how its end shows depends on what was under way: closed, or reset
+        (line,) = stderr.splitlines()
+        assert line.startswith("flux-trio run: ERROR: the instance is gone: ")
         assert waiting.returncode == 1
         later = instance.invoke("jobs")
         assert later.stderr.startswith("flux-trio jobs: ERROR: nobody listens at ws://127.0.0.1:")
