@@ -13,6 +13,7 @@ import msgspec
 
 from flux_trio.conformance.jobs import context_of, is_fatal
 from flux_trio.conformance.leg import ANY_TOPIC, job_id, logged, once, payload, sent
+from flux_trio.conformance.rule import Broken
 from flux_trio.conformance.view import Seen, view
 from flux_trio.formats import FormatError, ResourceSet, parse_fluid
 from flux_trio.messages import topics
@@ -45,6 +46,16 @@ class Log(NamedTuple):
     epilogs: Open = ()
     ended: int = 0
     """Its clean event: kept, since nothing may follow."""
+
+
+def name_of(record: Record) -> str:
+    """The name of the event that a record tells of."""
+    return str(payload(record).get("name"))
+
+
+def broken_event(record: Record, text: str, *because: int) -> Broken:
+    """An event that breaks a clause: `text` goes on after its name and its job."""
+    return Broken(f"{name_of(record)} event of job {job_id(record)}: {text}", tuple(because))
 
 
 _OPENS: Final = {
@@ -269,3 +280,9 @@ RESOURCES: Final = view(
     fold=_fold_resources,
 )
 """By job id, for active jobs whose R the trace shows."""
+
+
+def log_of(record: Record, seen: Seen) -> Log | None:
+    """The eventlog of the job that a record is about, None before its submit event."""
+    log: Log | None = seen.at(LOG, job_id(record))
+    return log

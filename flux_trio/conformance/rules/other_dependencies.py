@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from flux_trio.conformance.eventlogs import LOG, Log
+from flux_trio.conformance.eventlogs import LOG, Log, broken_event, log_of
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.jobs import LIFE, JobState, Life, context_of, is_fatal
-from flux_trio.conformance.rule import Broken, Rules, Said, Seen, job_id, logged, payload
+from flux_trio.conformance.rule import Broken, Rules, Said, Seen, logged
 from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.trace import Record
 
@@ -26,16 +26,6 @@ AFTEROK: Final = ("afterok", "after-success")
 AFTERNOTOK: Final = ("afternotok", "after-failure")
 
 
-def _broken(record: Record, text: str, *because: int) -> Broken:
-    name, job = payload(record).get("name"), job_id(record)
-    return Broken(f"{name} event of job {job}: {text}", tuple(because))
-
-
-def _log(record: Record, seen: Seen) -> Log | None:
-    log: Log | None = seen.at(LOG, job_id(record))
-    return log
-
-
 # --- the events
 
 
@@ -45,18 +35,22 @@ def posted_in_the_job_manager(record: Record, facts: Facts) -> Said:
         return None
     if record.party == facts.manager:
         return True
-    return _broken(record, f"expected of a plugin of {facts.manager}, came from {record.party}")
+    return broken_event(
+        record, f"expected of a plugin of {facts.manager}, came from {record.party}"
+    )
 
 
 @RULES.judge("26.events.2", REMOVED, views=(LOG,))
 def removed_by_the_same_description(record: Record, seen: Seen) -> Said:
-    log, description = _log(record, seen), context_of(record).get("description")
+    log, description = log_of(record, seen), context_of(record).get("description")
     if log is None:
         return None
     if any(each == description for each, _ in log.dependencies):
         return True
     left = ", ".join(each for each, _ in log.dependencies) or "none"
-    return _broken(record, f"{description!r} is none of the dependencies that are left: {left}")
+    return broken_event(
+        record, f"{description!r} is none of the dependencies that are left: {left}"
+    )
 
 
 def _owed_depends(seen: Seen) -> Iterable[Broken]:
@@ -69,27 +63,27 @@ def _owed_depends(seen: Seen) -> Iterable[Broken]:
 
 @RULES.judge("26.events.3", logged("depend"), views=(LOG, LIFE), owing=_owed_depends)
 def satisfied_when_all_are_removed(record: Record, seen: Seen) -> Said:
-    log = _log(record, seen)
+    log = log_of(record, seen)
     return log is not None and bool(log.satisfied) and not log.dependencies
 
 
 @RULES.judge("26.events.4", ADDED, views=(LOG,))
 def not_added_while_it_is_there(record: Record, seen: Seen) -> Said:
-    log, description = _log(record, seen), context_of(record).get("description")
+    log, description = log_of(record, seen), context_of(record).get("description")
     if log is None:
         return None
     there = [n for each, n in log.dependencies if each == description]
-    return _broken(record, f"{description!r} is there already", *there) if there else True
+    return broken_event(record, f"{description!r} is there already", *there) if there else True
 
 
 @RULES.judge("26.events.5", ADDED, views=(LOG,))
 def not_added_after_it_was_satisfied(record: Record, seen: Seen) -> Said:
-    log, description = _log(record, seen), context_of(record).get("description")
+    log, description = log_of(record, seen), context_of(record).get("description")
     if log is None:
         return None
     if description not in log.satisfied:
         return True
-    return _broken(record, f"{description!r} was satisfied before", log.submitted)
+    return broken_event(record, f"{description!r} was satisfied before", log.submitted)
 
 
 # --- the schemes
@@ -162,7 +156,7 @@ def _waits_for(
         if is_met(antecedent):
             return True
         text = f"{description}: expected not before its antecedent {until}"
-        return _broken(record, text, antecedent.submitted)
+        return broken_event(record, text, antecedent.submitted)
 
 
 _waits_for("26.schemes.2", AFTER, lambda log: bool(log.started), "has started")
@@ -180,7 +174,7 @@ _waits_for("26.schemes.6", AFTERNOTOK, is_failure, "is INACTIVE and unsuccessful
     ),
 )
 def nobody_waits_for_a_start_that_never_comes(record: Record, seen: Seen) -> Said:
-    log = _log(record, seen)
+    log = log_of(record, seen)
     if log is None or not is_fatal(record):
         return None
     found = [_antecedent(seen, AFTER, description) for description, _ in log.dependencies]
@@ -199,4 +193,4 @@ def not_before_its_time(record: Record, _seen: Seen) -> Said:
         return None
     if record.t >= begins:
         return True
-    return _broken(record, f"{description}: came {begins - record.t:g} s early")
+    return broken_event(record, f"{description}: came {begins - record.t:g} s early")

@@ -12,6 +12,9 @@ from flux_trio.conformance.eventlogs import (
     UNSTORED,
     Log,
     Unstored,
+    broken_event,
+    log_of,
+    name_of,
     stored_events,
 )
 from flux_trio.conformance.facts import Facts
@@ -37,53 +40,40 @@ RULES: Final = Rules()
 COMMIT: Final = sent("request", topics.KVS_COMMIT)
 
 
-def _name(record: Record) -> str:
-    return str(payload(record).get("name"))
-
-
-def _broken(record: Record, text: str, *because: int) -> Broken:
-    return Broken(f"{_name(record)} event of job {job_id(record)}: {text}", tuple(because))
-
-
-def _log(record: Record, seen: Seen) -> Log | None:
-    log: Log | None = seen.at(LOG, job_id(record))
-    return log
-
-
 # --- the first event and the last
 
 
 @RULES.judge("21.events.3", logged(ANY_TOPIC), views=(LOG, LIFE))
 def submit_comes_first(record: Record, seen: Seen) -> Said:
-    if _name(record) == "submit":
-        return _log(record, seen) is None
+    if name_of(record) == "submit":
+        return log_of(record, seen) is None
     life = seen.at(LIFE, job_id(record))
-    if life is None or _log(record, seen) is not None:
+    if life is None or log_of(record, seen) is not None:
         return None
-    return _broken(record, "expected a submit event first", life.since)
+    return broken_event(record, "expected a submit event first", life.since)
 
 
 @RULES.judge("21.criteria.3", logged("submit", "clean"), views=(LOG,))
 def one_beginning_and_one_end(record: Record, seen: Seen) -> Said:
-    log = _log(record, seen)
-    if _name(record) == "submit":
+    log = log_of(record, seen)
+    if name_of(record) == "submit":
         if log is None:
             return True
-        return _broken(record, "expected once for a job", log.submitted)
+        return broken_event(record, "expected once for a job", log.submitted)
     if log is None:
         return None
-    return _broken(record, "expected once for a job", log.ended) if log.ended else True
+    return broken_event(record, "expected once for a job", log.ended) if log.ended else True
 
 
 @RULES.judge("21.events.31", logged(ANY_TOPIC), views=(LOG,))
 def clean_is_empty_and_last(record: Record, seen: Seen) -> Said:
-    log = _log(record, seen)
+    log = log_of(record, seen)
     if log is not None and log.ended:
-        return _broken(record, "expected nothing after the clean event", log.ended)
-    if _name(record) != "clean":
+        return broken_event(record, "expected nothing after the clean event", log.ended)
+    if name_of(record) != "clean":
         return None
     found = context_of(record)
-    return _broken(record, f"expected no context, got {found!r}") if found else True
+    return broken_event(record, f"expected no context, got {found!r}") if found else True
 
 
 # --- who logs events, and where
@@ -95,7 +85,7 @@ def the_job_manager_alone_moves_jobs(record: Record, facts: Facts) -> Said:
         return None
     if record.party == facts.manager:
         return True
-    return _broken(record, f"expected of {facts.manager} alone, came from {record.party}")
+    return broken_event(record, f"expected of {facts.manager} alone, came from {record.party}")
 
 
 def _owed_events(seen: Seen) -> Iterable[Broken]:
@@ -137,7 +127,7 @@ def events_are_stored_as_they_were_logged(record: Record, seen: Seen) -> Said:
 def _invalid_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, bool]]:
     if record.kind == Kind.EVENT:
         found = job_id(record)
-        return [] if found is None else [(found, _name(record) == "invalidate")]
+        return [] if found is None else [(found, name_of(record) == "invalidate")]
     return [(job, False) for job in unlinked(record)]
 
 
@@ -189,13 +179,13 @@ def what_is_removed_was_added(record: Record, seen: Seen) -> Said:
 
 
 def _matches(record: Record, seen: Seen, field: str, opening: str) -> Said:
-    log, description = _log(record, seen), context_of(record).get("description")
+    log, description = log_of(record, seen), context_of(record).get("description")
     if log is None:
         return None
     if any(each == description for each, _ in getattr(log, field)):
         return True
     text = f"no {opening} event before it has description {description!r}"
-    return _broken(record, text, log.submitted)
+    return broken_event(record, text, log.submitted)
 
 
 @RULES.judge("21.events.22", sent("request", "<exec>.start"), views=(LOG,))
@@ -209,7 +199,7 @@ def an_epilog_holds_the_free_request(record: Record, seen: Seen) -> Said:
 
 
 def _is_held(record: Record, seen: Seen, field: str) -> Said:
-    log = _log(record, seen)
+    log = log_of(record, seen)
     if log is None:
         return None
     left = getattr(log, field)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from flux_trio.conformance.eventlogs import LOG, Log
+from flux_trio.conformance.eventlogs import LOG, broken_event, log_of, name_of
 from flux_trio.conformance.jobs import DURABLE, LIFE, JobState, Life, is_durable, is_fatal
 from flux_trio.conformance.leg import topic_of
 from flux_trio.conformance.rule import (
@@ -15,7 +15,6 @@ from flux_trio.conformance.rule import (
     Seen,
     job_id,
     logged,
-    payload,
     sent,
 )
 from flux_trio.messages import topics
@@ -25,20 +24,6 @@ RULES: Final = Rules()
 
 NEW, DEPEND, PRIORITY, SCHED = JobState.NEW, JobState.DEPEND, JobState.PRIORITY, JobState.SCHED
 RUN, CLEANUP = JobState.RUN, JobState.CLEANUP
-
-
-def name_of(record: Record) -> str:
-    """The name of an event."""
-    return str(payload(record).get("name"))
-
-
-def _broken(record: Record, text: str, *because: int) -> Broken:
-    return Broken(f"{name_of(record)} event of job {job_id(record)}: {text}", tuple(because))
-
-
-def _log(record: Record, seen: Seen) -> Log | None:
-    log: Log | None = seen.at(LOG, job_id(record))
-    return log
 
 
 def _life(record: Record, seen: Seen) -> Life | None:
@@ -61,7 +46,7 @@ def _require_state(clause: str, places: Mapping[str, tuple[JobState, ...]]) -> N
         if life.state in expected:
             return True
         words = " or ".join(expected)
-        return _broken(record, f"expected in {words}, came in {life.state}", life.since)
+        return broken_event(record, f"expected in {words}, came in {life.state}", life.since)
 
 
 _require_state("21.states.1", {"validate": (NEW,)})
@@ -72,28 +57,28 @@ _require_state("21.states.5", {"start": (RUN, CLEANUP), "finish": (RUN, CLEANUP)
 
 @RULES.judge("21.states.2", logged("depend"), views=(LIFE, LOG))
 def depend_when_nothing_is_left(record: Record, seen: Seen) -> Said:
-    life, log = _life(record, seen), _log(record, seen)
+    life, log = _life(record, seen), log_of(record, seen)
     if life is None or log is None:
         return None
     if life.state != DEPEND:
-        return _broken(record, f"expected in DEPEND, came in {life.state}", life.since)
+        return broken_event(record, f"expected in DEPEND, came in {life.state}", life.since)
     if log.dependencies:
         (left, added), *_ = log.dependencies
-        return _broken(record, f"dependency {left} is not removed", added)
+        return broken_event(record, f"dependency {left} is not removed", added)
     return True
 
 
 @RULES.judge("21.states.6", logged("clean", "free", "release"), views=(LIFE, LOG))
 def everything_is_back_before_clean(record: Record, seen: Seen) -> Said:
-    life, log, name = _life(record, seen), _log(record, seen), name_of(record)
+    life, log, name = _life(record, seen), log_of(record, seen), name_of(record)
     if life is None or log is None:
         return None
     expected = (RUN, CLEANUP) if name == "release" else (CLEANUP,)
     if life.state not in expected:
         words = " or ".join(expected)
-        return _broken(record, f"expected in {words}, came in {life.state}", life.since)
+        return broken_event(record, f"expected in {words}, came in {life.state}", life.since)
     if name == "clean" and life.held:
-        return _broken(record, "expected after free, since the job holds resources", life.held)
+        return broken_event(record, "expected after free, since the job holds resources", life.held)
     return True
 
 
@@ -106,7 +91,7 @@ def no_step_that_does_not_apply(record: Record, seen: Seen) -> Said:
         return not life.held and not life.frees
     if life.held or life.frees:
         return True
-    return _broken(record, "expected none, since nothing was allocated", life.since)
+    return broken_event(record, "expected none, since nothing was allocated", life.since)
 
 
 @RULES.judge("21.states.9", logged("priority", "alloc"), views=(LIFE,))
@@ -116,7 +101,7 @@ def back_to_priority_means_a_new_priority(record: Record, seen: Seen) -> Said:
         return None
     if name_of(record) == "priority":
         return True
-    return _broken(record, "expected a new priority event first", life.since)
+    return broken_event(record, "expected a new priority event first", life.since)
 
 
 # --- what the job manager does is of the state that the eventlog tells
@@ -149,30 +134,30 @@ ONWARD: Final = ("validate", "depend", "priority", "alloc", "prolog-start")
 
 @RULES.judge("21.exceptions.2", logged(*ONWARD, "exception"), views=(LOG,))
 def nothing_goes_on_after_a_fatal_exception(record: Record, seen: Seen) -> Said:
-    log = _log(record, seen)
+    log = log_of(record, seen)
     if name_of(record) == "exception":
         return is_fatal(record) and log is not None
     if log is None or not log.fatal:
         return None
-    return _broken(record, "expected none after an exception of severity 0", log.fatal)
+    return broken_event(record, "expected none after an exception of severity 0", log.fatal)
 
 
 @RULES.judge("21.sync.1", logged("free", "clean"), views=(LOG,))
 def a_status_or_an_exception_before_cleanup(record: Record, seen: Seen) -> Said:
-    log = _log(record, seen)
+    log = log_of(record, seen)
     if log is None or log.ended:
         return None
     if log.finished or log.fatal:
         return True
-    return _broken(record, "neither a finish event nor an exception says why", log.submitted)
+    return broken_event(record, "neither a finish event nor an exception says why", log.submitted)
 
 
 @RULES.judge("21.exceptions.3", logged("free", "clean"), views=(LOG,))
 def lesser_exceptions_end_nothing(record: Record, seen: Seen) -> Said:
-    log = _log(record, seen)
+    log = log_of(record, seen)
     if log is None or not log.excepted or log.fatal:
         return None
     if log.finished:
         return True
     text = "no finish event and no exception of severity 0, lesser ones do not end a job"
-    return _broken(record, text, log.excepted)
+    return broken_event(record, text, log.excepted)
