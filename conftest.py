@@ -1,6 +1,7 @@
 """What every test run knows: how to rewrite snapshots, and that instances keep to the RFCs."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -25,3 +26,11 @@ def _watched(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     with watched(broken_on_purpose(nodeid)):
         yield
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many planted violations the judge's rules were tried against, when they were."""
+    passed = terminalreporter.stats.get("passed", [])
+    if any("test_the_matrix_is_up_to_date" in report.nodeid for report in passed):
+        matrix = Path(__file__).parent / "tests" / "conformance" / "planted_matrix.txt"
+        terminalreporter.write_line(f"judge: {matrix.read_text().splitlines()[-1]}")
