@@ -26,6 +26,7 @@ from flux_trio.messages import (
     respond_error,
     service_of,
     topics,
+    unknown_method,
 )
 
 # A module takes its time to come and go: each of these is a task.
@@ -150,13 +151,13 @@ class BrokerServices:
             topics.MODULE_TRACE_CANCEL: self._end_trace,
             topics.BROKER_LOG: self._owner_only(self._log),
             topics.BROKER_NOTE: self._owner_only(self._note),
-            f"{topics.BROKER}.{topics.DISCONNECT}": self._ignore,
-            f"{topics.MODULE}.{topics.DISCONNECT}": self._forget,
+            topics.disconnect_of(topics.BROKER): self._ignore,
+            topics.disconnect_of(topics.MODULE): self._forget,
         }.get(request.topic)
         if method is None:
             service = service_of(request.topic)
             name = request.topic.removeprefix(f"{service}.")
-            raise FluxError(Errno.ENOSYS, f"no method {name} in service {service}")
+            raise unknown_method(service, name)
         return method
 
     def _owner_only(

@@ -36,7 +36,7 @@ from flux_trio.messages import Request, topics
 from flux_trio.messages.types import STREAMING
 from flux_trio.trace import Kind, Record
 
-RESOURCE_DISCONNECT: Final = f"{topics.RESOURCE}.{topics.DISCONNECT}"
+RESOURCE_DISCONNECT: Final = topics.disconnect_of(topics.RESOURCE)
 NONE: Final = Idset()
 ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module that is gone
 

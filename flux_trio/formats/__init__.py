@@ -19,6 +19,7 @@ from flux_trio.formats.fluid import (
     FluidGenerator,
     format_fluid,
     parse_fluid,
+    timestamp_of,
 )
 from flux_trio.formats.hostlist import HOSTS_MAX, Hostlist
 from flux_trio.formats.idset import IDS_MAX, Idset
@@ -60,4 +61,5 @@ __all__ = [
     "parse_event",
     "parse_eventlog",
     "parse_fluid",
+    "timestamp_of",
 ]

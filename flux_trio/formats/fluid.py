@@ -107,9 +107,14 @@ class FluidGenerator:
 
     def advance_past(self, fluid: int) -> None:
         """Make all further ids larger than `fluid`: the last one of an earlier run."""
-        timestamp = fluid >> (_GENERATOR_BITS + _SEQUENCE_BITS)
+        timestamp = timestamp_of(fluid)
         sequence = fluid & ((1 << _SEQUENCE_BITS) - 1)
         self._tick = max(self._tick, timestamp << _SEQUENCE_BITS | sequence)
+
+
+def timestamp_of(fluid: int) -> int:
+    """When a job id was made: milliseconds since the epoch of its generator."""
+    return fluid >> (_GENERATOR_BITS + _SEQUENCE_BITS)
 
 
 def _bounded(value: int, got: object) -> int:

@@ -16,12 +16,14 @@ from flux_trio.messages.errors import (
 from flux_trio.messages.levels import Level
 from flux_trio.messages.payloads import expect_payload
 from flux_trio.messages.rpc import (
+    NO_METHOD,
     Calls,
     disconnect_request,
     end_of_stream,
     respond,
     respond_error,
     respond_stream,
+    unknown_method,
 )
 from flux_trio.messages.types import (
     MATCHTAG_NONE,
@@ -43,6 +45,7 @@ from flux_trio.messages.types import (
 __all__ = [
     "MATCHTAG_NONE",
     "NODEID_ANY",
+    "NO_METHOD",
     "ROLE_LOCAL",
     "ROLE_OWNER",
     "ROLE_USER",
@@ -68,4 +71,5 @@ __all__ = [
     "respond_error",
     "respond_stream",
     "service_of",
+    "unknown_method",
 ]

@@ -5,9 +5,10 @@ Both sides of an RPC use these; neither function looks at what a payload means.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from flux_trio.messages.errors import Errno
+from flux_trio.messages import topics
+from flux_trio.messages.errors import Errno, FluxError
 from flux_trio.messages.types import (
     NORESPONSE,
     STREAMING,
@@ -17,6 +18,8 @@ from flux_trio.messages.types import (
 )
 
 Purpose = TypeVar("Purpose")
+
+NO_METHOD: Final = "no method"  # how the refusal begins; ENOSYS alone may mean no service
 
 
 def respond(request: Request, payload: Payload = None) -> Response | None:
@@ -65,12 +68,17 @@ def end_of_stream(request: Request) -> Response | None:
 def disconnect_request(service: str, sender: str, userid: int, rolemask: int) -> Request:
     """What the broker tells `service` when `sender` is gone (RFC 6, Disconnection)."""
     return Request(
-        topic=f"{service}.disconnect",
+        topic=topics.disconnect_of(service),
         flags=NORESPONSE,
         userid=userid,
         rolemask=rolemask,
         routes=(sender,),
     )
+
+
+def unknown_method(service: str, name: str) -> FluxError:
+    """The refusal of a method that `service` has not."""
+    return FluxError(Errno.ENOSYS, f"{NO_METHOD} {name} in service {service}")
 
 
 class Calls(Generic[Purpose]):

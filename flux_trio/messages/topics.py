@@ -21,7 +21,6 @@ MODULE: Final = "module"
 
 # Sent by the broker on behalf of a peer that is gone (RFC 6, Disconnection): <service>.disconnect
 DISCONNECT: Final = "disconnect"
-JOB_MANAGER_DISCONNECT: Final = f"{JOB_MANAGER}.{DISCONNECT}"
 
 # What a service has counted: <service>.stats-get
 STATS_METHOD: Final = "stats-get"
@@ -102,3 +101,11 @@ MODULE_REMOVE: Final = "module.remove"
 MODULE_KILL: Final = "module.kill"
 MODULE_TRACE: Final = "module.trace"
 MODULE_TRACE_CANCEL: Final = "module.trace-cancel"
+
+
+def disconnect_of(service: str) -> str:
+    """What `service` is told by when a peer is gone (RFC 6, Disconnection)."""
+    return f"{service}.{DISCONNECT}"
+
+
+JOB_MANAGER_DISCONNECT: Final = disconnect_of(JOB_MANAGER)

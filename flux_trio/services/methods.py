@@ -6,7 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from flux_trio.formats import FormatError
-from flux_trio.messages import Errno, FluxError, Request, Response, respond_error, service_of
+from flux_trio.messages import (
+    Errno,
+    FluxError,
+    Request,
+    Response,
+    respond_error,
+    service_of,
+    unknown_method,
+)
 
 Method: TypeAlias = Callable[[Request], None]
 
@@ -43,4 +51,4 @@ class Methods:
             return method
         service = service_of(topic)
         name = topic.removeprefix(f"{service}.")
-        raise FluxError(Errno.ENOSYS, f"no method {name} in service {service}")
+        raise unknown_method(service, name)

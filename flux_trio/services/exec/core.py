@@ -22,6 +22,7 @@ import msgspec
 from flux_trio.config import ExecConfig
 from flux_trio.formats import FormatError, ResourceSet, format_fluid, parse_duration
 from flux_trio.messages import (
+    NO_METHOD,
     ROLE_OWNER,
     Errno,
     Event,
@@ -34,6 +35,7 @@ from flux_trio.messages import (
     respond,
     respond_error,
     topics,
+    unknown_method,
 )
 from flux_trio.protocols import JobEvent
 from flux_trio.services.exec.attach import Attachments
@@ -211,7 +213,7 @@ class ExecCore:
         try:
             method = self._methods.get(name)
             if method is None:
-                raise FluxError(Errno.ENOSYS, f"no method {name} in service {self._service}")
+                raise unknown_method(self._service, name)
             method(request)
         except FluxError as error:
             answer = respond_error(request, error.errnum, error.text)
@@ -393,7 +395,7 @@ class ExecCore:
     def _journal(self, response: Response) -> None:
         """New expirations; the end of the stream is also how a job manager that is gone shows."""
         if response.errnum:
-            if not response.error_text.startswith("no method"):
+            if not response.error_text.startswith(NO_METHOD):
                 self._manager_gone()
             return
         try:

@@ -12,7 +12,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from flux_trio.formats import FluidGenerator, FormatError, Jobspec, format_event, format_fluid
+from flux_trio.formats import (
+    FluidGenerator,
+    FormatError,
+    Jobspec,
+    format_event,
+    format_fluid,
+    timestamp_of,
+)
 from flux_trio.messages import (
     Calls,
     Errno,
@@ -41,8 +48,6 @@ UNHEARD_MS_MAX = 60_000
 
 # Submissions that wait while the job manager comes up; as many as one turn may find at most.
 WAITING_MAX = 1 << 18
-
-TIMESTAMP_SHIFT = 24  # RFC 19: the timestamp stands above 14 bits of generator and 10 of sequence
 
 
 class Submit(msgspec.Struct):
@@ -84,7 +89,7 @@ class IngestCore:
         self._waiting: list[Request] = []
         self._batch = _Batch()
         self._out: list[Action] = []
-        farewell = f"{topics.JOB_INGEST}.{topics.DISCONNECT}"
+        farewell = topics.disconnect_of(topics.JOB_INGEST)
         self._methods = Methods({}, {topics.INGEST_SUBMIT: self._submit, farewell: _forget})
 
     def start(self, _now: float) -> list[Action]:
@@ -174,7 +179,7 @@ class IngestCore:
             self._answer(Exit(f"{response.topic}: {response.error_text}"))
             return
         last = expect_payload(response, Info).max_jobid
-        first_ms = (last >> TIMESTAMP_SHIFT) + UNHEARD_MS_MAX
+        first_ms = timestamp_of(last) + UNHEARD_MS_MAX
         self._ids = FluidGenerator(start_ms=int(now * 1000) - first_ms)
         self._ids.advance_past(last)
 

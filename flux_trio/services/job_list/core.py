@@ -38,8 +38,8 @@ class JobListCore:
                 topics.INFO_LOOKUP: self._info.lookup,
                 topics.INFO_WATCH: self._info.watch,
                 topics.INFO_WATCH_CANCEL: self._info.watch_cancel,
-                f"{topics.JOB_LIST}.{topics.DISCONNECT}": self._disconnect_list,
-                f"{topics.JOB_INFO}.{topics.DISCONNECT}": self._disconnect_info,
+                topics.disconnect_of(topics.JOB_LIST): self._disconnect_list,
+                topics.disconnect_of(topics.JOB_INFO): self._disconnect_info,
             },
         )
 

@@ -73,7 +73,7 @@ class JobManagerCore:
                 topics.JOB_UPDATE: self._updates.update,
                 topics.JOB_QUEUE_STATUS: self._control.queue_status,
                 topics.JOB_STATS: self._control.stats,
-                f"{topics.JOB_MANAGER}.{topics.DISCONNECT}": self._disconnect,
+                topics.JOB_MANAGER_DISCONNECT: self._disconnect,
             },
         )
         self._due: dict[JobState, Callable[[ActiveJob], None]] = {

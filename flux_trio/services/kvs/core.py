@@ -118,7 +118,7 @@ class KvsCore:
                 topics.KVS_WATCH: self._watch,
                 topics.KVS_CANCEL: self._watch_cancel,
             },
-            for_all={f"{topics.KVS}.{topics.DISCONNECT}": self._disconnect},
+            for_all={topics.disconnect_of(topics.KVS): self._disconnect},
         )
 
     def start(self, now: float) -> list[Any]:  # noqa: ARG002 - the shape of a core

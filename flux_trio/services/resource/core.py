@@ -104,7 +104,7 @@ class ResourceCore:
             },
             for_all={
                 topics.RESOURCE_STATUS: self._status,
-                f"{topics.RESOURCE}.{topics.DISCONNECT}": self._disconnect,
+                topics.disconnect_of(topics.RESOURCE): self._disconnect,
             },
         )
 

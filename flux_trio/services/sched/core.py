@@ -81,7 +81,7 @@ class SchedCore:
                 topics.SCHED_PRIORITIZE: partial(self._silently, self._prioritize),
                 SCHED_STATS: self._stats,
             },
-            for_all={f"{topics.SCHED}.{topics.DISCONNECT}": self._disconnect},
+            for_all={topics.disconnect_of(topics.SCHED): self._disconnect},
         )
 
     def start(self, now: float) -> list[Any]:
