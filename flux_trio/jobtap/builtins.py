@@ -42,7 +42,9 @@ class ValidateDuration(Plugin):
 
     def validate(self, job: JobView) -> HookAnswer | None:
         """Reject a duration that ends after the instance."""
-        duration = msgspec.json.decode(job.jobspec, type=_Jobspec).attributes.system.duration
+        duration = msgspec.json.decode(
+            job.current_jobspec_bytes(), type=_Jobspec
+        ).attributes.system.duration
         left = max(0.0, self._expiration - job.t_submit)
         if duration <= left:  # also 0, which is unset
             return None

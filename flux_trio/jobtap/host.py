@@ -24,6 +24,7 @@ from flux_trio.protocols import (
     CancelHook,
     HookAnswer,
     HookAnswered,
+    JobView,
     PostEvent,
     TopicsChanged,
     check_context,
@@ -77,7 +78,7 @@ class PluginHost:
         for place, (plugin, handler) in enumerate(chain):
             began = self._now()
             try:
-                said = handler(question.job)
+                said = handler(_job_of(question))
             except Exception as error:  # noqa: BLE001 - a plugin must not end the host
                 self._failed(question, plugin, began, _describe(error))
                 return
@@ -148,7 +149,7 @@ class PluginHost:
         data = {
             "plugin": plugin.name,
             "hook": question.topic,
-            "id": question.job.id,
+            "id": _job_of(question).id,
             "result": result,
             "error": error,
             "duration": self._now() - began,
@@ -218,3 +219,8 @@ def _summary(said: Any) -> Any:
         return None
     parts = {"priority": said.priority, "reject": said.reject, "posts": [n for n, _ in said.posts]}
     return {key: value for key, value in parts.items() if value not in (None, [])}
+
+
+def _job_of(question: AskHook) -> JobView:
+    assert question.job is not None  # no topic without one is asked yet
+    return question.job

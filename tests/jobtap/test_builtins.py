@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from flux_trio.jobtap import HookAnswer, JobView, PriorityDefault, ValidateDuration, builtin_plugins
-from flux_trio.protocols import JobState
+from flux_trio.jobtap import HookAnswer, PriorityDefault, ValidateDuration, builtin_plugins
+from tests.support.job_view import SeenJob
 
-JOB = JobView(7, 1000, 16, 0, JobState.NEW, 100.0, b"{}")
+JOB = SeenJob()
 
 
-def asking(duration: Any) -> JobView:
+def asking(duration: Any) -> SeenJob:
     """A job, submitted at 100.0, whose jobspec has this duration."""
     jobspec = {"version": 1, "attributes": {"system": {"duration": duration}}}
     return replace(JOB, jobspec=json.dumps(jobspec).encode())

@@ -24,9 +24,10 @@ from flux_trio.protocols import (
     PostEvent,
     TopicsChanged,
 )
+from tests.support.job_view import SeenJob
 
 TOPIC = "job.state.priority"
-JOB = JobView(7, 1000, 16, 0, JobState.PRIORITY, 100.0, b"{}")
+JOB = SeenJob(state=JobState.PRIORITY)
 
 
 class Told(Plugin):

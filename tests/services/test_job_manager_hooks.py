@@ -128,7 +128,7 @@ def test_question_shows_the_job_as_it_is_now() -> None:
     m.submit(7, urgency=20)
     view = m.asked[PRIORITIZE].job
     assert (view.id, view.userid, view.urgency, view.state) == (7, 2000, 20, JobState.PRIORITY)
-    assert b"environment" not in view.jobspec
+    assert b"environment" not in view.current_jobspec_bytes()
 
 
 def test_other_jobs_go_on_while_one_is_asked_about() -> None:

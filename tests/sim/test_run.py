@@ -135,7 +135,7 @@ class Ponder(Plugin):
         return {STATE_TOPICS[JobState.PRIORITY]: self.prioritize}
 
     async def prioritize(self, job: JobView) -> HookAnswer | None:
-        if Jobspec.parse(job.jobspec).attribute("system.job.name") == "b":
+        if Jobspec.parse(job.current_jobspec_bytes()).attribute("system.job.name") == "b":
             await trio.sleep_forever()
         return None
 
@@ -156,7 +156,7 @@ class Reject(Plugin):
         return {VALIDATE: self.validate}
 
     def validate(self, job: JobView) -> HookAnswer | None:
-        nnodes = Jobspec.parse(job.jobspec).nnodes
+        nnodes = Jobspec.parse(job.current_jobspec_bytes()).nnodes
         return HookAnswer(reject="too large") if nnodes is not None and nnodes > 3 else None
 
 

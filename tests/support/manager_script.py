@@ -243,8 +243,9 @@ class ManagerScript:
                 return []
             case Request() if service_of(action.topic) == topics.KVS:
                 return list(self.kvs.take(action, NAME))
-            case AskHook(topic=topic) if topic not in self._hooks:
-                return [HookAnswered(action.ticket, HookAnswer(priority=action.job.urgency))]
+            case AskHook(topic=topic, job=job) if topic not in self._hooks:
+                assert job is not None
+                return [HookAnswered(action.ticket, HookAnswer(priority=job.urgency))]
             case AskHook():
                 self.asked[action.topic] = action
             case Note():
@@ -299,6 +300,7 @@ def show(action: Any) -> str:
         case Event(topic=topic, payload=dict(payload)):
             return f"event {topic} {' '.join(map(str, payload.values()))}"
         case AskHook(topic=topic, job=job):
+            assert job is not None
             return f"ask {topic} {job.id}"
         case CancelHook(ticket=ticket):
             return f"cancel hook {ticket}"

@@ -24,7 +24,6 @@ from flux_trio.protocols import (
     InvalidTransition,
     JobEvent,
     JobState,
-    JobView,
     PostEvent,
     check_context,
 )
@@ -52,7 +51,7 @@ class Hooks:
         self._ticket += 1
         job.hook = self._ticket
         self._open[self._ticket] = (job, then)
-        self.actions.append(AskHook(self._ticket, topic, view_of(job)))
+        self.actions.append(AskHook(self._ticket, topic, job))
         return True
 
     def ask_state(self, job: ActiveJob, then: Answered) -> bool:
@@ -135,17 +134,4 @@ def effective_priority(job: ActiveJob, answer: HookAnswer) -> int | None:
         return PRIORITY_MIN
     if job.urgency == URGENCY_EXPEDITE:
         return PRIORITY_MAX
-    return answer.priority
-
-
-def view_of(job: ActiveJob) -> JobView:
-    """What a hook may read of `job`."""
-    return JobView(
-        id=job.id,
-        userid=job.userid,
-        urgency=job.urgency,
-        priority=job.priority,
-        state=job.state,
-        t_submit=job.t_submit,
-        jobspec=job.current_jobspec_bytes(),
-    )
+    return answer.priority if isinstance(answer.priority, int) else None

@@ -68,6 +68,14 @@ class ActiveJob(Job):
             return self.jobspec
         return msgspec.json.encode(self.current_jobspec())
 
+    def resource_set(self) -> dict[str, Any] | None:
+        """R without its scheduling key; None before RUN."""
+        return None
+
+    def queued(self) -> list[tuple[str, dict[str, Any]]]:
+        """Events that wait for a hook's answer, oldest first."""
+        return [(name, context or {}) for name, context in self.deferred or ()]
+
 
 class Ledger:
     """Jobs by id, this turn's events and messages, and what still waits for a commit.

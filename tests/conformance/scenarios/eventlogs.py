@@ -50,7 +50,8 @@ class HoldsUp(Plugin):
 
 def wishes(job: JobView) -> dict[str, Any]:
     """What a job has in attributes.user."""
-    found: dict[str, Any] = msgspec.json.decode(job.jobspec)["attributes"].get("user", {})
+    jobspec = msgspec.json.decode(job.current_jobspec_bytes())
+    found: dict[str, Any] = jobspec["attributes"].get("user", {})
     return found
 
 

@@ -1,0 +1,38 @@
+"""A job as a hook sees it, for tests that have no job machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flux_trio.protocols import JobState
+
+
+@dataclass(frozen=True)
+class SeenJob:
+    """Satisfies `JobView`; made with the facts that the test is about."""
+
+    id: int = 7
+    userid: int = 1000
+    urgency: int = 16
+    priority: int = 0
+    state: JobState = JobState.NEW
+    t_submit: float = 100.0
+    jobspec: bytes = b"{}"
+    flags: int = 0
+    dependencies: set[str] | None = None
+    annotations: dict[str, Any] | None = None
+    exception: dict[str, Any] | None = None
+    status: int | None = None
+    resources: dict[str, Any] | None = None
+    waiting: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+
+    def current_jobspec_bytes(self) -> bytes:
+        return self.jobspec
+
+    def resource_set(self) -> dict[str, Any] | None:
+        return self.resources
+
+    def queued(self) -> Iterable[tuple[str, Mapping[str, Any]]]:
+        return self.waiting
