@@ -4,6 +4,7 @@ came.
 """
 
 from flux_trio.formats.constraint import Constraint, Targets, both, parse_constraint
+from flux_trio.formats.dependency import parse_dependency_uri
 from flux_trio.formats.duration import format_duration, parse_duration
 from flux_trio.formats.errors import MISSING, FormatError, Words
 from flux_trio.formats.eventlog import (
@@ -57,6 +58,7 @@ __all__ = [
     "format_eventlog",
     "format_fluid",
     "parse_constraint",
+    "parse_dependency_uri",
     "parse_duration",
     "parse_event",
     "parse_eventlog",
