@@ -62,6 +62,15 @@ def _time_limit(text: str) -> float:
     return seconds * 60 if text[-1:].isdigit() or text.endswith(".") else seconds
 
 
+def _begin_time(text: str) -> float:
+    """Seconds since the Unix epoch; a `+` counts from now, by this machine's clock."""
+    import time
+
+    from flux_trio.cli.begin_time import parse_begin_time
+
+    return parse_begin_time(text, time.time())
+
+
 def _user(text: str) -> int:
     """A user's id by name or number; the instance knows only numbers."""
     import pwd
@@ -101,6 +110,7 @@ def _urgency(text: str) -> int:
 JOBID: Final = Parsed("jobid", _jobid)
 DURATION: Final = Parsed("duration", _duration)
 TIME_LIMIT: Final = Parsed("minutes|duration", _time_limit)
+BEGIN_TIME: Final = Parsed("+duration|time", _begin_time)
 USER: Final = Parsed("user", _user)
 USER_OR_ALL: Final = Parsed("user|all", _user_or_all)
 URGENCY: Final = Parsed("urgency", _urgency)

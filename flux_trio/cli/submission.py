@@ -11,7 +11,7 @@ import msgspec
 
 from flux_trio.cli.constraint_query import parse_constraint_query
 from flux_trio.cli.environment import job_environment
-from flux_trio.formats import Jobspec
+from flux_trio.formats import Jobspec, parse_dependency_uri
 from flux_trio.protocols import URGENCY_DEFAULT, JobFlag
 
 
@@ -28,6 +28,8 @@ class Submission:
     time_limit: float | None = None  # seconds; infinite or None: no limit
     urgency: int = URGENCY_DEFAULT
     requires: tuple[str, ...] = ()
+    dependency: tuple[str, ...] = ()
+    begin_time: float | None = None  # seconds since the Unix epoch
     setattr: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     cwd: str | None = None
@@ -65,10 +67,20 @@ class Submission:
         if self.requires:
             query = " and ".join(f"({text})" for text in self.requires)
             attributes["system.constraints"] = _named("--requires", parse_constraint_query, query)
+        if dependencies := self._dependencies():  # without any, no such key (RFC 26, in jobspec)
+            attributes["system.dependencies"] = dependencies
         for text in self.setattr:
             key, value = _named("--setattr", parse_attribute, text)
             attributes[key] = value
         return attributes
+
+    def _dependencies(self) -> list[dict[str, Any]]:
+        dependencies = [
+            _named("--dependency", parse_dependency_uri, uri) for uri in self.dependency
+        ]
+        if self.begin_time is not None:
+            dependencies.append({"scheme": "begin-time", "value": f"{self.begin_time:.3f}"})
+        return dependencies
 
     def flag_mask(self) -> int:
         """The flags as one number. Raises ValueError for one that is not known."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from flux_trio.cli.errors import CommandError
-from flux_trio.cli.params import TIME_LIMIT, URGENCY
+from flux_trio.cli.params import BEGIN_TIME, TIME_LIMIT, URGENCY
 
 if TYPE_CHECKING:
     from flux_trio.cli.submission import Submission
@@ -72,6 +72,18 @@ _OPTIONS: Final = (
         multiple=True,
         metavar="QUERY",
         help="Constrain the nodes (RFC 35): properties, host:LIST, rank:IDS, and, or, not.",
+    ),
+    click.option(
+        "--dependency",
+        multiple=True,
+        metavar="URI",
+        help="Wait for something (RFC 26): afterok:JOBID, afterany:JOBID, singleton, ...",
+    ),
+    click.option(
+        "--begin-time",
+        type=BEGIN_TIME,
+        metavar="+FSD|TIME",
+        help="Wait at least until then: +1h, 15:30, 2026-11-21T15:30.",
     ),
     click.option(
         "--setattr",

@@ -68,6 +68,17 @@ def test_the_job_runs_here_with_this_environment_and_no_limit() -> None:
         ({"env": ("-*", "A=b")}, {"environment": {"A": "b"}}),
         ({"queue": "batch"}, {"queue": "batch"}),
         ({"job_name": "n"}, {"job": {"name": "n"}}),
+        ({"dependency": ()}, {}),  # 26.format.4
+        (
+            {"dependency": ("afterok:ƒ3", "singleton"), "begin_time": 12.5},
+            {
+                "dependencies": [
+                    {"scheme": "afterok", "value": "ƒ3"},
+                    {"scheme": "singleton", "value": ""},
+                    {"scheme": "begin-time", "value": "12.500"},
+                ]
+            },
+        ),
         ({"requires": ("big",)}, {"constraints": {"properties": ["big"]}}),
         (
             {"requires": ("a|b", "host:c")},
