@@ -94,7 +94,7 @@ def test_table_that_is_there_and_empty_is_the_default() -> None:
         (
             'editon = "classic"',
             "site.toml: expected the keys edition, broker, resource, sched, exec, kvs, "
-            'got "editon"',
+            'job-manager, policy, queues, got "editon"',
         ),
         (
             "[sched]\npolcy = 1",

@@ -1,0 +1,188 @@
+"""The whole file: decoded from TOML, checked, and what is wrong with it explained.
+
+An unknown key is an error, since a misspelled one would be silently without effect. Reading the
+file is the caller's; this decodes its text.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+from flux_trio.config.policy import Policy, PolicyTable, QueueTable, override, resolve
+from flux_trio.config.tables import (
+    BrokerConfig,
+    ExecConfig,
+    JobManagerConfig,
+    KvsConfig,
+    ResourceConfig,
+    SchedConfig,
+)
+from flux_trio.editions import CLASSIC, EDITIONS, Edition
+from flux_trio.formats import MISSING, FormatError, Words, parse_constraint, parse_duration
+
+
+class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True):
+    """The whole file; every table may be left out."""
+
+    edition: str = CLASSIC.name
+    broker: BrokerConfig = BrokerConfig()
+    resource: ResourceConfig = ResourceConfig()
+    sched: SchedConfig = SchedConfig()
+    exec: ExecConfig = ExecConfig()
+    kvs: KvsConfig = KvsConfig()
+    job_manager: JobManagerConfig = msgspec.field(default=JobManagerConfig(), name="job-manager")
+    policy: PolicyTable = PolicyTable()
+    queues: dict[str, QueueTable] = {}
+
+    @property
+    def edition_value(self) -> Edition:
+        """The edition that the name means."""
+        return EDITIONS[self.edition]
+
+    @property
+    def default_queue(self) -> str | None:
+        """Where jobs go that name no queue."""
+        return self.policy.jobspec.defaults.system.queue
+
+    def policy_for(self, queue: str | None) -> Policy:
+        """What holds for jobs of `queue`, None being the anonymous one. KeyError: no such queue."""
+        return self._policies[queue]
+
+    @cached_property
+    def _policies(self) -> dict[str | None, Policy]:
+        """By queue; the general policy is the anonymous queue's."""
+        policies: dict[str | None, Policy] = {None: resolve(self.policy)}
+        for name, queue in self.queues.items():
+            policies[name] = resolve(override(self.policy, queue.policy))
+        return policies
+
+    def to_json(self) -> dict[str, Any]:
+        """What is in force as one object, defaults included; `read_config` takes it back."""
+        tables: dict[str, Any] = _without_none(msgspec.to_builtins(self))
+        return tables
+
+
+def parse_config(text: str, where: str = "config") -> Config:
+    """Decode a TOML configuration.
+
+    Raises FormatError that names the table and key, what was expected and what came.
+    """
+    try:
+        raw = msgspec.toml.decode(text)
+    except msgspec.DecodeError as error:
+        raise FormatError("TOML", Words(error), where) from None
+    return read_config(raw, where)
+
+
+def read_config(raw: object, where: str = "config") -> Config:
+    """A configuration from its tables as one object. Raises FormatError as `parse_config`."""
+    try:
+        config = msgspec.convert(raw, Config)
+    except msgspec.ValidationError as error:
+        raise _explain(FormatError.of_msgspec(error), raw).at(where) from None
+    try:
+        _check(config)
+    except FormatError as error:
+        raise error.at(where) from None
+    return config
+
+
+def _check(config: Config) -> None:
+    """What the types do not say. Raises FormatError."""
+    if config.edition not in EDITIONS:
+        raise FormatError(f"one of {', '.join(EDITIONS)}", config.edition, "edition")
+    try:
+        parse_duration(config.exec.kill_timeout)
+    except FormatError as error:
+        raise error.at("exec.kill-timeout") from None
+    for index, directive in enumerate(config.job_manager.plugins):
+        where = f"job-manager.plugins[{index}]"
+        if directive.load is None and directive.remove is None:
+            raise FormatError("load or remove", MISSING, where)
+        if directive.load is None and directive.conf:
+            raise FormatError("conf beside load only", directive.conf, f"{where}.conf")
+    _check_policy(config.policy, "policy")
+    for name, queue in config.queues.items():
+        _check_queue(queue, f"queues.{name}")
+    _check_default_queue(config)
+
+
+def _check_policy(table: PolicyTable, where: str) -> None:
+    try:
+        resolve(table)
+    except FormatError as error:
+        raise error.at(where) from None
+
+
+def _check_queue(queue: QueueTable, where: str) -> None:
+    if queue.requires is not None:
+        parse_constraint(queue.requires, f"{where}.requires")
+    _check_policy(queue.policy, f"{where}.policy")
+    default = queue.policy.jobspec.defaults.system.queue
+    if default is not None:
+        place = f"{where}.policy.jobspec.defaults.system.queue"
+        raise FormatError("a default queue in the general policy only", default, place)
+
+
+def _check_default_queue(config: Config) -> None:
+    """Several queues need a default, and it must be one of them (RFC 33, Implementation)."""
+    name = config.default_queue
+    if name in config.queues or (name is None and len(config.queues) < 2):
+        return
+    known = f"one of the queues {', '.join(config.queues)}" if config.queues else "no default queue"
+    got = MISSING if name is None else name
+    raise FormatError(known, got, "policy.jobspec.defaults.system.queue")
+
+
+# a key or an index of a path such as resource.config[0], or [] for some key of a table of names
+_STEP: Final = re.compile(r"[^.\[\]]+|\[\]")
+
+
+def _explain(error: FormatError, raw: Any) -> FormatError:
+    """The same error with the value that came, and which keys or words there are."""
+    shape, value, where = inspect.type_info(Config), raw, error.where
+    for step in _STEP.findall(error.where):
+        if isinstance(shape, inspect.UnionType):  # with null, where a key may be left out
+            shape = next(each for each in shape.types if not isinstance(each, inspect.NoneType))
+        if isinstance(shape, inspect.StructType):
+            shape = next(field.type for field in shape.fields if field.encode_name == step)
+            value = value[step]
+        elif isinstance(shape, inspect.ListType):
+            shape, value = shape.item_type, value[int(step)]
+        elif isinstance(shape, inspect.DictType):
+            shape = shape.value_type
+            name = _refused(shape, value)
+            where, value = where.replace("[]", f".{name}", 1), value[name]
+    if isinstance(shape, inspect.StructType) and isinstance(value, dict):
+        keys = [field.encode_name for field in shape.fields]
+        for key in value:
+            if key not in keys:
+                return FormatError(f"the keys {', '.join(keys)}", key, where)
+        return error
+    if isinstance(shape, inspect.LiteralType):
+        words = ", ".join(str(word) for word in shape.values)
+        return FormatError(f"one of {words}", value, where)
+    return FormatError(error.expected, value, where)
+
+
+def _refused(shape: inspect.Type, named: dict[str, Any]) -> str:
+    """The name whose table is wrong: msgspec's path does not tell it."""
+    assert isinstance(shape, inspect.StructType)  # of the tables there are
+    for name, table in named.items():
+        try:
+            msgspec.convert(table, shape.cls)
+        except msgspec.ValidationError:
+            return name
+    raise AssertionError("one of them was refused before")
+
+
+def _without_none(value: Any) -> Any:
+    """Keys without a value are not there: TOML has no null."""
+    if isinstance(value, dict):
+        return {key: _without_none(each) for key, each in value.items() if each is not None}
+    return [_without_none(each) for each in value] if isinstance(value, list) else value

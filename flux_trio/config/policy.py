@@ -1,0 +1,194 @@
+"""RFC 33, Policy Configuration and Queue Configuration: the tables, and what holds for a queue.
+
+A queue's policy overrides the general one leaf by leaf. `resolve` is where text becomes numbers:
+after it, a limit is a number that may be infinite. Left out: who applies a policy to a job, and
+what a scheduler makes of its own table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from flux_trio.formats import Constraint, FormatError, parse_constraint, parse_duration
+
+Limit = Annotated[int, msgspec.Meta(ge=-1)]  # -1: unlimited, as in flux-core
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class SystemDefaults(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`jobspec.defaults.system`: `duration` is an FSD, `queue` the default queue."""
+
+    duration: str | None = None
+    queue: str | None = None
+
+
+class DefaultsTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`jobspec.defaults`."""
+
+    system: SystemDefaults = SystemDefaults()
+
+
+class JobspecTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`jobspec`."""
+
+    defaults: DefaultsTable = DefaultsTable()
+
+
+class SizeTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`limits.job-size.max` or `.min`; None where nothing is said."""
+
+    nnodes: Limit | None = None
+    ncores: Limit | None = None
+    ngpus: Limit | None = None
+
+
+class JobSizeTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`limits.job-size`."""
+
+    max: SizeTable = SizeTable()
+    min: SizeTable = SizeTable()
+
+
+class LimitsTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`limits`: `duration` is an FSD, 0 unlimited."""
+
+    duration: str | None = None
+    job_size: JobSizeTable = msgspec.field(default=JobSizeTable(), name="job-size")
+
+
+class AccessTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`access`: names of UNIX users and groups."""
+
+    allow_user: list[str] | None = msgspec.field(default=None, name="allow-user")
+    allow_group: list[str] | None = msgspec.field(default=None, name="allow-group")
+
+
+class PolicyTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`[policy]` or `[queues.NAME.policy]`; `scheduler` holds whatever the scheduler reads."""
+
+    jobspec: JobspecTable = JobspecTable()
+    limits: LimitsTable = LimitsTable()
+    access: AccessTable = AccessTable()
+    scheduler: dict[str, Any] = {}
+
+
+class QueueTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`[queues.NAME]`: `requires` is an RFC 31 constraint; `started` is how the queue begins."""
+
+    requires: dict[str, Any] | None = None
+    policy: PolicyTable = PolicyTable()
+    started: bool = True
+
+    @property
+    def constraint(self) -> Constraint | None:
+        """What the queue asks of each execution target."""
+        return None if self.requires is None else parse_constraint(self.requires)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSize:
+    """Nodes, cores and gpus of a job: the most, or the least, that it may have."""
+
+    nnodes: float
+    ncores: float
+    ngpus: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a job may ask for: seconds, and counts; math.inf where nothing limits them."""
+
+    duration: float = math.inf
+    max: JobSize = JobSize(math.inf, math.inf, math.inf)
+    min: JobSize = JobSize(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may submit: either list grants it; None where there is no such list."""
+
+    users: frozenset[str] | None = None
+    groups: frozenset[str] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may."""
+        return self.users is None and self.groups is None
+
+    def allows(self, user: str | None, groups: frozenset[str]) -> bool:
+        """Whether a user with this name (None: unknown) and these groups may submit."""
+        return self.is_open or user in (self.users or ()) or bool(groups & (self.groups or set()))
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What holds for one queue, the general policy and its own taken together.
+
+    `duration` is the default, in seconds (0.0: no end), and None where there is none. `scheduler`
+    is as configured.
+    """
+
+    duration: float | None = None
+    limits: Limits = Limits()
+    access: Access = Access()
+    scheduler: Mapping[str, Any] = field(default_factory=dict)
+
+
+def override(general: T, own: T) -> T:
+    """`general` with every leaf that `own` sets (RFC 33, Policy Configuration)."""
+    leaves = {}
+    for name in general.__struct_fields__:
+        below, above = getattr(general, name), getattr(own, name)
+        if isinstance(above, msgspec.Struct):
+            leaves[name] = override(below, above)
+        elif isinstance(above, dict):
+            leaves[name] = _override_dict(below, above)
+        else:
+            leaves[name] = below if above is None else above
+    return type(general)(**leaves)
+
+
+def resolve(table: PolicyTable) -> Policy:
+    """The values that a table stands for. Raises FormatError with the key's path in the table."""
+    limits, size, access = table.limits, table.limits.job_size, table.access
+    default = _seconds(table.jobspec.defaults.system.duration, "jobspec.defaults.system.duration")
+    return Policy(
+        duration=0.0 if default == math.inf else default,
+        limits=Limits(
+            duration=_seconds(limits.duration, "limits.duration") or math.inf,
+            max=_size(size.max, math.inf),
+            min=_size(size.min, 0),
+        ),
+        access=Access(_names(access.allow_user), _names(access.allow_group)),
+        scheduler=table.scheduler,
+    )
+
+
+def _override_dict(general: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    merged = general | own
+    for key in general.keys() & own.keys():
+        if isinstance(general[key], dict) and isinstance(own[key], dict):
+            merged[key] = _override_dict(general[key], own[key])
+    return merged
+
+
+def _seconds(text: str | None, where: str) -> float | None:
+    """An FSD in seconds, None for none."""
+    try:
+        return None if text is None else parse_duration(text)
+    except FormatError as error:
+        raise error.at(where) from None
+
+
+def _size(table: SizeTable, unlimited: float) -> JobSize:
+    counts = (table.nnodes, table.ncores, table.ngpus)
+    return JobSize(*(unlimited if count in (None, -1) else count for count in counts))
+
+
+def _names(names: list[str] | None) -> frozenset[str] | None:
+    return None if names is None else frozenset(names)
