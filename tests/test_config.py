@@ -127,6 +127,15 @@ def test_table_that_is_there_and_empty_is_the_default() -> None:
         ),
         ("[broker]\nport = 65536", "site.toml.broker.port: expected int <= 65535, got 65536"),
         ("[broker]\nport = -1", "site.toml.broker.port: expected int >= 0, got -1"),
+        (
+            "[job-manager.prolog]\ncommand = []",
+            "site.toml.job-manager.prolog.command: expected array of length >= 1, got []",
+        ),
+        (
+            '[job-manager.epilog]\ncmd = "x"',
+            "site.toml.job-manager.epilog: expected the keys command, timeout, kill-timeout, "
+            'per-rank, cancel-on-exception, got "cmd"',
+        ),
         ("[resource]\ntargets = 0", "site.toml.resource.targets: expected int >= 1, got 0"),
         ("[sched]\nlimit = 0", "site.toml.sched.limit: expected int >= 1, got 0"),
         (

@@ -147,8 +147,6 @@ def _explain(error: FormatError, raw: Any) -> FormatError:
     """The same error with the value that came, and which keys or words there are."""
     shape, value, where = inspect.type_info(Config), raw, error.where
     for step in _STEP.findall(error.where):
-        if isinstance(shape, inspect.UnionType):  # with null, where a key may be left out
-            shape = next(each for each in shape.types if not isinstance(each, inspect.NoneType))
         if isinstance(shape, inspect.StructType):
             shape = next(field.type for field in shape.fields if field.encode_name == step)
             value = value[step]
@@ -158,6 +156,8 @@ def _explain(error: FormatError, raw: Any) -> FormatError:
             shape = shape.value_type
             name = _refused(shape, value)
             where, value = where.replace("[]", f".{name}", 1), value[name]
+        if isinstance(shape, inspect.UnionType):  # with null, where a key may be left out
+            shape = next(each for each in shape.types if not isinstance(each, inspect.NoneType))
     if isinstance(shape, inspect.StructType) and isinstance(value, dict):
         keys = [field.encode_name for field in shape.fields]
         for key in value:

@@ -70,7 +70,32 @@ class PluginDirective(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     conf: dict[str, Any] = {}
 
 
+class PerilogConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`[job-manager.prolog]` or `[job-manager.epilog]`, for the plugin perilog: what runs.
+
+    `timeout` is an FSD (0: none; unless given 30m for a prolog, none for an epilog); `kill-timeout`
+    is seconds from SIGTERM to SIGKILL. `cancel-on-exception` is on for a prolog unless given.
+    """
+
+    command: Annotated[list[str], msgspec.Meta(min_length=1)]
+    timeout: str | None = None
+    kill_timeout: Annotated[float, msgspec.Meta(gt=0)] = msgspec.field(
+        default=60.0, name="kill-timeout"
+    )
+    per_rank: bool = msgspec.field(default=False, name="per-rank")
+    cancel_on_exception: bool | None = msgspec.field(default=None, name="cancel-on-exception")
+
+
+class PerilogOutputConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`[job-manager.perilog]`: lines of their output that match one of these are not logged."""
+
+    log_ignore: list[str] = msgspec.field(default=[], name="log-ignore")
+
+
 class JobManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """`[job-manager]`: the plugins beside the builtin ones, in the order of the directives."""
 
     plugins: list[PluginDirective] = []
+    prolog: PerilogConfig | None = None
+    epilog: PerilogConfig | None = None
+    perilog: PerilogOutputConfig = PerilogOutputConfig()
