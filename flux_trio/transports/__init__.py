@@ -1,8 +1,9 @@
 """Transports: how messages get from one peer to another.
 
 A `Connection` is one peer's two-way, ordered stream of messages, in memory (`memory_pair`) or over
-a WebSocket (`serve_websocket`, `connect_websocket`); who the peer is, its `Credentials` say. An
-`Inbox` is the queue that one task reads. What the messages mean is the broker's business.
+a WebSocket, at a port (`serve_websocket`) or a Unix socket (`serve_unix`), to which one gets by
+`connect_websocket`; who the peer is, its `Credentials` say. An `Inbox` is the queue that one task
+reads. What the messages mean is the broker's business.
 """
 
 from flux_trio.transports.base import (
@@ -15,9 +16,11 @@ from flux_trio.transports.base import (
     EndOfConnection,
     TransportError,
 )
+from flux_trio.transports.connecting import connect_websocket
+from flux_trio.transports.door import serve_unix, serve_websocket
 from flux_trio.transports.inbox import Inbox
 from flux_trio.transports.memory import MemoryConnection, memory_pair
-from flux_trio.transports.websocket import WebSocketConnection, connect_websocket, serve_websocket
+from flux_trio.transports.websocket import WebSocketConnection
 
 __all__ = [
     "Connection",
@@ -33,5 +36,6 @@ __all__ = [
     "WebSocketConnection",
     "connect_websocket",
     "memory_pair",
+    "serve_unix",
     "serve_websocket",
 ]

@@ -1,14 +1,14 @@
-"""Messages over a WebSocket (docs/reference/wire.md): who may come in, frames of CBOR both ways.
+"""Messages over a WebSocket (docs/reference/wire.md): frames of CBOR both ways, on any stream.
 
-A token in the Authorization header of the upgrade request decides who a connection is. HTTP and
-the WebSocket protocol are trio-websocket's; this adds the bounds and how a connection ends.
+HTTP and the WebSocket protocol are trio-websocket's; this adds the bounds and how a connection
+ends. How one begins differs: `door` lets clients in, `connecting` is the client's side.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final, NoReturn, TypeAlias, cast
+from typing import Final, NoReturn
 
 import h11
 import trio
@@ -16,17 +16,13 @@ import trio_websocket
 import wsproto.utilities
 
 from flux_trio.messages import Message, RemoteProtocolError
-from flux_trio.messages.address import host_and_port, uri_of
-from flux_trio.messages.codec import FRAME_BYTES_MAX, decode_frame, encode, join
+from flux_trio.messages.codec import decode_frame, encode, join
 from flux_trio.transports.base import (
     QUEUE_BYTES_MAX,
     QUEUE_MESSAGES_MAX,
-    Connection,
     ConnectionClosed,
     ConnectionLost,
     ConnectionOverflow,
-    ConnectionRefused,
-    Credentials,
     EndOfConnection,
     TransportError,
 )
@@ -34,17 +30,16 @@ from flux_trio.transports.inbox import Inbox
 
 HANDSHAKE_S_MAX: Final = 5.0  # to send a request line and a token: nobody honest needs longer
 CLOSE_S_MAX: Final = 2.0  # to take what is queued and say goodbye; after it the socket is cut
-CONNECTIONS_MAX: Final = 1024  # open at once, let in or not; one more is cut at once
 FRAMES_AHEAD: Final = 2  # received and not yet read; each may be of FRAME_BYTES_MAX
 READ_BYTES: Final = 64 * 2**10  # one system call takes a few hundred messages
 
 # Close codes (RFC 6455, 7.4.1)
 NORMAL: Final = 1000
 GOING_AWAY: Final = 1001
+PROTOCOL_ERROR: Final = 1002
 UNSUPPORTED: Final = 1003
 LOST: Final = 1006
 INVALID: Final = 1007
-_CHALLENGE: Final = [(b"WWW-Authenticate", b"Bearer")]
 _PEER_ERRORS: Final = (
     wsproto.utilities.ProtocolError,  # not HTTP, not a WebSocket, or a frame after the last one
     h11.ProtocolError,
@@ -53,9 +48,6 @@ _PEER_ERRORS: Final = (
     trio_websocket.HandshakeError,
 )
 REASON_BYTES_MAX: Final = 123  # a close frame's payload is at most 125 bytes, 2 are the code
-
-Authenticate: TypeAlias = Callable[[str], Credentials | None]
-OnConnection: TypeAlias = Callable[[Connection, Credentials], Awaitable[None]]
 
 
 class WebSocketConnection:
@@ -136,7 +128,7 @@ class WebSocketConnection:
             try:
                 await self._written.wait()
             finally:  # out of time, this cuts the socket
-                await self._socket.aclose(code, _fit_reason(reason))
+                await self._socket.aclose(code, fit_reason(reason))
 
     def _end(self) -> TransportError:
         """How it ended: by this end, by the peer in good order, or else."""
@@ -151,122 +143,7 @@ class WebSocketConnection:
         return ConnectionLost(f"the connection was cut ({closed.code}): {reason}")
 
 
-async def serve_websocket(
-    host: str,
-    port: int,
-    authenticate: Authenticate,
-    on_connection: OnConnection,
-    *,
-    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """Listen on `host` (an address of this machine) until cancelled; port 0 is any free one.
-
-    Starts with the URI it listens at. `authenticate` maps a token to who that is, or None; it
-    should compare in constant time. `on_connection` has the connection for as long as it runs.
-    Raises OSError when the address is taken.
-    """
-    listeners = await trio.open_tcp_listeners(port, host=host)
-    door = _Door(authenticate, on_connection)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(trio.serve_listeners, door.take, listeners)
-        address, taken, *_ = listeners[0].socket.getsockname()
-        task_status.started(uri_of(address, taken))
-
-
-class _Door:
-    """Where connections come in: the handshake, the token, then the one they are for."""
-
-    def __init__(self, authenticate: Authenticate, on_connection: OnConnection) -> None:
-        self._authenticate = authenticate
-        self._on_connection = on_connection
-        self._open = 0
-
-    async def take(self, stream: trio.SocketStream) -> None:
-        """One connection from its first byte to its last; whatever the peer sends stays here."""
-        if self._open >= CONNECTIONS_MAX:
-            return
-        self._open += 1
-        try:
-            async with _open_tasks() as tasks:
-                admitted = None
-                with tasks.handshake:
-                    admitted = await self._admit(stream, tasks)
-                if admitted is not None:
-                    socket, credentials = admitted
-                    async with _talking(socket, tasks) as connection:
-                        await self._on_connection(connection, credentials)
-            await _linger(stream)
-        finally:
-            self._open -= 1
-
-    async def _admit(
-        self, stream: trio.SocketStream, tasks: _Tasks
-    ) -> tuple[trio_websocket.WebSocketConnection, Credentials] | None:
-        request = await trio_websocket.wrap_server_stream(
-            cast("trio.Nursery", tasks), stream, FRAMES_AHEAD, FRAME_BYTES_MAX, READ_BYTES
-        )
-        token = _bearer_token(request.headers)
-        credentials = None if token is None else self._authenticate(token)
-        try:
-            if credentials is not None:
-                return await request.accept(), credentials
-            if token is None:
-                text = b"expected a header: Authorization: Bearer TOKEN"
-                await request.reject(401, extra_headers=_CHALLENGE, body=text)
-            else:
-                await request.reject(403, body=b"this instance does not know that token")
-        except trio_websocket.ConnectionClosed:
-            pass
-        return None
-
-
-@asynccontextmanager
-async def connect_websocket(uri: str, token: str) -> AsyncIterator[WebSocketConnection]:
-    """A connection to the instance at `uri` (ws://host:port), closed on leaving the block.
-
-    Raises ConnectionRefused when nobody is there or the token is not accepted.
-    """
-    try:
-        host, port = host_and_port(uri)
-        stream = await trio.open_tcp_stream(host, port)
-    except (ValueError, OSError) as error:
-        raise ConnectionRefused(f"{uri}: {error}") from None
-    try:
-        async with _open_tasks() as tasks:
-            socket = await _shake_hands(uri, token, stream, tasks)
-            async with _talking(socket, tasks) as connection:
-                yield connection
-    except BaseExceptionGroup as group:
-        # The tasks raise nothing: what is in the group came out of this block or the caller's.
-        if len(group.exceptions) > 1:
-            raise
-        raise group.exceptions[0] from group.exceptions[0].__cause__
-    finally:
-        await trio.aclose_forcefully(stream)
-
-
-async def _shake_hands(
-    uri: str, token: str, stream: trio.SocketStream, tasks: _Tasks
-) -> trio_websocket.WebSocketConnection:
-    with tasks.handshake:
-        return await trio_websocket.wrap_client_stream(
-            cast("trio.Nursery", tasks),
-            stream,
-            uri.removeprefix("ws://"),
-            "/",
-            extra_headers=[(b"Authorization", b"Bearer " + token.encode())],
-            message_queue_size=FRAMES_AHEAD,
-            max_message_size=FRAME_BYTES_MAX,
-            receive_buffer_size=READ_BYTES,
-        )
-    error = tasks.error
-    if isinstance(error, trio_websocket.ConnectionRejected):
-        text = (error.body or b"").decode(errors="replace")
-        raise ConnectionRefused(f"{uri}: refused with {error.status_code}: {text}")
-    raise ConnectionRefused(f"{uri}: no WebSocket there: {error or 'no answer'}")
-
-
-class _Tasks:
+class Tasks:
     """The reader and the writer of one connection; to trio-websocket, its nursery.
 
     They outlive a cancel from outside until the goodbye is said. What a peer does wrong ends its
@@ -301,9 +178,10 @@ class _Tasks:
 
 
 @asynccontextmanager
-async def _open_tasks() -> AsyncIterator[_Tasks]:
+async def open_tasks() -> AsyncIterator[Tasks]:
+    """The tasks of one connection; they end with the block."""
     async with trio.open_nursery() as nursery:
-        tasks = _Tasks(nursery)
+        tasks = Tasks(nursery)
         try:
             yield tasks
         finally:
@@ -311,9 +189,10 @@ async def _open_tasks() -> AsyncIterator[_Tasks]:
 
 
 @asynccontextmanager
-async def _talking(
-    socket: trio_websocket.WebSocketConnection, tasks: _Tasks
+async def talking(
+    socket: trio_websocket.WebSocketConnection, tasks: Tasks
 ) -> AsyncIterator[WebSocketConnection]:
+    """Messages over `socket`, whose handshake is done; the goodbye is said on leaving."""
     connection = WebSocketConnection(socket)
     tasks.start_soon(connection.write_all)
     try:
@@ -322,25 +201,8 @@ async def _talking(
         await connection.aclose()
 
 
-def _bearer_token(headers: list[tuple[bytes, bytes]]) -> str | None:
-    for name, value in headers:
-        if name.lower() == b"authorization" and value[:7].lower() == b"bearer ":
-            return value[7:].decode("latin-1").strip()
-    return None
-
-
-async def _linger(stream: trio.SocketStream) -> None:
-    """Read on until the peer has seen our goodbye: unread bytes would make the kernel drop it."""
-    with trio.move_on_after(CLOSE_S_MAX):
-        try:
-            await stream.send_eof()
-            while await stream.receive_some(READ_BYTES):
-                pass
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
-
-
-def _fit_reason(reason: str) -> str:
+def fit_reason(reason: str) -> str:
+    """As much of `reason` as a close frame holds."""
     return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")
 
 

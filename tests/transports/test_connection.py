@@ -1,6 +1,7 @@
-"""What every `Connection` does, over memory and over a WebSocket."""
+"""What every `Connection` does, over memory and over a WebSocket at a port or a Unix socket."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -15,6 +16,7 @@ from flux_trio.transports import (
     EndOfConnection,
     connect_websocket,
     memory_pair,
+    serve_unix,
     serve_websocket,
 )
 from flux_trio.transports.base import QUEUE_MESSAGES_MAX
@@ -22,8 +24,10 @@ from flux_trio.transports.base import QUEUE_MESSAGES_MAX
 Pair = tuple[Connection, Connection]
 
 
-@pytest.fixture(params=["memory", "websocket"])
-async def pair(request: pytest.FixtureRequest, nursery: trio.Nursery) -> AsyncIterator[Pair]:
+@pytest.fixture(params=["memory", "websocket", "unix"])
+async def pair(
+    request: pytest.FixtureRequest, nursery: trio.Nursery, tmp_path: Path
+) -> AsyncIterator[Pair]:
     if request.param == "memory":
         yield memory_pair()
         return
@@ -33,10 +37,13 @@ async def pair(request: pytest.FixtureRequest, nursery: trio.Nursery) -> AsyncIt
         accepted.append(connection)
         await trio.sleep_forever()
 
-    def anybody(token: str) -> Credentials:
-        return Credentials(1, 1, token)
+    def anybody(_who: object) -> Credentials:
+        return Credentials(1, 1, "")
 
-    uri = await nursery.start(serve_websocket, "127.0.0.1", 0, anybody, keep)
+    if request.param == "unix":
+        uri = await nursery.start(serve_unix, tmp_path / "local", 0o600, anybody, keep)
+    else:
+        uri = await nursery.start(serve_websocket, "127.0.0.1", 0, anybody, keep)
     async with connect_websocket(uri, "token") as client:
         while not accepted:
             await trio.testing.wait_all_tasks_blocked(0.001)

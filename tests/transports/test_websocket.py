@@ -21,6 +21,7 @@ from flux_trio.transports import (
     EndOfConnection,
     TransportError,
     connect_websocket,
+    door,
     serve_websocket,
     websocket,
 )
@@ -248,6 +249,29 @@ async def test_what_is_no_websocket_frame_ends_its_own_connection(
     await wait_for(server.went)
 
 
+@pytest.mark.parametrize(
+    ("bad", "code", "reason"),
+    [
+        (b"\x83\x80abcd", 1002, "Invalid opcode"),
+        (b"\xff\xff" + bytes(20), 1002, ""),
+        (b"\x82\x01a", 1002, "unexpected unmasked frame"),
+        (b"\x81\x82\0\0\0\0\xff\xff", 1007, "codec can't decode"),
+    ],
+)
+async def test_who_breaks_the_websocket_protocol_is_told_so(
+    server: Server, bad: bytes, code: int, reason: str
+) -> None:
+    async with open_tcp(server, UPGRADE, bad) as stream:
+        said = b""
+        async for data in stream:
+            said += data
+    assert said[0] == 0x88
+    assert int.from_bytes(said[2:4], "big") == code
+    assert reason in said[4:].decode()
+    await wait_for(server.went)
+    assert str(server.went[0]).startswith(f"the connection was cut ({code}): ")
+
+
 async def test_noise_of_any_kind_ends_its_own_connection(server: Server) -> None:
     source = random.Random(1)
     for _ in range(80):
@@ -347,7 +371,7 @@ async def test_an_error_in_the_block_of_a_connection_comes_out_as_it_is(server: 
 async def test_beyond_the_bound_a_connection_is_cut_before_it_can_ask(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(websocket, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr(door, "CONNECTIONS_MAX", 1)
     with pytest.raises(ConnectionRefused):
         async with connect_websocket(server.uri, TOKEN):
             pass
@@ -359,5 +383,6 @@ def test_the_bounds_of_the_reference_are_those_of_the_code() -> None:
     )
     assert f"when {QUEUE_MESSAGES_MAX} messages or {QUEUE_BYTES_MAX} bytes wait" in page
     assert f"within {websocket.HANDSHAKE_S_MAX:g} s" in page
-    assert f"or {websocket.CONNECTIONS_MAX} connections are open" in page
+    assert f"or {door.CONNECTIONS_MAX} connections are open" in page
+    assert f"{door.CONNECTIONS_OF_USER_MAX} connections of the user are open" in page
     assert f"goodbye takes {websocket.CLOSE_S_MAX:g} s at most" in page

@@ -1,0 +1,76 @@
+"""The client's side of a WebSocket: to an instance, by its URI."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import trio
+import trio_websocket
+
+from flux_trio.messages.address import host_and_port, socket_path
+from flux_trio.messages.codec import FRAME_BYTES_MAX
+from flux_trio.transports.base import ConnectionRefused
+from flux_trio.transports.websocket import (
+    FRAMES_AHEAD,
+    READ_BYTES,
+    Tasks,
+    WebSocketConnection,
+    open_tasks,
+    talking,
+)
+
+
+@asynccontextmanager
+async def connect_websocket(uri: str, token: str = "") -> AsyncIterator[WebSocketConnection]:
+    """A connection to the instance at `uri`, closed on leaving the block.
+
+    At unix://PATH the user of this process is who the connection is, at ws://HOST:PORT `token`
+    says it. Raises ConnectionRefused when nobody is there, or this one is not let in.
+    """
+    try:
+        stream = await _open_stream(uri)
+    except (ValueError, OSError) as error:
+        raise ConnectionRefused(f"{uri}: {error}") from None
+    try:
+        async with open_tasks() as tasks:
+            socket = await _shake_hands(uri, token, stream, tasks)
+            async with talking(socket, tasks) as connection:
+                yield connection
+    except BaseExceptionGroup as group:
+        # The tasks raise nothing: what is in the group came out of this block or the caller's.
+        if len(group.exceptions) > 1:
+            raise
+        raise group.exceptions[0] from group.exceptions[0].__cause__
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+async def _open_stream(uri: str) -> trio.SocketStream:
+    path = socket_path(uri)
+    if path is not None:
+        return await trio.open_unix_socket(path)
+    host, port = host_and_port(uri)
+    return await trio.open_tcp_stream(host, port)
+
+
+async def _shake_hands(
+    uri: str, token: str, stream: trio.SocketStream, tasks: Tasks
+) -> trio_websocket.WebSocketConnection:
+    with tasks.handshake:
+        return await trio_websocket.wrap_client_stream(
+            cast("trio.Nursery", tasks),
+            stream,
+            "localhost" if socket_path(uri) else uri.removeprefix("ws://"),
+            "/",
+            extra_headers=[(b"Authorization", b"Bearer " + token.encode())] if token else [],
+            message_queue_size=FRAMES_AHEAD,
+            max_message_size=FRAME_BYTES_MAX,
+            receive_buffer_size=READ_BYTES,
+        )
+    error = tasks.error
+    if isinstance(error, trio_websocket.ConnectionRejected):
+        text = (error.body or b"").decode(errors="replace")
+        raise ConnectionRefused(f"{uri}: refused with {error.status_code}: {text}")
+    raise ConnectionRefused(f"{uri}: no WebSocket there: {error or 'no answer'}")

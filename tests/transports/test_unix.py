@@ -1,0 +1,121 @@
+"""The Unix socket beside the WebSocket: the kernel says who comes, and the file's mode who can."""
+
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from flux_trio.messages import Request
+from flux_trio.transports import (
+    Connection,
+    ConnectionRefused,
+    Credentials,
+    TransportError,
+    connect_websocket,
+    door,
+    serve_unix,
+)
+
+
+class Server:
+    """Keeps what comes; knows one user, the one who runs this test."""
+
+    def __init__(self, path: Path, known: int) -> None:
+        self.path = path
+        self.known = known
+        self.uri = ""
+        self.came: list[Credentials] = []
+
+    def who_is(self, userid: int) -> Credentials | None:
+        return Credentials(userid, 1, "me") if userid == self.known else None
+
+    async def echo(self, connection: Connection, credentials: Credentials) -> None:
+        self.came.append(credentials)
+        try:
+            while True:
+                for message in await connection.receive():
+                    connection.send_nowait(message)
+        except TransportError:
+            pass
+
+
+@asynccontextmanager
+async def serving(path: Path, known: int, mode: int = 0o600) -> AsyncIterator[Server]:
+    server = Server(path, known)
+    async with trio.open_nursery() as nursery:
+        server.uri = await nursery.start(serve_unix, path, mode, server.who_is, server.echo)
+        yield server
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_kernel_says_who_comes_and_no_token_is_needed(tmp_path: Path) -> None:
+    async with serving(tmp_path / "local", os.getuid()) as server:
+        assert server.uri == f"unix://{tmp_path}/local"
+        async with connect_websocket(server.uri) as connection:
+            connection.send_nowait(Request("a"))
+            assert await connection.receive() == [Request("a")]
+    assert server.came == [Credentials(os.getuid(), 1, "me")]
+
+
+async def test_a_user_without_access_is_refused_whatever_token_comes(tmp_path: Path) -> None:
+    async with serving(tmp_path / "local", os.getuid() + 1) as server:
+        text = f"refused with 403: user {os.getuid()} has no access to this instance"
+        with pytest.raises(ConnectionRefused, match=text):
+            async with connect_websocket(server.uri, "sesame"):
+                pass
+    assert server.came == []
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o666])
+async def test_the_mode_of_the_file_says_who_can_connect(tmp_path: Path, mode: int) -> None:
+    async with serving(tmp_path / "local", os.getuid(), mode):
+        status = (tmp_path / "local").stat()
+        assert stat.S_ISSOCK(status.st_mode)
+        assert stat.S_IMODE(status.st_mode) == mode
+
+
+async def test_a_socket_that_was_left_behind_is_replaced_and_ours_is_removed(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "local"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    async with serving(path, os.getuid()) as server, connect_websocket(server.uri):
+        pass
+    assert not path.exists()
+
+
+async def test_where_there_can_be_no_socket_the_error_is_the_systems(tmp_path: Path) -> None:
+    server = Server(tmp_path / ("x" * 120), 0)
+    with pytest.raises(OSError, match="AF_UNIX path too long"):
+        await serve_unix(server.path, 0o600, server.who_is, server.echo)
+
+
+async def test_where_nobody_listens_the_connection_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConnectionRefused, match="No such file"):
+        async with connect_websocket(f"unix://{tmp_path}/local"):
+            pass
+
+
+async def test_one_user_cannot_have_all_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "CONNECTIONS_OF_USER_MAX", 1)
+    async with serving(tmp_path / "local", os.getuid()) as server:
+        async with connect_websocket(server.uri):
+            text = f"refused with 429: 1 connections of user {os.getuid()} are open"
+            with pytest.raises(ConnectionRefused, match=text):
+                async with connect_websocket(server.uri):
+                    pass
+        with trio.fail_after(5):
+            while server.came.count(server.came[0]) < 2:
+                try:
+                    async with connect_websocket(server.uri):
+                        pass
+                except ConnectionRefused:
+                    await trio.lowlevel.checkpoint()
