@@ -80,6 +80,22 @@ class JobView(Protocol):
         """Descriptions that are open."""
 
     @property
+    def prologs(self) -> set[str] | None:
+        """Descriptions that are open."""
+
+    @property
+    def epilogs(self) -> set[str] | None:
+        """Descriptions that are open."""
+
+    @property
+    def has_resources(self) -> bool:
+        """Alloc was logged, free was not."""
+
+    @property
+    def start_sent(self) -> bool:
+        """The execution service was asked to start it."""
+
+    @property
     def annotations(self) -> dict[str, Any] | None:
         """All of them (RFC 27, Alloc Annotate)."""
 

@@ -22,6 +22,10 @@ class SeenJob:
     jobspec: bytes = b"{}"
     flags: int = 0
     dependencies: set[str] | None = None
+    prologs: set[str] | None = None
+    epilogs: set[str] | None = None
+    has_resources: bool = False
+    start_sent: bool = False
     annotations: dict[str, Any] | None = None
     exception: dict[str, Any] | None = None
     status: int | None = None
