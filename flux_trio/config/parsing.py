@@ -15,6 +15,7 @@ from msgspec import inspect
 
 from flux_trio.config.policy import Policy, PolicyTable, QueueTable, override, resolve
 from flux_trio.config.tables import (
+    AccessConfig,
     BrokerConfig,
     ExecConfig,
     JobManagerConfig,
@@ -30,6 +31,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True)
     """The whole file; every table may be left out."""
 
     edition: str = CLASSIC.name
+    access: AccessConfig = AccessConfig()
     broker: BrokerConfig = BrokerConfig()
     resource: ResourceConfig = ResourceConfig()
     sched: SchedConfig = SchedConfig()

@@ -1,5 +1,5 @@
-"""The tables of the instance's own parts: `[broker]`, `[resource]`, `[sched]`, `[exec]`, `[kvs]`,
-`[job-manager]`.
+"""The tables of the instance's own parts: `[access]`, `[broker]`, `[resource]`, `[sched]`,
+`[exec]`, `[kvs]`, `[job-manager]`.
 
 Tables and keys are flux-core's where it has them.
 """
@@ -50,6 +50,13 @@ class KvsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """`[kvs]`: what durable means: survives SIGKILL (normal) or power loss as well (full)."""
 
     synchronous: Literal["normal", "full"] = "normal"
+
+
+class AccessConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`[access]`: who but its owner may use the Unix socket (flux-config-access(5))."""
+
+    allow_guest_user: bool = msgspec.field(default=False, name="allow-guest-user")
+    allow_root_owner: bool = msgspec.field(default=False, name="allow-root-owner")
 
 
 class BrokerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
