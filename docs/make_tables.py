@@ -7,12 +7,20 @@ holds the files in the tree against this.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from flux_trio.protocols import ACQUIRE, ALLOC, EXECUTION, JOB, LINK
+from flux_trio.protocols import ACQUIRE, ALLOC, EXECUTION, JOB, LINK, QUEUE, Table
 from flux_trio.views import draw_states, table_markdown
 
 DIRECTORY = Path(__file__).parent / "reference" / "tables"
-TABLES = {"job": JOB, "alloc": ALLOC, "link": LINK, "acquire": ACQUIRE, "execution": EXECUTION}
+TABLES: dict[str, Table[Any, Any]] = {
+    "job": JOB,
+    "alloc": ALLOC,
+    "link": LINK,
+    "acquire": ACQUIRE,
+    "execution": EXECUTION,
+    "queue": QUEUE,
+}
 
 
 def pages() -> dict[str, str]:

@@ -1,7 +1,17 @@
 """The instance's TOML configuration as typed values: `parse_config` gives a `Config`, whose
-`policy_for` tells what holds for the jobs of a queue (RFC 33).
+`policy_for` tells what holds for the jobs of a queue (RFC 33), and `assign` puts a job into one.
 """
 
+from flux_trio.config.assignment import (
+    CONSTRAINTS_KEY,
+    DURATION_KEY,
+    QUEUE_KEY,
+    Assignment,
+    NoQueue,
+    assign,
+    check_queue,
+    required_by,
+)
 from flux_trio.config.parsing import Config, parse_config, read_config
 from flux_trio.config.policy import (
     Access,
@@ -19,6 +29,7 @@ from flux_trio.config.policy import (
     SystemDefaults,
 )
 from flux_trio.config.tables import (
+    AccessConfig,
     BrokerConfig,
     ExecConfig,
     JobManagerConfig,
@@ -32,8 +43,13 @@ from flux_trio.config.tables import (
 )
 
 __all__ = [
+    "CONSTRAINTS_KEY",
+    "DURATION_KEY",
+    "QUEUE_KEY",
     "Access",
+    "AccessConfig",
     "AccessTable",
+    "Assignment",
     "BrokerConfig",
     "Config",
     "DefaultsTable",
@@ -45,6 +61,7 @@ __all__ = [
     "KvsConfig",
     "Limits",
     "LimitsTable",
+    "NoQueue",
     "PerilogConfig",
     "PerilogOutputConfig",
     "PluginDirective",
@@ -56,6 +73,9 @@ __all__ = [
     "SchedConfig",
     "SizeTable",
     "SystemDefaults",
+    "assign",
+    "check_queue",
     "parse_config",
     "read_config",
+    "required_by",
 ]

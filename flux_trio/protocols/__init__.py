@@ -1,4 +1,4 @@
-"""Protocols: the conversations of RFC 21, 27, 28 and 32 as state tables.
+"""Protocols: the conversations of RFC 21, 27, 28, 32 and 33 as state tables.
 
 A `Table` maps state and event to the next state and does not know which side of the conversation
 it serves; a pair it does not have raises `InvalidTransition`. `Job` is one job folded from its
@@ -75,6 +75,7 @@ from flux_trio.protocols.job import (
     step_of,
     submit_event,
 )
+from flux_trio.protocols.queues import QUEUE, QueueEvent, QueueState
 from flux_trio.protocols.table import InvalidTransition, Table
 
 __all__ = [
@@ -99,6 +100,7 @@ __all__ = [
     "PRIORITY_MAX",
     "PRIORITY_MIN",
     "QUERY",
+    "QUEUE",
     "RUNNING",
     "STATE_TOPICS",
     "UNAVAILABLE",
@@ -137,6 +139,8 @@ __all__ = [
     "Plugins",
     "PluginsChanged",
     "PostEvent",
+    "QueueEvent",
+    "QueueState",
     "Reprioritize",
     "SetPriority",
     "StartType",

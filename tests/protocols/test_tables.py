@@ -17,12 +17,14 @@ from flux_trio.protocols import (
     EXECUTION,
     JOB,
     LINK,
+    QUEUE,
     AcquireEvent,
     AllocEvent,
     ExecEvent,
     InvalidTransition,
     JobState,
     LinkEvent,
+    QueueEvent,
     Step,
     Table,
 )
@@ -34,6 +36,7 @@ TABLES: dict[str, tuple[Table[Any, Any], type[Enum]]] = {
     "link": (LINK, LinkEvent),
     "acquire": (ACQUIRE, AcquireEvent),
     "execution": (EXECUTION, ExecEvent),
+    "queue": (QUEUE, QueueEvent),
 }
 
 

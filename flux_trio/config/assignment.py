@@ -1,0 +1,74 @@
+"""RFC 33, Initial Assignment of Job to Queue: what a queue adds to a job's jobspec.
+
+What comes out is the context of a jobspec-update event (RFC 21). A job without a duration, and one
+whose duration is 0, gets the default. Left out: whether the queue takes jobs, who may use it, and
+limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flux_trio.config.parsing import Config
+from flux_trio.config.policy import Policy
+from flux_trio.formats import both, parse_constraint
+
+QUEUE_KEY: Final = "attributes.system.queue"
+DURATION_KEY: Final = "attributes.system.duration"
+CONSTRAINTS_KEY: Final = "attributes.system.constraints"
+
+
+class NoQueue(ValueError):
+    """A job names a queue that does not exist, or none where it has to; the text tells its user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The queue of a job, None for the anonymous one, with its policy.
+
+    `updates` has values by jobspec key path, and is empty where the jobspec is right as it is.
+    """
+
+    queue: str | None
+    policy: Policy
+    updates: dict[str, Any]
+
+
+def assign(config: Config, system: Mapping[str, Any]) -> Assignment:
+    """The queue of a job with these `attributes.system`, as submitted.
+
+    Raises NoQueue, or FormatError for constraints that are none.
+    """
+    queue = system.get("queue")
+    updates: dict[str, Any] = {}
+    if queue is None and config.default_queue is not None:
+        queue = updates[QUEUE_KEY] = config.default_queue
+    check_queue(config, queue)
+    policy = config.policy_for(queue)
+    if policy.duration and not system.get("duration"):
+        updates[DURATION_KEY] = policy.duration
+    constraints = system.get("constraints")
+    wanted = required_by(config, queue, constraints)
+    if wanted != constraints:
+        updates[CONSTRAINTS_KEY] = wanted
+    return Assignment(queue, policy, updates)
+
+
+def check_queue(config: Config, queue: str | None) -> None:
+    """Raises NoQueue, in flux-core's words, unless a job may name `queue`."""
+    if queue is None and config.queues:
+        raise NoQueue("a named queue is required")
+    if queue is not None and queue not in config.queues:
+        raise NoQueue(f"Invalid queue '{queue}' specified")
+
+
+def required_by(config: Config, queue: str | None, constraints: Any) -> Any:
+    """A job's constraints (RFC 31, None for none) and those of its queue; FormatError."""
+    required = None if queue is None else config.queues[queue].constraint
+    if required is None:
+        return constraints
+    if constraints is None:
+        return required.to_json()
+    return both(parse_constraint(constraints, CONSTRAINTS_KEY), required).to_json()

@@ -1,0 +1,72 @@
+"""RFC 33, Administrative Tools: a queue takes jobs or not, and schedules them or not.
+
+The two are independent of each other. A request for what is so already changes nothing.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from flux_trio.protocols.table import Table
+
+
+class QueueState(Enum):
+    """Submission, then scheduling."""
+
+    ENABLED_STARTED = "enabled, started"
+    ENABLED_STOPPED = "enabled, stopped"
+    DISABLED_STARTED = "disabled, started"
+    DISABLED_STOPPED = "disabled, stopped"
+
+    @property
+    def is_enabled(self) -> bool:
+        """Jobs may be submitted."""
+        return self in (QueueState.ENABLED_STARTED, QueueState.ENABLED_STOPPED)
+
+    @property
+    def is_started(self) -> bool:
+        """The scheduler is asked for resources."""
+        return self in (QueueState.ENABLED_STARTED, QueueState.DISABLED_STARTED)
+
+
+class QueueEvent(Enum):
+    """What an administrator asks of a queue."""
+
+    ENABLE = "enable"
+    DISABLE = "disable"
+    START = "start"
+    STOP = "stop"
+
+
+_S, _E = QueueState, QueueEvent
+
+QUEUE: Table[QueueState, QueueEvent] = Table(
+    "queue",
+    QueueState.ENABLED_STARTED,  # readings: Named queues
+    {
+        _S.ENABLED_STARTED: {
+            _E.ENABLE: _S.ENABLED_STARTED,
+            _E.DISABLE: _S.DISABLED_STARTED,
+            _E.START: _S.ENABLED_STARTED,
+            _E.STOP: _S.ENABLED_STOPPED,
+        },
+        _S.ENABLED_STOPPED: {
+            _E.ENABLE: _S.ENABLED_STOPPED,
+            _E.DISABLE: _S.DISABLED_STOPPED,
+            _E.START: _S.ENABLED_STARTED,
+            _E.STOP: _S.ENABLED_STOPPED,
+        },
+        _S.DISABLED_STARTED: {
+            _E.ENABLE: _S.ENABLED_STARTED,
+            _E.DISABLE: _S.DISABLED_STARTED,
+            _E.START: _S.DISABLED_STARTED,
+            _E.STOP: _S.DISABLED_STOPPED,
+        },
+        _S.DISABLED_STOPPED: {
+            _E.ENABLE: _S.ENABLED_STOPPED,
+            _E.DISABLE: _S.DISABLED_STOPPED,
+            _E.START: _S.DISABLED_STARTED,
+            _E.STOP: _S.DISABLED_STOPPED,
+        },
+    },
+)
