@@ -92,8 +92,15 @@ class JobView(Protocol):
         """Alloc was logged, free was not."""
 
     @property
-    def start_sent(self) -> bool:
-        """The execution service was asked to start it."""
+    def dependencies_met(self) -> set[str] | None:
+        """Descriptions that were open once."""
+
+    @property
+    def start_requested(self) -> bool:
+        """The execution service was asked to start it, or has."""
+
+    def was_posted(self, name: str) -> bool:
+        """Whether an event `name` was logged."""
 
     @property
     def annotations(self) -> dict[str, Any] | None:
@@ -106,6 +113,9 @@ class JobView(Protocol):
     @property
     def status(self) -> int | None:
         """Wait status of its finish event."""
+
+    def has_event(self, name: str) -> bool:
+        """Whether an event of this name was logged."""
 
     def current_jobspec_bytes(self) -> bytes:
         """JSON, environment left out, updates applied."""

@@ -178,6 +178,8 @@ JOB: Table[JobState, Step] = Table(
     },
 )
 
+_BITS = {event.value: 1 << place for place, event in enumerate(JobEvent)}
+
 _STEPS: dict[str, Step] = {
     event.value: Step(event.value) for event in JobEvent if event != "exception"
 }
@@ -197,6 +199,7 @@ class Job:
     __slots__ = (
         "annotations",  # RFC 27; volatile until alloc
         "dependencies",  # descriptions open now
+        "dependencies_met",  # descriptions that were open once
         "epilogs",  # descriptions open now
         "exception",  # context of the first severity 0 exception: the root cause
         "expiration",  # of the last resource-update, seconds since the Unix epoch
@@ -205,7 +208,10 @@ class Job:
         "id",
         "jobspec_updates",  # key path → value, of all jobspec-update events
         "memo",
+        "names",  # mask of the names of events folded in so far
         "nevents",  # events folded in so far
+        "posted",  # their names, as a mask of _BITS
+        "posted_others",  # those of names that RFC 21 does not have
         "priority",
         "prologs",  # descriptions open now
         "released",  # the final release event
@@ -226,6 +232,8 @@ class Job:
         self.flags = 0
         self.t_submit = 0.0
         self.nevents = 0
+        self.posted = 0
+        self.posted_others: set[str] | None = None
         self.has_resources = False
         self.started = False
         self.released = False
@@ -233,6 +241,7 @@ class Job:
         self.expiration: float | None = None
         self.exception: dict[str, Any] | None = None
         self.dependencies: set[str] | None = None
+        self.dependencies_met: set[str] | None = None
         self.prologs: set[str] | None = None
         self.epilogs: set[str] | None = None
         self.annotations: dict[str, Any] | None = None
@@ -255,6 +264,30 @@ class Job:
             change(self, event)
         self.state = after
         self.nevents += 1
+        self.names |= _bit_of(event.name)
+
+    def has_event(self, name: str) -> bool:
+        """Whether an event of this name was folded in."""
+        return bool(self.names & _bit_of(name))
+        bit = _BITS.get(event.name)
+        if bit is not None:
+            self.posted |= bit
+        else:
+            self.posted_others = (self.posted_others or set()) | {event.name}
+
+    def was_posted(self, name: str) -> bool:
+        """Whether an event `name` was folded in."""
+        return bool(self.posted & _BITS.get(name, 0)) or name in (self.posted_others or ())
+
+
+_bits: dict[str, int] = {}  # event name → its bit, in the order they were met
+
+
+def _bit_of(name: str) -> int:
+    bit = _bits.get(name)
+    if bit is None:
+        bit = _bits[name] = 1 << len(_bits)
+    return bit
 
 
 def replay(jobid: int, events: list[Event]) -> Job:
@@ -306,7 +339,9 @@ def _dependency_add(job: Job, event: Event) -> None:
 
 
 def _dependency_remove(job: Job, event: Event) -> None:
-    job.dependencies = (job.dependencies or set()) - {_description(event)}
+    gone = {_description(event)}
+    job.dependencies_met = (job.dependencies_met or set()) | gone
+    job.dependencies = (job.dependencies or set()) - gone
 
 
 def _priority(job: Job, event: Event) -> None:

@@ -22,15 +22,21 @@ class SeenJob:
     jobspec: bytes = b"{}"
     flags: int = 0
     dependencies: set[str] | None = None
+    dependencies_met: set[str] | None = None
     prologs: set[str] | None = None
     epilogs: set[str] | None = None
     has_resources: bool = False
-    start_sent: bool = False
+    start_requested: bool = False
+    posted: tuple[str, ...] = ()
     annotations: dict[str, Any] | None = None
     exception: dict[str, Any] | None = None
     status: int | None = None
     resources: dict[str, Any] | None = None
+    logged: frozenset[str] = frozenset()
     waiting: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+
+    def has_event(self, name: str) -> bool:
+        return name in self.logged
 
     def current_jobspec_bytes(self) -> bytes:
         return self.jobspec
@@ -40,3 +46,6 @@ class SeenJob:
 
     def queued(self) -> Iterable[tuple[str, Mapping[str, Any]]]:
         return self.waiting
+
+    def was_posted(self, name: str) -> bool:
+        return name in self.posted
