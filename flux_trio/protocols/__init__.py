@@ -75,6 +75,7 @@ from flux_trio.protocols.job import (
     step_of,
     submit_event,
 )
+from flux_trio.protocols.operations import FLAGS, check_updates, is_repeat, refusal
 from flux_trio.protocols.queues import QUEUE, QueueEvent, QueueState
 from flux_trio.protocols.table import InvalidTransition, Table
 
@@ -90,6 +91,7 @@ __all__ = [
     "EVENTLOG_VERSION",
     "EVENT_PREFIX",
     "EXECUTION",
+    "FLAGS",
     "INACTIVE_ADD",
     "INACTIVE_REMOVE",
     "JOB",
@@ -150,7 +152,10 @@ __all__ = [
     "Unavailable",
     "UpdateAsked",
     "check_context",
+    "check_updates",
+    "is_repeat",
     "merge_annotations",
+    "refusal",
     "replay",
     "step_of",
     "submit_event",

@@ -1,0 +1,189 @@
+"""What a plugin may post to a job, and when: the rules of jobtap's operations.
+
+The events queued behind the hook being asked count as if they were logged already, so that the
+answer is the same for the plugin that calls and for the job machine that logs later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.formats import Event, FormatError, apply_update
+from flux_trio.protocols.contexts import check_context
+from flux_trio.protocols.hooks import JobView
+from flux_trio.protocols.job import JobEvent, JobState
+
+FLAGS: Final = ("alloc-bypass", "debug", "immutable", "waitable")
+"""Those that a set-flags event may name."""
+
+Queued = Iterable[tuple[str, Mapping[str, Any]]]
+
+# What follows from what happens: nobody else says it.
+_OF_THE_JOB_MANAGER = frozenset(
+    {
+        JobEvent.SUBMIT,
+        JobEvent.VALIDATE,
+        JobEvent.INVALIDATE,
+        JobEvent.DEPEND,
+        JobEvent.PRIORITY,
+        JobEvent.FLUX_RESTART,
+        JobEvent.ALLOC,
+        JobEvent.RESOURCE_UPDATE,
+        JobEvent.START,
+        JobEvent.FINISH,
+        JobEvent.RELEASE,
+        JobEvent.FREE,
+        JobEvent.CLEAN,
+    }
+)
+
+_UNDECIDED = JobState.NEW | JobState.DEPEND
+_PENDING = _UNDECIDED | JobState.PRIORITY | JobState.SCHED
+
+
+def refusal(job: JobView, name: str, context: Mapping[str, Any], queued: Queued = ()) -> str | None:
+    """Why a plugin may not post event `name` to `job` now, naming the rule; None when it may."""
+    try:
+        check_context(Event(0.0, name, dict(context)))
+    except FormatError as error:
+        return str(error)
+    if job.state == JobState.INACTIVE:
+        return f"{name}: the job is inactive"
+    if name in _OF_THE_JOB_MANAGER:
+        return f"{name}: only the job manager posts it"
+    rule = _RULES.get(name)
+    return None if rule is None else rule(job, context, queued)
+
+
+def is_repeat(job: JobView, name: str, context: Mapping[str, Any], queued: Queued = ()) -> bool:
+    """Whether the event would say again what is open: then nothing is posted, and no error.
+
+    A plugin that is loaded again takes up a dependency, prolog or epilog of its own that way
+    (26.events.4).
+    """
+    opened = _OPENED_BY.get(name)
+    if opened is None:
+        return False
+    field, _ = opened
+    return context.get("description") in _open_after(getattr(job, field), name, queued)
+
+
+def _open_after(now: Iterable[str] | None, opener: str, queued: Queued) -> set[str]:
+    """The descriptions that are open once what is queued is logged."""
+    _, closer = _OPENED_BY[opener]
+    descriptions = set(now or ())
+    for name, context in queued:
+        if name == opener:
+            descriptions.add(context["description"])
+        elif name == closer:
+            descriptions.discard(context["description"])
+    return descriptions
+
+
+_OPENED_BY = {
+    JobEvent.DEPENDENCY_ADD.value: ("dependencies", JobEvent.DEPENDENCY_REMOVE.value),
+    JobEvent.PROLOG_START.value: ("prologs", JobEvent.PROLOG_FINISH.value),
+    JobEvent.EPILOG_START.value: ("epilogs", JobEvent.EPILOG_FINISH.value),
+}
+
+
+def _in(job: JobView, states: int, what: str) -> str | None:
+    """None when `job` is in one of `states`."""
+    if job.state & states:
+        return None
+    names = " or ".join(state.name for state in JobState if state & states)
+    return f"{what}: expected a job in {names}, it is in {job.state.name}"
+
+
+def _dependency_add(job: JobView, context: Mapping[str, Any], queued: Queued) -> str | None:
+    description = context["description"]
+    met = job.dependencies_met or ()
+    removed = (JobEvent.DEPENDENCY_REMOVE, description)
+    if description in met or removed in [(name, each.get("description")) for name, each in queued]:
+        return f"dependency-add: {description!r} was removed: a text counts once in a job's life"
+    return _in(job, _UNDECIDED, "dependency-add")
+
+
+def _dependency_remove(job: JobView, context: Mapping[str, Any], queued: Queued) -> str | None:
+    description = context["description"]
+    if description not in _open_after(job.dependencies, JobEvent.DEPENDENCY_ADD, queued):
+        return f"dependency-remove: expected a dependency that was added, got {description!r}"
+    return _in(job, _UNDECIDED, "dependency-remove")
+
+
+def _prolog_start(job: JobView, context: Mapping[str, Any], queued: Queued) -> str | None:
+    if is_repeat(job, JobEvent.PROLOG_START, context, queued):
+        return None
+    if job.start_requested:
+        return "prolog-start: expected before the start request"
+    return _in(job, JobState.RUN, "prolog-start")
+
+
+def _prolog_finish(job: JobView, context: Mapping[str, Any], queued: Queued) -> str | None:
+    description = context["description"]
+    if description not in _open_after(job.prologs, JobEvent.PROLOG_START, queued):
+        return f"prolog-finish: expected a prolog that was started, got {description!r}"
+    return _in(job, JobState.RUN | JobState.CLEANUP, "prolog-finish")
+
+
+def _epilog_start(job: JobView, _context: Mapping[str, Any], _queued: Queued) -> str | None:
+    if job.state == JobState.CLEANUP and not job.has_resources and job.was_posted(JobEvent.FREE):
+        return "epilog-start: expected before the resources are freed"
+    return _in(job, JobState.CLEANUP, "epilog-start")
+
+
+def _epilog_finish(job: JobView, context: Mapping[str, Any], queued: Queued) -> str | None:
+    description = context["description"]
+    if description not in _open_after(job.epilogs, JobEvent.EPILOG_START, queued):
+        return f"epilog-finish: expected an epilog that was started, got {description!r}"
+    return _in(job, JobState.CLEANUP, "epilog-finish")
+
+
+def _urgency(job: JobView, _context: Mapping[str, Any], _queued: Queued) -> str | None:
+    return _in(job, _PENDING, "urgency")
+
+
+def _exception(job: JobView, context: Mapping[str, Any], _queued: Queued) -> str | None:
+    if job.state == JobState.NEW and context["severity"] == 0:
+        return "exception: no fatal one before the job is valid: reject it"
+    return None
+
+
+def _jobspec_update(job: JobView, context: Mapping[str, Any], _queued: Queued) -> str | None:
+    try:
+        check_updates(context, job.current_jobspec_bytes())
+    except FormatError as error:
+        return str(error)
+    return _in(job, _PENDING, "jobspec-update")
+
+
+def check_updates(updates: Mapping[str, Any], jobspec: bytes) -> None:
+    """Raise FormatError unless each key path starts with attributes. and fits `jobspec`."""
+    for path, value in updates.items():
+        if not path.startswith("attributes."):
+            raise FormatError("a key that starts with attributes.", path, JobEvent.JOBSPEC_UPDATE)
+        apply_update(msgspec.json.decode(jobspec), path, value)
+
+
+def _set_flags(_job: JobView, context: Mapping[str, Any], _queued: Queued) -> str | None:
+    for flag in context["flags"]:
+        if flag not in FLAGS:
+            return f"set-flags: expected one of {', '.join(FLAGS)}, got {flag!r}"
+    return None
+
+
+_RULES = {
+    JobEvent.DEPENDENCY_ADD.value: _dependency_add,
+    JobEvent.DEPENDENCY_REMOVE.value: _dependency_remove,
+    JobEvent.PROLOG_START.value: _prolog_start,
+    JobEvent.PROLOG_FINISH.value: _prolog_finish,
+    JobEvent.EPILOG_START.value: _epilog_start,
+    JobEvent.EPILOG_FINISH.value: _epilog_finish,
+    JobEvent.URGENCY.value: _urgency,
+    JobEvent.EXCEPTION.value: _exception,
+    JobEvent.JOBSPEC_UPDATE.value: _jobspec_update,
+    JobEvent.SET_FLAGS.value: _set_flags,
+}
