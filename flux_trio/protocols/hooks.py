@@ -114,9 +114,6 @@ class JobView(Protocol):
     def status(self) -> int | None:
         """Wait status of its finish event."""
 
-    def has_event(self, name: str) -> bool:
-        """Whether an event of this name was logged."""
-
     def current_jobspec_bytes(self) -> bytes:
         """JSON, environment left out, updates applied."""
 

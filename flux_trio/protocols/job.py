@@ -208,7 +208,6 @@ class Job:
         "id",
         "jobspec_updates",  # key path → value, of all jobspec-update events
         "memo",
-        "names",  # mask of the names of events folded in so far
         "nevents",  # events folded in so far
         "posted",  # their names, as a mask of _BITS
         "posted_others",  # those of names that RFC 21 does not have
@@ -264,11 +263,6 @@ class Job:
             change(self, event)
         self.state = after
         self.nevents += 1
-        self.names |= _bit_of(event.name)
-
-    def has_event(self, name: str) -> bool:
-        """Whether an event of this name was folded in."""
-        return bool(self.names & _bit_of(name))
         bit = _BITS.get(event.name)
         if bit is not None:
             self.posted |= bit
@@ -278,16 +272,6 @@ class Job:
     def was_posted(self, name: str) -> bool:
         """Whether an event `name` was folded in."""
         return bool(self.posted & _BITS.get(name, 0)) or name in (self.posted_others or ())
-
-
-_bits: dict[str, int] = {}  # event name → its bit, in the order they were met
-
-
-def _bit_of(name: str) -> int:
-    bit = _bits.get(name)
-    if bit is None:
-        bit = _bits[name] = 1 << len(_bits)
-    return bit
 
 
 def replay(jobid: int, events: list[Event]) -> Job:
