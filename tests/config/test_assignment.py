@@ -1,0 +1,92 @@
+"""RFC 33, Initial Assignment of Job to Queue: what a queue adds to a jobspec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_trio.config import (
+    CONSTRAINTS_KEY,
+    DURATION_KEY,
+    QUEUE_KEY,
+    Config,
+    NoQueue,
+    assign,
+    parse_config,
+)
+
+TWO = """
+[policy.jobspec.defaults.system]
+duration = "10m"
+queue = "batch"
+
+[queues.batch]
+requires = { properties = ["batch"] }
+
+[queues.debug]
+requires = { and = [{ properties = ["debug"] }, { not = [{ hostlist = ["node3"] }] }] }
+policy.jobspec.defaults.system.duration = "1m"
+"""
+BATCH = {"properties": ["batch"]}
+DEBUG = [{"properties": ["debug"]}, {"not": [{"hostlist": ["node3"]}]}]
+
+
+@pytest.mark.parametrize(
+    ("system", "updates"),
+    [
+        (
+            {"duration": 0},
+            {QUEUE_KEY: "batch", DURATION_KEY: 600.0, CONSTRAINTS_KEY: BATCH},
+        ),
+        (
+            {"duration": 5, "queue": "batch"},
+            {CONSTRAINTS_KEY: BATCH},
+        ),
+        (
+            {"duration": 0.0, "queue": "debug"},
+            {DURATION_KEY: 60.0, CONSTRAINTS_KEY: {"and": DEBUG}},
+        ),
+        (
+            {"duration": 5, "queue": "batch", "constraints": {"ranks": ["1"]}},
+            {CONSTRAINTS_KEY: {"and": [{"ranks": ["1"]}, BATCH]}},
+        ),
+        (
+            {"duration": 5, "queue": "debug", "constraints": {"or": [{"ranks": ["1"]}, BATCH]}},
+            {CONSTRAINTS_KEY: {"and": [{"or": [{"ranks": ["1"]}, BATCH]}, *DEBUG]}},
+        ),
+    ],
+)
+def test_only_what_the_job_does_not_say_is_filled_in(
+    system: dict[str, Any], updates: dict[str, Any]
+) -> None:
+    """33.defaults.1, 33.defaults.3, 33.assignment.1, 33.assignment.2, 33.queues.4, 33.queues.5."""
+    assert assign(parse_config(TWO), system).updates == updates
+
+
+def test_nothing_is_added_where_nothing_is_configured() -> None:
+    """33.impl.3, 33.criteria.3"""
+    assignment = assign(Config(), {"duration": 0, "constraints": BATCH})
+    assert (assignment.queue, assignment.updates) == (None, {})
+
+
+def test_default_duration_holds_for_the_anonymous_queue() -> None:
+    """33.policy.1"""
+    config = parse_config("[policy.jobspec.defaults.system]\nduration = '1h'")
+    assert assign(config, {"duration": 0}).updates == {DURATION_KEY: 3600.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "queue", "complaint"),
+    [
+        (TWO, "nosuch", "Invalid queue 'nosuch' specified"),
+        ("", "batch", "Invalid queue 'batch' specified"),
+        ("[queues.one]", None, "a named queue is required"),
+    ],
+)
+def test_queue_that_does_not_exist_is_refused(text: str, queue: str | None, complaint: str) -> None:
+    """33.validation.1, 33.impl.4"""
+    system = {"duration": 0} if queue is None else {"duration": 0, "queue": queue}
+    with pytest.raises(NoQueue) as error:
+        assign(parse_config(text), system)
+    assert str(error.value) == complaint

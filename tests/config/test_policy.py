@@ -1,0 +1,215 @@
+"""RFC 33, policy and queue tables: what is refused, and what holds for a queue."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from flux_trio.config import (
+    Access,
+    Config,
+    JobSize,
+    Policy,
+    parse_config,
+    read_config,
+)
+from flux_trio.formats import FormatError
+
+EVERYTHING = """
+[policy]
+jobspec.defaults.system = { duration = "1h", queue = "batch" }
+limits.duration = "8h"
+limits.job-size.max = { nnodes = 16, ncores = 512, ngpus = 8 }
+limits.job-size.min = { nnodes = 1, ncores = 2, ngpus = 0 }
+access.allow-user = ["alice"]
+access.allow-group = ["physics"]
+scheduler = { depth = 10, anything = { deep = [1, "two"] } }
+
+[queues.batch]
+
+[queues.debug]
+requires = { properties = ["debug"] }
+started = false
+policy.jobspec.defaults.system.duration = "5m"
+policy.limits.duration = "30m"
+policy.limits.job-size.max.nnodes = 2
+policy.limits.job-size.min.ncores = -1
+policy.access.allow-group = []
+policy.scheduler.anything.deep = []
+"""
+
+
+def test_what_is_configured_holds_for_every_queue_that_says_nothing_else() -> None:
+    """33.policy.1, 33.limits.1, 33.defaults.4: durations are seconds."""
+    config = parse_config(EVERYTHING)
+    expected = Policy(
+        duration=3600.0,
+        limits=config.policy_for(None).limits,
+        access=Access(frozenset({"alice"}), frozenset({"physics"})),
+        scheduler={"depth": 10, "anything": {"deep": [1, "two"]}},
+    )
+    assert config.policy_for(None) == config.policy_for("batch") == expected
+    assert expected.limits.duration == 8 * 3600.0
+    assert expected.limits.max == JobSize(16, 512, 8)
+    assert expected.limits.min == JobSize(1, 2, 0)
+
+
+def test_queue_overrides_leaf_by_leaf_and_only_for_itself() -> None:
+    """33.policy.4, 33.queues.6, 33.queues.7, 33.impl.6: what it does not say stays."""
+    config = parse_config(EVERYTHING)
+    debug = config.policy_for("debug")
+    assert debug.duration == 300.0
+    assert debug.limits.duration == 1800.0
+    assert debug.limits.max == JobSize(2, 512, 8)
+    assert debug.limits.min == JobSize(1, 0, 0)
+    assert debug.access == Access(frozenset({"alice"}), frozenset())
+    assert debug.scheduler == {"depth": 10, "anything": {"deep": []}}
+    assert config.policy_for("batch").limits.max == JobSize(16, 512, 8)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[policy]",
+        "[policy.limits]",
+        "[policy.limits.job-size.max]\nnnodes = 3",
+        "[policy.access]",
+        "[policy.jobspec.defaults.system]\nduration = '1h'",
+        "[queues.one]",
+        "[queues.one]\npolicy.limits.duration = '1h'",
+        "[policy.jobspec.defaults.system]\nqueue = 'one'\n[queues.one]\n[queues.two]",
+    ],
+)
+def test_every_table_and_key_is_optional(text: str) -> None:
+    """33.impl.2, 33.policy.2, 33.policy.3, 33.defaults.2, 33.limits.1, 33.queues.1, 33.queues.2."""
+    config = parse_config(text)
+    assert read_config(config.to_json()) == config
+
+
+def test_nothing_configured_limits_nothing() -> None:
+    """33.access.4: without either key everybody may submit."""
+    policy = Config().policy_for(None)
+    assert policy == Policy()
+    assert policy.access.is_open
+    assert policy.limits.duration == policy.limits.max.nnodes == math.inf
+
+
+@pytest.mark.parametrize("text", ["0", "inf"])
+def test_unlimited_duration_in_a_queue_overrides_a_general_limit(text: str) -> None:
+    """33.background.6: an exception for one queue."""
+    config = parse_config(
+        f"[policy.limits]\nduration = '1h'\n[queues.long]\npolicy.limits.duration = '{text}'"
+    )
+    assert config.policy_for("long").limits.duration == math.inf
+
+
+def test_no_such_queue_has_no_policy() -> None:
+    with pytest.raises(KeyError):
+        Config().policy_for("nosuch")
+
+
+@pytest.mark.parametrize(
+    ("user", "groups", "allowed"),
+    [
+        ("alice", set(), True),
+        ("bob", {"physics"}, True),
+        ("bob", {"staff"}, False),
+        (None, set(), False),
+    ],
+)
+def test_either_list_grants_access(user: str | None, groups: set[str], allowed: bool) -> None:
+    """33.access.2, 33.access.3"""
+    access = Access(frozenset({"alice"}), frozenset({"physics"}))
+    assert access.allows(user, frozenset(groups)) is allowed
+
+
+def test_an_empty_list_grants_access_to_nobody() -> None:
+    """33.access.4"""
+    assert not Access(users=frozenset()).allows("alice", frozenset({"physics"}))
+
+
+TWO = "[queues.a]\n[queues.b]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            TWO,
+            "policy.jobspec.defaults.system.queue: expected one of the queues a, b, got nothing",
+        ),
+        (
+            f"{TWO}[policy.jobspec.defaults.system]\nqueue = 'c'",
+            'policy.jobspec.defaults.system.queue: expected one of the queues a, b, got "c"',
+        ),
+        (
+            "[policy.jobspec.defaults.system]\nqueue = 'c'",
+            'policy.jobspec.defaults.system.queue: expected no default queue, got "c"',
+        ),
+        (
+            "[policy.jobspec.defaults.system]\nqueue = 1",
+            "policy.jobspec.defaults.system.queue: expected str | null, got 1",
+        ),
+        (
+            "[queues.a.policy.jobspec.defaults.system]\nqueue = 'a'",
+            "queues.a.policy.jobspec.defaults.system.queue: "
+            'expected a default queue in the general policy only, got "a"',
+        ),
+        (
+            "[policy.jobspec.defaults.system]\nduration = 3600",
+            "policy.jobspec.defaults.system.duration: expected str | null, got 3600",
+        ),
+        (
+            "[policy.jobspec.defaults.system]\nduration = '1 hour'",
+            "policy.jobspec.defaults.system.duration: expected a duration such as "
+            '"30", "1.5h" or "inf" (units: ms, s, m, h, d), got "1 hour"',
+        ),
+        (
+            "[queues.a.policy.limits]\nduration = '1 hour'",
+            "queues.a.policy.limits.duration: expected a duration such as "
+            '"30", "1.5h" or "inf" (units: ms, s, m, h, d), got "1 hour"',
+        ),
+        (
+            "[policy.limit]\nduration = '1h'",
+            'policy: expected the keys jobspec, limits, access, scheduler, got "limit"',
+        ),
+        (
+            "[policy.priority]\nfactor = 1",
+            'policy: expected the keys jobspec, limits, access, scheduler, got "priority"',
+        ),
+        (
+            "[queues.a.policy.limits]\njob-size.max.nodes = 3",
+            "queues.a.policy.limits.job-size.max: expected the keys nnodes, ncores, ngpus, "
+            'got "nodes"',
+        ),
+        (
+            "[policy.limits]\njob-size.max.nnodes = -2",
+            "policy.limits.job-size.max.nnodes: expected int >= -1, got -2",
+        ),
+        (
+            "[policy.access]\nallow-user = 'alice'",
+            'policy.access.allow-user: expected array | null, got "alice"',
+        ),
+        ("queues.a = 'string'", 'queues.a: expected object, got "string"'),
+        (
+            "[queues.b]\n[queues.a]\nrequire = {}",
+            'queues.a: expected the keys requires, policy, started, got "require"',
+        ),
+        (
+            "[queues.a]\nrequires = ['debug']",
+            "queues.a.requires: expected object | null, got ['debug']",
+        ),
+        (
+            "[queues.a]\nrequires = { property = ['debug'] }",
+            "queues.a.requires: expected one of the operators properties, hostlist, ranks, "
+            'not, and, or, got "property"',
+        ),
+    ],
+)
+def test_what_is_wrong_is_refused_and_named(text: str, complaint: str) -> None:
+    """33.impl.5, 33.policy.2, 33.prioritypolicy.1, 33.defaults.4, 33.defaults.5, 33.queues.2-3."""
+    with pytest.raises(FormatError) as error:
+        parse_config(text, "site.toml")
+    assert str(error.value) == f"site.toml.{complaint}"
