@@ -32,11 +32,7 @@ class SeenJob:
     exception: dict[str, Any] | None = None
     status: int | None = None
     resources: dict[str, Any] | None = None
-    logged: frozenset[str] = frozenset()
     waiting: tuple[tuple[str, Mapping[str, Any]], ...] = ()
-
-    def has_event(self, name: str) -> bool:
-        return name in self.logged
 
     def current_jobspec_bytes(self) -> bytes:
         return self.jobspec
