@@ -1,25 +1,80 @@
 """jobtap: plugins that the job manager asks about jobs, and the host that asks them.
 
-A `Plugin` names the topics it handles; a handler gets a read-only `JobView` and returns a
-`HookAnswer`, or None when it has nothing to say. It may be async: then the job waits, and nothing
-else does. What a plugin runs in the background lives in a nursery that ends with the plugin.
+A plugin is a `Plugin` subclass, or a module, with decorated handlers: `on` a topic, on `enter` and
+`leave` of a state, a `service`'s methods; `counter` declares what the host counts for it. Handlers
+get a `Job`, may be async, and answer with plain values or raise `Reject`. An author imports this
+package and nothing else of flux_trio.
 """
 
+from flux_trio.config import Config
+from flux_trio.formats import Event, FormatError, Jobspec
 from flux_trio.jobtap.builtins import PriorityDefault, ValidateDuration, builtin_plugins
+from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, Returns
+from flux_trio.jobtap.counter import Counter, counter
+from flux_trio.jobtap.decorators import enter, leave, on, service
+from flux_trio.jobtap.errors import NotAllowed, PluginError, Reject
 from flux_trio.jobtap.host import PluginHost
-from flux_trio.jobtap.plugin import Handler, Plugin, PluginContext
-from flux_trio.protocols import STATE_TOPICS, VALIDATE, HookAnswer, JobView
+from flux_trio.jobtap.job import Job
+from flux_trio.jobtap.legacy import Handler, PluginContext
+from flux_trio.jobtap.plugin import JobLookup, Plugin
+from flux_trio.jobtap.values import Dependency, ServiceRequest, UpdateAllowed
+from flux_trio.messages import Errno, FluxError, Level
+from flux_trio.protocols import (
+    PRIORITY_MAX,
+    PRIORITY_MIN,
+    STATE_TOPICS,
+    UNAVAILABLE,
+    VALIDATE,
+    HookAnswer,
+    JobFlag,
+    JobView,
+    Unavailable,
+    UpdateAsked,
+)
+from flux_trio.protocols import JobState as State
 
 __all__ = [
+    "CUSTOM",
+    "HOOKS",
+    "PRIORITY_MAX",
+    "PRIORITY_MIN",
     "STATE_TOPICS",
+    "UNAVAILABLE",
     "VALIDATE",
+    "Config",
+    "Counter",
+    "Dependency",
+    "Errno",
+    "Event",
+    "FluxError",
+    "FormatError",
     "Handler",
+    "Hook",
     "HookAnswer",
+    "Job",
+    "JobFlag",
+    "JobLookup",
     "JobView",
+    "Jobspec",
+    "Level",
+    "NotAllowed",
     "Plugin",
     "PluginContext",
+    "PluginError",
     "PluginHost",
     "PriorityDefault",
+    "Reject",
+    "Returns",
+    "ServiceRequest",
+    "State",
+    "Unavailable",
+    "UpdateAllowed",
+    "UpdateAsked",
     "ValidateDuration",
     "builtin_plugins",
+    "counter",
+    "enter",
+    "leave",
+    "on",
+    "service",
 ]

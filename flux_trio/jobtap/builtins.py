@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from flux_trio.formats import format_duration
-from flux_trio.jobtap.plugin import Handler, Plugin
+from flux_trio.jobtap.legacy import Handler
+from flux_trio.jobtap.plugin import Plugin
 from flux_trio.protocols import STATE_TOPICS, VALIDATE, HookAnswer, JobState, JobView
 
 

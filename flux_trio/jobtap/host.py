@@ -16,7 +16,9 @@ import msgspec
 import trio
 
 from flux_trio.formats import Event, FormatError, Words, format_event
-from flux_trio.jobtap.plugin import Handler, Plugin, PluginContext
+from flux_trio.jobtap.catalogue import takes
+from flux_trio.jobtap.legacy import Handler, PluginContext
+from flux_trio.jobtap.plugin import Plugin
 from flux_trio.protocols import (
     PRIORITY_MAX,
     PRIORITY_MIN,
@@ -59,7 +61,11 @@ class PluginHost:
         for plugin in plugins:
             for topic, handler in plugin.handlers().items():
                 self._chains.setdefault(topic, []).append((plugin, handler))
-            plugin.loaded(PluginContext(self._nursery, self._poster(plugin.name)))
+            loaded: Any = plugin.loaded
+            if takes(loaded, 1):
+                loaded(PluginContext(self._nursery, self._poster(plugin.name)))
+            else:
+                loaded()
         self._tell(TopicsChanged(frozenset(self._chains)))
 
     def ask(self, question: AskHook) -> None:

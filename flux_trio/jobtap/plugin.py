@@ -1,38 +1,143 @@
-"""What a plugin is."""
+"""What a plugin is: a class with decorated methods, and what it finds in `self`.
+
+A module with decorated functions is one as well; then `job.plugin` is what `self` is here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
-import trio
+from flux_trio.jobtap.errors import PluginError
 
-from flux_trio.protocols import HookAnswer, JobView
+if TYPE_CHECKING:
+    from flux_trio.config import Config
+    from flux_trio.jobtap.job import Job
 
-Handler = Callable[[JobView], "HookAnswer | Awaitable[HookAnswer | None] | None"]
+DEADLINE_S: Final = 60.0  # an async hook that takes longer holds its job for no good reason
 
 
-@dataclass(frozen=True, slots=True)
-class PluginContext:
-    """What the host lends a loaded plugin.
+class JobLookup(Protocol):
+    """`Plugin.jobs`: jobs by id."""
 
-    `nursery` ends with the plugin; `post` logs an event to a job (id, name, context): a
-    prolog-finish when its process has ended, say. It raises FormatError for what is no event.
-    """
+    def get(self, jobid: int) -> Job | None:
+        """An active job, or one that became inactive a short while ago; None for others."""
 
-    nursery: trio.Nursery
-    post: Callable[[int, str, dict[str, Any]], None]
+    def active(self) -> Iterator[Job]:
+        """All that are not inactive, oldest first."""
+
+    def result(self, jobid: int) -> str | None:
+        """How a job in CLEANUP or INACTIVE ended: completed, failed, canceled, timeout."""
+
+
+class Host(Protocol):
+    """What a loaded plugin reaches of the instance; gone when the plugin is removed."""
+
+    owner: int
+    users: Any
+    config: Config
+    jobs: JobLookup
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch, by the instance's clock."""
+
+    def log(self, level: int, text: str) -> None:
+        """Write to the instance's log."""
+
+    def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        """Run `function` in the plugin's nursery."""
+
+    def call(self, topic: str, args: Any) -> Any:
+        """Ask the other plugins."""
+
+    async def rpc(self, topic: str, payload: dict[str, Any] | None) -> dict[str, Any]:
+        """Ask a service of the instance."""
+
+    def reprioritize_all(self) -> None:
+        """Have all priorities asked for again."""
 
 
 class Plugin:
-    """A named set of handlers, by topic; builtins have a name that starts with a period."""
+    """A named set of handlers. Builtins have a name that starts with a period.
 
-    name = ""
+    `deadline` is how long, in seconds, one of its async handlers may take. Without a `name` it is
+    that of its file, or its class, with hyphens.
+    """
 
-    def handlers(self) -> Mapping[str, Handler]:
-        """Topic → handler; asked once, when the plugin is loaded."""
+    name: str = ""
+    deadline: ClassVar[float] = DEADLINE_S
+
+    conf: dict[str, Any] = {}  # noqa: RUF012 - each loaded plugin is given one of its own
+    """What it was loaded with: a JSON object."""
+
+    host: Host | None = None
+    """Set while it is loaded."""
+
+    def loaded(self) -> None:
+        """The plugin is in place: start what runs in the background here."""
+
+    def removed(self) -> None:
+        """The plugin is about to go; its tasks have ended."""
+
+    def handlers(self) -> Any:
+        """Goes with the host of before."""
         return {}
 
-    def loaded(self, context: PluginContext) -> None:
-        """The plugin is in place; keep `context` if you need it."""
+    # --- the instance
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch, by the instance's clock."""
+        return self._host().now()
+
+    def log(self, level: int, text: str) -> None:
+        """Write to the instance's log in the plugin's name; `level` is a syslog severity."""
+        self._host().log(level, text)
+
+    @property
+    def owner(self) -> int:
+        """The instance owner's userid."""
+        return self._host().owner
+
+    @property
+    def users(self) -> Any:
+        """The user database: names and groups of userids."""
+        return self._host().users
+
+    @property
+    def config(self) -> Config:
+        """The instance's configuration."""
+        return self._host().config
+
+    @property
+    def jobs(self) -> JobLookup:
+        """Jobs other than the one a handler is given."""
+        return self._host().jobs
+
+    # --- what it can do
+
+    def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        """Run `function(*args)` in the background until it returns or the plugin is removed.
+
+        When it raises, that is logged with its stack; nothing else ends.
+        """
+        self._host().start_soon(function, *args)
+
+    def call(self, topic: str, args: Any = None) -> Any:
+        """Ask the plugins that handle a topic of their own; the last answer that is not None.
+
+        Raises what the first of them raises.
+        """
+        return self._host().call(topic, args)
+
+    async def rpc(self, topic: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Ask a service of the instance. Raises FluxError."""
+        return await self._host().rpc(topic, payload)
+
+    def reprioritize_all(self) -> None:
+        """Have job.priority.get asked for every job in PRIORITY or SCHED."""
+        self._host().reprioritize_all()
+
+    def _host(self) -> Host:
+        if self.host is None:
+            raise PluginError(f"plugin {self.name or type(self).__name__} is not loaded")
+        return self.host

@@ -1,0 +1,237 @@
+"""Every topic a plugin can handle: when it is asked, with what, and what may come back.
+
+The one table of hooks: loading checks handlers by it, the host checks answers by it, and the hook
+reference in the documentation is printed from it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from flux_trio.jobtap.errors import PluginError
+from flux_trio.protocols import (
+    CONF_UPDATE,
+    CREATE,
+    DEPENDENCY_PREFIX,
+    DESTROY,
+    EVENT_PREFIX,
+    INACTIVE_ADD,
+    INACTIVE_REMOVE,
+    NEW,
+    PRIORITY_GET,
+    QUERY,
+    STATE_TOPICS,
+    UPDATE_PREFIX,
+    UPDATED,
+    VALIDATE,
+    JobState,
+)
+
+
+class Returns(Enum):
+    """What a handler may return, as the reference prints it."""
+
+    NOTHING = "None"
+    PRIORITY = "int, UNAVAILABLE or None"
+    ALLOWED = "UpdateAllowed or None"
+    OBJECT = "dict"
+    ANYTHING = "anything"
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One topic, or a family of topics: then its last part is a word in capitals."""
+
+    topic: str
+    when: str
+    parameters: tuple[str, ...] = ("job",)
+    returns: Returns = Returns.NOTHING
+    rejects: bool = False
+    on_failure: str = "the job waits in its state, which names the plugin"
+    told: bool = False  # nobody waits for an answer
+
+    @property
+    def prefix(self) -> str:
+        """What the topics of a family begin with, "" for a single topic."""
+        head, _, last = self.topic.rpartition(".")
+        return f"{head}." if last.isupper() else ""
+
+    def covers(self, topic: str) -> bool:
+        """Whether `topic` is this one, or one of this family."""
+        prefix = self.prefix
+        if prefix:
+            return topic.startswith(prefix) and len(topic) > len(prefix)
+        return topic == self.topic
+
+    def may_match(self, glob: str) -> bool:
+        """Whether `glob` matches this topic, or could match one of this family."""
+        prefix = self.prefix
+        if not prefix:
+            return fnmatch.fnmatchcase(self.topic, glob)
+        head = _WILDCARD.split(glob, maxsplit=1)[0]
+        return head.startswith(prefix) or prefix.startswith(head)
+
+
+_WILDCARD: Final = re.compile(r"[*?\[]")
+_REFUSED: Final = "the submission is refused; a job that is there already keeps its place"
+_LOGGED: Final = "it is logged"
+
+_STATES: Final = {
+    JobState.DEPEND: "A job has come into DEPEND; what it waits for is added here.",
+    JobState.PRIORITY: "A job has come into PRIORITY, and each time what it is found by changed.",
+    JobState.SCHED: "A job has come into SCHED, which it can several times; `job.allocate` here.",
+    JobState.RUN: "A job has its resources; it starts once no prolog is open.",
+    JobState.CLEANUP: "A job is ending; its resources are free once no epilog is open.",
+    JobState.INACTIVE: "A job is over.",
+}
+
+HOOKS: Final = (
+    Hook(
+        CREATE,
+        "A job is seen for the first time: when submitted, read back, or the plugin is loaded.",
+        rejects=True,
+        on_failure=_REFUSED,
+    ),
+    Hook(
+        VALIDATE,
+        "A job is submitted, or an update would change its jobspec, which it shows.",
+        rejects=True,
+        on_failure="the submission or update is refused",
+    ),
+    Hook(
+        f"{DEPENDENCY_PREFIX}SCHEME",
+        "Once for each entry of the jobspec's dependencies; somebody has to handle its scheme.",
+        ("job", "dependency"),
+        rejects=True,
+        on_failure=_REFUSED,
+    ),
+    Hook(
+        NEW,
+        "A job is valid: when submitted, read back, or the plugin is loaded.",
+        returns=Returns.PRIORITY,
+    ),
+    *(Hook(STATE_TOPICS[state], when, returns=Returns.PRIORITY) for state, when in _STATES.items()),
+    Hook(
+        PRIORITY_GET,
+        "Priorities are asked for again: after `reprioritize_all`, and when a plugin is loaded.",
+        returns=Returns.PRIORITY,
+        on_failure="the job keeps its priority",
+    ),
+    Hook(
+        f"{UPDATE_PREFIX}KEY",
+        "Somebody asks to set the jobspec's KEY; one that no plugin allows is refused.",
+        ("job", "update"),
+        returns=Returns.ALLOWED,
+        rejects=True,
+        on_failure="the update is refused",
+    ),
+    Hook(UPDATED, "A jobspec-update was applied.", ("job", "updates")),
+    Hook(
+        f"{EVENT_PREFIX}NAME",
+        "An event was logged of a job that the plugin subscribed to.",
+        ("job", "event"),
+        on_failure=_LOGGED,
+        told=True,
+    ),
+    Hook(INACTIVE_ADD, "A job is among the inactive ones now.", on_failure=_LOGGED, told=True),
+    Hook(INACTIVE_REMOVE, "An inactive job was purged.", on_failure=_LOGGED, told=True),
+    Hook(
+        DESTROY,
+        "A job was refused or is over; what plugins kept for it goes right after.",
+        on_failure=_LOGGED,
+        told=True,
+    ),
+    Hook(
+        CONF_UPDATE,
+        "The plugin is loaded, before all else, and whenever the configuration is loaded again.",
+        ("config",),
+        rejects=True,
+        on_failure="the plugin, or the new configuration, is refused",
+    ),
+    Hook(
+        QUERY,
+        "Somebody asks for the plugin's own data: `flux-trio jobtap query`.",
+        (),
+        returns=Returns.OBJECT,
+        on_failure="the query fails",
+    ),
+)
+
+CUSTOM: Final = Hook(
+    "a topic of your own",
+    "Another plugin calls it with `call(topic, args)`.",
+    ("args",),
+    returns=Returns.ANYTHING,
+    rejects=True,
+    on_failure="the call raises",
+)
+
+_CUSTOM_TOPIC: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_*?-]+)+")
+_RESERVED: Final = ("job", "conf", "plugin")
+
+
+def is_glob(topic: str) -> bool:
+    """Whether `topic` is a pattern."""
+    return _WILDCARD.search(topic) is not None
+
+
+def hook_of(topic: str) -> Hook:
+    """The row of a topic; `CUSTOM` for those that are a plugin's own."""
+    for hook in HOOKS:
+        if hook.covers(topic):
+            return hook
+    return CUSTOM
+
+
+def check_handler(topic: str, handler: Callable[..., Any]) -> None:
+    """Raises PluginError unless there is such a topic and `handler` takes what it is given."""
+    if topic.partition(".")[0] in _RESERVED:
+        hooks = [hook for hook in HOOKS if _is_meant(hook, topic)]
+        if not hooks:
+            raise PluginError(f"no hook is called {topic}: {_names_like(topic)}")
+    elif _CUSTOM_TOPIC.fullmatch(topic):
+        hooks = [CUSTOM]
+    else:
+        raise PluginError(
+            f"{topic!r} is no topic: expected a hook, or words of your own with periods between"
+        )
+    most = max((hook.parameters for hook in hooks), key=len)
+    fewest = min((hook.parameters for hook in hooks), key=len)
+    if not (takes(handler, len(fewest)) if fewest != most else takes(handler, len(most))):
+        expected = f"({', '.join(most)})"
+        if fewest != most:
+            expected = f"({', '.join(fewest)}), since only some of these topics have more"
+        got = inspect.signature(handler)
+        raise PluginError(f"handler {_name(handler)} of {topic}: expected {expected}, got {got}")
+
+
+def takes(handler: Callable[..., Any], count: int) -> bool:
+    """Whether `handler` can be called with `count` arguments."""
+    try:
+        inspect.signature(handler).bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
+
+
+def _is_meant(hook: Hook, topic: str) -> bool:
+    if is_glob(topic):
+        return hook.parameters[:1] == ("job",) and hook.may_match(topic)
+    return hook.covers(topic)
+
+
+def _names_like(topic: str) -> str:
+    head = topic.partition(".")[0]
+    return "there are " + ", ".join(
+        hook.topic for hook in HOOKS if hook.topic.partition(".")[0] == head
+    )
+
+
+def _name(handler: Callable[..., Any]) -> str:
+    return getattr(handler, "__name__", repr(handler))

@@ -1,0 +1,123 @@
+"""Declared counters: how much there is in some states, by key, kept by the host.
+
+A plugin declares what counts; the host adds when a job comes into one of the states and takes away
+what it added when the job leaves, so that nothing can leak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from flux_trio.protocols import JobState
+
+if TYPE_CHECKING:
+    from flux_trio.jobtap.job import Job
+
+Key = Callable[["Job"], Hashable]
+Amount = Callable[["Job"], float]
+
+
+class Counter(Mapping[Hashable, float]):
+    """Amounts by key, of the jobs in `states`; a key that nothing counts for has 0.
+
+    In a class each plugin object has its own; in a module it is the counter itself.
+    """
+
+    def __init__(self, states: tuple[JobState, ...], key: Key, amount: Amount) -> None:
+        self.states = frozenset(states)
+        self.key = key
+        self.amount = amount
+        self.name = ""
+        self._of_job: dict[int, tuple[Hashable, float]] = {}
+        self._totals: dict[Hashable, float] = {}
+        self._jobs: dict[Hashable, int] = {}  # how many make up each total
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, plugin: Any, owner: type | None = None) -> Counter:
+        if plugin is None:
+            return self
+        own = plugin.__dict__.get(self.name)
+        if own is None:
+            own = plugin.__dict__[self.name] = Counter(tuple(self.states), self.key, self.amount)
+            own.name = self.name
+        assert isinstance(own, Counter)
+        return own
+
+    def __getitem__(self, key: Hashable) -> float:
+        return self._totals.get(key, 0)
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._totals)
+
+    def __len__(self) -> int:
+        return len(self._totals)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __repr__(self) -> str:
+        return f"<Counter {self.name} {self._totals}>"
+
+    @property
+    def total(self) -> float:
+        """Of all keys."""
+        return sum(self._totals.values())
+
+    # --- for the host
+
+    def take(self, job: Job, state: JobState) -> None:
+        """The job is in `state` now."""
+        jobid = job.id
+        counted = jobid in self._of_job
+        if state in self.states:
+            if not counted:
+                self._add(jobid, self.key(job), self.amount(job))
+        elif counted:
+            self.drop(jobid)
+
+    def drop(self, jobid: int) -> None:
+        """The job counts no more."""
+        counted = self._of_job.pop(jobid, None)
+        if counted is None:
+            return
+        key, amount = counted
+        self._jobs[key] -= 1
+        self._totals[key] -= amount
+        if not self._jobs[key]:
+            del self._jobs[key], self._totals[key]
+
+    def recount(self, jobs: Mapping[int, Job]) -> dict[Hashable, tuple[float, float]]:
+        """Count `jobs` anew; what was kept and what it should have been, where they differ."""
+        kept = self._totals
+        self._of_job, self._totals, self._jobs = {}, {}, {}
+        for job in jobs.values():
+            self.take(job, job.state)
+        keys = dict.fromkeys([*kept, *self._totals])
+        return {key: (kept.get(key, 0), self[key]) for key in keys if kept.get(key, 0) != self[key]}
+
+    def _add(self, jobid: int, key: Hashable, amount: float) -> None:
+        self._of_job[jobid] = (key, amount)
+        self._jobs[key] = self._jobs.get(key, 0) + 1
+        self._totals[key] = self._totals.get(key, 0) + amount
+
+
+def counter(*states: JobState, key: Key | None = None, amount: Amount | None = None) -> Counter:
+    """Count the jobs that are in one of `states`, by `key`, as much as `amount` says.
+
+    Without `key` there is one key, None; without `amount` each job counts 1.
+    """
+    return Counter(states, key or _no_key, amount or _one)
+
+
+def _no_key(_job: Job) -> None:
+    return None
+
+
+def _one(_job: Job) -> float:
+    return 1

@@ -1,0 +1,90 @@
+"""Decorators that say what a function of a plugin is for; the function itself stays as it is.
+
+They are equally for methods of a `Plugin` and for functions of a module that is a plugin. What they
+say is checked when the plugin is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from flux_trio.protocols import JobState
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MARKS: Final = "__jobtap_marks__"  # attribute of a decorated function
+
+
+@dataclass(frozen=True, slots=True)
+class OnMark:
+    """Handles the topics that match one of `topics`."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StateMark:
+    """Is called when a job comes into one of `states`, or with `leaving` when it goes."""
+
+    states: tuple[JobState, ...]
+    leaving: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceMark:
+    """Answers job-manager.PLUGIN.`method`."""
+
+    method: str
+    owner_only: bool
+
+
+Mark = OnMark | StateMark | ServiceMark
+
+
+def on(*topics: str) -> Callable[[F], F]:
+    """Handle these topics, each one of the hook reference, a glob of them, or one of your own.
+
+    The function may be async. Its parameters are the topic's.
+    """
+    return _marking(OnMark(topics))
+
+
+def enter(*states: JobState) -> Callable[[F], F]:
+    """Call a plain function with each job that comes into one of `states`.
+
+    On load it is called for the jobs that are in one already.
+    """
+    return _marking(StateMark(states, leaving=False))
+
+
+def leave(*states: JobState) -> Callable[[F], F]:
+    """Call a plain function with each job that leaves one of `states`.
+
+    It is called once for each time the job came in since the plugin was loaded, also when the
+    plugin is removed.
+    """
+    return _marking(StateMark(states, leaving=True))
+
+
+def service(method: str, *, owner_only: bool = True) -> Callable[[F], F]:
+    """Answer the requests `job-manager.PLUGIN.METHOD`: takes a ServiceRequest, returns a dict.
+
+    The function may be async. Guests are refused unless `owner_only` is off.
+    """
+    return _marking(ServiceMark(method, owner_only))
+
+
+def marks_of(function: Any) -> tuple[Mark, ...]:
+    """What a function is decorated with, first said first."""
+    found: tuple[Mark, ...] = getattr(function, MARKS, ())
+    return found
+
+
+def _marking(mark: Mark) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        setattr(function, MARKS, (mark, *marks_of(function)))
+        return function
+
+    return decorate

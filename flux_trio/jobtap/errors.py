@@ -1,0 +1,19 @@
+"""What a plugin raises, and what it meets when it breaks a rule."""
+
+from __future__ import annotations
+
+
+class Reject(Exception):
+    """Raised by a handler: no. `reason` is one sentence, shown to the user word for word."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class NotAllowed(Exception):
+    """An operation that the job's state does not allow; the text names the rule."""
+
+
+class PluginError(Exception):
+    """A plugin that cannot be loaded, found or removed; the text names the rule."""
