@@ -115,6 +115,16 @@ class Job:
         return frozenset(self._view.dependencies or ())
 
     @property
+    def prologs(self) -> frozenset[str]:
+        """Those that hold its start now, by description."""
+        return frozenset(self._view.prologs or ())
+
+    @property
+    def epilogs(self) -> frozenset[str]:
+        """Those that hold its resources now, by description."""
+        return frozenset(self._view.epilogs or ())
+
+    @property
     def annotations(self) -> dict[str, Any]:
         """All there are (RFC 27, Alloc Annotate)."""
         return dict(self._view.annotations or {})
