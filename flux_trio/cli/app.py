@@ -12,6 +12,7 @@ from flux_trio._version import __version__
 COMMANDS: Final = (
     "start",
     "submit",
+    "bulksubmit",
     "run",
     "cancel",
     "update",

@@ -8,10 +8,8 @@ signals go to the job. Left out: standard input.
 
 from __future__ import annotations
 
-import base64
 import os
 import signal
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -19,6 +17,8 @@ import anyio.abc
 import click
 
 from flux_trio.cli.errors import complain, remark, sole_error
+from flux_trio.cli.events import event_text
+from flux_trio.cli.output import Labels, show_output, standard_outputs
 from flux_trio.formats import Event, format_fluid, parse_event
 from flux_trio.messages import FluxError, topics
 from flux_trio.protocols import JobEvent
@@ -37,15 +37,26 @@ FORWARDED: Final = (
 NEVER_RAN: Final = 1  # exit code of a job without an exit code
 
 
-async def attach(client: Client, jobid: int) -> int:
-    """Follow a job to its end, or until told to detach; the exit code.
+async def attach(
+    client: Client,
+    jobid: int,
+    *,
+    label: bool = False,
+    show_events: bool = False,
+    until: str | None = None,
+    read_only: bool = False,
+) -> int:
+    """Follow a job to its end, to the event `until`, or until told to detach; the exit code.
 
-    Raises FluxError when it may not be followed, ConnectionLost.
+    `label` puts the task in front of each line, `show_events` tells every event, and with
+    `read_only` signals mean what they mean to any command. Raises FluxError when the job may not be
+    followed, ConnectionLost.
     """
-    attachment = _Attachment(client, jobid)
+    attachment = _Attachment(client, jobid, label, show_events, until)
     try:
         async with anyio.create_task_group() as tasks:
-            await tasks.start(attachment.obey_signals, tasks)
+            if not read_only:
+                await tasks.start(attachment.obey_signals, tasks)
             await attachment.follow()
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
@@ -55,9 +66,14 @@ async def attach(client: Client, jobid: int) -> int:
 
 
 class _Attachment:
-    def __init__(self, client: Client, jobid: int) -> None:
+    def __init__(
+        self, client: Client, jobid: int, label: bool, show_events: bool, until: str | None
+    ) -> None:
         self._client = client
         self._id = jobid
+        self._label = label
+        self._show_events = show_events
+        self._until = until
         self._begun: float | None = None  # time of the first event
         self._interrupted_at = -SECOND_S
         self._canceled = False
@@ -69,39 +85,44 @@ class _Attachment:
         watch = {"id": self._id, "path": "eventlog"}
         async with (
             anyio.create_task_group() as outputs,
-            self._client.stream(topics.INFO_WATCH, watch) as events,
+            self._client.stream(
+                topics.INFO_WATCH, watch, cancel_topic=topics.INFO_WATCH_CANCEL
+            ) as events,
         ):
             async for response in events:
                 event = parse_event(response["event"])
-                self._tell(event)
+                self._tell(event, response["event"])
+                if event.name == self._until:
+                    outputs.cancel_scope.cancel()
+                    return
                 if event.name == JobEvent.START:
                     outputs.start_soon(self._show_output)
         if self.exit_code and self._finished:
             remark(_how_it_ended(self.exit_code))
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: Event, line: str) -> None:
         if self._begun is None:
             self._begun = event.timestamp
         context = event.context or {}
-        if event.name == JobEvent.EXCEPTION:
+        if self._show_events:
+            _, _, told = event_text(line).partition(" ")
+            click.echo(f"{event.timestamp - self._begun:.3f}s: job.{told}", err=True)
+        elif event.name == JobEvent.EXCEPTION:
             click.echo(
                 f"{event.timestamp - self._begun:.3f}s: job.exception "
                 f"{format_fluid(self._id, 'f58')} type={context['type']} "
                 f"severity={context['severity']} {context.get('note', '')}",
                 err=True,
             )
-        elif event.name == JobEvent.FINISH:
+        if event.name == JobEvent.FINISH:
             code = os.waitstatus_to_exitcode(context["status"])
             self.exit_code = code if code >= 0 else 128 - code
             self._finished = True
 
     async def _show_output(self) -> None:
-        try:
-            async with self._client.stream(topics.EXEC_ATTACH, {"id": self._id}) as pieces:
-                async for piece in pieces:
-                    _write(piece)
-        except FluxError as error:
-            complain(f"the output ends here: {error}")
+        outputs = standard_outputs()
+        labels = Labels(outputs) if self._label else None
+        await show_output(self._client, self._id, outputs, labels)
 
     async def obey_signals(
         self,
@@ -153,15 +174,6 @@ class _Attachment:
             await self._client.call(topic, {"id": self._id, **payload})
         except FluxError as error:
             complain(f"{what}: {error}")
-
-
-def _write(piece: dict[str, Any]) -> None:
-    """One piece of RFC 24 data, to the stream of its name."""
-    data = piece["data"]
-    raw = base64.b64decode(data) if piece.get("encoding") == "base64" else data.encode()
-    stream = sys.stderr if piece["stream"] == "stderr" else sys.stdout
-    stream.buffer.write(raw)
-    stream.buffer.flush()
 
 
 def _how_it_ended(code: int) -> str:

@@ -1,14 +1,15 @@
 """The environment of a job: `--env` rules over that of the command (flux-submit(1), Environment).
 
 `-PATTERN` leaves out what the glob matches (`-/REGEX/` a regular expression), `PATTERN` takes it
-in again, `NAME=VALUE` sets, with `$NAME` in the value replaced. Left out: rules from files.
+in again, `NAME=VALUE` sets, with `$NAME` in the value replaced, `^FILE` reads rules, one a line.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from string import Template
 from typing import Final
 
@@ -23,7 +24,7 @@ def job_environment(rules: Iterable[str], current: Mapping[str, str]) -> dict[st
     """`current` as changed by `rules`, in their order. Raises ValueError that names the rule."""
     current = {name: value for name, value in current.items() if name not in PRIVATE}
     environment = dict(current)
-    for rule in rules:
+    for rule in _all_rules(rules):
         try:
             environment = _apply(rule, environment, current)
         except re.error as error:
@@ -33,6 +34,19 @@ def job_environment(rules: Iterable[str], current: Mapping[str, str]) -> dict[st
         except ValueError as error:
             raise ValueError(f"{rule!r}: {error}") from None
     return environment
+
+
+def _all_rules(rules: Iterable[str]) -> Iterator[str]:
+    for rule in rules:
+        if not rule.startswith("^"):
+            yield rule
+            continue
+        path = Path(rule[1:]).expanduser()
+        try:
+            lines = path.read_text().splitlines()
+        except OSError as error:
+            raise ValueError(f"{path}: {error.strerror}") from None
+        yield from (line.strip() for line in lines if line.strip() and line[0] != "#")
 
 
 def _apply(rule: str, environment: dict[str, str], current: Mapping[str, str]) -> dict[str, str]:

@@ -42,6 +42,9 @@ def _label(param: click.Parameter | None) -> str:
             return ""
 
 
+# What reads a value is imported when there is one: `--help` must be quick.
+
+
 def _jobid(text: str) -> int:
     from flux_trio.formats import parse_fluid
 
@@ -54,63 +57,19 @@ def _duration(text: str) -> float:
     return parse_duration(text)
 
 
-def _time_limit(text: str) -> float:
-    """Minutes when there is no unit, as `flux submit` has it; in seconds."""
-    from flux_trio.formats import parse_duration
+def _of_values(name: str) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        from flux_trio.cli import values
 
-    seconds = parse_duration(text)
-    return seconds * 60 if text[-1:].isdigit() or text.endswith(".") else seconds
+        return getattr(values, name)(text)
 
-
-def _begin_time(text: str) -> float:
-    """Seconds since the Unix epoch; a `+` counts from now, by this machine's clock."""
-    import time
-
-    from flux_trio.cli.begin_time import parse_begin_time
-
-    return parse_begin_time(text, time.time())
-
-
-def _user(text: str) -> int:
-    """A user's id by name or number; the instance knows only numbers."""
-    import pwd
-
-    try:
-        return pwd.getpwnam(text).pw_uid
-    except KeyError:
-        if text.isascii() and text.isdigit():
-            return int(text)
-    raise ValueError(f"there is no user {text!r}")
-
-
-def _user_or_all(text: str) -> int:
-    from flux_trio.messages import USERID_UNKNOWN
-
-    return USERID_UNKNOWN if text == "all" else _user(text)
-
-
-def _urgency(text: str) -> int:
-    from flux_trio.protocols import (
-        URGENCY_DEFAULT,
-        URGENCY_EXPEDITE,
-        URGENCY_HOLD,
-        URGENCY_MAX,
-        URGENCY_MIN,
-    )
-
-    names = {"default": URGENCY_DEFAULT, "hold": URGENCY_HOLD, "expedite": URGENCY_EXPEDITE}
-    if text in names:
-        return names[text]
-    if text.isascii() and text.isdigit() and URGENCY_MIN <= int(text) <= URGENCY_MAX:
-        return int(text)
-    known = ", ".join(names)
-    raise ValueError(f"expected {URGENCY_MIN} to {URGENCY_MAX}, {known}; got {text!r}")
+    return read
 
 
 JOBID: Final = Parsed("jobid", _jobid)
 DURATION: Final = Parsed("duration", _duration)
-TIME_LIMIT: Final = Parsed("minutes|duration", _time_limit)
-BEGIN_TIME: Final = Parsed("+duration|time", _begin_time)
-USER: Final = Parsed("user", _user)
-USER_OR_ALL: Final = Parsed("user|all", _user_or_all)
-URGENCY: Final = Parsed("urgency", _urgency)
+USER: Final = Parsed("user", _of_values("read_user"))
+USER_OR_ALL: Final = Parsed("user|all", _of_values("read_user_or_all"))
+URGENCY: Final = Parsed("urgency", _of_values("read_urgency"))
+STATES: Final = Parsed("states", _of_values("read_states"))
+SIGNAL: Final = Parsed("signal", _of_values("read_signal"))

@@ -1,86 +1,118 @@
-"""From the options of `submit` and `run` to a jobspec and the rest of a submission."""
+"""From the options of `submit`, `run` and `bulksubmit` to a jobspec and what goes with it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from flux_trio.cli.constraint_query import parse_constraint_query
 from flux_trio.cli.environment import job_environment
+from flux_trio.cli.job_shape import JobShape
+from flux_trio.cli.values import read_time, read_time_limit, read_urgency
 from flux_trio.formats import Jobspec, parse_dependency_uri
-from flux_trio.protocols import URGENCY_DEFAULT, JobFlag
+from flux_trio.protocols import JobFlag
 
 
 @dataclass(frozen=True, kw_only=True)
-class Submission:
-    """What was asked for; each field is the option of its name."""
+class Submission(JobShape):
+    """What was asked for; each field is the option of its name, as typed.
+
+    `env` holds the rules of --env, --env-remove and --env-file in the order they were given.
+    """
 
     command: tuple[str, ...] = ()
-    ntasks: int | None = None
-    cores_per_task: int = 1
-    gpus_per_task: int = 0
-    nodes: int | None = None
-    exclusive: bool = False
-    time_limit: float | None = None  # seconds; infinite or None: no limit
-    urgency: int = URGENCY_DEFAULT
+    time_limit: str | None = None
+    urgency: str = "default"
     requires: tuple[str, ...] = ()
     dependency: tuple[str, ...] = ()
-    begin_time: float | None = None  # seconds since the Unix epoch
+    begin_time: tuple[str, ...] = ()
     setattr: tuple[str, ...] = ()
+    setopt: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     cwd: str | None = None
     job_name: str | None = None
     flags: tuple[str, ...] = ()
     queue: str | None = None
+    bank: str | None = None
+    cc: str | None = None
+    bcc: str | None = None
+    log: str | None = None
+    log_stderr: str | None = None
 
-    def to_jobspec(self, environ: Mapping[str, str], cwd: str) -> Jobspec:
-        """The jobspec; `environ` and `cwd` are the command's own.
+    def with_texts(self, change: Callable[[str, str], list[str]]) -> Submission:
+        """Every text replaced by `change(field, text)`; a word of the command may become several.
+
+        Of every other field the first of what `change` returns counts.
+        """
+        changed: dict[str, Any] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name == "command":
+                changed["command"] = tuple(
+                    word for text in value for word in change("command", text)
+                )
+            elif isinstance(value, tuple):
+                changed[each.name] = tuple(change(each.name, text)[0] for text in value)
+            elif isinstance(value, str):
+                changed[each.name] = change(each.name, value)[0]
+        return replace(self, **changed)
+
+    def to_jobspec(self, environ: Mapping[str, str], cwd: str, now: float) -> Jobspec:
+        """The jobspec; `environ` and `cwd` are the command's own, `now` is the Unix time.
 
         Raises ValueError that names the option, or FormatError with the path in the jobspec.
         """
         if not self.command:
             raise ValueError("job command and arguments are missing")
-        no_limit = self.time_limit is None or math.isinf(self.time_limit)
+        limit = self.time_limit and _named("--time-limit", read_time_limit, self.time_limit)
         return Jobspec.from_command(
             self.command,
-            ntasks=self.ntasks,
-            cores_per_task=self.cores_per_task,
-            gpus_per_task=self.gpus_per_task,
-            nnodes=self.nodes,
-            # as flux submit: nodes alone means whole nodes
-            exclusive=self.exclusive or (self.nodes is not None and self.ntasks is None),
-            duration=None if no_limit else self.time_limit,
+            **self.counts(),
+            duration=None if not limit or math.isinf(limit) else limit,
             cwd=self.cwd or cwd,
             environment=_named("--env", job_environment, self.env, environ),
             queue=self.queue,
-            attributes=self._attributes(),
+            attributes=self._attributes(now),
         )
 
-    def _attributes(self) -> dict[str, Any]:
-        attributes: dict[str, Any] = {}
-        if self.job_name is not None:
-            attributes["system.job.name"] = self.job_name
+    def _attributes(self, now: float) -> dict[str, Any]:
+        given: dict[str, Any] = {
+            "system.job.name": self.job_name,
+            "system.bank": self.bank,
+            "system.shell.options.per-resource": self.per_resource(),
+        }
+        attributes = {path: value for path, value in given.items() if value is not None}
         if self.requires:
             query = " and ".join(f"({text})" for text in self.requires)
             attributes["system.constraints"] = _named("--requires", parse_constraint_query, query)
-        if dependencies := self._dependencies():  # without any, no such key (RFC 26, in jobspec)
+        if dependencies := self._dependencies(now):  # without any, no such key (RFC 26, in jobspec)
             attributes["system.dependencies"] = dependencies
+        for text in self.setopt:
+            key, value = _named("--setopt", _key_value, text)
+            attributes[f"system.shell.options.{key}"] = value
         for text in self.setattr:
             key, value = _named("--setattr", parse_attribute, text)
             attributes[key] = value
         return attributes
 
-    def _dependencies(self) -> list[dict[str, Any]]:
+    def _dependencies(self, now: float) -> list[dict[str, Any]]:
         dependencies = [
             _named("--dependency", parse_dependency_uri, uri) for uri in self.dependency
         ]
-        if self.begin_time is not None:
-            dependencies.append({"scheme": "begin-time", "value": f"{self.begin_time:.3f}"})
+        for text in self.begin_time:
+            begin = _named("--begin-time", read_time, text, now)
+            dependencies.append({"scheme": "begin-time", "value": f"{begin:.3f}"})
         return dependencies
+
+    def urgency_number(self) -> int:
+        """0 to 31. Raises ValueError."""
+        return int(_named("--urgency", read_urgency, self.urgency))
 
     def flag_mask(self) -> int:
         """The flags as one number. Raises ValueError for one that is not known."""
@@ -93,18 +125,32 @@ class Submission:
                     raise ValueError(f"--flags: Unknown flag {name}") from None
         return mask
 
+    def __str__(self) -> str:
+        """The command, as a shell would take it."""
+        return shlex.join(self.command)
+
 
 def parse_attribute(text: str) -> tuple[str, Any]:
     """A dotted key below `attributes` and its value, from KEY[=VALUE].
 
     The value is JSON where it can be read as such, else a string, and 1 if there is none; a key
-    that begins with neither `system.` nor `user.` is the system's.
+    that begins with neither `system.`, `user.` nor a dot is the system's. With ^ in front of the
+    key, the value names a file of JSON.
     """
-    key, has_value, value = text.partition("=")
+    if text.startswith("^"):
+        key, value = _key_value(text[1:])
+        value = _read_json(str(value))
+    else:
+        key, value = _key_value(text)
     key = key.removeprefix("attributes.")
-    if not key.startswith(("system.", "user.")):
-        key = f"system.{key}"
-    if "" in key.split("."):
+    if key.startswith("."):
+        return key[1:], value
+    return key if key.startswith(("system.", "user.")) else f"system.{key}", value
+
+
+def _key_value(text: str) -> tuple[str, Any]:
+    key, has_value, value = text.partition("=")
+    if "" in key.removeprefix(".").split("."):
         raise ValueError(f"expected KEY=VALUE with a dotted key, got {text!r}")
     if not has_value:
         return key, 1
@@ -112,6 +158,15 @@ def parse_attribute(text: str) -> tuple[str, Any]:
         return key, msgspec.json.decode(value)
     except msgspec.DecodeError:
         return key, value
+
+
+def _read_json(path: str) -> Any:
+    try:
+        return msgspec.json.decode(Path(path).read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path}: expected JSON: {error}") from None
 
 
 def read_jobspec(text: bytes, where: str) -> Jobspec:

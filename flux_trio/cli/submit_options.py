@@ -1,8 +1,7 @@
-"""The options that `submit` and `run` share."""
+"""The options of `submit`, `run` and `bulksubmit`, in the order in which they were given."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -10,149 +9,208 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from flux_trio.cli.errors import CommandError
-from flux_trio.cli.params import BEGIN_TIME, TIME_LIMIT, URGENCY
 
 if TYPE_CHECKING:
     from flux_trio.cli.submission import Submission
     from flux_trio.formats import Jobspec
 
 F = TypeVar("F", bound=Callable[..., Any])
+Options = tuple[Callable[[F], F], ...]
 
-_COUNT: Final = click.IntRange(min=1)
-_OPTIONS: Final = (
-    click.option(
-        "-n",
-        "--ntasks",
-        type=_COUNT,
-        metavar="N",
-        help="Tasks to start, 1 unless -N says otherwise.",
-    ),
-    click.option(
-        "-c",
-        "--cores-per-task",
-        type=_COUNT,
-        metavar="N",
-        default=1,
-        show_default=True,
-        help="Cores for each task.",
-    ),
-    click.option(
-        "-g",
-        "--gpus-per-task",
-        type=click.IntRange(min=0),
-        metavar="N",
-        default=0,
-        show_default=True,
-        help="GPUs for each task.",
-    ),
-    click.option(
-        "-N",
-        "--nodes",
-        type=_COUNT,
-        metavar="N",
-        help="Nodes to spread the tasks over. Without -n: one task on each, nodes exclusively.",
-    ),
+_ORDER: Final = "flux_trio.order"  # of the options as given, in the context's meta
+_RULES: Final = {"env": "", "env_remove": "-", "env_file": "^"}  # what makes a rule of each
+
+
+class SubmitCommand(click.Command):
+    """A command whose first word that is no option begins the job's command.
+
+    It remembers the order of its options, since that of --env and its like means something.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.allow_interspersed_args = False
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As any command, noting the order."""
+        given = list(args)
+        left = super().parse_args(ctx, args)
+        _, _, order = self.make_parser(ctx).parse_args(args=given)
+        ctx.meta[_ORDER] = [param.name for param in order]
+        return left
+
+
+def _text(*names: str, metavar: str, help: str) -> Callable[[F], F]:  # noqa: A002 - click's name
+    return click.option(*names, metavar=metavar, help=help)
+
+
+def _texts(*names: str, metavar: str, help: str) -> Callable[[F], F]:  # noqa: A002 - click's name
+    return click.option(*names, metavar=metavar, help=help, multiple=True)
+
+
+_SIZE: Final[Options[Any]] = (
+    _text("-N", "--nodes", metavar="N", help="Nodes. Without -n: whole ones, with a task on each."),
     click.option("-x", "--exclusive", is_flag=True, help="With -N, whole nodes."),
-    click.option(
+    _text("-n", "--ntasks", metavar="N", help="Tasks to start, 1 unless -N says otherwise."),
+    _text("-c", "--cores-per-task", metavar="N", help="Cores for each task. [default: 1]"),
+    _text("-g", "--gpus-per-task", metavar="N", help="GPUs for each task. [default: 0]"),
+    _text("--cores", metavar="N", help="Cores in all; not with -n, -c or -g."),
+    _text("--tasks-per-node", metavar="N", help="Tasks on each node; not with -n, -c or -g."),
+    _text("--tasks-per-core", metavar="N", help="Tasks on each core; not with -n, -c or -g."),
+    _text("--gpus-per-node", metavar="N", help="With -N, GPUs of each node."),
+)
+_JOB: Final[Options[Any]] = (
+    _text(
         "-t",
         "--time-limit",
-        type=TIME_LIMIT,
         metavar="MIN|FSD",
         help="Time limit, in minutes or with a unit: 30s, 1.5h, 2d.",
     ),
     click.option(
         "--urgency",
-        type=URGENCY,
         default="default",
         metavar="N",
         help="0 to 31, hold (0), default (16) or expedite (31).",
     ),
-    click.option(
+    _text("--job-name", metavar="NAME", help="Name. [default: that of the command]"),
+    _text("-q", "--queue", metavar="NAME", help="Queue."),
+    _text("-B", "--bank", metavar="NAME", help="Bank, for accounting."),
+    _texts(
         "--requires",
-        multiple=True,
         metavar="QUERY",
         help="Constrain the nodes (RFC 35): properties, host:LIST, rank:IDS, and, or, not.",
     ),
-    click.option(
+    _texts(
         "--dependency",
-        multiple=True,
         metavar="URI",
         help="Wait for something (RFC 26): afterok:JOBID, afterany:JOBID, singleton, ...",
     ),
-    click.option(
+    _texts(
         "--begin-time",
-        type=BEGIN_TIME,
         metavar="+FSD|TIME",
-        help="Wait at least until then: +1h, 15:30, 2026-11-21T15:30.",
+        help="Wait at least until then: +1h, 15:30, 2026-11-21T15:30, tomorrow morning.",
     ),
-    click.option(
+    _texts("-o", "--setopt", metavar="KEY[=VAL]", help="Set a shell option of the job."),
+    _texts(
+        "-S",
         "--setattr",
-        multiple=True,
         metavar="KEY[=VAL]",
-        help="Set an attribute; the key is below `system` unless it begins with `user.`.",
+        help="Set an attribute; the key is below `system` unless it begins with `user.` or a dot. "
+        "^KEY=FILE takes the JSON in a file.",
     ),
-    click.option(
+    _texts(
         "--env",
-        multiple=True,
         metavar="RULE",
-        help="Change the job's environment: NAME=VALUE sets, -PATTERN leaves out, PATTERN keeps.",
+        help="Change the job's environment: NAME=VALUE sets, -PATTERN leaves out, PATTERN keeps, "
+        "^FILE reads rules.",
     ),
-    click.option("--cwd", metavar="DIR", help="Working directory. [default: this one]"),
-    click.option("--job-name", metavar="NAME", help="Name. [default: that of the command]"),
+    _texts("--env-remove", metavar="PATTERN", help="Leave out of the job's environment."),
+    _texts("--env-file", metavar="FILE", help="Read rules for the environment from a file."),
+    _text("--cwd", metavar="DIR", help="Working directory. [default: this one]"),
+    _texts("--flags", metavar="FLAG,...", help="debug, waitable or novalidate."),
+    click.option("--dry-run", is_flag=True, help="Print what would be submitted, and submit none."),
+    click.option("--quiet", is_flag=True, help="Do not print job ids."),
+    click.option("-v", "--verbose", count=True, help="Tell more on standard error; -vv tells all."),
+    click.option("-l", "--label-io", is_flag=True, help="Begin lines of output with the task."),
     click.option(
-        "--flags", multiple=True, metavar="FLAG,...", help="debug, waitable or novalidate."
+        "-u",
+        "--unbuffered",
+        is_flag=True,
+        expose_value=False,
+        help="Do not hold back output; it never is, here.",
     ),
-    click.option("-q", "--queue", metavar="NAME", help="Queue."),
-    click.option("--dry-run", is_flag=True, help="Print the jobspec, submit nothing."),
+)
+_COMMAND: Final[Options[Any]] = (click.argument("command", nargs=-1, type=click.UNPROCESSED),)
+_FILE: Final[Options[Any]] = (
     click.option(
         "--jobspec",
         "jobspec_file",
         metavar="FILE",
         help="Submit the RFC 25 jobspec (JSON) in FILE, - is standard input, and no command.",
     ),
-    click.argument("command", nargs=-1, type=click.UNPROCESSED),
+)
+_BULK: Final[Options[Any]] = (
+    _text("--cc", metavar="IDSET", help="A copy of the job for each id, which is its FLUX_JOB_CC."),
+    _text("--bcc", metavar="IDSET", help="The same without FLUX_JOB_CC."),
+    click.option("--wait", is_flag=True, help="Wait until all jobs are over."),
+    _text("--wait-event", metavar="NAME", help="Wait until all jobs have had an event."),
+    click.option("--watch", is_flag=True, help="Show the output of all jobs, and wait for them."),
+    click.option("--progress", is_flag=True, help="Show on a terminal how far all is."),
+    click.option("--jps", is_flag=True, help="With --progress, show jobs per second."),
+    _text("--log", metavar="FILE", help="Write ids, output and errors to FILE."),
+    _text("--log-stderr", metavar="FILE", help="Write errors to FILE."),
 )
 
 
+def run_options(function: F) -> F:
+    """Give a command the options of a job that runs in the foreground."""
+    return _add(function, (*_SIZE, *_JOB, *_FILE, *_COMMAND))
+
+
 def submit_options(function: F) -> F:
-    """Give a command these options."""
-    for add in reversed(_OPTIONS):
+    """Give a command the options of a job, or of copies of it."""
+    return _add(function, (*_SIZE, *_JOB, *_BULK, *_FILE, *_COMMAND))
+
+
+def bulksubmit_options(function: F) -> F:
+    """Give a command the options of many jobs."""
+    return _add(function, (*_SIZE, *_JOB, *_BULK, *_COMMAND))
+
+
+def _add(function: F, options: Options[Any]) -> F:
+    for add in reversed(options):
         function = add(function)
     return function
 
 
-def prepare(
-    *, dry_run: bool, jobspec_file: str | None, **options: Any
-) -> tuple[Submission, Jobspec]:
-    """What was asked for and its jobspec; with `dry_run` it is printed and the command ends.
+def read_submission(options: dict[str, Any]) -> Submission:
+    """The submission that the options of the command under way ask for.
 
-    Raises CommandError for what does not make a jobspec.
+    Takes from `options` what belongs to it; the others stay.
     """
-    import msgspec
+    from dataclasses import fields
 
-    from flux_trio.cli.submission import Submission, read_jobspec
+    from flux_trio.cli.submission import Submission
 
-    submission = Submission(**options)
-    try:
-        submission.flag_mask()
-        if jobspec_file is None:
-            jobspec = submission.to_jobspec(os.environ, str(Path.cwd()))
-        elif submission.command:
-            raise CommandError("expected --jobspec or a command, got both")
-        else:
-            where = "jobspec" if jobspec_file == "-" else jobspec_file
-            jobspec = read_jobspec(_read(jobspec_file), where)
-    except ValueError as error:
-        raise CommandError(str(error)) from None
-    if dry_run:
-        click.echo(msgspec.json.encode(jobspec.to_json()))
-        click.get_current_context().exit()
-    return submission, jobspec
+    rules = {name: list(options.pop(name)) for name in _RULES}
+    order = click.get_current_context().meta[_ORDER]
+    env = tuple(_RULES[name] + rules[name].pop(0) for name in order if name in rules)
+    names = {field.name for field in fields(Submission)} & set(options)
+    return Submission(env=env, **{name: options.pop(name) for name in names})
 
 
-def _read(path: str) -> bytes:
+def read_jobspec_file(submission: Submission, path: str) -> Jobspec:
+    """The jobspec in a file. Raises CommandError."""
+    from flux_trio.cli.submission import read_jobspec
+
+    if submission.command:
+        raise CommandError("expected --jobspec or a command, got both")
     try:
         with click.open_file(path, "rb") as file:
-            return bytes(file.read())
+            return read_jobspec(bytes(file.read()), "jobspec" if path == "-" else path)
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def make_jobspec(submission: Submission, path: str | None = None) -> Jobspec:
+    """The jobspec of a submission, or the one in the file at `path`. Raises CommandError."""
+    import os
+    import time
+
+    try:
+        submission.flag_mask()
+        submission.urgency_number()
+        if path is not None:
+            return read_jobspec_file(submission, path)
+        return submission.to_jobspec(os.environ, str(Path.cwd()), time.time())
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def print_jobspec(jobspec: dict[str, Any]) -> None:
+    """For --dry-run."""
+    import msgspec
+
+    click.echo(msgspec.json.encode(jobspec))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ JOBSPECS = Path(__file__).parents[1] / "data" / "jobspecs"
 
 
 def jobspec(*command: str, **options: Any) -> dict[str, Any]:
-    made = Submission(command=command or ("true",), **options).to_jobspec({"HOME": "/h"}, "/here")
-    return made.to_json()
+    submission = Submission(command=command or ("true",), **options)
+    return submission.to_jobspec({"HOME": "/h"}, "/here", 1000.0).to_json()
 
 
 def system(**options: Any) -> dict[str, Any]:
@@ -36,15 +35,15 @@ def slot(cores: int = 1, gpus: int = 0, count: int = 1) -> dict[str, Any]:
     ("options", "resources"),
     [
         ({}, [slot()]),
-        ({"ntasks": 4}, [slot(count=4)]),
-        ({"ntasks": 2, "cores_per_task": 3, "gpus_per_task": 1}, [slot(3, 1, 2)]),
-        ({"ntasks": 4, "nodes": 2}, [{"type": "node", "count": 2, "with": [slot(count=2)]}]),
+        ({"ntasks": "4"}, [slot(count=4)]),
+        ({"ntasks": "2", "cores_per_task": "3", "gpus_per_task": "1"}, [slot(3, 1, 2)]),
+        ({"ntasks": "4", "nodes": "2"}, [{"type": "node", "count": 2, "with": [slot(count=2)]}]),
         (
-            {"ntasks": 4, "nodes": 2, "exclusive": True},
+            {"ntasks": "4", "nodes": "2", "exclusive": True},
             [{"type": "node", "count": 2, "exclusive": True, "with": [slot(count=2)]}],
         ),
         # nodes alone are whole nodes with a task on each
-        ({"nodes": 3}, [{"type": "node", "count": 3, "exclusive": True, "with": [slot()]}]),
+        ({"nodes": "3"}, [{"type": "node", "count": 3, "exclusive": True, "with": [slot()]}]),
     ],
 )
 def test_resources_follow_from_the_counts(options: dict[str, Any], resources: object) -> None:
@@ -62,20 +61,22 @@ def test_the_job_runs_here_with_this_environment_and_no_limit() -> None:
 @pytest.mark.parametrize(
     ("options", "attributes"),
     [
-        ({"time_limit": 90.0}, {"duration": 90.0}),
-        ({"time_limit": math.inf}, {"duration": 0}),
+        ({"time_limit": "90s"}, {"duration": 90.0}),
+        ({"time_limit": "inf"}, {"duration": 0}),
         ({"cwd": "/x"}, {"cwd": "/x"}),
         ({"env": ("-*", "A=b")}, {"environment": {"A": "b"}}),
         ({"queue": "batch"}, {"queue": "batch"}),
         ({"job_name": "n"}, {"job": {"name": "n"}}),
+        ({"bank": "b"}, {"bank": "b"}),
+        ({"setopt": ("a.b=1", "c")}, {"shell": {"options": {"a": {"b": 1}, "c": 1}}}),
         ({"dependency": ()}, {}),  # 26.format.4
         (
-            {"dependency": ("afterok:ƒ3", "singleton"), "begin_time": 12.5},
+            {"dependency": ("afterok:ƒ3", "singleton"), "begin_time": ("+12.5s",)},
             {
                 "dependencies": [
                     {"scheme": "afterok", "value": "ƒ3"},
                     {"scheme": "singleton", "value": ""},
-                    {"scheme": "begin-time", "value": "12.500"},
+                    {"scheme": "begin-time", "value": "1012.500"},
                 ]
             },
         ),
@@ -108,11 +109,62 @@ def test_options_are_attributes(options: dict[str, Any], attributes: dict[str, A
         ("system.x=null", ("system.x", None)),
         ("attributes.system.x=1", ("system.x", 1)),
         ("x=a=b", ("system.x", "a=b")),
+        (".other.x=1", ("other.x", 1)),
         ('x="1"', ("system.x", "1")),
     ],
 )
 def test_an_attribute_is_json_if_it_can_be(text: str, attribute: object) -> None:
     assert parse_attribute(text) == attribute
+
+
+@pytest.mark.parametrize(
+    ("options", "slots", "per_resource"),
+    [
+        ({"cores": "4"}, [slot(count=4)], None),
+        ({"cores": "4", "tasks_per_core": "2"}, [slot(count=4)], {"type": "core", "count": 2}),
+        (
+            {"nodes": "2", "tasks_per_node": "3"},
+            [{"type": "node", "count": 2, "exclusive": True, "with": [slot()]}],
+            {"type": "node", "count": 3},
+        ),
+        (
+            {"nodes": "2", "cores": "4", "gpus_per_node": "1"},
+            [{"type": "node", "count": 2, "with": [slot(2, 1)]}],
+            None,
+        ),
+    ],
+)
+def test_tasks_may_be_counted_by_resource(
+    options: dict[str, Any], slots: object, per_resource: object
+) -> None:
+    made = jobspec(**options)
+    assert made["resources"] == slots
+    shell = made["attributes"]["system"].get("shell", {"options": {"per-resource": None}})
+    assert shell["options"]["per-resource"] == per_resource
+
+
+def test_rules_for_the_environment_are_taken_in_their_order(tmp_path: Path) -> None:
+    rules = tmp_path / "rules"
+    rules.write_text("# of the job\n\nB=$A\n")
+    args = ["--env-remove=*", "--env=A=1", "--env-file", str(rules), "--env=A=2", "--env-remove=X*"]
+    printed = json.loads(submit("--dry-run", *args, "true").stdout)
+    assert printed["attributes"]["system"]["environment"] == {"A": "2", "B": "1"}
+
+
+def test_an_attribute_may_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"a": [1]}')
+    assert parse_attribute(f"^user.x={tmp_path}/x.json") == ("user.x", {"a": [1]})
+
+
+def test_copies_have_their_number_in_options_command_and_environment() -> None:
+    args = ["--cc=3-4", "--job-name=n{cc}", "--env-remove=*", "echo", "{cc}", "{{id}}"]
+    printed = json.loads(submit("--dry-run", *args).stdout)
+    assert printed["tasks"][0]["command"] == ["echo", "3", "{{id}}"]
+    system = printed["attributes"]["system"]
+    assert (system["job"], system["environment"]) == ({"name": "n3"}, {"FLUX_JOB_CC": "3"})
+    without = json.loads(submit("--dry-run", "--bcc=5", "--env-remove=*", "echo", "{cc}").stdout)
+    assert without["tasks"][0]["command"] == ["echo", "5"]
+    assert without["attributes"]["system"]["environment"] == {}
 
 
 def test_flags_are_a_mask() -> None:
@@ -157,6 +209,20 @@ def test_a_jobspec_file_is_taken_as_it_is() -> None:
     [
         ([], "job command and arguments are missing"),
         (["-x", "true"], "exclusive needs a number of nodes (nnodes)"),
+        (["-n", "0", "true"], "--ntasks must be >= 1"),
+        (["-N", "x", "true"], "--nodes: invalid int value 'x'"),
+        (["-n", "1", "--cores", "2", "true"], "can't be used with per-task options"),
+        (["--gpus-per-node", "1", "--cores", "2", "true"], "--gpus-per-node requires --nodes"),
+        (["--tasks-per-node", "1", "true"], "must specify node or core count"),
+        (["-N2", "--cores", "3", "true"], "evenly divisible by node count"),
+        (["--begin-time", "gibberish", "true"], '--begin-time: Invalid datetime: "gibberish"'),
+        (["--begin-time", "+inf", "true"], "--begin-time: expected a duration that ends"),
+        (["--env-file", "/nosuch", "true"], "--env: /nosuch: No such file"),
+        (["-S", "^x=/nosuch", "true"], "--setattr: /nosuch: No such file"),
+        (["-o", "a..b", "true"], "--setopt: expected KEY=VALUE"),
+        (["--cc=1", "--bcc=1", "true"], "specify only one of --cc or --bcc"),
+        (["--cc=x", "true"], "expected"),
+        (["--cc=1", "{nosuch}"], "Invalid replacement string in command: '{nosuch}'"),
         (["-N", "3", "-n", "2", "true"], "nnodes (3) must not exceed ntasks (2)"),
         (["-t", "5x", "true"], '--time-limit: expected a duration such as "30"'),
         (["-t", "-5", "true"], "--time-limit: expected a duration from 0 to infinity"),
@@ -181,8 +247,7 @@ def test_what_makes_no_jobspec_is_one_line_and_exit_code_1(args: list[str], mess
     assert (result.exit_code, result.stdout) == (1, "")
 
 
-@pytest.mark.parametrize("args", [["-n", "0", "true"], ["-N", "x", "true"], ["--nosuch"]])
+@pytest.mark.parametrize("args", [["--nosuch"], ["--quiet=x"]])
 def test_wrong_usage_is_exit_code_2(args: list[str]) -> None:
     result = submit(*args)
     assert result.exit_code == 2
-    assert "Usage: flux-trio submit" in result.stderr

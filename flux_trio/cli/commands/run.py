@@ -7,15 +7,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flux_trio.cli.session import with_client
-from flux_trio.cli.submit_options import prepare, submit_options
+from flux_trio.cli.submit_options import (
+    SubmitCommand,
+    make_jobspec,
+    print_jobspec,
+    read_submission,
+    run_options,
+)
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
-@submit_options
-def run(**options: Any) -> None:
+@click.command(cls=SubmitCommand)
+@run_options
+@click.option("--wait-event", metavar="NAME", help="Be done when the job has had this event.")
+def run(
+    dry_run: bool,
+    jobspec_file: str | None,
+    quiet: bool,
+    verbose: int,
+    label_io: bool,
+    wait_event: str | None,
+    **options: Any,
+) -> None:
     """Submit a job that runs COMMAND, show its output, and end as it does.
 
     Standard output and standard error of the tasks are those of this command. Two ctrl-C within
@@ -24,13 +39,22 @@ def run(**options: Any) -> None:
     Exit codes: the highest of the tasks, 128 and the number of the signal that ended one; 1 if the
     job is refused or never ran, 2 for wrong usage.
     """
-    submission, jobspec = prepare(**options)
+    submission = read_submission(options)
+    jobspec = make_jobspec(submission, jobspec_file)
+    if dry_run:
+        print_jobspec(jobspec.to_json())
+        return
     from flux_trio.cli.attach import attach
+    from flux_trio.formats import format_fluid
 
     async def send_and_follow(client: Client) -> int:
         jobid = await client.submit(
-            jobspec.to_json(), urgency=submission.urgency, flags=submission.flag_mask()
+            jobspec.to_json(), urgency=submission.urgency_number(), flags=submission.flag_mask()
         )
-        return await attach(client, jobid)
+        if verbose and not quiet:
+            click.echo(f"jobid: {format_fluid(jobid, 'f58')}", err=True)
+        return await attach(
+            client, jobid, label=label_io, show_events=verbose > 1, until=wait_event
+        )
 
     click.get_current_context().exit(with_client(send_and_follow))

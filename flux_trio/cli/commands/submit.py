@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from flux_trio.cli.session import with_client
-from flux_trio.cli.submit_options import prepare, submit_options
+from flux_trio.cli.submit_options import (
+    SubmitCommand,
+    print_jobspec,
+    read_submission,
+    submit_options,
+)
 
-if TYPE_CHECKING:
-    from flux_trio.client import Client
 
-
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(cls=SubmitCommand)
 @submit_options
-def submit(**options: Any) -> None:
+def submit(dry_run: bool, jobspec_file: str | None, **options: Any) -> None:
     """Submit a job that runs COMMAND, and print its id.
 
-    Exit codes: 0 once the job is accepted and stored, 1 if it is refused, 2 for wrong usage.
+    With --cc or --bcc copies of it: {cc} in options and COMMAND is then the id of the copy.
+
+    Exit codes: 0 once the job is accepted and stored, 1 if it is refused, 2 for wrong usage; with
+    --wait or --watch the highest of the jobs.
     """
-    submission, jobspec = prepare(**options)
+    submission = read_submission(options)
+    from flux_trio.cli.bulk import Wishes, copies, submit_all
 
-    async def send(client: Client) -> int:
-        return await client.submit(
-            jobspec.to_json(), urgency=submission.urgency, flags=submission.flag_mask()
-        )
-
-    jobid = with_client(send)
-    from flux_trio.formats import format_fluid
-
-    click.echo(format_fluid(jobid, "f58"))
+    jobs = copies(submission, jobspec_file)
+    if dry_run:
+        print_jobspec(jobs[0].jobspec())
+    else:
+        click.get_current_context().exit(submit_all(jobs, Wishes(**options)))

@@ -1,0 +1,123 @@
+"""`flux-trio bulksubmit`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from flux_trio.cli.errors import CommandError
+from flux_trio.cli.submit_options import SubmitCommand, bulksubmit_options, read_submission
+
+if TYPE_CHECKING:
+    from flux_trio.cli.submission import Submission
+
+_SHORT: Final = {  # how an option is shown, if not by its long name
+    "nodes": "-N",
+    "ntasks": "-n",
+    "cores_per_task": "-c",
+    "gpus_per_task": "-g",
+    "time_limit": "-t",
+    "queue": "-q",
+    "bank": "-B",
+    "setopt": "-o ",
+}
+
+
+@click.command(cls=SubmitCommand)
+@bulksubmit_options
+@click.option(
+    "--define",
+    "definitions",
+    multiple=True,
+    metavar="NAME=CODE",
+    help="Make {.NAME} what the Python expression CODE is for the input x.",
+)
+@click.option("--shuffle", is_flag=True, help="Submit in random order.")
+@click.option(
+    "--sep",
+    "separator",
+    default="\\n",
+    metavar="STRING",
+    help="What separates inputs in files; none is any white space. [default: the end of a line]",
+)
+def bulksubmit(
+    dry_run: bool,
+    definitions: tuple[str, ...],
+    shuffle: bool,
+    separator: str,
+    **options: Any,
+) -> None:
+    """Submit COMMAND once for each input, which takes the place of {} in options and COMMAND.
+
+    Inputs are the lines of standard input, or words after :::, or lines of a file after ::::. Of
+    several lists every combination is one job, {0} and {1} in it the inputs; a list after :::+
+    goes along with the others instead. {seq} and {seq1} number the jobs, {.%} is the input without
+    extension, {./} its base name, {.//} its directory.
+
+    Exit codes: 0, 1 if a job is refused, 2 for wrong usage; with --wait or --watch the highest of
+    the jobs.
+    """
+    submission = read_submission(options)
+    try:
+        jobs = list(_submissions(submission, definitions, separator))
+    except (ValueError, OSError) as error:
+        raise CommandError(str(error)) from None
+    if shuffle:
+        import random
+
+        random.shuffle(jobs)
+    from flux_trio.cli.bulk import Wishes, copies, submit_all
+
+    wishes = Wishes(**options)
+    all_copies = [copy for job in jobs for copy in copies(job)]
+    if not all_copies:
+        raise CommandError("no jobs provided for bulk submission")
+    if dry_run and wishes.progress:
+        click.echo(f"bulksubmit: submitting a total of {len(all_copies)} jobs")
+    if dry_run or wishes.verbose:
+        for job in jobs:
+            click.echo(f"bulksubmit: submit {_shown(submission, job)}")
+    if not dry_run:
+        click.get_current_context().exit(submit_all(all_copies, wishes))
+
+
+def _submissions(
+    template: Submission, definitions: tuple[str, ...], separator: str
+) -> Iterator[Submission]:
+    """One for each combination of inputs. Raises ValueError, OSError."""
+    from dataclasses import replace
+
+    from flux_trio.cli.bulk_inputs import split_inputs, split_text
+    from flux_trio.cli.replacing import Input, compile_methods, replaced
+
+    def read(path: str) -> list[str]:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text()
+        return split_text(text, separator)
+
+    methods = compile_methods(definitions)
+    command, jobs = split_inputs(template.command, read)
+    template = replace(template, command=command)
+    for number, texts in enumerate(jobs):
+        inputs = [Input(text, methods) for text in texts]
+        # {cc} is replaced when the copies are made
+        names = {"seq": number, "seq1": number + 1, "cc": "{cc}"}
+        yield replaced(template, inputs, names)
+
+
+def _shown(template: Submission, job: Submission) -> str:
+    """The options that the inputs have changed, then the command."""
+    from dataclasses import fields
+
+    words = []
+    for field in fields(job):
+        value = getattr(job, field.name)
+        if field.name == "command" or not value:
+            continue
+        if value != getattr(template, field.name) or field.name == "cc":
+            option = _SHORT.get(field.name, f"--{field.name.replace('_', '-')}=")
+            words += [option + text for text in ((value,) if isinstance(value, str) else value)]
+    return " ".join([*words, *job.command])

@@ -1,0 +1,97 @@
+"""How large a job is: the options for tasks, nodes, cores and gpus, and the jobspec they make.
+
+As flux-submit(1): resources either for each task (`-n -c -g`) or with tasks for each resource
+(`--cores --tasks-per-node --tasks-per-core --gpus-per-node`), never both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+_PER_TASK: Final = ("ntasks", "cores_per_task", "gpus_per_task")
+_PER_RESOURCE: Final = ("cores", "tasks_per_node", "tasks_per_core", "gpus_per_node")
+_MINIMUM: Final = {"gpus_per_task": 0, "gpus_per_node": 0}  # of all others it is 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobShape:
+    """The options as typed; each field is the option of its name, None if not given."""
+
+    ntasks: str | None = None
+    nodes: str | None = None
+    cores_per_task: str | None = None
+    gpus_per_task: str | None = None
+    cores: str | None = None
+    tasks_per_node: str | None = None
+    tasks_per_core: str | None = None
+    gpus_per_node: str | None = None
+    exclusive: bool = False
+
+    def counts(self) -> dict[str, Any]:
+        """What `Jobspec.from_command` takes. Raises ValueError that names the option."""
+        given = {name: self._count(name) for name in ("nodes", *_PER_TASK, *_PER_RESOURCE)}
+        if all(given[name] is None for name in _PER_RESOURCE):
+            return self._per_task(given)
+        if any(given[name] is not None for name in _PER_TASK):
+            raise ValueError("Per-resource options can't be used with per-task options")
+        return self._per_resource(given)
+
+    def per_resource(self) -> dict[str, Any] | None:
+        """The shell option that says how many tasks there are on each resource."""
+        if self.tasks_per_node is not None:
+            return {"type": "node", "count": self._count("tasks_per_node")}
+        if self.tasks_per_core is not None:
+            return {"type": "core", "count": self._count("tasks_per_core")}
+        return None
+
+    def _per_task(self, given: dict[str, int | None]) -> dict[str, Any]:
+        return {
+            "ntasks": given["ntasks"],
+            "cores_per_task": given["cores_per_task"] or 1,
+            "gpus_per_task": given["gpus_per_task"] or 0,
+            "nnodes": given["nodes"],
+            # nodes alone means whole nodes
+            "exclusive": self.exclusive or bool(given["nodes"] and given["ntasks"] is None),
+        }
+
+    def _per_resource(self, given: dict[str, int | None]) -> dict[str, Any]:
+        nodes, cores, gpus = given["nodes"], given["cores"], given["gpus_per_node"]
+        if given["tasks_per_node"] and given["tasks_per_core"]:
+            text = "Do not specify both the number of tasks per node and per core"
+            raise ValueError(text)
+        if nodes is None and cores is None:
+            raise ValueError("must specify node or core count with per_resource")
+        if gpus and nodes is None:
+            raise ValueError("--gpus-per-node requires --nodes")
+        size = 1  # of a slot, of which a node has one
+        if nodes is not None and cores is not None:
+            size = _share(cores, nodes)
+        return {
+            "ntasks": nodes or cores,
+            "cores_per_task": size,
+            "gpus_per_task": gpus or 0,
+            "nnodes": nodes,
+            "exclusive": self.exclusive or cores is None,
+        }
+
+    def _count(self, name: str) -> int | None:
+        text = getattr(self, name)
+        if text is None:
+            return None
+        option = "--" + name.replace("_", "-")
+        try:
+            count = int(text)
+        except ValueError:
+            raise ValueError(f"{option}: invalid int value '{text}'") from None
+        if count < _MINIMUM.get(name, 1):
+            raise ValueError(f"{option} must be >= {_MINIMUM.get(name, 1)}")
+        return count
+
+
+def _share(cores: int, nodes: int) -> int:
+    if cores < nodes:
+        raise ValueError("number of cores cannot be less than nnodes")
+    if cores % nodes:
+        raise ValueError("number of cores must be evenly divisible by node count")
+    return cores // nodes

@@ -1,0 +1,84 @@
+"""Replacement of `{}` in commands and options of jobs submitted in bulk (flux-bulksubmit(1)).
+
+Python's `str.format` with the inputs as positions, `seq`, `seq1` and `cc` by name. An input has
+`.%` (no extension), `./` (base name), `.//` (directory), `./%` (base name, no extension), and what
+--define names. `{{...}}` is for whoever runs the job and stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import CodeType
+from typing import Any, Final
+
+from flux_trio.cli.submission import Submission
+
+# In place of what must survive `str.format`: no word of a command line has a NUL in it.
+_OPEN, _CLOSE, _LIST = "\0<", "\0>", "\0,"
+
+_PARTS: Final[Mapping[str, Callable[[str], str]]] = {
+    "%": lambda text: text.removesuffix(Path(text).suffix),
+    "/": lambda text: text.rpartition("/")[2],
+    "//": lambda text: text.rpartition("/")[0],
+    "/%": lambda text: text.rpartition("/")[2].removesuffix(Path(text).suffix),
+}
+
+
+def compile_methods(definitions: Sequence[str]) -> dict[str, CodeType]:
+    """What --define gives, by name. Raises ValueError for what is not NAME=CODE."""
+    methods = {}
+    for definition in definitions:
+        name, equals, code = definition.partition("=")
+        if not equals:
+            raise ValueError(f"--define: expected NAME=CODE, got {definition!r}")
+        try:
+            methods[name] = compile(code, name, "eval")
+        except SyntaxError as error:
+            raise ValueError(f"--define: {name}: {error.msg}") from None
+    return methods
+
+
+class Input:
+    """One input of a job, as `str.format` sees it."""
+
+    def __init__(self, text: str, methods: Mapping[str, CodeType]) -> None:
+        self._text = text
+        self._methods = methods
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __format__(self, spec: str) -> str:
+        return format(self._text, spec)
+
+    def __getattr__(self, name: str) -> object:
+        if name in _PARTS:
+            return _PARTS[name](self._text)
+        if name not in self._methods:
+            raise ValueError(f"Unknown input string method '.{name}'")
+        # the user's own code, on the user's own command line
+        result = eval(self._methods[name], {"x": self._text})
+        return _LIST.join(map(str, result)) if isinstance(result, list) else result
+
+
+def replaced(
+    submission: Submission, inputs: Sequence[Input], names: Mapping[str, Any]
+) -> Submission:
+    """The submission with inputs and names in the place of their braces.
+
+    A list that a method returns becomes several words of the command. Raises ValueError that says
+    which text asks for what is not there.
+    """
+
+    def change(field: str, text: str) -> list[str]:
+        marked = text.replace("{{", _OPEN).replace("}}", _CLOSE)
+        try:
+            made = marked.format(*inputs, **names)
+        except (IndexError, KeyError):
+            what = "command" if field == "command" else f"--{field.replace('_', '-')}"
+            raise ValueError(f"Invalid replacement string in {what}: '{text}'") from None
+        restored = made.replace(_OPEN, "{{").replace(_CLOSE, "}}")
+        return restored.split(_LIST)
+
+    return submission.with_texts(change)

@@ -1,0 +1,120 @@
+"""What people type for a value, read: job ids, times, users, states, signals, attributes.
+
+Each function takes the text and raises ValueError that says what was expected. Without click, so
+that options whose text is made for each job (`bulksubmit`) are read by the same functions.
+"""
+
+from __future__ import annotations
+
+import math
+import pwd
+import signal
+from datetime import datetime
+from typing import Final
+
+from flux_trio.formats import parse_duration
+from flux_trio.messages import USERID_UNKNOWN
+from flux_trio.protocols import (
+    ACTIVE,
+    PENDING,
+    RUNNING,
+    URGENCY_DEFAULT,
+    URGENCY_EXPEDITE,
+    URGENCY_HOLD,
+    URGENCY_MAX,
+    URGENCY_MIN,
+    JobState,
+)
+
+_URGENCIES: Final = {
+    "default": URGENCY_DEFAULT,
+    "hold": URGENCY_HOLD,
+    "expedite": URGENCY_EXPEDITE,
+}
+STATES: Final = {
+    **{state.name: int(state) for state in JobState if state is not JobState.NEW},
+    "PENDING": int(PENDING),
+    "RUNNING": int(RUNNING),
+    "ACTIVE": int(ACTIVE),
+}
+
+
+def read_time_limit(text: str) -> float:
+    """Seconds; a number without a unit is of minutes, as `flux submit` has it."""
+    seconds = parse_duration(text)
+    return seconds * 60 if text[-1:].isdigit() or text.endswith(".") else seconds
+
+
+def read_user(text: str) -> int:
+    """A user's id by name or number; the instance knows only numbers."""
+    try:
+        return pwd.getpwnam(text).pw_uid
+    except KeyError:
+        if text.isascii() and text.isdigit():
+            return int(text)
+    raise ValueError(f"there is no user {text!r}")
+
+
+def read_user_or_all(text: str) -> int:
+    """A user's id, or the one that stands for everybody."""
+    return USERID_UNKNOWN if text == "all" else read_user(text)
+
+
+def read_urgency(text: str) -> int:
+    """0 to 31, or a name."""
+    if text.lower() in _URGENCIES:
+        return _URGENCIES[text.lower()]
+    if text.isascii() and text.isdigit() and URGENCY_MIN <= int(text) <= URGENCY_MAX:
+        return int(text)
+    known = ", ".join(_URGENCIES)
+    raise ValueError(f"expected {URGENCY_MIN} to {URGENCY_MAX}, {known}; got {text!r}")
+
+
+def read_states(text: str) -> int:
+    """A mask of the active states that are named, with commas between them."""
+    mask = 0
+    for name in text.split(","):
+        if STATES.get(name.upper(), JobState.INACTIVE) == JobState.INACTIVE:
+            raise ValueError(f"Invalid state {name} specified")
+        mask |= STATES[name.upper()]
+    return mask
+
+
+def read_signal(text: str) -> int:
+    """A signal by number or name: 15, TERM, SIGTERM."""
+    if text.isascii() and text.isdigit() and 0 < int(text) < signal.NSIG:
+        return int(text)
+    name = text.upper()
+    for spelling in (name, f"SIG{name}"):
+        if spelling in signal.Signals.__members__:
+            return int(signal.Signals[spelling])
+    raise ValueError(f"Invalid signal {text}")
+
+
+def read_time(text: str, now: float) -> float:
+    """A time in seconds since the Unix epoch.
+
+    `now`, `+FSD` and `-FSD` from now, ISO 8601, or words such as `3pm` or `yesterday`.
+    """
+    if text == "now":
+        return now
+    if text[:1] in ("+", "-"):
+        change = parse_duration(text[1:])
+        if math.isinf(change):
+            raise ValueError(f"expected a duration that ends, got {text!r}")
+        return now + change if text[0] == "+" else now - change
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return _read_words(text, now)
+
+
+def _read_words(text: str, now: float) -> float:
+    from parsedatetime import VERSION_CONTEXT_STYLE, Calendar
+
+    calendar = Calendar(version=VERSION_CONTEXT_STYLE)
+    calendar.ptc.StartHour = 0  # a day begins at midnight
+    fields, found = calendar.parse(text, sourceTime=datetime.fromtimestamp(now).timetuple())
+    if not found.hasDateOrTime:
+        raise ValueError(f'Invalid datetime: "{text}"')
+    return datetime(*fields[:6]).timestamp()

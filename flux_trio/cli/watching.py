@@ -1,0 +1,120 @@
+"""Watching jobs, many at a time: what becomes of them, and their output (flux-watch(1))."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from flux_trio.cli.events import event_text
+from flux_trio.cli.output import Labels, Outputs, show_output
+from flux_trio.formats import Event, format_fluid, parse_event
+from flux_trio.messages import topics
+from flux_trio.protocols import JobEvent
+
+if TYPE_CHECKING:
+    from flux_trio.cli.progress import JobProgress
+    from flux_trio.client import Client
+
+AT_ONCE: Final = 256  # jobs watched at a time: two streams each, and an instance limits streams
+FAILED_TO_START: Final = 1
+
+
+class Watcher:
+    """Watches jobs until `until`, the name of an event, or their end.
+
+    `output` shows what they write, `verbose` 1 how each ended and 2 every event. `exit_code` is the
+    highest of the jobs so far, 1 for one that never started.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        until: str | None = None,
+        output: bool = False,
+        label: bool = False,
+        verbose: int = 0,
+        progress: JobProgress | None = None,
+    ) -> None:
+        self._client = client
+        self._until = until
+        self._output = output
+        self._label = label
+        self.verbose = verbose
+        self.progress = progress
+        self.exit_code = 0
+
+    async def watch(self, jobid: int, outputs: Outputs) -> None:
+        """Watch one job. Raises FluxError, ConnectionLost."""
+        job = _Watched(self, jobid, outputs)
+        payload = {"id": jobid, "path": "eventlog"}
+        async with (
+            anyio.create_task_group() as tasks,
+            self._client.stream(
+                topics.INFO_WATCH, payload, cancel_topic=topics.INFO_WATCH_CANCEL
+            ) as events,
+        ):
+            async for response in events:
+                event = parse_event(response["event"])
+                job.take(event, response["event"])
+                if event.name == JobEvent.START and self._output:
+                    labels = Labels(outputs, f"{job.name}: ") if self._label else None
+                    tasks.start_soon(show_output, self._client, jobid, outputs, labels)
+                if event.name == self._until:
+                    break
+        if self.progress is not None:
+            self.progress.advance()
+
+
+class _Watched:
+    """What is known of one job."""
+
+    def __init__(self, watcher: Watcher, jobid: int, outputs: Outputs) -> None:
+        self._watcher = watcher
+        self._outputs = outputs
+        self.name = format_fluid(jobid, "f58")
+        self._begun = 0.0
+        self._started = False
+        self._status = "pending"
+
+    def take(self, event: Event, line: str) -> None:
+        """Fold one event in; tell what is worth it."""
+        self._begun = self._begun or event.timestamp
+        if self._watcher.verbose > 1:
+            _, _, told = event_text(line).partition(" ")
+            self._tell(event, told)
+        context = event.context or {}
+        match event.name:
+            case JobEvent.ALLOC:
+                self._becomes("running")
+            case JobEvent.START:
+                self._started = True
+            case JobEvent.EXCEPTION if context["severity"] == 0 and not self._started:
+                self._worst(FAILED_TO_START)
+                self._becomes("failed")
+                note = f" {context['note']}" if context.get("note") else ""
+                self._outputs.remark(
+                    f"{self.name}: job.exception: type={context['type']} severity=0{note}"
+                )
+            case JobEvent.FINISH:
+                self._finished(event, context["status"])
+
+    def _finished(self, event: Event, status: int) -> None:
+        code = os.waitstatus_to_exitcode(status)
+        self._worst(code if code >= 0 else 128 - code)
+        self._becomes("failed" if code else "complete")
+        if self._watcher.verbose == 1:
+            self._tell(event, f"{self._status}: status={status}")
+
+    def _worst(self, code: int) -> None:
+        self._watcher.exit_code = max(self._watcher.exit_code, code)
+
+    def _becomes(self, status: str) -> None:
+        if self._watcher.progress is not None and status != self._status:
+            self._watcher.progress.move(self._status, status)
+        self._status = status
+
+    def _tell(self, event: Event, text: str) -> None:
+        self._outputs.remark(f"{self.name}: {event.timestamp - self._begun:.3f}s: {text}")
