@@ -14,12 +14,15 @@ from flux_trio.conformance.leg import (
     ANY_DISCONNECT,
     ANY_TOPIC,
     ERROR,
+    ODD,
+    OWN,
     Leg,
     message,
     noted,
     payload,
     received,
     sent,
+    while_live,
 )
 from flux_trio.conformance.view import Seen, view
 from flux_trio.messages import NODEID_ANY, Request, Response, service_of, topics
@@ -150,7 +153,14 @@ def _fold_silent(_n: int | None, _part: None, record: Record, _seen: Seen) -> in
     return record.n if is_silent else None
 
 
-SILENT: Final = view("without response", REQUESTS, parts=_silent, fold=_fold_silent)
+SILENT: Final = view(
+    "without response",
+    sent("request", ANY_TOPIC, mark=ODD),
+    while_live(OWN, REQUESTS),
+    parts=_silent,
+    fold=_fold_silent,
+    reads=(OPEN,),
+)
 """By client, topic and matchtag: the last request, when it wants no response."""
 
 
@@ -171,8 +181,8 @@ def _unserved(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
 
 UNSERVED: Final = view(
     "unserved",
-    REQUESTS,
-    sent("response", ANY_TOPIC),
+    sent("request", ANY_TOPIC, mark=ODD),
+    while_live(OWN, REQUESTS, sent("response", ANY_TOPIC)),
     parts=_unserved,
     fold=lambda _n, _part, record, _seen: record.n if isinstance(record.message, Request) else None,
 )
@@ -206,7 +216,7 @@ def is_cancel(request: Request) -> bool:
 CANCELS: Final = view(
     "cancels",
     received("request", ANY_CANCEL, ANY_DISCONNECT),
-    sent("response", ANY_TOPIC),
+    while_live(OWN, sent("response", ANY_TOPIC)),
     parts=_canceled,
     fold=lambda _old, n, _record, _seen: n,
     reads=(OPEN,),
@@ -233,7 +243,7 @@ def _serving(record: Record, seen: Seen) -> Iterable[tuple[str, str | None]]:
 
 SERVES: Final = view(
     "serves",
-    received("request", ANY_TOPIC),
+    received("request", ANY_TOPIC, mark=ODD),
     sent("request", ANY_DISCONNECT),
     noted(Kind.MODULE),
     parts=_serving,
@@ -254,7 +264,8 @@ def _gone(record: Record, seen: Seen) -> Iterable[tuple[Any, Any]]:
 
 GONE: Final = view(
     "gone",
-    received("request", ANY_TOPIC),
+    received("request", ANY_DISCONNECT),
+    while_live(OWN, received("request", ANY_TOPIC, mark=ODD)),
     parts=_gone,
     fold=lambda _old, gone, _record, _seen: gone,
 )

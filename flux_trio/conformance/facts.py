@@ -7,9 +7,20 @@ whoever said sched-hello, the execution service is the name given in exec-hello.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
+from flux_trio.conformance.leg import ANY_DISCONNECT, ERROR, received, sent
 from flux_trio.messages import Request, Response, service_of, topics
 from flux_trio.trace import Kind, Record
+
+TELLING: Final = (
+    *sent("response", topics.EXEC_HELLO),
+    *sent("request", ANY_DISCONNECT),
+    *received("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.EXEC_HELLO),
+    *received("request", topics.JOB_MANAGER_DISCONNECT),
+    *received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, mark=ERROR),
+)
+"""The records that change what is known here."""
 
 
 @dataclass(frozen=True, slots=True)

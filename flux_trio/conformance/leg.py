@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from flux_trio.messages import Message, Request, Response
@@ -20,30 +20,26 @@ ANY_DISCONNECT: Final = "*.disconnect"
 
 ERROR: Final = "error"
 WITH_R: Final = "R"
+PLAIN: Final = "plain"
+ODD: Final = "odd"
+OWN: Final = object()
 
 
 class Leg(NamedTuple):
     """Which records: the kind, and for messages the type and topic.
 
-    For topics of the execution service, whose name is its own, `topic` is "<exec>.start"; one that
-    starts with a star stands for all that end so. `mark` narrows it: ERROR are the responses with
-    an errnum, WITH_R the commits that write or remove an R, and what the scheduler looked up.
+    `topic` may have a star for anything; for topics of the execution service, whose name is its
+    own, it is "<exec>.start". `mark` narrows it: ERROR are the responses with an errnum, WITH_R the
+    commits that write or remove an R, and what the scheduler looked up; PLAIN and ODD are told
+    apart in `dispatch`. A record is passed over while `live`, a view, has nothing that is live;
+    OWN is what the rule or view keeps itself.
     """
 
     kind: str
     type: str = ""
     topic: str = ""
     mark: str = ""
-
-    def covers(self, other: Leg) -> bool:
-        """Whether a record that is on `other` is on this one."""
-        if self.kind != other.kind or self.type != other.type:
-            return False
-        if self.mark not in ("", other.mark):
-            return False
-        if self.topic.startswith(ANY_TOPIC):
-            return other.topic.endswith(self.topic[1:])
-        return self.topic == other.topic
+    live: Any = None
 
 
 def sent(type_: MessageType, *topics: str, mark: str = "") -> list[Leg]:
@@ -54,6 +50,11 @@ def sent(type_: MessageType, *topics: str, mark: str = "") -> list[Leg]:
 def received(type_: MessageType, *topics: str, mark: str = "") -> list[Leg]:
     """The moments a party takes such a message up."""
     return [Leg(Kind.RECV.value, type_, topic, mark) for topic in topics]
+
+
+def while_live(view: object, *legs: Iterable[Leg]) -> list[Leg]:
+    """These legs, while a view has something that is live."""
+    return [leg._replace(live=view) for group in legs for leg in group]
 
 
 def logged(*names: str) -> list[Leg]:

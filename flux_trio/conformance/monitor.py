@@ -6,24 +6,22 @@ state or a broken verdict refers to, and can watch a trace as it happens or read
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from flux_trio.conformance.dispatch import Dispatch, Folding
 from flux_trio.conformance.facts import Facts
-from flux_trio.conformance.leg import ANY_TOPIC, ERROR, WITH_R, Key, Leg, errnum, payload
+from flux_trio.conformance.leg import Key
 from flux_trio.conformance.registry import Clause
-from flux_trio.conformance.rule import Broken, Rule, Said, State, Step
-from flux_trio.conformance.view import View
-from flux_trio.messages import Event, Request, Response, service_of, topics
+from flux_trio.conformance.rule import Apply, Broken, Rule, Said, State
+from flux_trio.conformance.view import KeyOf, Seen, View
 from flux_trio.trace import Kind, Record
 
-# What the job manager takes up when a party is gone, new, or has failed.
-ENDINGS: Final = {topics.JOB_MANAGER_DISCONNECT, topics.SCHED_HELLO, topics.EXEC_HELLO}
-FATALITIES: Final = {topics.SCHED_ALLOC, topics.SCHED_FREE}
-
-LEGS_MAX: Final = 4096  # that are remembered: topics are what peers choose to send
+_SEND: Final[str] = Kind.SEND.value  # looked up once: asking a member is slow
+_RECV: Final[str] = Kind.RECV.value
 
 
 class Verdict(StrEnum):
@@ -56,13 +54,13 @@ class Monitor:
     def __init__(self, rules: Iterable[Rule], clauses: Mapping[str, Clause]) -> None:
         self._clauses = clauses
         self._rules = list(rules)
-        self._by_leg = _ByLeg(self._rules)
         self._states: dict[Rule, dict[Key, State]] = {
             rule: {} for rule in self._rules if rule.apply is not None
         }
         self._views = _in_order(view for rule in self._rules for view in rule.views)
-        self._views_by_leg = _ByLeg(self._views)
         self._view_states: dict[View, dict[Key, State]] = {view: {} for view in self._views}
+        judges = {rule: self._judge_of(rule) for rule in self._rules}
+        self._dispatch = Dispatch(judges, self._states, self._view_states)
         self._turns: dict[str, tuple[int, bool]] = {}  # party → where it began, whether it sent
         self._kept: set[str] = set()
         self._last: Record | None = None
@@ -72,18 +70,22 @@ class Monitor:
     def observe(self, record: Record) -> list[Violation]:
         """Take the next record of the trace; the violations that it is."""
         self._take_turn(record)
-        leg = leg_of(record, self.facts)
+        plan = self._dispatch.plan(record, self.facts)
+        if not plan.kept <= self._kept:
+            self._kept |= plan.kept
         found = []
-        for rule in self._by_leg.on(leg):
-            judge = rule.judge
-            said = self._applied(rule, record) if judge is None else judge(record, self)
-            if isinstance(said, Broken):
-                found.append(self._violation(rule, record, said))
-            elif said:
-                self._kept.add(rule.clause)
-        self._fold(self._views_by_leg.on(leg), record)
-        self._clear(record)
-        self.facts = self.facts.after(record)
+        for live, judge, rule in plan.rules:
+            if live:
+                said = judge(record, self)
+                if said is True:
+                    self._kept.add(rule.clause)
+                elif said:
+                    found.append(self._violation(rule, record, said))
+        self._fold(plan.views, record)
+        if plan.may_end:
+            self._clear(record)
+        if plan.may_tell:
+            self.facts = self.facts.after(record)
         self.violations += found
         self._last = record
         return found
@@ -139,39 +141,43 @@ class Monitor:
 
     def _take_turn(self, record: Record) -> None:
         """A turn of a party: what it takes up, then what it sends."""
-        if record.kind == Kind.RECV:
+        if record.kind == _RECV:
             began, has_sent = self._turns.get(record.party, (0, True))
             if has_sent:
                 self._turns[record.party] = (record.n, False)
-        elif record.kind == Kind.SEND:
+        elif record.kind == _SEND:
             began, has_sent = self._turns.get(record.party, (0, True))
             if not has_sent:
                 self._turns[record.party] = (began, True)
 
-    def _applied(self, rule: Rule, record: Record) -> Said:
-        """What a rule says that keeps a state of its own."""
-        key = rule.key(record)
-        if key is None or rule.apply is None:
-            return None
-        states = self._states[rule]
-        step: Step = rule.apply(states.get(key), record, self.facts)
-        _put(states, key, step.state)
-        return step.broken or step.kept
+    def _judge_of(self, rule: Rule) -> Callable[[Record, Seen], Said]:
+        """How a rule is asked."""
+        if rule.judge is not None:
+            return rule.judge
+        assert rule.apply is not None
+        return functools.partial(_applied, rule.key, rule.apply, self._states[rule])
 
-    def _fold(self, views: Iterable[View], record: Record) -> None:
+    def _fold(self, views: Iterable[Folding], record: Record) -> None:
         """All views see each other as they were before the record."""
-        after = []
-        for view in views:
-            states = self._view_states[view]
-            for key, part in view.parts(record, self):
-                after.append((states, key, view.fold(states.get(key), part, record, self)))
+        after: list[tuple[dict[Key, State], Key, State]] = []
+        for live, states, key_of, parts, fold in views:
+            if not live:
+                continue
+            if key_of is not None:
+                key = key_of(record)
+                if key is not None:
+                    after.append((states, key, fold(states.get(key), None, record, self)))
+            elif parts is not None:
+                for key, part in parts(record, self):
+                    after.append((states, key, fold(states.get(key), part, record, self)))
         for states, key, state in after:
-            _put(states, key, state)
+            if state is None:
+                states.pop(key, None)
+            else:
+                states[key] = state
 
     def _clear(self, record: Record) -> None:
         """A party is gone: what was live between it and the job manager ends without a verdict."""
-        if record.kind != Kind.RECV or not _may_end(record):
-            return
         for rule, states in self._states.items():
             if rule.clears is not None and rule.clears(record, self.facts):
                 states.clear()
@@ -197,62 +203,19 @@ class Monitor:
         return Violation(rule.clause, sentence, party, broken.text, record, broken.because)
 
 
-def leg_of(record: Record, facts: Facts) -> Leg:
-    """Which leg a record is on."""
-    found = record.message
-    if isinstance(found, (Request, Response, Event)):
-        topic = found.topic
-        if facts.exec_service and service_of(topic) == facts.exec_service:
-            topic = "<exec>" + topic[len(facts.exec_service) :]
-        mark = _mark(record, facts)
-        return Leg(record.kind, type(found).__name__.lower(), topic, mark)
-    if record.kind == Kind.EVENT:
-        return Leg(record.kind, "", str((record.data or {}).get("name", "")))
-    return Leg(record.kind)
-
-
-def _mark(record: Record, facts: Facts) -> str:
-    found = record.message
-    if isinstance(found, Response):
-        if found.errnum:
-            return ERROR
-        return (
-            WITH_R if found.topic == topics.KVS_LOOKUP and record.party == facts.scheduler else ""
-        )
-    if getattr(found, "topic", "") != topics.KVS_COMMIT:
-        return ""
-    ops = payload(record).get("ops")
-    return WITH_R if isinstance(ops, list) and any(map(_is_of_r, ops)) else ""
-
-
-def _is_of_r(op: Any) -> bool:
-    return isinstance(op, (list, tuple)) and len(op) > 1 and str(op[1]).endswith(".R")
-
-
-class _ByLeg:
-    """Rules or views by the legs that they are on; what is found for a leg is remembered."""
-
-    def __init__(self, machines: Iterable[Any]) -> None:
-        self._here: dict[Leg, dict[Any, int]] = {}  # by leg without mark: and its place of all
-        self._found: dict[Leg, list[Any]] = {}
-        for place, machine in enumerate(machines):
-            for leg in machine.legs:
-                topic = ANY_TOPIC if leg.topic.startswith(ANY_TOPIC) else leg.topic
-                here = Leg(leg.kind, leg.type, topic)
-                self._here.setdefault(here, {})[machine] = place
-
-    def on(self, leg: Leg) -> list[Any]:
-        """All that a record on `leg` concerns, in their order."""
-        found = self._found.get(leg)
-        if found is None:
-            if len(self._found) >= LEGS_MAX:
-                self._found.clear()
-            near = self._here.get(leg._replace(mark=""), {}) | self._here.get(
-                Leg(leg.kind, leg.type, ANY_TOPIC), {}
-            )
-            found = [each for each in near if any(one.covers(leg) for one in each.legs)]
-            self._found[leg] = found = sorted(found, key=near.__getitem__)
-        return found
+def _applied(
+    key_of: KeyOf, apply: Apply, states: dict[Key, State], record: Record, seen: Seen
+) -> Said:
+    """What a rule says that keeps a state of its own."""
+    key = key_of(record)
+    if key is None:
+        return None
+    step = apply(states.get(key), record, seen.facts)
+    if step.state is None:
+        states.pop(key, None)
+    else:
+        states[key] = step.state
+    return step.broken or step.kept
 
 
 def _in_order(views: Iterable[View]) -> list[View]:
@@ -266,17 +229,3 @@ def _in_order(views: Iterable[View]) -> list[View]:
 
     take(views)
     return list(found)
-
-
-def _put(states: dict[Key, State], key: Key, state: State) -> None:
-    if state is None:
-        states.pop(key, None)
-    else:
-        states[key] = state
-
-
-def _may_end(record: Record) -> bool:
-    found = record.message
-    if isinstance(found, Request):
-        return found.topic in ENDINGS
-    return bool(errnum(record)) and getattr(found, "topic", "") in FATALITIES

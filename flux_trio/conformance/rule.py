@@ -16,6 +16,9 @@ from typing import Any, TypeAlias
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import (
     ANY_TOPIC,
+    ODD,
+    OWN,
+    PLAIN,
     Key,
     Leg,
     errnum,
@@ -28,13 +31,17 @@ from flux_trio.conformance.leg import (
     received,
     rpc,
     sent,
+    while_live,
 )
-from flux_trio.conformance.view import Clears, Seen, View, view
+from flux_trio.conformance.view import Clears, KeyOf, Seen, View, view
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
 __all__ = [
     "ANY_TOPIC",
+    "ODD",
+    "OWN",
+    "PLAIN",
     "Broken",
     "Key",
     "Leg",
@@ -57,6 +64,7 @@ __all__ = [
     "scheduler_lost",
     "sent",
     "view",
+    "while_live",
 ]
 
 State: TypeAlias = Hashable
@@ -92,7 +100,6 @@ Said: TypeAlias = Broken | bool | None
 """True: kept. None or False: not exercised here."""
 
 Apply: TypeAlias = Callable[[State, Record, Facts], Step]
-KeyOf: TypeAlias = Callable[[Record], Key | None]
 Judge: TypeAlias = Callable[[Record, Seen], Said]
 Owed: TypeAlias = Callable[[State, Facts], Broken | None]
 Owing: TypeAlias = Callable[[Seen], Iterable[Broken]]
@@ -107,7 +114,7 @@ class Rule:
     looking at `views`. `needs_crossing` marks a rule that must tell sends from receipts, and
     `needs_headers` one about matchtags, flags or userids: a recording that does not show them
     cannot exercise it. `clears` says of a record that it ends everything live here
-    (`scheduler_lost`, `exec_lost`). `owed` says of a live state, and `owing` of all that is seen,
+    (`scheduler_lost`, `exec_lost`). A record on `kept_on` keeps the clause by itself. `owed` says of a live state, and `owing` of all that is seen,
     what somebody has failed to do, should nothing more ever happen.
     """
 
@@ -122,6 +129,7 @@ class Rule:
     clears: Clears | None = None
     owed: Owed | None = None
     owing: Owing | None = None
+    kept_on: tuple[Leg, ...] = ()
 
 
 class Rules:
@@ -183,6 +191,7 @@ class Rules:
         needs_crossing: bool = False,
         needs_headers: bool = False,
         owing: Owing | None = None,
+        kept_on: Iterable[Leg] = (),
     ) -> Callable[[Judge], Judge]:
         """Register a rule whose state is in `views`."""
 
@@ -195,6 +204,7 @@ class Rules:
                 needs_crossing=needs_crossing,
                 needs_headers=needs_headers,
                 owing=owing,
+                kept_on=tuple(kept_on),
             )
             self.all.append(rule)
             return judge

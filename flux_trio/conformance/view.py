@@ -39,6 +39,7 @@ class Seen(Protocol):
         """
 
 
+KeyOf: TypeAlias = Callable[[Record], Key | None]
 Parts: TypeAlias = Callable[[Record, Seen], Iterable[tuple[Key, Any]]]
 Fold: TypeAlias = Callable[[Any, Any, Record, Seen], Hashable | None]
 
@@ -47,15 +48,17 @@ Fold: TypeAlias = Callable[[Any, Any, Record, Seen], Hashable | None]
 class View:
     """A fold over the records of `legs`, by key.
 
-    `parts` tells the keys a record is about, with what it says of each; `fold` makes the next state
-    (None: nothing is live any more) of the state, that part, the record and what else is seen.
+    `parts` tells the keys a record is about, with what it says of each; or `key` the only one, a
+    key of None passing it over. `fold` makes the next state (None: nothing is live any more) of the
+    state, that part (None where there is but a key), the record and what else is seen.
     `clears` is as for rules. `reads` are the views that `parts` and `fold` look at.
     """
 
     name: str
     legs: tuple[Leg, ...]
-    parts: Parts
     fold: Fold
+    parts: Parts | None = None
+    key: KeyOf | None = None
     clears: Clears | None = None
     reads: tuple[View, ...] = ()
 
@@ -63,10 +66,12 @@ class View:
 def view(
     name: str,
     *legs: Iterable[Leg],
-    parts: Parts,
     fold: Fold,
+    parts: Parts | None = None,
+    key: KeyOf | None = None,
     clears: Clears | None = None,
     reads: tuple[View, ...] = (),
 ) -> View:
-    """A view of these legs."""
-    return View(name, tuple(leg for group in legs for leg in group), parts, fold, clears, reads)
+    """A view of these legs, with either `parts` or `key`."""
+    flat = tuple(leg for group in legs for leg in group)
+    return View(name, flat, fold, parts, key, clears, reads)

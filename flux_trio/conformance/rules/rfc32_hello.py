@@ -17,6 +17,7 @@ from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import topic_of
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
+    OWN,
     Broken,
     Key,
     Rules,
@@ -33,6 +34,7 @@ from flux_trio.conformance.rule import (
     rpc,
     sent,
     view,
+    while_live,
 )
 from flux_trio.conformance.shapes import STRING, require_key, require_object
 from flux_trio.messages import Errno, Request, Response, topics
@@ -42,6 +44,7 @@ RULES: Final = Rules()
 
 SAID: Final = sent("request", topics.EXEC_HELLO)
 ANSWERED: Final = sent("response", topics.EXEC_HELLO)
+ANY_START: Final = f"*.{topics.START_METHOD}"
 REGULAR_NAME: Final = topics.JOB_EXEC
 
 # --- what is said
@@ -59,7 +62,7 @@ NAMES: Final = view("exec names", SAID, parts=lambda _record, _seen: [((), None)
 """Every service name that was given in an exec-hello."""
 
 
-@RULES.judge("32.hello.1", sent("response", ANY_TOPIC), views=(NAMES,))
+@RULES.judge("32.hello.1", sent("response", ANY_START), views=(NAMES,))
 def registered_before_it_answers(record: Record, seen: Seen) -> Said:
     found = message(record)
     assert isinstance(found, Response)
@@ -207,9 +210,7 @@ def _party(record: Record) -> Key | None:
 @RULES.rule(
     "32.hello.9",
     received("response", topics.EXEC_HELLO),
-    sent("request", ANY_TOPIC),
-    sent("response", ANY_TOPIC),
-    noted(Kind.MODULE),
+    while_live(OWN, sent("request", ANY_TOPIC), sent("response", ANY_TOPIC), noted(Kind.MODULE)),
     key=_party,
 )
 def a_refused_service_stops(state: State, record: Record, _facts: Facts) -> Step:
@@ -231,7 +232,7 @@ def a_refused_service_stops(state: State, record: Record, _facts: Facts) -> Step
 # --- what the job manager does when there is none
 
 
-@RULES.judge("32.impl.7", sent("request", ANY_TOPIC), views=(LINK,))
+@RULES.judge("32.impl.7", sent("request", topics.EXEC_HELLO, "<exec>.*"), views=(LINK,))
 def nothing_is_sent_after_a_fatality(record: Record, seen: Seen) -> Said:
     link, facts = link_of(seen), seen.facts
     found = message(record)
@@ -246,7 +247,7 @@ def nothing_is_sent_after_a_fatality(record: Record, seen: Seen) -> Said:
     return Broken(f"{text} before the next exec-hello, got {found.topic}", (link.fatal,))
 
 
-@RULES.judge("32.criteria.7", sent("request", ANY_TOPIC), views=(LINK, NAMES))
+@RULES.judge("32.criteria.7", sent("request", ANY_START), views=(LINK, NAMES))
 def requests_go_to_the_name_that_was_given(record: Record, seen: Seen) -> Said:
     found, facts = message(record), seen.facts
     assert isinstance(found, Request)

@@ -88,7 +88,7 @@ def one_at_a_time(record: Record, seen: Seen) -> Said:
     return Broken(f"job {job_id(record)}: {text}", (start.sent,))
 
 
-@RULES.judge("32.start.2", sent("request", ANY_TOPIC), views=(LINK, LIFE, ASKED))
+@RULES.judge("32.start.2", sent("request", f"*.{topics.START_METHOD}"), views=(LINK, LIFE, ASKED))
 def for_jobs_with_resources_when_there_is_a_service(record: Record, seen: Seen) -> Said:
     service, _, method = topic_of(record).rpartition(".")
     if method != topics.START_METHOD or record.party != seen.facts.manager:

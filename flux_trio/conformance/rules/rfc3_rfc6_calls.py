@@ -10,10 +10,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.conformance.calls import (
-    ANSWERS,
     ENDED,
+    GONE,
     OPEN,
-    REQUESTS,
     SERVES,
     SILENT,
     UNSERVED,
@@ -27,6 +26,8 @@ from flux_trio.conformance.calls import (
 from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT, ERROR
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
+    ODD,
+    PLAIN,
     Broken,
     Rules,
     Said,
@@ -36,6 +37,7 @@ from flux_trio.conformance.rule import (
     received,
     sent,
     view,
+    while_live,
 )
 from flux_trio.messages import Errno, Event, Request, Response, service_of
 from flux_trio.messages.types import NORESPONSE
@@ -43,6 +45,10 @@ from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
+PLAIN_REQUESTS: Final = sent("request", ANY_TOPIC, mark=PLAIN)
+ODD_REQUESTS: Final = sent("request", ANY_TOPIC, mark=ODD)
+PLAIN_ANSWERS: Final = received("response", ANY_TOPIC, mark=PLAIN)
+ODD_ANSWERS: Final = received("response", ANY_TOPIC, mark=ODD)
 RESPONSES: Final = sent("response", ANY_TOPIC)
 ERRORS: Final = sent("response", ANY_TOPIC, mark=ERROR)
 TEXT_MAX: Final = 80
@@ -64,14 +70,14 @@ def _request(record: Record) -> Request:
 # --- what a request is
 
 
-@RULES.judge("6.request.2", REQUESTS)
+@RULES.judge("6.request.2", ODD_REQUESTS, kept_on=PLAIN_REQUESTS)
 def a_request_has_a_topic(record: Record, _seen: Seen) -> Said:
     topic = _request(record).topic
     is_named = bool(topic) and "." in topic.strip(".")
     return is_named or Broken(f"expected a topic service.method, got {topic!r}")
 
 
-@RULES.judge("3.payload.1", REQUESTS, sent("event", ANY_TOPIC))
+@RULES.judge("3.payload.1", ODD_REQUESTS, sent("event", ANY_TOPIC), kept_on=PLAIN_REQUESTS)
 def payloads_are_objects(record: Record, _seen: Seen) -> Said:
     found = message(record)
     assert isinstance(found, (Request, Event))
@@ -82,7 +88,7 @@ def payloads_are_objects(record: Record, _seen: Seen) -> Said:
     )
 
 
-@RULES.judge("6.matchtag.3", REQUESTS, needs_headers=True)
+@RULES.judge("6.matchtag.3", ODD_REQUESTS, needs_headers=True)
 def no_matchtag_without_response(record: Record, _seen: Seen) -> Said:
     found = _request(record)
     if not found.flags & NORESPONSE:
@@ -93,7 +99,7 @@ def no_matchtag_without_response(record: Record, _seen: Seen) -> Said:
     return Broken(text)
 
 
-@RULES.judge("6.matchtag.4", REQUESTS, views=[OPEN], needs_headers=True)
+@RULES.judge("6.matchtag.4", ODD_REQUESTS, views=[OPEN], needs_headers=True, kept_on=PLAIN_REQUESTS)
 def matchtags_of_open_calls_are_not_reused(record: Record, seen: Seen) -> Said:
     found = _request(record)
     if not found.matchtag or found.flags & NORESPONSE:
@@ -108,7 +114,9 @@ def matchtags_of_open_calls_are_not_reused(record: Record, seen: Seen) -> Said:
 # --- what a response answers
 
 
-@RULES.judge("6.response.1", ANSWERS, views=[OPEN, ENDED], needs_headers=True)
+@RULES.judge(
+    "6.response.1", ODD_ANSWERS, views=[OPEN, ENDED], needs_headers=True, kept_on=PLAIN_ANSWERS
+)
 def a_response_has_topic_and_matchtag_of_a_request(record: Record, seen: Seen) -> Said:
     found, call = _response(record), call_of(record, seen)
     if not found.matchtag or (call is None and ended_at(record, seen)):
@@ -120,7 +128,9 @@ def a_response_has_topic_and_matchtag_of_a_request(record: Record, seen: Seen) -
     return Broken(text, (call.n,) if call else ())
 
 
-@RULES.judge("6.matchtag.1", ANSWERS, views=[OPEN, ENDED], needs_headers=True)
+@RULES.judge(
+    "6.matchtag.1", ODD_ANSWERS, views=[OPEN, ENDED], needs_headers=True, kept_on=PLAIN_ANSWERS
+)
 def the_matchtag_is_echoed(record: Record, seen: Seen) -> Said:
     found, call = _response(record), call_of(record, seen)
     if not found.matchtag or call is not None or ended_at(record, seen):
@@ -132,7 +142,7 @@ def the_matchtag_is_echoed(record: Record, seen: Seen) -> Said:
     return None
 
 
-@RULES.judge("6.request.1", ANSWERS, views=[OPEN], needs_headers=True)
+@RULES.judge("6.request.1", ODD_ANSWERS, views=[OPEN], needs_headers=True, kept_on=PLAIN_ANSWERS)
 def a_response_is_of_one_request(record: Record, seen: Seen) -> Said:
     call = call_of(record, seen)
     if call is None:
@@ -143,7 +153,7 @@ def a_response_is_of_one_request(record: Record, seen: Seen) -> Said:
     return Broken(f"{text}: this could answer any of them", (call.n,))
 
 
-@RULES.judge("3.routing.4", ANSWERS, needs_headers=True)
+@RULES.judge("3.routing.4", ODD_ANSWERS, needs_headers=True, kept_on=PLAIN_ANSWERS)
 def a_response_comes_to_who_asked(record: Record, _seen: Seen) -> Said:
     to = client_of(record)
     if not to:
@@ -157,7 +167,11 @@ def a_response_comes_to_who_asked(record: Record, _seen: Seen) -> Said:
 # --- success and failure
 
 
-@RULES.judge("6.response.2", RESPONSES)
+@RULES.judge(
+    "6.response.2",
+    sent("response", ANY_TOPIC, mark=ODD),
+    kept_on=sent("response", ANY_TOPIC, mark=PLAIN),
+)
 def success_has_an_object_or_nothing(record: Record, _seen: Seen) -> Said:
     found = _response(record)
     if found.errnum:
@@ -208,14 +222,20 @@ def _is_silent(record: Record) -> bool:
     return isinstance(found, Request) and bool(found.flags & NORESPONSE)
 
 
-@RULES.judge("6.request.5", REQUESTS, RESPONSES, views=[SILENT], needs_headers=True)
+@RULES.judge(
+    "6.request.5",
+    ODD_REQUESTS,
+    while_live(SILENT, RESPONSES),
+    views=[SILENT],
+    needs_headers=True,
+)
 def services_keep_silent_when_asked_to(record: Record, seen: Seen) -> Said:
     if isinstance(record.message, Request):
         return _is_silent(record) and bool(record.peer)
     return None if record.party == BROKER else _is_answered_though_silent(record, seen, "a request")
 
 
-@RULES.judge("3.routing.3", REQUESTS, ERRORS, views=[SILENT], needs_headers=True)
+@RULES.judge("3.routing.3", ODD_REQUESTS, ERRORS, views=[SILENT], needs_headers=True)
 def the_broker_keeps_silent_when_asked_to(record: Record, seen: Seen) -> Said:
     if isinstance(record.message, Request):
         return _is_silent(record) and not record.peer
@@ -239,7 +259,12 @@ def cancels_are_not_answered(record: Record, seen: Seen) -> Said:
 # --- the way of a message
 
 
-@RULES.judge("3.routing.1", received("request", ANY_TOPIC), views=[SERVES])
+@RULES.judge(
+    "3.routing.1",
+    received("request", ANY_TOPIC, mark=ODD),
+    views=[SERVES, GONE],
+    kept_on=received("request", ANY_TOPIC, mark=PLAIN),
+)
 def the_service_is_the_topic_up_to_its_first_period(record: Record, seen: Seen) -> Said:
     found = _request(record)
     holder = seen.at(SERVES, service_of(found.topic))
@@ -280,7 +305,7 @@ def what_nobody_serves_is_enosys(record: Record, seen: Seen) -> Said:
     return Broken(f"{text}{int(Errno.ENOSYS)} (ENOSYS), got {errnum(record)}", (n,))
 
 
-@RULES.judge("6.request.3", ANSWERS, views=[OPEN], needs_headers=True)
+@RULES.judge("6.request.3", ODD_ANSWERS, views=[OPEN], needs_headers=True, kept_on=PLAIN_ANSWERS)
 def nodeid_any_reaches_the_service(record: Record, seen: Seen) -> Said:
     call = call_of(record, seen)
     if call is None or not call.is_anywhere:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.conformance.calls import (
-    ANSWERS,
     CANCELS,
     ENDED,
     ENDS,
@@ -21,6 +20,7 @@ from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT, ERROR
 from flux_trio.conformance.resources import HEARD
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
+    ODD,
     Broken,
     Rules,
     Said,
@@ -31,6 +31,7 @@ from flux_trio.conformance.rule import (
     payload,
     received,
     sent,
+    while_live,
 )
 from flux_trio.conformance.scheduling import LINK, link_of
 from flux_trio.messages import Errno, Request, Response, service_of, topics
@@ -40,6 +41,7 @@ from flux_trio.trace import Kind, Record
 RULES: Final = Rules()
 
 STREAMS: Final = (topics.SCHED_HELLO, topics.RESOURCE_ACQUIRE)
+ODD_ANSWERS: Final = received("response", ANY_TOPIC, mark=ODD)
 RESPONSES: Final = sent("response", ANY_TOPIC)
 ERRORS: Final = sent("response", ANY_TOPIC, mark=ERROR)
 
@@ -81,7 +83,7 @@ def _unended(seen: Seen) -> list[Broken]:
     ]
 
 
-@RULES.judge("6.streaming.2", ANSWERS, views=[OPEN, ENDED], needs_headers=True, owing=_unended)
+@RULES.judge("6.streaming.2", ODD_ANSWERS, views=[OPEN, ENDED], needs_headers=True, owing=_unended)
 def a_stream_ends_once(record: Record, seen: Seen) -> Said:
     call = call_of(record, seen)
     if call is not None:
@@ -93,7 +95,7 @@ def a_stream_ends_once(record: Record, seen: Seen) -> Said:
     return Broken(text, (ended,))
 
 
-@RULES.judge("6.streaming.4", ANSWERS, views=[OPEN], needs_headers=True)
+@RULES.judge("6.streaming.4", ODD_ANSWERS, views=[OPEN], needs_headers=True)
 def responses_of_a_stream_have_the_flag(record: Record, seen: Seen) -> Said:
     call = call_of(record, seen)
     if call is None or not call.is_streaming or errnum(record):
@@ -172,7 +174,13 @@ def _uncanceled(seen: Seen) -> list[Broken]:
     ]
 
 
-@RULES.judge("6.cancel.3", RESPONSES, views=[CANCELS, OPEN], needs_headers=True, owing=_uncanceled)
+@RULES.judge(
+    "6.cancel.3",
+    while_live(CANCELS, RESPONSES),
+    views=[CANCELS, OPEN],
+    needs_headers=True,
+    owing=_uncanceled,
+)
 def what_is_canceled_ends_with_ecanceled(record: Record, seen: Seen) -> Said:
     n = seen.at(CANCELS, call_key(record))
     if n is None or not _response(record).ends_rpc or not seen.knew(record.party, n):
@@ -207,7 +215,7 @@ def services_are_told_of_a_client_that_is_gone(record: Record, seen: Seen) -> Sa
     return None
 
 
-@RULES.judge("6.disconnect.2", RESPONSES, views=[GONE])
+@RULES.judge("6.disconnect.2", while_live(GONE, RESPONSES), views=[GONE])
 def who_is_gone_gets_no_response(record: Record, seen: Seen) -> Said:
     topic = _response(record).topic
     client, n = seen.at(GONE, service_of(topic)) or ("", 0)

@@ -1,0 +1,225 @@
+"""Which rules and views a record concerns: found once for each kind of record, then remembered.
+
+Most records are nothing out of the ordinary: the answer to the one open request of its matchtag, a
+request with a matchtag of its own. They are marked PLAIN, all others ODD, so that a rule about
+what should never be need only look at the odd ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from flux_trio.conformance import facts as told
+from flux_trio.conformance.calls import GONE, OPEN, SERVES, is_disconnect
+from flux_trio.conformance.facts import Facts
+from flux_trio.conformance.leg import (
+    ANY_TOPIC,
+    ERROR,
+    ODD,
+    OWN,
+    PLAIN,
+    WITH_R,
+    Key,
+    Leg,
+    payload,
+    received,
+)
+from flux_trio.conformance.rule import Rule, Said, State
+from flux_trio.conformance.view import Fold, KeyOf, Parts, View
+from flux_trio.messages import Event, Request, Response, service_of, topics
+from flux_trio.messages.types import NORESPONSE, STREAMING
+from flux_trio.trace import Kind, Record
+
+PLANS_MAX: Final = 4096  # that are remembered: topics are what peers choose to send
+
+States = dict[Key, State]
+Marks = tuple[str, ...]
+Where = tuple[str, Any, str, Marks]
+"""Kind, type of message (None: no message), topic or event name, and marks."""
+
+# Looked up once: asking a member for its value is slow.
+_EVENT: Final[str] = Kind.EVENT.value
+_SEND: Final[str] = Kind.SEND.value
+
+_ODD: Final = (ODD,)
+_PLAIN: Final = (PLAIN,)
+_ODD_R: Final = (ODD, WITH_R)
+_PLAIN_R: Final = (PLAIN, WITH_R)
+_ODD_ERROR: Final = (ODD, ERROR)
+_TYPES: Final = {Request: "request", Response: "response", Event: "event"}
+
+# What the job manager takes up when a party is gone, new, or has failed.
+ENDINGS: Final = (
+    *received("request", topics.JOB_MANAGER_DISCONNECT, topics.SCHED_HELLO, topics.EXEC_HELLO),
+    *received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, mark=ERROR),
+)
+
+
+Folding = tuple[Any, States, KeyOf | None, Parts | None, Fold]
+"""What must be live, then the states of a view and how they are made."""
+
+
+class Plan(NamedTuple):
+    """What is done with each record of one kind.
+
+    `kept` are clauses that such a record keeps by itself. A rule or view whose first item is an
+    empty mapping is passed over.
+    """
+
+    kept: frozenset[str]
+    rules: tuple[tuple[Any, Callable[..., Said], Rule], ...]
+    views: tuple[Folding, ...]
+    may_end: bool
+    may_tell: bool
+    """The facts may be others after it."""
+
+
+class Dispatch:
+    """The plans for records, by what kind of record it is."""
+
+    def __init__(
+        self,
+        rules: Mapping[Rule, Callable[..., Said]],
+        states: Mapping[Rule, States],
+        views: Mapping[View, States],
+    ) -> None:
+        self._rules = rules
+        self._states = states
+        self._views = views
+        self._plans: dict[Where, Plan] = {}
+        self._exec_service = ""
+        self._open = views.get(OPEN, {})
+        self._serves = views.get(SERVES, {})
+        self._gone = views.get(GONE, {})
+
+    def plan(self, record: Record, facts: Facts) -> Plan:
+        """What to do with a record."""
+        if facts.exec_service != self._exec_service:
+            self._plans.clear()
+            self._exec_service = facts.exec_service
+        found = record.message
+        if found is None:
+            name = str((record.data or {}).get("name", "")) if record.kind == _EVENT else ""
+            where: Where = (record.kind, None, name, ())
+        elif isinstance(found, Response):
+            where = (record.kind, Response, found.topic, self._of_response(record, found, facts))
+        elif isinstance(found, Request):
+            where = (record.kind, Request, found.topic, self._of_request(record, found))
+        else:
+            where = (record.kind, type(found), getattr(found, "topic", ""), ())
+        plan = self._plans.get(where)
+        return self._made(where) if plan is None else plan
+
+    # --- marks
+
+    def _of_response(self, record: Record, found: Response, facts: Facts) -> Marks:
+        if found.errnum:
+            return _ODD_ERROR
+        client = found.routes[0] if found.routes else ""
+        call: Any = self._open.get((client, found.matchtag))
+        is_plain = (
+            call is not None
+            and call.topic == found.topic
+            and call.asked == 1
+            and call.is_anywhere
+            and not call.is_streaming
+            and not found.flags & STREAMING
+            and (record.kind == _SEND or record.party == client)
+            and not isinstance(found.payload, str)
+        )
+        if found.topic == topics.KVS_LOOKUP and record.party == facts.scheduler:
+            return _PLAIN_R if is_plain else _ODD_R
+        return _PLAIN if is_plain else _ODD
+
+    def _of_request(self, record: Record, found: Request) -> Marks:
+        is_plain = self._is_plain_sent if record.kind == _SEND else self._is_plain_received
+        if found.topic == topics.KVS_COMMIT and record.kind == _SEND and _has_r(record):
+            return _PLAIN_R if is_plain(record, found) else _ODD_R
+        return _PLAIN if is_plain(record, found) else _ODD
+
+    def _is_plain_sent(self, record: Record, found: Request) -> bool:
+        return (
+            found.matchtag != 0
+            and bool(record.peer)
+            and not found.flags & NORESPONSE
+            and isinstance(found.payload, dict)
+            and (found.sender, found.matchtag) not in self._open
+            and "." in found.topic.strip(".")
+        )
+
+    def _is_plain_received(self, record: Record, found: Request) -> bool:
+        service = service_of(found.topic)
+        if self._serves.get(service) != record.party or is_disconnect(found):
+            return False
+        gone: Any = self._gone.get(service)
+        return gone is None or gone[0] != found.sender
+
+    # --- plans
+
+    def _made(self, where: Where) -> Plan:
+        if len(self._plans) >= PLANS_MAX:
+            self._plans.clear()
+        kind, type_, topic, marks = where
+        if type_ is not None and self._exec_service and service_of(topic) == self._exec_service:
+            topic = "<exec>" + topic[len(self._exec_service) :]
+        here = _Here(kind, _TYPES.get(type_, ""), topic, marks)
+        rules = [
+            (live, judge, rule)
+            for rule, judge in self._rules.items()
+            if (live := self._live(here, rule.legs, self._states.get(rule))) is not None
+        ]
+        views = [
+            (live, states, view.key, view.parts, view.fold)
+            for view, states in self._views.items()
+            if (live := self._live(here, view.legs, states)) is not None
+        ]
+        kept = frozenset(rule.clause for rule in self._rules if here.is_on(rule.kept_on))
+        may_end, may_tell = here.is_on(ENDINGS), here.is_on(told.TELLING)
+        plan = Plan(kept, tuple(rules), tuple(views), may_end, may_tell)
+        self._plans[where] = plan
+        return plan
+
+    def _live(self, here: _Here, legs: Iterable[Leg], own: Any) -> Any:
+        """What must not be empty for a record to be looked at; None when it is not at all."""
+        live: Any = None
+        for leg in legs:
+            if here.is_covered(leg):
+                if leg.live is None:
+                    return True
+                live = own if leg.live is OWN else self._views[leg.live]
+        return live
+
+
+class _Here(NamedTuple):
+    """A kind of record."""
+
+    kind: str
+    type: str
+    topic: str
+    marks: Marks
+
+    def is_covered(self, leg: Leg) -> bool:
+        """Whether a leg is about such records."""
+        if self.kind != leg.kind or self.type != leg.type:
+            return False
+        if leg.mark and leg.mark not in self.marks:
+            return False
+        before, star, after = leg.topic.partition(ANY_TOPIC)
+        if not star:
+            return self.topic == leg.topic
+        return self.topic.startswith(before) and self.topic.endswith(after)
+
+    def is_on(self, legs: Iterable[Leg]) -> bool:
+        """Whether one of the legs is about such records."""
+        return any(map(self.is_covered, legs))
+
+
+def _has_r(record: Record) -> bool:
+    """Whether a kvs.commit writes or removes an R."""
+    ops = payload(record).get("ops")
+    return isinstance(ops, list) and any(map(_is_of_r, ops))
+
+
+def _is_of_r(op: Any) -> bool:
+    return isinstance(op, (list, tuple)) and len(op) > 1 and str(op[1]).endswith(".R")
