@@ -33,14 +33,6 @@ PROCESS_MODULES: Final = ("sched", "sched-fifo", "job-exec")  # those that can r
 EXPECTED: Final = (TransportError, FluxError, ServiceExit, OSError)  # the text says all
 
 
-def scheduler(config: Config, policy: str | None = None) -> ModuleMain:
-    """The main of a scheduler, with another policy than the configured one if given."""
-    wanted = config.sched
-    if policy is not None:
-        wanted = msgspec.structs.replace(wanted, policy=policy)
-    return partial(sched.run, config=wanted, edition=config.edition_value)
-
-
 def execution(config: Config, statedir: Path | None) -> ModuleMain:
     """The main of the execution service; it can run processes if there is a state directory."""
     return partial(
@@ -56,7 +48,7 @@ def main_of(name: str, config: Config, statedir: Path | None) -> ModuleMain:
     """How to run the module `name`, one of PROCESS_MODULES, here or elsewhere."""
     if name == "job-exec":
         return execution(config, statedir)
-    return scheduler(config, "fifo" if name == "sched-fifo" else None)
+    return partial(sched.run, config=config, policy="fifo" if name == "sched-fifo" else None)
 
 
 def module_command(name: str) -> list[str]:
@@ -66,7 +58,13 @@ def module_command(name: str) -> list[str]:
 
 def module_environment(config: Config, statedir: Path | None) -> dict[str, str]:
     """What it needs in its environment, besides address and token; and this process's own."""
-    tables = Config(config.edition, sched=config.sched, exec=config.exec)
+    tables = Config(
+        config.edition,
+        sched=config.sched,
+        exec=config.exec,
+        policy=config.policy,
+        queues=config.queues,
+    )
     more = {} if statedir is None else {STATEDIR_VARIABLE: str(statedir)}
     return {**os.environ, **more, CONFIG_VARIABLE: msgspec.json.encode(tables).decode()}
 

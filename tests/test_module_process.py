@@ -14,11 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
 from flux_trio.broker import Handle, open_remote, serve_connection
-from flux_trio.config import Config, ExecConfig
+from flux_trio.config import Config, ExecConfig, parse_config
 from flux_trio.formats import Jobspec, format_fluid, parse_eventlog
 from flux_trio.instance import MODULES, Instance, Surroundings, durable_store, open_instance
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, Errno, FluxError, topics
@@ -221,9 +222,16 @@ def test_environment_has_the_tables_that_modules_read_and_no_more(tmp_path: Path
     assert '"kill-timeout":"0.2s"' in environment[CONFIG_VARIABLE]
 
 
-@pytest.mark.parametrize(("name", "policy"), [("sched", "easy"), ("sched-fifo", "fifo")])
-def test_sched_fifo_is_the_scheduler_with_the_fifo_policy(name: str, policy: str) -> None:
-    config = Config(sched=type(CONFIG.sched)(policy="easy"))
-    main = main_of(name, config, None)
+@pytest.mark.parametrize(("name", "policy"), [("sched", None), ("sched-fifo", "fifo")])
+def test_sched_fifo_is_the_scheduler_with_the_fifo_policy(name: str, policy: str | None) -> None:
+    main = main_of(name, Config(), None)
     assert isinstance(main, partial)
-    assert main.keywords["config"].policy == policy
+    assert main.keywords["policy"] == policy
+
+
+def test_scheduler_elsewhere_knows_the_queues(tmp_path: Path) -> None:
+    """33.schedpolicy.1"""
+    config = parse_config("[queues.a.policy.scheduler]\npolicy = 'easy'\nmore = 1")
+    text = module_environment(config, tmp_path)[CONFIG_VARIABLE]
+    told = msgspec.json.decode(text, type=Config)
+    assert told.policy_for("a").scheduler == {"policy": "easy", "more": 1}

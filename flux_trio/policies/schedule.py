@@ -14,6 +14,7 @@ from flux_trio.formats import ResourceSet
 from flux_trio.policies.conservative import Conservative
 from flux_trio.policies.easy import Easy
 from flux_trio.policies.fifo import Fifo
+from flux_trio.policies.lanes import Lanes
 from flux_trio.policies.policy import Decisions, Policy
 from flux_trio.policies.shape import Allocation, Shape
 from flux_trio.policies.state import Grant, Job, State
@@ -26,11 +27,17 @@ POLICIES: Final[Mapping[str, Callable[[State], Policy]]] = {
 
 
 class Schedule:
-    """Queue, pool and grants under a policy, named as in `POLICIES` (KeyError for another name)."""
+    """Queue, pool and grants under a policy, named as in `POLICIES` (KeyError for another name).
 
-    def __init__(self, policy: str = "fifo") -> None:
+    With `queues`, each has the policy it names, and its jobs wait for no other queue's; `policy`
+    is for jobs of queues that are not there.
+    """
+
+    def __init__(self, policy: str = "fifo", queues: Mapping[str, str] | None = None) -> None:
         self.state = State()
-        self.policy = POLICIES[policy](self.state)
+        makers = {name: POLICIES[each] for name, each in (queues or {}).items()}
+        alone: Policy = POLICIES[policy](self.state)
+        self.policy = Lanes(self.state, makers, POLICIES[policy]) if makers else alone
         self._leaving = 0  # ranks that were shrunk while somebody held them
 
     # Requests

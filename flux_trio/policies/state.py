@@ -30,6 +30,8 @@ class Job:
     priority: int
     t_submit: float
     """0.0 when the request did not say: ids, which ascend in time, then decide."""
+    queue: str = ""
+    """Its queue's name (RFC 33); "" for the anonymous one."""
 
     @property
     def rank(self) -> Rank:
@@ -142,6 +144,12 @@ class State:
         self.queue = Queue()
         self.pool = Pool()
         self.grants = Grants()
+
+    def lane(self) -> State:
+        """The same pool and grants with another queue, which is empty."""
+        lane = State()
+        lane.pool, lane.grants = self.pool, self.grants
+        return lane
 
     @property
     def horizon(self) -> float:

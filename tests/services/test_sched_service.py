@@ -6,14 +6,13 @@ import functools
 
 import pytest
 
-from flux_trio.config import SchedConfig
-from flux_trio.editions import CLASSIC
+from flux_trio.config import Config, parse_config
 from flux_trio.messages import Errno, FluxError, respond_error
 from flux_trio.services.runner import ServiceExit
 from flux_trio.services.sched import run
 from tests.support.serving import World
 
-MAIN = functools.partial(run, config=SchedConfig(), edition=CLASSIC)
+MAIN = functools.partial(run, config=Config())
 
 
 async def test_acquires_and_answers_for_its_name() -> None:
@@ -29,6 +28,13 @@ async def test_acquires_and_answers_for_its_name() -> None:
         with pytest.raises(FluxError) as info:
             world.handle("other").register("sched")
         assert info.value.errnum == Errno.EEXIST
+
+
+async def test_does_not_come_up_with_a_policy_that_there_is_not() -> None:
+    world = World()
+    config = parse_config("[queues.a]\npolicy.scheduler.policy = 'best'")
+    with pytest.raises(FluxError, match=r"queues\.a\.policy\.scheduler\.policy"):
+        await run(world.handle("sched"), config)
 
 
 async def test_leaves_with_the_reason() -> None:

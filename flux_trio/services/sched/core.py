@@ -12,7 +12,7 @@ expirations updated before this scheduler came, since R in the KVS has the first
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -54,13 +54,21 @@ ANNOTATE_TIMER: Final = "annotate"
 
 
 class SchedCore:
-    """The whole state of the scheduler. `config` names the policy and the mode."""
+    """The whole state of the scheduler.
 
-    def __init__(self, config: SchedConfig, edition: Edition = CLASSIC) -> None:
+    `config` names the policy and the mode, `queues` the policy of each named queue.
+    """
+
+    def __init__(
+        self,
+        config: SchedConfig,
+        edition: Edition = CLASSIC,
+        queues: Mapping[str, str] | None = None,
+    ) -> None:
         self._config = config
         self._edition = edition
         self._context = Context()
-        self._schedule = Schedule(config.policy)
+        self._schedule = Schedule(config.policy, queues)
         self._shapes = Shapes()
         self._annotator = Annotator(self._schedule.state.pool)
         self._annotating = False  # the timer is set

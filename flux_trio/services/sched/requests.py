@@ -29,6 +29,7 @@ class System(msgspec.Struct):
 
     duration: Duration = 0.0
     constraints: Any = None
+    queue: str = ""
 
 
 class Attributes(msgspec.Struct):
@@ -128,7 +129,7 @@ class Shapes:
                 self._shapes.clear()
             shape = self._shapes[key] = _shape_of(asked.jobspec)
         duration = system.duration or math.inf  # 0 is unset (RFC 25)
-        return Job(asked.id, shape, duration, asked.priority, asked.t_submit)
+        return Job(asked.id, shape, duration, asked.priority, asked.t_submit, system.queue)
 
 
 def _shape_of(jobspec: dict[str, Any]) -> Shape:

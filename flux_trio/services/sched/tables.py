@@ -1,0 +1,35 @@
+"""What this scheduler reads of RFC 33's scheduler policy: `policy`, for all queues or for one.
+
+The table is a scheduler's own: other keys are let be.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from flux_trio.config import Config, SchedConfig
+from flux_trio.formats import FormatError
+from flux_trio.policies import POLICIES
+
+
+def scheduler_policies(
+    config: Config, policy: str | None = None
+) -> tuple[SchedConfig, dict[str, str]]:
+    """`[sched]` with the general policy, and the policy of each named queue; `policy` overrides.
+
+    Raises FormatError for one that there is not.
+    """
+    general = policy or _policy_in(config, None) or config.sched.policy
+    queues = {name: policy or _policy_in(config, name) or general for name in config.queues}
+    return msgspec.structs.replace(config.sched, policy=general), queues
+
+
+def _policy_in(config: Config, queue: str | None) -> Any:
+    """What a queue's scheduler table says, the general one where it says nothing."""
+    policy = config.policy_for(queue).scheduler.get("policy")
+    if policy is not None and policy not in POLICIES:
+        table = "policy" if queue is None else f"queues.{queue}.policy"
+        raise FormatError(f"one of {', '.join(POLICIES)}", policy, f"{table}.scheduler.policy")
+    return policy
