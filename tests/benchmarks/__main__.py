@@ -10,15 +10,45 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
+from tests.benchmarks.deciding import alloc_decision
 from tests.benchmarks.measure import Figure
 from tests.benchmarks.monitoring import monitor_overhead
+from tests.benchmarks.pending import cancel_5k, pending_bytes, sched_1m
 from tests.benchmarks.real_jobs import real_true
-from tests.benchmarks.simulated import simulate_lassen
-from tests.benchmarks.throughput import throughput, throughput_10k_nodes
+from tests.benchmarks.reloading import reload_1k, reload_10k, reload_50
+from tests.benchmarks.simulated import (
+    simulate_1k_nodes,
+    simulate_lassen,
+    simulate_lassen_watched,
+    simulate_week,
+)
+from tests.benchmarks.starting import first_job
+from tests.benchmarks.submitting import submit_inproc, submit_socket
+from tests.benchmarks.throughput import throughput, throughput_1k_nodes, throughput_10k_nodes
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     each.__name__: each
-    for each in (throughput, throughput_10k_nodes, real_true, simulate_lassen, monitor_overhead)
+    for each in (
+        throughput,
+        throughput_1k_nodes,
+        throughput_10k_nodes,
+        submit_inproc,
+        submit_socket,
+        reload_50,
+        reload_1k,
+        reload_10k,
+        cancel_5k,
+        alloc_decision,
+        real_true,
+        first_job,
+        simulate_1k_nodes,
+        simulate_lassen,
+        simulate_lassen_watched,
+        simulate_week,
+        monitor_overhead,
+        pending_bytes,
+        sched_1m,
+    )
 }
 
 

@@ -36,15 +36,21 @@ def simulated_job(seconds: float, **options: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def measured_instance(
-    inventory: ResourceSet, statedir: Path, sinks: Iterable[Sink] = ()
+    inventory: ResourceSet,
+    statedir: Path,
+    sinks: Iterable[Sink] = (),
+    *,
+    listen: bool = False,
+    config: Config | None = None,
 ) -> AsyncIterator[Handle]:
     """A handle on an instance as a user would run it: SQLite, every service, the real clock."""
-    config = Config()
+    config = config or Config()
     given = Surroundings(
         inventory=inventory,
         userid=0,
         epoch=time.time(),
         statedir=statedir,
+        listen=listen,
         store=durable_store(config, statedir),
         sinks=sinks,
     )

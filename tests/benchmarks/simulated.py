@@ -1,14 +1,19 @@
-"""A real job log replayed in simulated time."""
+"""Runs in simulated time: a real job log, with and without the judge, and made-up jobs."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
-from flux_trio.sim import make_machine, read_workload, simulate
+from flux_trio.conformance import Monitor, load_clauses
+from flux_trio.conformance.rules import ALL_RULES
+from flux_trio.sim import WorkloadJob, make_machine, read_workload, simulate
 from tests.benchmarks.measure import Figure
 
+WEEK_S = 7 * 86_400.0
+ELAPSED_SUM_S = 7.4e6  # of all jobs of the week: with their mean of 57 nodes, 0.7 of the machine
 WORKLOAD = Path(__file__).parents[1] / "data" / "workloads" / "lassen-10000.csv"
 
 
@@ -19,3 +24,42 @@ def simulate_lassen() -> Iterator[Figure]:
         started = time.perf_counter()
         simulate(jobs[:count], make_machine(792, 40, 4), "easy")
         yield Figure(round(time.perf_counter() - started, 2), "s", count)
+
+
+def simulate_lassen_watched() -> Iterator[Figure]:
+    """The same with every clause watched."""
+    jobs = read_workload(WORKLOAD.read_text().splitlines(), WORKLOAD.name)
+    for count in (1_000, 10_000):
+        monitor = Monitor(ALL_RULES, load_clauses())
+        started = time.perf_counter()
+        simulate(jobs[:count], make_machine(792, 40, 4), "easy", sinks=[monitor.observe])
+        yield Figure(round(time.perf_counter() - started, 2), "s", count)
+
+
+def simulate_1k_nodes() -> Iterator[Figure]:
+    """Jobs a second of 1 ms jobs that are all there at once, on 1,000 nodes of 128 cores."""
+    for count in (1_000, 10_000):
+        jobs = [WorkloadJob(str(place), None, 1, 0, 60.0, 1.0, 0.001) for place in range(count)]
+        started = time.perf_counter()
+        simulate(jobs, make_machine(1_000, 128))
+        yield Figure(round(count / (time.perf_counter() - started), 1), "jobs/s", count)
+
+
+def simulate_week() -> Iterator[Figure]:
+    """Seconds for jobs of all sizes and lengths spread over a week, on 1,000 nodes."""
+    for count in (1_000, 10_000):
+        started = time.perf_counter()
+        simulate(_week(count), make_machine(1_000, 16), "easy")
+        yield Figure(round(time.perf_counter() - started, 2), "s", count)
+
+
+def _week(count: int) -> list[WorkloadJob]:
+    random = Random(7)
+    jobs = []
+    for place in range(count):
+        nnodes = min(1_000, 1 << random.randrange(9))
+        elapsed = min(random.expovariate(count / ELAPSED_SUM_S), 86_400.0)
+        submit = random.uniform(1.0, WEEK_S)
+        limit = elapsed * random.uniform(1.1, 3.0)
+        jobs.append(WorkloadJob(str(place), nnodes, nnodes * 16, 0, limit, submit, elapsed))
+    return jobs

@@ -27,6 +27,12 @@ def throughput() -> Iterator[Figure]:
         yield _jobs_per_second(1, 128, count)
 
 
+def throughput_1k_nodes() -> Iterator[Figure]:
+    """1,000 nodes of 128 cores."""
+    for count in (1_000, 10_000):
+        yield _jobs_per_second(1_000, 128, count)
+
+
 def throughput_10k_nodes() -> Iterator[Figure]:
     """10,000 nodes of 1 core."""
     for count in (1_000, 10_000):

@@ -1,0 +1,177 @@
+"""What many pending jobs cost: bytes each, and what is done to one or to all of them.
+
+No two jobspecs are the same, and the whole process is counted: every service, SQLite too.
+"""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from flux_trio.broker import Handle
+from flux_trio.formats import Jobspec
+from flux_trio.messages import Request, Response, topics
+from flux_trio.sim import make_machine
+from tests.benchmarks.measure import Figure, measured_instance
+
+SUBMITS_MAX = 10_000  # unanswered at a time
+OPERATIONS = 200  # of each kind that is timed
+
+
+def resident_bytes() -> int:
+    """Of this process now."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def in_new_process(function: Callable[..., Any], *args: Any) -> Any:
+    """Run it where nothing else has used memory yet."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, *args).result()
+
+
+def pending_job(place: int) -> dict[str, Any]:
+    """A jobspec unlike any other, that needs the whole machine and does not end."""
+    return Jobspec.from_command(
+        ["app", f"--input=/scratch/data/{place}.h5"],
+        ntasks=1,
+        duration=3600.0 + place,
+        cwd=f"/home/user/run{place}",
+        environment={"HOME": "/home/user", "CASE": str(place)},
+        attributes={"system.exec.test.run_duration": 1e9, "system.job.name": f"case{place}"},
+    ).to_json()
+
+
+async def submit_pending(client: Handle, count: int) -> list[int]:
+    """Submit that many; their ids in the order of their answers."""
+    return await submit_all(client, map(pending_job, range(1, count + 1)), count)
+
+
+async def submit_all(client: Handle, jobspecs: Iterable[dict[str, Any]], count: int) -> list[int]:
+    """Submit `count` jobspecs, pipelined; their ids in the order of their answers."""
+    ids: list[int] = []
+    sent = 0
+    rest = iter(jobspecs)
+    while len(ids) < count:
+        while sent < count and sent - len(ids) < SUBMITS_MAX:
+            sent += 1
+            payload = {"jobspec": next(rest)}
+            client.send(Request(topics.INGEST_SUBMIT, payload, 1_000_000 + sent))
+        for message in await client.receive():
+            if isinstance(message, Response):
+                assert isinstance(message.payload, dict), message
+                ids.append(message.payload["id"])
+    return ids
+
+
+async def settled(client: Handle) -> None:
+    """Until the job manager has done all that came before."""
+    await client.call(topics.JOB_STATS)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    await client.call(topics.JOB_STATS)
+
+
+def in_instance(main: Callable[[Handle], Awaitable[Any]]) -> Any:
+    """Run `main` on a machine of one core."""
+
+    async def run() -> Any:
+        with tempfile.TemporaryDirectory() as directory:
+            async with measured_instance(make_machine(1, 1), Path(directory)) as client:
+                return await main(client)
+
+    return trio.run(run)
+
+
+# --- bytes
+
+
+def _bytes_each(count: int) -> float:
+    async def main(client: Handle) -> float:
+        await submit_pending(client, 100)
+        await settled(client)
+        before = resident_bytes()
+        await submit_pending(client, count)
+        await settled(client)
+        return (resident_bytes() - before) / count
+
+    return float(in_instance(main))
+
+
+def pending_bytes() -> Iterator[Figure]:
+    """Resident memory of a pending job."""
+    for count in (10_000, 100_000):
+        yield Figure(round(in_new_process(_bytes_each, count)), "bytes/job", count)
+
+
+# --- a million
+
+
+def _many(count: int) -> dict[str, float]:
+    async def main(client: Handle) -> dict[str, float]:
+        before = resident_bytes()
+        started = time.perf_counter()
+        ids = await submit_pending(client, count)
+        await settled(client)
+        figures = {"seconds": time.perf_counter() - started}
+        figures["bytes each"] = (resident_bytes() - before) / count
+        some = ids[count // 2 :: max(1, count // 2 // OPERATIONS)][:OPERATIONS]
+
+        async def timed(name: str, operation: Callable[[int], Awaitable[object]]) -> None:
+            began = time.perf_counter()
+            for jobid in some:
+                await operation(jobid)
+            figures[f"us per {name}"] = (time.perf_counter() - began) / len(some) * 1e6
+
+        async def submit(jobid: int) -> object:
+            return await client.call(topics.INGEST_SUBMIT, {"jobspec": pending_job(-jobid)})
+
+        async def urgency(jobid: int) -> object:
+            return await client.call(topics.JOB_URGENCY, {"id": jobid, "urgency": 20})
+
+        async def cancel(jobid: int) -> object:
+            payload = {"id": jobid, "type": "cancel", "severity": 0}
+            return await client.call(topics.JOB_RAISE, payload)
+
+        await timed("submit", submit)
+        await timed("urgency", urgency)
+        await timed("cancel", cancel)
+        return figures
+
+    return dict(in_instance(main))
+
+
+def sched_1m() -> Iterator[Figure]:
+    """A million jobs in SCHED, and what is done to one of them; the same with a thousand."""
+    for count in (1_000, 1_000_000):
+        for unit, value in in_new_process(_many, count).items():
+            yield Figure(round(value, 1), unit, count)
+
+
+# --- all at once
+
+
+def cancel_5k() -> Iterator[Figure]:
+    """Seconds to cancel all pending jobs with one request."""
+
+    def measure(count: int) -> float:
+        async def main(client: Handle) -> float:
+            await submit_pending(client, count)
+            await settled(client)
+            started = time.perf_counter()
+            payload = {"type": "cancel", "severity": 0, "states": 2 + 4 + 8}
+            await client.call(topics.JOB_RAISEALL, payload)
+            await settled(client)
+            return time.perf_counter() - started
+
+        return float(in_instance(main))
+
+    for count in (500, 5_000):
+        yield Figure(round(measure(count), 3), "s", count)

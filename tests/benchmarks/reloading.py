@@ -1,0 +1,62 @@
+"""Seconds from the reload of the scheduler until it serves the queue again, with jobs that run."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import trio
+
+from flux_trio.broker import Handle
+from flux_trio.messages import topics
+from flux_trio.sim import make_machine
+from tests.benchmarks.measure import Figure, measured_instance
+from tests.benchmarks.pending import settled, submit_pending
+
+ROUNDS = 5
+
+
+def reload_50() -> Iterator[Figure]:
+    """50 running jobs."""
+    yield _reload(50)
+
+
+def reload_1k() -> Iterator[Figure]:
+    """1,000 running jobs."""
+    yield _reload(1_000)
+
+
+def reload_10k() -> Iterator[Figure]:
+    """10,000 running jobs."""
+    yield _reload(10_000)
+
+
+def _reload(count: int) -> Figure:
+    return Figure(round(trio.run(_best, count), 4), "s", count)
+
+
+async def _best(count: int) -> float:
+    with tempfile.TemporaryDirectory() as directory:
+        machine = make_machine(-(-count // 100), 100)
+        async with measured_instance(machine, Path(directory)) as client:
+            await submit_pending(client, count)
+            while (await _states(client))["run"] < count:
+                await settled(client)
+            return min([await _once(client) for _ in range(ROUNDS)])
+
+
+async def _states(client: Handle) -> dict[str, int]:
+    stats = await client.call(topics.JOB_STATS)
+    states: dict[str, int] = stats["states"]
+    return states
+
+
+async def _once(client: Handle) -> float:
+    await settled(client)
+    started = time.perf_counter()
+    await client.call(topics.MODULE_RELOAD, {"name": "sched"})
+    while not (await client.call(topics.JOB_QUEUE_STATUS))["start"]:
+        pass
+    return time.perf_counter() - started

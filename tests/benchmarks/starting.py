@@ -1,0 +1,45 @@
+"""Seconds from `flux-trio start` until the first real job has finished."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from flux_trio.formats import parse_eventlog
+from flux_trio.instance import STATE_FILE
+from flux_trio.services.kvs.stores import SqliteStore
+from tests.benchmarks.measure import Figure
+from tests.support.instance import environment
+
+ROUNDS = 5
+
+
+def first_job() -> Iterator[Figure]:
+    """The process of the instance and that of the command are started in that time."""
+    yield Figure(round(min(_once() for _ in range(ROUNDS)), 3), "s", 1)
+
+
+def _once() -> float:
+    with tempfile.TemporaryDirectory() as directory:
+        started = time.time()
+        subprocess.run(
+            [sys.executable, "-m", "flux_trio", "start", "--statedir", directory,
+             sys.executable, "-m", "flux_trio", "run", "true"],
+            env=environment(),
+            check=True,
+        )  # fmt: skip
+        return _finished_at(Path(directory)) - started
+
+
+def _finished_at(statedir: Path) -> float:
+    store = SqliteStore(statedir / STATE_FILE, "normal")
+    try:
+        log, *_ = (key for key in store.dir("job") if key.endswith(".eventlog"))
+        events = parse_eventlog(store.lookup(log) or "")
+        return next(event.timestamp for event in events if event.name == "finish")
+    finally:
+        store.close()
