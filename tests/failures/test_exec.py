@@ -9,7 +9,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from flux_trio.formats import format_fluid
 from flux_trio.messages import FluxError, Level, Response, topics
 from tests.support.failing import ENDS, HOUR, FakeExec, FakeScheduler, Scene, scene, settle
 from tests.support.leaks import nothing_left
@@ -332,30 +331,3 @@ async def test_answer_of_somebody_else_in_the_services_name_is_dropped(
 
 
 # --- R that overlaps another job's: found out where it would do harm
-
-
-async def test_job_that_is_granted_what_another_runs_on_is_not_started(
-    autojump_clock: MockClock,
-) -> None:
-    "An exec exception that names what is shared and with whom; the other job does not notice."
-    async with scene(("sched",)) as s:
-        sched = FakeScheduler()
-        await s.load("sched", sched)
-        first, second = await s.submit(run_s=HOUR), await s.submit(run_s=HOUR)
-        await trio.sleep(1)
-        await sched.grant(first, {0: 2})
-        await trio.sleep(1)
-        await sched.grant(second, {0: 1, 1: 1})
-        await s.wait(second)
-        raised = next(e.context for e in await s.eventlog(second) if e.name == "exception")
-        assert raised is not None
-        assert (raised["type"], raised["severity"]) == ("exec", 0)
-        other = format_fluid(first, "f58")
-        assert raised["note"] == f"R: rank0/core0 is still in use by job {other}"
-        assert "start" not in await s.events(second)
-        assert (await s.events(first))[-1] == "start"
-        await s.wait(first)
-        later = await s.submit()
-        await sched.grant(later, {0: 2})
-        await s.wait(later)
-        assert "exception" not in await s.events(later)

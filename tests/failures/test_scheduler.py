@@ -210,7 +210,7 @@ STATES: list[tuple[Callable[[Play], Awaitable[None]], bool, bool, bool]] = [
     (being_taken_back, False, False, False),
     (canceled, False, False, False),
     (granted_but_not_told, False, True, False),
-    (granted_with_its_last_word, True, False, False),
+    (granted_with_its_last_word, False, True, False),  # R was not judged yet
     (running, True, False, False),
     (epilog_open, True, False, False),
     (free_sent, True, False, True),

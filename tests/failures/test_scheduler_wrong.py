@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
+from flux_trio.formats import format_fluid
 from flux_trio.messages import Errno, topics
 from flux_trio.protocols import AllocType
 from tests.support.failing import FakeExec, FakeScheduler, Scene, scene, settle
@@ -120,6 +121,68 @@ async def test_wrong_answer_suspends_scheduling_and_nothing_else(
         execution.tell(running, "finish", "release")
         await settle()
         assert after.asked(FREE) == [running]
+        assert (await s.events(running))[-1] == "clean"
+
+
+BAD_R: dict[str, tuple[dict[int, int] | None, str]] = {
+    "what another job holds": (
+        {0: 1, 1: 1},
+        "expected what no other job holds, got rank0/core0, which job {running} has",
+    ),
+    "a rank that there is not": (
+        {2: 1},
+        "expected what the instance has, ranks 0-1, got rank2/core0",
+    ),
+    "a core that there is not": (
+        {1: 3},
+        "expected what the instance has, rank1/core[0-1], got rank1/core2",
+    ),
+    "nothing": (None, "job.0000.{key}.R: no such key"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_R)
+async def test_grant_of_what_it_cannot_give_suspends_scheduling_and_nothing_else(
+    autojump_clock: MockClock, what: str
+) -> None:
+    """27.success.1: the job stays pending, the other one does not notice; both end well."""
+    cores, text = BAD_R[what]
+    async with scene(WITHOUT) as s:
+        sched, execution, pending, running = await pending_and_running(s)
+        before = [await s.events(jobid) for jobid in (pending, running)]
+        if cores is not None:
+            await sched.write(pending, cores)
+        sched.answer(pending, AllocType.SUCCESS)
+        await settle()
+        (logged,) = s.log()
+        key = format_fluid(pending, "kvs").removeprefix("job.0000.")
+        told = f"SUCCESS for job {pending}: R: {text.format(running=running, key=key)}"
+        assert logged == f"job-manager.err: scheduling suspended: sched.alloc: {told}"
+        assert [await s.events(jobid) for jobid in (pending, running)] == before
+
+        await s.end("sched", "removed", sched)
+        after = FakeScheduler()
+        await s.load("sched", after)
+        assert (after.told, after.asked(ALLOC)) == ([running], [pending])
+        await after.grant(pending, {1: 1})
+        for jobid in (running, pending):
+            execution.tell(jobid, *(["start"] if jobid == pending else []), "finish", "release")
+            await settle()
+            assert (await s.events(jobid))[-1] == "clean"
+
+
+async def test_what_a_job_held_may_be_granted_again(autojump_clock: MockClock) -> None:
+    """27.free.5: at once, by a scheduler that has not answered the free yet."""
+    async with scene(WITHOUT) as s:
+        sched, execution, pending, running = await pending_and_running(s)
+        sched.frees = False
+        execution.tell(running, "finish", "release")
+        await settle()
+        await sched.grant(pending, {0: 2})
+        assert s.log() == []
+        assert "alloc" in await s.events(pending)
+        sched.say(FREE, {"id": running})
+        await settle()
         assert (await s.events(running))[-1] == "clean"
 
 

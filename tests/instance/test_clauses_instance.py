@@ -164,7 +164,7 @@ async def test_each_service_speaks_only_to_those_it_has_a_protocol_with(autojump
     assert services == {
         "job-exec": {"job-manager", "kvs"},
         "sched": {"job-manager", "kvs", "resource"},
-        "job-manager": {"job-exec", "kvs", "sched"},
+        "job-manager": {"job-exec", "kvs", "resource", "sched"},  # whose inventory R is judged by
     }
 
 

@@ -201,7 +201,7 @@ def test_lowest_request_that_was_granted_meanwhile_runs() -> None:
     """A SUCCESS that crosses a sched.cancel came first (readings: A SUCCESS that crosses)."""
     m = limited(1, 1)
     m.submit(2, urgency=20)
-    assert m.alloc(1) == ["job-exec.start 1", "sched.alloc 2"]
+    assert m.alloc(1) == ["sched.alloc 2", "job-exec.start 1"]
 
 
 # --- annotations

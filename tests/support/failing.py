@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from flux_trio.trace import Kind
 EPOCH = 1_000_000.0
 OWNER = 1000
 CONFIG = Config(exec=ExecConfig(simulate=True))
+NCORES = 2  # of each of the two nodes
 HOUR = 3600.0
 WAIT_S_MAX = 3 * HOUR  # no job of these tests lasts longer
 RECOVERY_S = 2.0  # whoever needs another service looks for it at least that often
@@ -138,7 +140,7 @@ async def scene(
 ) -> AsyncIterator[Scene]:
     """An instance with all modules but `without`; two nodes of two cores; memory for a store."""
     given = {
-        "inventory": make_machine(nnodes=2, cores_per_node=2),
+        "inventory": make_machine(nnodes=2, cores_per_node=NCORES),
         "userid": OWNER,
         "epoch": EPOCH,
         "modules": tuple(name for name in MODULES if name not in without),
@@ -217,6 +219,7 @@ class FakeScheduler(_Fake):
         self.mode = {"mode": "unlimited"} if limit is None else {"mode": "limited", "limit": limit}
         self.frees = frees
         self.told: list[int] = []  # by hello
+        self._places: dict[int, int] = {}  # job id → which core of the machine, when none was asked
 
     async def run(self, handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
         """RFC 27, without acquiring anything."""
@@ -231,9 +234,12 @@ class FakeScheduler(_Fake):
 
     def take(self, message: Message) -> None:
         """Answer a free."""
-        if self.frees and isinstance(message, Request) and message.topic == topics.SCHED_FREE:
+        if isinstance(message, Request) and message.topic == topics.SCHED_FREE:
             assert isinstance(message.payload, dict)
-            self.say(topics.SCHED_FREE, {"id": message.payload["id"]})
+            jobid = message.payload["id"]
+            self._places.pop(jobid, None)
+            if self.frees:
+                self.say(topics.SCHED_FREE, {"id": jobid})
 
     def say(self, topic: str, payload: Any, errnum: int = 0) -> None:
         """Answer the job manager."""
@@ -244,8 +250,14 @@ class FakeScheduler(_Fake):
         self.say(topics.SCHED_ALLOC, {"id": jobid, "type": int(kind), **more})
 
     async def write(self, jobid: int, cores: dict[int, int] | None = None) -> None:
-        """Write R of so many cores on each rank, from core 0 on; one on rank 0 unless given."""
-        text = r_of(cores or {0: 1}, self.handle.now())
+        """Write R of so many cores on each rank, from core 0 on, or else of one that is free."""
+        if cores is None:
+            free = (place for place in count() if place not in self._places.values())
+            self._places[jobid] = place = next(free)
+            bits = {place // NCORES: 1 << place % NCORES}
+        else:
+            bits = {rank: (1 << n) - 1 for rank, n in cores.items()}
+        text = r_of(bits, self.handle.now())
         key = f"{format_fluid(jobid, 'kvs')}.R"
         await self.handle.call(topics.KVS_COMMIT, {"ops": [["put", key, text]]})
 
@@ -257,8 +269,8 @@ class FakeScheduler(_Fake):
 
 
 def r_of(cores: dict[int, int], now: float) -> str:
-    """R of so many cores on each rank, from core 0 on, granted at `now`."""
-    entries = [(rank, (1 << count) - 1, 0) for rank, count in cores.items()]
+    """R of these cores, as bit sets, of each rank, granted at `now`."""
+    entries = [(rank, bits, 0) for rank, bits in cores.items()]
     r = ResourceSet.build(entries, lambda rank: f"node{rank}", starttime=now)
     return msgspec.json.encode(r.to_json()).decode()
 

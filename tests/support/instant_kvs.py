@@ -34,6 +34,10 @@ class InstantKvs:
         """What is stored under `key`."""
         return self._store.lookup(key)
 
+    def stored(self) -> list[str]:
+        """The keys below `job`."""
+        return self._store.dir("job")
+
     def _run(self, inputs: list[Any]) -> list[Response]:
         told = []
         while inputs:

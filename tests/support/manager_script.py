@@ -7,6 +7,9 @@ Each method feeds one thing that happens and returns what the core did about it,
     event job-exception 1 cancel 0      an event
     ask job.state.run 1                 a question to the plugins
     commit 1: validate depend           when `commits_wait`; otherwise they are answered at once
+
+What it asks before it goes by a grant is answered without a line: the scheduler has stored an R for
+every SUCCESS, of a core that nobody else has.
 """
 
 from __future__ import annotations
@@ -20,7 +23,14 @@ import msgspec
 from flux_trio.formats import (
     Event as LogEvent,
 )
-from flux_trio.formats import Jobspec, format_eventlog, format_fluid, parse_eventlog, parse_fluid
+from flux_trio.formats import (
+    Jobspec,
+    ResourceSet,
+    format_eventlog,
+    format_fluid,
+    parse_eventlog,
+    parse_fluid,
+)
 from flux_trio.messages import Errno, Event, Request, Response, service_of, topics
 from flux_trio.protocols import (
     STATE_TOPICS,
@@ -54,7 +64,8 @@ SUCCESS, ANNOTATE, DENY, CANCEL = AllocType
 class ManagerScript:
     """The core under test. Priorities are urgencies unless `hooks` has the priority hook.
 
-    `hooks` are the topics whose questions the test answers itself.
+    `hooks` are the topics whose questions the test answers itself. Without an `inventory` there is
+    no resource service.
     """
 
     def __init__(
@@ -63,12 +74,17 @@ class ManagerScript:
         hooks: Iterable[str] = (),
         kvs: InstantKvs | None = None,
         commits_wait: bool = False,
+        lookups_wait: bool = False,
+        inventory: ResourceSet | None = None,
         peers: bool = False,
     ) -> None:
         self.core = JobManagerCore(OWNER_USERID)
         self.kvs = InstantKvs() if kvs is None else kvs
         self.commits_wait = commits_wait
         self.commits: deque[Request] = deque()  # not answered yet
+        self.lookups_wait = lookups_wait
+        self.lookups: deque[Request] = deque()  # of R, not answered yet
+        self.inventory = inventory
         self.now = START
         self.messages: list[Request | Response | Event] = []  # all that were sent
         self.notes: list[Note] = []  # for the trace
@@ -86,6 +102,10 @@ class ManagerScript:
 
     def put(self, *inputs: Any) -> list[str]:
         """One turn with `inputs`, and the turns that follow by themselves."""
+        for jobid in _granted(inputs):
+            if self.kvs.value(f"{key(jobid)}.R") is None:
+                taken = [each for each in self.kvs.stored() if each.endswith(".R")]
+                self.store_r(jobid, {0: [len(taken)]})
         return self._follow(self.core.turn(self.now, list(inputs)))
 
     def ask(self, topic: str, payload: Any = None, **how: Any) -> list[str]:
@@ -148,6 +168,16 @@ class ManagerScript:
         """The scheduler answers sched.alloc."""
         return self.put(alloc_answer(jobid, kind, **more))
 
+    def store_r(self, jobid: int, cores: dict[int, list[int]]) -> None:
+        """The scheduler stores R: these cores of each rank."""
+        entries = [(rank, sum(1 << core for core in some), 0) for rank, some in cores.items()]
+        r = ResourceSet.build(entries, lambda rank: f"node{rank}", starttime=self.now)
+        self.store_text(jobid, msgspec.json.encode(r.to_json()).decode())
+
+    def store_text(self, jobid: int, text: str) -> None:
+        """The scheduler stores something as R."""
+        self.kvs.commit(["put", f"{key(jobid)}.R", text])
+
     def freed(self, jobid: int) -> list[str]:
         """The scheduler answers sched.free."""
         return self.put(Response(topics.SCHED_FREE, {"id": jobid}))
@@ -181,6 +211,10 @@ class ManagerScript:
         """The oldest commit that waits is durable."""
         request = self.commits.popleft()
         return self.put(*self.kvs.take(request, NAME))
+
+    def looked_up(self) -> list[str]:
+        """The oldest lookup that waits is answered."""
+        return self.put(*self.kvs.take(self.lookups.popleft(), NAME))
 
     # --- what there is
 
@@ -241,6 +275,11 @@ class ManagerScript:
                 self.commits.append(action)
                 self._did.append(_commit_line(action))
                 return []
+            case Request(topic=topics.KVS_LOOKUP) if self.lookups_wait:
+                self.lookups.append(action)
+                return []
+            case Request(topic=topics.RESOURCE_STATUS):
+                return [_status(action, self.inventory)]
             case Request() if service_of(action.topic) == topics.KVS:
                 return list(self.kvs.take(action, NAME))
             case AskHook(topic=topic, job=job) if topic not in self._hooks:
@@ -310,6 +349,25 @@ def show(action: Any) -> str:
             return f"exit: {reason}"
         case _:
             raise AssertionError(f"unexpected action {action!r}")
+
+
+def _granted(inputs: Iterable[Any]) -> list[int]:
+    payloads = [
+        each.payload
+        for each in inputs
+        if isinstance(each, Response) and each.topic == topics.SCHED_ALLOC and not each.errnum
+    ]
+    return [
+        payload["id"]
+        for payload in payloads
+        if isinstance(payload, dict) and payload.get("type") == SUCCESS and "id" in payload
+    ]
+
+
+def _status(request: Request, inventory: ResourceSet | None) -> Response:
+    if inventory is None:
+        return Response(request.topic, None, Errno.ENOSYS, request.matchtag)
+    return Response(request.topic, {"R": inventory.to_json()}, matchtag=request.matchtag)
 
 
 def _about(payload: dict[str, Any]) -> str:

@@ -49,7 +49,6 @@ from flux_trio.services.exec.job import (
     Phase,
     job_key,
 )
-from flux_trio.services.exec.occupied import Occupied
 from flux_trio.services.exec.real import RealJobs
 from flux_trio.services.exec.shell_protocol import Done, Listing, Started, Unknown
 from flux_trio.services.exec.simulated import SimulatedJobs
@@ -126,7 +125,6 @@ class ExecCore:
         self._simulate = config.simulate
         self._has_shell = has_shell
         self._jobs: dict[int, Job] = {}
-        self._occupied = Occupied()
         self._manager = ""  # sender of the latest start request
         self._owner = -1  # and its userid: the instance owner's
         self._attached = False  # hello was accepted and the job manager is there
@@ -203,7 +201,6 @@ class ExecCore:
             job.request = None
             if job.phase is Phase.PREPARING:
                 del self._jobs[job.id]
-                self._occupied.give_back(job.id)
         self._hello()
 
     # Requests
@@ -299,10 +296,6 @@ class ExecCore:
         job.expiration = job.resources.expiration if update is None else update
         allocated_at = job.resources.starttime
         job.is_new = not job.reattach and allocated_at > (self._attached_at or 0.0)
-        if job.is_new and (conflict := self._occupied.conflict(job.resources)):
-            job.fail(self._context, conflict)
-            return
-        self._occupied.take(job.id, job.resources)  # what runs already is not judged
         if job.simulation is None:
             self._look_up(job, "jobspec", self._found_jobspec)
         if not job.is_new:
@@ -445,7 +438,6 @@ class ExecCore:
 
     def _settle_ended(self) -> None:
         for jobid in self._context.take_over():
-            self._occupied.give_back(jobid)
             if jobid in self._jobs:
                 self._attachments.job_changed(self._jobs[jobid])
                 self._settle(jobid)

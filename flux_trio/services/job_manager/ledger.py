@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from flux_trio.formats import Event, apply_update, format_event, format_fluid
-from flux_trio.messages import Calls, Request, Response, service_of, topics
+from flux_trio.formats import Event, ResourceSet, apply_update, format_event, format_fluid
+from flux_trio.messages import Calls, Payload, Request, Response, service_of, topics
 from flux_trio.messages import Event as EventMessage
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.protocols import ExecState, Job, JobEvent, JobState
@@ -36,6 +36,7 @@ class ActiveJob(Job):
     __slots__ = (
         "asked",  # the state whose hook was asked last
         "deferred",  # events that wait for a hook's answer, oldest first
+        "granted",  # R, from the grant that stood on; None when there is none or it cannot be read
         "hook",  # ticket of the hook being asked, 0 when none is
         "jobspec",  # JSON without the environment, as submitted
         "sent_updates",  # the jobspec_updates that the last sched.alloc went by
@@ -51,6 +52,7 @@ class ActiveJob(Job):
         self.hook = 0
         self.sent_updates: dict[str, Any] | None = None
         self.deferred: list[tuple[str, dict[str, Any] | None]] | None = None
+        self.granted: ResourceSet | None = None
         self.start = ExecState.IDLE
         self.start_sent = False
         self.waiting_for: str | None = None
@@ -71,6 +73,11 @@ class ActiveJob(Job):
     def resource_set(self) -> dict[str, Any] | None:
         """R without its scheduling key; None before RUN."""
         return None
+
+    @property
+    def start_requested(self) -> bool:
+        """A service has been asked to start it, or has started it in an earlier life."""
+        return self.started or self.start != ExecState.IDLE
 
     def queued(self) -> list[tuple[str, dict[str, Any]]]:
         """Events that wait for a hook's answer, oldest first."""
@@ -96,6 +103,7 @@ class Ledger:
         self.on_annotated: list[Callable[[ActiveJob], None]] = []
         self.abandon_hook: Callable[[ActiveJob], None]  # set by whoever asks hooks
         self._messages: list[Action] = []  # of this turn
+        self._questions: list[Action] = []  # of this turn, that tell nobody what is not durable
         self._notes: list[Action] = []  # of this turn, for the trace: events logged
         self._lines: dict[str, list[str]] = {}  # eventlog key → lines of this turn
         self._uncommitted: deque[list[Action]] = deque()  # what waits for each commit
@@ -104,6 +112,13 @@ class Ledger:
         """Send `message` once everything logged so far is durable; None is nothing to send."""
         if message is not None:
             self._messages.append(message)
+
+    def ask(self, topic: str, payload: Payload, reply: Reply) -> None:
+        """Ask what gives away no event: it waits for no commit, and comes after this turn's.
+
+        In this order one round of the kvs has both.
+        """
+        self._questions.append(Request(topic, payload, self.calls.open(reply)))
 
     def unsend(self, service: str) -> None:
         """Whoever held `service` is gone: requests by job id that wait for a commit do not go out.
@@ -202,6 +217,7 @@ class Ledger:
     def end_turn(self) -> list[Action]:
         """What to do now: the commit of the turn's events, or its messages when nothing waits."""
         messages, self._messages = self._messages, []
+        questions, self._questions = self._questions, []
         notes, self._notes = self._notes, []
         if self._lines:
             ops = [["append", key, "".join(lines)] for key, lines in self._lines.items()]
@@ -209,11 +225,11 @@ class Ledger:
             slices = [ops[at : at + COMMIT_OPS_MAX] for at in range(0, len(ops), COMMIT_OPS_MAX)]
             commits = [self._commit(each) for each in slices]
             self._uncommitted[-1].extend(messages)
-            return notes + commits
+            return notes + commits + questions
         if self._uncommitted:
             self._uncommitted[-1].extend(messages)
-            return notes
-        return notes + messages
+            return notes + questions
+        return notes + messages + questions
 
     def _tell(self, job: ActiveJob, event: Event) -> None:
         data = {"id": job.id, "name": event.name, "context": event.context or {}}

@@ -1,7 +1,7 @@
 """Restart: all state from the eventlogs (RFC 16, Content Consumed/Produced by Job Manager).
 
-The job directories are scanned, each eventlog is folded, and the jobspecs of those still active are
-read. Requests that come meanwhile wait.
+The job directories are scanned, each eventlog is folded, and of those still active the jobspecs are
+read, and R of those that hold resources. Requests that come meanwhile wait.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from functools import partial
 from typing import Any
 
 from flux_trio.formats import FormatError, parse_eventlog, parse_fluid
-from flux_trio.messages import Errno, Level, Payload, Request, Response, topics
+from flux_trio.messages import Errno, FluxError, Level, Payload, Request, Response, topics
 from flux_trio.protocols import InvalidTransition, Job, JobState, replay
+from flux_trio.services.job_manager.grants import resources_in
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 from flux_trio.services.job_manager.submission import redacted_bytes
 from flux_trio.services.turns import Exit, Log
 
 EVENTLOG = ".eventlog"
 JOBSPEC = ".jobspec"
+RESOURCES = ".R"
 
 
 class Replay:
@@ -39,9 +41,12 @@ class Replay:
         if key == "" and response.errnum == Errno.ENOENT:
             self.done = True
             return []
-        if response.errnum:
+        if key.endswith(RESOURCES):
+            actions = self._take_resources(key, response)
+        elif response.errnum:
             return [Exit(f"cannot read {key or 'the jobs'}: {response.error_text}")]
-        actions = self._take(key, response.payload)
+        else:
+            actions = self._take(key, response.payload)
         self.done = self._open == 0
         return actions
 
@@ -50,7 +55,7 @@ class Replay:
         if key == "":
             logs = [each for each in payload["keys"] if each.endswith(EVENTLOG)]
             return [self._lookup(each) for each in logs if each.count(".") == 5]
-        jobid = parse_fluid(key.removeprefix("job.").rpartition(".")[0])
+        jobid = _jobid_in(key)
         if key.endswith(JOBSPEC):
             self._ledger.resume(_revive(self._active.pop(jobid), payload["value"].encode()))
             return []
@@ -65,7 +70,16 @@ class Replay:
             self._ledger.remember_inactive(jobid, job.userid)
             return []
         self._active[jobid] = job
-        return [self._lookup(key.removesuffix(EVENTLOG) + JOBSPEC)]
+        wanted = (JOBSPEC, RESOURCES) if job.has_resources else (JOBSPEC,)
+        return [self._lookup(key.removesuffix(EVENTLOG) + name) for name in wanted]
+
+    def _take_resources(self, key: str, response: Response) -> list[Any]:
+        """R of a job whose jobspec has come before; without it others may be granted the same."""
+        try:
+            self._ledger.jobs[_jobid_in(key)].granted = resources_in(response)
+        except (FluxError, FormatError) as error:
+            return [Log(Level.CRIT, f"{key}: what the job holds is not known: {error}")]
+        return []
 
     def _lookup(self, key: str) -> Request:
         return self._call(topics.KVS_LOOKUP, {"key": key}, key)
@@ -73,6 +87,10 @@ class Replay:
     def _call(self, topic: str, payload: dict[str, Any], key: str) -> Request:
         self._open += 1
         return Request(topic, payload, self._ledger.calls.open(partial(self.response, key)))
+
+
+def _jobid_in(key: str) -> int:
+    return parse_fluid(key.removeprefix("job.").rpartition(".")[0])
 
 
 def _revive(job: Job, jobspec: bytes) -> ActiveJob:

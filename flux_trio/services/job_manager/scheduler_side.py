@@ -7,11 +7,13 @@ answer may come after the job is gone.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from sortedcontainers import SortedKeyList
 
+from flux_trio.formats import ResourceSet
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -40,11 +42,15 @@ from flux_trio.protocols import (
     LinkState,
     merge_annotations,
 )
+from flux_trio.services.job_manager.grants import Grants
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 from flux_trio.services.job_manager.silence import Silence
 from flux_trio.services.turns import Log
 
 LIMIT_MAX = 2147483647
+
+# A job in any other state has been canceled since it was asked for.
+MAY_BE_GRANTED = JobState.PRIORITY | JobState.SCHED
 
 Answer = TypeVar("Answer")
 
@@ -86,7 +92,8 @@ class SchedulerSide:
         self._queued: dict[int, tuple[int, float, int]] = {}  # id → the rank it is queued at
         self._sent: SortedKeyList[ActiveJob] = SortedKeyList(key=lambda job: self._sent_at[job.id])
         self._sent_at: dict[int, tuple[int, float, int]] = {}  # id → its rank at the scheduler
-        self._held: dict[int, AllocAnswer] = {}  # grants of jobs whose hook is being asked
+        self._grants = Grants(ledger, self._refuse)
+        self._held: dict[int, AllocAnswer] = {}  # good grants of jobs whose hook is being asked
         self._reranked: dict[int, int] = {}  # id → new priority, for this turn's prioritize
         self.link = LINK.initial
         self.sender = ""  # who said hello
@@ -114,7 +121,7 @@ class SchedulerSide:
         if state == AllocState.PENDING:
             self._reconsider_sent(job)
         elif (grant := self._held.pop(job.id, None)) is not None:
-            self._granted(grant, job)
+            self._allocate(job, grant)
         elif state == AllocState.IDLE:
             self._unqueue(job)
             if job.priority > PRIORITY_MIN and self.queue_started:
@@ -124,7 +131,7 @@ class SchedulerSide:
     def withdraw(self, job: ActiveJob) -> None:
         """The job has left SCHED without resources: no request of it may stay."""
         self._unqueue(job)
-        if self._held.pop(job.id, None) is not None:
+        if self.state(job.id) == AllocState.ALLOCATED:  # granted, but no eventlog says so
             self._send_free(job.id)
         elif self.state(job.id) == AllocState.PENDING:
             self._cancel(job.id)
@@ -187,16 +194,17 @@ class SchedulerSide:
         self.link = LINK.step(self.link, LinkEvent.HELLO)
         self.silence.broken()
         self.sender = request.sender
-        for job in self._ledger.jobs.values():
-            if job.has_resources:
-                self._step(job.id, AllocEvent.HELLO)
-                facts = {
-                    "id": job.id,
-                    "priority": job.priority,
-                    "userid": job.userid,
-                    "t_submit": job.t_submit,
-                }
-                self._ledger.send(respond_stream(request, facts))
+        holders = [job for job in self._ledger.jobs.values() if job.has_resources]
+        self._grants.begin(holders)
+        for job in holders:
+            self._step(job.id, AllocEvent.HELLO)
+            facts = {
+                "id": job.id,
+                "priority": job.priority,
+                "userid": job.userid,
+                "t_submit": job.t_submit,
+            }
+            self._ledger.send(respond_stream(request, facts))
         self._ledger.send(end_of_stream(request))
 
     def ready(self, request: Request) -> None:
@@ -244,7 +252,8 @@ class SchedulerSide:
         self._ledger.unsend(topics.SCHED)
         self.silence.broken()
         self.sender = ""
-        asked = list(self._sent)
+        judged = [self._ledger.jobs[jobid] for jobid in self._grants.drop()]
+        asked = [*self._sent, *judged]
         self._sent.clear()
         self._sent_at.clear()
         for jobid in list(self._states):
@@ -267,8 +276,10 @@ class SchedulerSide:
         self._take_step(answer.id, ALLOC_ANSWERS[kind])
         if kind != AllocType.ANNOTATE:
             self._retire_request(answer.id)
-        if kind == AllocType.SUCCESS:
-            self._granted(answer, job)
+        if kind == AllocType.SUCCESS and (job is None or not job.state & MAY_BE_GRANTED):
+            self._send_free(answer.id)  # it was canceled meanwhile: freed at once
+        elif kind == AllocType.SUCCESS:
+            self._grants.judge(answer.id, partial(self._granted, answer))
         elif job is not None and job.state == JobState.SCHED:
             self._not_granted(answer, kind, job)
 
@@ -277,17 +288,24 @@ class SchedulerSide:
         known = jobid in self._ledger.jobs or jobid in self._ledger.inactive
         return known and kind in (AllocType.ANNOTATE, AllocType.CANCEL)
 
-    def _granted(self, answer: AllocAnswer, job: ActiveJob | None) -> None:
-        if job is None or job.state not in (JobState.PRIORITY, JobState.SCHED):
-            self._send_free(answer.id)  # it was canceled meanwhile: freed at once
-            return
+    def _granted(self, answer: AllocAnswer, resources: ResourceSet) -> None:
+        job = self._ledger.jobs[answer.id]
+        if not job.state & MAY_BE_GRANTED:
+            return  # it was canceled in this very turn, which frees it
+        job.granted = resources
         if job.hook or job.state == JobState.PRIORITY:
             self._held[answer.id] = answer
-            return
+        else:
+            self._allocate(job, answer)
+
+    def _allocate(self, job: ActiveJob, answer: AllocAnswer) -> None:
         if answer.annotations:
             job.annotations = merge_annotations(job.annotations or {}, answer.annotations)
         context = {"annotations": job.annotations} if job.annotations else {}
         self._ledger.log_now(job, JobEvent.ALLOC, context)
+
+    def _refuse(self, text: str) -> None:
+        self.lost(f"{topics.SCHED_ALLOC}: SUCCESS for {text}", LinkEvent.SUSPEND)
 
     def _not_granted(self, answer: AllocAnswer, kind: AllocType, job: ActiveJob) -> None:
         if kind == AllocType.ANNOTATE:
@@ -337,6 +355,8 @@ class SchedulerSide:
 
     def _send_free(self, jobid: int) -> None:
         self._step(jobid, AllocEvent.FREE)
+        self._held.pop(jobid, None)
+        self._grants.give_back(jobid)
         self._request(topics.SCHED_FREE, {"id": jobid}, 0)
 
     def _cancel(self, jobid: int) -> None:

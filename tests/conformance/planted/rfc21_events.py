@@ -76,8 +76,11 @@ def an_event_is_never_stored(trace: Trace) -> Trace:
 @PLANTED.violation("21.criteria.7", "everyday")
 def another_event_is_stored(trace: Trace) -> Trace:
     commit = commit_of(trace, find_event(trace, "start"))
-    ((how, key, text),) = commit.message.payload["ops"]
-    return edit_payload(trace, commit, ops=[[how, key, text.replace('"start"', '"begin"')]])
+    ops = [
+        [how, key, text.replace('"start"', '"begin"')]
+        for how, key, text in commit.message.payload["ops"]
+    ]
+    return edit_payload(trace, commit, ops=ops)
 
 
 @PLANTED.violation("21.events.13", "held_up")

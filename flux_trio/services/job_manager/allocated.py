@@ -1,0 +1,67 @@
+"""Who holds what, so that no two jobs are ever given the same cores or gpus.
+
+RFC 27 leaves the choice to the scheduler; what it chose is R (RFC 20). A job holds its R from
+SUCCESS until sched.free is sent, since the scheduler may give the same to others as soon as that
+comes (27.free.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from flux_trio.formats import Idset, ResourceSet
+
+Plane = tuple[bool, int]
+"""Whether a gpu, and which: a core or gpu of every rank."""
+
+
+class Allocated:
+    """For each core and gpu the ranks on which it is taken: a look costs little with many nodes."""
+
+    def __init__(self) -> None:
+        self._taken: dict[Plane, int] = {}
+        self._holders: dict[int, ResourceSet] = {}
+        self._overlaps = False  # somebody holds what another does too: as an earlier life left it
+
+    def refill(self, holders: Iterable[tuple[int, ResourceSet]]) -> None:
+        """Forget all; these hold something, and may share it."""
+        self._taken, self._holders, self._overlaps = {}, {}, False
+        for jobid, resources in holders:
+            self.take(jobid, resources)
+
+    def shared(self, resources: ResourceSet) -> tuple[int, ResourceSet] | None:
+        """A job that holds some of `resources`, and which; None when nobody does."""
+        if not any(self._taken.get(plane, 0) & ranks for plane, ranks in _planes(resources)):
+            return None  # as nearly always: without a look at every job
+        for jobid, held in self._holders.items():
+            both = resources.intersection(held)
+            if both:
+                return jobid, both
+        return None
+
+    def take(self, jobid: int, resources: ResourceSet) -> None:
+        """The job holds `resources`."""
+        for plane, ranks in _planes(resources):
+            taken = self._taken.get(plane, 0)
+            self._overlaps |= bool(taken & ranks)
+            self._taken[plane] = taken | ranks
+        self._holders[jobid] = resources
+
+    def give_back(self, jobid: int) -> None:
+        """The job holds nothing; one that held nothing changes nothing."""
+        resources = self._holders.pop(jobid, None)
+        if resources is None:
+            return
+        if self._overlaps:
+            self.refill(list(self._holders.items()))
+            return
+        for plane, ranks in _planes(resources):
+            self._taken[plane] &= ~ranks
+
+
+def _planes(resources: ResourceSet) -> Iterator[tuple[Plane, int]]:
+    for group in resources.groups:
+        for core in Idset.from_bits(group.cores):
+            yield (False, core), group.ranks
+        for gpu in Idset.from_bits(group.gpus):
+            yield (True, gpu), group.ranks

@@ -1,0 +1,139 @@
+"""R of each SUCCESS, judged before anyone goes by it (27.success.1, RFC 20).
+
+A grant is looked up in the kvs and must parse, name no core or gpu that another job holds, and none
+that the instance does not have. All lookups of a turn go out together and are answered in order.
+
+The inventory is asked of the resource service at each sched-hello, and again before a scheduler is
+told that it granted what is not there: nobody says when it changes. As long as it is not known,
+because there is no resource service, grants are judged by the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from flux_trio.formats import FormatError, ResourceSet, format_fluid
+from flux_trio.messages import Errno, FluxError, Response, expect_payload, topics
+from flux_trio.services.job_manager.allocated import Allocated
+from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.turns import Exit
+
+Accept = Callable[[ResourceSet], None]
+
+
+class Grants:
+    """Grants that are being judged, and what jobs hold.
+
+    `refuse` is called with what is wrong with one, and what was expected.
+    """
+
+    def __init__(self, ledger: Ledger, refuse: Callable[[str], None]) -> None:
+        self._ledger = ledger
+        self._refuse = refuse
+        self._open: dict[int, Accept] = {}  # by job id, in the order they came
+        self._allocated = Allocated()
+        self._inventory: ResourceSet | None = None
+
+    def begin(self, jobs: Iterable[ActiveJob]) -> None:
+        """A scheduler says hello, and is told that `jobs` hold resources."""
+        self._allocated.refill([(job.id, job.granted) for job in jobs if job.granted is not None])
+        self._inventory = None
+        self._ledger.ask(topics.RESOURCE_STATUS, None, self._learn)
+
+    def judge(self, jobid: int, accept: Accept) -> None:
+        """The scheduler has said SUCCESS: call `accept` with R when nothing is wrong with it."""
+        self._open[jobid] = accept
+        key = {"key": f"{format_fluid(jobid, 'kvs')}.R"}
+        self._ledger.ask(topics.KVS_LOOKUP, key, partial(self._found, jobid, accept))
+
+    def give_back(self, jobid: int) -> None:
+        """The job holds nothing any more, nor is to get what is being judged."""
+        self._open.pop(jobid, None)
+        self._allocated.give_back(jobid)
+
+    def drop(self) -> list[int]:
+        """No grant that is being judged matters any more; their jobs."""
+        jobids = list(self._open)
+        self._open.clear()
+        return jobids
+
+    def _learn(self, response: Response) -> list[Any]:
+        self._inventory = _inventory_in(response)
+        return []
+
+    def _found(self, jobid: int, accept: Accept, response: Response) -> list[Any]:
+        if self._open.get(jobid) is not accept:
+            return []
+        try:
+            resources = resources_in(response)
+        except (FluxError, FormatError) as error:
+            if response.errnum not in (0, Errno.ENOENT):
+                return [Exit(f"cannot read R of job {jobid}: {error}")]
+            self._refuse(f"job {jobid}: R: {error}")
+            return []
+        self._check(jobid, resources, is_known_well=False)
+        return []
+
+    def _check(self, jobid: int, resources: ResourceSet, *, is_known_well: bool) -> None:
+        """Accept or refuse; ask for the inventory first if it might have changed."""
+        wrong = self._held_by_another(resources)
+        if not wrong and (wrong := self._outside(resources)) and not is_known_well:
+            again = partial(self._known_well, jobid, self._open[jobid], resources)
+            self._ledger.ask(topics.RESOURCE_STATUS, None, again)
+        elif wrong:
+            self._refuse(f"job {jobid}: R: expected {wrong}")
+        else:
+            self._allocated.take(jobid, resources)
+            self._open.pop(jobid)(resources)
+
+    def _known_well(
+        self, jobid: int, accept: Accept, resources: ResourceSet, response: Response
+    ) -> list[Any]:
+        self._learn(response)
+        if self._open.get(jobid) is accept:
+            self._check(jobid, resources, is_known_well=True)
+        return []
+
+    def _held_by_another(self, resources: ResourceSet) -> str:
+        found = self._allocated.shared(resources)
+        if found is None:
+            return ""
+        holder, shared = found
+        return f"what no other job holds, got {shared.summary()}, which job {holder} has"
+
+    def _outside(self, resources: ResourceSet) -> str:
+        inventory = self._inventory
+        if inventory is None or resources.issubset(inventory):
+            return ""
+        outside = resources.difference(inventory)
+        there = inventory.restrict(outside.ranks).summary() or f"ranks {inventory.ranks}"
+        return f"what the instance has, {there}, got {outside.summary()}"
+
+
+class _Value(msgspec.Struct):
+    value: str
+
+
+class _Status(msgspec.Struct):
+    R: dict[str, Any]
+
+
+def resources_in(response: Response) -> ResourceSet:
+    """R as the kvs has it. Raises FluxError or FormatError."""
+    if response.errnum:
+        raise FluxError(response.errnum, response.error_text)
+    return ResourceSet.parse(expect_payload(response, _Value).value.encode())
+
+
+def _inventory_in(response: Response) -> ResourceSet | None:
+    """All resources, as the resource service says; None when it does not."""
+    if response.errnum:
+        return None
+    try:
+        return ResourceSet.parse(expect_payload(response, _Status).R)
+    except (FluxError, FormatError):
+        return None
