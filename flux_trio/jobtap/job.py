@@ -120,6 +120,11 @@ class Job:
         return frozenset(self._view.prologs or ())
 
     @property
+    def start_requested(self) -> bool:
+        """Whether it may be running: the execution service has been asked to start it."""
+        return self._view.start_requested
+
+    @property
     def epilogs(self) -> frozenset[str]:
         """Those that hold its resources now, by description."""
         return frozenset(self._view.epilogs or ())
