@@ -11,6 +11,7 @@ class Errno(IntEnum):
     EPERM = 1
     ENOENT = 2
     EIO = 5
+    ECHILD = 10
     EAGAIN = 11
     EBUSY = 16
     EEXIST = 17
@@ -30,6 +31,7 @@ _TEXT = {
     Errno.EPERM: "Operation not permitted",
     Errno.ENOENT: "No such file or directory",
     Errno.EIO: "Input/output error",
+    Errno.ECHILD: "No child processes",
     Errno.EAGAIN: "Resource temporarily unavailable",
     Errno.EBUSY: "Device or resource busy",
     Errno.EEXIST: "File exists",

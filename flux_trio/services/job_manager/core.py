@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from flux_trio.config import Config
 from flux_trio.messages import (
     Level,
     Request,
@@ -28,14 +29,23 @@ from flux_trio.protocols import (
     TopicsChanged,
 )
 from flux_trio.services.job_manager.control import Control
+from flux_trio.services.job_manager.entrance import Entrance, UserFound
 from flux_trio.services.job_manager.exec_side import ExecSide
+from flux_trio.services.job_manager.history import History
 from flux_trio.services.job_manager.hooks import Hooks, effective_priority
 from flux_trio.services.job_manager.journal import Journal
+from flux_trio.services.job_manager.kill import Kills
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.job_manager.memo import Memos
+from flux_trio.services.job_manager.queue_methods import QueueMethods
+from flux_trio.services.job_manager.queues import Queues
 from flux_trio.services.job_manager.replay import Replay
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
+from flux_trio.services.job_manager.silence import Silence
 from flux_trio.services.job_manager.submission import Submission
 from flux_trio.services.job_manager.updates import Updates
+from flux_trio.services.job_manager.waitable import Waitable
+from flux_trio.services.job_manager.waits import Waits
 from flux_trio.services.methods import Methods
 
 Action = Any
@@ -44,34 +54,53 @@ Action = Any
 class JobManagerCore:
     """The whole state of the job manager; `owner` is the instance owner's userid."""
 
-    def __init__(self, owner: int) -> None:
+    def __init__(self, owner: int, config: Config | None = None) -> None:
         self._ledger = Ledger(owner)
         self._hooks = Hooks(self._ledger)
-        self._scheduler = SchedulerSide(self._ledger)
+        self._queues = Queues(config or Config())
+        self._entrance = Entrance(self._queues)
+        self._scheduler = SchedulerSide(self._ledger, self._queues)
         self._exec = ExecSide(self._ledger)
         self._journal = Journal(self._ledger)
-        self._submission = Submission(self._ledger, self._hooks)
+        self._submission = Submission(self._ledger, self._hooks, self._entrance)
+        self._waits = Waits(self._ledger, self._queues)
+        self._queue_methods = QueueMethods(
+            self._ledger, self._queues, self._scheduler, self._silences
+        )
         self._control = Control(self._ledger, self._scheduler, self._exec)
         self._updates = Updates(self._ledger, self._scheduler)
+        self._memos = Memos(self._ledger)
+        self._kills = Kills(self._ledger, self._exec)
+        self._waitable = Waitable(self._ledger)
+        self._history = History(self._ledger)
         self._replay = Replay(self._ledger)
         self._resumed = False
         self._waiting: list[Any] = []  # what came before that
         self._methods = Methods(
             for_owner={
                 topics.JOB_SUBMIT: self._submission.submit,
-                topics.JOB_QUEUE_START: self._control.queue_start,
+                topics.JOB_QUEUE_ENABLE: self._queue_methods.enable,
+                topics.JOB_QUEUE_START: self._queue_methods.start_or_stop,
                 topics.JOB_GETINFO: self._control.getinfo,
                 topics.JOB_JOURNAL: self._journal.follow,
                 topics.SCHED_HELLO: self._scheduler.hello,
                 topics.SCHED_READY: self._scheduler.ready,
                 topics.EXEC_HELLO: self._exec.hello,
+                topics.JOB_WAIT: self._waitable.wait,
             },
             for_all={
                 topics.JOB_RAISE: self._control.raise_one,
                 topics.JOB_RAISEALL: self._control.raise_all,
                 topics.JOB_URGENCY: self._control.urgency,
                 topics.JOB_UPDATE: self._updates.update,
-                topics.JOB_QUEUE_STATUS: self._control.queue_status,
+                topics.JOB_MEMO: self._memos.memo,
+                topics.JOB_KILL: self._kills.kill,
+                topics.JOB_KILLALL: self._kills.kill_all,
+                topics.JOB_HISTORY: self._history.get,
+                topics.JOB_QUEUE_LIST: self._queue_methods.names,
+                topics.JOB_QUEUE_STATUS: self._queue_methods.status,
+                topics.JOB_DRAIN: self._waits.drain,
+                topics.JOB_IDLE: self._waits.idle,
                 topics.JOB_STATS: self._control.stats,
                 topics.JOB_MANAGER_DISCONNECT: self._disconnect,
             },
@@ -89,7 +118,7 @@ class JobManagerCore:
     def start(self, now: float) -> list[Action]:
         """Read back what an earlier life left."""
         self._ledger.now = now
-        return self._replay.start()
+        return self._replay.start() + self._queue_methods.start()
 
     def turn(self, now: float, inputs: list[Any]) -> list[Action]:
         """Fold in what came, do what is due, and commit or send."""
@@ -98,7 +127,7 @@ class JobManagerCore:
         actions: list[Action] = []
         for message in inputs:
             actions += self._take(message)
-        if self._replay.done and not self._resumed:
+        if self._replay.done and self._queue_methods.restored and not self._resumed:
             actions += self._resume()
         while ledger.dirty:
             dirty, ledger.dirty = ledger.dirty, {}
@@ -106,8 +135,10 @@ class JobManagerCore:
                 if not job.hook:
                     self._due[job.state](job)
         self._scheduler.end_turn()
+        self._waits.end_turn()
         self._journal.end_turn()
-        return actions + ledger.end_turn() + self._hooks.take_actions()
+        asked = self._hooks.take_actions() + self._entrance.take_actions()
+        return actions + ledger.end_turn() + asked
 
     def _resume(self) -> list[Action]:
         """Everything has been read back: go on with what was active, then with who waited."""
@@ -138,6 +169,8 @@ class JobManagerCore:
             self._hooks.answered(message)
         elif isinstance(message, PostEvent):
             self._hooks.post(message)
+        elif isinstance(message, UserFound):
+            self._entrance.found(message)
         return []
 
     def _take_answer(self, response: Response) -> None:
@@ -155,10 +188,15 @@ class JobManagerCore:
 
     def _disconnect(self, request: Request) -> None:
         self._journal.forget(request.sender)
+        self._waits.forget(request.sender)
+        self._waitable.forget(request.sender)
         if request.sender == self._scheduler.sender:
             self._scheduler.lost("scheduler disconnected", LinkEvent.LOST)
         if request.sender == self._exec.sender:
             self._exec.lost("disconnected", Level.INFO)
+
+    def _silences(self) -> list[Silence]:
+        return [self._scheduler.silence, self._exec.silence]
 
     # --- what is due, by state
 

@@ -1,0 +1,40 @@
+"""job-manager.memo: what a user notes on a job, key by key (RFC 21, Memo Event).
+
+Left out: volatile memos, which flux-core keeps out of the eventlog.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from flux_trio.messages import Errno, FluxError, Request, expect_payload, respond
+from flux_trio.protocols import JobEvent
+from flux_trio.services.job_manager.ledger import Ledger
+
+
+class Memo(msgspec.Struct):
+    """The job-manager.memo request; a value of null takes its key away."""
+
+    id: int
+    memo: dict[str, Any]
+
+
+class Memos:
+    """Answers job-manager.memo."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def memo(self, request: Request) -> None:
+        """Log the memo of an active job, by its user or the owner."""
+        payload = expect_payload(request, Memo)
+        job = self._ledger.jobs.get(payload.id)
+        if job is None:
+            inactive = payload.id in self._ledger.inactive
+            raise FluxError(Errno.ENOENT, "job is inactive" if inactive else "unknown job id")
+        if not request.is_owner and request.userid != job.userid:
+            raise FluxError(Errno.EPERM, "guests can only add a memo to their own jobs")
+        self._ledger.log(job, JobEvent.MEMO, payload.memo)
+        self._ledger.send(respond(request))
