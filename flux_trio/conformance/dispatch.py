@@ -25,7 +25,7 @@ from flux_trio.conformance.leg import (
     payload,
     received,
 )
-from flux_trio.conformance.rule import Rule, Said, State
+from flux_trio.conformance.rule import Each, Rule, Said, State, Subjects
 from flux_trio.conformance.view import Fold, KeyOf, Parts, View
 from flux_trio.messages import Event, Request, Response, service_of, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
@@ -69,6 +69,8 @@ class Plan(NamedTuple):
 
     kept: frozenset[str]
     rules: tuple[tuple[Any, Callable[..., Said], Rule], ...]
+    tables: tuple[tuple[Subjects, tuple[tuple[Each, Rule], ...]], ...]
+    """What is found in the record once, and the rules about each of these."""
     views: tuple[Folding, ...]
     may_end: bool
     may_tell: bool
@@ -80,11 +82,13 @@ class Dispatch:
 
     def __init__(
         self,
-        rules: Mapping[Rule, Callable[..., Said]],
+        rules: Iterable[Rule],
+        judges: Mapping[Rule, Callable[..., Said]],
         states: Mapping[Rule, States],
         views: Mapping[View, States],
     ) -> None:
-        self._rules = rules
+        self._rules = tuple(rules)
+        self._judges = judges
         self._states = states
         self._views = views
         self._plans: dict[Where, Plan] = {}
@@ -166,7 +170,7 @@ class Dispatch:
         here = _Here(kind, _TYPES.get(type_, ""), topic, marks)
         rules = [
             (live, judge, rule)
-            for rule, judge in self._rules.items()
+            for rule, judge in self._judges.items()
             if (live := self._live(here, rule.legs, self._states.get(rule))) is not None
         ]
         views = [
@@ -176,9 +180,18 @@ class Dispatch:
         ]
         kept = frozenset(rule.clause for rule in self._rules if here.is_on(rule.kept_on))
         may_end, may_tell = here.is_on(ENDINGS), here.is_on(told.TELLING)
-        plan = Plan(kept, tuple(rules), tuple(views), may_end, may_tell)
+        tables = self._tables(here)
+        plan = Plan(kept, tuple(rules), tables, tuple(views), may_end, may_tell)
         self._plans[where] = plan
         return plan
+
+    def _tables(self, here: _Here) -> tuple[tuple[Subjects, tuple[tuple[Each, Rule], ...]], ...]:
+        """Rules about the same subjects together."""
+        found: dict[Subjects, list[tuple[Each, Rule]]] = {}
+        for rule in self._rules:
+            if rule.subjects is not None and rule.each is not None and here.is_on(rule.legs):
+                found.setdefault(rule.subjects, []).append((rule.each, rule))
+        return tuple((subjects, tuple(rules)) for subjects, rules in found.items())
 
     def _live(self, here: _Here, legs: Iterable[Leg], own: Any) -> Any:
         """What must not be empty for a record to be looked at; None when it is not at all."""

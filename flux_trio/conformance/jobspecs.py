@@ -7,7 +7,7 @@ the parser in `formats` on purpose: the judge reads the RFCs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 Problem: TypeAlias = Callable[[Any], "str | None"]
@@ -341,16 +341,56 @@ PROBLEMS: Final[dict[str, Problem]] = {
 """By clause."""
 
 
+KNOWN_MAX: Final = 1024
+
+_OF_RESOURCES: Final = ("resources", "vertex", "tasks", "top")
+"""Sections of clauses about nothing but resources, tasks and which keys there are."""
+
+
+def _is_of_resources(clause: str) -> bool:
+    return clause.split(".")[1] in _OF_RESOURCES
+
+
+_RESOURCE_PROBLEMS: Final = {k: v for k, v in PROBLEMS.items() if _is_of_resources(k)}
+_OTHER_PROBLEMS: Final = {k: v for k, v in PROBLEMS.items() if not _is_of_resources(k)}
+
+
+def problems_of(jobspec: Any) -> dict[str, str]:
+    """What is wrong with a jobspec, by clause."""
+    bare = _without_attributes(jobspec)
+    written = repr(bare)
+    known = _known.get(written)
+    if known is None:
+        if len(_known) >= KNOWN_MAX:
+            _known.clear()
+        _known[written] = known = _found(bare, _RESOURCE_PROBLEMS)
+    return known | _found(jobspec, _OTHER_PROBLEMS)
+
+
+def _without_attributes(jobspec: Any) -> Any:
+    """With no more of attributes than that they are there: these differ from job to job."""
+    if isinstance(jobspec, dict) and "attributes" in jobspec:
+        return {**jobspec, "attributes": None}
+    return jobspec
+
+
+_known: dict[str, dict[str, str]] = {}  # jobs come in few sizes, so that most are known already
+
+
+def _found(jobspec: Any, problems: Mapping[str, Problem]) -> dict[str, str]:
+    found = ((clause, problem(jobspec)) for clause, problem in problems.items())
+    return {clause: text for clause, text in found if text is not None}
+
+
 def problem_with(jobspec: Any) -> str | None:
     """The first thing that is wrong with a jobspec."""
-    return _first(jobspec, PROBLEMS.values())
+    found = problems_of(jobspec)
+    return next((found[clause] for clause in PROBLEMS if clause in found), None)
 
 
-def schema_problem(jobspec: Any) -> str | None:
-    """25.attributes.5: what the schema of RFC 25 would find."""
-    return _first(jobspec, (each for clause, each in PROBLEMS.items() if clause.startswith("25.")))
+def schema_problem(problems: Mapping[str, str]) -> str | None:
+    """25.attributes.5: which of these the schema of RFC 25 would find."""
+    return next((problems[each] for each in _SCHEMA if each in problems), None)
 
 
-def _first(jobspec: Any, problems: Iterable[Problem]) -> str | None:
-    found = (problem(jobspec) for problem in problems)
-    return next((each for each in found if each is not None), None)
+_SCHEMA: Final = tuple(clause for clause in PROBLEMS if clause.startswith("25."))

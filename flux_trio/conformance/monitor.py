@@ -16,7 +16,7 @@ from flux_trio.conformance.dispatch import Dispatch, Folding
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import Key
 from flux_trio.conformance.registry import Clause
-from flux_trio.conformance.rule import Apply, Broken, Rule, Said, State
+from flux_trio.conformance.rule import Apply, Broken, Each, Rule, Said, State, Subjects
 from flux_trio.conformance.view import KeyOf, Seen, View
 from flux_trio.trace import Kind, Record
 
@@ -59,8 +59,8 @@ class Monitor:
         }
         self._views = _in_order(view for rule in self._rules for view in rule.views)
         self._view_states: dict[View, dict[Key, State]] = {view: {} for view in self._views}
-        judges = {rule: self._judge_of(rule) for rule in self._rules}
-        self._dispatch = Dispatch(judges, self._states, self._view_states)
+        judges = {rule: self._judge_of(rule) for rule in self._rules if rule.each is None}
+        self._dispatch = Dispatch(self._rules, judges, self._states, self._view_states)
         self._turns: dict[str, tuple[int, bool]] = {}  # party → where it began, whether it sent
         self._kept: set[str] = set()
         self._last: Record | None = None
@@ -81,6 +81,8 @@ class Monitor:
                     self._kept.add(rule.clause)
                 elif said:
                     found.append(self._violation(rule, record, said))
+        for subjects, rules in plan.tables:
+            found += self._judged(record, subjects, rules)
         self._fold(plan.views, record)
         if plan.may_end:
             self._clear(record)
@@ -149,6 +151,20 @@ class Monitor:
             began, has_sent = self._turns.get(record.party, (0, True))
             if not has_sent:
                 self._turns[record.party] = (began, True)
+
+    def _judged(
+        self, record: Record, subjects: Subjects, rules: Iterable[tuple[Each, Rule]]
+    ) -> list[Violation]:
+        """What rules about the same subjects say of each that is in the record."""
+        broken: dict[Rule, Violation] = {}
+        for subject in subjects(record, self):
+            for each, rule in rules:
+                said = each(subject)
+                if said is True:
+                    self._kept.add(rule.clause)
+                elif said and rule not in broken:
+                    broken[rule] = self._violation(rule, record, said)
+        return list(broken.values())
 
     def _judge_of(self, rule: Rule) -> Callable[[Record, Seen], Said]:
         """How a rule is asked."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple, TypeVar
 
 from flux_trio.conformance.leg import WITH_R, errnum, message, payload, received, sent, topic_of
 from flux_trio.conformance.view import Seen, view
@@ -16,14 +16,19 @@ from flux_trio.formats import FormatError, Hostlist, Idset
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
+LATEST_MAX: Final = 64
+
+T = TypeVar("T")
+
 _R_KEY: Final = re.compile(r"job\.([0-9a-f]{4}(?:\.[0-9a-f]{4}){3})\.R")
 
 
 class SeenR(NamedTuple):
-    """An R: in words what it is of, its JSON value, and its job (None: an inventory)."""
+    """An R: in words what it is of, its JSON value, its job (None: an inventory), and when."""
 
     what: str
     value: Any
+    t: float
     jobid: int | None = None
 
 
@@ -46,11 +51,11 @@ def committed(record: Record) -> Iterator[tuple[int, SeenR | None]]:
     for op, key, text in commit_ops(record):
         jobid = job_of_key(key)
         if jobid is not None:
-            yield jobid, _of_job(jobid, text) if op == "put" else None
+            yield jobid, _of_job(jobid, text, record.t) if op == "put" else None
 
 
-def _of_job(jobid: int, text: Any) -> SeenR:
-    return SeenR(f"R of job {jobid}", _decoded(text) if isinstance(text, str) else text, jobid)
+def _of_job(jobid: int, text: Any, t: float) -> SeenR:
+    return SeenR(f"R of job {jobid}", _decoded(text) if isinstance(text, str) else text, t, jobid)
 
 
 @functools.lru_cache(maxsize=256)
@@ -60,6 +65,23 @@ def _decoded(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def read_once(read: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Remember what was read of the latest values: many rules ask for the same in turn."""
+    latest: dict[int, tuple[Any, T]] = {}
+
+    def remembered(value: Any) -> T:
+        found = latest.get(id(value))
+        if found is not None and found[0] is value:
+            return found[1]
+        if len(latest) >= LATEST_MAX:
+            latest.clear()
+        result = read(value)
+        latest[id(value)] = (value, result)
+        return result
+
+    return functools.wraps(read)(remembered)
 
 
 def _lookups(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
@@ -104,11 +126,11 @@ def found_in(record: Record, seen: Seen) -> list[SeenR]:
             return []
         ((key, _),) = _lookups(record, seen)
         jobid = seen.at(LOOKUPS, key)
-        return [] if jobid is None else [_of_job(jobid, payload(record).get("value"))]
+        return [] if jobid is None else [_of_job(jobid, payload(record).get("value"), record.t)]
     grown = payload(record)
     if errnum(record) or grown.get("type") != "grow" or "resources" not in grown:
         return []
-    return [SeenR("resources of a grow response", grown["resources"])]
+    return [SeenR("resources of a grow response", grown["resources"], record.t)]
 
 
 # --- reading an R of which nothing is certain
@@ -120,6 +142,7 @@ def execution(r: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+@read_once
 def entries(r: Any) -> list[dict[str, Any]]:
     """The R_lite entries that are objects."""
     found = execution(r).get("R_lite")
@@ -134,12 +157,18 @@ def children(entry: dict[str, Any]) -> dict[str, Any]:
 
 def idset_of(value: Any) -> Idset | None:
     """The idset that a string is; None for anything else."""
+    return _parsed(value) if isinstance(value, str) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(text: str) -> Idset | None:
     try:
-        return Idset.parse(value) if isinstance(value, str) else None
+        return Idset.parse(text)
     except FormatError:
         return None
 
 
+@read_once
 def targets_of(r: Any) -> Idset | None:
     """All targets of R_lite; None when some cannot be read."""
     found = Idset()
@@ -159,6 +188,7 @@ class Piece(NamedTuple):
     gpus: Idset
 
 
+@read_once
 def pieces_of(r: Any) -> tuple[Piece, ...]:
     """The entries of R_lite; what cannot be read of them is empty."""
     empty = Idset()
@@ -172,6 +202,7 @@ def pieces_of(r: Any) -> tuple[Piece, ...]:
     )
 
 
+@read_once
 def hosts_of(r: Any) -> list[str] | None:
     """The hosts of nodelist in order; None when it cannot be read."""
     found = execution(r).get("nodelist")
@@ -223,3 +254,13 @@ HOSTS: Final = view(
     fold=_fold_hosts,
 )
 """One state: target and host of the inventory, in pairs."""
+
+
+@read_once
+def _by_target(pairs: Any) -> dict[int, str]:
+    return dict(pairs)
+
+
+def hosts_by_target(seen: Seen) -> dict[int, str]:
+    """HOSTS as a mapping."""
+    return _by_target(seen.at(HOSTS) or ())

@@ -50,6 +50,7 @@ __all__ = [
     "Seen",
     "State",
     "Step",
+    "Subjects",
     "View",
     "errnum",
     "exec_lost",
@@ -101,6 +102,8 @@ Said: TypeAlias = Broken | bool | None
 
 Apply: TypeAlias = Callable[[State, Record, Facts], Step]
 Judge: TypeAlias = Callable[[Record, Seen], Said]
+Subjects: TypeAlias = Callable[[Record, Seen], Iterable[Any]]
+Each: TypeAlias = Callable[[Any], Said]
 Owed: TypeAlias = Callable[[State, Facts], Broken | None]
 Owing: TypeAlias = Callable[[Seen], Iterable[Broken]]
 
@@ -111,11 +114,13 @@ class Rule:
 
     `clause` is its id in the registry (or an invariant's name). A record on one of `legs` is
     applied to the state under `key(record)`, a key of None passing it over; or `judge` judges it,
-    looking at `views`. `needs_crossing` marks a rule that must tell sends from receipts, and
+    looking at `views`; or `each` judges each of the `subjects` that are in it, which are found once
+    for all rules about them. `needs_crossing` marks a rule that must tell sends from receipts, and
     `needs_headers` one about matchtags, flags or userids: a recording that does not show them
     cannot exercise it. `clears` says of a record that it ends everything live here
-    (`scheduler_lost`, `exec_lost`). A record on `kept_on` keeps the clause by itself. `owed` says of a live state, and `owing` of all that is seen,
-    what somebody has failed to do, should nothing more ever happen.
+    (`scheduler_lost`, `exec_lost`). A record on `kept_on` keeps the clause by itself. `owed` says
+    of a live state, and `owing` of all that is seen, what somebody has failed to do, should nothing
+    more ever happen.
     """
 
     clause: str
@@ -123,6 +128,8 @@ class Rule:
     key: KeyOf = no_key
     apply: Apply | None = None
     judge: Judge | None = None
+    subjects: Subjects | None = None
+    each: Each | None = None
     views: tuple[View, ...] = ()
     needs_crossing: bool = False
     needs_headers: bool = False
@@ -208,6 +215,35 @@ class Rules:
             )
             self.all.append(rule)
             return judge
+
+        return register
+
+    def each(
+        self,
+        clause: str,
+        *legs: Iterable[Leg],
+        of: Subjects,
+        views: Iterable[View] = (),
+        needs_headers: bool = False,
+        kept_on: Iterable[Leg] = (),
+    ) -> Callable[[Each], Each]:
+        """Register a rule about each of the subjects that `of` finds in a record.
+
+        The clause is broken by the first that breaks it. `views` are those that `of` looks at.
+        """
+
+        def register(each: Each) -> Each:
+            rule = Rule(
+                clause=clause,
+                legs=_flat(legs),
+                subjects=of,
+                each=each,
+                views=tuple(views),
+                needs_headers=needs_headers,
+                kept_on=tuple(kept_on),
+            )
+            self.all.append(rule)
+            return each
 
         return register
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import Leg, errnum, message
 from flux_trio.conformance.rule import Broken, Owing, Rules
 from flux_trio.conformance.view import Seen, View
@@ -69,11 +68,11 @@ IDSET: Final = Shape("an idset (RFC 22)", _is_idset)
 JOB_ID: Final = between(0, 2**64 - 1)  # readings: Job ids
 PRIORITY: Final = between(0, 4294967295)
 
-Subjects: TypeAlias = Callable[[Record], Iterable[tuple[str, dict[str, Any]]]]
+Objects: TypeAlias = Callable[[Record, Seen], Iterable[tuple[str, dict[str, Any]]]]
 """The objects in a record that are to have the key, each with what it is in words."""
 
 
-def object_payload(record: Record) -> list[tuple[str, dict[str, Any]]]:
+def object_payload(record: Record, _seen: Seen) -> list[tuple[str, dict[str, Any]]]:
     """The payload object of a request, event or response that is no error."""
     found = message(record)
     if not isinstance(found, (Request, Response, Event)) or errnum(record):
@@ -110,8 +109,8 @@ def require_key(
     *legs: Iterable[Leg],
     key: str,
     shape: Shape = ANYTHING,
-    subjects: Subjects = object_payload,
-    when: Callable[[dict[str, Any]], bool] = lambda _object: True,
+    subjects: Objects = object_payload,
+    when: Callable[[dict[str, Any]], bool] | None = None,
     required: bool = True,
 ) -> None:
     """`clause`: each object has `key`, of `shape`; one that is not `required` may be left out.
@@ -119,15 +118,15 @@ def require_key(
     `when` says of an object whether the clause is about it.
     """
 
-    @rules.check(clause, *legs)
-    def judge(record: Record, _facts: Facts) -> Broken | bool | None:
-        seen = False
-        for what, found in subjects(record):
-            if not when(found) or (key not in found and not required):
-                continue
-            seen = True
-            if key not in found:
-                return Broken(f"{what}: expected key {key}, {shape.words}; it is missing")
-            if not shape.fits(found[key]):
-                return Broken(f"{what}: {key}: expected {shape.words}, got {found[key]!r:.80}")
-        return seen or None
+    @rules.each(clause, *legs, of=subjects)
+    def judge(subject: tuple[str, dict[str, Any]]) -> Broken | bool | None:
+        what, found = subject
+        if key in found:
+            if when is not None and not when(found):
+                return None
+            if shape.fits(found[key]):
+                return True
+            return Broken(f"{what}: {key}: expected {shape.words}, got {found[key]!r:.80}")
+        if not required or (when is not None and not when(found)):
+            return None
+        return Broken(f"{what}: expected key {key}, {shape.words}; it is missing")

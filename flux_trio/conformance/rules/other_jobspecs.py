@@ -6,7 +6,8 @@ where a jobspec comes in.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from flux_trio.conformance.execution import START, kind_of_answer
@@ -17,6 +18,7 @@ from flux_trio.conformance.jobspecs import (
     members,
     part,
     problem_with,
+    problems_of,
     schema_problem,
     system,
     task,
@@ -25,6 +27,7 @@ from flux_trio.conformance.rule import (
     Broken,
     Rules,
     Said,
+    Seen,
     State,
     Step,
     errnum,
@@ -62,21 +65,27 @@ ABOUT: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 
-def _require(clause: str, problem: Callable[[Any], str | None]) -> None:
-    """`clause`: the jobspec of each sched.alloc has not the problem."""
-    is_about = ABOUT.get(clause, lambda _jobspec: True)
+def _jobspec(record: Record, _seen: Seen) -> Iterable[tuple[int | None, Any, Mapping[str, str]]]:
+    """The job, its jobspec, and what is wrong with it."""
+    found = payload(record).get("jobspec")
+    return [(job_id(record), found, problems_of(found))] if isinstance(found, dict) else []
 
-    @RULES.check(clause, ASKED)
-    def check(record: Record, _facts: Facts) -> Said:
-        jobspec = payload(record).get("jobspec")
-        if not isinstance(jobspec, dict) or not is_about(jobspec):
+
+def _require(clause: str, problem: Callable[[Mapping[str, str]], str | None]) -> None:
+    """`clause`: among what is wrong with the jobspec of a sched.alloc is not the problem."""
+    is_about = ABOUT.get(clause)
+
+    @RULES.each(clause, ASKED, of=_jobspec)
+    def check(subject: tuple[int | None, Any, Mapping[str, str]]) -> Said:
+        jobid, jobspec, problems = subject
+        if is_about is not None and not is_about(jobspec):
             return None
-        found = problem(jobspec)
-        return True if found is None else Broken(f"jobspec of job {job_id(record)}: {found}")
+        found = problem(problems) if problems else None
+        return True if found is None else Broken(f"jobspec of job {jobid}: {found}")
 
 
-for _clause, _problem in PROBLEMS.items():
-    _require(_clause, _problem)
+for _clause in PROBLEMS:
+    _require(_clause, operator.methodcaller("get", _clause))
 _require("25.attributes.5", schema_problem)
 
 

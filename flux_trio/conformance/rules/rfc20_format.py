@@ -16,11 +16,13 @@ from flux_trio.conformance.resource_sets import (
     HOSTS,
     LOOKUPS,
     R_LEGS,
+    SeenR,
     children,
     committed,
     entries,
     execution,
     found_in,
+    hosts_by_target,
     hosts_of,
     idset_of,
     number_of,
@@ -48,18 +50,13 @@ def each_r(clause: str, of: Literal["all", "inventory"] = "all") -> Callable[[Ch
     """Register the decorated check as the rule of `clause`, for every R that a trace shows."""
 
     def register(check: Check) -> Check:
-        def judge(record: Record, seen: Seen) -> Said:
-            kept = None
-            for r in found_in(record, seen):
-                if of == "inventory" and r.jobid is not None:
-                    continue
-                found = check(r.value, record.t)
-                if isinstance(found, str):
-                    return Broken(f"{r.what}: {found}")
-                kept = kept or found
-            return kept
+        def judge(r: SeenR) -> Said:
+            if of == "inventory" and r.jobid is not None:
+                return None
+            found = check(r.value, r.t)
+            return Broken(f"{r.what}: {found}") if isinstance(found, str) else found
 
-        RULES.judge(clause, R_LEGS, views=[LOOKUPS])(judge)
+        RULES.each(clause, R_LEGS, of=found_in, views=[LOOKUPS])(judge)
         if of == "all":
             CHECKS.append(check)
         return check
@@ -221,7 +218,7 @@ CHECKS.append(has_a_host_for_each_target)
 @RULES.judge("20.nodelist.3", R_LEGS, views=[LOOKUPS, HOSTS])
 def hosts_go_by_ascending_target(record: Record, seen: Seen) -> Said:
     """Within one instance a target is one host, whoever writes the R."""
-    names, kept = dict(seen.at(HOSTS) or ()), None
+    names, kept = hosts_by_target(seen), None
     for r in found_in(record, seen):
         found = has_a_host_for_each_target(r.value, record.t)
         if isinstance(found, str):

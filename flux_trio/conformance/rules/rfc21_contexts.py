@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.jobs import context_of
-from flux_trio.conformance.rule import Broken, Rules, Said, job_id, logged, payload
+from flux_trio.conformance.rule import Broken, Rules, Said, Seen, job_id, logged, payload
 from flux_trio.conformance.shapes import (
     BOOLEAN,
     IDSET,
@@ -32,7 +32,7 @@ RANKS: Final = Shape(
 )
 
 
-def _context(record: Record) -> list[tuple[str, dict[str, Any]]]:
+def _context(record: Record, _seen: Seen) -> list[tuple[str, dict[str, Any]]]:
     name, job = payload(record).get("name"), job_id(record)
     return [(f"{name} event of job {job}: context", context_of(record))]
 
@@ -64,13 +64,13 @@ _require("21.events.35", "exception", "userid", USERID, required=False)
 def _require_all(clause: str, event: str, **shapes: Shape) -> None:
     """`clause`: the context of the event has all of these keys."""
 
-    @RULES.check(clause, logged(event))
-    def check(record: Record, _facts: Facts) -> Said:
-        for what, context in _context(record):
-            for key, shape in shapes.items():
-                if key not in context or not shape.fits(context[key]):
-                    got = repr(context[key]) if key in context else "nothing"
-                    return Broken(f"{what}: {key}: expected {shape.words}, got {got:.80}")
+    @RULES.each(clause, logged(event), of=_context)
+    def check(subject: tuple[str, dict[str, Any]]) -> Said:
+        what, context = subject
+        for key, shape in shapes.items():
+            if key not in context or not shape.fits(context[key]):
+                got = repr(context[key]) if key in context else "nothing"
+                return Broken(f"{what}: {key}: expected {shape.words}, got {got:.80}")
         return True
 
 

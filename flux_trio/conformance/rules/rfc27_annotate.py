@@ -145,15 +145,15 @@ require_key(
 )
 
 
-def _annotations(record: Record) -> Iterable[tuple[str, dict[str, Any]]]:
+def _annotations(record: Record, _seen: Seen) -> Iterable[tuple[str, dict[str, Any]]]:
     """What a response or an alloc event carries."""
     told = context_of(record) if record.message is None else payload(record)
     found = told.get("annotations")
     return [(f"job {job_id(record)}: annotations", found)] if isinstance(found, dict) else []
 
 
-def _of_sched(record: Record) -> Iterable[tuple[str, dict[str, Any]]]:
-    for what, found in _annotations(record):
+def _of_sched(record: Record, seen: Seen) -> Iterable[tuple[str, dict[str, Any]]]:
+    for what, found in _annotations(record, seen):
         if isinstance(found.get("sched"), dict):
             yield f"{what}: sched", found["sched"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -65,10 +66,11 @@ TYPES: Final = one_of("start", "release", "exception", "finish")
 require_key(RULES, "32.start.16", SAID, key="type", shape=TYPES, when=_is_known_or_no_type)
 
 
-def _data(type_: str) -> Callable[[Record], list[tuple[str, dict[str, Any]]]]:
+@functools.cache
+def _data(type_: str) -> Callable[[Record, Seen], list[tuple[str, dict[str, Any]]]]:
     """The data objects of answers of a type."""
 
-    def subjects(record: Record) -> list[tuple[str, dict[str, Any]]]:
+    def subjects(record: Record, _seen: Seen) -> list[tuple[str, dict[str, Any]]]:
         data = payload(record).get("data")
         if payload(record).get("type") != type_ or not isinstance(data, dict) or errnum(record):
             return []
@@ -89,11 +91,10 @@ _require_data("32.start.26", "exception", "type", STRING)
 _require_data("32.start.31", "finish", "status", INTEGER)
 
 
-@RULES.check("32.start.18", SAID)
-def start_says_nothing_more(record: Record, _facts: Facts) -> Said:
-    for what, data in _data("start")(record):
-        return Broken(f"{what}: expected an empty object, got {data!r:.80}") if data else True
-    return None
+@RULES.each("32.start.18", SAID, of=_data("start"))
+def start_says_nothing_more(subject: tuple[str, dict[str, Any]]) -> Said:
+    what, data = subject
+    return Broken(f"{what}: expected an empty object, got {data!r:.80}") if data else True
 
 
 @RULES.check("32.impl.5", SAID)
@@ -110,7 +111,7 @@ def problems_are_no_errors(record: Record, facts: Facts) -> Said:
 
 @RULES.judge("32.start.20", SAID, views=(RESOURCES,))
 def releases_what_the_job_has(record: Record, seen: Seen) -> Said:
-    for what, data in _data("release")(record):
+    for what, data in _data("release")(record, seen):
         ranks, resources = data.get("ranks"), seen.at(RESOURCES, job_id(record))
         if not IDSET.fits(ranks):
             return Broken(f"{what}: ranks: expected {IDSET.words}, got {ranks!r:.80}")
@@ -124,7 +125,7 @@ def releases_what_the_job_has(record: Record, seen: Seen) -> Said:
 
 @RULES.judge("32.start.21", SAID, views=(LINK, STARTS, RESOURCES))
 def final_when_all_is_released(record: Record, seen: Seen) -> Said:
-    for what, data in _data("release")(record):
+    for what, data in _data("release")(record, seen):
         final, resources = data.get("final"), seen.at(RESOURCES, job_id(record))
         if not BOOLEAN.fits(final):
             return Broken(f"{what}: final: expected {BOOLEAN.words}, got {final!r:.80}")
