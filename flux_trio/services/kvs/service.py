@@ -6,7 +6,7 @@ A store that waits works on a thread, one call at a time, so that the instance g
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -38,14 +38,33 @@ async def run(
         if store.waits_for_disk:
             await _serve_from_disk(handle, store, task_status)
         else:
-            await run_core(
-                handle,
-                KvsCore(),
-                lambda action: handle.post(_execute(store, action)),
-                task_status=task_status,
-            )
+            await run_core(handle, _AtOnce(store), task_status=task_status)
     finally:
         await _close(handle, store)
+
+
+class _AtOnce:
+    """The core with a store that waits for nothing: its rounds end in the turn they begin in."""
+
+    def __init__(self, store: Store) -> None:
+        self._core = KvsCore()
+        self._store = store
+
+    def start(self, now: float) -> list[Any]:
+        """See `Core`."""
+        return self._core.start(now)
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+        """See `Core`."""
+        actions: list[Any] = []
+        while inputs:
+            todo, inputs = self._core.turn(now, inputs), []
+            for action in todo:
+                if isinstance(action, StoreOps | Fetch):
+                    inputs.append(_execute(self._store, action))
+                else:
+                    actions.append(action)
+        return actions
 
 
 async def _serve_from_disk(
