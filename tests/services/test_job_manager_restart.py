@@ -167,9 +167,10 @@ def test_requests_wait_until_all_has_been_read_back() -> None:
     before = ManagerScript(kvs=kvs)
     before.submission(1)
     core = JobManagerCore(1000)
-    (listing,) = core.start(START)
+    listing, queues = core.start(START)
     assert core.turn(START, [TopicsChanged(frozenset()), asked("job-manager.stats-get")]) == []
     (lookup,) = core.turn(START, kvs.take(listing, "job-manager"))
+    assert core.turn(START, kvs.take(queues, "job-manager")) == []
     (jobspec,) = core.turn(START, kvs.take(lookup, "job-manager"))
     actions = core.turn(START, kvs.take(jobspec, "job-manager"))
     assert actions[-1].topic == "kvs.commit"
@@ -185,7 +186,7 @@ def test_eventlog_that_is_none_is_left_alone_and_logged(m: ManagerScript) -> Non
 
 def test_store_that_cannot_be_read_ends_the_service() -> None:
     core = JobManagerCore(1000)
-    (listing,) = core.start(START)
+    listing, _ = core.start(START)
     error = Response(listing.topic, "disk: gone", Errno.EIO, listing.matchtag)
     assert core.turn(START, [error]) == [Exit("cannot read the jobs: disk: gone")]
 

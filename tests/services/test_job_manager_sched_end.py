@@ -223,11 +223,11 @@ def test_requests_that_wait_for_a_commit_end_with_those_they_were_for() -> None:
 def test_a_job_that_goes_back_to_priority_is_not_requested_before_it_has_one() -> None:
     """21.states.4: an alloc request is made in SCHED."""
     m = ManagerScript(commits_wait=True, peers=True)
-    m.ask(topics.JOB_QUEUE_START, {"start": False})
+    m.ask(topics.JOB_QUEUE_START, {"start": False, "nocheckpoint": True})
     m.submit(1)
     m.commit()
     m.commit()
-    start = asked(topics.JOB_QUEUE_START, {"start": True})
+    start = asked(topics.JOB_QUEUE_START, {"start": True, "nocheckpoint": True})
     m.put(start, asked(topics.JOB_URGENCY, {"id": 1, "urgency": 5}))
     said = m.commit()
     assert "sched.alloc 1" not in said

@@ -48,6 +48,7 @@ from flux_trio.protocols import (
     submit_event,
 )
 from flux_trio.services.job_manager.core import JobManagerCore
+from flux_trio.services.job_manager.queues import CHECKPOINT_KEY
 from flux_trio.services.turns import Exit, Log, Note
 from tests.support.asking import OWNER_USERID, asked, gone
 from tests.support.instant_kvs import InstantKvs
@@ -275,7 +276,9 @@ class ManagerScript:
                 self.commits.append(action)
                 self._did.append(_commit_line(action))
                 return []
-            case Request(topic=topics.KVS_LOOKUP) if self.lookups_wait:
+            case Request(topic=topics.KVS_LOOKUP, payload={"key": str(name)}) if (
+                self.lookups_wait and name.endswith(".R")
+            ):
                 self.lookups.append(action)
                 return []
             case Request(topic=topics.RESOURCE_STATUS):
@@ -380,6 +383,9 @@ def _commit_line(commit: Request) -> str:
     assert isinstance(commit.payload, dict)
     jobs = []
     for op, where, *text in commit.payload["ops"]:
+        if where == CHECKPOINT_KEY:
+            jobs.append("queues")
+            continue
         jobid = parse_fluid(where.removesuffix(".eventlog"))
         names = [event.name for event in parse_eventlog(text[0])] if op == "append" else [op]
         jobs.append(f"{jobid}: {' '.join(names)}")

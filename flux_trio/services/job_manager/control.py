@@ -1,11 +1,9 @@
-"""What users ask of their jobs: exceptions (cancel among them), urgency; and of the queue.
+"""What users ask of their jobs: exceptions (cancel among them), urgency; and counts.
 
 The texts of refusals are flux-core's where it has them.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import msgspec
 
@@ -23,7 +21,6 @@ from flux_trio.protocols import (
     URGENCY_MIN,
     JobEvent,
     JobState,
-    LinkState,
 )
 from flux_trio.services.job_manager.exec_side import ExecSide
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
@@ -55,15 +52,6 @@ class Urgency(msgspec.Struct):
 
     id: int
     urgency: int
-
-
-class QueueStart(msgspec.Struct):
-    """The job-manager.queue-start request."""
-
-    start: bool
-    all: bool = False
-    nocheckpoint: bool = False
-    reason: str = ""
 
 
 class Control:
@@ -125,30 +113,6 @@ class Control:
             context = {"userid": request.userid, "urgency": payload.urgency}
             self._ledger.log(job, JobEvent.URGENCY, context)
         self._ledger.send(respond(request, {"old_urgency": old}))
-
-    def queue_start(self, request: Request) -> None:
-        """job-manager.queue-start: start or stop the scheduling of the anonymous queue."""
-        self._scheduler.start_queue(expect_payload(request, QueueStart).start)
-        self._ledger.send(respond(request))
-
-    def queue_status(self, request: Request) -> None:
-        """job-manager.queue-status: whether the anonymous queue takes and schedules jobs.
-
-        {"enable", "start", "stop_reason"?, "blocked"?, "silent"?} as in flux-core: `blocked` is
-        "scheduler" when the queue is started and only the scheduler is missing. `silent`, ours, has
-        a text for each service that was asked something and has not answered.
-        """
-        started, online = self._scheduler.queue_started, self._scheduler.link == LinkState.READY
-        status: dict[str, Any] = {"enable": True, "start": started and online}
-        if not online:
-            status["stop_reason"] = "Scheduler is offline"
-            if started:
-                status["blocked"] = "scheduler"
-        sides = (self._scheduler, self._exec)
-        silent = [side.silence.text(self._ledger.now) for side in sides]
-        if any(silent):
-            status["silent"] = [text for text in silent if text]
-        self._ledger.send(respond(request, status))
 
     def getinfo(self, request: Request) -> None:
         """job-manager.getinfo: the greatest job id so far, by which ids go on after a restart."""

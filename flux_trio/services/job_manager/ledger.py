@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from flux_trio.config import QUEUE_KEY
 from flux_trio.formats import Event, ResourceSet, apply_update, format_event, format_fluid
 from flux_trio.messages import Calls, Payload, Request, Response, service_of, topics
 from flux_trio.messages import Event as EventMessage
@@ -39,6 +40,7 @@ class ActiveJob(Job):
         "granted",  # R, from the grant that stood on; None when there is none or it cannot be read
         "hook",  # ticket of the hook being asked, 0 when none is
         "jobspec",  # JSON without the environment, as submitted
+        "named_queue",  # what the jobspec says of its queue, as submitted
         "sent_updates",  # the jobspec_updates that the last sched.alloc went by
         "start",  # where the job stands with the execution service
         "start_sent",  # a start request went out, in this life of the job manager or an earlier one
@@ -48,6 +50,7 @@ class ActiveJob(Job):
     def __init__(self, jobid: int, jobspec: bytes) -> None:
         super().__init__(jobid)
         self.jobspec = jobspec
+        self.named_queue = _queue_in(jobspec)
         self.asked: JobState | None = None
         self.hook = 0
         self.sent_updates: dict[str, Any] | None = None
@@ -56,6 +59,12 @@ class ActiveJob(Job):
         self.start = ExecState.IDLE
         self.start_sent = False
         self.waiting_for: str | None = None
+
+    @property
+    def queue(self) -> str | None:
+        """Its queue (RFC 33); None for the anonymous one."""
+        updates = self.jobspec_updates
+        return updates[QUEUE_KEY] if updates and QUEUE_KEY in updates else self.named_queue
 
     def current_jobspec(self) -> dict[str, Any]:
         """The jobspec object with every jobspec-update applied (RFC 33, Note)."""
@@ -247,6 +256,26 @@ class Ledger:
             # nothing of this turn has been told to anyone: stopping here loses nothing
             return [Exit(f"cannot store events: {response.error_text}")]
         return self._uncommitted.popleft()
+
+
+class _System(msgspec.Struct, frozen=True):
+    queue: str | None = None
+
+
+class _Attributes(msgspec.Struct, frozen=True):
+    system: _System = _System()
+
+
+class _Jobspec(msgspec.Struct):
+    attributes: _Attributes = _Attributes()
+
+
+def _queue_in(jobspec: bytes) -> str | None:
+    """None as well for what is no jobspec: ingest lets none pass."""
+    try:
+        return msgspec.json.decode(jobspec, type=_Jobspec).attributes.system.queue
+    except msgspec.ValidationError:
+        return None
 
 
 def _is_fatal(name: str, context: dict[str, Any] | None) -> bool:

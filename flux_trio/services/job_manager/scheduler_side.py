@@ -44,6 +44,7 @@ from flux_trio.protocols import (
 )
 from flux_trio.services.job_manager.grants import Grants
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.job_manager.queues import Queues
 from flux_trio.services.job_manager.silence import Silence
 from flux_trio.services.turns import Log
 
@@ -85,8 +86,9 @@ def rank_of(job: ActiveJob) -> tuple[int, float, int]:
 class SchedulerSide:
     """The conversation with whoever holds `sched`."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, queues: Queues) -> None:
         self._ledger = ledger
+        self._queues = queues
         self._states: dict[int, AllocState] = {}  # IDLE ones are left out
         self._queue: SortedKeyList[ActiveJob] = SortedKeyList(key=rank_of)  # eligible, not sent
         self._queued: dict[int, tuple[int, float, int]] = {}  # id → the rank it is queued at
@@ -98,7 +100,6 @@ class SchedulerSide:
         self.link = LINK.initial
         self.sender = ""  # who said hello
         self.limit: int | None = None  # None: unlimited
-        self.queue_started = True
         self.silence = Silence("scheduler")
 
     # --- what the job machine asks
@@ -124,7 +125,7 @@ class SchedulerSide:
             self._allocate(job, grant)
         elif state == AllocState.IDLE:
             self._unqueue(job)
-            if job.priority > PRIORITY_MIN and self.queue_started:
+            if job.priority > PRIORITY_MIN and self._queues.schedules(job.queue):
                 self._queued[job.id] = rank_of(job)
                 self._queue.add(job)
 
@@ -167,19 +168,16 @@ class SchedulerSide:
         if self._queue and self.limit is not None:
             self._make_room()
 
-    def start_queue(self, start: bool) -> None:
-        """Start or stop scheduling; stopping cancels what is pending (RFC 33)."""
-        self.queue_started = start
-        if start:
-            for job in self._ledger.jobs.values():
-                if job.state == JobState.SCHED:
-                    self.consider(job)
-            return
-        self._queue.clear()
-        self._queued.clear()
+    def queues_changed(self) -> None:
+        """Queues were started, stopped or configured anew: stopping cancels what is pending."""
         for job in list(self._sent):
-            if self.state(job.id) == AllocState.PENDING:
+            if self.state(job.id) == AllocState.PENDING and not self._queues.schedules(job.queue):
                 self._cancel(job.id)
+        for job in self._ledger.jobs.values():
+            if not self._queues.schedules(job.queue):
+                self._unqueue(job)
+            elif job.state == JobState.SCHED and not job.hook:
+                self.consider(job)
 
     # --- what the scheduler says
 

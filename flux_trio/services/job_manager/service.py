@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import assert_never
 
 import trio
 
 from flux_trio.broker import Handle
+from flux_trio.config import Config
 from flux_trio.jobtap import Plugin, PluginHost
 from flux_trio.messages import topics
 from flux_trio.protocols import AskHook, CancelHook
 from flux_trio.services.job_manager.core import JobManagerCore
+from flux_trio.services.job_manager.entrance import FindUser, User, UserFound
+from flux_trio.services.job_manager.user_database import unix_user
 from flux_trio.services.runner import run_core
 
 
 async def run(
     handle: Handle,
     plugins: Iterable[Plugin],
+    config: Config | None = None,
+    users: Callable[[int], Awaitable[User]] = unix_user,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `job-manager.*` until cancelled, asking `plugins` in order."""
-    core = JobManagerCore(owner=handle.userid)
+    """Serve `job-manager.*` until cancelled, asking `plugins` in order.
+
+    `config` has the queues, `users` are asked by userid who may use them.
+    """
+    core = JobManagerCore(handle.userid, config)
     async with trio.open_nursery() as nursery:  # owns what plugins run
         host = PluginHost(nursery, handle.post, handle.note, handle.now)
 
-        def perform(action: AskHook | CancelHook) -> None:
+        async def find_user(userid: int) -> None:
+            handle.post(UserFound(userid, await users(userid)))
+
+        def perform(action: AskHook | CancelHook | FindUser) -> None:
             match action:
                 case AskHook():
                     host.ask(action)
                 case CancelHook():
                     host.cancel(action)
+                case FindUser():
+                    nursery.start_soon(find_user, action.userid)
                 case _:
                     assert_never(action)
 

@@ -6,6 +6,7 @@ that is refused leaves no trace in its eventlog, and ingest removes what it stor
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -20,6 +21,7 @@ from flux_trio.protocols import (
     JobState,
     submit_event,
 )
+from flux_trio.services.job_manager.entrance import Admission, Entrance
 from flux_trio.services.job_manager.hooks import Hooks
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 
@@ -53,31 +55,52 @@ class _Batch:
 class Submission:
     """Takes in new jobs."""
 
-    def __init__(self, ledger: Ledger, hooks: Hooks) -> None:
+    def __init__(self, ledger: Ledger, hooks: Hooks, entrance: Entrance) -> None:
         self._ledger = ledger
         self._hooks = hooks
+        self._entrance = entrance
 
     def submit(self, request: Request) -> None:
         """job-manager.submit: answered with [id, reason] of those refused, when all are decided."""
         jobs = expect_payload(request, Submit).jobs
         batch = _Batch(request, len(jobs))
         for new in jobs:
-            self._admit(new, batch)
+            system = system_of(new.jobspec)
+            self._entrance.decide(new.userid, system, partial(self._admit, new, batch))
         if not jobs:
             self._ledger.send(respond(request, {"errors": []}))
 
     def revalidate(self, job: ActiveJob) -> None:
         """A job that was stored but not acknowledged when the job manager stopped."""
+        system = system_of(msgspec.json.decode(job.jobspec))
+        self._entrance.decide(job.userid, system, partial(self._readmit, job))
+
+    def _readmit(self, job: ActiveJob, admission: Admission) -> None:
+        if job.state != JobState.NEW:
+            return  # canceled while the user database was asked
+        if admission.refusal is not None:
+            self._revalidated(job, HookAnswer(reject=admission.refusal))
+            return
+        self._update(job, admission.updates)
         if not self._hooks.ask(job, VALIDATE, self._revalidated):
             self._accept(job)
 
-    def _admit(self, new: NewJob, batch: _Batch) -> None:
+    def _update(self, job: ActiveJob, updates: dict[str, Any]) -> None:
+        """What its queue adds to the jobspec, before plugins see it (33.assignment.3)."""
+        if updates and updates != job.jobspec_updates:
+            self._ledger.log_now(job, JobEvent.JOBSPEC_UPDATE, updates)
+
+    def _admit(self, new: NewJob, batch: _Batch, admission: Admission) -> None:
         if new.id in self._ledger.jobs or new.id in self._ledger.inactive:
             self._decided(batch, (new.id, f"job id {new.id} is already in use"))
+            return
+        if admission.refusal is not None:
+            self._decided(batch, (new.id, admission.refusal))
             return
         job = ActiveJob(new.id, redacted(new.jobspec))
         event = submit_event(new.t_submit, new.userid, new.urgency, new.flags)
         self._ledger.admit(job, event)
+        self._update(job, admission.updates)
 
         def validated(job: ActiveJob, answer: HookAnswer) -> None:
             refusal = answer.reject or answer.error
@@ -111,13 +134,19 @@ class Submission:
             self._ledger.log_now(job, JobEvent.VALIDATE)
 
 
+def system_of(jobspec: dict[str, Any]) -> dict[str, Any]:
+    """`attributes.system`, empty for what is no jobspec: ingest lets none pass."""
+    attributes = jobspec.get("attributes")
+    system = attributes.get("system") if isinstance(attributes, dict) else None
+    return system if isinstance(system, dict) else {}
+
+
 def redacted(jobspec: dict[str, Any]) -> bytes:
     """A jobspec as JSON, without the environment that only the shells need (RFC 27, Alloc)."""
-    attributes = jobspec.get("attributes")
-    if isinstance(attributes, dict) and isinstance(attributes.get("system"), dict):
-        system = attributes["system"]
+    system = system_of(jobspec)
+    if "environment" in system:
         rest = {key: value for key, value in system.items() if key != "environment"}
-        jobspec = jobspec | {"attributes": attributes | {"system": rest}}
+        jobspec = jobspec | {"attributes": jobspec["attributes"] | {"system": rest}}
     return msgspec.json.encode(jobspec)
 
 

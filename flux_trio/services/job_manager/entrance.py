@@ -1,0 +1,104 @@
+"""RFC 33, Request Validation: which queue a new job goes to, and whether it may.
+
+Whether the queue exists, takes jobs, and has the user among those who may submit; what it adds to
+the jobspec. Names and groups of a user are asked of the user database, which may take its time: the
+job waits, and no other. The instance owner is a user like others. Left out: limits, which are
+plugins'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from flux_trio.config import Assignment, NoQueue, assign
+from flux_trio.formats import FormatError
+from flux_trio.services.job_manager.queues import Queues
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """What the user database knows of a user id; `name` is None for one that it does not know."""
+
+    name: str | None = None
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class FindUser:
+    """Action: ask the user database."""
+
+    userid: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserFound:
+    """Input: its answer."""
+
+    userid: int
+    user: User
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """`refusal` says to the user why not; otherwise `updates` are the job's jobspec-update."""
+
+    updates: dict[str, Any] = field(default_factory=dict)
+    refusal: str | None = None
+
+
+class Entrance:
+    """Decides on jobs that come."""
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self._waiting: dict[int, list[Callable[[User], None]]] = {}  # by userid
+        self._actions: list[FindUser] = []  # of this turn
+
+    def decide(
+        self, userid: int, system: Mapping[str, Any], then: Callable[[Admission], None]
+    ) -> None:
+        """Tell `then` about a job with these `attributes.system`, at once if it can be."""
+        try:
+            assignment = assign(self._queues.config, system)
+        except (NoQueue, FormatError) as error:
+            then(Admission(refusal=str(error)))
+            return
+        refusal = self._queues.refusal(assignment.queue)
+        if refusal is not None:
+            then(Admission(refusal=refusal))
+        elif assignment.policy.access.is_open:
+            then(Admission(assignment.updates))
+        else:
+            self._ask(userid, partial(self._decide_access, userid, assignment, then))
+
+    def found(self, message: UserFound) -> None:
+        """The user database has answered."""
+        for then in self._waiting.pop(message.userid, ()):
+            then(message.user)
+
+    def take_actions(self) -> list[FindUser]:
+        """The questions of this turn."""
+        actions, self._actions = self._actions, []
+        return actions
+
+    def _ask(self, userid: int, then: Callable[[User], None]) -> None:
+        if userid not in self._waiting:
+            self._actions.append(FindUser(userid))
+        self._waiting.setdefault(userid, []).append(then)
+
+    def _decide_access(
+        self,
+        userid: int,
+        assignment: Assignment,
+        then: Callable[[Admission], None],
+        user: User,
+    ) -> None:
+        if assignment.policy.access.allows(user.name, user.groups):
+            then(Admission(assignment.updates))
+            return
+        who = f"userid {userid}" if user.name is None else f"user {user.name}"
+        where = "this instance" if assignment.queue is None else f"queue {assignment.queue}"
+        then(Admission(refusal=f"{who} has no access to {where}"))

@@ -1,0 +1,153 @@
+"""RFC 33: the queues there are, whether each takes jobs and schedules them, and why not.
+
+With named queues in the configuration there is no anonymous one. What is to survive a restart is
+one text in the kvs (`CHECKPOINT_KEY`). Left out: who waits in a queue, and who asks for a change.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from flux_trio.config import Config
+from flux_trio.messages import Errno, FluxError
+from flux_trio.protocols import QUEUE, QueueEvent
+
+CHECKPOINT_KEY: Final = "checkpoint.job-manager"
+
+Name = str | None  # of a queue; None: the anonymous one
+
+
+class SavedQueue(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One queue in the checkpoint, as in flux-core's; without a name the anonymous one."""
+
+    enable: bool
+    start: bool
+    name: str | None = None
+    disable_reason: str | None = None
+    stop_reason: str | None = None
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """The checkpoint's text, as JSON."""
+
+    queues: list[SavedQueue]
+    version: int = 1
+
+
+class Queue:
+    """One queue."""
+
+    __slots__ = (
+        "disable_reason",  # set while it is disabled
+        "name",
+        "saved",  # what a restart is to find
+        "state",
+        "stop_reason",  # None also when it was stopped without one
+    )
+
+    def __init__(self, name: Name, started: bool) -> None:
+        self.name = name
+        self.state = QUEUE.initial if started else QUEUE.step(QUEUE.initial, QueueEvent.STOP)
+        self.disable_reason: str | None = None
+        self.stop_reason: str | None = None
+        self.saved = self._as_it_is()
+
+    def change(self, event: QueueEvent, reason: str | None = None, *, keep: bool = True) -> None:
+        """Enable, disable, start or stop it; `keep` over a restart as well."""
+        self.state = QUEUE.step(self.state, event)
+        if event in (QueueEvent.ENABLE, QueueEvent.DISABLE):
+            self.disable_reason = reason
+        else:
+            self.stop_reason = reason
+        if keep:
+            self.saved = self._as_it_is()
+
+    def restore(self, saved: SavedQueue) -> None:
+        """Be as an earlier life of the job manager left it."""
+        self.change(QueueEvent.ENABLE if saved.enable else QueueEvent.DISABLE, saved.disable_reason)
+        self.change(QueueEvent.START if saved.start else QueueEvent.STOP, saved.stop_reason)
+
+    def _as_it_is(self) -> SavedQueue:
+        return SavedQueue(
+            self.state.is_enabled,
+            self.state.is_started,
+            self.name,
+            self.disable_reason,
+            self.stop_reason,
+        )
+
+
+class Queues:
+    """The queues by name, in the order of the configuration."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._queues: dict[Name, Queue] = {}
+        self.configure(config)
+
+    @property
+    def names(self) -> list[str]:
+        """The named ones; none where there is only the anonymous queue."""
+        return [name for name in self._queues if name is not None]
+
+    def configure(self, config: Config) -> None:
+        """Have the queues of `config`; those that stay keep their state."""
+        self.config = config
+        wanted: dict[Name, bool] = {name: each.started for name, each in config.queues.items()}
+        if not wanted:
+            wanted = {None: True}
+        self._queues = {
+            name: self._queues.get(name) or Queue(name, started) for name, started in wanted.items()
+        }
+
+    def find(self, name: Name) -> Queue:
+        """Raises FluxError(EINVAL), in flux-core's words, when there is no such queue."""
+        queue = self._queues.get(name)
+        if queue is None and name is None:
+            raise FluxError(Errno.EINVAL, "a named queue is required")
+        if queue is None:
+            raise FluxError(Errno.EINVAL, f"'{name}' is not a valid queue")
+        return queue
+
+    def meant(self, name: Name, *, everyone: bool) -> list[Queue]:
+        """The queues that an administrator's request is about. Raises FluxError(EINVAL)."""
+        if name is None and (everyone or None in self._queues):
+            return list(self._queues.values())
+        if name is None:
+            raise FluxError(Errno.EINVAL, "Use --all to apply this command to all queues")
+        return [self.find(name)]
+
+    def schedules(self, name: Name) -> bool:
+        """Whether jobs of a queue may be sent to the scheduler; not if there is no such queue."""
+        queue = self._queues.get(name)
+        return queue is not None and queue.state.is_started
+
+    def refusal(self, name: Name) -> str | None:
+        """Why a queue takes no jobs, in flux-core's words; None when it does. KeyError."""
+        queue = self._queues[name]
+        if queue.state.is_enabled:
+            return None
+        where = "" if name is None else f" to {name}"
+        return f"job submission{where} is disabled: {queue.disable_reason}"
+
+    def checkpoint(self) -> str:
+        """What is to survive a restart."""
+        saved = [queue.saved for queue in self._queues.values()]
+        return msgspec.json.encode(Checkpoint(saved)).decode()
+
+    def restore(self, text: str) -> None:
+        """Take up a checkpoint; queues that are configured no more are forgotten.
+
+        Raises msgspec.MsgspecError for a text that is none.
+        """
+        for saved in msgspec.json.decode(text, type=Checkpoint).queues:
+            queue = self._queues.get(saved.name)
+            if queue is not None:
+                queue.restore(saved)
+
+    def stop_all(self, reason: str) -> None:
+        """Stop every queue, for this life only."""
+        for queue in self._queues.values():
+            queue.change(QueueEvent.STOP, reason, keep=False)
