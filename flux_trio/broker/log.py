@@ -38,5 +38,9 @@ class LogBook:
         for sink in self.sinks:
             sink(entry)
 
+    def clear(self) -> None:
+        """Forget all entries."""
+        self._entries.clear()
+
     def __iter__(self) -> Iterator[LogEntry]:
         return iter(list(self._entries))

@@ -1,9 +1,9 @@
-"""The broker's own services: `broker.*` about the instance, `module.*` about its modules."""
+"""The broker's own services: `broker.*` of the instance, `module.*` of its modules, `log.*`."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Final
 
@@ -11,7 +11,9 @@ import msgspec
 import trio
 
 from flux_trio.broker.connections import WriteLog
+from flux_trio.broker.dmesg import LogService
 from flux_trio.broker.handle import Handle
+from flux_trio.broker.log import LogBook
 from flux_trio.broker.router import Peer, Router
 from flux_trio.broker.supervisor import ModuleNotStarted, Supervisor
 from flux_trio.broker.tokens import Tokens
@@ -90,6 +92,7 @@ class BrokerServices:
     info: dict[str, Any]
     shutdown: trio.Event
     write_log: WriteLog
+    log: LogBook = field(default_factory=LogBook)
 
     @cached_property
     def _traces(self) -> TraceStreams:
@@ -101,18 +104,29 @@ class BrokerServices:
         """Serve until cancelled. What is asked is done in order, but for what is slow."""
         handle.register(topics.BROKER)
         handle.register(topics.MODULE)
+        handle.register(topics.LOG)
+        logs = LogService(self.log, handle)
         task_status.started()
-        async with trio.open_nursery() as nursery:
-            while True:
-                for request in await handle.receive():
-                    if not isinstance(request, Request):
-                        continue
-                    if request.topic == topics.MODULE_TRACE:
-                        self._trace(nursery, handle, request)
-                    elif request.topic in SLOW:
-                        nursery.start_soon(self._serve, handle, request)
-                    else:
-                        await self._serve(handle, request)
+        try:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    for request in await handle.receive():
+                        if isinstance(request, Request):
+                            await self._take(nursery, handle, logs, request)
+        finally:
+            logs.close()
+
+    async def _take(
+        self, nursery: trio.Nursery, handle: Handle, logs: LogService, request: Request
+    ) -> None:
+        if service_of(request.topic) == topics.LOG:
+            logs.take(request)
+        elif request.topic == topics.MODULE_TRACE:
+            self._trace(nursery, handle, request)
+        elif request.topic in SLOW:
+            nursery.start_soon(self._serve, handle, request)
+        else:
+            await self._serve(handle, request)
 
     async def _serve(self, handle: Handle, request: Request) -> None:
         try:

@@ -87,7 +87,7 @@ async def test_anybody_may_ask_what_runs_here(world: BrokerWorld) -> None:
     (module,) = (await guest.call("module.list"))["modules"]
     assert module == {
         "name": "broker",
-        "services": ["broker", "module"],
+        "services": ["broker", "log", "module"],
         "t_loaded": module["t_loaded"],
         "waiting": 0,
         "idle": module["idle"],

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flux_trio.cli.errors import CommandError, complain, remark
-from flux_trio.cli.params import JOBID, USER_OR_ALL
+from flux_trio.cli.errors import CommandError, remark
+from flux_trio.cli.params import JOBID, STATES, USER_OR_ALL
 from flux_trio.cli.session import with_client
 
 if TYPE_CHECKING:
@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--all", "all_jobs", is_flag=True, help="Cancel all active jobs of one user.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only say how many jobs would be canceled.")
 @click.option("-m", "--message", default="", metavar="NOTE", help="Say why.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing when no job matches.")
+@click.option(
+    "-S",
+    "--states",
+    type=STATES,
+    metavar="STATE,...",
+    help="Cancel jobs in these states (implies --all): depend, priority, sched, run, cleanup, "
+    "pending, running, active. [default: active]",
+)
 @click.option(
     "-u",
     "--user",
@@ -28,7 +38,15 @@ if TYPE_CHECKING:
 @click.argument("jobids", metavar="JOBID...", nargs=-1, type=JOBID)
 @click.pass_context
 def cancel(
-    ctx: click.Context, all_jobs: bool, message: str, user: int | None, jobids: tuple[int, ...]
+    ctx: click.Context,
+    *,
+    all_jobs: bool,
+    dry_run: bool,
+    message: str,
+    quiet: bool,
+    states: int | None,
+    user: int | None,
+    jobids: tuple[int, ...],
 ) -> None:
     """Cancel jobs: the ones that are named, or all.
 
@@ -36,50 +54,59 @@ def cancel(
 
     Exit codes: 0 if all were canceled, 1 if one was not, 2 for wrong usage.
     """
-    all_jobs = all_jobs or user is not None
+    all_jobs = all_jobs or user is not None or states is not None
     if jobids and all_jobs:
-        raise CommandError("Do not specify a list of jobids with --all,--user options")
+        text = "Do not specify a list of jobids with --all,--user,--states options"
+        raise CommandError(text)
     if all_jobs:
-        with_client(lambda client: _cancel_all(client, user, message))
+        count, errors = with_client(
+            lambda client: _cancel_all(client, states, user, message, dry_run)
+        )
+        _report(count, errors, dry_run, quiet)
     elif not jobids:
         raise CommandError("No target jobs were provided")
-    elif with_client(lambda client: _cancel_each(client, jobids, message)):
-        ctx.exit(1)
+    elif dry_run:
+        _report(len(jobids), 0, dry_run, quiet)
+    else:
+        ctx.exit(with_client(lambda client: _cancel_each(client, jobids, message)))
+
+
+def _report(count: int, errors: int, dry_run: bool, quiet: bool) -> None:
+    jobs = f"{count} {_plural('job', count)}"
+    if count and dry_run:
+        remark(f"Would cancel {jobs}")
+    elif count:
+        remark(f"Canceled {jobs} ({errors} {_plural('error', errors)})")
+    elif not quiet:
+        remark("Matched 0 jobs")
 
 
 async def _cancel_each(client: Client, jobids: tuple[int, ...], message: str) -> int:
-    """Cancel the jobs; how many were not."""
-    from flux_trio.formats import format_fluid
-    from flux_trio.messages import FluxError, topics
+    """Cancel the jobs; the exit code."""
+    from flux_trio.cli.each import call_each
+    from flux_trio.messages import topics
 
-    errors = 0
-    for jobid in jobids:
-        payload = {"id": jobid, "severity": 0, "type": "cancel", "note": message}
-        try:
-            await client.call(topics.JOB_RAISE, payload)
-        except FluxError as error:
-            errors += 1
-            complain(f"{format_fluid(jobid, 'f58')}: {error}")
-    return errors
+    payload = {"severity": 0, "type": "cancel", "note": message}
+    return await call_each(client, topics.JOB_RAISE, jobids, payload)
 
 
-async def _cancel_all(client: Client, user: int | None, message: str) -> None:
+async def _cancel_all(
+    client: Client, states: int | None, user: int | None, message: str, dry_run: bool
+) -> tuple[int, int]:
+    """How many were canceled, and how many could not be."""
     from flux_trio.messages import topics
     from flux_trio.protocols import ACTIVE
 
     payload = {
+        "dry_run": dry_run,
         "userid": os.getuid() if user is None else user,
-        "states": int(ACTIVE),
+        "states": int(ACTIVE) if states is None else states,
         "severity": 0,
         "type": "cancel",
         "note": message,
     }
     answer = await client.call(topics.JOB_RAISEALL, payload)
-    count, errors = answer["count"], answer["errors"]
-    if not count:
-        remark("Matched 0 jobs")
-    else:
-        remark(f"Canceled {count} {_plural('job', count)} ({errors} {_plural('error', errors)})")
+    return answer["count"], answer["errors"]
 
 
 def _plural(word: str, count: int) -> str:

@@ -35,6 +35,7 @@ class JobListCore:
             for_all={
                 topics.LIST_LIST: self._listings.list_jobs,
                 topics.LIST_ID: self._listings.list_id,
+                topics.LIST_STATS: self._listings.stats,
                 topics.INFO_LOOKUP: self._info.lookup,
                 topics.INFO_WATCH: self._info.watch,
                 topics.INFO_WATCH_CANCEL: self._info.watch_cancel,

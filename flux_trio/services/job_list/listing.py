@@ -26,6 +26,7 @@ from flux_trio.protocols import ACTIVE, JobState
 from flux_trio.services.job_list.details import Details, Facts
 from flux_trio.services.job_list.exchange import Exchange
 from flux_trio.services.job_list.records import Record, Records
+from flux_trio.services.job_list.stats import job_stats
 
 SLICE_JOBS: Final = 256  # twice as many lookups at most; parsed in about 10 ms
 
@@ -94,6 +95,10 @@ class Listings:
 
         self._details.gather([record], answer)
 
+    def stats(self, request: Request) -> None:
+        """job-list.job-stats."""
+        self._exchange.send(respond(request, job_stats(self._records.counts)))
+
     def forget(self, sender: str) -> None:
         """Nobody waits for these lists any more."""
         for key in [key for key in self._open if key[0] == sender]:
@@ -133,7 +138,7 @@ def row_of(record: Record, facts: Facts) -> dict[str, Any]:
         "exception_severity": worst.get("severity"),
         "exception_note": worst.get("note"),
         "waitstatus": record.status,
-        "annotations": record.annotations,
+        "annotations": _annotations(record),
         "dependencies": sorted(record.dependencies) if record.dependencies else None,
     }
     row: dict[str, Any] = {
@@ -150,3 +155,10 @@ def row_of(record: Record, facts: Facts) -> dict[str, Any]:
     if record.expiration is not None:
         row["expiration"] = record.expiration
     return row
+
+
+def _annotations(record: Record) -> dict[str, Any] | None:
+    """The scheduler's, and as `user` what memos say (RFC 21, Memo Event)."""
+    if not record.memo:
+        return record.annotations
+    return {**(record.annotations or {}), "user": record.memo}

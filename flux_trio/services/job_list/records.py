@@ -7,6 +7,7 @@ in a turn is put into its place once, at the end of it: a job seldom rests betwe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, Final
@@ -61,6 +62,7 @@ class Record(Job):
     """
 
     __slots__ = (
+        "counted",  # what it is counted as: its state, or the negative of its result; 0 not yet
         "place",  # where it is listed: a rank among the pending, or one of the constants
         "success",  # finished with status 0 and no severity 0 exception before that
         "t_cleanup",
@@ -72,6 +74,7 @@ class Record(Job):
 
     def __init__(self, jobid: int) -> None:
         super().__init__(jobid)
+        self.counted = 0
         self.place = UNLISTED
         self.success = False
         self.t_depend: float | None = None
@@ -111,6 +114,7 @@ class Records:
 
     def __init__(self) -> None:
         self.jobs: dict[int, Record] = {}
+        self.counts: Counter[int] = Counter()  # of `Record.counted`, as of the last turn
         self._pending: SortedList[int] = SortedList()  # ranks; the id is in them
         self._running: dict[int, Record] = {}  # oldest first
         self._inactive: list[Record] = []  # oldest first
@@ -160,7 +164,7 @@ class Records:
         """A job as its eventlog tells it, instead of what was known of it."""
         old = self.jobs.get(record.id)
         if old is not None:
-            record.place = old.place
+            record.place, record.counted = old.place, old.counted
             if old.place == AMONG_RUNNING:
                 self._running[record.id] = record
         self.jobs[record.id] = record
@@ -175,6 +179,7 @@ class Records:
         changed, self._changed = self._changed, {}
         ended = []
         for record in changed.values():
+            self._count(record)
             place = _place_of(record)
             if place != record.place:
                 self._move(record, place)
@@ -183,6 +188,15 @@ class Records:
         if self._unsorted:
             self._sort()
         return ended
+
+    def _count(self, record: Record) -> None:
+        """A job in NEW is counted nowhere: it may never be one."""
+        result = record.result
+        counted = int(record.state) if result is None else -int(result)
+        if counted != record.counted and record.state != JobState.NEW:
+            self.counts[record.counted] -= 1
+            self.counts[counted] += 1
+            record.counted = counted
 
     def _sort(self) -> None:
         self._unsorted = False

@@ -1,0 +1,121 @@
+"""`log.dmesg` and `log.clear`: the instance's log for whoever may read it, the instance owner.
+
+A stream tells what the ring has, then with `follow` what is written from there on; ENODATA is the
+end. What is told: `timestamp` (seconds since the Unix epoch), `level` (0-7, RFC 5424's severities),
+`party`, `text`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from flux_trio.broker.handle import Handle
+from flux_trio.broker.log import LogBook, LogEntry
+from flux_trio.messages import (
+    Errno,
+    FluxError,
+    Request,
+    Response,
+    end_of_stream,
+    expect_payload,
+    respond,
+    respond_error,
+    respond_stream,
+    topics,
+    unknown_method,
+)
+
+
+class DmesgRequest(msgspec.Struct):
+    """The log.dmesg request: whether to go on, and whether to leave out what there is."""
+
+    follow: bool = False
+    nobacklog: bool = False
+
+
+class DmesgCancel(msgspec.Struct):
+    """log.dmesg-cancel: the matchtag of the stream."""
+
+    matchtag: int
+
+
+class LogService:
+    """Answers for `book`, through `handle`."""
+
+    def __init__(self, book: LogBook, handle: Handle) -> None:
+        self._book = book
+        self._handle = handle
+        self._followers: dict[tuple[str, int], Request] = {}
+        book.sinks.append(self._written)
+
+    def close(self) -> None:
+        """Nobody is told any more."""
+        self._book.sinks.remove(self._written)
+
+    def take(self, request: Request) -> None:
+        """Answer one request of the service `log`."""
+        methods = {
+            topics.LOG_DMESG: self._dmesg,
+            topics.LOG_DMESG_CANCEL: self._cancel,
+            topics.LOG_CLEAR: self._clear,
+        }
+        if request.topic == topics.disconnect_of(topics.LOG):
+            self._forget(request.sender)
+            return
+        try:
+            method = methods.get(request.topic)
+            if method is None:
+                raise unknown_method(topics.LOG, request.topic.removeprefix(f"{topics.LOG}."))
+            if not request.is_owner:
+                raise FluxError(Errno.EPERM, f"{request.topic} is for the instance owner")
+            method(request)
+        except FluxError as error:
+            self._send(respond_error(request, error.errnum, error.text))
+
+    def _dmesg(self, request: Request) -> None:
+        wanted = expect_payload(request, DmesgRequest)
+        key = (request.sender, request.matchtag)
+        if not request.is_streaming or key in self._followers:
+            text = f"{request.topic}: expected the streaming flag and a matchtag not in use"
+            raise FluxError(Errno.EPROTO, text)
+        if not wanted.nobacklog:
+            for entry in self._book:
+                self._send(respond_stream(request, _told(entry)))
+        if wanted.follow:
+            self._followers[key] = request
+        else:
+            self._send(end_of_stream(request))
+
+    def _cancel(self, request: Request) -> None:
+        matchtag = expect_payload(request, DmesgCancel).matchtag
+        follower = self._followers.pop((request.sender, matchtag), None)
+        if follower is None:
+            raise FluxError(Errno.ENOENT, f"{request.topic}: no stream with matchtag {matchtag}")
+        self._send(respond_error(follower, Errno.ECANCELED))
+        self._send(respond(request))
+
+    def _clear(self, request: Request) -> None:
+        self._book.clear()
+        self._send(respond(request))
+
+    def _forget(self, sender: str) -> None:
+        self._followers = {key: each for key, each in self._followers.items() if key[0] != sender}
+
+    def _written(self, entry: LogEntry) -> None:
+        for request in list(self._followers.values()):
+            self._send(respond_stream(request, _told(entry)))
+
+    def _send(self, response: Response | None) -> None:
+        if response is not None:
+            self._handle.send(response)
+
+
+def _told(entry: LogEntry) -> dict[str, Any]:
+    return {
+        "timestamp": entry.t,
+        "level": int(entry.level),
+        "party": entry.party,
+        "text": entry.text,
+    }

@@ -1,0 +1,30 @@
+"""job-list.job-stats: how many jobs there are in each state, and how those that are over ended.
+
+Counted as jobs change, so that an answer costs nothing. Left out: counts by queue, and jobs purged,
+which there are none of.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from flux_trio.protocols import JobState
+from flux_trio.services.job_list.records import JobResult
+
+_STATES: Final = tuple(state for state in JobState if state is not JobState.NEW)
+_RESULTS: Final = {
+    JobResult.COMPLETED: "successful",
+    JobResult.FAILED: "failed",
+    JobResult.CANCELED: "canceled",
+    JobResult.TIMEOUT: "timeout",
+}
+
+
+def job_stats(counts: Counter[int]) -> dict[str, Any]:
+    """The response: of `counts`, the keys are states, and the negatives of results."""
+    results = {name: counts[-result] for result, name in _RESULTS.items()}
+    states = {state.name.lower(): counts[state] for state in _STATES}
+    states["inactive"] = sum(results.values())
+    states["total"] = sum(states.values())
+    return {"job_states": states, **results, "inactive_purged": 0, "queues": []}

@@ -1,0 +1,99 @@
+"""log.dmesg: the instance's log as its owner reads it."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from flux_trio.broker import BrokerServices, LocalHandle, LogEntry, Tokens
+from flux_trio.messages import ROLE_USER, Errno, FluxError, Level, topics
+from tests.support.asking import GUEST_USERID
+from tests.support.modules import ModuleWorld
+
+
+class LoggingWorld(ModuleWorld):
+    async def start(self) -> None:
+        tokens = Tokens(lambda: "secret", lambda _: None)
+        services = BrokerServices(
+            self.router, self.supervisor, tokens, {}, trio.Event(), lambda *_: None, self.log
+        )
+        await self.load("broker", services.run)
+
+    def write(self, text: str) -> None:
+        self.log.write(LogEntry(12.5, Level.ERR, "kvs", text))
+
+    async def read(self, **how: bool) -> list[str]:
+        async with self.handle("reader").stream(topics.LOG_DMESG, how) as entries:
+            return [entry["text"] async for entry in entries]
+
+
+@pytest.fixture
+async def world(nursery: trio.Nursery) -> LoggingWorld:
+    world = LoggingWorld(nursery)
+    await world.start()
+    return world
+
+
+async def test_the_ring_is_told_and_then_the_end(world: LoggingWorld) -> None:
+    world.write("one")
+    world.write("two")
+    async with world.handle("reader").stream(topics.LOG_DMESG, {}) as entries:
+        told = [entry async for entry in entries]
+    assert told[0] == {"timestamp": 12.5, "level": 3, "party": "kvs", "text": "one"}
+    assert [entry["text"] for entry in told] == ["one", "two"]
+
+
+async def test_who_follows_is_told_what_comes_until_it_has_enough(world: LoggingWorld) -> None:
+    world.write("old")
+    reader = world.client("reader")
+    tag = reader.send(topics.LOG_DMESG, {"follow": True, "nobacklog": True}, streaming=True)
+    await trio.testing.wait_all_tasks_blocked()
+    world.write("new")
+    answer = await reader.answer(tag)
+    assert isinstance(answer.payload, dict)
+    assert answer.payload["text"] == "new"
+    assert await reader.ask(topics.LOG_DMESG_CANCEL, {"matchtag": tag}) is None
+    assert (await reader.answer(tag)).errnum == Errno.ECANCELED
+    world.write("newer")  # to nobody
+    assert not world.drops()
+
+
+async def test_who_is_gone_is_told_nothing(world: LoggingWorld) -> None:
+    reader = world.handle("reader")
+    async with reader.stream(topics.LOG_DMESG, {"follow": True}):
+        await trio.testing.wait_all_tasks_blocked()
+        reader.close()
+        await trio.testing.wait_all_tasks_blocked()
+    world.write("x")
+    assert not world.drops()
+
+
+async def test_the_log_can_be_cleared(world: LoggingWorld) -> None:
+    world.write("one")
+    await world.handle("owner").call(topics.LOG_CLEAR)
+    assert await world.read() == []
+
+
+@pytest.mark.parametrize("topic", [topics.LOG_CLEAR, topics.LOG_DMESG, topics.LOG_DMESG_CANCEL])
+async def test_the_log_is_the_owners(world: LoggingWorld, topic: str) -> None:
+    guest = LocalHandle("guest", world.router, world.now, world.log, GUEST_USERID, ROLE_USER)
+    with pytest.raises(FluxError) as refused:
+        await guest.call(topic, {"matchtag": 1})
+    assert refused.value.errnum == Errno.EPERM
+
+
+@pytest.mark.parametrize(
+    ("topic", "errnum"),
+    [
+        (topics.LOG_DMESG, Errno.EPROTO),  # not streaming
+        (topics.LOG_DMESG_CANCEL, Errno.ENOENT),
+        ("log.nosuch", Errno.ENOSYS),
+    ],
+)
+async def test_what_cannot_be_answered_says_why(
+    world: LoggingWorld, topic: str, errnum: int
+) -> None:
+    with pytest.raises(FluxError) as refused:
+        await world.handle("reader").call(topic, {"matchtag": 7})
+    assert refused.value.errnum == errnum
