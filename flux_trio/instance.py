@@ -186,6 +186,7 @@ async def _bring_up(
         info,
         instance.shutdown,
         instance.write_log,
+        instance.log,
     )
     instance.supervisor.specs["broker"] = ModuleSpec("broker", broker.run, essential=True)
     await instance.supervisor.load("broker")
