@@ -287,7 +287,7 @@ async def test_restart_finds_what_was_pending_and_runs_it(lasting: Surroundings)
     "16.schema.5: state is recovered by replaying eventlogs."
     with trio.fail_after(20):
         async with opened(lasting) as user:
-            await user.call("job-manager.queue-start", {"start": False})
+            await user.call("job-manager.queue-start", {"start": False, "nocheckpoint": True})
             pending = await user.submit(run_s=0.001)
         async with opened(lasting) as user:
             await user.wait(pending, "clean")
