@@ -19,7 +19,10 @@ from flux_trio.conformance.leg import (
     ODD,
     OWN,
     PLAIN,
+    WITH_EVENTS,
+    WITH_JOBSPEC,
     WITH_R,
+    WITH_UNLINK,
     Key,
     Leg,
     payload,
@@ -48,6 +51,8 @@ _ODD_R: Final = (ODD, WITH_R)
 _PLAIN_R: Final = (PLAIN, WITH_R)
 _ODD_ERROR: Final = (ODD, ERROR)
 _TYPES: Final = {Request: "request", Response: "response", Event: "event"}
+
+_WRITTEN: Final = (WITH_EVENTS, WITH_JOBSPEC, WITH_R)
 
 # What the job manager takes up when a party is gone, new, or has failed.
 ENDINGS: Final = (
@@ -137,10 +142,10 @@ class Dispatch:
         return _PLAIN if is_plain else _ODD
 
     def _of_request(self, record: Record, found: Request) -> Marks:
-        is_plain = self._is_plain_sent if record.kind == _SEND else self._is_plain_received
-        if found.topic == topics.KVS_COMMIT and record.kind == _SEND and _has_r(record):
-            return _PLAIN_R if is_plain(record, found) else _ODD_R
-        return _PLAIN if is_plain(record, found) else _ODD
+        if record.kind != _SEND:
+            return _PLAIN if self._is_plain_received(record, found) else _ODD
+        marks = _PLAIN if self._is_plain_sent(record, found) else _ODD
+        return marks + _of_commit(record) if found.topic == topics.KVS_COMMIT else marks
 
     def _is_plain_sent(self, record: Record, found: Request) -> bool:
         return (
@@ -228,11 +233,15 @@ class _Here(NamedTuple):
         return any(map(self.is_covered, legs))
 
 
-def _has_r(record: Record) -> bool:
-    """Whether a kvs.commit writes or removes an R."""
+def _of_commit(record: Record) -> Marks:
+    """What the operations of a kvs.commit are about."""
     ops = payload(record).get("ops")
-    return isinstance(ops, list) and any(map(_is_of_r, ops))
-
-
-def _is_of_r(op: Any) -> bool:
-    return isinstance(op, (list, tuple)) and len(op) > 1 and str(op[1]).endswith(".R")
+    found = set()
+    for op in ops if isinstance(ops, list) else ():
+        if isinstance(op, (list, tuple)) and len(op) > 1:
+            if op[0] == WITH_UNLINK:
+                found.add(WITH_UNLINK)
+            name = str(op[1]).rpartition(".")[2]
+            if name in _WRITTEN:
+                found.add(name)
+    return tuple(sorted(found))

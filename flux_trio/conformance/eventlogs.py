@@ -12,10 +12,20 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from flux_trio.conformance.jobs import context_of, is_fatal
-from flux_trio.conformance.leg import ANY_TOPIC, job_id, logged, once, payload, sent
+from flux_trio.conformance.leg import (
+    ANY_TOPIC,
+    WITH_EVENTS,
+    WITH_R,
+    job_id,
+    logged,
+    once,
+    payload,
+    sent,
+)
+from flux_trio.conformance.resource_sets import resources_in
 from flux_trio.conformance.rule import Broken
 from flux_trio.conformance.view import Seen, view
-from flux_trio.formats import FormatError, ResourceSet, parse_fluid
+from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 
@@ -167,25 +177,35 @@ def stored(record: Record) -> list[Stored]:
     ]
 
 
-def lines_of(text: str) -> list[Any]:
-    """The JSON values of an eventlog's lines; None for a line that is none."""
-    return [_decoded(line) for line in text.split("\n") if line]
+class Appended(NamedTuple):
+    """What a commit writes to an eventlog."""
+
+    op: Stored
+    lines: list[Any]
+    """The JSON values of its lines; None for a line that is none."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the events."""
+        return tuple(str(line.get("name")) for line in self.lines if isinstance(line, dict))
+
+
+@once
+def appended(record: Record) -> list[Appended]:
+    """What a commit writes to eventlogs."""
+    return [Appended(op, _lines_of(op.text)) for op in stored(record) if op.is_eventlog]
+
+
+def _lines_of(text: str) -> list[Any]:
+    return [decoded(line) for line in text.split("\n") if line]
 
 
 def decoded(text: str) -> Any:
     """The JSON value of a text, None if it is none."""
-    return _decoded(text)
-
-
-def _decoded(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.MsgspecError:
         return None
-
-
-def _event_names(text: str) -> list[str]:
-    return [str(line.get("name")) for line in lines_of(text) if isinstance(line, dict)]
 
 
 def _unstored_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, tuple[str, ...]]]:
@@ -199,9 +219,10 @@ def _unstored_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, tuple[st
 def stored_events(record: Record) -> dict[int, tuple[str, ...]]:
     """Names of the events that a kvs.commit stores, by job."""
     found: dict[int, tuple[str, ...]] = {}
-    for op in stored(record):
-        if op.job is not None and op.job[1] == "eventlog":
-            found[op.job[0]] = (*found.get(op.job[0], ()), *_event_names(op.text))
+    for each in appended(record):
+        job = each.op.job
+        if job is not None and job[1] == "eventlog":
+            found[job[0]] = (*found.get(job[0], ()), *each.names)
     return found
 
 
@@ -223,7 +244,7 @@ def _fold_unstored(
 UNSTORED: Final = view(
     "unstored",
     logged(ANY_TOPIC),
-    sent("request", topics.KVS_COMMIT),
+    sent("request", topics.KVS_COMMIT, mark=WITH_EVENTS),
     parts=_unstored_parts,
     fold=_fold_unstored,
 )
@@ -237,10 +258,6 @@ class Resources(NamedTuple):
     """Where."""
     ranks: int
     """Execution targets, as a bit set."""
-    cores: tuple[int, ...]
-    """Cores on each of them, lowest rank first."""
-    starttime: float
-    expiration: float
 
 
 def _resource_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, str | None]]:
@@ -253,28 +270,13 @@ def _resource_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, str | No
 def _fold_resources(
     _old: Resources | None, text: str | None, record: Record, _seen: Seen
 ) -> Resources | None:
-    return None if text is None else read_resources(text, record.n)
-
-
-def read_resources(text: str, n: int) -> Resources | None:
-    """What is stored as R; None when it is no valid R."""
-    found = _parsed(text)
-    return None if found is None else found._replace(n=n)
-
-
-@functools.lru_cache(maxsize=16)
-def _parsed(text: str) -> Resources | None:
-    try:
-        found = ResourceSet.parse(text.encode())
-    except FormatError:
-        return None
-    cores = tuple(found.cores(rank).bits.bit_count() for rank in found.ranks)
-    return Resources(0, found.ranks.bits, cores, found.starttime, found.expiration)
+    found = resources_in(text)
+    return None if found is None else Resources(record.n, found.ranks.bits)
 
 
 RESOURCES: Final = view(
     "resources",
-    sent("request", topics.KVS_COMMIT),
+    sent("request", topics.KVS_COMMIT, mark=WITH_R),
     logged("clean"),
     parts=_resource_parts,
     fold=_fold_resources,

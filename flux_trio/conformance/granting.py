@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.conformance.jobs import LIFE
 from flux_trio.conformance.leg import errnum, job_id, logged, payload, received, sent, topic_of
+from flux_trio.conformance.resource_sets import resources_in
 from flux_trio.conformance.scheduling import FINAL, LINK, Link, link_of
 from flux_trio.conformance.view import Seen, view
-from flux_trio.formats import FormatError, ResourceSet
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 
@@ -42,16 +42,6 @@ def _fold_inventory(had: Inventory | None, _part: None, record: Record, _seen: S
         return had
     ncores = had.ncores + resources.ncores
     return had._replace(ncores=ncores, expiration=resources.expiration)
-
-
-def resources_in(value: object) -> ResourceSet | None:
-    """R in a payload, or None for what is none."""
-    if value is None:
-        return None
-    try:
-        return ResourceSet.parse(value.encode() if isinstance(value, str) else value)
-    except FormatError:
-        return None
 
 
 def _to_scheduler(record: Record, seen: Seen) -> Iterable[tuple[tuple[()], None]]:

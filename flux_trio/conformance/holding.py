@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from flux_trio.conformance.granting import TOLD, resources_in, told_of
+from flux_trio.conformance.granting import TOLD, told_of
 from flux_trio.conformance.jobs import LIFE
 from flux_trio.conformance.leg import (
     WITH_R,
@@ -22,6 +22,7 @@ from flux_trio.conformance.leg import (
     sent,
     topic_of,
 )
+from flux_trio.conformance.resource_sets import resources_in
 from flux_trio.conformance.scheduling import LINK, link_of
 from flux_trio.conformance.view import Seen, View, view
 from flux_trio.formats import FormatError, ResourceSet, parse_fluid

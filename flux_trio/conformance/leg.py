@@ -20,6 +20,9 @@ ANY_DISCONNECT: Final = "*.disconnect"
 
 ERROR: Final = "error"
 WITH_R: Final = "R"
+WITH_EVENTS: Final = "eventlog"
+WITH_JOBSPEC: Final = "jobspec"
+WITH_UNLINK: Final = "unlink"
 PLAIN: Final = "plain"
 ODD: Final = "odd"
 OWN: Final = object()
@@ -29,10 +32,10 @@ class Leg(NamedTuple):
     """Which records: the kind, and for messages the type and topic.
 
     `topic` may have a star for anything; for topics of the execution service, whose name is its
-    own, it is "<exec>.start". `mark` narrows it: ERROR are the responses with an errnum, WITH_R the
-    commits that write or remove an R, and what the scheduler looked up; PLAIN and ODD are told
-    apart in `dispatch`. A record is passed over while `live`, a view, has nothing that is live;
-    OWN is what the rule or view keeps itself.
+    own, it is "<exec>.start". `mark` narrows it: ERROR are the responses with an errnum; WITH_R the
+    commits that write or remove an R, and what the scheduler looked up; WITH_EVENTS, WITH_JOBSPEC
+    and WITH_UNLINK commits as well; PLAIN and ODD are told apart in `dispatch`. A record is passed
+    over while `live`, a view, has nothing that is live; OWN is what the rule or view keeps itself.
     """
 
     kind: str

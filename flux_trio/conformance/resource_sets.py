@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from flux_trio.conformance.leg import WITH_R, errnum, message, payload, received, sent, topic_of
 from flux_trio.conformance.view import Seen, view
-from flux_trio.formats import FormatError, Hostlist, Idset
+from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
@@ -226,6 +226,25 @@ def properties_of(r: Any) -> dict[str, Idset]:
     pairs = found.items() if isinstance(found, dict) else ()
     sets = ((name, idset_of(text)) for name, text in pairs)
     return {name: targets for name, targets in sets if targets is not None}
+
+
+def resources_in(value: Any) -> ResourceSet | None:
+    """R in a payload or commit as a value of its own; None for what is none."""
+    if value is None:
+        return None
+    return _parsed_text(value) if isinstance(value, str) else _parsed_value(value)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed_text(text: str) -> ResourceSet | None:
+    return _parsed_value(text.encode())
+
+
+def _parsed_value(value: Any) -> ResourceSet | None:
+    try:
+        return ResourceSet.parse(value)
+    except FormatError:
+        return None
 
 
 # --- the inventory

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from flux_trio.conformance.granting import TOLD, resources_in, told_of
+from flux_trio.conformance.granting import TOLD, told_of
 from flux_trio.conformance.holding import OVERLAPS, WRITTEN, Written, overlaps
 from flux_trio.conformance.jobs import LIFE, JobState, Life
 from flux_trio.conformance.leg import ANY_TOPIC, topic_of
+from flux_trio.conformance.resource_sets import resources_in
 from flux_trio.conformance.rule import (
     Broken,
     Rules,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from flux_trio.conformance.eventlogs import Resources, read_resources, stored
+from flux_trio.conformance.eventlogs import stored
 from flux_trio.conformance.jobspecs import count, system, totals, vertices
+from flux_trio.conformance.leg import WITH_R
+from flux_trio.conformance.resource_sets import resources_in
 from flux_trio.conformance.rule import (
     Broken,
     Rules,
@@ -18,13 +20,13 @@ from flux_trio.conformance.rule import (
     sent,
     view,
 )
-from flux_trio.formats import FormatError, Idset, ResourceSet
+from flux_trio.formats import ResourceSet
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 
 RULES: Final = Rules()
 
-COMMIT: Final = sent("request", topics.KVS_COMMIT)
+COMMIT: Final = sent("request", topics.KVS_COMMIT, mark=WITH_R)
 
 ROUNDING_S: Final = 1.0
 """An end may be given in whole seconds."""
@@ -91,11 +93,10 @@ class Inventory(NamedTuple):
 
 
 def _inventory_parts(record: Record, _seen: Seen) -> Iterable[tuple[Any, Inventory]]:
-    try:
-        found = ResourceSet.parse(payload(record)["resources"])
-    except (FormatError, KeyError):
+    found = resources_in(payload(record).get("resources"))
+    if found is None:
         return []
-    cores = tuple((rank, found.cores(rank).bits.bit_count()) for rank in found.ranks)
+    cores = tuple((rank, len(found.cores(rank))) for rank in found.ranks)
     return [((), Inventory(cores, found.expiration))]
 
 
@@ -106,27 +107,39 @@ INVENTORY: Final = view(
     fold=lambda _old, part, _record, _seen: part,
 )
 
-Judge = Callable[[Wanted, Resources, Seen], "Said | str"]
+
+class Got(NamedTuple):
+    """What a job got, with what it asked for and what there was."""
+
+    jobid: int
+    wanted: Wanted
+    resources: ResourceSet
+    inventory: Inventory
+
+
+Judge = Callable[[Wanted, ResourceSet, Inventory], "bool | str | None"]
+
+
+def _got(record: Record, seen: Seen) -> Iterable[Got]:
+    inventory: Inventory = seen.at(INVENTORY) or Inventory()
+    for op in stored(record):
+        if op.job is None or op.job[1] != "R":
+            continue
+        wanted, resources = seen.at(WANTED, op.job[0]), resources_in(op.text)
+        if wanted is not None and resources is not None:
+            yield Got(op.job[0], wanted, resources, inventory)
 
 
 def _allocation(clause: str) -> Callable[[Judge], Judge]:
     """`clause`: what is stored as R of a job is right by the decorated function."""
 
     def register(judge: Judge) -> Judge:
-        @RULES.judge(clause, COMMIT, views=(WANTED, INVENTORY))
-        def check(record: Record, seen: Seen) -> Said:
-            kept = False
-            for op in stored(record):
-                if op.job is None or op.job[1] != "R":
-                    continue
-                wanted, got = seen.at(WANTED, op.job[0]), read_resources(op.text, record.n)
-                if wanted is None or got is None:
-                    continue
-                said = judge(wanted, got, seen)
-                if isinstance(said, str):
-                    return Broken(f"R of job {op.job[0]}: {said}", (wanted.n,))
-                kept = kept or bool(said)
-            return kept
+        @RULES.each(clause, COMMIT, of=_got, views=(WANTED, INVENTORY))
+        def check(got: Got) -> Said:
+            said = judge(got.wanted, got.resources, got.inventory)
+            if isinstance(said, str):
+                return Broken(f"R of job {got.jobid}: {said}", (got.wanted.n,))
+            return said
 
         return judge
 
@@ -134,24 +147,25 @@ def _allocation(clause: str) -> Callable[[Judge], Judge]:
 
 
 @_allocation("25.resources.7")
-def as_many_cores_as_the_product(wanted: Wanted, got: Resources, _seen: Seen) -> Said | str:
-    if sum(got.cores) >= wanted.cores:
-        return True
-    return f"expected {wanted.cores} cores, got {sum(got.cores)}"
+def as_many_cores_as_the_product(
+    wanted: Wanted, got: ResourceSet, _there: Inventory
+) -> bool | str | None:
+    return got.ncores >= wanted.cores or f"expected {wanted.cores} cores, got {got.ncores}"
 
 
 @_allocation("14.vertex.1")
-def exactly_as_many_nodes(wanted: Wanted, got: Resources, _seen: Seen) -> Said | str:
+def exactly_as_many_nodes(wanted: Wanted, got: ResourceSet, _there: Inventory) -> bool | str | None:
     if not wanted.nodes:
         return None
-    if len(got.cores) == wanted.nodes:
-        return True
-    return f"expected {wanted.nodes} nodes, got {len(got.cores)}"
+    return got.nnodes == wanted.nodes or f"expected {wanted.nodes} nodes, got {got.nnodes}"
 
 
 @_allocation("14.vertex.6")
-def slots_lie_together(wanted: Wanted, got: Resources, _seen: Seen) -> Said | str:
-    room = sum(cores // wanted.cores_per_slot for cores in got.cores)
+def slots_lie_together(wanted: Wanted, got: ResourceSet, _there: Inventory) -> bool | str | None:
+    room = sum(
+        group.ranks.bit_count() * (group.cores.bit_count() // wanted.cores_per_slot)
+        for group in got.groups
+    )
     if room >= wanted.slots:
         return wanted.cores_per_slot > 1
     per_slot = f"slots of {wanted.cores_per_slot} cores, each on one target"
@@ -159,25 +173,28 @@ def slots_lie_together(wanted: Wanted, got: Resources, _seen: Seen) -> Said | st
 
 
 @_allocation("14.vertex.3")
-def exclusive_nodes_are_whole(wanted: Wanted, got: Resources, seen: Seen) -> Said | str:
-    inventory: Inventory | None = seen.at(INVENTORY)
-    if not wanted.exclusive or inventory is None:
+def exclusive_nodes_are_whole(
+    wanted: Wanted, got: ResourceSet, there: Inventory
+) -> bool | str | None:
+    if not wanted.exclusive or not there.cores:
         return None
-    there = dict(inventory.cores)
-    for rank, cores in zip(Idset.from_bits(got.ranks), got.cores, strict=True):
-        if cores < there.get(rank, 0):
-            return f"rank {rank}: expected all of its {there[rank]} cores, got {cores}"
+    ncores = dict(there.cores)
+    for rank in got.ranks:
+        cores = len(got.cores(rank))
+        if cores < ncores.get(rank, 0):
+            return f"rank {rank}: expected all of its {ncores[rank]} cores, got {cores}"
     return True
 
 
 @_allocation("14.attributes.2")
-def it_ends_after_its_duration(wanted: Wanted, got: Resources, seen: Seen) -> Said | str:
-    inventory: Inventory = seen.at(INVENTORY) or Inventory()
+def it_ends_after_its_duration(
+    wanted: Wanted, got: ResourceSet, there: Inventory
+) -> bool | str | None:
     if not wanted.duration:
         return None
     end = got.starttime + wanted.duration
-    if inventory.expiration:
-        end = min(end, inventory.expiration)
+    if there.expiration:
+        end = min(end, there.expiration)
     if abs(got.expiration - end) <= ROUNDING_S:
         return True
     return f"expiration: expected starttime + {wanted.duration:g} s = {end}, got {got.expiration}"
@@ -185,11 +202,10 @@ def it_ends_after_its_duration(wanted: Wanted, got: Resources, seen: Seen) -> Sa
 
 @_allocation("14.attributes.3")
 def without_a_duration_it_ends_with_the_instance(
-    wanted: Wanted, got: Resources, seen: Seen
-) -> Said | str:
-    inventory: Inventory = seen.at(INVENTORY) or Inventory()
-    if wanted.duration or not inventory.expiration:
+    wanted: Wanted, got: ResourceSet, there: Inventory
+) -> bool | str | None:
+    if wanted.duration or not there.expiration:
         return None  # any end may be that of a configured default
-    if 0 < got.expiration <= inventory.expiration:
+    if 0 < got.expiration <= there.expiration:
         return True
-    return f"expiration: expected at most {inventory.expiration}, got {got.expiration}"
+    return f"expiration: expected at most {there.expiration}, got {got.expiration}"

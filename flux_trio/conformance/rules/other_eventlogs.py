@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from flux_trio.conformance.eventlogs import Stored, decoded, lines_of, stored
-from flux_trio.conformance.facts import Facts
+from flux_trio.conformance.eventlogs import Appended, appended
+from flux_trio.conformance.leg import WITH_EVENTS
 from flux_trio.conformance.rule import Broken, Rules, Said, Seen, sent, view
 from flux_trio.conformance.shapes import OBJECT, STRING, Shape
 from flux_trio.messages import topics
@@ -17,47 +17,43 @@ from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
-COMMIT: Final = sent("request", topics.KVS_COMMIT)
+COMMIT: Final = sent("request", topics.KVS_COMMIT, mark=WITH_EVENTS)
 
 TIMESTAMP: Final = Shape(
     "a number above 0", lambda value: type(value) in (int, float) and value > 0
 )
 
 
-def written(record: Record) -> list[Stored]:
-    """What a commit writes to eventlogs."""
-    return [op for op in stored(record) if op.is_eventlog]
+def _appended(record: Record, _seen: Seen) -> list[Appended]:
+    return appended(record)
 
 
-def _each(clause: str, problem: Callable[[Stored], str | None]) -> None:
+def _each(clause: str, problem: Callable[[Appended], str | None]) -> None:
     """`clause`: nothing that is written to an eventlog has the problem."""
 
-    @RULES.check(clause, COMMIT)
-    def check(record: Record, _facts: Facts) -> Said:
-        found = written(record)
-        for op in found:
-            text = problem(op)
-            if text is not None:
-                return Broken(f"{op.how} to {op.key}: {text}")
-        return bool(found)
+    @RULES.each(clause, COMMIT, of=_appended)
+    def check(each: Appended) -> Said:
+        text = problem(each)
+        return True if text is None else Broken(f"{each.op.how} to {each.op.key}: {text}")
 
 
-def _is_terminated(op: Stored) -> str | None:
-    if op.text and not op.text.endswith("\n"):
-        return f"expected a newline at the end of each event, got {op.text[-40:]!r}"
+def _is_terminated(each: Appended) -> str | None:
+    text = each.op.text
+    if text and not text.endswith("\n"):
+        return f"expected a newline at the end of each event, got {text[-40:]!r}"
     return None
 
 
-def _is_an_object_a_line(op: Stored) -> str | None:
-    lines = op.text.split("\n")
-    for line in lines:
-        if line and not isinstance(decoded(line), dict):
-            return f"expected one JSON object on each line, got {line!r:.80}"
+def _is_an_object_a_line(each: Appended) -> str | None:
+    texts = filter(None, each.op.text.split("\n"))
+    for line, text in zip(each.lines, texts, strict=True):
+        if not isinstance(line, dict):
+            return f"expected one JSON object on each line, got {text!r:.80}"
     return None
 
 
-def _appends_whole_events(op: Stored) -> str | None:
-    return None if lines_of(op.text) else f"expected one event or more, got {op.text!r:.80}"
+def _appends_whole_events(each: Appended) -> str | None:
+    return None if each.lines else f"expected one event or more, got {each.op.text!r:.80}"
 
 
 _each("18.format.1", _is_terminated)
@@ -68,8 +64,8 @@ _each("18.format.3", _appends_whole_events)
 def _require_key(clause: str, key: str, shape: Shape, *, required: bool = True) -> None:
     """`clause`: each event that is written has the key."""
 
-    def problem(op: Stored) -> str | None:
-        for line in lines_of(op.text):
+    def problem(each: Appended) -> str | None:
+        for line in each.lines:
             if not isinstance(line, dict) or (key not in line and not required):
                 continue
             if key not in line or not shape.fits(line[key]):
@@ -89,7 +85,7 @@ _require_key("18.format.8", "context", OBJECT, required=False)
 
 
 def _written_parts(record: Record, _seen: Seen) -> Iterable[tuple[str, None]]:
-    return [(op.key, None) for op in written(record)]
+    return [(each.op.key, None) for each in appended(record)]
 
 
 WRITTEN: Final = view(
@@ -103,8 +99,8 @@ WRITTEN: Final = view(
 
 @RULES.judge("18.format.4", COMMIT, views=(WRITTEN,))
 def nothing_is_rewritten(record: Record, seen: Seen) -> Said:
-    found = written(record)
-    for op in found:
+    found = appended(record)
+    for op, _ in found:
         first = seen.at(WRITTEN, op.key)
         if op.how == "put" and first:
             return Broken(f"put to {op.key}: expected an append, since it exists", (first,))
@@ -116,10 +112,9 @@ def nothing_is_rewritten(record: Record, seen: Seen) -> Said:
 @RULES.judge("16.schema.3", COMMIT, views=(WRITTEN,))
 def ingest_writes_submit_and_nothing_else(record: Record, seen: Seen) -> Said:
     kept = False
-    for op in written(record):
+    for op, events in appended(record):
         if op.job is None or op.job[1] != "eventlog" or seen.at(WRITTEN, op.key):
             continue
-        events = lines_of(op.text)
         names = [line.get("name") if isinstance(line, dict) else None for line in events]
         if "submit" not in names:
             continue  # written before the trace began

@@ -19,6 +19,7 @@ from flux_trio.conformance.eventlogs import (
 )
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.jobs import LIFE, context_of
+from flux_trio.conformance.leg import WITH_EVENTS, WITH_UNLINK
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
     Broken,
@@ -37,7 +38,8 @@ from flux_trio.trace import Kind, Record
 
 RULES: Final = Rules()
 
-COMMIT: Final = sent("request", topics.KVS_COMMIT)
+WITH_LOGS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_EVENTS)
+UNLINKS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_UNLINK)
 
 
 # --- the first event and the last
@@ -99,14 +101,14 @@ def _owed_events(seen: Seen) -> Iterable[Broken]:
 
 COMMITS: Final = view(
     "commits",
-    COMMIT,
+    WITH_LOGS,
     parts=lambda record, _seen: [((), None)] if stored_events(record) else [],
     fold=lambda _n, _part, record, _seen: record.n,
 )
 """Where events were stored last: whether the trace shows that."""
 
 
-@RULES.judge("21.criteria.7", COMMIT, views=(UNSTORED, COMMITS, LOG), owing=_owed_events)
+@RULES.judge("21.criteria.7", WITH_LOGS, views=(UNSTORED, COMMITS, LOG), owing=_owed_events)
 def events_are_stored_as_they_were_logged(record: Record, seen: Seen) -> Said:
     kept = False
     for job, names in stored_events(record).items():
@@ -151,7 +153,7 @@ def unlinked(record: Record) -> list[int]:
 INVALID: Final = view(
     "invalid",
     logged("invalidate"),
-    COMMIT,
+    UNLINKS,
     parts=_invalid_parts,
     fold=lambda _n, is_invalid, record, _seen: record.n if is_invalid else None,
 )
@@ -165,7 +167,7 @@ def _owed_removals(seen: Seen) -> Iterable[Broken]:
             yield Broken(f"job {job} was invalid: expected it to be removed from the KVS", (n,))
 
 
-@RULES.judge("21.events.13", COMMIT, views=(INVALID, COMMITS), owing=_owed_removals)
+@RULES.judge("21.events.13", UNLINKS, views=(INVALID, COMMITS), owing=_owed_removals)
 def an_invalid_job_is_removed(record: Record, seen: Seen) -> Said:
     return any(seen.at(INVALID, job) for job in unlinked(record))
 

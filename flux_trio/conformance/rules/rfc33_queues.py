@@ -22,6 +22,7 @@ from flux_trio.conformance.jobs import (
     is_durable,
 )
 from flux_trio.conformance.jobspecs import system
+from flux_trio.conformance.leg import WITH_JOBSPEC
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
     Broken,
@@ -92,7 +93,7 @@ def _jobspec_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, str | Non
 
 ORIGINAL: Final = view(
     "original jobspec",
-    sent("request", topics.KVS_COMMIT),
+    sent("request", topics.KVS_COMMIT, mark=WITH_JOBSPEC),
     logged("clean"),
     parts=_jobspec_parts,
     fold=lambda _old, text, _record, _seen: text,
