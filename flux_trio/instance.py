@@ -33,13 +33,14 @@ from flux_trio.broker import (
     Supervisor,
     TokenEntry,
     Tokens,
+    local_user,
     serve_connection,
 )
-from flux_trio.client import TOKEN_FILE, TOKEN_VARIABLE, URI_FILE, URI_VARIABLE
+from flux_trio.client import SOCKET_FILE, TOKEN_FILE, TOKEN_VARIABLE, URI_FILE, URI_VARIABLE
 from flux_trio.config import Config
 from flux_trio.formats import FormatError, Idset, ResourceSet
 from flux_trio.jobtap import Plugin, builtin_plugins
-from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER
+from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, Level
 from flux_trio.module_process import PROCESS_MODULES, main_of, module_command, module_environment
 from flux_trio.services.ingest import service as ingest
 from flux_trio.services.job_list import service as job_list
@@ -48,10 +49,12 @@ from flux_trio.services.kvs import service as kvs
 from flux_trio.services.kvs.stores import MemoryStore, SqliteStore, Store
 from flux_trio.services.resource import service as resource
 from flux_trio.trace import Ring, Sink, Trace
-from flux_trio.transports import Connection, Credentials, serve_websocket
+from flux_trio.transports import Connection, Credentials, serve_unix, serve_websocket
 
 STATE_FILE: Final = "state.sqlite"
 TOKENS_FILE: Final = "tokens.json"
+SOCKET_MODE_OWNER: Final = 0o600
+SOCKET_MODE_ALL: Final = 0o666  # who may do what is decided for each connection
 
 more_sinks: Final[ContextVar[tuple[Callable[[], Sink], ...]]] = ContextVar("more_sinks", default=())
 """What makes a further sink for each instance that is opened in this context: for who tests code
@@ -117,15 +120,27 @@ class Instance:
             self.supervisor.specs[spec.name] = spec
 
     @asynccontextmanager
-    async def connect(self, name: str = "client") -> AsyncIterator[Handle]:
-        """A peer in this process with the owner's role; gone with the block."""
+    async def connect(
+        self, name: str = "client", *, userid: int | None = None, rolemask: int | None = None
+    ) -> AsyncIterator[Handle]:
+        """A peer in this process, gone with the block: the instance owner's, unless told.
+
+        Another `userid` is a guest's, unless `rolemask` (RFC 12) says that it is an owner's too.
+        """
+        user = self._userid if userid is None else userid
+        if rolemask is None:
+            rolemask = ROLE_LOCAL | (ROLE_OWNER if user == self._userid else ROLE_USER)
         unique = self.router.unique_name(name)
-        role = ROLE_OWNER | ROLE_LOCAL
-        handle = LocalHandle(unique, self.router, self.now, self.log, self._userid, role)
+        handle = LocalHandle(unique, self.router, self.now, self.log, user, rolemask)
         try:
             yield handle
         finally:
             handle.close()
+
+    async def serve(self, connection: Connection, credentials: Credentials) -> None:
+        """A connection from outside, until it ends."""
+        if not await self.processes.take(connection, credentials):
+            await serve_connection(self.router, self.write_log, connection, credentials)
 
     def write_log(self, level: int, party: str, text: str) -> None:
         """Write to the instance's log in the name of `party`."""
@@ -144,7 +159,8 @@ async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[In
         try:
             await _bring_up(instance, given, config, nursery)
             with _announced(instance, given.statedir):
-                yield instance
+                async with _local_door(instance, given, config, nursery):
+                    yield instance
         finally:
             with trio.CancelScope(shield=True):
                 await _take_down(instance)
@@ -157,17 +173,12 @@ async def _bring_up(
     for name in given.modules:
         await instance.supervisor.load(name)
     if given.listen:
-
-        async def on_connection(connection: Connection, credentials: Credentials) -> None:
-            if not await instance.processes.take(connection, credentials):
-                await serve_connection(instance.router, instance.write_log, connection, credentials)
-
         listen = functools.partial(
             serve_websocket,
             config.broker.host,
             config.broker.port,
             instance.tokens.authenticate,
-            on_connection,
+            instance.serve,
         )
         instance.uri = await nursery.start(listen)
         instance.owner_token = instance.tokens.issue(given.userid, "owner", owner=True)
@@ -209,6 +220,41 @@ def _announced(instance: Instance, statedir: Path | None) -> Iterator[None]:
     finally:
         uri.unlink(missing_ok=True)
         token.unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def _local_door(
+    instance: Instance, given: Surroundings, config: Config, nursery: trio.Nursery
+) -> AsyncIterator[None]:
+    """The Unix socket, while the store is held: an instance after this one has the same path.
+
+    One that cannot be, most likely for the length of its path, is done without.
+    """
+    if given.statedir is None or not given.listen:
+        yield
+        return
+    mode = SOCKET_MODE_ALL if config.access.allow_guest_user else SOCKET_MODE_OWNER
+    scope, gone = trio.CancelScope(), trio.Event()
+    who_is = functools.partial(local_user, owner=given.userid, access=config.access)
+    path = given.statedir / SOCKET_FILE
+
+    async def serve(*, task_status: trio.TaskStatus[str]) -> None:
+        try:
+            with scope:
+                await serve_unix(path, mode, who_is, instance.serve, task_status=task_status)
+        finally:
+            gone.set()
+
+    try:
+        await nursery.start(serve)
+    except OSError as error:
+        instance.write_log(Level.WARNING, "broker", f"no Unix socket at {path}: {error}")
+    try:
+        yield
+    finally:
+        scope.cancel()
+        with trio.CancelScope(shield=True):
+            await gone.wait()
 
 
 async def _take_down(instance: Instance) -> None:

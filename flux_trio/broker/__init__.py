@@ -6,6 +6,7 @@ it runs: `Processes` runs modules in other processes, which use `open_remote`. O
 through `serve_connection`. The broker never looks into a payload.
 """
 
+from flux_trio.broker.access import local_user
 from flux_trio.broker.connections import serve_connection
 from flux_trio.broker.handle import Clock, Handle, LocalHandle
 from flux_trio.broker.log import LogBook, LogEntry
@@ -48,6 +49,7 @@ __all__ = [
     "Supervisor",
     "TokenEntry",
     "Tokens",
+    "local_user",
     "open_remote",
     "serve_connection",
 ]

@@ -8,6 +8,7 @@ talking is a `ClientError`. It imports neither trio nor asyncio: anyio has the o
 from flux_trio.client.client import Client, open_client
 from flux_trio.client.errors import AccessDenied, ClientError, ConnectionLost, NoInstance
 from flux_trio.client.find import (
+    SOCKET_FILE,
     STATEDIR_VARIABLE,
     TOKEN_FILE,
     TOKEN_VARIABLE,
@@ -20,6 +21,7 @@ from flux_trio.client.find import (
 from flux_trio.client.link import ClientStatistics
 
 __all__ = [
+    "SOCKET_FILE",
     "STATEDIR_VARIABLE",
     "TOKEN_FILE",
     "TOKEN_VARIABLE",

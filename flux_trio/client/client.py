@@ -27,9 +27,10 @@ _STREAMING: Final = int(Flag.STREAMING)
 
 
 @asynccontextmanager
-async def open_client(uri: str, token: str) -> AsyncIterator[Client]:
+async def open_client(uri: str, token: str = "") -> AsyncIterator[Client]:
     """A client of the instance at `uri`, connected until the block is left.
 
+    At unix://PATH the user of this process is who the client is, at ws://HOST:PORT `token` says it.
     Raises NoInstance, AccessDenied, and what is raised in the block as it is.
     """
     socket = await open_websocket(uri, token)

@@ -1,7 +1,8 @@
 """Where the instance is: the environment first, then its state directory.
 
-`FLUX_TRIO_URI` (ws://HOST:PORT, or local://DIR) with `FLUX_TRIO_TOKEN`, else the files `uri` and
-`token` in `FLUX_TRIO_STATEDIR`, else those in the user's own runtime directory.
+`FLUX_TRIO_URI` (unix://PATH, ws://HOST:PORT with `FLUX_TRIO_TOKEN`, or local://DIR), else what
+`FLUX_TRIO_STATEDIR` has, else what the user's own runtime directory has: the Unix socket `local`,
+which needs no token, or the files `uri` and `token`.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from flux_trio.client.errors import AccessDenied, NoInstance
+from flux_trio.messages.address import socket_path, uri_of_socket
 
 URI_VARIABLE: Final = "FLUX_TRIO_URI"
 TOKEN_VARIABLE: Final = "FLUX_TRIO_TOKEN"
 STATEDIR_VARIABLE: Final = "FLUX_TRIO_STATEDIR"
 URI_FILE: Final = "uri"
+SOCKET_FILE: Final = "local"
 TOKEN_FILE: Final = "token"  # readable by its owner alone: whoever has the token is the owner
 
 HOW_TO_START: Final = "start one with `flux-trio start`"
 
 
 class Address(NamedTuple):
-    """Where an instance listens, and the token that says who the client is."""
+    """Where an instance listens, and the token that says who the client is; "" at a socket."""
 
     uri: str
     token: str
@@ -37,6 +40,8 @@ def find_instance(environ: Mapping[str, str]) -> Address:
     uri = environ.get(URI_VARIABLE, "")
     if uri.startswith("local://"):
         return _read_statedir(Path(uri.removeprefix("local://")))
+    if socket_path(uri) is not None:
+        return Address(uri, "")
     if uri:
         token = environ.get(TOKEN_VARIABLE, "")
         if not token:
@@ -68,7 +73,10 @@ def _check_owner(statedir: Path) -> None:
 
 
 def _read_statedir(statedir: Path) -> Address:
+    local = statedir / SOCKET_FILE
     try:
+        if local.is_socket():
+            return Address(uri_of_socket(str(local.absolute())), "")
         uri = (statedir / URI_FILE).read_text().strip()
         token = (statedir / TOKEN_FILE).read_text().strip()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""A WebSocket client on anyio's TCP streams: the same bytes under Trio and asyncio.
+"""A WebSocket client on anyio's TCP and Unix streams: the same bytes under Trio and asyncio.
 
 Frames in, frames out (docs/reference/wire.md); what is in them is the client's business. The
 protocol itself is wsproto's. The other WebSocket of this project, in transports, is Trio alone.
@@ -18,7 +18,7 @@ from wsproto.utilities import ProtocolError
 
 from flux_trio.client.errors import AccessDenied, ConnectionLost, NoInstance
 from flux_trio.client.find import HOW_TO_START
-from flux_trio.messages.address import host_and_port
+from flux_trio.messages.address import host_and_port, socket_path
 from flux_trio.messages.codec import FRAME_BYTES_MAX
 
 HANDSHAKE_S_MAX: Final = 10.0  # a busy instance answers late; a dead one never
@@ -40,8 +40,8 @@ class WebSocket:
 
     async def shake_hands(self, host: str, token: str) -> None:
         """Ask to be let in; the first thing to do. Raises AccessDenied."""
-        header = (b"Authorization", b"Bearer " + token.encode())
-        await self._send(events.Request(host=host, target="/", extra_headers=[header]))
+        headers = [(b"Authorization", b"Bearer " + token.encode())] if token else []
+        await self._send(events.Request(host=host, target="/", extra_headers=headers))
         refusal, done = b"", False
         while True:
             self._feed(await _read(self._stream))
@@ -115,29 +115,35 @@ class WebSocket:
 
 
 async def open_websocket(uri: str, token: str) -> WebSocket:
-    """Connect to the instance at `uri` (ws://HOST:PORT).
+    """Connect to the instance at `uri` (unix://PATH, or ws://HOST:PORT with a token).
 
-    Raises NoInstance when none answers, AccessDenied when it does not know `token`.
+    Raises NoInstance when none answers, AccessDenied when it does not let this client in.
     """
     try:
-        host, port = host_and_port(uri)
+        with anyio.fail_after(HANDSHAKE_S_MAX):
+            return await _connect(uri, token)
     except ValueError as error:
         raise NoInstance(str(error)) from None
-    try:
-        with anyio.fail_after(HANDSHAKE_S_MAX):
-            return await _connect(host, port, token)
     except TimeoutError:
         text = f"{uri} did not answer in {HANDSHAKE_S_MAX:g} s"
+    except PermissionError:
+        raise AccessDenied(f"{uri} may not be used: it is another user's") from None
     except OSError:
         text = f"nobody listens at {uri}"
     raise NoInstance(f"{text}: if no instance runs, {HOW_TO_START}")
 
 
-async def _connect(host: str, port: int, token: str) -> WebSocket:
-    stream = await anyio.connect_tcp(host, port)
+async def _connect(uri: str, token: str) -> WebSocket:
+    path = socket_path(uri)
+    stream: anyio.abc.ByteStream
+    if path is not None:
+        host, stream = "localhost", await anyio.connect_unix(path)
+    else:
+        address, port = host_and_port(uri)
+        host, stream = f"{address}:{port}", await anyio.connect_tcp(address, port)
     socket = WebSocket(stream)
     try:
-        await socket.shake_hands(f"{host}:{port}", token)
+        await socket.shake_hands(host, token)
     except BaseException:
         await socket.aclose()
         raise

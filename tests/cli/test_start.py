@@ -213,5 +213,5 @@ def test_commands_of_an_instance_that_is_killed_say_so(tmp_path: Path) -> None:
         assert line.startswith("flux-trio run: ERROR: the instance is gone: ")
         assert waiting.returncode == 1
         later = instance.invoke("jobs")
-        assert later.stderr.startswith("flux-trio jobs: ERROR: nobody listens at ws://127.0.0.1:")
+        assert later.stderr.startswith("flux-trio jobs: ERROR: nobody listens at unix://")
         assert later.stderr.endswith("if no instance runs, start one with `flux-trio start`\n")

@@ -1,6 +1,7 @@
 """The client against a real WebSocket, under both of its event loops."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -37,14 +38,15 @@ def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def run(instance: SmallInstance, backend: str) -> Run:
+@pytest.fixture(params=["port", "socket"])
+def run(request: pytest.FixtureRequest, instance: SmallInstance, backend: str) -> Run:
     """Run an async function with a client of the instance."""
+    at = (instance.local_uri, "") if request.param == "socket" else (instance.uri, TOKEN)
 
     def run(test: Callable[[Client], Awaitable[None]]) -> None:
         async def main() -> None:
             with anyio.fail_after(10):
-                async with open_client(instance.uri, TOKEN) as client:
+                async with open_client(*at) as client:
                     await test(client)
 
         anyio.run(main, backend=backend)
@@ -370,9 +372,38 @@ def test_a_token_the_instance_does_not_know_is_denied(
         anyio.run(main, backend=backend)
 
 
+def test_a_user_without_access_is_denied(instance: SmallInstance, backend: str) -> None:
+    async def main() -> None:
+        async with open_client(instance.local_uri):
+            pass
+
+    instance.known_users = False
+    try:
+        with pytest.raises(AccessDenied, match=r"\(403: user \d+ has no access to this instance"):
+            anyio.run(main, backend=backend)
+    finally:
+        instance.known_users = True
+
+
+def test_a_socket_that_may_not_be_used_is_another_users(
+    tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    async def main() -> None:
+        async with open_client("unix:///run/x"):
+            pass
+
+    monkeypatch.setattr(anyio, "connect_unix", refuse)  # root may use any
+    with pytest.raises(AccessDenied, match="unix:///run/x may not be used: it is another user's"):
+        anyio.run(main, backend=backend)
+
+
 @pytest.mark.parametrize(
     ("uri", "text"),
     [
+        ("unix:///no/such", "nobody listens at unix:///no/such: .* `flux-trio start`"),
         ("ws://127.0.0.1:1", "nobody listens at ws://127.0.0.1:1: .* `flux-trio start`"),
         ("ssh://somewhere", "expected ws://HOST:PORT"),
     ],

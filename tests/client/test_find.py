@@ -1,9 +1,11 @@
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from flux_trio.client import (
+    SOCKET_FILE,
     TOKEN_FILE,
     URI_FILE,
     AccessDenied,
@@ -41,6 +43,19 @@ def test_a_local_uri_names_a_state_directory(tmp_path: Path) -> None:
 def test_a_state_directory_has_the_uri_and_the_token(tmp_path: Path) -> None:
     statedir = make_statedir(tmp_path / "a")
     assert find_instance({"FLUX_TRIO_STATEDIR": str(statedir)}) == HERE
+
+
+def test_a_socket_in_the_state_directory_is_used_before_uri_and_token(tmp_path: Path) -> None:
+    statedir = make_statedir(tmp_path / "a")
+    with socket.socket(socket.AF_UNIX) as local:
+        local.bind(str(statedir / SOCKET_FILE))
+        address = (f"unix://{statedir}/local", "")
+        assert find_instance({"FLUX_TRIO_STATEDIR": str(statedir)}) == address
+        assert find_instance({"FLUX_TRIO_URI": f"local://{statedir}"}) == address
+
+
+def test_the_uri_of_a_socket_needs_no_token() -> None:
+    assert find_instance({"FLUX_TRIO_URI": "unix:///run/a"}) == ("unix:///run/a", "")
 
 
 def test_the_runtime_directory_of_the_user_is_looked_into_last(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
-"""A small instance on a real WebSocket, served by Trio in a thread of its own.
+"""A small instance at a real port and Unix socket, served by Trio in a thread of its own.
 
 It has one service, `test`, with a method for each way an RPC can go; broker.subscribe; and a
 job-ingest.submit that gives out ids.
 """
 
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -27,6 +29,7 @@ from flux_trio.transports import (
     Credentials,
     TransportError,
     WebSocketConnection,
+    serve_unix,
     serve_websocket,
 )
 
@@ -38,6 +41,8 @@ class SmallInstance:
 
     def __init__(self) -> None:
         self.uri = ""
+        self.local_uri = ""
+        self.known_users = True
         self.requests: list[Request] = []
         self.connections = 0
         self._streams: dict[int, Request] = {}
@@ -48,6 +53,9 @@ class SmallInstance:
 
     def authenticate(self, token: str) -> Credentials | None:
         return Credentials(100, 1, "ali") if token == TOKEN else None
+
+    def who_is(self, userid: int) -> Credentials | None:
+        return Credentials(userid, 1, "ali") if self.known_users else None
 
     async def serve(self, connection: Connection, credentials: Credentials) -> None:
         self.connections += 1
@@ -122,10 +130,17 @@ def run_small_instance() -> Iterator[SmallInstance]:
     stop: list[tuple[trio.lowlevel.TrioToken, trio.CancelScope]] = []
 
     async def main() -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            await serve(Path(directory))
+
+    async def serve(directory: Path) -> None:
         async with trio.open_nursery() as nursery:
             stop.append((trio.lowlevel.current_trio_token(), nursery.cancel_scope))
             instance.uri = await nursery.start(
                 serve_websocket, "127.0.0.1", 0, instance.authenticate, instance.serve
+            )
+            instance.local_uri = await nursery.start(
+                serve_unix, directory / "local", 0o600, instance.who_is, instance.serve
             )
             started.set()
 
