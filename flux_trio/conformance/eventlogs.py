@@ -86,11 +86,6 @@ _PLACES: Final = {
 }
 
 
-def _of_job(record: Record, _seen: Seen) -> Iterable[tuple[int, None]]:
-    found = job_id(record)
-    return [] if found is None else [(found, None)]
-
-
 def _fold_log(log: Log | None, _part: None, record: Record, _seen: Seen) -> Log | None:
     name, context, n = str(payload(record).get("name")), context_of(record), record.n
     if log is None:
@@ -129,7 +124,7 @@ def _changed(log: Log, field: str, value: Any) -> Log:
     return log._replace(**{field: value})
 
 
-LOG: Final = view("log", logged(ANY_TOPIC), parts=_of_job, fold=_fold_log)
+LOG: Final = view("log", logged(ANY_TOPIC), key=job_id, fold=_fold_log)
 """By job id; jobs whose submit event the trace has not are left out, those that ended are not."""
 
 
@@ -262,7 +257,8 @@ class Resources(NamedTuple):
 
 def _resource_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, str | None]]:
     if record.kind == Kind.EVENT:
-        return [(jobid, None) for jobid, _ in _of_job(record, _seen)]
+        found = job_id(record)
+        return [] if found is None else [(found, None)]
     jobs = [(op.job, op.text) for op in stored(record)]
     return [(job[0], text) for job, text in jobs if job is not None and job[1] == "R"]
 

@@ -15,14 +15,14 @@ from flux_trio.conformance.leg import (
     job_id,
     logged,
     message,
+    no_key,
     noted,
     payload,
     received,
     sent,
 )
-from flux_trio.conformance.shapes import BOOLEAN, INTEGER, STRING, between
+from flux_trio.conformance.shapes import BOOLEAN, INTEGER, STRING, between, idset_of
 from flux_trio.conformance.view import Seen, view
-from flux_trio.formats import FormatError, Idset
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Kind, Record
 
@@ -136,15 +136,10 @@ def data_of(record: Record) -> dict[str, Any]:
 def ranks_of(record: Record) -> int:
     """The ranks of a release, as a bit set: -1 for the "all" of RFC 21, 0 for what is no idset."""
     ranks = str(data_of(record).get("ranks", ""))
-    try:
-        return -1 if ranks == "all" else Idset.parse(ranks).bits
-    except FormatError:
-        return 0
-
-
-def _job(record: Record, _seen: Seen) -> Iterable[tuple[int, None]]:
-    found = job_id(record)
-    return [] if found is None else [(found, None)]
+    if ranks == "all":
+        return -1
+    found = idset_of(ranks)
+    return found.bits if found is not None else 0
 
 
 def _fold_start(start: Start | None, _part: None, record: Record, _seen: Seen) -> Start | None:
@@ -174,7 +169,7 @@ STARTS: Final = view(
     received("request", START),
     sent("response", START),
     received("response", START),
-    parts=_job,
+    key=job_id,
     fold=_fold_start,
 )
 """By job id; of one that is finally released only that it is."""
@@ -186,7 +181,7 @@ LINK: Final = view(
     noted(Kind.MODULE),
     sent("response", topics.EXEC_HELLO),
     received("response", START),
-    parts=lambda _record, _seen: [((), None)],
+    key=no_key,
     fold=_fold_link,
     reads=(STARTS,),
 )

@@ -17,6 +17,7 @@ from flux_trio.conformance.leg import (
     job_id,
     logged,
     message,
+    no_key,
     payload,
     received,
     sent,
@@ -212,7 +213,7 @@ def _fold_in_use(in_use: InUse | None, _part: None, record: Record, seen: Seen) 
 IN_USE: Final = view(
     "in use",
     GIVEN_OR_TAKEN,
-    parts=lambda _record, _seen: [((), None)],
+    key=no_key,
     fold=_fold_in_use,
     reads=(GRANTS, WRITTEN, LINK),
 )

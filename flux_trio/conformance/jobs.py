@@ -5,6 +5,7 @@ Left out: what dependencies, prologs and epilogs wait for.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -196,7 +197,7 @@ DURABLE: Final = view(
     "durable",
     sent("request", topics.KVS_COMMIT),
     received("response", topics.KVS_COMMIT),
-    parts=lambda record, _seen: [(record.party, None)],
+    key=operator.attrgetter("party"),
     fold=_fold_durable,
 )
 """By party that commits to the KVS."""

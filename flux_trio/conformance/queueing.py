@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from flux_trio.conformance.jobs import LIFE, JobState, Life
-from flux_trio.conformance.leg import errnum, job_id, logged, message, payload, received, sent
+from flux_trio.conformance.leg import (
+    errnum,
+    job_id,
+    logged,
+    message,
+    no_key,
+    payload,
+    received,
+    sent,
+)
 from flux_trio.conformance.rule import Broken
 from flux_trio.conformance.scheduling import (
     ASKED,
@@ -48,7 +57,7 @@ OUTSTANDING: Final = view(
     sent("request", topics.SCHED_ALLOC),
     received("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
     received("request", topics.SCHED_HELLO, topics.JOB_MANAGER_DISCONNECT),
-    parts=lambda _record, _seen: [((), None)],
+    key=no_key,
     fold=_fold_outstanding,
     reads=(ASKED, LINK),
 )
@@ -65,7 +74,7 @@ def _fold_newest(newest: int | None, _part: None, record: Record, seen: Seen) ->
 NEWEST_ANSWERED: Final = view(
     "newest answered",
     received("response", topics.SCHED_ALLOC),
-    parts=lambda _record, _seen: [((), None)],
+    key=no_key,
     fold=_fold_newest,
     reads=(ASKED, LINK),
 )
@@ -84,7 +93,7 @@ OVERTAKEN: Final = view(
     "overtaken",
     received("response", topics.SCHED_ALLOC),
     logged("alloc", "clean"),
-    parts=lambda record, _seen: [(job_id(record), None)],
+    key=job_id,
     fold=_fold_overtaken,
     reads=(ASKED, LINK, NEWEST_ANSWERED),
 )
@@ -114,7 +123,7 @@ def _fold_queues(queues: Queues | None, _part: None, record: Record, _seen: Seen
 QUEUES: Final = view(
     "queues",
     received("request", topics.JOB_QUEUE_START),
-    parts=lambda _record, _seen: [((), None)],
+    key=no_key,
     fold=_fold_queues,
 )
 """One state; none before the first word."""
@@ -155,7 +164,7 @@ def _fold_sendings(
 SENDINGS: Final = view(
     "sendings",
     sent("request", topics.SCHED_ALLOC),
-    parts=lambda _record, _seen: [((), None)],
+    key=no_key,
     fold=_fold_sendings,
     reads=(LIFE,),
 )

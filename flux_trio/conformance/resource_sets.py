@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
 from flux_trio.conformance.leg import WITH_R, errnum, message, payload, received, sent, topic_of
+from flux_trio.conformance.shapes import idset_of
 from flux_trio.conformance.view import Seen, view
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
 from flux_trio.messages import Request, topics
@@ -153,19 +154,6 @@ def children(entry: dict[str, Any]) -> dict[str, Any]:
     """The children object of an entry; {} when there is none."""
     found = entry.get("children")
     return found if isinstance(found, dict) else {}
-
-
-def idset_of(value: Any) -> Idset | None:
-    """The idset that a string is; None for anything else."""
-    return _parsed(value) if isinstance(value, str) else None
-
-
-@functools.lru_cache(maxsize=256)
-def _parsed(text: str) -> Idset | None:
-    try:
-        return Idset.parse(text)
-    except FormatError:
-        return None
 
 
 @read_once

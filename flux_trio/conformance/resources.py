@@ -10,6 +10,7 @@ from flux_trio.conformance.leg import (
     errnum,
     logged,
     message,
+    no_key,
     noted,
     payload,
     received,
@@ -23,13 +24,13 @@ from flux_trio.conformance.resource_sets import (
     committed,
     execution,
     found_in,
-    idset_of,
     job_of_key,
     number_of,
     pieces_of,
     properties_of,
     targets_of,
 )
+from flux_trio.conformance.shapes import idset_of
 from flux_trio.conformance.view import Seen, View, view
 from flux_trio.formats import Idset
 from flux_trio.messages import Request, topics
@@ -293,7 +294,7 @@ ADMINISTERED: Final = view(
     noted(Kind.RESOURCE),
     noted(Kind.MODULE),
     sent("response", topics.RESOURCE_STATUS),
-    parts=lambda _record, _seen: [((), None)],
+    key=no_key,
     fold=_fold_administered,
 )
 """One state, from the resource service's own notes and what it says in resource.status."""

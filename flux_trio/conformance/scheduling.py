@@ -14,6 +14,7 @@ from flux_trio.conformance.leg import (
     job_id,
     logged,
     message,
+    no_key,
     payload,
     received,
     sent,
@@ -106,7 +107,7 @@ LINK: Final = view(
     sent("response", topics.SCHED_HELLO, topics.SCHED_READY),
     received("response", topics.SCHED_HELLO, topics.SCHED_READY),
     received("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
-    parts=lambda _record, _seen: [((), None)],
+    key=no_key,
     fold=_fold_link,
 )
 """One state, of the scheduler that said hello last."""

@@ -6,6 +6,7 @@ payload that is no object at all breaks the clause that asks for an object.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -47,14 +48,21 @@ def list_of(shape: Shape) -> Shape:
     return Shape(words, lambda value: isinstance(value, list) and all(map(shape.fits, value)))
 
 
-def _is_idset(value: Any) -> bool:
-    if not isinstance(value, str):
-        return False
+def idset_of(value: Any) -> Idset | None:
+    """The idset that a string is; None for anything else."""
+    return _parsed(value) if isinstance(value, str) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(text: str) -> Idset | None:
     try:
-        Idset.parse(value)
+        return Idset.parse(text)
     except FormatError:
-        return False
-    return True
+        return None
+
+
+def _is_idset(value: Any) -> bool:
+    return idset_of(value) is not None
 
 
 ANYTHING: Final = Shape("any value", lambda _value: True)

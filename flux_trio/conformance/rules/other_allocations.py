@@ -63,11 +63,6 @@ def _wanted_of(jobspec: Any, n: int) -> Wanted:
     )
 
 
-def _of_job(record: Record, _seen: Seen) -> Iterable[tuple[int, None]]:
-    found = job_id(record)
-    return [] if found is None else [(found, None)]
-
-
 def _fold_wanted(_old: Wanted | None, _part: None, record: Record, _seen: Seen) -> Wanted | None:
     if record.kind == Kind.EVENT:
         return None
@@ -78,7 +73,7 @@ WANTED: Final = view(
     "wanted",
     sent("request", topics.SCHED_ALLOC),
     logged("clean"),
-    parts=_of_job,
+    key=job_id,
     fold=_fold_wanted,
 )
 """By job id: what its latest sched.alloc asked for."""

@@ -102,7 +102,7 @@ ANNOTATIONS: Final[View] = view(
     "annotations",
     received("response", topics.SCHED_ALLOC),
     logged("alloc", "clean"),
-    parts=lambda record, _seen: [(job_id(record), None)],
+    key=job_id,
     fold=_fold_annotations,
     reads=(ASKED,),
 )

@@ -22,6 +22,7 @@ from flux_trio.conformance.rule import (
     errnum,
     job_id,
     logged,
+    no_key,
     payload,
     received,
     rpc,
@@ -248,7 +249,7 @@ def _fold_failure(failed: int | None, _part: None, record: Record, _seen: Seen) 
 FAILURE: Final = view(
     "failure",
     received("response", EXPIRATION),
-    parts=lambda _record, _seen: [((), None)],
+    key=no_key,
     fold=_fold_failure,
 )
 """Where a sched.expiration last failed."""

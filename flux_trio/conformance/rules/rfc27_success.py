@@ -16,6 +16,7 @@ from flux_trio.conformance.rule import (
     errnum,
     job_id,
     logged,
+    no_key,
     payload,
     sent,
     view,
@@ -37,7 +38,7 @@ def _fold_commits_shown(_was: bool | None, _part: None, _record: Record, _seen: 
 COMMITS_SHOWN: Final = view(
     "commits shown",
     sent("request", topics.KVS_COMMIT),
-    parts=lambda _record, _seen: [((), None)],
+    key=no_key,
     fold=_fold_commits_shown,
 )
 """Whether the trace has commits at all."""

@@ -12,7 +12,6 @@ from typing import Any, Final
 from flux_trio.conformance.granting import cores_min
 from flux_trio.conformance.jobs import LIFE
 from flux_trio.conformance.leg import WITH_R, topic_of
-from flux_trio.conformance.resource_sets import idset_of
 from flux_trio.conformance.resources import HEARD, HELD, NONE, TOLD, Acquired, heard_by, wrote_r
 from flux_trio.conformance.rule import (
     Broken,
@@ -28,7 +27,7 @@ from flux_trio.conformance.rule import (
     sent,
     view,
 )
-from flux_trio.conformance.shapes import IDSET, STRING, require_key
+from flux_trio.conformance.shapes import IDSET, STRING, idset_of, require_key
 from flux_trio.formats import Idset
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Kind, Record
@@ -139,7 +138,7 @@ FREEING: Final = view(
     "freeing what was shrunk",
     FREE,
     sent("response", topics.SCHED_FREE),
-    parts=lambda record, _seen: [(job_id(record), None)],
+    key=job_id,
     fold=_fold_freeing,
     reads=(HEARD, HELD),
 )
@@ -205,7 +204,7 @@ PENDING: Final = view(
     received("request", topics.SCHED_ALLOC),
     ALLOC_ANSWER,
     logged("clean"),
-    parts=lambda record, _seen: [] if job_id(record) is None else [(job_id(record), None)],
+    key=job_id,
     fold=_fold_pending,
 )
 """By job: its sched.alloc, not finally answered by the scheduler."""
@@ -228,7 +227,7 @@ CONSTRAINED: Final = view(
     "constrained",
     received("request", topics.SCHED_ALLOC),
     logged("clean"),
-    parts=lambda record, _seen: [] if job_id(record) is None else [(job_id(record), None)],
+    key=job_id,
     fold=lambda _was, _part, record, _seen: _is_constrained(payload(record).get("jobspec")) or None,
 )
 """By job: it names a queue or has constraints."""
@@ -273,7 +272,7 @@ FREED: Final = view(
     "freed",
     sent("request", topics.SCHED_FREE),
     logged("clean"),
-    parts=lambda record, _seen: [(job_id(record), None)],
+    key=job_id,
     fold=lambda _n, _part, record, _seen: None if record.kind == Kind.EVENT else record.n,
 )
 """By job: its sched.free."""

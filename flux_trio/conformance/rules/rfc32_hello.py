@@ -28,6 +28,7 @@ from flux_trio.conformance.rule import (
     errnum,
     job_id,
     message,
+    no_key,
     noted,
     payload,
     received,
@@ -58,7 +59,7 @@ def _fold_names(names: tuple[str, ...] | None, _part: None, record: Record, _see
     return names if names is not None and name in names else (*(names or ()), name)
 
 
-NAMES: Final = view("exec names", SAID, parts=lambda _record, _seen: [((), None)], fold=_fold_names)
+NAMES: Final = view("exec names", SAID, key=no_key, fold=_fold_names)
 """Every service name that was given in an exec-hello."""
 
 

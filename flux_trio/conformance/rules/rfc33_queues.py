@@ -35,6 +35,7 @@ from flux_trio.conformance.rule import (
     job_id,
     logged,
     message,
+    no_key,
     noted,
     payload,
     received,
@@ -64,11 +65,6 @@ class Update(NamedTuple):
     n: int
 
 
-def _of_job(record: Record, _seen: Seen) -> Iterable[tuple[int, None]]:
-    found = job_id(record)
-    return [] if found is None else [(found, None)]
-
-
 def _fold_updates(
     found: tuple[Update, ...] | None, _part: None, record: Record, _seen: Seen
 ) -> tuple[Update, ...] | None:
@@ -78,15 +74,14 @@ def _fold_updates(
     return (*(found or ()), *(Update(k, msgspec.json.encode(v), record.n) for k, v in new))
 
 
-UPDATES: Final = view(
-    "updates", logged("jobspec-update", "clean"), parts=_of_job, fold=_fold_updates
-)
+UPDATES: Final = view("updates", logged("jobspec-update", "clean"), key=job_id, fold=_fold_updates)
 """By job id: the entries of its jobspec-update events, oldest first."""
 
 
 def _jobspec_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, str | None]]:
     if record.kind == Kind.EVENT:
-        return [(jobid, None) for jobid, _ in _of_job(record, _seen)]
+        found = job_id(record)
+        return [] if found is None else [(found, None)]
     jobs = [(op.job, op.text) for op in stored(record)]
     return [(job[0], text) for job, text in jobs if job is not None and job[1] == "jobspec"]
 
@@ -208,7 +203,7 @@ STOPPED: Final = view(
     "stopped queues",
     received("request", topics.JOB_QUEUE_START),
     logged("flux-restart"),
-    parts=lambda _record, _seen: [((), None)],
+    key=no_key,
     fold=_fold_stopped,
 )
 """Names of queues that are stopped, or that all are, each with the place of the request.
@@ -221,7 +216,7 @@ def _fold_queue(_old: str | None, _part: None, record: Record, _seen: Seen) -> s
     return None if record.kind == Kind.EVENT else _queue_of(payload(record).get("jobspec"))
 
 
-QUEUES: Final = view("queues", ALLOC, logged("clean"), parts=_of_job, fold=_fold_queue)
+QUEUES: Final = view("queues", ALLOC, logged("clean"), key=job_id, fold=_fold_queue)
 """By job id: the queue of a job that resources were asked for."""
 
 

@@ -23,7 +23,7 @@ from flux_trio.conformance.calls import (
     is_disconnect,
     silent_at,
 )
-from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT, ERROR
+from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT, ERROR, once
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
     ODD,
@@ -325,6 +325,7 @@ def _pair(record: Record, seen: Seen) -> Iterable[tuple[Any, Any]]:
     return [(_ends_of(record), record.ref)]
 
 
+@once
 def _ends_of(record: Record) -> tuple[str, str]:
     """A response's sender is known by its service: a trace does not say it otherwise."""
     found = message(record)
