@@ -28,7 +28,7 @@ from flux_trio.instance import (
 )
 from flux_trio.jobtap import HookAnswer, JobView, Plugin
 from flux_trio.messages import Errno, Flag, FluxError, Level, Request, topics
-from flux_trio.protocols import JobState
+from flux_trio.protocols import ACTIVE, JobState
 from flux_trio.services.kvs import MemoryStore, StoreError
 from flux_trio.sim import make_machine
 from flux_trio.transports import connect_websocket
@@ -78,7 +78,9 @@ class User:
         ]
 
     async def states(self) -> dict[int, JobState]:
-        listed = await self.call(topics.LIST_LIST, {"max_entries": 0, "attrs": ["state"]})
+        listed = await self.call(
+            topics.LIST_LIST, {"max_entries": 0, "states": int(ACTIVE | JobState.INACTIVE)}
+        )
         return {job["id"]: JobState(job["state"]) for job in listed["jobs"]}
 
 

@@ -18,6 +18,7 @@ RESOURCE: Final = "resource"
 SCHED: Final = "sched"
 BROKER: Final = "broker"
 MODULE: Final = "module"
+CONFIG: Final = "config"
 LOG: Final = "log"
 
 # Sent by the broker on behalf of a peer that is gone (RFC 6, Disconnection): <service>.disconnect
@@ -25,6 +26,9 @@ DISCONNECT: Final = "disconnect"
 
 # What a service has counted: <service>.stats-get
 STATS_METHOD: Final = "stats-get"
+
+# A new configuration, to be refused or taken: <service>.config-reload
+CONFIG_RELOAD_METHOD: Final = "config-reload"
 
 # RFC 27
 SCHED_HELLO: Final = "job-manager.sched-hello"
@@ -109,6 +113,9 @@ BROKER_REGISTER: Final = "broker.register"
 BROKER_UNREGISTER: Final = "broker.unregister"
 BROKER_SUBSCRIBE: Final = "broker.subscribe"
 BROKER_UNSUBSCRIBE: Final = "broker.unsubscribe"
+CONFIG_GET: Final = "config.get"
+CONFIG_LOAD: Final = "config.load"
+CONFIG_RELOAD: Final = "config.reload"
 MODULE_LIST: Final = "module.list"
 MODULE_LOAD: Final = "module.load"
 MODULE_RELOAD: Final = "module.reload"
@@ -121,6 +128,11 @@ MODULE_TRACE_CANCEL: Final = "module.trace-cancel"
 def disconnect_of(service: str) -> str:
     """What `service` is told by when a peer is gone (RFC 6, Disconnection)."""
     return f"{service}.{DISCONNECT}"
+
+
+def config_reload_of(service: str) -> str:
+    """What `service` is told a new configuration by."""
+    return f"{service}.{CONFIG_RELOAD_METHOD}"
 
 
 JOB_MANAGER_DISCONNECT: Final = disconnect_of(JOB_MANAGER)

@@ -88,7 +88,7 @@ async def test_what_was_confirmed_before_the_crash_is_there_after_it(tmp_path: P
     with trio.fail_after(DEADLINE_S):
         with pytest.RaisesGroup(ModuleCrashed, flatten_subgroups=True, allow_unwrapped=False):
             async with scene(store=store) as s:
-                await s.call(topics.JOB_QUEUE_START, {"start": False})
+                await s.call(topics.JOB_QUEUE_START, {"start": False, "nocheckpoint": True})
                 confirmed += [await s.submit() for _ in range(5)]
                 stores[0].broken = True
                 with pytest.raises(FluxError) as refused:

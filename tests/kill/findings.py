@@ -23,7 +23,7 @@ from flux_trio.formats import (
     parse_fluid,
 )
 from flux_trio.messages import FluxError, topics
-from flux_trio.protocols import JobState, replay
+from flux_trio.protocols import ACTIVE, JobState, replay
 from tests.kill.lives import CORES, RUNS_FILE, Lives, Memory, connected
 
 REST_S_MAX = 60.0  # for all that is left to be run: a few hundred jobs at most
@@ -135,8 +135,8 @@ def overlapping(jobs: list[Kept]) -> list[str]:
 async def _at_rest(client: Client) -> list[int]:
     """The ids of all jobs, once all are inactive."""
     while True:
-        attrs = ["state"]
-        listed = await client.call(topics.LIST_LIST, {"max_entries": 0, "attrs": attrs})
+        states = int(ACTIVE | JobState.INACTIVE)
+        listed = await client.call(topics.LIST_LIST, {"max_entries": 0, "states": states})
         if all(job["state"] == JobState.INACTIVE for job in listed["jobs"]):
             return [job["id"] for job in listed["jobs"]]
         await trio.sleep(0.02)

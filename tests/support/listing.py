@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from flux_trio.config import Config
 from flux_trio.formats import Event, Jobspec, format_eventlog, format_fluid
 from flux_trio.messages import Errno, Flag, Request, Response, respond_error, service_of, topics
+from flux_trio.protocols import ACTIVE, JobState
 from flux_trio.services.job_list import JobListCore
 from flux_trio.services.turns import Log, SetTimer, TimerFired
 from tests.support.asking import asked
@@ -17,12 +19,15 @@ from tests.support.instant_kvs import InstantKvs
 NAME = "job-list"
 
 
+STATES = int(ACTIVE | JobState.INACTIVE)
+
+
 class ListedJobs:
     """The core under test. `sent` is what it has sent to clients and not been asked about."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config | None = None) -> None:
         self.kvs = InstantKvs()
-        self.core = JobListCore()
+        self.core = JobListCore(config)
         self.journal: Request | None = None  # the open request for it
         self.timers: list[SetTimer] = []
         self.logs: list[Log] = []
@@ -78,8 +83,8 @@ class ListedJobs:
         return self.take_sent()
 
     def jobs(self, **wanted: Any) -> list[dict[str, Any]]:
-        """What job-list.list answers the owner."""
-        ((errnum, payload),) = self.ask(topics.LIST_LIST, wanted)
+        """What job-list.list answers the owner; of jobs in all states, unless told."""
+        ((errnum, payload),) = self.ask(topics.LIST_LIST, {"states": STATES} | wanted)
         assert errnum == 0, payload
         return list(payload["jobs"])
 

@@ -83,7 +83,12 @@ async def _fetch(client: Client) -> tuple[dict[str, Any], Resources]:
     from flux_trio.protocols import RUNNING
 
     status = await client.call(topics.RESOURCE_STATUS)
-    running = {"max_entries": 0, "states": int(RUNNING), "userid": USERID_UNKNOWN}
+    running = {
+        "max_entries": 0,
+        "states": int(RUNNING),
+        "userid": USERID_UNKNOWN,
+        "queues": [],  # of all queues
+    }
     jobs = (await client.call(topics.LIST_LIST, running))["jobs"]
     return status, Resources.read(status, await _held(client, [job["id"] for job in jobs]))
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from flux_trio.messages import Request, Response, topics
+from flux_trio.config import Config
+from flux_trio.messages import Request, Response, respond, topics
+from flux_trio.services.configuring import configuration_in
 from flux_trio.services.job_list.details import Details
 from flux_trio.services.job_list.exchange import Exchange
 from flux_trio.services.job_list.follow import Follower
@@ -23,15 +25,16 @@ from flux_trio.services.turns import TimerFired
 class JobListCore:
     """The whole state of job-list and job-info."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config | None = None) -> None:
         self._exchange = Exchange()
         self._records = Records()
         self._follower = Follower(self._exchange, self._records)
         self._listings = Listings(self._exchange, self._records, Details(self._exchange))
+        self._listings.default_queue = (config or Config()).default_queue
         self._info = Info(self._exchange, self._records)
         self._waiting: list[Request] = []
         self._methods = Methods(
-            for_owner={},
+            for_owner={topics.config_reload_of(topics.JOB_LIST): self._configure},
             for_all={
                 topics.LIST_LIST: self._listings.list_jobs,
                 topics.LIST_ID: self._listings.list_id,
@@ -68,6 +71,10 @@ class JobListCore:
             for request in waiting:
                 self._exchange.send(self._methods.call(request))
         return self._exchange.take_actions()
+
+    def _configure(self, request: Request) -> None:
+        self._listings.default_queue = configuration_in(request).default_queue
+        self._exchange.send(respond(request))
 
     def _disconnect_list(self, request: Request) -> None:
         self._listings.forget(request.sender)

@@ -22,7 +22,7 @@ from flux_trio.messages import (
     expect_payload,
     respond,
 )
-from flux_trio.protocols import ACTIVE, JobState
+from flux_trio.protocols import ACTIVE
 from flux_trio.services.job_list.details import Details, Facts
 from flux_trio.services.job_list.exchange import Exchange
 from flux_trio.services.job_list.records import Record, Records
@@ -34,13 +34,18 @@ UNKNOWN_JOB: Final = "unknown job id"
 
 
 class ListRequest(msgspec.Struct):
-    """The job-list.list request; `max_entries` 0 is all, `since` is about inactive jobs only."""
+    """The job-list.list request; `max_entries` 0 is all, `since` is about inactive jobs only.
+
+    Without `states` it is about pending and running jobs, without `queues` about those of the
+    default queue (RFC 33, Job Submission and Listing Tools); an empty list is all queues.
+    """
 
     max_entries: Annotated[int, msgspec.Meta(ge=0)] = 1000
-    states: int = ACTIVE | JobState.INACTIVE
+    states: int = ACTIVE
     userid: int = USERID_UNKNOWN
     since: float = 0.0
     name: str = ""
+    queues: list[str] | None = None
 
 
 class IdRequest(msgspec.Struct):
@@ -55,9 +60,16 @@ class _Listing:
 
     request: Request
     left: Iterator[Record]  # candidates
-    name: str
+    name: str  # "" for any
+    queues: list[str]  # none for any
     rows_max: int | None
     rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def wants(self, facts: Facts) -> bool:
+        """Whether a candidate of which this is known is to be listed."""
+        if self.name and facts.get("name") != self.name:
+            return False
+        return not self.queues or facts.get("queue") in self.queues
 
 
 class Listings:
@@ -68,6 +80,7 @@ class Listings:
         self._records = records
         self._details = details
         self._open: dict[tuple[str, int], _Listing] = {}  # by sender and matchtag
+        self.default_queue: str | None = None
 
     def list_jobs(self, request: Request) -> None:
         """job-list.list: the jobs that are asked for, in order."""
@@ -79,8 +92,9 @@ class Listings:
             if wanted.userid in (USERID_UNKNOWN, record.userid)
         )
         # the jobs of now: later slices must not miss one that has moved
-        candidates = list(islice(chosen, None if wanted.name else rows_max))
-        listing = _Listing(request, iter(candidates), wanted.name, rows_max)
+        queues = self._queues(wanted)
+        candidates = list(islice(chosen, None if wanted.name or queues else rows_max))
+        listing = _Listing(request, iter(candidates), wanted.name, queues, rows_max)
         self._open[request.sender, request.matchtag] = listing
         self._go_on(listing)
 
@@ -104,6 +118,11 @@ class Listings:
         for key in [key for key in self._open if key[0] == sender]:
             del self._open[key]
 
+    def _queues(self, wanted: ListRequest) -> list[str]:
+        if wanted.queues is not None:
+            return wanted.queues
+        return [] if self.default_queue is None else [self.default_queue]
+
     def _go_on(self, listing: _Listing) -> None:
         key = (listing.request.sender, listing.request.matchtag)
         if self._open.get(key) is not listing:
@@ -118,7 +137,7 @@ class Listings:
 
     def _add(self, listing: _Listing, slice_: list[Record], facts: list[Facts]) -> None:
         for record, known in zip(slice_, facts, strict=True):
-            if not listing.name or known.get("name") == listing.name:
+            if listing.wants(known):
                 listing.rows.append(row_of(record, known))
         self._go_on(listing)
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import trio
 
 from flux_trio.broker import Handle
+from flux_trio.config import Config
 from flux_trio.messages import topics
 from flux_trio.services.job_list.core import JobListCore
 from flux_trio.services.runner import run_core
 
 
 async def run(
-    handle: Handle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    handle: Handle,
+    config: Config | None = None,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `job-list.*` and `job-info.*` until cancelled."""
+    """Serve `job-list.*` and `job-info.*` until cancelled; `config` says which queue is listed."""
     handle.register(topics.JOB_LIST)
     handle.register(topics.JOB_INFO)
-    await run_core(handle, JobListCore(), task_status=task_status)
+    await run_core(handle, JobListCore(config), task_status=task_status)
