@@ -6,16 +6,20 @@ numbers, or from the protocols' own tables. Nothing here runs or decides anythin
 
 from flux_trio.views.arrows import tell
 from flux_trio.views.sequence import draw_sequence
+from flux_trio.views.served_page import Served, ServedRun, served_page
 from flux_trio.views.simulation_plot import Steps, draw_simulation
 from flux_trio.views.state_table import draw_states, table_markdown
 from flux_trio.views.verdict_page import verdict_page
 from flux_trio.views.verdicts import verdict_json, verdict_junit, verdict_text
 
 __all__ = [
+    "Served",
+    "ServedRun",
     "Steps",
     "draw_sequence",
     "draw_simulation",
     "draw_states",
+    "served_page",
     "table_markdown",
     "tell",
     "verdict_json",

@@ -87,21 +87,27 @@ def _unit(span: float) -> tuple[str, float, tuple[int, ...]]:
     return next((unit for unit in _UNITS if span >= 3 * unit[1]), _UNITS[-1])
 
 
-def _time_axis(panel: _Panel, span: float, *, labelled: bool) -> list[str]:
+def time_ticks(span: float) -> tuple[str, list[tuple[float, str]]]:
+    """What a time axis of `span` seconds is called, and its ticks: (seconds, label)."""
     name, length, steps = _unit(span)
     wanted = span / length / TICKS
     every = next((step for step in steps if step >= wanted), nice_step(wanted)) * length
+    count = floor(span / every) + 1
+    ticks = [(index * every, f"{index * every / length:g}") for index in range(count)]
+    return f"time since the first submit [{name}]", ticks
+
+
+def _time_axis(panel: _Panel, span: float, *, labelled: bool) -> list[str]:
+    caption, ticks = time_ticks(span)
     bottom = panel.top + PANEL
     drawn = [svg.line(LEFT, bottom, WIDTH - RIGHT, bottom, "axis")]
-    for index in range(floor(span / every) + 1):
-        x = _x(index * every, span)
+    for after, label in ticks:
+        x = _x(after, span)
         drawn.append(svg.line(x, panel.top, x, bottom, "grid"))
         if labelled:
-            tick = f"{index * every / length:g}"
-            drawn.append(svg.text(x, bottom + 17, tick, text_anchor="middle"))
+            drawn.append(svg.text(x, bottom + 17, label, text_anchor="middle"))
     if labelled:
         middle = (LEFT + WIDTH - RIGHT) / 2
-        caption = f"time since the first submit [{name}]"
         drawn.append(svg.text(middle, bottom + 38, caption, text_anchor="middle"))
     return drawn
 
