@@ -98,7 +98,7 @@ class _Attachment:
                 if event.name == JobEvent.START:
                     outputs.start_soon(self._show_output)
         if self.exit_code and self._finished:
-            remark(_how_it_ended(self.exit_code))
+            remark(how_it_ended(self.exit_code))
 
     def _tell(self, event: Event, line: str) -> None:
         if self._begun is None:
@@ -176,6 +176,7 @@ class _Attachment:
             complain(f"{what}: {error}")
 
 
-def _how_it_ended(code: int) -> str:
+def how_it_ended(code: int) -> str:
+    """An exit code in words; 128 and more is a signal."""
     name = signal.strsignal(code - 128) if 128 < code < 128 + signal.NSIG else None
     return f"task(s) {name}" if name else f"task(s) exited with exit code {code}"

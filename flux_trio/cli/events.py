@@ -2,18 +2,75 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
+import click
 import msgspec
 
 from flux_trio.formats import Event, parse_event
 
+FORMS: Final = ("text", "json")
+TIMES: Final = ("raw", "iso", "offset", "human")
+
 
 def event_text(line: str) -> str:
     """An event as `timestamp name key=value ...`, the values as JSON; FormatError."""
-    event = parse_event(line)
-    context = [f" {key}={_json(value)}" for key, value in (event.context or {}).items()]
-    return f"{event.timestamp:.6f} {event.name}{''.join(context)}"
+    return EventTexts().text(line)
+
+
+class EventTexts:
+    """The events of one log as lines, in one of FORMS, with times in one of TIMES.
+
+    `raw` is seconds since the Unix epoch, `iso` local time, `offset` seconds since the first event,
+    `human` local time and then seconds since the event before.
+    """
+
+    def __init__(self, form: str = "text", times: str = "raw", *, color: bool = False) -> None:
+        self._form = form
+        self._times = times
+        self._color = color
+        self._first: float | None = None
+        self._minute = ""  # the last that `human` has told
+        self._before = 0.0
+
+    def text(self, line: str) -> str:
+        """The next event, given its line. Raises FormatError."""
+        if self._form == "json":
+            return line
+        event = parse_event(line)
+        if self._first is None:
+            self._first = event.timestamp
+        context = [
+            f" {self._style(key, fg='cyan')}={json_text(value)}"
+            for key, value in (event.context or {}).items()
+        ]
+        time = self._style(self._time(event.timestamp), fg="green")
+        name = self._style(event.name, fg="red" if event.name == "exception" else "yellow")
+        return f"{time} {name}{''.join(context)}"
+
+    def _time(self, timestamp: float) -> str:
+        moment = datetime.fromtimestamp(timestamp)
+        match self._times:
+            case "iso":
+                return moment.isoformat(timespec="microseconds")
+            case "offset":
+                return f"{timestamp - (self._first or 0.0):.6f}"
+            case "human":
+                return self._human(moment, timestamp)
+            case _:
+                return f"{timestamp:.6f}"
+
+    def _human(self, moment: datetime, timestamp: float) -> str:
+        minute = moment.strftime("%b%d %H:%M")
+        before, self._before = self._before, timestamp
+        if minute != self._minute:
+            self._minute = minute
+            return f"[{minute}]"
+        return f"[{timestamp - before:>+11.6f}]"
+
+    def _style(self, text: str, **how: Any) -> str:
+        return click.style(text, **how) if self._color else text
 
 
 def read_match(text: str) -> tuple[str, str]:
@@ -32,8 +89,17 @@ def matches(event: Event, name: str, match: tuple[str, str] | None) -> bool:
         return True
     key, wanted = match
     context = event.context or {}
-    return key in context and wanted in (_json(context[key]), context[key])
+    return key in context and wanted in (json_text(context[key]), context[key])
 
 
-def _json(value: Any) -> str:
+def log_path(name: str) -> str:
+    """The place of an eventlog below its job's directory; `exec`, `output`, `input` are short."""
+    return f"guest.{name}" + (".eventlog" if name == "exec" else "") if name in _SHORT else name
+
+
+_SHORT: Final = ("exec", "output", "input")
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON."""
     return msgspec.json.encode(value).decode()

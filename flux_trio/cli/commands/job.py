@@ -1,14 +1,16 @@
-"""`flux-trio job`: one job, closely."""
+"""`flux-trio job`: one job, closely. What looks is here, what acts in the modules below it."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from flux_trio.cli.color import color_option
+from flux_trio.cli.commands import job_control, job_end
 from flux_trio.cli.errors import CommandError
 from flux_trio.cli.params import DURATION, JOBID
 from flux_trio.cli.session import with_client
@@ -19,7 +21,11 @@ if TYPE_CHECKING:
 
 @click.group()
 def job() -> None:
-    """Look at one job: its id, data, events and output."""
+    """Look at one job: its id, data, events and output; signal it, wait for it."""
+
+
+for _command in (*job_control.COMMANDS, *job_end.COMMANDS):
+    job.add_command(_command)
 
 
 @job.command("id")
@@ -45,35 +51,28 @@ def job_id(form: Any, jobids: tuple[str, ...]) -> None:
 
 
 @job.command()
-@click.option("--base", is_flag=True, help="Print jobspec and R without later updates.")
+@click.option("-b", "--base", is_flag=True, help="Print jobspec and R without later updates.")
+@click.option(
+    "-o", "--original", is_flag=True, help="The jobspec as submitted, which is the base here."
+)
 @click.argument("jobid", metavar="JOBID", type=JOBID)
 @click.argument("key")
-def info(base: bool, jobid: int, key: str) -> None:
+def info(base: bool, original: bool, jobid: int, key: str) -> None:
     """Print what the instance keeps of a job under KEY: jobspec, R, eventlog, guest.output.
 
     Exit codes: 0, 1 if there is no such job or key, 2 for wrong usage.
     """
-    click.echo(with_client(lambda client: _lookup(client, jobid, key, current=not base)))
+    current = not (base or original)
+    click.echo(with_client(lambda client: _lookup(client, jobid, key, current=current)))
 
 
 async def _lookup(client: Client, jobid: int, key: str, *, current: bool = False) -> str:
+    from flux_trio.cli.each import about
     from flux_trio.messages import topics
 
     payload = {"id": jobid, "keys": [key], "current": current}
-    with _about(jobid):
+    with about(jobid):
         return str((await client.call(topics.INFO_LOOKUP, payload))[key])
-
-
-@contextmanager
-def _about(jobid: int) -> Iterator[None]:
-    """What the instance refuses inside is told with the job's id."""
-    from flux_trio.formats import format_fluid
-    from flux_trio.messages import FluxError
-
-    try:
-        yield
-    except FluxError as error:
-        raise CommandError(f"{format_fluid(jobid, 'f58')}: {error}") from None
 
 
 _FORMAT = click.option(
@@ -85,89 +84,181 @@ _FORMAT = click.option(
     show_default=True,
     help="How to print events.",
 )
+_TIMES = click.option(
+    "-T",
+    "--time-format",
+    "times",
+    type=click.Choice(["raw", "iso", "offset", "human"]),
+    default="raw",
+    show_default=True,
+    help="How to print times.",
+)
+_HUMAN = click.option("-H", "--human", is_flag=True, help="The same as -T human.")
+_PATH = click.option(
+    "-p",
+    "--path",
+    default="eventlog",
+    show_default=True,
+    metavar="PATH",
+    help="Another eventlog: exec, output, guest.exec.eventlog.",
+)
 
 
 @job.command()
 @_FORMAT
+@_TIMES
+@_HUMAN
+@color_option("-L")
+@click.option("-F", "--follow", is_flag=True, help="Go on until the job is over.")
+@_PATH
 @click.argument("jobid", metavar="JOBID", type=JOBID)
-def eventlog(form: str, jobid: int) -> None:
+def eventlog(
+    *, form: str, times: str, human: bool, color: bool, follow: bool, path: str, jobid: int
+) -> None:
     """Print the events of a job: timestamp, name, and the context as key=value.
 
     Exit codes: 0, 1 if there is no such job, 2 for wrong usage.
     """
-    text = with_client(lambda client: _lookup(client, jobid, "eventlog"))
-    for line in text.splitlines():
-        _print_event(line, form)
+    from flux_trio.cli.events import EventTexts, log_path
+
+    texts = EventTexts(form, "human" if human else times, color=color)
+
+    async def show(client: Client) -> None:
+        if follow:
+            async with _open_log(client, jobid, log_path(path)) as responses:
+                async for response in responses:
+                    click.echo(texts.text(response["event"]), color=color)
+        else:
+            for line in (await _lookup(client, jobid, log_path(path))).splitlines():
+                click.echo(texts.text(line), color=color)
+
+    with_client(show)
 
 
-def _print_event(line: str, form: str) -> None:
-    from flux_trio.cli.events import event_text
+@asynccontextmanager
+async def _open_log(
+    client: Client, jobid: int, path: str
+) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+    """The events of a job from the first to the last, each the `event` of a response."""
+    from flux_trio.cli.each import about
+    from flux_trio.messages import topics
 
-    click.echo(line if form == "json" else event_text(line))
+    payload = {"id": jobid, "path": path}
+    cancel = topics.INFO_WATCH_CANCEL
+    with about(jobid):
+        async with client.stream(topics.INFO_WATCH, payload, cancel_topic=cancel) as responses:
+            yield responses
 
 
 @job.command("wait-event")
 @_FORMAT
+@_TIMES
+@_HUMAN
+@color_option("-L")
 @click.option("-t", "--timeout", type=DURATION, metavar="FSD", help="Give up after this time.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not print the event.")
+@click.option("-v", "--verbose", is_flag=True, help="Print the events before it as well.")
 @click.option("-m", "--match-context", metavar="KEY=VAL", help="Wait for one with that value.")
+@click.option(
+    "-c",
+    "--count",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Wait for so many of them. [default: 1]",
+)
+@click.option(
+    "-W", "--waitcreate", is_flag=True, expose_value=False, help="Wait for the eventlog; always so."
+)
+@_PATH
 @click.argument("jobid", metavar="JOBID", type=JOBID)
 @click.argument("name", metavar="EVENT")
 def wait_event(
-    form: str, timeout: float | None, quiet: bool, match_context: str | None, jobid: int, name: str
+    *,
+    form: str,
+    times: str,
+    human: bool,
+    color: bool,
+    timeout: float | None,
+    quiet: bool,
+    verbose: bool,
+    match_context: str | None,
+    count: int,
+    path: str,
+    jobid: int,
+    name: str,
 ) -> None:
     """Wait until a job has had an event, and print it.
 
     Exit codes: 0, 1 if time is up, the job is over without the event, or there is no such job, 2
     for wrong usage.
     """
-    from flux_trio.cli.events import read_match
+    from flux_trio.cli.events import EventTexts, log_path, matches, read_match
+    from flux_trio.formats import parse_event
 
     try:
         match = None if match_context is None else read_match(match_context)
     except ValueError as error:
         raise CommandError(str(error)) from None
+    texts = EventTexts(form, "human" if human else times, color=color)
 
-    async def wait(client: Client) -> str:
+    async def find(client: Client) -> None:
+        left = count
+        async with _open_log(client, jobid, log_path(path)) as responses:
+            async for response in responses:
+                line = response["event"]
+                text = texts.text(line)
+                left -= matches(parse_event(line), name, match)
+                if (left == 0 and not quiet) or verbose:
+                    click.echo(text, color=color)
+                if left == 0:
+                    return
+        raise CommandError(f"event '{name}' never received")
+
+    async def wait(client: Client) -> None:
         import anyio
 
         try:
-            with _about(jobid), anyio.fail_after(timeout):
-                return await _wait_event(client, jobid, name, match)
+            with anyio.fail_after(timeout):
+                await find(client)
         except TimeoutError:
             raise CommandError(f"wait-event timeout on event '{name}'") from None
 
-    line = with_client(wait)
-    if not quiet:
-        _print_event(line, form)
-
-
-async def _wait_event(client: Client, jobid: int, name: str, match: tuple[str, str] | None) -> str:
-    from flux_trio.cli.events import matches
-    from flux_trio.formats import parse_event
-    from flux_trio.messages import topics
-
-    payload = {"id": jobid, "path": "eventlog"}
-    async with client.stream(topics.INFO_WATCH, payload) as responses:
-        async for response in responses:
-            line = str(response["event"])
-            if matches(parse_event(line), name, match):
-                return line
-    raise CommandError(f"event '{name}' never received")
+    with_client(wait)
 
 
 @job.command()
+@click.option("-l", "--label-io", is_flag=True, help="Begin lines of output with the task.")
+@click.option("-E", "--show-events", is_flag=True, help="Print every event on standard error.")
+@click.option("-w", "--wait-event", metavar="NAME", help="Be done when the job has had this event.")
+@click.option("-r", "--read-only", is_flag=True, help="Do not take signals for the job.")
 @click.argument("jobid", metavar="JOBID", type=JOBID)
 @click.pass_context
-def attach(ctx: click.Context, jobid: int) -> None:
+def attach(
+    ctx: click.Context,
+    *,
+    label_io: bool,
+    show_events: bool,
+    wait_event: str | None,
+    read_only: bool,
+    jobid: int,
+) -> None:
     """Show the output of a job from its beginning, and end as it does.
 
     Exit codes and signals are those of `flux-trio run`.
     """
     from flux_trio.cli.attach import attach as follow
+    from flux_trio.cli.each import about
 
     async def follow_job(client: Client) -> int:
-        with _about(jobid):
-            return await follow(client, jobid)
+        with about(jobid):
+            return await follow(
+                client,
+                jobid,
+                label=label_io,
+                show_events=show_events,
+                until=wait_event,
+                read_only=read_only,
+            )
 
     ctx.exit(with_client(follow_job))

@@ -1,0 +1,32 @@
+"""Whether to write colours: --color, NO_COLOR, and whether a terminal reads it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def color_option(*names: str) -> Callable[[F], F]:
+    """The option --color=WHEN, and short names of it; its value is whether to write colours."""
+    return click.option(
+        "color",
+        *names,
+        "--color",
+        type=click.Choice(["always", "never", "auto"]),
+        default="auto",
+        callback=lambda _ctx, _param, when: _decide(when),
+        metavar="WHEN",
+        help="Write colours: always, never, or auto, which is on a terminal.",
+    )
+
+
+def _decide(when: str) -> bool:
+    if when == "auto":
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return when == "always"
