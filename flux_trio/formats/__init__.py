@@ -29,7 +29,7 @@ from flux_trio.formats.jobspec_resources import ResourceRequest
 from flux_trio.formats.jobspec_tasks import Task
 from flux_trio.formats.properties import check_property_name
 from flux_trio.formats.resource_ops import Group
-from flux_trio.formats.resource_set import ResourceSet
+from flux_trio.formats.resource_set import ResourceSet, parse_r
 
 __all__ = [
     "FLUID_MAX",
@@ -63,5 +63,6 @@ __all__ = [
     "parse_event",
     "parse_eventlog",
     "parse_fluid",
+    "parse_r",
     "timestamp_of",
 ]

@@ -7,6 +7,7 @@ sequence number. The mnemonic words and the emoji are recognised and refused by 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, Literal, assert_never
 
 from flux_trio.formats.errors import FormatError
@@ -60,6 +61,11 @@ def parse_fluid(text: object) -> int:
 
 def format_fluid(value: int, form: FluidForm) -> str:
     """The spelling of a job id in one form; FormatError outside 0..2**64-1."""
+    return _spelled(value, form)
+
+
+@lru_cache(maxsize=4096)  # a job's directory is named a dozen times while it passes
+def _spelled(value: int, form: FluidForm) -> str:
     _bounded(value, value)
     match form:
         case "dec":

@@ -97,6 +97,11 @@ def _without(a: Groups, b: Groups) -> Iterator[Group]:
             yield Group(ranks, cores, gpus)
 
 
+def is_subset(a: Groups, b: Groups) -> bool:
+    """Whether all that is in `a` is in `b`."""
+    return not any(cores or gpus for _, cores, gpus in _without(a, b))
+
+
 def restrict(groups: Groups, ranks: int) -> Groups:
     """What is on `ranks`."""
     return canonical(group._replace(ranks=group.ranks & ranks) for group in groups)

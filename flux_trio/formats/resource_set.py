@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from flux_trio.formats import resource_json, resource_ops
 from flux_trio.formats.errors import FormatError
@@ -216,7 +217,7 @@ class ResourceSet:
 
     def issubset(self, other: ResourceSet) -> bool:
         """Whether every core and gpu is also in `other`."""
-        return not resource_ops.difference(self.groups, other.groups)
+        return resource_ops.is_subset(self.groups, other.groups)
 
     # Changed copies
 
@@ -278,6 +279,15 @@ class ResourceSet:
         except (KeyError, IndexError):
             expected = Hostlist.of(self.hostnames)
             raise ValueError(f"expected the hosts {expected} in any order") from None
+
+
+@lru_cache(maxsize=512)  # jobs that are granted and started at a time, on a busy instance
+def parse_r(text: str) -> ResourceSet:
+    """R as it is stored, from its text; FormatError with the field's path from `R` on.
+
+    Whoever reads the R of a job soon after another gets what that one has read.
+    """
+    return ResourceSet.parse(text.encode(), "R")
 
 
 _NONE = Idset.of(())

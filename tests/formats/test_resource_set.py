@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_trio.formats import FormatError, Group, Hostlist, Idset, ResourceSet
+from flux_trio.formats import FormatError, Group, Hostlist, Idset, ResourceSet, parse_r
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data/resource_sets/recorded.json").read_text())
 # The example of RFC 20 as its prose tells it: four nodes of 48 cores and 8 gpus, 8 slots each.
@@ -561,3 +561,11 @@ def test_the_left_side_gives_times_and_no_slots() -> None:
 def test_groups_are_in_order_of_their_lowest_rank() -> None:
     r = ResourceSet.parse(r_object(entry("1,3", "0"), entry("0,2", "1")))
     assert r.groups == (Group(0b0101, 0b10, 0), Group(0b1010, 0b1, 0))
+
+
+def test_r_that_is_read_again_is_read_once() -> None:
+    text = json.dumps(EXAMPLE)
+    assert parse_r(text) is parse_r(text)
+    assert parse_r(text) == ResourceSet.parse(EXAMPLE)
+    with pytest.raises(FormatError, match=r"^R\.version: expected the integer 1"):
+        parse_r("{}")

@@ -95,9 +95,9 @@ def test_grant_outside_the_inventory_suspends_scheduling(
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("{", "R: expected"),
-        ("{}", "R: version: expected the integer 1"),
-        ('{"version": 1, "execution": {"R_lite": [], "nodelist": []}}', "execution.R_lite: "),
+        ("{", "R: expected a JSON object"),
+        ("{}", "R.version: expected the integer 1"),
+        ('{"version": 1, "execution": {"R_lite": [], "nodelist": []}}', "R.execution.R_lite: "),
     ],
 )
 def test_grant_whose_r_is_none_suspends_scheduling(m: ManagerScript, text: str, why: str) -> None:
@@ -105,7 +105,7 @@ def test_grant_whose_r_is_none_suspends_scheduling(m: ManagerScript, text: str, 
     m.submit(1)
     m.store_text(1, text)
     (line,) = m.alloc(1)
-    assert line.startswith(f"{SUSPENDED}job 1: R: ")
+    assert line.startswith(f"{SUSPENDED}job 1: R")
     assert why in line
     assert m.state(1) == JobState.SCHED
 
@@ -121,7 +121,7 @@ def test_kvs_that_cannot_read_r_is_not_the_schedulers_fault() -> None:
     m = waiting()
     request = m.lookups.popleft()
     answer = Response(request.topic, "disk", 5, request.matchtag)
-    assert m.put(answer) == ["exit: cannot read R of job 1: disk"]
+    assert m.put(answer) == ["exit: cannot read job 1's R: disk"]
 
 
 # --- what is not
@@ -195,8 +195,7 @@ def test_job_whose_r_is_lost_is_told_of_at_the_restart(m: ManagerScript) -> None
     m.kvs.commit(["unlink", "job.0000.0000.0000.0001.R"])
     (line,) = m.restarted().began
     assert line == (
-        "log 2: job.0000.0000.0000.0001.R: what the job holds is not known: "
-        "job.0000.0000.0000.0001.R: no such key"
+        "log 2: job 1: what it holds is not known: R: job.0000.0000.0000.0001.R: no such key"
     )
 
 

@@ -7,19 +7,16 @@ comes (27.free.5).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from flux_trio.formats import Idset, ResourceSet
-
-Plane = tuple[bool, int]
-"""Whether a gpu, and which: a core or gpu of every rank."""
+from flux_trio.formats import ResourceSet
 
 
 class Allocated:
     """For each core and gpu the ranks on which it is taken: a look costs little with many nodes."""
 
     def __init__(self) -> None:
-        self._taken: dict[Plane, int] = {}
+        self._taken: dict[int, int] = {}  # see _planes
         self._holders: dict[int, ResourceSet] = {}
         self._overlaps = False  # somebody holds what another does too: as an earlier life left it
 
@@ -31,7 +28,8 @@ class Allocated:
 
     def shared(self, resources: ResourceSet) -> tuple[int, ResourceSet] | None:
         """A job that holds some of `resources`, and which; None when nobody does."""
-        if not any(self._taken.get(plane, 0) & ranks for plane, ranks in _planes(resources)):
+        taken = self._taken
+        if not any(taken.get(plane, 0) & ranks for plane, ranks in _planes(resources)):
             return None  # as nearly always: without a look at every job
         for jobid, held in self._holders.items():
             both = resources.intersection(held)
@@ -59,9 +57,16 @@ class Allocated:
             self._taken[plane] &= ~ranks
 
 
-def _planes(resources: ResourceSet) -> Iterator[tuple[Plane, int]]:
-    for group in resources.groups:
-        for core in Idset.from_bits(group.cores):
-            yield (False, core), group.ranks
-        for gpu in Idset.from_bits(group.gpus):
-            yield (True, gpu), group.ranks
+def _planes(resources: ResourceSet) -> list[tuple[int, int]]:
+    """Each core as its bit, and each gpu as less than nothing, with the ranks it is named of."""
+    found = []
+    for ranks, cores, gpus in resources.groups:
+        while cores:
+            core = cores & -cores
+            found.append((core, ranks))
+            cores ^= core
+        while gpus:
+            gpu = gpus & -gpus
+            found.append((-gpu, ranks))
+            gpus ^= gpu
+    return found

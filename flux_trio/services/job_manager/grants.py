@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from flux_trio.formats import FormatError, ResourceSet, format_fluid
+from flux_trio.formats import FormatError, ResourceSet, format_fluid, parse_r
 from flux_trio.messages import Errno, FluxError, Response, expect_payload, topics
 from flux_trio.services.job_manager.allocated import Allocated
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
@@ -72,8 +72,8 @@ class Grants:
             resources = resources_in(response)
         except (FluxError, FormatError) as error:
             if response.errnum not in (0, Errno.ENOENT):
-                return [Exit(f"cannot read R of job {jobid}: {error}")]
-            self._refuse(f"job {jobid}: R: {error}")
+                return [Exit(f"cannot read job {jobid}'s {error}")]
+            self._refuse(f"job {jobid}: {error}")
             return []
         self._check(jobid, resources, is_known_well=False)
         return []
@@ -123,10 +123,10 @@ class _Status(msgspec.Struct):
 
 
 def resources_in(response: Response) -> ResourceSet:
-    """R as the kvs has it. Raises FluxError or FormatError."""
+    """R as the kvs has it. Raises FluxError or FormatError, both with texts that begin with R."""
     if response.errnum:
-        raise FluxError(response.errnum, response.error_text)
-    return ResourceSet.parse(expect_payload(response, _Value).value.encode())
+        raise FluxError(response.errnum, f"R: {response.error_text}")
+    return parse_r(expect_payload(response, _Value).value)
 
 
 def _inventory_in(response: Response) -> ResourceSet | None:

@@ -75,10 +75,12 @@ class Replay:
 
     def _take_resources(self, key: str, response: Response) -> list[Any]:
         """R of a job whose jobspec has come before; without it others may be granted the same."""
+        jobid = _jobid_in(key)
         try:
-            self._ledger.jobs[_jobid_in(key)].granted = resources_in(response)
+            self._ledger.jobs[jobid].granted = resources_in(response)
         except (FluxError, FormatError) as error:
-            return [Log(Level.CRIT, f"{key}: what the job holds is not known: {error}")]
+            text = f"job {jobid}: what it holds is not known: {error}"
+            return [Log(Level.CRIT, text)]
         return []
 
     def _lookup(self, key: str) -> Request:
@@ -98,5 +100,6 @@ def _revive(job: Job, jobspec: bytes) -> ActiveJob:
     active = ActiveJob(job.id, redacted_bytes(jobspec))
     for name in Job.__slots__:
         setattr(active, name, getattr(job, name))
+    active.asked = job.state
     active.start_sent = job.has_resources and job.state in (JobState.RUN, JobState.CLEANUP)
     return active
