@@ -198,6 +198,7 @@ class Job:
 
     __slots__ = (
         "annotations",  # RFC 27; volatile until alloc
+        "bypassed",  # a plugin gave it its resources: no scheduler knows of them
         "dependencies",  # descriptions open now
         "dependencies_met",  # descriptions that were open once
         "epilogs",  # descriptions open now
@@ -206,6 +207,7 @@ class Job:
         "flags",
         "has_resources",  # alloc without free
         "id",
+        "immutable",  # the owner changed its jobspec: its user may not
         "jobspec_updates",  # key path → value, of all jobspec-update events
         "memo",
         "nevents",  # events folded in so far
@@ -234,6 +236,8 @@ class Job:
         self.posted = 0
         self.posted_others: set[str] | None = None
         self.has_resources = False
+        self.bypassed = False
+        self.immutable = False
         self.started = False
         self.released = False
         self.status: int | None = None
@@ -316,6 +320,7 @@ def _resource_update(job: Job, event: Event) -> None:
 def _set_flags(job: Job, event: Event) -> None:
     for name in (event.context or {})["flags"]:
         job.flags |= JobFlag.__members__.get(name.upper(), JobFlag(0))
+        job.immutable |= name == "immutable"
 
 
 def _dependency_add(job: Job, event: Event) -> None:
@@ -338,6 +343,7 @@ def _urgency(job: Job, event: Event) -> None:
 
 def _alloc(job: Job, event: Event) -> None:
     job.has_resources = True
+    job.bypassed = bool((event.context or {}).get("bypass"))
     if event.context and "annotations" in event.context:
         job.annotations = event.context["annotations"]
 

@@ -107,9 +107,8 @@ def test_events_have_the_time_of_their_turn(m: ManagerScript) -> None:
 def test_nothing_is_told_before_its_events_are_durable() -> None:
     """16.schema.4, 21.sync.1, 21.sync.2: every message waits for the commit of its turn."""
     m = ManagerScript(commits_wait=True, peers=True)
-    assert m.submit(1) == ["commit 1: validate depend", "commit 1: priority"]
-    assert m.commit() == ["job-manager.submit -> {'errors': []}"]
-    assert m.commit() == ["sched.alloc 1"]
+    assert m.submit(1) == ["commit 1: validate depend priority"]
+    assert m.commit() == ["job-manager.submit -> {'errors': []}", "sched.alloc 1"]
     assert m.alloc(1) == ["commit 1: alloc"]
     assert m.commit() == ["job-exec.start 1"]
     assert m.execute(1, "start", "finish", "release final") == ["commit 1: start finish release"]
@@ -121,8 +120,7 @@ def test_nothing_is_told_before_its_events_are_durable() -> None:
 def test_all_events_of_a_turn_are_one_commit() -> None:
     m = ManagerScript(commits_wait=True, peers=True)
     assert m.put(m.submission(1), m.submission(2)) == [
-        "commit 1: validate depend, 2: validate depend",
-        "commit 1: priority, 2: priority",
+        "commit 1: validate depend priority, 2: validate depend priority"
     ]
 
 
@@ -131,8 +129,8 @@ def test_messages_of_a_later_turn_do_not_overtake_a_commit() -> None:
     m.submit(1)
     assert m.ask("job-manager.queue-status") == []
     assert m.raise_(1, 3) == ["commit 1: exception"]
-    assert m.commit() == ["job-manager.submit -> {'errors': []}"]
     assert m.commit() == [
+        "job-manager.submit -> {'errors': []}",
         "sched.alloc 1",
         "job-manager.queue-status -> {'enable': True, 'start': True}",
     ]

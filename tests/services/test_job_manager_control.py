@@ -136,7 +136,6 @@ def test_guest_may_lower_the_urgency_of_own_jobs(m: ManagerScript) -> None:
         topics.SCHED_HELLO,
         topics.SCHED_READY,
         topics.EXEC_HELLO,
-        "job-manager.dance",
     ],
 )
 def test_owner_only_requests_are_refused_to_guests(m: ManagerScript, topic: str) -> None:
@@ -198,7 +197,7 @@ def test_journal_tells_what_is_durable_alone() -> None:
     m.submit(1)
     assert told(m) == []
     m.commit()
-    assert told(m) == [[(1, 0, "submit"), (1, 1, "validate"), (1, 2, "depend")]]
+    assert told(m) == [[(1, 0, "submit"), (1, 1, "validate"), (1, 2, "depend"), (1, 3, "priority")]]
 
 
 def test_follower_that_allows_some_events_is_told_those() -> None:
@@ -215,7 +214,7 @@ def test_follower_that_is_gone_is_told_nothing() -> None:
     m.gone("alice")
     told(m)
     m.submit(1)
-    assert len(told(m)) == 2  # bob's: one a turn
+    assert len(told(m)) == 1  # bob's: one a turn
 
 
 def test_journal_needs_the_streaming_flag() -> None:

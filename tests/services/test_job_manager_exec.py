@@ -311,15 +311,3 @@ def test_prolog_of_a_canceled_job_holds_free() -> None:
     m.answer("job.state.run", posts=(("prolog-start", {"description": "p"}),))
     assert m.raise_(1)[-1] == "job-manager.raise -> {}"
     assert m.post(1, "prolog-finish", description="p", status=1) == ["sched.free 1"]
-
-
-def test_epilog_may_start_before_the_exception_that_ends_the_job() -> None:
-    """As flux-core's prolog plugin does when a prolog fails."""
-    m = ManagerScript(hooks=["job.state.run"], peers=True)
-    m.submit(1)
-    m.alloc(1)
-    m.answer("job.state.run", posts=(("prolog-start", {"description": "p"}),))
-    m.post(1, "epilog-start", description="e")
-    m.post(1, "exception", type="prolog", severity=0, note="failed", userid=1000)
-    m.post(1, "prolog-finish", description="p", status=256)
-    assert m.post(1, "epilog-finish", description="e", status=0) == ["sched.free 1"]

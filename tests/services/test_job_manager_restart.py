@@ -6,13 +6,13 @@ import pytest
 
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import Errno, Response
-from flux_trio.protocols import VALIDATE, JobState, TopicsChanged
+from flux_trio.protocols import VALIDATE, JobState
 from flux_trio.services.job_manager.core import JobManagerCore
 from flux_trio.services.turns import Exit
 from tests.support.asking import asked
 from tests.support.eventlogs import event
 from tests.support.instant_kvs import InstantKvs
-from tests.support.manager_script import PRIORITIZE, START, USERID, ManagerScript, key
+from tests.support.manager_script import PRIORITIZE, START, USERID, ManagerScript, ScriptedPlugins, key
 
 
 @pytest.fixture
@@ -166,9 +166,9 @@ def test_requests_wait_until_all_has_been_read_back() -> None:
     kvs = InstantKvs()
     before = ManagerScript(kvs=kvs)
     before.submission(1)
-    core = JobManagerCore(1000)
+    core = JobManagerCore(1000, ScriptedPlugins((), {}, []))
     listing, queues = core.start(START)
-    assert core.turn(START, [TopicsChanged(frozenset()), asked("job-manager.stats-get")]) == []
+    assert core.turn(START, [asked("job-manager.stats-get")]) == []
     (lookup,) = core.turn(START, kvs.take(listing, "job-manager"))
     assert core.turn(START, kvs.take(queues, "job-manager")) == []
     (jobspec,) = core.turn(START, kvs.take(lookup, "job-manager"))
@@ -185,7 +185,7 @@ def test_eventlog_that_is_none_is_left_alone_and_logged(m: ManagerScript) -> Non
 
 
 def test_store_that_cannot_be_read_ends_the_service() -> None:
-    core = JobManagerCore(1000)
+    core = JobManagerCore(1000, ScriptedPlugins((), {}, []))
     listing, _ = core.start(START)
     error = Response(listing.topic, "disk: gone", Errno.EIO, listing.matchtag)
     assert core.turn(START, [error]) == [Exit("cannot read the jobs: disk: gone")]

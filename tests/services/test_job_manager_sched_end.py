@@ -13,6 +13,7 @@ from tests.support.manager_script import (
     ANNOTATE,
     CANCEL,
     DENY,
+    PRIORITIZE,
     ManagerScript,
     alloc_answer,
     allocs,
@@ -209,7 +210,6 @@ def test_requests_that_wait_for_a_commit_end_with_those_they_were_for() -> None:
     """27.finalization.4, 32.impl.7: nothing is sent to one that is gone, nor to the next."""
     m = ManagerScript(commits_wait=True, peers=True)
     m.submit(1)
-    m.commit()
     m.gone("sched")
     m.hello()
     assert "sched.alloc 1" not in m.commit()
@@ -222,13 +222,11 @@ def test_requests_that_wait_for_a_commit_end_with_those_they_were_for() -> None:
 
 def test_a_job_that_goes_back_to_priority_is_not_requested_before_it_has_one() -> None:
     """21.states.4: an alloc request is made in SCHED."""
-    m = ManagerScript(commits_wait=True, peers=True)
-    m.ask(topics.JOB_QUEUE_START, {"start": False, "nocheckpoint": True})
+    m = ManagerScript(hooks=[PRIORITIZE], peers=True)
+    m.queue(start=False)
     m.submit(1)
-    m.commit()
-    m.commit()
-    start = asked(topics.JOB_QUEUE_START, {"start": True, "nocheckpoint": True})
-    m.put(start, asked(topics.JOB_URGENCY, {"id": 1, "urgency": 5}))
-    said = m.commit()
+    m.answer(PRIORITIZE, priority=16)
+    start = asked(topics.JOB_QUEUE_START, {"start": True})
+    said = m.put(start, asked(topics.JOB_URGENCY, {"id": 1, "urgency": 5}))
     assert "sched.alloc 1" not in said
-    assert "sched.alloc 1" in m.commit()
+    assert m.answer(PRIORITIZE, priority=5) == ["sched.alloc 1"]

@@ -15,7 +15,7 @@ every SUCCESS, of a core that nobody else has.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -36,20 +36,20 @@ from flux_trio.protocols import (
     STATE_TOPICS,
     AllocType,
     AskHook,
-    CancelHook,
     HookAnswer,
     HookAnswered,
     Job,
     JobState,
+    JobView,
+    PluginReplayed,
     PostEvent,
     StartType,
-    TopicsChanged,
     replay,
     submit_event,
 )
 from flux_trio.services.job_manager.core import JobManagerCore
 from flux_trio.services.job_manager.queues import CHECKPOINT_KEY
-from flux_trio.services.turns import Exit, Log, Note
+from flux_trio.services.turns import Exit, Log, Note, SetTimer, TimerFired
 from tests.support.asking import OWNER_USERID, asked, gone
 from tests.support.instant_kvs import InstantKvs
 
@@ -61,11 +61,61 @@ JOBSPEC = Jobspec.from_command(["true"], environment={"HOME": "/"}).to_json()
 
 SUCCESS, ANNOTATE, DENY, CANCEL = AllocType
 
+Saying = HookAnswer | Callable[[AskHook], HookAnswer]
+
+
+class ScriptedPlugins:
+    """`Plugins` that a test speaks for.
+
+    Questions of `waiting` topics are answered by the test later; `answers` has what is said at
+    once, by topic: an answer, or a function of the question. Unless it says, priorities are
+    urgencies.
+    """
+
+    def __init__(
+        self, waiting: Iterable[str], answers: Mapping[str, Saying], did: list[str]
+    ) -> None:
+        self.waiting = set(waiting)
+        self.answers: dict[str, Saying] = {PRIORITIZE: _urgency, **answers}
+        self.subscriptions: set[int] = set()
+        self.asked: dict[str, AskHook] = {}  # questions not answered, by topic; the last of each
+        self.questions: list[AskHook] = []  # all there were
+        self.told: list[tuple[str, int]] = []  # topic, job id
+        self._did = did
+
+    def handles(self, topic: str) -> bool:
+        return topic in self.waiting or topic in self.answers
+
+    def ask(self, question: AskHook) -> HookAnswer | None:
+        self.questions.append(question)
+        if question.topic in self.waiting:
+            assert question.job is not None
+            self._did.append(f"ask {question.topic} {question.job.id}")
+            self.asked[question.topic] = question
+            return None
+        saying = self.answers[question.topic]
+        return saying if isinstance(saying, HookAnswer) else saying(question)
+
+    def cancel(self, ticket: int) -> None:
+        self._did.append(f"cancel hook {ticket}")
+
+    def tell(self, topic: str, job: JobView, args: Any = None) -> None:
+        self.told.append((topic, job.id))
+
+    def subscribed(self, jobid: int) -> bool:
+        return jobid in self.subscriptions
+
+
+def _urgency(question: AskHook) -> HookAnswer:
+    assert question.job is not None
+    return HookAnswer(priority=question.job.urgency)
+
 
 class ManagerScript:
     """The core under test. Priorities are urgencies unless `hooks` has the priority hook.
 
-    `hooks` are the topics whose questions the test answers itself. Without an `inventory` there is
+    `hooks` are the topics whose questions the test answers itself, `answers` those with an answer
+    at once. Without an `inventory` there is
     no resource service.
     """
 
@@ -73,13 +123,16 @@ class ManagerScript:
         self,
         *,
         hooks: Iterable[str] = (),
+        answers: Mapping[str, Saying] | None = None,
         kvs: InstantKvs | None = None,
         commits_wait: bool = False,
         lookups_wait: bool = False,
         inventory: ResourceSet | None = None,
         peers: bool = False,
     ) -> None:
-        self.core = JobManagerCore(OWNER_USERID)
+        self._did: list[str] = []
+        self.plugins = ScriptedPlugins(hooks, answers or {}, self._did)
+        self.core = JobManagerCore(OWNER_USERID, self.plugins)
         self.kvs = InstantKvs() if kvs is None else kvs
         self.commits_wait = commits_wait
         self.commits: deque[Request] = deque()  # not answered yet
@@ -89,12 +142,8 @@ class ManagerScript:
         self.now = START
         self.messages: list[Request | Response | Event] = []  # all that were sent
         self.notes: list[Note] = []  # for the trace
-        self.asked: dict[str, AskHook] = {}  # questions not answered, by topic; the last of each
-        self._hooks = frozenset(hooks)
-        self._did: list[str] = []
-        start = self.core.start(self.now)
-        self.put(TopicsChanged(self._hooks | {PRIORITIZE}))
-        self.began = self._follow(start)
+        self.asked = self.plugins.asked
+        self.began = self._follow(self.core.start(self.now))
         if peers:
             self.attach_exec()
             self.attach_sched()
@@ -267,7 +316,8 @@ class ManagerScript:
             for action in actions:
                 replies += self._do(action)
             actions = self.core.turn(self.now, replies) if replies else []
-        did, self._did = self._did, []
+        did = list(self._did)
+        self._did.clear()
         return did
 
     def _do(self, action: Any) -> list[Any]:
@@ -285,11 +335,8 @@ class ManagerScript:
                 return [_status(action, self.inventory)]
             case Request() if service_of(action.topic) == topics.KVS:
                 return list(self.kvs.take(action, NAME))
-            case AskHook(topic=topic, job=job) if topic not in self._hooks:
-                assert job is not None
-                return [HookAnswered(action.ticket, HookAnswer(priority=job.urgency))]
-            case AskHook():
-                self.asked[action.topic] = action
+            case SetTimer(key=each):
+                return [TimerFired(each)]
             case Note():
                 self.notes.append(action)
                 return []
@@ -341,11 +388,8 @@ def show(action: Any) -> str:
             return f"{topic} -> {payload or {}}"
         case Event(topic=topic, payload=dict(payload)):
             return f"event {topic} {' '.join(map(str, payload.values()))}"
-        case AskHook(topic=topic, job=job):
-            assert job is not None
-            return f"ask {topic} {job.id}"
-        case CancelHook(ticket=ticket):
-            return f"cancel hook {ticket}"
+        case PluginReplayed(ticket=ticket):
+            return f"replayed {ticket}"
         case Log(level=level, text=text):
             return f"log {int(level)}: {text}"
         case Exit(reason=reason):

@@ -1,137 +1,277 @@
-"""The job machine's questions to plugins, and what it does with their answers.
+"""The job machine's questions to plugins, and the order in which a job goes on.
 
-A job whose hook is being asked does not move; others do. Answers that nobody waits for any more
-are dropped.
+A job whose hook is being asked does not move; others do. What comes for it meanwhile waits in its
+queue (`job.deferred`): first what the answer asks for, then what waited, oldest first. Each
+question is answered once: one that a fatal exception ends, with `ABANDONED`.
+
+After each event that is logged its subscribers are told, job.update is asked when the jobspec has
+changed, and when the state has, the hook of the state that the job has come into; the state's own
+action follows when that is answered.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
-from flux_trio.formats import Event, FormatError, apply_update
+from flux_trio.formats import Event, format_fluid
 from flux_trio.messages import Level
 from flux_trio.protocols import (
-    PRIORITY_MAX,
-    PRIORITY_MIN,
+    EVENT_PREFIX,
     STATE_TOPICS,
-    URGENCY_EXPEDITE,
-    URGENCY_HOLD,
+    UPDATED,
     AskHook,
-    CancelHook,
     HookAnswer,
     HookAnswered,
     InvalidTransition,
     JobEvent,
     JobState,
+    JobView,
+    Operation,
+    Plugins,
     PostEvent,
-    check_context,
+    Reprioritize,
 )
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 from flux_trio.services.turns import Log
 
-Answered = Callable[[ActiveJob, HookAnswer], None]
+Answered = Callable[[HookAnswer], None]
+
+ABANDONED: Final = HookAnswer(error="a fatal exception ended the wait for an answer")
+NOTHING_SAID: Final = HookAnswer()
+
+# In PRIORITY a job is asked about again when what its priority is found by has changed.
+_ASK_AGAIN = frozenset({JobEvent.URGENCY, JobEvent.JOBSPEC_UPDATE})
+
+# A job that plugins send back from SCHED so often in one turn is held: it would never end.
+BACK_MAX: Final = 100
 
 
 class Hooks:
-    """Open questions by ticket."""
+    """Open questions by ticket.
 
-    def __init__(self, ledger: Ledger) -> None:
+    Put in by whoever makes it: `operate` does what a plugin wants done, `entered` takes the answer
+    of a state's hook.
+    """
+
+    operate: Callable[[Operation], None]
+    entered: Callable[[ActiveJob, HookAnswer], None]
+
+    def __init__(self, ledger: Ledger, plugins: Plugins) -> None:
         self._ledger = ledger
-        self._open: dict[int, tuple[ActiveJob, Answered]] = {}
+        self._plugins = plugins
+        self._open: dict[int, tuple[ActiveJob, Answered, bool]] = {}
         self._ticket = 0
-        self.actions: list[AskHook | CancelHook] = []  # of this turn
-        self.topics: frozenset[str] = frozenset()
+        self._went_back: dict[int, int] = {}  # id → times it left SCHED for PRIORITY in this turn
         ledger.abandon_hook = self.abandon
+        ledger.ask_hooks = self._logged
 
-    def ask(self, job: ActiveJob, topic: str, then: Answered) -> bool:
-        """Ask `topic` of `job`; `then` gets the answer. False when no plugin handles it."""
-        if topic not in self.topics:
-            return False
+    # --- asking
+
+    def handles(self, topic: str) -> bool:
+        """Whether any plugin would be asked."""
+        return self._plugins.handles(topic)
+
+    def ask(
+        self,
+        job: ActiveJob,
+        topic: str,
+        then: Answered,
+        args: Any = None,
+        *,
+        view: JobView | None = None,
+        only: str | None = None,
+    ) -> None:
+        """Ask `topic` of a job that has no hook being asked; `then` gets the answer.
+
+        `then` runs once what the plugins want done with the job is done. Plugins see `view` in
+        place of the job.
+        """
+        if not self._plugins.handles(topic):
+            then(NOTHING_SAID)
+            return
         self._ticket += 1
-        job.hook = self._ticket
-        self._open[self._ticket] = (job, then)
-        self.actions.append(AskHook(self._ticket, topic, job))
-        return True
+        self._put(job, AskHook(self._ticket, topic, view or job, args, only), then, is_state=False)
 
-    def ask_state(self, job: ActiveJob, then: Answered) -> bool:
-        """Ask the hook of the state `job` has come into, once; whether an answer is to come."""
-        if job.asked == job.state:
-            return False
-        job.asked = job.state
-        return self.ask(job, STATE_TOPICS[job.state], then)
+    def ask_state(
+        self,
+        job: ActiveJob,
+        event: Event | None,
+        previous: JobState | None,
+        only: str | None = None,
+    ) -> None:
+        """Ask the hook of the state that `job` is in; an answer to an earlier one counts no more.
+
+        `previous` is None when the job was there before the plugins were.
+        """
+        job.question += 1
+        topic = STATE_TOPICS[job.state]
+        if not self._plugins.handles(topic):
+            self.entered(job, NOTHING_SAID)
+            return
+        self._ticket += 1
+        question = AskHook(self._ticket, topic, job, event, only, previous)
+        then = partial(self._state_answered, job, job.question)
+        self._put(job, question, then, is_state=True)
+
+    def when_free(self, job: ActiveJob, do: Callable[[], None]) -> None:
+        """Do it now, or behind what waits while a hook of `job` is being asked."""
+        if job.hook or job.deferred is not None:
+            self._queue(job).append(do)
+        else:
+            do()
+
+    def operate_when_free(self, operation: Operation) -> None:
+        """What a plugin wants done outside a hook."""
+        job = None if isinstance(operation, Reprioritize) else self._ledger.jobs.get(operation.id)
+        if job is None:
+            self.operate(operation)
+        else:
+            self.when_free(job, partial(self.operate, operation))
+
+    def tell(self, topic: str, job: ActiveJob, args: Any = None) -> None:
+        """Tell plugins, and go on."""
+        if self._plugins.handles(topic):
+            self._plugins.tell(topic, job, args)
+
+    # --- answers
 
     def answered(self, message: HookAnswered) -> None:
-        """Log what the plugins posted, then what waited, and let the job go on."""
-        job, then = self._open.pop(message.ticket, (None, None))
-        if job is None or then is None:
-            return  # the hook was abandoned
-        job.hook = 0
-        answer = message.answer
-        if job.state != JobState.NEW or not (answer.reject or answer.error):
-            # a job that is refused never was, and has no events
-            for name, context in answer.posts:
-                self._log(job, name, context)
-            self._flush(job)
-        self._ledger.dirty[job.id] = job
-        then(job, answer)
+        """An answer that took its time; one that nobody waits for any more is dropped."""
+        job, then, is_state = self._open.pop(message.ticket, (None, None, False))
+        if job is not None and then is not None:
+            job.hook = 0
+            self._ledger.dirty[job.id] = job
+            self._take(job, message.answer, then, is_state)
 
     def abandon(self, job: ActiveJob) -> None:
         """Nobody waits for the answer any more: a fatal exception ends the hook."""
-        del self._open[job.hook]
-        self.actions.append(CancelHook(job.hook))
+        _, then, is_state = self._open.pop(job.hook)
+        self._plugins.cancel(job.hook)
         job.hook = 0
-        self._flush(job)
+        self._take(job, ABANDONED, then, is_state)
 
-    def post(self, message: PostEvent) -> None:
-        """A plugin's event outside a hook; one that has no place is refused, and said so."""
-        job = self._ledger.jobs.get(message.id)
-        try:
-            if job is None:
-                raise FormatError("the id of an active job", message.id, "id")
-            check_context(Event(self._ledger.now, message.name, message.context))
-            _check_place(job, message)
-            self._ledger.log(job, message.name, message.context)
-        except (FormatError, InvalidTransition) as error:
-            text = f"plugin {message.plugin}: cannot post {message.name} to {message.id}: {error}"
-            self._ledger.send(Log(Level.ERR, text))
+    def end_turn(self) -> None:
+        """What was counted in this turn is past."""
+        if self._went_back:
+            self._went_back = {}
 
-    def take_actions(self) -> list[AskHook | CancelHook]:
-        """The questions of this turn."""
-        actions, self.actions = self.actions, []
-        return actions
+    def _put(self, job: ActiveJob, question: AskHook, then: Answered, *, is_state: bool) -> None:
+        answer = self._plugins.ask(question)
+        if answer is None:
+            job.hook = question.ticket
+            self._open[question.ticket] = (job, then, is_state)
+        else:
+            self._take(job, answer, then, is_state)
 
-    def _flush(self, job: ActiveJob) -> None:
-        deferred, job.deferred = job.deferred, None
-        for name, context in deferred or ():
-            self._log(job, name, context)
+    def _take(self, job: ActiveJob, answer: HookAnswer, then: Answered, is_state: bool) -> None:
+        """Queue what the answer asks for, and `then` behind it, or behind all that waits."""
+        if job.deferred is None and not (answer.posts or answer.operations or answer.annotations):
+            then(answer)
+            return
+        queue = self._queue(job)
+        if is_state:
+            queue.append(partial(then, answer))
+        else:
+            queue.appendleft(partial(then, answer))
+        if job.state != JobState.NEW or not (answer.reject or answer.error):
+            # a job that is refused never was, and has no events
+            queue.extendleft(reversed(self._wanted(job, answer)))
+        self._drain(job)
+
+    def _wanted(self, job: ActiveJob, answer: HookAnswer) -> list[Any]:
+        operations: list[Operation] = [
+            PostEvent(job.id, name, context, "") for name, context in answer.posts
+        ]
+        operations += answer.operations
+        wanted = [partial(self._do, job, operation) for operation in operations]
+        if answer.annotations is not None:
+            wanted.append(partial(self._ledger.merge_annotations, job, answer.annotations))
+        return wanted
+
+    def _do(self, job: ActiveJob, operation: Operation) -> None:
+        """An operation asked for by a hook of `job`; one on another job may have to wait."""
+        if isinstance(operation, Reprioritize) or operation.id == job.id:
+            self.operate(operation)
+        else:
+            self.operate_when_free(operation)
+
+    # --- a job's queue
+
+    def _queue(self, job: ActiveJob) -> deque[Any]:
+        if job.deferred is None:
+            job.deferred = deque()
+        return job.deferred
+
+    def _drain(self, job: ActiveJob) -> None:
+        """Do what waits for `job`, until a hook is asked that takes its time."""
+        if job.draining:
+            return
+        job.draining = True
+        while job.deferred and not job.hook:
+            item = job.deferred.popleft()
+            if callable(item):
+                item()
+            else:
+                self._log(job, *item)
+        job.draining = False
+        if not job.deferred:
+            job.deferred = None
 
     def _log(self, job: ActiveJob, name: str, context: dict[str, Any] | None) -> None:
-        """Log what a plugin said or what waited for it, unless it has no place any more."""
+        """Log what waited, unless it has no place any more, or the job was refused."""
+        if job.id not in self._ledger.jobs:
+            return
         try:
-            self._ledger.log_now(job, name, context)
+            self._ledger.log(job, name, context)
         except InvalidTransition as error:
             self._ledger.send(Log(Level.ERR, f"cannot post {name} to {job.id}: {error}"))
 
+    # --- after an event
 
-def _check_place(job: ActiveJob, message: PostEvent) -> None:
-    """What an event means for this job. Raises FormatError."""
-    if message.name == JobEvent.DEPENDENCY_REMOVE:
-        description = message.context["description"]
-        if description not in (job.dependencies or ()):
-            raise FormatError("a dependency that was added", description, "description")
-    elif message.name == JobEvent.JOBSPEC_UPDATE:
-        for path, value in message.context.items():
-            apply_update(job.current_jobspec(), path, value)
+    def _logged(self, job: ActiveJob, event: Event) -> None:
+        if not job.introduced:
+            return
+        if self._plugins.subscribed(job.id):
+            self._plugins.tell(EVENT_PREFIX + event.name, job, event)
+        if event.name == JobEvent.JOBSPEC_UPDATE and self._plugins.handles(UPDATED):
+            then = partial(self._updated, job, event)
+            self.ask(job, UPDATED, then, event.context)
+        elif job.state != job.asked:
+            self._enter(job, event)
+        elif event.name in _ASK_AGAIN:
+            self._reconsider(job, event)
 
+    def _updated(self, job: ActiveJob, event: Event, answer: HookAnswer) -> None:
+        self.log_error(job, answer)
+        if job.state != job.asked:
+            self._enter(job, event)
+        else:
+            self._reconsider(job, event)
 
-def effective_priority(job: ActiveJob, answer: HookAnswer) -> int | None:
-    """The priority to log, or None to wait in PRIORITY.
+    def _enter(self, job: ActiveJob, event: Event) -> None:
+        """The job has changed its state."""
+        previous, job.asked = job.asked, job.state
+        if previous == JobState.SCHED and job.state == JobState.PRIORITY:
+            times = self._went_back[job.id] = self._went_back.get(job.id, 0) + 1
+            if times > BACK_MAX:
+                text = f"plugins sent the job back from SCHED more than {BACK_MAX} times at once"
+                self.entered(job, HookAnswer(error=text))
+                return
+        self.ask_state(job, event, previous)
 
-    Urgency 0 and 31 override any plugin; a value out of range was refused by the host.
-    """
-    if job.urgency == URGENCY_HOLD:
-        return PRIORITY_MIN
-    if job.urgency == URGENCY_EXPEDITE:
-        return PRIORITY_MAX
-    return answer.priority if isinstance(answer.priority, int) else None
+    def _reconsider(self, job: ActiveJob, event: Event) -> None:
+        """Its urgency or jobspec is another: what holds it is asked again."""
+        if job.state == JobState.PRIORITY or job.waiting_for is not None:
+            self.ask_state(job, event, job.state)
+
+    def _state_answered(self, job: ActiveJob, question: int, answer: HookAnswer) -> None:
+        if job.question == question and answer is not ABANDONED:
+            self.entered(job, answer)
+
+    def log_error(self, job: ActiveJob, answer: HookAnswer) -> None:
+        """Log the failure of a hook that holds up nothing."""
+        if answer.error is not None and answer is not ABANDONED:
+            self._ledger.send(Log(Level.ERR, f"job {format_fluid(job.id, 'f58')}: {answer.error}"))

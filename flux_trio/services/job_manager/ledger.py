@@ -7,8 +7,8 @@ turn in one commit, and told to nobody before that commit is done: the turn's me
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -17,47 +17,57 @@ from flux_trio.formats import Event, ResourceSet, apply_update, format_event, fo
 from flux_trio.messages import Calls, Payload, Request, Response, service_of, topics
 from flux_trio.messages import Event as EventMessage
 from flux_trio.messages.types import NORESPONSE
-from flux_trio.protocols import ExecState, Job, JobEvent, JobState
+from flux_trio.protocols import ExecState, Job, JobEvent, JobState, merge_annotations
 from flux_trio.services.turns import Exit, Note
 from flux_trio.trace import Kind
 
 Action = Any
 Reply = Callable[[Response], list[Action]]  # what an open call does with its answer
 
-# What a priority is found by: a job in PRIORITY that meets one of these is asked about again.
-_ASK_AGAIN = (JobEvent.URGENCY, JobEvent.JOBSPEC_UPDATE)
-
 # Jobs in one commit; a turn with more (everybody's jobs are canceled) makes several, in order.
 COMMIT_OPS_MAX = 20_000
+
+RECENT_MAX: Final = 10_000
+"""Inactive jobs that plugins may still look up."""
 
 
 class ActiveJob(Job):
     """A job that is not over, with what the job manager keeps beside its eventlog."""
 
     __slots__ = (
-        "asked",  # the state whose hook was asked last
-        "deferred",  # events that wait for a hook's answer, oldest first
+        "allocating",  # the commit of R that a plugin gave it, None when there is none
+        "asked",  # the state that plugins know it to be in
+        "deferred",  # events and calls that wait for a hook's answer, in order; None: nothing does
+        "draining",  # `deferred` is being worked off
         "granted",  # R, from the grant that stood on; None when there is none or it cannot be read
         "hook",  # ticket of the hook being asked, 0 when none is
+        "introduced",  # plugins were asked about it in this life of the job manager
         "jobspec",  # JSON without the environment, as submitted
         "named_queue",  # what the jobspec says of its queue, as submitted
+        "question",  # number of the last question about its state, whose answer alone counts
         "sent_updates",  # the jobspec_updates that the last sched.alloc went by
         "start",  # where the job stands with the execution service
         "start_sent",  # a start request went out, in this life of the job manager or an earlier one
-        "waiting_for",  # why a plugin's failure holds the job, None when none does
+        "updated",  # `jobspec` with the updates beside it, once it was asked for
+        "waiting_for",  # why a plugin holds the job in its state, None when none does
     )
 
     def __init__(self, jobid: int, jobspec: bytes) -> None:
         super().__init__(jobid)
         self.jobspec = jobspec
         self.named_queue = _queue_in(jobspec)
-        self.asked: JobState | None = None
+        self.allocating: object | None = None
+        self.asked = self.state
+        self.deferred: deque[Any] | None = None
+        self.draining = False
         self.hook = 0
+        self.introduced = False
+        self.question = 0
         self.sent_updates: dict[str, Any] | None = None
-        self.deferred: list[tuple[str, dict[str, Any] | None]] | None = None
         self.granted: ResourceSet | None = None
         self.start = ExecState.IDLE
         self.start_sent = False
+        self.updated: tuple[dict[str, Any], bytes] | None = None
         self.waiting_for: str | None = None
 
     @property
@@ -77,11 +87,33 @@ class ActiveJob(Job):
         """The same as JSON."""
         if not self.jobspec_updates:
             return self.jobspec
-        return msgspec.json.encode(self.current_jobspec())
+        if self.updated is None or self.updated[0] is not self.jobspec_updates:
+            self.updated = (self.jobspec_updates, msgspec.json.encode(self.current_jobspec()))
+        return self.updated[1]
+
+    def has_jobspec(self, updates: Mapping[str, Any]) -> bool:
+        """Whether the jobspec is as `updates` would make it."""
+        updated = self.current_jobspec()
+        for path, value in updates.items():
+            updated = apply_update(updated, path, value)
+        return updated == self.current_jobspec()
+
+    def with_updates(self, updates: dict[str, Any]) -> ActiveJob:
+        """The job as it would be with these jobspec-updates; nobody may change it."""
+        copy = ActiveJob.__new__(ActiveJob)
+        for name in (*Job.__slots__, *ActiveJob.__slots__):
+            setattr(copy, name, getattr(self, name))
+        copy.jobspec_updates = (self.jobspec_updates or {}) | updates
+        return copy
 
     def resource_set(self) -> dict[str, Any] | None:
         """R without its scheduling key; None before RUN."""
-        return None
+        if self.granted is None or not self.was_posted(JobEvent.ALLOC):
+            return None
+        resources: dict[str, Any] = self.granted.to_json()
+        if self.expiration is not None:
+            resources["execution"]["expiration"] = self.expiration
+        return resources
 
     @property
     def start_requested(self) -> bool:
@@ -90,7 +122,8 @@ class ActiveJob(Job):
 
     def queued(self) -> list[tuple[str, dict[str, Any]]]:
         """Events that wait for a hook's answer, oldest first."""
-        return [(name, context or {}) for name, context in self.deferred or ()]
+        waiting = [each for each in self.deferred or () if isinstance(each, tuple)]
+        return [(name, context or {}) for name, context in waiting]
 
 
 class Ledger:
@@ -103,6 +136,7 @@ class Ledger:
         self._owner = owner
         self.jobs: dict[int, ActiveJob] = {}
         self.inactive: dict[int, int] = {}  # id → userid
+        self._recent: dict[int, ActiveJob] = {}  # those that became inactive last
         self.max_jobid = 0
         self.resumed: list[ActiveJob] = []  # to be looked at when all have been read
         self.now = 0.0  # of this turn
@@ -110,7 +144,8 @@ class Ledger:
         self.dirty: dict[int, ActiveJob] = {}  # jobs whose due action is to be looked at
         self.on_logged: list[Callable[[ActiveJob, Event], None]] = []
         self.on_annotated: list[Callable[[ActiveJob], None]] = []
-        self.abandon_hook: Callable[[ActiveJob], None]  # set by whoever asks hooks
+        self.abandon_hook: Callable[[ActiveJob], None]  # set by whoever asks hooks,
+        self.ask_hooks: Callable[[ActiveJob, Event], None]  # who also hears of each event last
         self._messages: list[Action] = []  # of this turn
         self._questions: list[Action] = []  # of this turn, that tell nobody what is not durable
         self._notes: list[Action] = []  # of this turn, for the trace: events logged
@@ -145,10 +180,11 @@ class Ledger:
         before it. Raises InvalidTransition when RFC 21 has no place for the event.
         """
         if job.hook and job.state != JobState.NEW and _is_fatal(name, context):
-            self.abandon_hook(job)
+            while job.hook:  # what waited may be asked about in turn
+                self.abandon_hook(job)
         if job.hook:
             if job.deferred is None:
-                job.deferred = []
+                job.deferred = deque()
             job.deferred.append((name, context))
             return
         self.log_now(job, name, context)
@@ -159,14 +195,12 @@ class Ledger:
         job.apply(event)
         key = f"{format_fluid(job.id, 'kvs')}.eventlog"
         self._lines.setdefault(key, []).append(format_event(event))
-        self._tell(job, event)
         self.dirty[job.id] = job
-        if name in _ASK_AGAIN and job.state == JobState.PRIORITY:
-            job.asked = None
         if name == JobEvent.EXCEPTION and context is not None:
             # exec learns of cancels by it (readings: How exec)
             payload = {"id": job.id, "type": context["type"], "severity": context["severity"]}
             self.send(EventMessage(topics.JOB_EXCEPTION_EVENT, payload))
+        self._tell(job, event)
 
     def raise_exception(
         self, job: ActiveJob, kind: str, severity: int, note: str, userid: int | None = None
@@ -202,8 +236,10 @@ class Ledger:
         """A job that was refused: it never was (RFC 21, Invalidate Event)."""
         del self.jobs[job.id]
         self.dirty.pop(job.id, None)
+        self._lines.pop(f"{format_fluid(job.id, 'kvs')}.eventlog", None)
         event = Event(self.now, JobEvent.INVALIDATE)
         job.apply(event)
+        job.asked = job.state  # plugins are told job.destroy alone
         self._tell(job, event)  # to no eventlog, but followers have seen the submit event
 
     def remove(self, job: ActiveJob) -> None:
@@ -218,10 +254,45 @@ class Ledger:
             for tell in self.on_annotated:
                 tell(job)
 
+    def merge_annotations(self, job: ActiveJob, update: dict[str, Any]) -> None:
+        """Change some of its annotations; None removes a key (RFC 27, Alloc Annotate)."""
+        if job.is_active:
+            self.annotate(job, merge_annotations(job.annotations or {}, update))
+
+    def release(self, job: ActiveJob) -> None:
+        """Nothing holds `job` in its state any more, and nothing says so."""
+        job.waiting_for = None
+        annotations = dict(job.annotations or {})
+        sched = {
+            key: value
+            for key, value in annotations.pop("sched", {}).items()
+            if key != "reason_pending"
+        }
+        if sched:
+            annotations["sched"] = sched
+        self.annotate(job, annotations or None)
+
     def retire(self, job: ActiveJob) -> None:
-        """The job is inactive: only its eventlog is left to tell of it."""
+        """The job is inactive: its eventlog tells of it, and for a while what plugins look up."""
         del self.jobs[job.id]
         self.inactive[job.id] = job.userid
+        self._recent[job.id] = job
+
+    def forget_oldest(self) -> ActiveJob | None:
+        """Drop the job that was inactive for longest when there are too many; the job dropped."""
+        if len(self._recent) <= RECENT_MAX:
+            return None
+        return self._recent.pop(next(iter(self._recent)))
+
+    # --- what plugins look up (protocols.Jobs)
+
+    def get(self, jobid: int) -> ActiveJob | None:
+        """An active job, or one that became inactive a short while ago."""
+        return self.jobs.get(jobid) or self._recent.get(jobid)
+
+    def active(self) -> Iterable[ActiveJob]:
+        """All that are not inactive, oldest first."""
+        return list(self.jobs.values())
 
     def end_turn(self) -> list[Action]:
         """What to do now: the commit of the turn's events, or its messages when nothing waits."""
@@ -245,6 +316,7 @@ class Ledger:
         self._notes.append(Note(Kind.EVENT, data))
         for tell in self.on_logged:
             tell(job, event)
+        self.ask_hooks(job, event)
 
     def _commit(self, ops: list[list[str]]) -> Request:
         self._uncommitted.append([])

@@ -97,6 +97,7 @@ class SchedulerSide:
         self._grants = Grants(ledger, self._refuse)
         self._held: dict[int, AllocAnswer] = {}  # good grants of jobs whose hook is being asked
         self._reranked: dict[int, int] = {}  # id → new priority, for this turn's prioritize
+        self.holds_prioritize = False  # many are being reranked: the scheduler hears of all at once
         self.link = LINK.initial
         self.sender = ""  # who said hello
         self.limit: int | None = None  # None: unlimited
@@ -118,6 +119,8 @@ class SchedulerSide:
 
     def consider(self, job: ActiveJob) -> None:
         """A job in SCHED, new there or with another priority: queue it, or tell the scheduler."""
+        if job.hook or job.waiting_for is not None or job.allocating is not None:
+            return  # it is considered when that is settled
         state = self.state(job.id)
         if state == AllocState.PENDING:
             self._reconsider_sent(job)
@@ -155,7 +158,7 @@ class SchedulerSide:
         """Send what the turn made due: one prioritize, then requests as the mode allows."""
         if self.link != LinkState.READY:
             return
-        if self._reranked:
+        if self._reranked and not self.holds_prioritize:
             pairs = [[jobid, priority] for jobid, priority in self._reranked.items()]
             self._reranked = {}
             self._ledger.send(Request(topics.SCHED_PRIORITIZE, {"jobs": pairs}, flags=NORESPONSE))
@@ -192,7 +195,8 @@ class SchedulerSide:
         self.link = LINK.step(self.link, LinkEvent.HELLO)
         self.silence.broken()
         self.sender = request.sender
-        holders = [job for job in self._ledger.jobs.values() if job.has_resources]
+        jobs = self._ledger.jobs.values()
+        holders = [job for job in jobs if job.has_resources and not job.bypassed]
         self._grants.begin(holders)
         for job in holders:
             self._step(job.id, AllocEvent.HELLO)
@@ -248,6 +252,7 @@ class SchedulerSide:
             self._ledger.send(Log(level, f"scheduling suspended: {reason}"))
         self.link = LINK.step(self.link, event)
         self._ledger.unsend(topics.SCHED)
+        self._reranked.clear()
         self.silence.broken()
         self.sender = ""
         judged = [self._ledger.jobs[jobid] for jobid in self._grants.drop()]
@@ -359,6 +364,7 @@ class SchedulerSide:
 
     def _cancel(self, jobid: int) -> None:
         self._step(jobid, AllocEvent.CANCEL)
+        self._reranked.pop(jobid, None)
         self._request(topics.SCHED_CANCEL, {"id": jobid}, NORESPONSE)
 
     def _request(self, topic: str, payload: dict[str, Any], flags: int) -> None:

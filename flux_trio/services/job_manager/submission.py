@@ -13,16 +13,15 @@ import msgspec
 
 from flux_trio.messages import Request, expect_payload, respond
 from flux_trio.protocols import (
+    DESTROY,
     URGENCY_MAX,
     URGENCY_MIN,
-    VALIDATE,
-    HookAnswer,
     JobEvent,
-    JobState,
     submit_event,
 )
 from flux_trio.services.job_manager.entrance import Admission, Entrance
 from flux_trio.services.job_manager.hooks import Hooks
+from flux_trio.services.job_manager.introduction import Introduction
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 
 
@@ -55,10 +54,13 @@ class _Batch:
 class Submission:
     """Takes in new jobs."""
 
-    def __init__(self, ledger: Ledger, hooks: Hooks, entrance: Entrance) -> None:
+    def __init__(
+        self, ledger: Ledger, hooks: Hooks, entrance: Entrance, introduction: Introduction
+    ) -> None:
         self._ledger = ledger
         self._hooks = hooks
         self._entrance = entrance
+        self._introduction = introduction
 
     def submit(self, request: Request) -> None:
         """job-manager.submit: answered with [id, reason] of those refused, when all are decided."""
@@ -76,14 +78,18 @@ class Submission:
         self._entrance.decide(job.userid, system, partial(self._readmit, job))
 
     def _readmit(self, job: ActiveJob, admission: Admission) -> None:
-        if job.state != JobState.NEW:
-            return  # canceled while the user database was asked
+        def decided(refusal: str | None) -> None:
+            if refusal is None:
+                self._accept(job)
+            else:
+                self._refuse(job)
+                self._ledger.remove(job)
+
         if admission.refusal is not None:
-            self._revalidated(job, HookAnswer(reject=admission.refusal))
+            decided(admission.refusal)
             return
         self._update(job, admission.updates)
-        if not self._hooks.ask(job, VALIDATE, self._revalidated):
-            self._accept(job)
+        self._introduction.admit(job, decided)
 
     def _update(self, job: ActiveJob, updates: dict[str, Any]) -> None:
         """What its queue adds to the jobspec, before plugins see it (33.assignment.3)."""
@@ -102,17 +108,15 @@ class Submission:
         self._ledger.admit(job, event)
         self._update(job, admission.updates)
 
-        def validated(job: ActiveJob, answer: HookAnswer) -> None:
-            refusal = answer.reject or answer.error
+        def decided(refusal: str | None) -> None:
             if refusal is None:
                 self._accept(job)
                 self._decided(batch)
             else:
-                self._ledger.discard(job)
+                self._refuse(job)
                 self._decided(batch, (job.id, refusal))
 
-        if not self._hooks.ask(job, VALIDATE, validated):
-            validated(job, HookAnswer())
+        self._introduction.admit(job, decided)
 
     def _decided(self, batch: _Batch, error: tuple[int, str] | None = None) -> None:
         batch.open -= 1
@@ -122,16 +126,12 @@ class Submission:
             errors = [list(each) for each in batch.errors]
             self._ledger.send(respond(batch.request, {"errors": errors}))
 
-    def _revalidated(self, job: ActiveJob, answer: HookAnswer) -> None:
-        if answer.reject or answer.error:
-            self._ledger.discard(job)
-            self._ledger.remove(job)
-        else:
-            self._accept(job)
-
     def _accept(self, job: ActiveJob) -> None:
-        if job.state == JobState.NEW:  # no fatal exception waited for the answer
-            self._ledger.log_now(job, JobEvent.VALIDATE)
+        self._ledger.log_now(job, JobEvent.VALIDATE)
+
+    def _refuse(self, job: ActiveJob) -> None:
+        self._ledger.discard(job)
+        self._hooks.tell(DESTROY, job)
 
 
 def system_of(jobspec: dict[str, Any]) -> dict[str, Any]:

@@ -1,20 +1,23 @@
-"""Updates of a job: for now its duration, before it runs and while it does.
+"""Updates of a job's jobspec: all of the keys asked for, or nothing.
 
-A pending job gets a `jobspec-update` and is prioritized and requested again. For a running one the
-scheduler is asked first whether the new expiration will do (RFC 27, Expiration); ENOSYS means that
-it does not care, and so does its absence. Left out: other keys, which plugins will decide on; an
-unknown one is refused.
+job.update.KEY plugins say which keys may be updated by whom; a key that none knows is refused. What
+they have not validated goes through job.validate with the jobspec as it would be. A pending job
+then gets its `jobspec-update`, and is prioritized and requested again. When the duration of a
+running one changes, the scheduler is asked first whether the new expiration will do (RFC 27,
+Expiration); ENOSYS means that it does not care, and so does its absence. Refusals are in
+flux-core's words. Left out: feasibility.check; the scheduler denies what can never run.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from flux_trio.formats import FormatError, ResourceSet, format_fluid
+from flux_trio.formats import FormatError
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -25,11 +28,23 @@ from flux_trio.messages import (
     respond_error,
     topics,
 )
-from flux_trio.protocols import JobEvent, JobState, LinkState
+from flux_trio.protocols import (
+    UPDATE_PREFIX,
+    VALIDATE,
+    HookAnswer,
+    JobEvent,
+    JobState,
+    LinkState,
+    UpdateAsked,
+    check_updates,
+)
+from flux_trio.services.job_manager.hooks import Hooks
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
 
 DURATION: Final = "attributes.system.duration"
+
+_OVER = (JobState.CLEANUP, JobState.INACTIVE)
 
 
 class Update(msgspec.Struct):
@@ -39,31 +54,37 @@ class Update(msgspec.Struct):
     updates: dict[str, Any]
 
 
+class _Asked:
+    """One request, while it is being decided."""
+
+    def __init__(self, request: Request, job: ActiveJob, updates: dict[str, Any]) -> None:
+        self.request = request
+        self.job = job
+        self.updates = updates
+        self.keys: Iterator[str] = iter(list(updates))
+        self.further: dict[str, Any] = {}  # what plugins want updated as well
+        self.is_validated = True
+
+
 class Updates:
     """Answers job-manager.update."""
 
-    def __init__(self, ledger: Ledger, scheduler: SchedulerSide) -> None:
+    def __init__(self, ledger: Ledger, hooks: Hooks, scheduler: SchedulerSide) -> None:
         self._ledger = ledger
+        self._hooks = hooks
         self._scheduler = scheduler
 
     def update(self, request: Request) -> None:
-        """job-manager.update: by the owner, or for a pending job by its user."""
+        """job-manager.update: by the owner, or for a job of theirs by its user."""
         payload = expect_payload(request, Update)
         job = self._find(payload.id, request)
-        duration = _duration(payload.updates)
-        if job.state == JobState.RUN:
-            if not request.is_owner:
-                text = "only the instance owner can update the duration of a running job"
-                raise FluxError(Errno.EPERM, text)
-            key = f"{format_fluid(job.id, 'kvs')}.R"
-            found = partial(self._resources_found, request, duration)
-            self._call(topics.KVS_LOOKUP, {"key": key}, found)
-        elif job.state == JobState.CLEANUP:
-            raise FluxError(Errno.EINVAL, "job is ending")
-        else:
-            self._ledger.log(job, JobEvent.JOBSPEC_UPDATE, {DURATION: duration})
-            self._scheduler.jobspec_changed(job)
-            self._ledger.send(respond(request))
+        try:
+            check_updates(payload.updates, job.current_jobspec_bytes())
+        except FormatError as error:
+            text = f"one or more jobspec updates are invalid: {error}"
+            raise FluxError(Errno.EINVAL, text) from None
+        asked = _Asked(request, job, payload.updates)
+        self._hooks.when_free(job, partial(self._ask_next, asked))
 
     def _find(self, jobid: int, request: Request) -> ActiveJob:
         job = self._ledger.jobs.get(jobid)
@@ -74,60 +95,123 @@ class Updates:
                 "job is inactive" if inactive else "unknown job id",
             )
         if not request.is_owner and request.userid != job.userid:
-            raise FluxError(Errno.EPERM, "guests can only update their own jobs")
+            raise FluxError(Errno.EPERM, "guests may only update their own jobs")
+        if not request.is_owner and job.immutable:
+            text = "job is immutable due to previous instance owner update"
+            raise FluxError(Errno.EPERM, text)
         return job
 
-    def _resources_found(self, request: Request, duration: float, response: Response) -> list[Any]:
-        """R tells when the job's time began, and so when it is to end."""
-        jobid = expect_payload(request, Update).id
-        try:
-            if response.errnum:
-                raise FluxError(response.errnum, f"R of the job: {response.error_text}")
-            value = expect_payload(response, _Value).value
-            starttime = ResourceSet.parse(value.encode(), "R").starttime
-        except (FluxError, FormatError) as error:
-            self._ledger.send(respond_error(request, Errno.EINVAL, str(error)))
-            return []
+    # --- what plugins say
+
+    def _ask_next(self, asked: _Asked) -> None:
+        key = next(asked.keys, None)
+        if asked.job.state in _OVER:
+            self._refuse(asked, "job is ending")
+        elif key is None:
+            self._ask_validate(asked)
+        else:
+            request = asked.request
+            args = UpdateAsked(key, asked.updates[key], request.userid, request.is_owner)
+            then = partial(self._heard, asked, args)
+            self._hooks.ask(asked.job, UPDATE_PREFIX + key, then, args)
+
+    def _heard(self, asked: _Asked, key: UpdateAsked, answer: HookAnswer) -> None:
+        if not (answer.handled or answer.reject or answer.error) and key.key == DURATION:
+            answer = _duration_allowed(asked.job, key)
+        refusal = answer.reject or answer.error
+        if refusal is None and not answer.handled:
+            refusal = f"update of {key.key} not supported"
+        if refusal is not None:
+            self._refuse(asked, refusal)
+            return
+        asked.further |= answer.updates or {}
+        asked.is_validated &= answer.validated
+        self._ask_next(asked)
+
+    def _ask_validate(self, asked: _Asked) -> None:
+        asked.updates = asked.updates | asked.further
+        if problem := _duration_problem(asked.updates):
+            self._refuse(asked, problem)
+            return
+        if asked.is_validated:
+            self._check_expiration(asked)
+            return
+        view = asked.job.with_updates(asked.updates)
+        then = partial(self._validated, asked)
+        self._hooks.ask(asked.job, VALIDATE, then, view=view)
+
+    def _validated(self, asked: _Asked, answer: HookAnswer) -> None:
+        refusal = answer.reject or answer.error
+        if refusal is not None:
+            self._refuse(asked, refusal)
+        else:
+            self._check_expiration(asked)
+
+    # --- what the scheduler says
+
+    def _check_expiration(self, asked: _Asked) -> None:
+        """A running job's scheduler is asked whether the new end of its resources will do."""
+        job = asked.job
+        if job.state != JobState.RUN or DURATION not in asked.updates:
+            self._apply(asked, None)
+            return
+        if job.granted is None:
+            self._refuse(asked, "unable to get job starttime")
+            return
+        duration = float(asked.updates[DURATION])
         # whole seconds on this message, so that all three parties go by the same number
-        expiration = math.ceil(starttime + duration) if duration else 0
-        answered = partial(self._expiration_answered, request, duration, expiration)
-        if self._scheduler.link != LinkState.READY:
+        expiration = math.ceil(job.granted.starttime + duration) if duration else 0
+        if self._scheduler.link != LinkState.READY or job.bypassed:
             # nothing may be sent to a scheduler that is lost (27.impl.14, 27.finalization.4)
-            return answered(Response(topics.SCHED_EXPIRATION, errnum=Errno.ENOSYS))
-        proposed = {"id": jobid, "expiration": expiration}
-        self._call(topics.SCHED_EXPIRATION, proposed, answered)
+            self._apply(asked, expiration)
+            return
+        proposed = {"id": job.id, "expiration": expiration}
+        then = partial(self._expiration_answered, asked, expiration)
+        self._call(topics.SCHED_EXPIRATION, proposed, then)
+
+    def _expiration_answered(self, asked: _Asked, expiration: int, response: Response) -> list[Any]:
+        if response.errnum not in (0, Errno.ENOSYS):
+            self._refuse(asked, "scheduler refused expiration update")
+        else:
+            self._hooks.when_free(asked.job, partial(self._apply, asked, expiration))
         return []
 
-    def _expiration_answered(
-        self, request: Request, duration: float, expiration: int, response: Response
-    ) -> list[Any]:
-        job = self._ledger.jobs.get(expect_payload(request, Update).id)
-        if response.errnum not in (0, Errno.ENOSYS):
-            text = "scheduler refused expiration update"
-            self._ledger.send(respond_error(request, Errno.EINVAL, text))
-        elif job is None or job.state != JobState.RUN:
-            self._ledger.send(respond_error(request, Errno.EINVAL, "job has ended meanwhile"))
-        else:
-            self._ledger.log(job, JobEvent.JOBSPEC_UPDATE, {DURATION: duration})
+    # --- the end
+
+    def _apply(self, asked: _Asked, expiration: int | None) -> None:
+        job, request = asked.job, asked.request
+        if job.state in _OVER:
+            self._refuse(asked, "job has ended meanwhile")
+            return
+        if job.state == JobState.RUN and DURATION in asked.updates and expiration is None:
+            self._check_expiration(asked)  # it has started meanwhile
+            return
+        if asked.is_validated and request.is_owner and request.userid != job.userid:
+            # or its user could go on from what no plugin has validated
+            self._ledger.log(job, JobEvent.SET_FLAGS, {"flags": ["immutable"]})
+        self._ledger.log(job, JobEvent.JOBSPEC_UPDATE, asked.updates)
+        self._scheduler.jobspec_changed(job)
+        if expiration is not None and job.state == JobState.RUN:
             self._ledger.log(job, JobEvent.RESOURCE_UPDATE, {"expiration": expiration})
-            self._ledger.send(respond(request))
-        return []
+        self._ledger.send(respond(request))
+
+    def _refuse(self, asked: _Asked, text: str) -> None:
+        self._ledger.send(respond_error(asked.request, Errno.EINVAL, text))
 
     def _call(self, topic: str, payload: dict[str, Any], then: Any) -> None:
         self._ledger.send(Request(topic, payload, self._ledger.calls.open(then)))
 
 
-class _Value(msgspec.Struct):
-    value: str
-
-
-def _duration(updates: dict[str, Any]) -> float:
-    """The new duration in seconds, 0 for none. Raises FluxError(EINVAL)."""
-    for key in updates:
-        if key != DURATION:
-            raise FluxError(Errno.EINVAL, f"update of {key} is not supported")
-    value = updates.get(DURATION)
+def _duration_problem(updates: dict[str, Any]) -> str | None:
+    value = updates.get(DURATION, 0)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-        text = f"{DURATION}: expected a number of seconds from 0, got {value!r}"
-        raise FluxError(Errno.EINVAL, text)
-    return float(value)
+        return f"{DURATION}: expected a number of seconds from 0, got {value!r}"
+    return None
+
+
+def _duration_allowed(job: ActiveJob, asked: UpdateAsked) -> HookAnswer:
+    """What is said of a duration when no plugin does."""
+    if job.state == JobState.RUN and not asked.is_owner:
+        text = "only the instance owner can update the duration of a running job"
+        return HookAnswer(reject=text)
+    return HookAnswer(handled=True)
