@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ import trio
 from flux_trio._version import __version__
 from flux_trio.broker import (
     BrokerServices,
+    Configuration,
     Handle,
     LocalHandle,
     LogBook,
@@ -44,6 +45,7 @@ from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, Level
 from flux_trio.module_process import PROCESS_MODULES, main_of, module_command, module_environment
 from flux_trio.services.ingest import service as ingest
 from flux_trio.services.job_list import service as job_list
+from flux_trio.services.job_manager import User, unix_user
 from flux_trio.services.job_manager import service as job_manager
 from flux_trio.services.kvs import service as kvs
 from flux_trio.services.kvs.stores import MemoryStore, SqliteStore, Store
@@ -69,7 +71,8 @@ class Surroundings:
     """What an instance is given rather than finds: tests and simulations give other things.
 
     `epoch` is the time at start, seconds since the Unix epoch; from there the clock is Trio's.
-    Without `statedir` nothing is kept, no process can run and nobody can connect.
+    Without `statedir` nothing is kept, no process can run and nobody can connect. `users` tell who
+    may use a queue; `reread` reads the configuration anew, None when it came from nowhere.
     """
 
     inventory: ResourceSet
@@ -81,6 +84,8 @@ class Surroundings:
     store: Callable[[], Store] = MemoryStore
     make_token: Callable[[], str] = secrets.token_urlsafe
     plugins: Iterable[Plugin] = ()
+    users: Callable[[int], Awaitable[User]] = unix_user
+    reread: Callable[[], Awaitable[Config]] | None = None
     sinks: Iterable[Sink] = ()
     modules: tuple[str, ...] = MODULES
 
@@ -94,8 +99,9 @@ class Instance:
     """A running instance, as `open_instance` gives it."""
 
     def __init__(self, config: Config, given: Surroundings, nursery: trio.Nursery) -> None:
-        started = trio.current_time()
-        self.now: Callable[[], float] = lambda: given.epoch + (trio.current_time() - started)
+        clock = trio.lowlevel.current_clock().current_time  # what trio.current_time looks up
+        started = clock()
+        self.now: Callable[[], float] = lambda: given.epoch + (clock() - started)
         self.trace = Trace(self.now)
         self.ring = Ring()
         further = [make_sink() for make_sink in more_sinks.get()]
@@ -106,7 +112,9 @@ class Instance:
         self.shutdown = trio.Event()  # somebody asked the instance to end
         self.uri = ""
         self.owner_token = ""
+        self._given = given
         self._userid = given.userid
+        self._environment: dict[str, str] = {}  # of processes of modules
         self.tokens = _tokens(given)
         self.supervisor = Supervisor(self.router, nursery, self.now, self.log, given.userid)
         self.processes = Processes(
@@ -114,9 +122,14 @@ class Instance:
             given.userid,
             lambda: self.uri,
             (URI_VARIABLE, TOKEN_VARIABLE),
-            module_environment(config, given.statedir),
+            self._environment,
         )
-        for spec in _module_specs(config, given, self.processes):
+        self.configure(config)
+
+    def configure(self, config: Config) -> None:
+        """Have modules that are loaded from here on go by `config`."""
+        self._environment.update(module_environment(config, self._given.statedir))
+        for spec in _module_specs(config, self._given, self.processes):
             self.supervisor.specs[spec.name] = spec
 
     @asynccontextmanager
@@ -199,6 +212,9 @@ async def _bring_up(
         instance.write_log,
         instance.log,
     )
+    configuration = Configuration(config, given.reread, instance.configure)
+    instance.supervisor.specs["config"] = ModuleSpec("config", configuration.run, essential=True)
+    await instance.supervisor.load("config")
     instance.supervisor.specs["broker"] = ModuleSpec("broker", broker.run, essential=True)
     await instance.supervisor.load("broker")
 
@@ -271,9 +287,11 @@ def _module_specs(config: Config, given: Surroundings, processes: Processes) -> 
         "resource": functools.partial(
             resource.run, inventory=given.inventory, exclude=given.exclude
         ),
-        "job-manager": functools.partial(job_manager.run, plugins=plugins),
+        "job-manager": functools.partial(
+            job_manager.run, plugins=plugins, config=config, users=given.users
+        ),
         "job-ingest": ingest.run,
-        "job-list": job_list.run,
+        "job-list": functools.partial(job_list.run, config=config),
     }
     here = [ModuleSpec(name, main, essential=name == "kvs") for name, main in mains.items()]
     anywhere = [

@@ -23,6 +23,7 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.protocols import LinkState, QueueEvent
+from flux_trio.services.configuring import configuration_in
 from flux_trio.services.job_manager.ledger import Ledger
 from flux_trio.services.job_manager.queues import CHECKPOINT_KEY, Queues
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
@@ -126,6 +127,12 @@ class QueueMethods:
         event = QueueEvent.START if asked.start else QueueEvent.STOP
         self._change(request, asked, event, None if asked.start else asked.reason)
         self._scheduler.queues_changed()
+
+    def configure(self, request: Request) -> None:
+        """job-manager.config-reload: jobs that are in stay as they are, whatever the limits."""
+        self._queues.configure(configuration_in(request))
+        self._scheduler.queues_changed()
+        self._ledger.send(respond(request))
 
     def _change(
         self,

@@ -1,0 +1,114 @@
+"""`config.*`: the configuration of the running instance, asked for and changed.
+
+A new configuration is all or nothing. First it is read; then each service that goes by it takes
+it or refuses, those that may refuse first; only then is it the instance's. What a module
+reads when it is loaded is in force when it is loaded again: the answer names those tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+import trio
+
+from flux_trio.broker.handle import Handle
+from flux_trio.config import Config, read_config
+from flux_trio.formats import FormatError
+from flux_trio.messages import (
+    Errno,
+    FluxError,
+    Level,
+    Payload,
+    Request,
+    expect_payload,
+    respond,
+    respond_error,
+    topics,
+    unknown_method,
+)
+
+TAKERS: Final = (topics.JOB_MANAGER, topics.JOB_LIST)
+"""Services that go by a new configuration at once; the first asks plugins and may refuse."""
+
+AT_ONCE: Final = ("policy", "queues")
+"""Tables that are in force at once."""
+
+
+class Load(msgspec.Struct):
+    """config.load: the whole configuration."""
+
+    config: dict[str, Any]
+
+
+@dataclass
+class Configuration:
+    """Serves `config`. `read` reads the file again, None where there is none.
+
+    `on_change` is told of a configuration that is in force. Both `read` and a bad configuration
+    raise FormatError.
+    """
+
+    config: Config
+    read: Callable[[], Awaitable[Config]] | None
+    on_change: Callable[[Config], None]
+    _changing: trio.Lock = field(default_factory=trio.Lock)
+
+    async def run(
+        self, handle: Handle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve until cancelled. What takes its time holds up no questions."""
+        handle.register(topics.CONFIG)
+        task_status.started()
+        async with trio.open_nursery() as nursery:
+            while True:
+                for request in await handle.receive():
+                    if isinstance(request, Request):
+                        nursery.start_soon(self._serve, handle, request)
+
+    async def _serve(self, handle: Handle, request: Request) -> None:
+        try:
+            answer = respond(request, await self._call(handle, request))
+        except FluxError as error:
+            answer = respond_error(request, error.errnum, error.text)
+        except FormatError as error:
+            answer = respond_error(request, Errno.EINVAL, str(error))
+        if answer is not None:
+            handle.send(answer)
+
+    async def _call(self, handle: Handle, request: Request) -> Payload:
+        if request.topic == topics.disconnect_of(topics.CONFIG):
+            return None
+        if request.topic == topics.CONFIG_GET:
+            return {"config": self.config.to_json()}
+        if request.topic not in (topics.CONFIG_LOAD, topics.CONFIG_RELOAD):
+            raise unknown_method(topics.CONFIG, request.topic.partition(".")[2])
+        if not request.is_owner:
+            raise FluxError(Errno.EPERM, f"{request.topic} is for the instance owner")
+        if request.topic == topics.CONFIG_LOAD:
+            return await self._change(handle, read_config(expect_payload(request, Load).config))
+        if self.read is None:
+            raise FluxError(Errno.ENOENT, "the instance was started without a configuration file")
+        return await self._change(handle, await self.read())
+
+    async def _change(self, handle: Handle, new: Config) -> Payload:
+        """Raises FluxError when a service refuses; then the old one is in force."""
+        async with self._changing:
+            for service in TAKERS:
+                await self._give(handle, service, new)
+            old, self.config = self.config, new
+            self.on_change(new)
+        before, after = old.to_json(), new.to_json()
+        changed = [table for table in after if before[table] != after[table]]
+        return {"later": [table for table in changed if table not in AT_ONCE]}
+
+    async def _give(self, handle: Handle, service: str, new: Config) -> None:
+        """Let a service take it; one that is not there gets it when it is loaded."""
+        try:
+            await handle.call(topics.config_reload_of(service), {"config": new.to_json()})
+        except FluxError as error:
+            if service == TAKERS[0] and error.errnum != Errno.ENOSYS:
+                raise
+            handle.log(Level.WARNING, f"{service} has not taken the configuration: {error}")
