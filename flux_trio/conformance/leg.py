@@ -75,10 +75,40 @@ def no_key(_record: Record) -> Key:
     return ()
 
 
+class _Read:
+    """What has been read of the latest record: every rule about it asks for the same."""
+
+    __slots__ = ("jobid", "payload", "record")
+
+    def __init__(self) -> None:
+        self.record: Record | None = None
+        self.payload: dict[str, Any] = {}
+        self.jobid: int | None = None
+
+    def read(self, record: Record) -> _Read:
+        """Read another record."""
+        if record.message is None:
+            self.payload = record.data or {}
+        else:
+            found = getattr(record.message, "payload", None)
+            self.payload = found if isinstance(found, dict) else {}
+        jobid = self.payload.get("id")
+        self.jobid = jobid if type(jobid) is int else None
+        self.record = record
+        return self
+
+
+_latest: Final = _Read()
+
+
 def job_id(record: Record) -> int | None:
     """The job a message or eventlog event is about; None when it does not say."""
-    found = payload(record).get("id")
-    return found if type(found) is int else None
+    return (_latest if _latest.record is record else _latest.read(record)).jobid
+
+
+def payload(record: Record) -> dict[str, Any]:
+    """The payload object of a message, or the data of another record; {} when there is none."""
+    return (_latest if _latest.record is record else _latest.read(record)).payload
 
 
 def rpc(record: Record) -> Key | None:
@@ -100,14 +130,6 @@ def topic_of(record: Record) -> str:
     return getattr(record.message, "topic", "")
 
 
-def payload(record: Record) -> dict[str, Any]:
-    """The payload object of a message, or the data of another record; {} when there is none."""
-    if record.message is None:
-        return record.data or {}
-    found = getattr(record.message, "payload", None)
-    return found if isinstance(found, dict) else {}
-
-
 def errnum(record: Record) -> int:
     """The errnum of a response, 0 for anything else."""
     return record.message.errnum if isinstance(record.message, Response) else 0
@@ -115,11 +137,12 @@ def errnum(record: Record) -> int:
 
 def once(read: Callable[[Record], T]) -> Callable[[Record], T]:
     """Remember what was read of the latest record: many rules ask for the same in turn."""
-    latest: list[tuple[Record, T]] = []
+    latest: list[Any] = [None, None]
 
     def remembered(record: Record) -> T:
-        if not latest or latest[0][0] is not record:
-            latest[:] = [(record, read(record))]
-        return latest[0][1]
+        if latest[0] is not record:
+            latest[:] = [record, read(record)]
+        found: T = latest[1]
+        return found
 
     return functools.wraps(read)(remembered)

@@ -226,12 +226,12 @@ def _applied(
     key = key_of(record)
     if key is None:
         return None
-    step = apply(states.get(key), record, seen.facts)
-    if step.state is None:
+    state, kept, broken = apply(states.get(key), record, seen.facts)
+    if state is None:
         states.pop(key, None)
     else:
-        states[key] = step.state
-    return step.broken or step.kept
+        states[key] = state
+    return broken or kept
 
 
 def _in_order(views: Iterable[View]) -> list[View]:

@@ -196,8 +196,19 @@ def hosts_of(r: Any) -> list[str] | None:
     found = execution(r).get("nodelist")
     if not isinstance(found, list):
         return None
+    lists = [hostlist_of(each) for each in found]
+    return None if None in lists else [host for each in lists if each for host in each]
+
+
+def hostlist_of(value: Any) -> Hostlist | None:
+    """The hostlist that a string is; None for anything else."""
+    return _parsed_hostlist(value) if isinstance(value, str) else None
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed_hostlist(text: str) -> Hostlist | None:
     try:
-        return [host for each in found for host in Hostlist.parse(each)]
+        return Hostlist.parse(text)
     except FormatError:
         return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import (
@@ -84,8 +84,7 @@ class Broken:
     party: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """What a rule makes of a record.
 
     `state` is kept under the key (None: nothing is live). `kept` says that the clause was

@@ -22,6 +22,7 @@ from flux_trio.conformance.resource_sets import (
     entries,
     execution,
     found_in,
+    hostlist_of,
     hosts_by_target,
     hosts_of,
     number_of,
@@ -30,7 +31,7 @@ from flux_trio.conformance.resource_sets import (
 )
 from flux_trio.conformance.rule import Broken, Rules, Said, Seen, sent, view
 from flux_trio.conformance.shapes import idset_of
-from flux_trio.formats import FormatError, Hostlist, Idset
+from flux_trio.formats import Idset
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -196,9 +197,7 @@ def nodelist_is_of_hostlists(r: Any, _t: float) -> Found:
     found = execution(r).get("nodelist")
     texts = [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
     for text in texts:
-        try:
-            Hostlist.parse(text)
-        except FormatError:
+        if hostlist_of(text) is None:
             return f"execution.nodelist: {_wanted('a hostname or hostlist (RFC 29)', text)}"
     return True if texts else None
 
