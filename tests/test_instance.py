@@ -26,7 +26,7 @@ from flux_trio.instance import (
     durable_store,
     open_instance,
 )
-from flux_trio.jobtap import HookAnswer, JobView, Plugin
+from flux_trio.jobtap import Job, Plugin, Reject, on
 from flux_trio.messages import Errno, Flag, FluxError, Level, Request, topics
 from flux_trio.protocols import ACTIVE, JobState
 from flux_trio.services.kvs import MemoryStore, StoreError
@@ -111,7 +111,7 @@ async def test_after_the_block_nothing_of_it_is_left(autojump_clock: MockClock) 
         jobid = await user.submit(run_s=HOUR)
         await user.wait(jobid, "start")
         names = [module.name for module in instance.supervisor.list()]
-        assert names == [*MODULES, "broker"]
+        assert names == [*MODULES, "config", "broker"]
     assert instance.supervisor.list() == []
     assert (instance.router.peers, instance.router.services) == ({}, {})
     assert len(trio.lowlevel.current_task().child_nurseries) == tasks
@@ -120,7 +120,7 @@ async def test_after_the_block_nothing_of_it_is_left(autojump_clock: MockClock) 
         for record in instance.ring
         if record.kind == "module" and record.data and record.data["what"] == "removed"
     ]
-    assert removed == ["broker", *reversed(MODULES)]
+    assert removed == ["broker", "config", *reversed(MODULES)]
 
 
 async def test_error_inside_the_block_takes_the_instance_down(autojump_clock: MockClock) -> None:
@@ -153,7 +153,7 @@ class NoStart(Plugin):
 
     name = "no-start"
 
-    def loaded(self, context: Any) -> None:
+    def loaded(self) -> None:
         raise ZeroDivisionError("no start")
 
 
@@ -161,7 +161,11 @@ class NoStart(Plugin):
     ("more", "text"),
     [
         ({"store": no_disk}, r"module kvs did not start: StoreError: state\.sqlite: no disk"),
-        ({"plugins": [NoStart()]}, "module job-manager did not start: ZeroDivisionError: no start"),
+        (
+            {"plugins": [NoStart()]},
+            "module job-manager did not start: PluginError: plugin no-start failed when it was "
+            "loaded: ZeroDivisionError: no start",
+        ),
     ],
 )
 async def test_error_of_a_module_at_start_is_raised_before_the_block(
@@ -342,11 +346,10 @@ class Rejects(Plugin):
 
     name = "rejects"
 
-    def handlers(self) -> Any:
-        return {"job.validate": self.validate}
-
-    def validate(self, job: JobView) -> HookAnswer | None:
-        return HookAnswer(reject="not today") if b'"count":2' in job.jobspec else None
+    @on("job.validate")
+    def validate(self, job: Job) -> None:
+        if job.jobspec.ncores > 1:
+            raise Reject("not today")
 
 
 async def test_plugins_that_are_given_are_asked(autojump_clock: MockClock) -> None:

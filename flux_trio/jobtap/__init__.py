@@ -12,10 +12,10 @@ from flux_trio.jobtap.builtins import PriorityDefault, ValidateDuration, builtin
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, Returns
 from flux_trio.jobtap.counter import Counter, counter
 from flux_trio.jobtap.decorators import enter, leave, on, service
+from flux_trio.jobtap.dispatch import Given
 from flux_trio.jobtap.errors import NotAllowed, PluginError, Reject
 from flux_trio.jobtap.host import PluginHost
 from flux_trio.jobtap.job import Job
-from flux_trio.jobtap.legacy import Handler, PluginContext
 from flux_trio.jobtap.plugin import JobLookup, Plugin
 from flux_trio.jobtap.values import Dependency, ServiceRequest, UpdateAllowed
 from flux_trio.messages import Errno, FluxError, Level
@@ -48,7 +48,7 @@ __all__ = [
     "Event",
     "FluxError",
     "FormatError",
-    "Handler",
+    "Given",
     "Hook",
     "HookAnswer",
     "Job",
@@ -59,7 +59,6 @@ __all__ = [
     "Level",
     "NotAllowed",
     "Plugin",
-    "PluginContext",
     "PluginError",
     "PluginHost",
     "PriorityDefault",

@@ -55,6 +55,7 @@ class Hook:
     rejects: bool = False
     on_failure: str = "the job waits in its state, which names the plugin"
     told: bool = False  # nobody waits for an answer
+    waits_for_async: bool = True
 
     @property
     def prefix(self) -> str:
@@ -170,6 +171,7 @@ CUSTOM: Final = Hook(
     returns=Returns.ANYTHING,
     rejects=True,
     on_failure="the call raises",
+    waits_for_async=False,
 )
 
 _CUSTOM_TOPIC: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_*?-]+)+")

@@ -1,232 +1,260 @@
-"""The plugin host: asks plugins in load order, one chain a question, and survives them.
+"""The plugin host: which plugins are loaded, and what lives and dies with each.
 
-A sync handler answers at once. From the first async one on, the rest of the chain runs in a task of
-that plugin's nursery, with a deadline; a later answer's values overwrite an earlier one's.
-A plugin that raises or answers badly is named in the answer's error; the others go on.
-This is the one place besides the module supervisor that catches `Exception` broadly.
+A plugin is loaded whole or not at all: its handlers are checked, its conf.update may refuse, and
+only then it is asked anything. Once it is removed nothing of it is called again: its tasks have
+ended, what its handlers had entered has been left, and what was kept for it is gone.
 """
 
 from __future__ import annotations
 
-import reprlib
-from collections.abc import Awaitable, Callable, Iterable
+import fnmatch
+import re
+import traceback
+from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
 import trio
 
-from flux_trio.formats import Event, FormatError, Words, format_event
-from flux_trio.jobtap.catalogue import takes
-from flux_trio.jobtap.legacy import Handler, PluginContext
+from flux_trio.config import Config
+from flux_trio.jobtap.asking import Asking
+from flux_trio.jobtap.catalogue import CUSTOM, hook_of, is_glob
+from flux_trio.jobtap.dispatch import Dispatcher, Given, describe
+from flux_trio.jobtap.errors import PluginError
+from flux_trio.jobtap.handlers import read_handlers
+from flux_trio.jobtap.job import Job
+from flux_trio.jobtap.loaded import Entry, Loaded
 from flux_trio.jobtap.plugin import Plugin
+from flux_trio.jobtap.watchdog import BLOCKED_S
+from flux_trio.messages import Level
 from flux_trio.protocols import (
-    PRIORITY_MAX,
-    PRIORITY_MIN,
+    CONF_UPDATE,
+    QUERY,
     AskHook,
-    CancelHook,
     HookAnswer,
-    HookAnswered,
-    JobView,
-    PostEvent,
-    TopicsChanged,
-    check_context,
+    PluginReplayed,
+    PluginsChanged,
 )
 from flux_trio.trace import Kind
 
-HOOK_DEADLINE_S: Final = 60.0  # an async hook that takes longer holds its job for no good reason
-
-Tell = Callable[[Any], None]
-NoteTrace = Callable[[str, dict[str, Any]], None]
+ALL: Final = "all"  # what removes every plugin that is not builtin
+ORDERS: Final = ("none", "state", "-state")
 
 
-class PluginHost:
-    """Loaded plugins, and the questions that async ones still think about.
+class PluginHost(Dispatcher):
+    """Loaded plugins, in the order they are asked.
 
-    `tell` takes what the job machine is to be told; `note` puts a record into the trace; `now` is
-    the instance's clock.
+    `nursery` is where they live; whoever opened it calls `close` when it ends. A handler that
+    holds the whole instance for longer than `blocked_s` seconds is named by the watchdog.
     """
 
     def __init__(
-        self, nursery: trio.Nursery, tell: Tell, note: NoteTrace, now: Callable[[], float]
-    ) -> None:
-        self._nursery = nursery
-        self._tell = tell
-        self._note = note
-        self._now = now
-        self._chains: dict[str, list[tuple[Plugin, Handler]]] = {}
-        self._thinking: dict[int, trio.CancelScope] = {}
-
-    def load(self, plugins: Iterable[Plugin]) -> None:
-        """Add `plugins` behind those that are loaded."""
-        for plugin in plugins:
-            for topic, handler in plugin.handlers().items():
-                self._chains.setdefault(topic, []).append((plugin, handler))
-            loaded: Any = plugin.loaded
-            if takes(loaded, 1):
-                loaded(PluginContext(self._nursery, self._poster(plugin.name)))
-            else:
-                loaded()
-        self._tell(TopicsChanged(frozenset(self._chains)))
-
-    def ask(self, question: AskHook) -> None:
-        """Put `question` to every plugin that handles its topic."""
-        self._advance(question, HookAnswer(), self._chains.get(question.topic, []))
-
-    def cancel(self, question: CancelHook) -> None:
-        """Nobody waits for the answer any more."""
-        scope = self._thinking.pop(question.ticket, None)
-        if scope is not None:
-            scope.cancel()
-
-    def _advance(
-        self, question: AskHook, so_far: HookAnswer, chain: list[tuple[Plugin, Handler]]
-    ) -> None:
-        for place, (plugin, handler) in enumerate(chain):
-            began = self._now()
-            try:
-                said = handler(_job_of(question))
-            except Exception as error:  # noqa: BLE001 - a plugin must not end the host
-                self._failed(question, plugin, began, _describe(error))
-                return
-            if isinstance(said, Awaitable):
-                scope = self._thinking[question.ticket] = trio.CancelScope()
-                self._nursery.start_soon(self._think, question, so_far, chain[place:], said, scope)
-                return
-            so_far = self._heard(question, so_far, plugin, began, said)
-            if so_far.error is not None or so_far.reject is not None:
-                break  # a failure stops the chain for this question
-        self._tell(HookAnswered(question.ticket, so_far))
-
-    async def _think(
         self,
-        question: AskHook,
-        so_far: HookAnswer,
-        chain: list[tuple[Plugin, Handler]],
-        said: Awaitable[HookAnswer | None],
-        scope: trio.CancelScope,
+        nursery: trio.Nursery,
+        given: Given,
+        config: Config | None = None,
+        blocked_s: float = BLOCKED_S,
     ) -> None:
-        """Wait for what the first of `chain` says, then go on with the others."""
-        (plugin, _), *rest = chain
-        began = self._now()
-        with scope:
-            try:
-                with trio.move_on_after(HOOK_DEADLINE_S) as deadline:
-                    answer = await said
-            except Exception as error:  # noqa: BLE001 - a plugin must not end the host
-                self._failed(question, plugin, began, _describe(error))
-                return
-            finally:
-                self._thinking.pop(question.ticket, None)
-        if scope.cancel_called:
-            self._trace(question, plugin, began, result=None, error="canceled")
-            return
-        if deadline.cancelled_caught:
-            self._failed(question, plugin, began, f"no answer in {HOOK_DEADLINE_S:g} s")
-            return
-        so_far = self._heard(question, so_far, plugin, began, answer)
-        if so_far.error is not None or so_far.reject is not None:
-            rest = []
-        self._advance(question, so_far, rest)
+        super().__init__(given, blocked_s)
+        self.config = config or Config()
+        self._nursery = nursery
+        self._tickets = 0
+        self._replays: dict[int, trio.Event] = {}
 
-    def _heard(
-        self, question: AskHook, so_far: HookAnswer, plugin: Plugin, began: float, said: Any
-    ) -> HookAnswer:
-        problem = _problem_with(said)
-        result = None if problem is not None else _summary(said)
-        self._trace(question, plugin, began, result=result, error=problem)
-        if problem is not None:
-            return HookAnswer(error=_blame(plugin, question, problem))
-        if said is None:
-            return so_far
-        return HookAnswer(
-            priority=so_far.priority if said.priority is None else said.priority,
-            reject=said.reject,
-            posts=(*so_far.posts, *said.posts),
-        )
+    def close(self) -> None:
+        """The watchdog ends."""
+        self.watchdog.stop()
 
-    def _failed(self, question: AskHook, plugin: Plugin, began: float, text: str) -> None:
-        self._trace(question, plugin, began, result=None, error=text)
-        answer = HookAnswer(error=_blame(plugin, question, text))
-        self._tell(HookAnswered(question.ticket, answer))
+    # --- loading
 
-    def _trace(
-        self, question: AskHook, plugin: Plugin, began: float, result: Any, error: str | None
+    async def load(
+        self, plugin: Plugin, conf: dict[str, Any] | None = None, path: str = ""
     ) -> None:
-        data = {
-            "plugin": plugin.name,
-            "hook": question.topic,
-            "id": _job_of(question).id,
-            "result": result,
-            "error": error,
-            "duration": self._now() - began,
-        }
-        self._note(Kind.HOOK, data)
+        """Add `plugin` behind those that are loaded. Raises PluginError, naming the rule.
 
-    def _poster(self, plugin: str) -> Callable[[int, str, dict[str, Any]], None]:
-        def post(jobid: int, name: str, context: dict[str, Any]) -> None:
-            _check_posts(((name, context),))
-            self._tell(PostEvent(jobid, name, context, plugin))
-
-        return post
-
-
-def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _blame(plugin: Plugin, question: AskHook, text: str) -> str:
-    return f"plugin {plugin.name} failed in {question.topic}: {text}"
-
-
-def _problem_with(said: Any) -> str | None:
-    """What is wrong with a handler's answer, None when nothing is."""
-    if said is None:
-        return None
-    if not isinstance(said, HookAnswer):
-        return f"expected a HookAnswer or None, got {reprlib.repr(said)}"
-    answer: Any = said  # its fields are what a plugin put there
-    if answer.error is not None:
-        return str(answer.error)
-    if answer.priority is not None and not _is_priority(answer.priority):
-        got = reprlib.repr(answer.priority)
-        return f"expected a priority from {PRIORITY_MIN} to {PRIORITY_MAX}, got {got}"
-    if answer.reject is not None and not isinstance(answer.reject, str):
-        return f"expected the reason of a rejection, got {reprlib.repr(answer.reject)}"
-    try:
-        _check_posts(answer.posts)
-    except FormatError as error:
-        return str(error)
-    return None
-
-
-def _is_priority(value: Any) -> bool:
-    is_integer = isinstance(value, int) and not isinstance(value, bool)
-    return is_integer and PRIORITY_MIN <= value <= PRIORITY_MAX
-
-
-def _check_posts(posts: Any) -> None:
-    """Raise FormatError unless each is (name, context) of an event that can be logged."""
-    try:
-        pairs = msgspec.convert(posts, tuple[tuple[str, dict[str, Any]], ...])
-    except msgspec.ValidationError as error:
-        raise FormatError.of_msgspec(error).at("posts") from None
-    for name, context in pairs:
-        event = Event(1.0, name, context)
-        check_context(event)
+        What it has to be told of active jobs comes with `replay`.
+        """
+        plugin.name = plugin.name or _name_of_class(plugin)
+        if any(each.name == plugin.name for each in self.plugins):
+            raise PluginError(f"plugin {plugin.name} is already loaded")
+        loaded = Loaded(self, plugin, read_handlers(plugin), path)
+        plugin.conf, plugin.host = dict(conf or {}), loaded
+        if not loaded.is_builtin:
+            self.watchdog.start()
+        loaded.nursery = await self._nursery.start(self._live, loaded)
         try:
-            format_event(event)
-        except (TypeError, ValueError) as error:
-            raise FormatError("values that JSON has", Words(error), name) from None
+            await self._configure(loaded)
+        except BaseException:
+            await self._end(loaded)
+            raise
+        self.plugins.append(loaded)
+        self._chains.clear()
+
+    async def replay(self, name: str, order: str = "none") -> None:
+        """Have a plugin told of every active job, and all priorities asked for again."""
+        self._tickets += 1
+        done = self._replays[self._tickets] = trio.Event()
+        self.given.tell(PluginsChanged(name, order, self._tickets))
+        await done.wait()
+
+    def replayed(self, action: PluginReplayed) -> None:
+        """The job machine has done so."""
+        done = self._replays.pop(action.ticket, None)
+        if done is not None:
+            done.set()
+
+    async def remove(self, pattern: str) -> list[str]:
+        """Remove by name or glob; builtins need their period spelled out. The names of those gone.
+
+        `all` is every plugin that is not builtin, and never fails; else no match is a PluginError.
+        """
+        gone = [each for each in self.plugins if _is_meant(each, pattern)]
+        if not gone and pattern != ALL:
+            raise PluginError(f"no plugin matches {pattern}")
+        for loaded in gone:
+            self.plugins.remove(loaded)
+        self._chains.clear()
+        for loaded in gone:
+            await self._end(loaded)
+        if gone:
+            self.given.tell(PluginsChanged())
+        return [loaded.name for loaded in gone]
+
+    def names(self, *, builtins: bool = False) -> list[str]:
+        """In the order they are asked."""
+        return [each.name for each in self.plugins if builtins or not each.is_builtin]
+
+    async def query(self, name: str) -> dict[str, Any]:
+        """The plugin's own data, with its name, path, what its hooks took, and its counters.
+
+        Raises PluginError when there is none of that name, or it fails.
+        """
+        loaded = self.find(name)
+        asked = await self._put(loaded, QUERY, None)
+        hooks = {
+            label: {"count": entry.count, "total": entry.total, "max": entry.longest}
+            for label, entry in loaded.entries.items()
+        }
+        found: dict[str, Any] = dict(asked.said or {}) if asked is not None else {}
+        found |= {"name": loaded.name, "path": loaded.path, "hooks": hooks}
+        if loaded.tracker is not None and loaded.tracker.counters:
+            found["counters"] = {
+                counter.name: {str(key): value for key, value in counter.items()}
+                for counter in loaded.tracker.counters
+            }
+        return found
+
+    def find(self, name: str) -> Loaded:
+        """Raises PluginError when no plugin of that name is loaded."""
+        for loaded in self.plugins:
+            if loaded.name == name:
+                return loaded
+        raise PluginError(f"plugin {name} is not loaded")
+
+    def ask(self, question: AskHook) -> HookAnswer | None:
+        """See `Plugins`."""
+        answer = super().ask(question)
+        if answer is not None and question.topic == CONF_UPDATE:
+            self._adopt(question, answer)
+        return answer
+
+    # --- what runs beside the job manager's turns
+
+    async def run_task(self, loaded: Loaded, function: Callable[..., Any], args: Any) -> None:
+        """A plugin's background task: what it raises ends it alone, and is told."""
+        entry = Entry(loaded, f"task {getattr(function, '__name__', function)}", function, CUSTOM)
+        try:
+            await self.awaited(entry, None, function(*args))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin must not end the host
+            text = f"plugin {loaded.name}: {entry.label} ended: {describe(error)}"
+            self.given.log(Level.ERR, f"{text}\n{''.join(traceback.format_exception(error))}")
+            data = {"plugin": loaded.name, "hook": entry.label, "error": describe(error)}
+            self.given.note(Kind.HOOK, data)
+
+    def recount(self) -> int:
+        """Count all declared counters anew; differences are told and put right. How many."""
+        found = 0
+        for loaded in self.plugins:
+            if loaded.tracker is None:
+                continue
+            jobs = {view.id: Job(loaded, view, None) for view in self.jobs.active()}
+            for counter in loaded.tracker.counters:
+                differences = counter.recount(jobs)
+                found += len(differences)
+                for key, (kept, counted) in differences.items():
+                    self._tell_difference(loaded, counter.name, key, kept, counted)
+        return found
+
+    def _tell_difference(
+        self, loaded: Loaded, counter: str, key: Any, kept: float, counted: float
+    ) -> None:
+        text = f"plugin {loaded.name}: counter {counter} of {key!r} had {kept}, there are {counted}"
+        self.given.log(Level.ERR, text)
+        data = {"plugin": loaded.name, "hook": f"recount {counter}", "error": text}
+        self.given.note(Kind.HOOK, data)
+
+    async def _live(self, loaded: Loaded, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+        """The nursery of one plugin."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            task_status.started(nursery)
+        loaded.ended.set()
+
+    async def _configure(self, loaded: Loaded) -> None:
+        asked = await self._put(loaded, CONF_UPDATE, self.config)
+        if asked is not None and asked.is_decided:
+            raise PluginError(asked.error or f"plugin {loaded.name}: {asked.reject}")
+        _, error = self.attempt(loaded.plugin.loaded)
+        if error is not None:
+            raise PluginError(f"plugin {loaded.name} failed when it was loaded: {describe(error)}")
+
+    def _answered(self, asking: Asking, answer: HookAnswer) -> None:
+        if asking.question.topic == CONF_UPDATE:
+            self._adopt(asking.question, answer)
+        super()._answered(asking, answer)
+
+    def _adopt(self, question: AskHook, answer: HookAnswer) -> None:
+        """The configuration is what no plugin has refused."""
+        if answer.error is None and answer.reject is None:
+            self.config = question.args
+
+    async def _end(self, loaded: Loaded) -> None:
+        """Nothing of it is called any more after this."""
+        loaded.is_removed = True
+        loaded.nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await loaded.ended.wait()
+        loaded.forget_all()
+        _, error = self.attempt(loaded.plugin.removed)
+        if error is not None:
+            self.failed(
+                f"plugin {loaded.name} failed when it was removed: {describe(error)}", error
+            )
+        loaded.plugin.host = None
+
+    async def _put(self, loaded: Loaded, topic: str, args: Any) -> Asking | None:
+        """Ask one plugin something that is not about a job; None when it does not handle it."""
+        entry = loaded.find(topic)
+        if entry is None:
+            return None
+        ended = trio.Event()
+
+        def done(_asking: Asking, _answer: HookAnswer) -> None:
+            ended.set()
+
+        asking = Asking(AskHook(0, topic, None, args), hook_of(topic), [entry], done)
+        if self._advance(asking) is None:
+            await ended.wait()
+        return asking
 
 
-def _summary(said: Any) -> Any:
-    """What the trace shows of an answer."""
-    if not isinstance(said, HookAnswer):
-        return None
-    parts = {"priority": said.priority, "reject": said.reject, "posts": [n for n, _ in said.posts]}
-    return {key: value for key, value in parts.items() if value not in (None, [])}
+def _is_meant(loaded: Loaded, pattern: str) -> bool:
+    if pattern == ALL:
+        return not loaded.is_builtin
+    if loaded.is_builtin and not pattern.startswith("."):
+        return False
+    return fnmatch.fnmatchcase(loaded.name, pattern) if is_glob(pattern) else loaded.name == pattern
 
 
-def _job_of(question: AskHook) -> JobView:
-    assert question.job is not None  # no topic without one is asked yet
-    return question.job
+def _name_of_class(plugin: Plugin) -> str:
+    """HoldUntil → hold-until."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", type(plugin).__name__).lower()

@@ -60,13 +60,13 @@ class Keeper(Protocol):
 
 
 class Job:
-    """One job, for one plugin. Keep it as long as you like."""
+    """One job, for one plugin. Keep it as long as you like; `view` is the host's."""
 
-    __slots__ = ("_keeper", "_question", "_view")
+    __slots__ = ("_keeper", "_question", "view")
 
     def __init__(self, keeper: Keeper, view: JobView, question: AskHook | None) -> None:
         self._keeper = keeper
-        self._view = view
+        self.view = view
         self._question = question
 
     def __repr__(self) -> str:
@@ -77,88 +77,88 @@ class Job:
     @property
     def id(self) -> int:
         """The job id."""
-        return self._view.id
+        return self.view.id
 
     @property
     def userid(self) -> int:
         """Who submitted it."""
-        return self._view.userid
+        return self.view.userid
 
     @property
     def urgency(self) -> int:
         """0 to 31; 0 holds the job and 31 expedites it, whatever a plugin says."""
-        return self._view.urgency
+        return self.view.urgency
 
     @property
     def priority(self) -> int:
         """The last one given, 0 to 4294967295."""
-        return self._view.priority
+        return self.view.priority
 
     @property
     def state(self) -> JobState:
         """Where it is now; during a hook it does not change."""
-        return self._view.state
+        return self.view.state
 
     @property
     def t_submit(self) -> float:
         """Seconds since the Unix epoch."""
-        return self._view.t_submit
+        return self.view.t_submit
 
     @property
     def flags(self) -> int:
         """A mask of JobFlag (RFC 21, Submit Event)."""
-        return self._view.flags
+        return self.view.flags
 
     @property
     def dependencies(self) -> frozenset[str]:
         """What it waits for now, by description."""
-        return frozenset(self._view.dependencies or ())
+        return frozenset(self.view.dependencies or ())
 
     @property
     def prologs(self) -> frozenset[str]:
         """Those that hold its start now, by description."""
-        return frozenset(self._view.prologs or ())
+        return frozenset(self.view.prologs or ())
 
     @property
     def start_requested(self) -> bool:
         """Whether it may be running: the execution service has been asked to start it."""
-        return self._view.start_requested
+        return self.view.start_requested
 
     @property
     def epilogs(self) -> frozenset[str]:
         """Those that hold its resources now, by description."""
-        return frozenset(self._view.epilogs or ())
+        return frozenset(self.view.epilogs or ())
 
     @property
     def annotations(self) -> dict[str, Any]:
         """All there are (RFC 27, Alloc Annotate)."""
-        return dict(self._view.annotations or {})
+        return dict(self.view.annotations or {})
 
     @property
     def raw_jobspec(self) -> dict[str, Any]:
         """The jobspec as JSON has it, without the environment, updates applied; a copy."""
-        decoded: dict[str, Any] = msgspec.json.decode(self._view.current_jobspec_bytes())
+        decoded: dict[str, Any] = msgspec.json.decode(self.view.current_jobspec_bytes())
         return decoded
 
     @property
     def jobspec(self) -> Jobspec:
         """The same, parsed (RFC 14). Raises FormatError for one that is no jobspec."""
-        return _parse(self._view.current_jobspec_bytes())
+        return _parse(self.view.current_jobspec_bytes())
 
     @property
     def R(self) -> dict[str, Any] | None:  # noqa: N802 - RFC 20's name for it
         """Its resources from RUN on (an RFC 20 object without `scheduling`), None before."""
-        return self._view.resource_set()
+        return self.view.resource_set()
 
     @property
     def result(self) -> str | None:
         """In CLEANUP and INACTIVE: completed, failed, canceled or timeout; None before."""
-        return _result_of(self._view)
+        return _result_of(self.view)
 
     @property
     def exception(self) -> dict[str, Any] | None:
         """Context of the fatal exception that ended it (RFC 21, Exception Event)."""
-        return self._view.exception
+        return self.view.exception
 
     # --- why it is here
 
@@ -186,7 +186,7 @@ class Job:
     @property
     def data(self) -> dict[str, Any]:
         """The plugin's own, for this job; gone with the job or the plugin."""
-        return self._keeper.data_of(self._view)
+        return self._keeper.data_of(self.view)
 
     # --- what may be done with it; all raise NotAllowed, naming the rule
 
@@ -230,18 +230,18 @@ class Job:
         Silent when it would open a dependency, prolog or epilog that is open.
         """
         wanted = dict(context or {})
-        queued = list(self._keeper.queued(self._view))
-        if is_repeat(self._view, name, wanted, queued):
+        queued = list(self._keeper.queued(self.view))
+        if is_repeat(self.view, name, wanted, queued):
             return
-        rule = refusal(self._view, name, wanted, queued)
+        rule = refusal(self.view, name, wanted, queued)
         if rule is not None:
             raise NotAllowed(rule)
         self._keeper.do(PostEvent(self.id, str(name), wanted, self.plugin.name))
 
     def event_posted(self, name: str) -> bool:
         """Whether an event of this name was logged, or is about to be."""
-        queued = self._keeper.queued(self._view)
-        return self._view.was_posted(name) or any(name == each for each, _ in queued)
+        queued = self._keeper.queued(self.view)
+        return self.view.was_posted(name) or any(name == each for each, _ in queued)
 
     def raise_exception(self, type: str, severity: int = 0, note: str = "") -> None:  # noqa: A002 - RFC 21's word
         """Log an exception; severity 0 ends the job, 1 to 7 only record. Not fatal in NEW."""
@@ -271,7 +271,7 @@ class Job:
 
     def subscribe(self) -> None:
         """From now on, job.event.* of this job is told to the plugin."""
-        self._keeper.subscribe(self._view)
+        self._keeper.subscribe(self.view)
 
     def unsubscribe(self) -> None:
         """End that."""

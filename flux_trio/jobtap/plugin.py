@@ -33,10 +33,21 @@ class JobLookup(Protocol):
 class Host(Protocol):
     """What a loaded plugin reaches of the instance; gone when the plugin is removed."""
 
-    owner: int
-    users: Any
-    config: Config
-    jobs: JobLookup
+    @property
+    def owner(self) -> int:
+        """The instance owner's userid."""
+
+    @property
+    def users(self) -> Any:
+        """The user database."""
+
+    @property
+    def config(self) -> Config:
+        """The instance's configuration."""
+
+    @property
+    def jobs(self) -> JobLookup:
+        """Jobs by id."""
 
     def now(self) -> float:
         """Seconds since the Unix epoch, by the instance's clock."""
@@ -78,10 +89,6 @@ class Plugin:
 
     def removed(self) -> None:
         """The plugin is about to go; its tasks have ended."""
-
-    def handlers(self) -> Any:
-        """Goes with the host of before."""
-        return {}
 
     # --- the instance
 

@@ -26,6 +26,18 @@ def problem_with(hook: Hook, said: Any) -> str | None:
             return _expected("None", said)
 
 
+def shown(said: Any) -> Any:
+    """What the trace shows of a checked value."""
+    match said:
+        case int():
+            return said
+        case Unavailable():
+            return repr(said)
+        case UpdateAllowed():
+            return {"allowed": dict(said.updates)}
+    return None  # a plugin's own, and it may be large
+
+
 def priority_of(value: Any) -> int | None:
     """A priority, None for one that is unavailable. Raises NotAllowed for what is neither."""
     if not is_priority(value):

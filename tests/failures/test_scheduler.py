@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from flux_trio.jobtap import HookAnswer, JobView, Plugin, PluginContext
+from flux_trio.jobtap import Job, Plugin, on
 from flux_trio.messages import Errno, FluxError, Level, Request, Response, topics
 from flux_trio.protocols import AllocType
 from tests.support.failing import ENDS, HOUR, FakeExec, FakeScheduler, Scene, scene, settle
@@ -25,20 +25,14 @@ class Epilog(Plugin):
 
     name = "epilog"
 
-    def __init__(self) -> None:
-        self.context: PluginContext
-
-    def loaded(self, context: PluginContext) -> None:
-        self.context = context
-
-    def handlers(self) -> Any:
-        return {"job.state.cleanup": self.cleanup}
-
-    def cleanup(self, job: JobView) -> HookAnswer:
-        return HookAnswer(posts=(("epilog-start", {"description": "e"}),))
+    @on("job.state.cleanup")
+    def cleanup(self, job: Job) -> None:
+        job.epilog_start("e")
 
     def finish(self, jobid: int) -> None:
-        self.context.post(jobid, "epilog-finish", {"description": "e", "status": 0})
+        job = self.jobs.get(jobid)
+        assert job is not None
+        job.epilog_finish("e")
 
 
 # --- the end of a scheduler

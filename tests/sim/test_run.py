@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from flux_trio.formats import Jobspec
-from flux_trio.jobtap import STATE_TOPICS, VALIDATE, Handler, HookAnswer, JobView, Plugin
-from flux_trio.protocols import JobState
+from flux_trio import jobtap
 from flux_trio.sim import (
     JobFacts,
     Outcome,
@@ -126,18 +124,15 @@ def test_progress_counts_up_to_all_jobs() -> None:
     assert told == sorted(told)
 
 
-class Ponder(Plugin):
+class Ponder(jobtap.Plugin):
     """Never makes up its mind about the job named b."""
 
     name = "ponder"
 
-    def handlers(self) -> dict[str, Handler]:
-        return {STATE_TOPICS[JobState.PRIORITY]: self.prioritize}
-
-    async def prioritize(self, job: JobView) -> HookAnswer | None:
-        if Jobspec.parse(job.current_jobspec_bytes()).attribute("system.job.name") == "b":
+    @jobtap.on("job.state.priority")
+    async def prioritize(self, job: jobtap.Job) -> None:
+        if job.jobspec.attribute("system.job.name") == "b":
             await trio.sleep_forever()
-        return None
 
 
 def test_jobs_that_will_never_end_are_an_error_that_names_them() -> None:
@@ -147,21 +142,19 @@ def test_jobs_that_will_never_end_are_an_error_that_names_them() -> None:
     assert text.startswith("1 of 3 jobs have not ended and nothing has happened for 160 s: b. ")
 
 
-class Reject(Plugin):
+class Small(jobtap.Plugin):
     """Takes no job of more than three nodes."""
 
-    name = "reject"
+    name = "small"
 
-    def handlers(self) -> dict[str, Handler]:
-        return {VALIDATE: self.validate}
-
-    def validate(self, job: JobView) -> HookAnswer | None:
-        nnodes = Jobspec.parse(job.current_jobspec_bytes()).nnodes
-        return HookAnswer(reject="too large") if nnodes is not None and nnodes > 3 else None
+    @jobtap.on("job.validate")
+    def validate(self, job: jobtap.Job) -> None:
+        if (job.jobspec.nnodes or 0) > 3:
+            raise jobtap.Reject("too large")
 
 
 def test_a_job_that_a_plugin_rejects_is_denied_and_the_others_go_on() -> None:
-    result = simulate(BACKFILL, make_machine(4, 4), plugins=[Reject()])
+    result = simulate(BACKFILL, make_machine(4, 4), plugins=[Small()])
     assert [each.outcome for each in result.jobs] == [
         Outcome.COMPLETED,
         Outcome.DENIED,

@@ -10,7 +10,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.config import Config, SchedConfig
 from flux_trio.formats import Jobspec, parse_eventlog
-from flux_trio.jobtap import VALIDATE, HookAnswer, Plugin
+from flux_trio.jobtap import Plugin, Reject, on
 from flux_trio.messages import FluxError, topics
 from flux_trio.sim import make_machine
 from flux_trio.testing import EPOCH, simulated_instance
@@ -64,8 +64,9 @@ async def test_plugins_are_asked(autojump_clock):
     class Refuse(Plugin):
         name = "refuse"
 
-        def handlers(self):
-            return {VALIDATE: lambda job: HookAnswer(reject="not today")}
+        @on("job.validate")
+        def validate(self, job):
+            raise Reject("not today")
 
     async with (
         simulated_instance(plugins=[Refuse()]) as instance,

@@ -2,56 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from flux_trio.jobtap import Handler, Plugin, PluginContext
+from flux_trio import jobtap
 from flux_trio.messages import FluxError, topics
-from flux_trio.protocols import HookAnswer, JobView
 from tests.support.scenarios import Stage, scenario
 
 
-class HoldsUp(Plugin):
+class HoldsUp(jobtap.Plugin):
     """What a job's attributes.user tells: dependencies, a prolog, an epilog; or it is refused."""
 
     name = "holds-up"
 
-    def loaded(self, context: PluginContext) -> None:
-        self.post = context.post
+    @jobtap.on("job.validate")
+    def validate(self, job: jobtap.Job) -> None:
+        if "refuse" in wishes(job):
+            raise jobtap.Reject("no such luck")
 
-    def handlers(self) -> Mapping[str, Handler]:
-        return {
-            "job.validate": self.validate,
-            "job.state.depend": self.depend,
-            "job.state.run": self.run,
-            "job.state.cleanup": self.cleanup,
-        }
+    @jobtap.on("job.state.depend")
+    def depend(self, job: jobtap.Job) -> None:
+        for each in wishes(job).get("depends", []):
+            job.add_dependency(each)
 
-    def validate(self, job: JobView) -> HookAnswer | None:
-        return HookAnswer(reject="no such luck") if "refuse" in wishes(job) else None
+    @jobtap.on("job.state.run")
+    def run(self, job: jobtap.Job) -> None:
+        if "prolog" in wishes(job):
+            job.prolog_start("prolog")
 
-    def depend(self, job: JobView) -> HookAnswer | None:
-        depends = wishes(job).get("depends", [])
-        added = [("dependency-add", {"description": each}) for each in depends]
-        return HookAnswer(posts=tuple(added))
+    @jobtap.on("job.state.cleanup")
+    def cleanup(self, job: jobtap.Job) -> None:
+        if "epilog" in wishes(job):
+            job.epilog_start("epilog")
 
-    def run(self, job: JobView) -> HookAnswer | None:
-        if "prolog" not in wishes(job):
-            return None
-        return HookAnswer(posts=(("prolog-start", {"description": "prolog"}),))
-
-    def cleanup(self, job: JobView) -> HookAnswer | None:
-        if "epilog" not in wishes(job):
-            return None
-        return HookAnswer(posts=(("epilog-start", {"description": "epilog"}),))
+    def post(self, jobid: int, name: str, context: dict[str, Any]) -> None:
+        """An event outside of any hook."""
+        job = self.jobs.get(jobid)
+        assert job is not None
+        job.post(name, context)
 
 
-def wishes(job: JobView) -> dict[str, Any]:
+def wishes(job: jobtap.Job) -> dict[str, Any]:
     """What a job has in attributes.user."""
-    jobspec = msgspec.json.decode(job.current_jobspec_bytes())
-    found: dict[str, Any] = jobspec["attributes"].get("user", {})
+    found: dict[str, Any] = job.raw_jobspec["attributes"].get("user", {})
     return found
 
 

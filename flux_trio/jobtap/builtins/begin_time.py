@@ -1,0 +1,63 @@
+"""begin-time: a job that is not to start before a moment (RFC 26, begin-time)."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+import trio
+
+from flux_trio import jobtap
+from flux_trio.jobtap.builtins.dependencies import is_satisfied
+
+
+class BeginTime(jobtap.Plugin):
+    """The dependency is open until the instance's clock shows its value."""
+
+    name = ".begin-time"
+
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, str]] = []  # a heap: moment, job id, description
+        self._first_changed = trio.Event()
+
+    def loaded(self) -> None:
+        """Watch the clock."""
+        self.start_soon(self._watch)
+
+    @jobtap.on("job.dependency.begin-time")
+    def depend(self, job: jobtap.Job, dependency: jobtap.Dependency) -> None:
+        """Hold the job until then, also when that is past: the next look at the clock frees it."""
+        moment = _timestamp(dependency.value)
+        description = f"begin-time={moment:.3f}"
+        if is_satisfied(job, description):
+            return
+        job.add_dependency(description)
+        heapq.heappush(self._due, (moment, job.id, description))
+        if self._due[0][1] == job.id:
+            self._first_changed.set()
+
+    async def _watch(self) -> None:
+        while True:
+            self._first_changed = trio.Event()
+            left = self._due[0][0] - self.now() if self._due else math.inf
+            with trio.move_on_after(max(0.0, left)):
+                await self._first_changed.wait()
+            while self._due and self._due[0][0] <= self.now():
+                _, jobid, description = heapq.heappop(self._due)
+                self._free(jobid, description)
+
+    def _free(self, jobid: int, description: str) -> None:
+        job = self.jobs.get(jobid)  # it may have been canceled meanwhile
+        if job is not None and job.state is jobtap.State.DEPEND:
+            job.remove_dependency(description)
+
+
+def _timestamp(text: str) -> float:
+    """Seconds since the Unix epoch. Raises Reject."""
+    try:
+        moment = float(text)
+    except ValueError:
+        moment = math.nan
+    if not 0 <= moment < math.inf:
+        raise jobtap.Reject(f"Invalid begin-time={text}")
+    return moment

@@ -1,0 +1,202 @@
+"""dependency-after: a job waits for another one (RFC 26: after, afterany, afterok, afternotok).
+
+`afterexcept`, and `afterstart` for `after`, are flux-core's, and so are the words. flux-core wants
+a job that has run for afternotok too; RFC 26 does not: one that was canceled while it waited was
+unsuccessful, and satisfies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flux_trio import jobtap
+from flux_trio.formats import FormatError, format_fluid, parse_eventlog, parse_fluid
+from flux_trio.jobtap.builtins.dependencies import is_satisfied
+from flux_trio.messages import topics
+from flux_trio.protocols import JobEvent
+
+NEVER_STARTED: Final = "after: {jobid} never started"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is to be known of a job that has ended."""
+
+    userid: int
+    had_resources: bool
+    started: bool
+    succeeded: bool
+    ended_by_exception: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One scheme: when it holds of a job that has ended, and else why a new job is refused."""
+
+    word: str  # in the dependency's description
+    holds: Callable[[Outcome], bool]
+    refusal: str = NEVER_STARTED
+
+    def refuse(self, outcome: Outcome, jobid: str) -> str:
+        """Why a job cannot wait for one that ended like this."""
+        refusal = self.refusal if outcome.had_resources else NEVER_STARTED
+        return "dependency: " + refusal.format(jobid=jobid)
+
+
+AFTER: Final = Condition("after-start", lambda it: it.started)
+CONDITIONS: Final = {
+    "after": AFTER,
+    "afterstart": AFTER,
+    "afterany": Condition("after-finish", lambda _it: True),
+    "afterok": Condition(
+        "after-success", lambda it: it.succeeded, "afterok: job {jobid} failed or was canceled"
+    ),
+    "afternotok": Condition(
+        "after-failure", lambda it: not it.succeeded, "afternotok: job {jobid} succeeded"
+    ),
+    "afterexcept": Condition(
+        "after-except",
+        lambda it: it.had_resources and it.ended_by_exception,
+        "afterexcept: job {jobid}: no exception",
+    ),
+}
+
+
+class DependencyAfter(jobtap.Plugin):
+    """Frees jobs when those they wait for start or end, or ends them when they wait in vain."""
+
+    name = ".dependency-after"
+
+    def __init__(self) -> None:
+        # by the id of the job waited for: the id of one that waits, its dependency's description
+        self._waiting: dict[int, dict[tuple[int, str], Condition]] = {}
+        # of jobs that were in NEW when the one they wait for ended
+        self._late: dict[int, list[tuple[str, Condition, Outcome]]] = {}
+
+    @jobtap.on(*(f"job.dependency.{scheme}" for scheme in CONDITIONS))
+    async def depend(self, job: jobtap.Job, dependency: jobtap.Dependency) -> None:
+        """Hold the job, unless what it waits for has happened already."""
+        condition = CONDITIONS[dependency.scheme]
+        description = f"{condition.word}={dependency.value}"
+        if is_satisfied(job, description):
+            return
+        jobid = _jobid(dependency)
+        other = self.jobs.get(jobid)
+        outcome = await self._stored(jobid, dependency) if other is None else _outcome_of(other)
+        if job.userid != outcome.userid:
+            raise jobtap.Reject(
+                f"{dependency.scheme}: Permission denied for job {dependency.value}"
+            )
+        ended = other is None or other.state is jobtap.State.INACTIVE
+        if ended and not condition.holds(outcome) and job.state is jobtap.State.NEW:
+            raise jobtap.Reject(condition.refuse(outcome, dependency.value))
+        job.add_dependency(description)
+        if ended or (condition is AFTER and outcome.started):
+            _settle(job, description, condition, outcome)
+            return
+        self._waiting.setdefault(jobid, {})[job.id, description] = condition
+        if condition is AFTER and other is not None:
+            other.subscribe()
+
+    @jobtap.on("job.event.start")
+    def on_start(self, job: jobtap.Job, _event: jobtap.Event) -> None:
+        """Free who waits for this."""
+        waiting = self._waiting.get(job.id, {})
+        for key in [key for key, condition in waiting.items() if condition is AFTER]:
+            self._resolve(*key, waiting.pop(key), _outcome_of(job))
+
+    @jobtap.on("job.state.inactive", "job.destroy")
+    def on_end(self, job: jobtap.Job) -> None:
+        """Free or end who waits for this; a job that was refused has ended too."""
+        for key, condition in self._waiting.pop(job.id, {}).items():
+            self._resolve(*key, condition, _outcome_of(job))
+
+    @jobtap.on("job.event.validate")
+    def on_validate(self, job: jobtap.Job, _event: jobtap.Event) -> None:
+        """Now events can be posted to it."""
+        for description, condition, outcome in self._late.pop(job.id, ()):
+            _settle(job, description, condition, outcome)
+
+    @jobtap.on("plugin.query")
+    def query(self) -> dict[str, Any]:
+        """Which job (`depid`) waits for which (`id`), and for what."""
+        dependencies = [
+            {"id": jobid, "depid": depid, "type": condition.word, "description": description}
+            for jobid, waiting in self._waiting.items()
+            for (depid, description), condition in waiting.items()
+        ]
+        return {"dependencies": dependencies}
+
+    def _resolve(
+        self, jobid: int, description: str, condition: Condition, outcome: Outcome
+    ) -> None:
+        job = self.jobs.get(jobid)
+        if job is None:
+            return
+        if job.state is jobtap.State.NEW:
+            self._late.setdefault(jobid, []).append((description, condition, outcome))
+            job.subscribe()
+        elif description in job.dependencies:  # else it has ended itself meanwhile
+            _settle(job, description, condition, outcome)
+
+    async def _stored(self, jobid: int, dependency: jobtap.Dependency) -> Outcome:
+        """What became of a job that only its eventlog tells of. Raises Reject."""
+        key = f"{format_fluid(jobid, 'kvs')}.eventlog"
+        try:
+            events = parse_eventlog((await self.rpc(topics.KVS_LOOKUP, {"key": key}))["value"])
+        except jobtap.FluxError as error:
+            problem = "job not found" if error.errnum == jobtap.Errno.ENOENT else error.text
+            scheme, value = dependency.scheme, dependency.value
+            raise jobtap.Reject(f"dependency: {scheme}: id {value}: {problem}") from None
+        return _outcome_in(events)
+
+
+def _settle(job: jobtap.Job, description: str, condition: Condition, outcome: Outcome) -> None:
+    """The job waited for has started or ended: the dependency is satisfied, or never will be."""
+    if condition.holds(outcome):
+        job.remove_dependency(description)
+        return
+    why = "can never be satisfied" if outcome.had_resources else "job never started"
+    job.raise_exception("dependency", 0, f"dependency {description} {why}")
+
+
+def _jobid(dependency: jobtap.Dependency) -> int:
+    try:
+        return parse_fluid(dependency.value)
+    except FormatError:
+        text = f'dependency: {dependency.scheme}: "{dependency.value}" is not a valid jobid'
+        raise jobtap.Reject(text) from None
+
+
+def _outcome_of(job: jobtap.Job) -> Outcome:
+    """As it stands."""
+    return Outcome(
+        userid=job.userid,
+        had_resources=job.event_posted(JobEvent.ALLOC),
+        started=job.event_posted(JobEvent.START),
+        succeeded=job.result == "completed",
+        ended_by_exception=job.exception is not None,
+    )
+
+
+def _outcome_in(events: Iterable[jobtap.Event]) -> Outcome:
+    """The same from an eventlog: the first of finish and fatal exception ended the job."""
+    userid, names, status, is_excepted = -1, set(), None, False
+    for event in events:
+        context = event.context or {}
+        names.add(event.name)
+        if event.name == JobEvent.SUBMIT:
+            userid = context["userid"]
+        elif event.name == JobEvent.FINISH and not is_excepted:
+            status = context["status"]
+        elif event.name == JobEvent.EXCEPTION and context["severity"] == 0 and status is None:
+            is_excepted = True
+    return Outcome(
+        userid=userid,
+        had_resources=JobEvent.ALLOC in names,
+        started=JobEvent.START in names,
+        succeeded=status == 0,
+        ended_by_exception=is_excepted,
+    )

@@ -1,0 +1,101 @@
+"""dependency-singleton: one job of a name at a time (flux-core's, beside RFC 26).
+
+A singleton is its user's only job of its name in PRIORITY or later; those that wait go in the order
+of their ids. Jobs without a name of their own count for nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from flux_trio import jobtap
+from flux_trio.jobtap.builtins.dependencies import is_satisfied
+
+DESCRIPTION: Final = "singleton"
+
+Key = tuple[int, str]  # userid, job name
+
+
+class DependencySingleton(jobtap.Plugin):
+    """Counts jobs by user and name, and frees a singleton when all others of its name wait too."""
+
+    name = ".dependency-singleton"
+
+    def __init__(self) -> None:
+        self._keys: dict[int, Key] = {}  # of every active job with a name, by id
+        self._active: dict[Key, set[int]] = {}
+        self._waiting: dict[Key, set[int]] = {}
+        self._has_seen_all = False
+
+    @jobtap.on("job.dependency.singleton")
+    def depend(self, job: jobtap.Job, _dependency: jobtap.Dependency) -> None:
+        """Hold the job while others of its name are about."""
+        key = self._count(job)
+        if key is None:
+            raise jobtap.Reject("singleton jobs require a job name")
+        if is_satisfied(job, DESCRIPTION):
+            return
+        if job.state is jobtap.State.NEW:
+            if len(self._active[key]) == 1:
+                return
+            job.add_dependency(DESCRIPTION)
+        self._waiting.setdefault(key, set()).add(job.id)
+        if job.state is jobtap.State.DEPEND:  # what it waits for may have ended in an earlier life
+            self._count_all()
+            self._free_next(key)
+
+    @jobtap.on("job.new")
+    def on_new(self, job: jobtap.Job) -> None:
+        """One more."""
+        self._count(job)
+
+    @jobtap.on("job.state.inactive", "job.destroy")
+    def on_end(self, job: jobtap.Job) -> None:
+        """One less; a job that was refused has ended too."""
+        key = self._keys.pop(job.id, None)
+        if key is None:
+            return
+        self._active[key].discard(job.id)
+        self._waiting.get(key, set()).discard(job.id)
+        self._free_next(key)
+        if not self._active[key]:
+            del self._active[key]
+            self._waiting.pop(key, None)
+
+    @jobtap.on("plugin.query")
+    def query(self) -> dict[str, Any]:
+        """By user and name: how many jobs there are, and which of them wait."""
+        return {
+            f"{userid}:{name}": {
+                "count": len(jobids),
+                "singletons": sorted(self._waiting.get((userid, name), ())),
+            }
+            for (userid, name), jobids in self._active.items()
+        }
+
+    def _count(self, job: jobtap.Job) -> Key | None:
+        """The job is active; None for one without a name."""
+        key = self._keys.get(job.id)
+        if key is None:
+            match job.raw_jobspec:
+                case {"attributes": {"system": {"job": {"name": str(name)}}}}:
+                    key = self._keys[job.id] = (job.userid, name)
+                    self._active.setdefault(key, set()).add(job.id)
+        return key
+
+    def _count_all(self) -> None:
+        """Also those that this plugin is told of later."""
+        if not self._has_seen_all:
+            self._has_seen_all = True
+            for job in self.jobs.active():
+                self._count(job)
+
+    def _free_next(self, key: Key) -> None:
+        waiting = self._waiting.get(key)
+        if not waiting or len(waiting) < len(self._active[key]):
+            return
+        jobid = min(waiting)
+        waiting.discard(jobid)
+        job = self.jobs.get(jobid)
+        if job is not None:
+            job.remove_dependency(DESCRIPTION)

@@ -1,0 +1,59 @@
+"""limit-job-size: how much a job may ask for, and has to, in its queue (RFC 33, Limits Policy).
+
+Nodes count when they are asked for by name; cores and gpus are those of all slots. Left out: what
+whole nodes have beyond that, which only the scheduler knows.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flux_trio import jobtap
+from flux_trio.config import JobSize, Limits
+from flux_trio.formats import Jobspec
+
+_NO_LIMITS: Final = Limits()
+
+
+def size_problem(jobspec: Jobspec, limits: Limits, queue: str | None) -> str | None:
+    """Which limit a job is beyond, None when it is within all."""
+    size = JobSize(jobspec.nnodes or 0, jobspec.ncores, jobspec.ngpus)
+    where = f" for queue {queue}" if queue else ""
+    for what in JobSize.__slots__:
+        count, most = getattr(size, what), getattr(limits.max, what)
+        if count > most:
+            return f"requested {what} ({count}) exceeds policy limit of {most}{where}"
+    for what in JobSize.__slots__:
+        count, least = getattr(size, what), getattr(limits.min, what)
+        if count < least:
+            return f"requested {what} ({count}) is under policy limit of {least}{where}"
+    return None
+
+
+class LimitJobSize(jobtap.Plugin):
+    """Refuses what is too big or too small."""
+
+    name = ".limit-job-size"
+
+    @jobtap.on("conf.update")
+    def configure(self, config: jobtap.Config) -> None:
+        """Take over what holds for each queue."""
+        self._limits = {
+            queue: limits
+            for queue in (None, *config.queues)
+            if not _is_unlimited(limits := config.policy_for(queue).limits)
+        }
+
+    @jobtap.on("job.validate")
+    def validate(self, job: jobtap.Job) -> None:
+        """Refuse a size beyond the limits."""
+        if not self._limits:
+            return  # as nearly always: without parsing the jobspec
+        queue = job.jobspec.queue
+        problem = size_problem(job.jobspec, self._limits.get(queue, _NO_LIMITS), queue)
+        if problem is not None:
+            raise jobtap.Reject(problem)
+
+
+def _is_unlimited(limits: Limits) -> bool:
+    return (limits.max, limits.min) == (_NO_LIMITS.max, _NO_LIMITS.min)

@@ -1,0 +1,291 @@
+"""perilog: a prolog before each job starts, an epilog before its resources are free again.
+
+Both are commands of the instance owner, `[job-manager.prolog]` and `[job-manager.epilog]`, as in
+flux-config-job-manager(5), on this machine: once a job, or with `per-rank` once for each of its
+ranks. The prolog holds the start of the job, the epilog its resources. The epilog runs once nothing
+of the job runs any more, if there was a prolog or anything did run. A prolog that fails ends the
+job, an epilog that fails is only noted. What was going on when the job manager stopped is run
+again. Where jobs only pretend to run, so do these.
+
+Left out: `exec.imp`, and scripts that a service manager runs.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import trio
+
+from flux_trio import jobtap
+from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet, format_fluid
+from flux_trio.jobtap.builtins.perilog_config import Procedure, Procedures, read_procedures
+from flux_trio.jobtap.builtins.perilog_process import (
+    Ending,
+    PretendedProcess,
+    Process,
+    open_process,
+    run_to_end,
+)
+from flux_trio.messages import topics
+from flux_trio.protocols import JobEvent
+
+PROLOG: Final = "job-manager.prolog"
+EPILOG: Final = "job-manager.epilog"
+ROOT: Final = Idset.of([0])  # where a command runs that is not per-rank
+CANNOT_START: Final = 127 << 8  # as a shell says it
+LOST: Final = 9  # how a prolog ended that went with the job manager
+SIGNALED: Final = 128  # a shell's exit code is this more than the signal
+
+
+@dataclass(slots=True)
+class Run:
+    """A prolog or epilog of one job; a prolog's is kept until the job ends."""
+
+    job: jobtap.Job
+    what: Procedure
+    targets: Idset  # the ranks it runs on
+    canceled: trio.Event = field(default_factory=trio.Event)
+    endings: dict[int, Ending] = field(default_factory=dict)  # by rank, of those that have ended
+    is_over: bool = False
+    is_told: bool = False  # its finish event has been asked for
+
+    @property
+    def worst(self) -> Ending:
+        """What the job learns of."""
+        return max(self.endings.values(), key=lambda each: (each.failed, each.status))
+
+    @property
+    def how(self) -> str:
+        """In a drain reason: how it failed."""
+        worst = self.worst
+        if worst.canceled:
+            return "canceled then timed out"
+        return "timed out" if worst.timed_out else "failed"
+
+    def ranks(self, which: str) -> Idset:
+        """The ranks whose ending is `failed`, or was `killed`."""
+        return Idset.of(rank for rank, ending in self.endings.items() if getattr(ending, which))
+
+    def to_json(self) -> dict[str, Any]:
+        """As a query shows it."""
+        active = self.targets - Idset.of(self.endings)
+        return {
+            "name": self.what.name,
+            "state": "canceled" if self.canceled.is_set() else "running",
+            "total": len(self.targets),
+            "active": len(active),
+            "active_ranks": str(active),
+        }
+
+
+class Perilog(jobtap.Plugin):
+    """Runs them, and holds the job meanwhile."""
+
+    name = "perilog"
+
+    def __init__(self) -> None:
+        self._procedures = Procedures()
+        self._pretends = False
+        self._runs: dict[int, Run] = {}  # by job id
+        self._awaited: set[int] = set()  # jobs whose epilog waits for the end of their processes
+
+    @jobtap.on("conf.update")
+    def configure(self, config: jobtap.Config) -> None:
+        """Go by these commands from the next one on."""
+        try:
+            self._procedures = read_procedures(config)
+        except FormatError as error:
+            raise jobtap.Reject(str(error)) from None
+        self._pretends = config.exec.simulate
+
+    @jobtap.on("plugin.query")
+    def query(self) -> dict[str, Any]:
+        """What is configured and what is going on."""
+        procedures = {"prolog": self._procedures.prolog, "epilog": self._procedures.epilog}
+        conf = {name: each.to_json() if each else {} for name, each in procedures.items()}
+        runs = {_name(jobid): run for jobid, run in self._runs.items() if not run.is_over}
+        return {"conf": conf, "procs": {name: run.to_json() for name, run in runs.items()}}
+
+    # --- when
+
+    @jobtap.on("job.state.run")
+    def on_run(self, job: jobtap.Job) -> None:
+        """Hold the start while the prolog runs, also one that was going on in an earlier life."""
+        prolog = self._procedures.prolog
+        if prolog is not None and (_has_just(job, JobEvent.ALLOC) or PROLOG in job.prologs):
+            job.prolog_start(PROLOG)
+            self._begin(job, prolog)
+
+    @jobtap.on("job.state.cleanup")
+    def on_cleanup(self, job: jobtap.Job) -> None:
+        """End a prolog that is going on; the epilog follows it, or the job's own processes."""
+        run = self._runs.get(job.id)
+        if run is None or run.is_over:
+            self._wind_up(job)
+        elif run.what.cancel_on_exception:
+            run.canceled.set()
+
+    @jobtap.on("job.event.finish", "job.event.release")
+    def on_end(self, job: jobtap.Job, event: jobtap.Event) -> None:
+        """Nothing of a job runs any more that was ended by an exception."""
+        is_end = event.name == JobEvent.FINISH or (event.context or {})["final"]
+        if is_end and job.id in self._awaited:
+            self._begin_epilog(job)
+
+    @jobtap.on("job.event.exception")
+    def on_exception(self, job: jobtap.Job, event: jobtap.Event) -> None:
+        """An epilog is ended only when that is asked for."""
+        run = self._runs.get(job.id)
+        if run is None or (event.context or {})["severity"] != 0:
+            return
+        if run.what.description == EPILOG and run.what.cancel_on_exception:
+            run.canceled.set()
+
+    @jobtap.on("job.destroy")
+    def forget(self, job: jobtap.Job) -> None:
+        """The job is over."""
+        self._runs.pop(job.id, None)
+        self._awaited.discard(job.id)
+
+    # --- what follows what
+
+    def _wind_up(self, job: jobtap.Job) -> None:
+        """The job has ended and no prolog is going on: let the epilog hold it, if it is due."""
+        run = self._runs.get(job.id)
+        had_prolog = job.event_posted(JobEvent.PROLOG_START)
+        is_due = self._procedures.epilog is not None and (had_prolog or job.start_requested)
+        if is_due:
+            job.subscribe()
+            job.epilog_start(EPILOG)  # silent when an earlier life did so
+        if PROLOG in job.prologs and not (run is not None and run.is_told):
+            job.prolog_finish(PROLOG, LOST if run is None else run.worst.status)
+        if is_due:
+            ended = job.event_posted(JobEvent.FINISH) or job.event_posted(JobEvent.RELEASE)
+            if ended or not job.start_requested:
+                self._begin_epilog(job)
+            else:
+                self._awaited.add(job.id)
+
+    def _begin_epilog(self, job: jobtap.Job) -> None:
+        self._awaited.discard(job.id)
+        epilog = self._procedures.epilog
+        if epilog is None:  # the configuration has changed since
+            job.epilog_finish(EPILOG)
+        else:
+            self._begin(job, epilog)
+
+    def _prolog_over(self, run: Run, note: str) -> None:
+        run.is_over = True
+        if run.job.state is jobtap.State.CLEANUP:
+            self._wind_up(run.job)
+        elif run.worst.failed:
+            run.job.raise_exception("prolog", 0, note)  # on_cleanup does the rest
+        else:
+            run.is_told = True
+            run.job.prolog_finish(PROLOG, run.worst.status)
+
+    def _epilog_over(self, run: Run, note: str) -> None:
+        run.is_over = True
+        worst = run.worst
+        if worst.failed and (worst.killed or not worst.canceled):
+            run.job.raise_exception("epilog", 2, note)
+        run.job.epilog_finish(EPILOG, worst.status)
+
+    # --- running
+
+    def _begin(self, job: jobtap.Job, what: Procedure) -> None:
+        targets = _ranks(job) if what.per_rank else ROOT
+        run = self._runs[job.id] = Run(job, what, targets)
+        self.start_soon(self._run, run)
+
+    async def _run(self, run: Run) -> None:
+        environment = os.environ | {
+            "FLUX_JOB_ID": _name(run.job.id),
+            "FLUX_JOB_RANKS": str(_ranks(run.job)),
+            "FLUX_JOB_USERID": str(run.job.userid),
+        }
+        async with trio.open_nursery() as nursery:
+            for rank in run.targets:
+                nursery.start_soon(self._run_on, run, rank, environment)
+        note = await self._report(run) if run.worst.failed else ""
+        over = self._prolog_over if run.what.description == PROLOG else self._epilog_over
+        over(run, note)
+
+    async def _run_on(self, run: Run, rank: int, environment: dict[str, str]) -> None:
+        what = run.what
+        try:
+            async with self.open_process(run, rank, environment) as process:
+                run.endings[rank] = await run_to_end(
+                    process, what.timeout, what.kill_timeout, run.canceled
+                )
+        except OSError as error:
+            self.log(jobtap.Level.ERR, f"{_title(run, rank)}: {what.command[0]}: {error.strerror}")
+            run.endings[rank] = Ending(CANNOT_START)
+
+    def open_process(
+        self, run: Run, rank: int, environment: dict[str, str]
+    ) -> AbstractAsyncContextManager[Process]:
+        """Start the command for one rank. Raises OSError on entering."""
+        if self._pretends:
+            return nullcontext(PretendedProcess())
+        return open_process(run.what.command, environment, partial(self._write, run, rank))
+
+    def _write(self, run: Run, rank: int, stream: str, line: str) -> None:
+        if not self._procedures.ignores(line):
+            level = jobtap.Level.ERR if stream == "stderr" else jobtap.Level.INFO
+            self.log(level, f"{_title(run, rank)}: {stream}: {line}")
+
+    async def _report(self, run: Run) -> str:
+        """Drain the ranks that cannot be trusted; what the exception is to say."""
+        targets = run.ranks("killed")
+        if run.what.per_rank and not run.worst.canceled:
+            targets |= run.ranks("failed")
+        if targets:
+            reason = f"{run.what.name} {run.how} for job {_name(run.job.id)}"
+            try:
+                await self.rpc(topics.RESOURCE_DRAIN, {"targets": str(targets), "reason": reason})
+            except jobtap.FluxError as error:
+                self.log(jobtap.Level.ERR, f"cannot drain {targets} ({reason}): {error.text}")
+        failed = run.ranks("failed")
+        where = f"{await self._hosts(failed)} (rank {failed})"
+        return f"{run.what.name} {_end_of(run.worst)} on {where}"
+
+    async def _hosts(self, ranks: Idset) -> str:
+        try:
+            status = await self.rpc(topics.RESOURCE_STATUS)
+            hosts = ResourceSet.parse(status["R"]).hosts
+        except (jobtap.FluxError, FormatError):
+            return "unknown"
+        return str(Hostlist.of(hosts[rank] for rank in ranks if rank in hosts))
+
+
+def _end_of(ending: Ending) -> str:
+    """How it ended, in flux-core's words."""
+    if ending.canceled:
+        return "canceled then timed out"
+    if ending.timed_out:
+        return "timed out"
+    code = ending.status >> 8
+    signum = ending.status & 0x7F or max(0, code - SIGNALED)
+    return f"killed by signal {signum}" if signum else f"exited with code={code}"
+
+
+def _has_just(job: jobtap.Job, name: str) -> bool:
+    """Whether this event brought the job here; in a later life of the job manager none did."""
+    return job.event is not None and job.event.name == name
+
+
+def _ranks(job: jobtap.Job) -> Idset:
+    return ResourceSet.parse(job.R).ranks
+
+
+def _name(jobid: int) -> str:
+    return format_fluid(jobid, "f58")
+
+
+def _title(run: Run, rank: int) -> str:
+    return f"{_name(run.job.id)}: {run.what.name} (rank {rank})"

@@ -1,0 +1,35 @@
+"""update-duration: who may change how long a job may run, and to what.
+
+The user may as long as the job is pending, within the limits that a new job has; the instance owner
+may at any time and to any value. What a running job's change means for its scheduler is the job
+manager's.
+"""
+
+from __future__ import annotations
+
+import math
+
+from flux_trio import jobtap
+from flux_trio.protocols import RUNNING
+
+
+class UpdateDuration(jobtap.Plugin):
+    """Decides on `attributes.system.duration`.
+
+    With `{"owner-allow-any": false}` as its conf the instance owner has no privileges either.
+    """
+
+    name = ".update-duration"
+
+    @jobtap.on("job.update.attributes.system.duration")
+    def update(self, job: jobtap.Job, update: jobtap.UpdateAsked) -> jobtap.UpdateAllowed:
+        """Allow it, beyond limits too when the owner asks."""
+        value = update.value
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise jobtap.Reject(f"{update.key}: expected a number of seconds, got {value!r}")
+        if value < 0:
+            raise jobtap.Reject("duration must not be negative")
+        privileged = update.is_owner and self.conf.get("owner-allow-any", True)
+        if job.state & RUNNING and not privileged:
+            raise jobtap.Reject("duration update of running job requires instance owner privileges")
+        return jobtap.UpdateAllowed(validated=privileged)

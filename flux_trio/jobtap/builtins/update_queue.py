@@ -1,0 +1,50 @@
+"""update-queue: moving a pending job to another queue (RFC 33, Queue Configuration).
+
+The job leaves the constraints of its queue behind and gets those of the new one; one that has
+constraints of its own cannot, since nobody knows which are whose.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flux_trio import jobtap
+from flux_trio.config import CONSTRAINTS_KEY, required_by
+from flux_trio.messages import topics
+from flux_trio.protocols import RUNNING
+
+
+class UpdateQueue(jobtap.Plugin):
+    """Decides on `attributes.system.queue`."""
+
+    name = ".update-queue"
+
+    @jobtap.on("job.update.attributes.system.queue")
+    async def update(self, job: jobtap.Job, update: jobtap.UpdateAsked) -> jobtap.UpdateAllowed:
+        """Allow it to a queue that takes jobs."""
+        name = update.value
+        if not isinstance(name, str):
+            raise jobtap.Reject(f"{update.key}: expected the name of a queue, got {name!r}")
+        if job.state & RUNNING:
+            raise jobtap.Reject("update of queue for running job not supported")
+        if name == job.jobspec.queue:
+            raise jobtap.Reject(f"job queue is already set to {name}")
+        await self._check_takes_jobs(name)
+        return jobtap.UpdateAllowed(updates=self._constraints(job, name))
+
+    async def _check_takes_jobs(self, name: str) -> None:
+        try:
+            status = await self.rpc(topics.JOB_QUEUE_STATUS, {"name": name})
+        except jobtap.FluxError as error:
+            raise jobtap.Reject(error.text) from None
+        if not status["enable"]:
+            raise jobtap.Reject(f"queue {name} is currently disabled")
+
+    def _constraints(self, job: jobtap.Job, name: str) -> dict[str, Any]:
+        """The update of the job's constraints that goes with it, if any."""
+        now = job.jobspec.attribute("system.constraints")
+        if (now or None) != required_by(self.config, job.jobspec.queue, None):
+            text = f"job appears to have non-queue constraints, unable to update queue to {name}"
+            raise jobtap.Reject(text)
+        wanted = required_by(self.config, name, None)
+        return {} if wanted == (now or None) else {CONSTRAINTS_KEY: wanted or {}}

@@ -1,0 +1,372 @@
+"""Asking plugins: in load order, one chain a question, whatever they do.
+
+A sync handler answers at once, inside the job manager's turn. From the first async one on, the rest
+of the chain comes when that has answered, has been given up, or its plugin is gone. A plugin that
+raises, hangs or answers badly is named in the answer's error, and the chain ends there.
+This is the one place besides the module supervisor that catches `Exception` broadly.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Awaitable, Callable, Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from time import perf_counter
+from types import CoroutineType
+from typing import Any, Final, NamedTuple
+
+import trio
+
+from flux_trio.formats import format_fluid
+from flux_trio.jobtap.asking import Asking
+from flux_trio.jobtap.catalogue import CUSTOM, hook_of
+from flux_trio.jobtap.errors import PluginError, Reject
+from flux_trio.jobtap.handlers import Function
+from flux_trio.jobtap.job import Job
+from flux_trio.jobtap.loaded import Entry, Loaded
+from flux_trio.jobtap.results import problem_with, shown
+from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog, stepped
+from flux_trio.messages import Errno, FluxError, Level
+from flux_trio.protocols import (
+    DESTROY,
+    EVENT_PREFIX,
+    AskHook,
+    HookAnswer,
+    HookAnswered,
+    Jobs,
+    JobView,
+)
+from flux_trio.trace import Kind
+
+_HOOK: Final[str] = Kind.HOOK.value  # looked up once: every call is traced
+_CHAINS_MAX: Final = 4096  # topics of updates and events are other people's words
+
+# What an async handler asks for goes into the answer that it is part of.
+_thinking: ContextVar[Asking | None] = ContextVar("thinking", default=None)
+
+
+async def _no_rpc(topic: str, _payload: dict[str, Any] | None) -> dict[str, Any]:
+    raise FluxError(Errno.ENOSYS, f"nobody answers {topic}")
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the host is given of the instance.
+
+    `tell` takes what the job machine is to be told; `note` puts a record into the trace; `now` is
+    the instance's clock; `owner` is the instance owner's userid and `users` the user database.
+    """
+
+    tell: Callable[[Any], None]
+    note: Callable[[str, dict[str, Any]], None]
+    now: Callable[[], float]
+    log: Callable[[int, str], None]
+    rpc: Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]]] = _no_rpc
+    owner: int = 0
+    users: Any = None
+
+
+class NoJobs:
+    """Where there is no job machine."""
+
+    def get(self, _jobid: int) -> JobView | None:
+        """None."""
+        return None
+
+    def active(self) -> Iterable[JobView]:
+        """None at all."""
+        return ()
+
+
+class Dispatcher:
+    """Chains of handlers by topic, and the questions that async ones still think about.
+
+    `jobs` is set by whoever has them, before anything is asked.
+    """
+
+    def __init__(self, given: Given, blocked_s: float = BLOCKED_S) -> None:
+        self.given = given
+        self.jobs: Jobs = NoJobs()
+        self.plugins: list[Loaded] = []  # in the order they are asked
+        self.subscribers: dict[int, set[str]] = {}  # job id → plugins that are told of its events
+        self.watchdog = Watchdog(blocked_s, self._blocked)
+        self._chains: dict[str, list[Entry]] = {}
+        self._thinking: dict[int, Asking] = {}
+        self._asking: Asking | None = None  # whose sync handler runs
+
+    # --- the job machine's side (`Plugins`)
+
+    def handles(self, topic: str) -> bool:
+        """See `Plugins`."""
+        return topic == DESTROY or bool(self._chain(topic))
+
+    def subscribed(self, jobid: int) -> bool:
+        """See `Plugins`."""
+        return jobid in self.subscribers
+
+    def ask(self, question: AskHook) -> HookAnswer | None:
+        """See `Plugins`."""
+        chain = self._chain(question.topic)
+        if question.only is not None:
+            chain = [entry for entry in chain if entry.owner.name == question.only]
+        return self._advance(Asking(question, hook_of(question.topic), chain, self._answered))
+
+    def cancel(self, ticket: int) -> None:
+        """See `Plugins`."""
+        asking = self._thinking.pop(ticket, None)
+        if asking is not None:
+            asking.closed = True
+            asking.scope.cancel()
+
+    def tell(self, topic: str, job: JobView, args: Any = None) -> None:
+        """See `Plugins`."""
+        names = self.subscribers.get(job.id, ()) if topic.startswith(EVENT_PREFIX) else None
+        question = AskHook(0, topic, job, args)
+        for entry in self._chain(topic):
+            if names is None or entry.owner.name in names:
+                asking = Asking(question, hook_of(topic), [entry], self._told)
+                answer = self._advance(asking)
+                if answer is not None:
+                    self._told(asking, answer)
+        if topic == DESTROY:
+            for loaded in self.plugins:
+                loaded.forget(job)
+
+    # --- what plugins ask of it
+
+    @property
+    def asking(self) -> Asking | None:
+        """The question whose handler runs now, in this task."""
+        if self._asking is not None:
+            return self._asking
+        asking = _thinking.get()
+        return None if asking is None or asking.closed else asking
+
+    def call(self, topic: str, args: Any) -> Any:
+        """Ask the handlers of a plugin's own topic; the last answer that is not None."""
+        chain = self._chain(topic) if hook_of(topic) is CUSTOM else []
+        if not chain:
+            raise PluginError(f"no plugin handles {topic}")
+        answer = None
+        for entry in chain:
+            said = self.timed(entry, None, args)
+            answer = answer if said is None else said
+        return answer
+
+    def timed(self, entry: Entry, view: JobView | None, arg: Any) -> Any:
+        """Call a handler that is no answer to a question; what it raises goes on."""
+        outer = self.watchdog.running
+        self.watchdog.running = (entry, view)
+        began, t_began = self.given.now(), perf_counter()
+        problem = None
+        try:
+            return entry.function(arg)
+        except (Exception, SystemExit) as error:
+            problem = describe(error)
+            raise
+        finally:
+            self.watchdog.running = outer
+            self._record(entry, entry.label, view, None, problem, began, t_began)
+
+    def attempt(self, function: Function, *args: Any) -> tuple[Any, BaseException | None]:
+        """Call something of a plugin: what it returned, or raised."""
+        try:
+            return function(*args), None
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin must not end the host
+            return None, error
+
+    async def awaited(self, entry: Entry, view: JobView | None, awaitable: Awaitable[Any]) -> Any:
+        """Await something of a plugin, under the watchdog's eyes."""
+
+        def step(begins: bool) -> None:
+            self.watchdog.running = (entry, view) if begins else None
+
+        return await stepped(awaitable, step)
+
+    def failed(self, text: str, error: BaseException | None) -> None:
+        """Something of a plugin did not work: say so, with the place if it raised."""
+        frames = traceback.extract_tb(error.__traceback__) if error is not None else []
+        where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+        self.given.log(Level.ERR, text + where)
+
+    # --- one question
+
+    def _chain(self, topic: str) -> list[Entry]:
+        chain = self._chains.get(topic)
+        if chain is None:
+            if len(self._chains) > _CHAINS_MAX:
+                self._chains.clear()
+            chain = [entry for loaded in self.plugins for entry in loaded.chained(topic)]
+            self._chains[topic] = chain
+        return chain
+
+    def _advance(self, asking: Asking) -> HookAnswer | None:
+        """Ask the rest of the chain; the answer, or None when it comes later."""
+        question, view, arg = asking.question, asking.question.job, asking.arg
+        now, watchdog = self.given.now, self.watchdog
+        outer, self._asking = self._asking, asking
+        began, t_began = now(), perf_counter()
+        try:
+            for entry in asking.rest:
+                watchdog.running = (entry, view)
+                mark = asking.mark
+                said, error = None, None
+                try:
+                    if entry.of_job:
+                        job = Job(entry.owner, view, question)  # type: ignore[arg-type]  # is of a job
+                        said = entry.function(job, arg) if entry.extra else entry.function(job)
+                    else:
+                        said = entry.function(arg) if entry.extra else entry.function()
+                except (Exception, SystemExit) as raised:  # noqa: BLE001 - must not end the host
+                    error = raised
+                call = Call(entry, mark, began, t_began)
+                if said is not None and is_awaitable(said):
+                    self._start_thinking(asking, call, said)
+                    return None
+                began, t_began = self._conclude(asking, call, said, error)
+                if asking.is_decided:
+                    break
+        finally:
+            watchdog.running, self._asking = None, outer
+        return asking.answer()
+
+    def _start_thinking(self, asking: Asking, call: Call, said: Awaitable[Any]) -> None:
+        asking.scope = trio.CancelScope()
+        if asking.question.ticket:
+            self._thinking[asking.question.ticket] = asking
+        call.entry.owner.nursery.start_soon(self._think, asking, call, said)
+
+    async def _think(self, asking: Asking, call: Call, said: Awaitable[Any]) -> None:
+        """Wait for an async handler, then go on with the others."""
+        entry, view = call.entry, asking.question.job
+        limit_s = entry.owner.plugin.deadline
+        _thinking.set(asking)
+        value: Any = None
+        error: BaseException | None = None
+        ended = False
+        try:
+            with asking.scope, trio.move_on_after(limit_s) as limit:
+                value = await self.awaited(entry, view, said)
+            ended = True
+        except (Exception, SystemExit) as raised:  # noqa: BLE001 - must not end the host
+            error, ended = raised, True
+        finally:
+            self._thinking.pop(asking.question.ticket, None)
+            if not ended and entry.owner.is_removed:
+                asking.forget_since(call.mark)
+                self._go_on(asking)
+        if asking.scope.cancel_called:
+            self._record(entry, asking.question.topic, view, None, "canceled", *call.times)
+            return
+        if limit.cancelled_caught:
+            error = NoAnswer(f"no answer in {limit_s:g} s")
+        self._conclude(asking, call, value, error)
+        self._go_on(asking)
+
+    def _go_on(self, asking: Asking) -> None:
+        asking.rest = iter([entry for entry in asking.rest if not entry.owner.is_removed])
+        answer = asking.answer() if asking.is_decided else self._advance(asking)
+        if answer is not None:
+            asking.done(asking, answer)
+
+    def _conclude(
+        self, asking: Asking, call: Call, said: Any, error: BaseException | None
+    ) -> tuple[float, float]:
+        """What a handler said or raised goes into the answer and the trace; the times now."""
+        entry, question = call.entry, asking.question
+        result, problem = None, None
+        if isinstance(error, Reject) and asking.hook.rejects and isinstance(error.reason, str):
+            asking.reject = error.reason
+            result = {"reject": error.reason}
+        elif error is not None:
+            problem = describe(error)
+        elif said is not None:
+            problem = problem_with(asking.hook, said)
+            if problem is None:
+                asking.take(said)
+                result = shown(said)
+        if problem is not None:
+            asking.forget_since(call.mark)
+            asking.error = blame(entry, question.topic, question.job, problem)
+            self.failed(asking.error, error)
+        return self._record(entry, question.topic, question.job, result, problem, *call.times)
+
+    def _record(
+        self,
+        entry: Entry,
+        hook: str,
+        view: JobView | None,
+        result: Any,
+        problem: str | None,
+        began: float,
+        t_began: float,
+    ) -> tuple[float, float]:
+        """One call, in the trace by the instance's clock and in the statistics by the real one."""
+        ended, t_ended = self.given.now(), perf_counter()
+        spent = t_ended - t_began
+        entry.count += 1
+        entry.total += spent
+        if spent > entry.longest:
+            entry.longest = spent
+        data = {
+            "plugin": entry.owner.name,
+            "hook": hook,
+            "id": None if view is None else view.id,
+            "result": result,
+            "error": problem,
+            "duration": ended - began,
+        }
+        self.given.note(_HOOK, data)
+        return ended, t_ended
+
+    def _answered(self, asking: Asking, answer: HookAnswer) -> None:
+        self.given.tell(HookAnswered(asking.question.ticket, answer))
+
+    def _told(self, _asking: Asking, answer: HookAnswer) -> None:
+        """Nobody waits for an answer: what was asked for goes to the job machine by itself."""
+        for operation in answer.operations:
+            self.given.tell(operation)
+
+    def _blocked(self, running: tuple[Entry, JobView | None], stack: str) -> None:
+        entry, view = running
+        text = blame(
+            entry, entry.label, view, f"blocked the instance without a checkpoint:\n{stack}"
+        )
+        self.given.log(Level.ERR, text)
+
+
+class NoAnswer(Exception):
+    """An async handler took too long."""
+
+
+class Call(NamedTuple):
+    """One call of a handler: how many operations there were before, and when it began."""
+
+    entry: Entry
+    mark: int
+    began: float
+    t_began: float
+
+    @property
+    def times(self) -> tuple[float, float]:
+        """By the instance's clock, and by the real one."""
+        return self.began, self.t_began
+
+
+def is_awaitable(said: Any) -> bool:
+    """Whether a handler is async: it has only begun."""
+    return type(said) is CoroutineType or hasattr(said, "__await__")
+
+
+def describe(error: BaseException) -> str:
+    """One line about what a plugin raised."""
+    if isinstance(error, NoAnswer):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def blame(entry: Entry, hook: str, view: JobView | None, problem: str) -> str:
+    """Plugin, hook, job, and what was wrong."""
+    job = "" if view is None else f" for job {format_fluid(view.id, 'f58')}"
+    return f"plugin {entry.owner.name} failed in {hook}{job}: {problem}"

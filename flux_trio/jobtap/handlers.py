@@ -1,0 +1,153 @@
+"""Reading a plugin: what its functions are decorated with, and whether that can work."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from flux_trio.jobtap.catalogue import check_handler, hook_of, takes
+from flux_trio.jobtap.counter import Counter
+from flux_trio.jobtap.decorators import Mark, OnMark, ServiceMark, StateMark, marks_of
+from flux_trio.jobtap.errors import PluginError
+from flux_trio.jobtap.plugin import Plugin
+from flux_trio.protocols import JobState
+
+Function = Callable[..., Any]
+
+_NAME: Final = re.compile(r"\.?[A-Za-z0-9][A-Za-z0-9_-]*")
+_METHOD: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+
+# States that a job is in for a while: it comes into them after NEW, and leaves all but the last.
+_ENTERED: Final = frozenset(JobState) - {JobState.NEW}
+_LEFT: Final = _ENTERED - {JobState.INACTIVE}
+
+
+@dataclass(slots=True)
+class Handlers:
+    """What a plugin has, in the order it was written."""
+
+    topics: list[tuple[str, Function]] = field(default_factory=list)  # topic or glob
+    enter: dict[JobState, list[Function]] = field(default_factory=dict)
+    leave: dict[JobState, list[Function]] = field(default_factory=dict)
+    services: dict[str, tuple[Function, bool]] = field(default_factory=dict)  # owner only?
+    counters: list[Counter] = field(default_factory=list)
+
+    @property
+    def follows_states(self) -> bool:
+        """Whether it has to be told of every change of state."""
+        return bool(self.enter or self.leave or self.counters)
+
+
+class ModulePlugin(Plugin):
+    """A module as a plugin; its functions `loaded` and `removed`, if any, take this object."""
+
+    def __init__(self, module: types.ModuleType, name: str) -> None:
+        self.module = module
+        self.name = getattr(module, "name", name)
+
+    def loaded(self) -> None:
+        """See `Plugin`."""
+        self._tell("loaded")
+
+    def removed(self) -> None:
+        """See `Plugin`."""
+        self._tell("removed")
+
+    def _tell(self, name: str) -> None:
+        function = getattr(self.module, name, None)
+        if isinstance(function, types.FunctionType):
+            function(self)
+
+
+def read_handlers(plugin: Plugin) -> Handlers:
+    """What `plugin` has. Raises PluginError, naming the rule, for what can not work."""
+    if not _NAME.fullmatch(plugin.name):
+        raise PluginError(f"{plugin.name!r} is no name of a plugin: letters, digits, hyphens")
+    found = Handlers()
+    for value in _members(plugin):
+        if isinstance(value, Counter):
+            found.counters.append(value)
+            continue
+        for mark in marks_of(value):
+            try:
+                _take(found, mark, value)
+            except PluginError as error:
+                raise PluginError(f"plugin {plugin.name}: {error}") from None
+    for counter in found.counters:
+        if not counter.states or not counter.states <= _LEFT:
+            raise PluginError(
+                f"plugin {plugin.name}: counter {counter.name} counts in {_names(_LEFT)}"
+            )
+    return found
+
+
+def is_plugin_module(module: types.ModuleType) -> bool:
+    """Whether a module has anything that is decorated, or a counter."""
+    return any(marks_of(value) or isinstance(value, Counter) for value in vars(module).values())
+
+
+def _members(plugin: Plugin) -> Iterator[Any]:
+    """Functions and counters, in the order they were written; those of base classes first."""
+    if isinstance(plugin, ModulePlugin):
+        for name, value in vars(plugin.module).items():
+            if isinstance(value, Counter):
+                value.name = name
+            yield value
+        return
+    names: dict[str, None] = {}
+    for each in reversed(type(plugin).__mro__):
+        names |= dict.fromkeys(vars(each))
+    for name in names:
+        raw = inspect.getattr_static(type(plugin), name, None)
+        if isinstance(raw, Counter) or marks_of(raw):
+            yield getattr(plugin, name)
+
+
+def _take(found: Handlers, mark: Mark, function: Function) -> None:
+    match mark:
+        case OnMark(topics):
+            if not topics:
+                raise PluginError(f"{_name(function)}: on() expects at least one topic")
+            for topic in topics:
+                check_handler(topic, function)
+                if not hook_of(topic).waits_for_async and inspect.iscoroutinefunction(function):
+                    raise PluginError(f"handler {_name(function)} of {topic} cannot be async")
+                found.topics.append((topic, function))
+        case StateMark(states, leaving):
+            _check_states(function, states, leaving)
+            for state in states:
+                (found.leave if leaving else found.enter).setdefault(state, []).append(function)
+        case ServiceMark(method, owner_only):
+            _check_service(found, function, method)
+            found.services[method] = (function, owner_only)
+
+
+def _check_states(function: Function, states: tuple[JobState, ...], leaving: bool) -> None:
+    what, possible = ("leave", _LEFT) if leaving else ("enter", _ENTERED)
+    if not states or not possible.issuperset(states):
+        raise PluginError(f"{what}() of {_name(function)} takes {_names(possible)}")
+    if inspect.iscoroutinefunction(function):
+        raise PluginError(f"{what}() handler {_name(function)} cannot be async: use on()")
+    if not takes(function, 1):
+        raise PluginError(f"{what}() handler {_name(function)}: expected (job)")
+
+
+def _check_service(found: Handlers, function: Function, method: str) -> None:
+    if not _METHOD.fullmatch(method):
+        raise PluginError(f"{method!r} is no name of a method: words with periods between")
+    if method in found.services:
+        raise PluginError(f"there are two services {method}")
+    if not takes(function, 1):
+        raise PluginError(f"service {_name(function)}: expected (request)")
+
+
+def _names(states: frozenset[JobState]) -> str:
+    return ", ".join(state.name for state in sorted(states))
+
+
+def _name(function: Function) -> str:
+    return getattr(function, "__name__", repr(function))

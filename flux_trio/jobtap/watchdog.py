@@ -1,0 +1,96 @@
+"""Who blocks the loop: a thread that names the handler and its stack, while it still does.
+
+The host marks what runs (`running`), step by step for what is async; the thread looks whether the
+mark stays the same. It touches nothing of Trio unless it has something to report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Awaitable, Callable, Generator
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+
+BLOCKED_S: Final = 1.0  # a handler that holds the whole instance for longer is named
+_OURS: Final = str(Path(__file__).parent)
+
+Blamed = Callable[[Any, str], None]
+
+
+class Watchdog:
+    """Watches the thread it was made in.
+
+    `report` is called there, as soon as it can, with the mark that stayed and the stack; the text
+    goes to stderr at once, since that may never be.
+    """
+
+    def __init__(self, blocked_s: float, report: Blamed) -> None:
+        self.running: Any = None  # a new object for each call that is under way, None between
+        self._blocked_s = blocked_s
+        self._report = report
+        self._token = trio.lowlevel.current_trio_token()
+        self._watched = threading.get_ident()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin, unless it has begun."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="jobtap", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for that: it takes no time."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        seen, told = None, None
+        while not self._stop.wait(self._blocked_s):
+            running = self.running
+            if running is not None and running is seen and running is not told:
+                told = running
+                self._tell(running)
+            seen = running
+
+    def _tell(self, running: Any) -> None:
+        stack = self._stack()
+        print(f"flux-trio: the instance is blocked\n{stack}", file=sys.stderr, flush=True)
+        with contextlib.suppress(trio.RunFinishedError):  # it may have ended meanwhile
+            self._token.run_sync_soon(self._report, running, stack)
+
+    def _stack(self) -> str:
+        """Of the watched thread, from where the plugin's own code begins."""
+        frames = traceback.extract_stack(sys._current_frames().get(self._watched))
+        last = max(
+            (n for n, each in enumerate(frames) if each.filename.startswith(_OURS)), default=-1
+        )
+        return "".join(traceback.format_list(frames[last + 1 :] or frames))
+
+
+@types.coroutine
+def stepped(awaitable: Awaitable[Any], step: Callable[[bool], None]) -> Generator[Any, Any, Any]:
+    """Await; `step(True)` comes before and `step(False)` after each stretch between checkpoints."""
+    iterator: Any = awaitable.__await__()
+    value: Any = None
+    thrown: BaseException | None = None
+    while True:
+        step(True)
+        try:
+            trap = iterator.send(value) if thrown is None else iterator.throw(thrown)
+        except StopIteration as end:
+            return end.value
+        finally:
+            step(False)
+        value, thrown = None, None
+        try:
+            value = yield trap
+        except BaseException as error:  # noqa: BLE001 - it is thrown into the awaitable itself
+            thrown = error
