@@ -70,6 +70,9 @@ JOB_QUEUE_LIST: Final = "job-manager.queue-list"
 JOB_QUEUE_START: Final = "job-manager.queue-start"
 JOB_QUEUE_STATUS: Final = "job-manager.queue-status"
 JOB_JOURNAL: Final = "job-manager.events-journal"
+JOB_JOBTAP: Final = "job-manager.jobtap"
+JOB_JOBTAP_LIST: Final = "job-manager.jobtap-list"
+JOB_JOBTAP_QUERY: Final = "job-manager.jobtap-query"
 JOB_STATS: Final = f"{JOB_MANAGER}.{STATS_METHOD}"
 
 # Job information
@@ -128,6 +131,11 @@ MODULE_TRACE_CANCEL: Final = "module.trace-cancel"
 def disconnect_of(service: str) -> str:
     """What `service` is told by when a peer is gone (RFC 6, Disconnection)."""
     return f"{service}.{DISCONNECT}"
+
+
+def stats_of(service: str) -> str:
+    """What `service` tells what it has counted by."""
+    return f"{service}.{STATS_METHOD}"
 
 
 def config_reload_of(service: str) -> str:

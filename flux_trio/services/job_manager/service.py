@@ -9,9 +9,9 @@ import trio
 
 from flux_trio.broker import Handle
 from flux_trio.config import Config
-from flux_trio.jobtap import Plugin, PluginHost
+from flux_trio.jobtap import Given, Plugin, PluginHost
 from flux_trio.messages import topics
-from flux_trio.protocols import AskHook, CancelHook
+from flux_trio.protocols import PluginReplayed
 from flux_trio.services.job_manager.core import JobManagerCore
 from flux_trio.services.job_manager.entrance import FindUser, User, UserFound
 from flux_trio.services.job_manager.user_database import unix_user
@@ -30,24 +30,36 @@ async def run(
 
     `config` has the queues, `users` are asked by userid who may use them.
     """
-    core = JobManagerCore(handle.userid, config)
     async with trio.open_nursery() as nursery:  # owns what plugins run
-        host = PluginHost(nursery, handle.post, handle.note, handle.now)
+        given = Given(
+            tell=handle.post,
+            note=handle.note,
+            now=handle.now,
+            log=handle.log,
+            rpc=handle.call,
+            owner=handle.userid,
+            users=users,
+        )
+        host = PluginHost(nursery, given, config)
+        core = JobManagerCore(handle.userid, host, config)
+        host.jobs = core.jobs
 
         async def find_user(userid: int) -> None:
             handle.post(UserFound(userid, await users(userid)))
 
-        def perform(action: AskHook | CancelHook | FindUser) -> None:
+        def perform(action: PluginReplayed | FindUser) -> None:
             match action:
-                case AskHook():
-                    host.ask(action)
-                case CancelHook():
-                    host.cancel(action)
+                case PluginReplayed():
+                    host.replayed(action)
                 case FindUser():
                     nursery.start_soon(find_user, action.userid)
                 case _:
                     assert_never(action)
 
         handle.register(topics.JOB_MANAGER)
-        host.load(plugins)
-        await run_core(handle, core, perform, task_status=task_status)
+        for plugin in plugins:
+            await host.load(plugin)
+        try:
+            await run_core(handle, core, perform, task_status=task_status)
+        finally:
+            host.close()
