@@ -178,7 +178,7 @@ async def running(p: Play) -> None:
 
 async def epilog_open(p: Play) -> None:
     await p.ended()
-    assert (await p.scene.events(p.jobid))[-1] == "epilog-start"
+    assert (await p.scene.events(p.jobid))[-2:] == ["epilog-start", "release"]
 
 
 async def free_sent(p: Play) -> None:
