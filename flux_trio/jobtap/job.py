@@ -231,11 +231,11 @@ class Job:
         """
         wanted = dict(context or {})
         queued = list(self._keeper.queued(self.view))
-        if is_repeat(self.view, name, wanted, queued):
-            return
-        rule = refusal(self.view, name, wanted, queued)
-        if rule is not None:
-            raise NotAllowed(rule)
+        # a repeat is told all the same: so the plugin goes on with what an earlier life left open
+        if not is_repeat(self.view, name, wanted, queued):
+            rule = refusal(self.view, name, wanted, queued)
+            if rule is not None:
+                raise NotAllowed(rule)
         self._keeper.do(PostEvent(self.id, str(name), wanted, self.plugin.name))
 
     def event_posted(self, name: str) -> bool:
