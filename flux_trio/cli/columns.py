@@ -1,9 +1,9 @@
 """Rows of text from a format string, as Flux's commands take with `-o` (flux-jobs(1)).
 
 A format is Python's, with conversions `!F` (duration), `!H` (hours:minutes:seconds), `!D` (ISO
-time) and `!d:TIME::` (strftime), the suffixes `h` (a hyphen for nothing) and `+` (a plus where text
-was cut), and the prefixes `?:` (no column if all is empty) and `+:` (as wide as it takes). Left
-out: `sort:`.
+time), `!d:TIME::` (strftime) and `!P` (percentage), the suffixes `h` (a hyphen for nothing) and `+`
+(a plus where text was cut), and the prefixes `?:` (no column if all is empty) and `+:` (as wide as
+it takes). With `sort:FIELD,-FIELD,... ` in front, rows are put in that order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from string import Formatter
-from typing import Final
+from typing import Any, Final
 
 _SPEC: Final = re.compile(
     r"(?P<align>(?:.?[<>=^])?)(?P<width>\d*)(?:\.(?P<cut>\d+))?(?P<type>[bcdeEfFgGnosxX%]?)"
@@ -22,7 +22,8 @@ _SPEC: Final = re.compile(
 )
 _NOTHING: Final = ("", "0s", "0.0", "0:00:00")
 _MARKS: Final = ("?+:", "?:", "+:")
-_CONVERSIONS: Final = "FHDd"
+_CONVERSIONS: Final = "FHDdP"
+_SORT: Final = re.compile(r"sort:(?P<keys>\S*)\s*")
 
 Row = Mapping[str, object]
 
@@ -70,6 +71,10 @@ class Layout:
         """Raises ValueError for a format that cannot be read, or a field that does not exist."""
         self._columns = []
         self._after = ""
+        self.sort_keys: tuple[str, ...] = ()
+        if prefix := _SORT.match(text):
+            self.sort_keys = read_sort_keys(prefix["keys"], headings)
+            text = text[prefix.end() :]
         for before, field, spec, conversion in Formatter().parse(text):
             if field is None:
                 self._after = before
@@ -104,6 +109,30 @@ class Layout:
             column.before + column.padded(text) for column, text in zip(columns, texts, strict=True)
         ]
         return ("".join(parts) + self._after).rstrip()
+
+
+def read_sort_keys(text: str, headings: Mapping[str, str]) -> tuple[str, ...]:
+    """Fields to sort by, the first of most weight, `-` for the reverse. ValueError."""
+    keys = tuple(text.split(","))
+    for key in keys:
+        if key.removeprefix("-") not in headings:
+            raise ValueError(f"Invalid sort key: {key}")
+    return keys
+
+
+def sort_rows(rows: list[Any], keys: Sequence[str]) -> None:
+    """Put rows in order: what is empty comes before numbers, and they before texts."""
+    for key in reversed(keys):
+        field = key.removeprefix("-")
+        rows.sort(key=lambda row: _sort_key(row[field]), reverse=key.startswith("-"))
+
+
+def _sort_key(value: object) -> tuple[int, Any]:
+    if value is None or value == "":
+        return 0, 0
+    if isinstance(value, (int, float)):
+        return 1, value
+    return 2, str(value)
 
 
 def short_duration(seconds: float) -> str:
@@ -153,6 +182,13 @@ def _column(
     )
 
 
+def _percentage(value: float) -> str:
+    """A fraction in at most five characters: 100%, 50%, 1.5%, .05%."""
+    percent = value * 100
+    digits = 0 if percent >= 10 or percent == int(percent) else 1 if percent >= 1 else 2
+    return f"{percent:.{digits}f}%".replace("0.", ".", 1 if digits == 2 else 0)
+
+
 def _converted(value: object, conversion: str, time_format: str) -> object:
     if not conversion or not isinstance(value, (int, float)):
         return value
@@ -161,6 +197,8 @@ def _converted(value: object, conversion: str, time_format: str) -> object:
             return short_duration(value)
         case "H":
             return str(timedelta(seconds=round(value if not 0 < value < 1 else 1)))
+        case "P":
+            return _percentage(value)
         case _ if not value:
             return ""
         case "D":

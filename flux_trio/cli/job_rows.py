@@ -9,63 +9,45 @@ from __future__ import annotations
 import os
 import pwd
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from flux_trio.cli.columns import short_duration
+from flux_trio.cli.job_query import RESULTS
+from flux_trio.cli.named_formats import NamedFormat
 from flux_trio.formats import format_fluid
-from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobState
+from flux_trio.protocols import PENDING, JobState
 
 Record = Mapping[str, Any]
 
+_ID: Final = "{id.f58:>12} ?:{queue:<8.8} "
+_WHOSE: Final = _ID + "+:{username:<8} {name:<10.10+} "
 FORMATS: Final = {
-    "default": (
-        "{id.f58:>12} ?:{queue:<8.8} +:{username:<8} {name:<10.10+} {status_abbrev:>2.2} "
-        "{ntasks:>6} {nnodes:>6h} {contextual_time!F:>8h} {contextual_info}"
+    "default": NamedFormat(
+        _WHOSE + "{status_abbrev:>2.2} {ntasks:>6} {nnodes:>6h} {contextual_time!F:>8h} "
+        "{contextual_info}",
+        "What jobs are there, and why they wait or where they run",
     ),
-    "long": (
-        "{id.f58:>12} ?:{queue:<8.8} +:{username:<8} {name:<10.10+} {status:>9.9} {ntasks:>6} "
-        "{nnodes:>6h} {t_submit!d:%b%d %R::>12} {t_remaining!F:>12h} {contextual_time!F:>8h} "
-        "{contextual_info}"
+    "long": NamedFormat(
+        _WHOSE + "{status:>9.9} {ntasks:>6} {nnodes:>6h} {t_submit!d:%b%d %R::>12} "
+        "{t_remaining!F:>12h} {contextual_time!F:>8h} {contextual_info}",
+        "The same with times",
     ),
-    "endreason": (
-        "{id.f58:>12} ?:{queue:<8.8} +:{username:<8} {name:<10.10+} {status_abbrev:>2.2} "
-        "{t_inactive!d:%b%d %R::>12h} {inactive_reason}"
+    "deps": NamedFormat(
+        _ID + "{name:<10.10+} {urgency:<3} {priority:<12} {state:<8.8} {dependencies}",
+        "Urgency, priority and dependencies",
+    ),
+    "endreason": NamedFormat(
+        _WHOSE + "{status_abbrev:>2.2} {t_inactive!d:%b%d %R::>12h} {inactive_reason}",
+        "Why each job ended",
     ),
 }
 
-# job-list's numbers (services.job_list.JobResult) with their names and abbreviations
-RESULTS: Final = {
-    1: ("COMPLETED", "CD"),
-    2: ("FAILED", "F"),
-    4: ("CANCELED", "CA"),
-    8: ("TIMEOUT", "TO"),
-}
-_STATE_FILTERS: Final = {
-    **{state.name: int(state) for state in JobState if state is not JobState.NEW},
-    "PENDING": PENDING,
-    "RUNNING": RUNNING,
-    "ACTIVE": ACTIVE,
-}
-_RESULT_FILTERS: Final = {name: number for number, (name, _) in RESULTS.items()}
 _SHELL_REASONS: Final = {
     126: "Command invoked cannot execute",
     127: "command not found",
     128: "Invalid argument to exit",
 }
-
-
-def read_filter(names: Iterable[str]) -> tuple[int, int]:
-    """Masks of the states and of the results that `--filter` names; ValueError for others."""
-    states = results = 0
-    for name in ",".join(names).upper().split(","):
-        if name in _STATE_FILTERS:
-            states |= _STATE_FILTERS[name]
-        elif name in _RESULT_FILTERS:
-            results |= _RESULT_FILTERS[name]
-        else:
-            raise ValueError(f"Invalid filter specified: {name.lower()}")
-    return states, results
 
 
 class JobRow(Mapping[str, object]):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from flux_trio.cli.columns import Layout, short_duration
+from flux_trio.cli.columns import Layout, read_sort_keys, short_duration, sort_rows
 
 HEADINGS = {"id": "JOBID", "name": "NAME", "n": "NTASKS", "t": "TIME", "a.b": "AB"}
 
@@ -42,6 +42,11 @@ def test_fields_are_padded_and_headings_too() -> None:
         ("{t!d:%Y::>6h}", 0.0, "[     -]"),
         ("{t:.2f}", 1.234, "[1.23]"),
         ("{t:>7.2f}", "", "[       ]"),
+        ("{t!P:>5}", 0.5, "[  50%]"),
+        ("{t!P}", 0.015, "[1.5%]"),
+        ("{t!P}", 0.0005, "[.05%]"),
+        ("{t!P}", 1, "[100%]"),
+        ("{t!P}", 0, "[0%]"),
         ("{name:^5}", "x", "[  x  ]"),
         ("{name:*>3}", "x", "[**x]"),
     ],
@@ -107,3 +112,19 @@ def test_a_format_that_cannot_be_read_is_refused(text: str, message: str) -> Non
 )
 def test_durations_are_as_flux_prints_them(seconds: float, text: str) -> None:
     assert short_duration(seconds) == text
+
+
+def test_rows_are_sorted_by_several_fields() -> None:
+    rows = [{"id": 1, "n": 2}, {"id": 2, "n": ""}, {"id": 3, "n": "x"}, {"id": 4, "n": 2}]
+    sort_rows(rows, ("n", "-id"))
+    assert [row["id"] for row in rows] == [2, 4, 1, 3]
+    sort_rows(rows, ("-n",))
+    assert [row["id"] for row in rows] == [3, 4, 1, 2]
+
+
+def test_a_format_may_say_the_order() -> None:
+    layout = Layout("sort:n,-id {id}", HEADINGS)
+    assert layout.sort_keys == ("n", "-id")
+    assert list(layout.lines([{"id": 7}])) == ["JOBID", "7"]
+    with pytest.raises(ValueError, match="Invalid sort key: -nosuch"):
+        read_sort_keys("n,-nosuch", HEADINGS)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from flux_trio.cli.columns import Layout
-from flux_trio.cli.job_rows import FORMATS, HEADINGS, RESULTS, JobRow, read_filter, user_name
+from flux_trio.cli.job_query import RESULTS, read_filter
+from flux_trio.cli.job_rows import FORMATS, HEADINGS, JobRow, user_name
 from flux_trio.messages import USERID_UNKNOWN
 from flux_trio.protocols import ACTIVE, PENDING, JobState
 from flux_trio.services.job_list import JobResult
@@ -76,7 +77,11 @@ def field(name: str, job: dict[str, Any]) -> object:
 
 
 def shown(form: str, *jobs: dict[str, Any]) -> list[str]:
-    return list(Layout(FORMATS.get(form, form), HEADINGS).lines([JobRow(j, NOW) for j in jobs]))
+    return list(
+        Layout(FORMATS[form].format if form in FORMATS else form, HEADINGS).lines(
+            [JobRow(j, NOW) for j in jobs]
+        )
+    )
 
 
 def test_the_default_columns_are_those_of_flux_jobs() -> None:

@@ -1,0 +1,101 @@
+"""Which jobs a command is about, and asking the instance for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flux_trio.cli.errors import complain
+from flux_trio.cli.values import STATES
+from flux_trio.formats import FormatError, Hostlist, Idset, format_fluid
+from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
+from flux_trio.protocols import JobState
+
+if TYPE_CHECKING:
+    from flux_trio.client import Client
+
+Record = dict[str, Any]
+
+# job-list's numbers (services.job_list.JobResult) with their names and abbreviations
+RESULTS = {
+    1: ("COMPLETED", "CD"),
+    2: ("FAILED", "F"),
+    4: ("CANCELED", "CA"),
+    8: ("TIMEOUT", "TO"),
+}
+_RESULT_FILTERS = {name: number for number, (name, _) in RESULTS.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobQuery:
+    """The jobs to list: in any of `states` or with one of `results` (masks), at most `count`."""
+
+    states: int
+    results: int = 0
+    count: int = 0  # 0 is all
+    userid: int = USERID_UNKNOWN
+    name: str = ""
+    queues: tuple[str, ...] = ()  # none is all
+    since: float = 0.0  # of inactive jobs those that ended after it
+    include: str = ""  # ranks or hosts, one of which they have
+
+    async def fetch(self, client: Client) -> list[Record]:
+        """The jobs in order, and one more than `count` if there are more. Raises FluxError."""
+        only_results = self.results and not self.states & JobState.INACTIVE
+        narrowed = only_results or self.include
+        payload = {
+            "max_entries": 0 if narrowed or not self.count else self.count + 1,
+            "states": int(self.states | (JobState.INACTIVE if self.results else 0)),
+            "userid": self.userid,
+            "name": self.name,
+            "queues": list(self.queues),
+            "since": self.since,
+        }
+        found: list[Record] = (await client.call(topics.LIST_LIST, payload))["jobs"]
+        if only_results:
+            found = [job for job in found if job.get("result", self.results) & self.results]
+        if self.include:
+            found = [job for job in found if _is_on(job, self.include)]
+        return found[: self.count + 1] if self.count else found
+
+
+async def fetch_named(client: Client, jobids: Iterable[int]) -> list[Record]:
+    """The jobs of these ids that there are; the others are told."""
+    found = []
+    for jobid in jobids:
+        try:
+            found.append((await client.call(topics.LIST_ID, {"id": jobid}))["job"])
+        except FluxError as error:
+            complain(f"{format_fluid(jobid, 'f58')}: {error}")
+    return found
+
+
+def read_filter(names: Iterable[str]) -> tuple[int, int]:
+    """Masks of the states and of the results that `--filter` names; ValueError for others."""
+    states = results = 0
+    for name in ",".join(names).upper().split(","):
+        if name in STATES:
+            states |= STATES[name]
+        elif name in _RESULT_FILTERS:
+            results |= _RESULT_FILTERS[name]
+        else:
+            raise ValueError(f"Invalid filter specified: {name.lower()}")
+    return states, results
+
+
+def own_userid() -> int:
+    """The user who asks."""
+    return os.getuid()
+
+
+def _is_on(job: Record, include: str) -> bool:
+    """Whether the job has one of the ranks or hosts."""
+    if not job.get("nodelist"):
+        return False
+    try:
+        return bool(Idset.parse(include) & Idset.parse(job["ranks"]))
+    except FormatError:
+        hosts = set(Hostlist.parse(include))
+        return not hosts.isdisjoint(Hostlist.parse(job["nodelist"]))
