@@ -40,7 +40,8 @@ from flux_trio.broker import (
 from flux_trio.client import SOCKET_FILE, TOKEN_FILE, TOKEN_VARIABLE, URI_FILE, URI_VARIABLE
 from flux_trio.config import Config
 from flux_trio.formats import FormatError, Idset, ResourceSet
-from flux_trio.jobtap import Plugin, builtin_plugins
+from flux_trio.jobtap import Plugin
+from flux_trio.jobtap.builtins import builtin_plugins
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, Level
 from flux_trio.module_process import PROCESS_MODULES, main_of, module_command, module_environment
 from flux_trio.services.ingest import service as ingest

@@ -8,7 +8,6 @@ package and nothing else of flux_trio.
 
 from flux_trio.config import Config
 from flux_trio.formats import Event, FormatError, Jobspec
-from flux_trio.jobtap.builtins import PriorityDefault, ValidateDuration, builtin_plugins
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, Returns
 from flux_trio.jobtap.counter import Counter, counter
 from flux_trio.jobtap.decorators import enter, leave, on, service
@@ -61,7 +60,6 @@ __all__ = [
     "Plugin",
     "PluginError",
     "PluginHost",
-    "PriorityDefault",
     "Reject",
     "Returns",
     "ServiceRequest",
@@ -69,8 +67,6 @@ __all__ = [
     "Unavailable",
     "UpdateAllowed",
     "UpdateAsked",
-    "ValidateDuration",
-    "builtin_plugins",
     "counter",
     "enter",
     "leave",

@@ -90,11 +90,6 @@ class Asking:
             del self.operations[mark:]
 
     @property
-    def mark(self) -> int:
-        """How many operations were asked for."""
-        return 0 if self.operations is None else len(self.operations)
-
-    @property
     def is_decided(self) -> bool:
         """A failure or refusal ends the chain."""
         return self.error is not None or self.reject is not None

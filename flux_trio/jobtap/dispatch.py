@@ -87,6 +87,7 @@ class Dispatcher:
 
     def __init__(self, given: Given, blocked_s: float = BLOCKED_S) -> None:
         self.given = given
+        self._now, self._note = given.now, given.note
         self.jobs: Jobs = NoJobs()
         self.plugins: list[Loaded] = []  # in the order they are asked
         self.subscribers: dict[int, set[str]] = {}  # job id → plugins that are told of its events
@@ -204,13 +205,14 @@ class Dispatcher:
     def _advance(self, asking: Asking) -> HookAnswer | None:
         """Ask the rest of the chain; the answer, or None when it comes later."""
         question, view, arg = asking.question, asking.question.job, asking.arg
-        now, watchdog = self.given.now, self.watchdog
+        topic, watchdog = question.topic, self.watchdog
         outer, self._asking = self._asking, asking
-        began, t_began = now(), perf_counter()
+        began, t_began = self._now(), perf_counter()
         try:
             for entry in asking.rest:
                 watchdog.running = (entry, view)
-                mark = asking.mark
+                operations = asking.operations
+                mark = 0 if operations is None else len(operations)
                 said, error = None, None
                 try:
                     if entry.of_job:
@@ -220,8 +222,11 @@ class Dispatcher:
                         said = entry.function(arg) if entry.extra else entry.function()
                 except (Exception, SystemExit) as raised:  # noqa: BLE001 - must not end the host
                     error = raised
+                if said is None and error is None:  # most have nothing to say: ten a state
+                    began, t_began = self._record(entry, topic, view, None, None, began, t_began)
+                    continue
                 call = Call(entry, mark, began, t_began)
-                if said is not None and is_awaitable(said):
+                if is_awaitable(said):
                     self._start_thinking(asking, call, said)
                     return None
                 began, t_began = self._conclude(asking, call, said, error)
@@ -303,21 +308,21 @@ class Dispatcher:
         t_began: float,
     ) -> tuple[float, float]:
         """One call, in the trace by the instance's clock and in the statistics by the real one."""
-        ended, t_ended = self.given.now(), perf_counter()
+        ended, t_ended = self._now(), perf_counter()
         spent = t_ended - t_began
         entry.count += 1
         entry.total += spent
         if spent > entry.longest:
             entry.longest = spent
         data = {
-            "plugin": entry.owner.name,
+            "plugin": entry.plugin,
             "hook": hook,
             "id": None if view is None else view.id,
             "result": result,
             "error": problem,
             "duration": ended - began,
         }
-        self.given.note(_HOOK, data)
+        self._note(_HOOK, data)
         return ended, t_ended
 
     def _answered(self, asking: Asking, answer: HookAnswer) -> None:

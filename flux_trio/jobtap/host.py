@@ -167,8 +167,7 @@ class PluginHost(Dispatcher):
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin must not end the host
             text = f"plugin {loaded.name}: {entry.label} ended: {describe(error)}"
             self.given.log(Level.ERR, f"{text}\n{''.join(traceback.format_exception(error))}")
-            data = {"plugin": loaded.name, "hook": entry.label, "error": describe(error)}
-            self.given.note(Kind.HOOK, data)
+            self._trace_error(loaded, entry.label, describe(error))
 
     def recount(self) -> int:
         """Count all declared counters anew; differences are told and put right. How many."""
@@ -189,7 +188,10 @@ class PluginHost(Dispatcher):
     ) -> None:
         text = f"plugin {loaded.name}: counter {counter} of {key!r} had {kept}, there are {counted}"
         self.given.log(Level.ERR, text)
-        data = {"plugin": loaded.name, "hook": f"recount {counter}", "error": text}
+        self._trace_error(loaded, f"recount {counter}", text)
+
+    def _trace_error(self, loaded: Loaded, hook: str, text: str) -> None:
+        data = {"plugin": loaded.name, "hook": hook, "id": None, "result": None, "error": text}
         self.given.note(Kind.HOOK, data)
 
     async def _live(self, loaded: Loaded, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:

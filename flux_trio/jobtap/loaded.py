@@ -52,11 +52,13 @@ class Entry:
         "longest",
         "of_job",  # takes the job
         "owner",
+        "plugin",  # its name
         "total",
     )
 
     def __init__(self, owner: Loaded, label: str, function: Function, hook: Hook) -> None:
         self.owner = owner
+        self.plugin = owner.name
         self.label = label
         self.function = function
         self.of_job = hook.parameters[:1] == ("job",)
@@ -65,13 +67,6 @@ class Entry:
         self.count = 0
         self.total = 0.0
         self.longest = 0.0
-
-    def spent(self, seconds: float) -> None:
-        """One more call."""
-        self.count += 1
-        self.total += seconds
-        if seconds > self.longest:
-            self.longest = seconds
 
 
 class Loaded:

@@ -1,12 +1,59 @@
-"""The plugins every instance loads, one file each; `builtin_plugins` makes them, in order."""
+"""The plugins that come with the instance, one file each, written as anybody would write one.
 
+`builtin_plugins` makes those that every instance loads, in the order they are asked; `OPTIONAL` has
+the others, which a site loads by name.
+"""
+
+from typing import Final
+
+from flux_trio.jobtap import Plugin
+from flux_trio.jobtap.builtins.alloc_bypass import AllocBypass
+from flux_trio.jobtap.builtins.alloc_check import AllocCheck
+from flux_trio.jobtap.builtins.begin_time import BeginTime
+from flux_trio.jobtap.builtins.dependency_after import DependencyAfter
+from flux_trio.jobtap.builtins.dependency_singleton import DependencySingleton
+from flux_trio.jobtap.builtins.limit_duration import LimitDuration
+from flux_trio.jobtap.builtins.limit_job_size import LimitJobSize
+from flux_trio.jobtap.builtins.perilog import Perilog
 from flux_trio.jobtap.builtins.priority_default import PriorityDefault
+from flux_trio.jobtap.builtins.submit_hold import SubmitHold
+from flux_trio.jobtap.builtins.update_duration import UpdateDuration
+from flux_trio.jobtap.builtins.update_queue import UpdateQueue
 from flux_trio.jobtap.builtins.validate_duration import ValidateDuration
-from flux_trio.jobtap.plugin import Plugin
 
-__all__ = ["PriorityDefault", "ValidateDuration", "builtin_plugins"]
+__all__ = [
+    "OPTIONAL",
+    "AllocBypass",
+    "AllocCheck",
+    "BeginTime",
+    "DependencyAfter",
+    "DependencySingleton",
+    "LimitDuration",
+    "LimitJobSize",
+    "Perilog",
+    "PriorityDefault",
+    "SubmitHold",
+    "UpdateDuration",
+    "UpdateQueue",
+    "ValidateDuration",
+    "builtin_plugins",
+]
+
+OPTIONAL: Final[dict[str, type[Plugin]]] = {
+    plugin.name: plugin for plugin in (AllocBypass, AllocCheck, Perilog, SubmitHold)
+}
 
 
 def builtin_plugins(expiration: float) -> list[Plugin]:
     """In the order they are asked; `expiration` as ValidateDuration takes it."""
-    return [ValidateDuration(expiration), PriorityDefault()]
+    return [
+        PriorityDefault(),
+        LimitJobSize(),
+        LimitDuration(),
+        DependencyAfter(),
+        DependencySingleton(),
+        BeginTime(),
+        ValidateDuration(expiration),
+        UpdateDuration(),
+        UpdateQueue(),
+    ]

@@ -112,11 +112,23 @@ class Perilog(jobtap.Plugin):
 
     # --- when
 
+    @jobtap.on("job.new")
+    def on_new(self, job: jobtap.Job) -> None:
+        """Go on with what an earlier life left open: to start it again says so, and logs nothing."""
+        prolog = self._procedures.prolog
+        if job.state is jobtap.State.CLEANUP:
+            if PROLOG in job.prologs:
+                job.prolog_start(PROLOG)
+            self._wind_up(job)
+        elif PROLOG in job.prologs and prolog is not None:
+            job.prolog_start(PROLOG)
+            self._begin(job, prolog)
+
     @jobtap.on("job.state.run")
     def on_run(self, job: jobtap.Job) -> None:
-        """Hold the start while the prolog runs, also one that was going on in an earlier life."""
+        """Hold the start while the prolog runs."""
         prolog = self._procedures.prolog
-        if prolog is not None and (_has_just(job, JobEvent.ALLOC) or PROLOG in job.prologs):
+        if prolog is not None and job.id not in self._runs:
             job.prolog_start(PROLOG)
             self._begin(job, prolog)
 
@@ -126,7 +138,7 @@ class Perilog(jobtap.Plugin):
         run = self._runs.get(job.id)
         if run is None or run.is_over:
             self._wind_up(job)
-        elif run.what.cancel_on_exception:
+        elif run.what.description == PROLOG and run.what.cancel_on_exception:
             run.canceled.set()
 
     @jobtap.on("job.event.finish", "job.event.release")
@@ -156,11 +168,10 @@ class Perilog(jobtap.Plugin):
     def _wind_up(self, job: jobtap.Job) -> None:
         """The job has ended and no prolog is going on: let the epilog hold it, if it is due."""
         run = self._runs.get(job.id)
-        had_prolog = job.event_posted(JobEvent.PROLOG_START)
-        is_due = self._procedures.epilog is not None and (had_prolog or job.start_requested)
+        is_due = self._procedures.epilog is not None and not self._had_epilog(job)
         if is_due:
             job.subscribe()
-            job.epilog_start(EPILOG)  # silent when an earlier life did so
+            job.epilog_start(EPILOG)
         if PROLOG in job.prologs and not (run is not None and run.is_told):
             job.prolog_finish(PROLOG, LOST if run is None else run.worst.status)
         if is_due:
@@ -169,6 +180,16 @@ class Perilog(jobtap.Plugin):
                 self._begin_epilog(job)
             else:
                 self._awaited.add(job.id)
+
+    def _had_epilog(self, job: jobtap.Job) -> bool:
+        """Whether it needs none any more: it has one, or never had a prolog nor processes."""
+        run = self._runs.get(job.id)
+        if job.id in self._awaited or (run is not None and run.what.description == EPILOG):
+            return True
+        if EPILOG in job.epilogs:
+            return False
+        was_there = job.event_posted(JobEvent.PROLOG_START) or job.start_requested
+        return not was_there or job.event_posted(JobEvent.FREE)
 
     def _begin_epilog(self, job: jobtap.Job) -> None:
         self._awaited.discard(job.id)
@@ -272,11 +293,6 @@ def _end_of(ending: Ending) -> str:
     code = ending.status >> 8
     signum = ending.status & 0x7F or max(0, code - SIGNALED)
     return f"killed by signal {signum}" if signum else f"exited with code={code}"
-
-
-def _has_just(job: jobtap.Job, name: str) -> bool:
-    """Whether this event brought the job here; in a later life of the job manager none did."""
-    return job.event is not None and job.event.name == name
 
 
 def _ranks(job: jobtap.Job) -> Idset:

@@ -1,19 +1,16 @@
-"""The priority of a job that nothing else decides about: its urgency."""
+"""priority-default: the priority of a job that nothing else decides about is its urgency."""
 
 from __future__ import annotations
 
-from flux_trio.jobtap.decorators import on
-from flux_trio.jobtap.job import Job
-from flux_trio.jobtap.plugin import Plugin
-from flux_trio.protocols import PRIORITY_GET, STATE_TOPICS, JobState
+from flux_trio import jobtap
 
 
-class PriorityDefault(Plugin):
-    """A job's priority is its urgency."""
+class PriorityDefault(jobtap.Plugin):
+    """Answers first, so that any other plugin's priority overwrites this one."""
 
     name = ".priority-default"
 
-    @on(STATE_TOPICS[JobState.PRIORITY], PRIORITY_GET)
-    def priority(self, job: Job) -> int:
+    @jobtap.on("job.state.priority", "job.priority.get")
+    def priority(self, job: jobtap.Job) -> int:
         """The urgency, as it is."""
         return job.urgency

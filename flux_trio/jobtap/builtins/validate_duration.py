@@ -1,17 +1,13 @@
-"""No job outlives its instance."""
+"""validate-duration: no job may ask for longer than the instance has left."""
 
 from __future__ import annotations
 
-from flux_trio.formats import format_duration
-from flux_trio.jobtap.decorators import on
-from flux_trio.jobtap.errors import Reject
-from flux_trio.jobtap.job import Job
-from flux_trio.jobtap.plugin import Plugin
-from flux_trio.protocols import VALIDATE
+from flux_trio import jobtap
+from flux_trio.jobtap.builtins.durations import spell_duration
 
 
-class ValidateDuration(Plugin):
-    """A job may not ask for longer than the instance has left.
+class ValidateDuration(jobtap.Plugin):
+    """Refuses a duration that ends after the instance.
 
     `expiration` is the instance's, seconds since the Unix epoch; 0.0 is none.
     """
@@ -21,13 +17,14 @@ class ValidateDuration(Plugin):
     def __init__(self, expiration: float) -> None:
         self._expiration = expiration
 
-    @on(VALIDATE)
-    def validate(self, job: Job) -> None:
-        """Reject a duration that ends after the instance."""
+    @jobtap.on("job.validate")
+    def validate(self, job: jobtap.Job) -> None:
+        """Refuse what ends too late; a job without a duration ends with the instance."""
         if not self._expiration:
             return
-        duration = job.jobspec.duration
-        left = max(0.0, self._expiration - job.t_submit)
-        if duration > left:  # 0 is unset
-            asked, remains = format_duration(duration), format_duration(left)
-            raise Reject(f"job duration {asked} exceeds remaining instance lifetime of {remains}")
+        duration, left = job.jobspec.duration, max(0.0, self._expiration - self.now())
+        if duration > left:
+            asked, remaining = spell_duration(duration), spell_duration(left)
+            raise jobtap.Reject(
+                f"job duration ({asked}) exceeds remaining instance lifetime ({remaining})"
+            )

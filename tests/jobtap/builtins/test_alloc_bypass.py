@@ -1,0 +1,66 @@
+"""alloc-bypass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flux_trio.formats import ResourceSet
+from flux_trio.jobtap.builtins import AllocBypass
+from flux_trio.sim import make_machine
+from flux_trio.testing import simulated_instance
+from tests.support.playing import Jobs, context, guest_of, names
+
+R: dict[str, Any] = make_machine(nnodes=1, cores_per_node=2).to_json()
+
+
+def bringing(resources: object) -> dict[str, Any]:
+    return {"attributes": {"system.alloc-bypass": {"R": resources}}}
+
+
+async def test_job_runs_on_what_it_brings(autojump_clock):
+    async with (
+        simulated_instance(plugins=[AllocBypass()]) as instance,
+        instance.connect() as client,
+    ):
+        jobs = Jobs(client)
+        await jobs.submit(nnodes=4, cores_per_task=4, seconds=1000)  # nothing is free
+        events = await jobs.events(await jobs.submit(**bringing(R)))
+        assert names(events) == [
+            "submit",
+            "set-flags",
+            "validate",
+            "depend",
+            "priority",
+            "alloc",
+            "start",
+            "finish",
+            "release",
+            "free",
+            "clean",
+        ]
+        assert context(events, "alloc") == {"bypass": True}
+        assert context(events, "release") == {"ranks": "0", "final": True}
+
+
+async def test_others_ask_the_scheduler(autojump_clock):
+    async with (
+        simulated_instance(plugins=[AllocBypass()]) as instance,
+        instance.connect() as client,
+    ):
+        jobs = Jobs(client)
+        assert "bypass" not in context(await jobs.events(await jobs.submit()), "alloc")
+
+
+async def test_guests_and_bad_resources_are_refused(autojump_clock):
+    async with (
+        simulated_instance(plugins=[AllocBypass()]) as instance,
+        instance.connect() as client,
+        guest_of(instance) as guest,
+    ):
+        assert await guest.refused(**bringing(R)) == "Guest user cannot use alloc bypass"
+        text = await Jobs(client).refused(**bringing({"version": 1}))
+        assert text.startswith("alloc-bypass: invalid R: ")
+
+
+def test_resources_of_the_test_are_some() -> None:
+    assert ResourceSet.parse(R).ncores == 2

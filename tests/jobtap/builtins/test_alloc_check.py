@@ -1,0 +1,25 @@
+"""alloc-check."""
+
+from __future__ import annotations
+
+from flux_trio.jobtap.builtins import AllocBypass, AllocCheck
+from flux_trio.sim import make_machine
+from flux_trio.testing import simulated_instance
+from tests.support.playing import Jobs, context, names
+
+BRINGS_ALL = {"system.alloc-bypass": {"R": make_machine(4, 4).to_json()}}
+
+
+async def test_job_that_is_given_what_another_has_is_ended(autojump_clock):
+    plugins = [AllocBypass(), AllocCheck()]
+    async with simulated_instance(plugins=plugins) as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        first = await jobs.submit(seconds=100, attributes=BRINGS_ALL)
+        await jobs.events(first, "start")
+        second = await jobs.events(await jobs.submit(attributes=BRINGS_ALL))
+        exception = context(second, "exception")
+        assert (exception["type"], exception["severity"]) == ("alloc-check", 0)
+        assert exception["note"] == "resources already allocated"
+        assert "start" not in names(second)
+        assert "exception" not in names(await jobs.events(first))
+        assert "finish" in names(await jobs.events(await jobs.submit(attributes=BRINGS_ALL)))

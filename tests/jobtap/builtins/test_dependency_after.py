@@ -1,0 +1,189 @@
+"""dependency-after: the schemes of RFC 26 that wait for another job."""
+
+from __future__ import annotations
+
+import pytest
+
+from flux_trio.formats import FluidForm, format_fluid, parse_fluid
+from flux_trio.jobtap.builtins.dependency_after import CONDITIONS, Outcome
+from flux_trio.testing import simulated_instance
+from tests.support.playing import Jobs, context, guest_of, names, when
+
+UNSTARTED = Outcome(
+    1000, had_resources=False, started=False, succeeded=False, ended_by_exception=True
+)
+UNLAUNCHED = Outcome(
+    1000, had_resources=True, started=False, succeeded=False, ended_by_exception=True
+)
+GOOD = Outcome(1000, had_resources=True, started=True, succeeded=True, ended_by_exception=False)
+BAD = Outcome(1000, had_resources=True, started=True, succeeded=False, ended_by_exception=False)
+KILLED = Outcome(1000, had_resources=True, started=True, succeeded=False, ended_by_exception=True)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "satisfied"),
+    [
+        ("after", [GOOD, BAD, KILLED]),  # 26.schemes.2
+        ("afterstart", [GOOD, BAD, KILLED]),
+        ("afterany", [UNSTARTED, UNLAUNCHED, GOOD, BAD, KILLED]),  # 26.schemes.4
+        ("afterok", [GOOD]),  # 26.schemes.5
+        ("afternotok", [UNSTARTED, UNLAUNCHED, BAD, KILLED]),  # 26.schemes.6
+        ("afterexcept", [UNLAUNCHED, KILLED]),
+    ],
+)
+def test_which_outcomes_satisfy_a_scheme(scheme: str, satisfied: list[Outcome]) -> None:
+    all_of_them = [UNSTARTED, UNLAUNCHED, GOOD, BAD, KILLED]
+    assert [each for each in all_of_them if CONDITIONS[scheme].holds(each)] == satisfied
+
+
+async def test_after_is_satisfied_when_the_other_job_starts(autojump_clock):
+    """26.schemes.2"""
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        first = await jobs.submit(nnodes=4, cores_per_task=4, seconds=10)
+        second = await jobs.submit(nnodes=4, cores_per_task=4, seconds=10)  # waits for the first
+        third = await jobs.submit(f"after:{second}")
+        ended, waited = await jobs.events(second), await jobs.events(third)
+        assert names(waited)[:4] == ["submit", "dependency-add", "validate", "dependency-remove"]
+        assert context(waited, "dependency-add") == {"description": f"after-start={second}"}
+        assert when(ended, "start") <= when(waited, "dependency-remove") < when(ended, "finish")
+        assert when(await jobs.events(first), "finish") <= when(waited, "depend")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "word", "status", "freed"),
+    [
+        ("afterany", "finish", 0, True),
+        ("afterany", "finish", 256, True),
+        ("afterok", "success", 0, True),
+        ("afterok", "success", 256, False),
+        ("afternotok", "failure", 0, False),
+        ("afternotok", "failure", 256, True),
+        ("afterexcept", "except", 256, False),
+    ],
+)
+async def test_job_waits_for_the_end_of_another_and_goes_by_it(
+    scheme: str, word: str, status: int, freed: bool, autojump_clock
+):
+    """26.schemes.4, 26.schemes.5, 26.schemes.6: INACTIVE first; else a fatal exception."""
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        first = format_fluid(await jobs.submit(seconds=10, status=status), "f58")
+        second = await jobs.submit(f"{scheme}:{first}")
+        ended, waited = await jobs.events(parse_fluid(first)), await jobs.events(second)
+        description = f"after-{word}={first}"
+        assert context(waited, "dependency-add") == {"description": description}
+        if freed:
+            assert context(waited, "dependency-remove") == {"description": description}
+            assert when(waited, "depend") >= when(ended, "clean")
+            assert "finish" in names(waited)
+        else:
+            assert names(waited)[3:] == ["exception", "clean"]
+            assert context(waited, "exception") == {
+                "type": "dependency",
+                "severity": 0,
+                "note": f"dependency {description} can never be satisfied",
+                "userid": 1000,
+            }
+
+
+@pytest.mark.parametrize(
+    ("scheme", "freed"),
+    [("after", False), ("afterany", True), ("afterok", False), ("afternotok", True)],
+)
+async def test_job_that_is_canceled_before_it_starts_has_ended_too(
+    scheme: str, freed: bool, autojump_clock
+):
+    """26.schemes.3, 26.schemes.4, 26.schemes.5, 26.schemes.6"""
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        first = await jobs.submit(urgency=0)
+        second = await jobs.submit(f"{scheme}:{first}")
+        await jobs.cancel(first)
+        waited = await jobs.events(second)
+        assert ("finish" in names(waited)) is freed
+        if not freed:
+            assert context(waited, "exception")["note"].endswith("job never started")
+
+
+async def test_fatal_exception_satisfies_afterexcept(autojump_clock):
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        first = await jobs.submit(seconds=100)
+        second = await jobs.submit(f"afterexcept:{first}")
+        await jobs.events(first, "start")
+        await jobs.cancel(first)
+        assert "finish" in names(await jobs.events(second))
+
+
+@pytest.mark.parametrize("form", ["dec", "hex", "dothex", "kvs", "f58", "f58plain"])
+async def test_job_is_named_in_any_form_of_its_id(form: FluidForm, autojump_clock):
+    """26.schemes.1"""
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        first = format_fluid(await jobs.submit(), form)
+        events = await jobs.events(await jobs.submit(f"afterok:{first}"))
+        assert context(events, "dependency-add") == {"description": f"after-success={first}"}
+        assert "finish" in names(events)
+
+
+async def test_jobs_that_have_ended_are_gone_by_at_once(autojump_clock):
+    """26.schemes.5: in the same commit as the submission, so before validate."""
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        first = await jobs.submit()
+        await jobs.events(first)
+        second = await jobs.submit(f"afterok:{first}")
+        assert names(await jobs.events(second))[:5] == [
+            "submit",
+            "dependency-add",
+            "dependency-remove",
+            "validate",
+            "depend",
+        ]
+        for scheme, text in {
+            "afternotok": f"dependency: afternotok: job {first} succeeded",
+            "afterexcept": f"dependency: afterexcept: job {first}: no exception",
+        }.items():
+            assert await jobs.refused(f"{scheme}:{first}") == text
+
+
+async def test_job_that_never_ran_can_be_waited_for_by_few(autojump_clock):
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        first = await jobs.submit(urgency=0)
+        await jobs.cancel(first)
+        await jobs.events(first)
+        for scheme in ("after", "afterok", "afterexcept"):
+            text = await jobs.refused(f"{scheme}:{first}")
+            assert text == f"dependency: after: {first} never started"
+        failed = await jobs.submit(status=256)
+        await jobs.events(failed)
+        text = await jobs.refused(f"afterok:{failed}")
+        assert text == f"dependency: afterok: job {failed} failed or was canceled"
+        await jobs.submit(f"afternotok:{first}")
+
+
+async def test_what_is_no_job_of_ones_own_is_refused(autojump_clock):
+    async with (
+        simulated_instance() as instance,
+        instance.connect() as client,
+        guest_of(instance) as guest,
+    ):
+        jobs = Jobs(client)
+        first = await jobs.submit()
+        assert await guest.refused(f"after:{first}") == f"after: Permission denied for job {first}"
+        assert await jobs.refused("afterok:x") == ('dependency: afterok: "x" is not a valid jobid')
+        assert await jobs.refused("afterany:ƒ22") == "dependency: afterany: id ƒ22: job not found"
+        assert await jobs.refused("nosuch:1") == 'dependency scheme "nosuch" not supported'
+
+
+async def test_canceled_job_is_waited_for_no_more(autojump_clock):
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        first = await jobs.submit(seconds=10)
+        second = await jobs.submit(f"afterany:{first}")
+        await jobs.cancel(second)
+        assert names(await jobs.events(second))[-2:] == ["exception", "clean"]
+        await jobs.events(first)
+        assert list(instance.log) == []  # nothing went wrong

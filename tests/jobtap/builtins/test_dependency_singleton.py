@@ -1,0 +1,61 @@
+"""dependency-singleton."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flux_trio.testing import simulated_instance
+from tests.support.playing import Jobs, context, guest_of, names, when
+
+NAMED: dict[str, Any] = {"attributes": {"system.job.name": "n"}}
+
+
+async def test_singletons_run_one_after_the_other(autojump_clock):
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        ids = [await jobs.submit("singleton", **NAMED) for _ in range(3)]
+        first, second, third = [await jobs.events(jobid) for jobid in ids]
+        assert "dependency-add" not in names(first)
+        assert context(second, "dependency-add") == {"description": "singleton"}
+        assert when(second, "depend") >= when(first, "clean")
+        assert when(third, "depend") >= when(second, "clean")
+
+
+async def test_singleton_waits_for_jobs_that_are_none(autojump_clock):
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        plain = await jobs.submit(**NAMED)
+        single = await jobs.submit("singleton", **NAMED)
+        later = await jobs.submit(seconds=50, **NAMED)
+        ends = [when(await jobs.events(jobid), "clean") for jobid in (plain, later)]
+        assert when(await jobs.events(single), "depend") >= max(ends)
+
+
+async def test_jobs_of_other_names_and_users_do_not_matter(autojump_clock):
+    async with (
+        simulated_instance() as instance,
+        instance.connect() as client,
+        guest_of(instance) as guest,
+    ):
+        jobs = Jobs(client)
+        await jobs.submit(seconds=100)
+        await jobs.submit(seconds=100, attributes={"system.job.name": "other"})
+        await guest.submit(seconds=100, **NAMED)
+        single = await jobs.submit("singleton", **NAMED)
+        assert "dependency-add" not in names(await jobs.events(single))
+
+
+async def test_canceled_singleton_gives_way_to_the_next(autojump_clock):
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        first, second, third = [
+            await jobs.submit("singleton", seconds=10, **NAMED) for _ in range(3)
+        ]
+        await jobs.cancel(second)
+        ended = await jobs.events(first)
+        assert when(await jobs.events(third), "depend") >= when(ended, "clean")
+
+
+async def test_singleton_needs_a_name(autojump_clock):
+    async with simulated_instance() as instance, instance.connect() as client:
+        assert await Jobs(client).refused("singleton") == "singleton jobs require a job name"

@@ -1,0 +1,251 @@
+"""perilog in a simulated instance: what follows what, under the virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+
+from flux_trio.config import Config, parse_config
+from flux_trio.jobtap.builtins.perilog import Perilog, Run
+from flux_trio.messages import topics
+from flux_trio.testing import simulated_instance
+from tests.support.playing import Jobs, context, names, when
+
+BOTH = """
+[job-manager.prolog]
+command = ["prolog"]
+[job-manager.epilog]
+command = ["epilog"]
+"""
+HOUR = 3600.0
+
+
+@dataclass
+class Acted:
+    """A process that takes `seconds`, then has `status`; signals before that end it, or do not."""
+
+    seconds: float = 1.0
+    status: int = 0
+    deaf: bool = False  # to SIGTERM
+    ended: trio.Event = field(default_factory=trio.Event)
+    signals: list[int] = field(default_factory=list)
+
+    async def wait(self) -> int:
+        with trio.move_on_after(self.seconds):
+            await self.ended.wait()
+            return self.signals[-1]
+        return self.status
+
+    def signal(self, signum: int) -> None:
+        self.signals.append(signum)
+        if signum == 9 or not self.deaf:
+            self.ended.set()
+
+
+class Acting(Perilog):
+    """Perilog whose processes are acted, each as `prolog` or `epilog` says."""
+
+    def __init__(self, prolog: dict[str, Any] | None = None, epilog: dict[str, Any] | None = None):
+        super().__init__()
+        self.parts = {"prolog": prolog or {}, "epilog": epilog or {}}
+        self.played: list[tuple[str, int, dict[str, str]]] = []
+
+    @asynccontextmanager
+    async def open_process(
+        self, run: Run, rank: int, environment: dict[str, str]
+    ) -> AsyncIterator[Acted]:
+        self.played.append((run.what.name, rank, environment))
+        part = self.parts[run.what.name]
+        if "error" in part:
+            raise FileNotFoundError(2, part["error"])
+        yield Acted(**part)
+
+
+@asynccontextmanager
+async def acting(plugin: Acting, config: str = BOTH) -> AsyncIterator[tuple[Any, Jobs]]:
+    configured: Config = parse_config(config)
+    async with (
+        simulated_instance(config=configured, plugins=[plugin]) as instance,
+        instance.connect() as client,
+    ):
+        yield client, Jobs(client)
+
+
+async def test_prolog_holds_the_start_and_epilog_the_resources(autojump_clock):
+    plugin = Acting({"seconds": 10}, {"seconds": 20})
+    async with acting(plugin) as (_, jobs):
+        job = await jobs.submit(nnodes=2, seconds=5)
+        events = await jobs.events(job)
+        assert names(events)[4:] == [
+            "alloc",
+            "prolog-start",
+            "prolog-finish",
+            "start",
+            "finish",
+            "epilog-start",
+            "release",
+            "epilog-finish",
+            "free",
+            "clean",
+        ]
+        for what in ("prolog", "epilog"):
+            description = f"job-manager.{what}"
+            assert context(events, f"{what}-start") == {"description": description}
+            assert context(events, f"{what}-finish") == {"description": description, "status": 0}
+        assert when(events, "start") - when(events, "alloc") == pytest.approx(10, abs=0.1)
+        assert when(events, "free") - when(events, "finish") == pytest.approx(20, abs=0.1)
+        _, _, environment = plugin.played[0]
+        assert environment["FLUX_JOB_RANKS"] == "0-1"
+        assert environment["FLUX_JOB_USERID"] == "1000"
+        assert environment["FLUX_JOB_ID"].startswith("ƒ")
+
+
+async def test_failing_prolog_ends_the_job_and_the_epilog_follows(autojump_clock):
+    async with acting(Acting({"status": 256}, {"seconds": 20})) as (_, jobs):
+        events = await jobs.events(await jobs.submit())
+        assert names(events)[5:] == [
+            "prolog-start",
+            "exception",
+            "epilog-start",
+            "prolog-finish",
+            "epilog-finish",
+            "free",
+            "clean",
+        ]
+        assert context(events, "exception") == {
+            "type": "prolog",
+            "severity": 0,
+            "note": "prolog exited with code=1 on node0 (rank 0)",
+            "userid": 1000,
+        }
+        assert context(events, "prolog-finish")["status"] == 256
+        assert when(events, "free") - when(events, "exception") == pytest.approx(20, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("part", "note"),
+    [
+        ({"status": 15}, "prolog killed by signal 15 on node0 (rank 0)"),
+        ({"status": 137 << 8}, "prolog killed by signal 9 on node0 (rank 0)"),
+        ({"error": "not there"}, "prolog exited with code=127 on node0 (rank 0)"),
+        ({"seconds": 1801}, "prolog timed out on node0 (rank 0)"),
+    ],
+)
+async def test_exception_says_how_the_prolog_failed(
+    part: dict[str, Any], note: str, autojump_clock
+):
+    async with acting(Acting(part)) as (_, jobs):
+        events = await jobs.events(await jobs.submit())
+        assert context(events, "exception")["note"] == note
+
+
+async def test_failing_epilog_is_only_noted(autojump_clock):
+    async with acting(Acting(epilog={"status": 256})) as (_, jobs):
+        events = await jobs.events(await jobs.submit())
+        assert names(events)[-4:] == ["exception", "epilog-finish", "free", "clean"]
+        assert context(events, "exception") == {
+            "type": "epilog",
+            "severity": 2,
+            "note": "epilog exited with code=1 on node0 (rank 0)",
+            "userid": 1000,
+        }
+
+
+async def test_cancel_ends_the_prolog(autojump_clock):
+    async with acting(Acting({"seconds": HOUR})) as (_, jobs):
+        job = await jobs.submit()
+        await jobs.events(job, "prolog-start")
+        await jobs.cancel(job)
+        events = await jobs.events(job)
+        assert names(events)[5:] == [
+            "prolog-start",
+            "exception",
+            "epilog-start",
+            "prolog-finish",
+            "epilog-finish",
+            "free",
+            "clean",
+        ]
+        assert context(events, "prolog-finish")["status"] == 15
+        assert [each.context["type"] for each in events if each.name == "exception"] == ["cancel"]
+
+
+async def test_prolog_may_be_left_alone_by_a_cancel(autojump_clock):
+    config = BOTH.replace('["prolog"]', '["prolog"]\ncancel-on-exception = false')
+    async with acting(Acting({"seconds": 100}), config) as (_, jobs):
+        job = await jobs.submit()
+        begun = await jobs.events(job, "prolog-start")
+        await jobs.cancel(job)
+        events = await jobs.events(job)
+        assert context(events, "prolog-finish")["status"] == 0
+        waited = when(events, "prolog-finish") - when(begun, "prolog-start")
+        assert waited == pytest.approx(100, abs=0.1)
+        assert "start" not in names(events)
+        assert names(events)[-4:] == ["prolog-finish", "epilog-finish", "free", "clean"]
+
+
+async def test_prolog_that_is_deaf_is_killed_and_its_node_drained(autojump_clock):
+    config = BOTH.replace('["prolog"]', '["prolog"]\ntimeout = "1m"\nkill-timeout = 5.0')
+    async with acting(Acting({"seconds": HOUR, "deaf": True}), config) as (client, jobs):
+        job = await jobs.submit()
+        events = await jobs.events(job)
+        held = when(events, "exception") - when(events, "prolog-start")
+        assert held == pytest.approx(65, abs=0.1)
+        assert context(events, "prolog-finish")["status"] == 9
+        (drained,) = (await client.call(topics.RESOURCE_STATUS))["drained"].items()
+        assert drained[0] == "0"
+        assert drained[1]["reason"].startswith("prolog timed out for job ƒ")
+
+
+async def test_epilog_waits_for_the_processes_of_a_canceled_job(autojump_clock):
+    plugin = Acting(epilog={"seconds": 20})
+    async with acting(plugin, "[job-manager.epilog]\ncommand = ['epilog']") as (_, jobs):
+        job = await jobs.submit(seconds=HOUR)
+        await jobs.events(job, "start")
+        await jobs.cancel(job)
+        events = await jobs.events(job)
+        assert plugin.played
+        assert names(events)[-4:] == ["release", "epilog-finish", "free", "clean"]
+        assert when(events, "free") - when(events, "finish") == pytest.approx(20, abs=0.1)
+
+
+async def test_job_that_never_ran_has_neither(autojump_clock):
+    plugin = Acting()
+    async with acting(plugin) as (_, jobs):
+        job = await jobs.submit(urgency=0)
+        await jobs.cancel(job)
+        await jobs.events(job)
+        assert plugin.played == []
+
+
+async def test_per_rank_runs_once_on_each_and_drains_those_that_fail(autojump_clock):
+    config = BOTH.replace('["prolog"]', '["prolog"]\nper-rank = true')
+    plugin = Acting({"status": 256})
+    async with acting(plugin, config) as (client, jobs):
+        events = await jobs.events(await jobs.submit(nnodes=2))
+        assert [rank for what, rank, _ in plugin.played if what == "prolog"] == [0, 1]
+        note = context(events, "exception")["note"]
+        assert note == "prolog exited with code=1 on node[0-1] (rank 0-1)"
+        drained = (await client.call(topics.RESOURCE_STATUS))["drained"]
+        assert list(drained) == ["0-1"]
+
+
+async def test_without_processes_of_its_own_an_instance_pretends(autojump_clock):
+    async with (
+        simulated_instance(config=parse_config(BOTH), plugins=[Perilog()]) as instance,
+        instance.connect() as client,
+    ):
+        jobs = Jobs(client)
+        events = await jobs.events(await jobs.submit())
+        assert context(events, "prolog-finish")["status"] == 0
+        assert context(events, "epilog-finish")["status"] == 0
+
+
+async def test_without_commands_it_does_nothing(autojump_clock):
+    async with acting(Acting(), "") as (_, jobs):
+        assert "prolog-start" not in names(await jobs.events(await jobs.submit()))

@@ -1,0 +1,32 @@
+"""submit-hold."""
+
+from __future__ import annotations
+
+from flux_trio.jobtap.builtins import SubmitHold
+from flux_trio.messages import topics
+from flux_trio.testing import USERID, simulated_instance
+from tests.support.playing import Jobs, context, names
+
+
+async def test_every_job_is_held_until_it_gets_an_urgency(autojump_clock):
+    async with (
+        simulated_instance(plugins=[SubmitHold()]) as instance,
+        instance.connect() as client,
+    ):
+        jobs = Jobs(client)
+        job = await jobs.submit()
+        events = await jobs.events(job, "priority")
+        assert names(events) == ["submit", "validate", "urgency", "depend", "priority"]
+        assert context(events, "urgency") == {"userid": USERID, "urgency": 0}
+        assert context(events, "priority") == {"priority": 0}
+        await client.call(topics.JOB_URGENCY, {"id": job, "urgency": 16})
+        assert "finish" in names(await jobs.events(job))
+
+
+async def test_job_that_is_held_already_is_left_alone(autojump_clock):
+    async with (
+        simulated_instance(plugins=[SubmitHold()]) as instance,
+        instance.connect() as client,
+    ):
+        jobs = Jobs(client)
+        assert "urgency" not in names(await jobs.events(await jobs.submit(urgency=0), "priority"))

@@ -1,0 +1,78 @@
+"""update-queue."""
+
+from __future__ import annotations
+
+from flux_trio.config import parse_config
+from flux_trio.messages import topics
+from flux_trio.testing import simulated_instance
+from tests.support.playing import Jobs, context, guest_of
+
+CONFIG = parse_config("""
+[[resource.config]]
+hosts = "node[0-3]"
+cores = "0-3"
+[policy.jobspec.defaults.system]
+queue = "batch"
+[queues.batch]
+[queues.first]
+requires = { hostlist = ["node0"] }
+[queues.others]
+requires = { not = [{ hostlist = ["node0"] }] }
+[queues.debug.policy.limits]
+duration = "1m"
+""")
+
+
+async def test_job_changes_its_queue_and_constraints_with_it(autojump_clock):
+    async with simulated_instance(config=CONFIG) as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        held = await jobs.submit(urgency=0, queue="first")
+        assert await jobs.update(held, queue="others") == ""
+        events = await jobs.events(held, "jobspec-update")
+        assert context(events, "jobspec-update") == {
+            "attributes.system.constraints": {"hostlist": ["node0"]}
+        }
+        updates = [each for each in await jobs.so_far(held) if each.name == "jobspec-update"]
+        assert updates[-1].context == {
+            "attributes.system.queue": "others",
+            "attributes.system.constraints": {"not": [{"hostlist": ["node0"]}]},
+        }
+        assert await jobs.update(held, queue="batch") == ""
+        updates = [each for each in await jobs.so_far(held) if each.name == "jobspec-update"]
+        assert updates[-1].context == {
+            "attributes.system.queue": "batch",
+            "attributes.system.constraints": {},
+        }
+
+
+async def test_limits_of_the_new_queue_hold(autojump_clock):
+    async with simulated_instance(config=CONFIG) as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        held = await jobs.submit(urgency=0, duration=120)
+        text = "requested duration (2m) exceeds policy limit of 1m for queue debug"
+        assert await jobs.update(held, queue="debug") == text
+
+
+async def test_why_a_job_cannot_change_its_queue(autojump_clock):
+    async with (
+        simulated_instance(config=CONFIG) as instance,
+        instance.connect() as client,
+        guest_of(instance) as guest,
+    ):
+        jobs = Jobs(client)
+        running = await jobs.submit(seconds=100)
+        await jobs.events(running, "start")
+        text = "update of queue for running job not supported"
+        assert await jobs.update(running, queue="first") == text
+        held = await guest.submit(urgency=0)
+        assert await guest.update(held, queue="batch") == "job queue is already set to batch"
+        assert await guest.update(held, queue="nosuch") == "'nosuch' is not a valid queue"
+        await client.call(
+            topics.JOB_QUEUE_ENABLE, {"enable": False, "name": "first", "reason": "r"}
+        )
+        assert await guest.update(held, queue="first") == "queue first is currently disabled"
+        picky = await jobs.submit(
+            urgency=0, attributes={"system.constraints": {"hostlist": ["node1"]}}
+        )
+        text = "job appears to have non-queue constraints, unable to update queue to others"
+        assert await jobs.update(picky, queue="others") == text

@@ -1,0 +1,20 @@
+"""validate-duration."""
+
+from __future__ import annotations
+
+from flux_trio.sim import make_machine
+from flux_trio.testing import EPOCH, simulated_instance
+from tests.support.playing import Jobs
+
+
+async def test_job_may_not_ask_for_longer_than_the_instance_has_left(autojump_clock):
+    machine = make_machine(nnodes=1, cores_per_node=4).with_times(0.0, EPOCH + 3600)
+    async with simulated_instance(machine) as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        text = "job duration (2h) exceeds remaining instance lifetime (1h)"
+        assert await jobs.refused(duration=7200) == text
+        await jobs.submit()
+        held = await jobs.submit(duration=1800, urgency=0)
+        await jobs.events(await jobs.submit(duration=1800, seconds=1800))
+        assert "exceeds remaining instance lifetime" in await jobs.refused(duration=1800)
+        assert await jobs.update(held, duration=600) == ""
