@@ -77,7 +77,7 @@ class PluginHost(Dispatcher):
         if any(each.name == plugin.name for each in self.plugins):
             raise PluginError(f"plugin {plugin.name} is already loaded")
         loaded = Loaded(self, plugin, read_handlers(plugin), path)
-        plugin.conf, plugin.host = dict(conf or {}), loaded
+        plugin.conf, plugin.host = dict(plugin.conf if conf is None else conf), loaded
         if not loaded.is_builtin:
             self.watchdog.start()
         loaded.nursery = await self._nursery.start(self._live, loaded)
