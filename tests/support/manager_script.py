@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from flux_trio.config import Config
 from flux_trio.formats import (
     Event as LogEvent,
 )
@@ -33,6 +34,7 @@ from flux_trio.formats import (
 )
 from flux_trio.messages import Errno, Event, Request, Response, service_of, topics
 from flux_trio.protocols import (
+    CONF_UPDATE,
     STATE_TOPICS,
     AllocType,
     AskHook,
@@ -48,6 +50,7 @@ from flux_trio.protocols import (
     submit_event,
 )
 from flux_trio.services.job_manager.core import JobManagerCore
+from flux_trio.services.job_manager.entrance import FindUser, User, UserFound
 from flux_trio.services.job_manager.queues import CHECKPOINT_KEY
 from flux_trio.services.turns import Exit, Log, Note, SetTimer, TimerFired
 from tests.support.asking import OWNER_USERID, asked, gone
@@ -76,7 +79,11 @@ class ScriptedPlugins:
         self, waiting: Iterable[str], answers: Mapping[str, Saying], did: list[str]
     ) -> None:
         self.waiting = set(waiting)
-        self.answers: dict[str, Saying] = {PRIORITIZE: _urgency, **answers}
+        self.answers: dict[str, Saying] = {
+            PRIORITIZE: _urgency,
+            CONF_UPDATE: HookAnswer(),
+            **answers,
+        }
         self.subscriptions: set[int] = set()
         self.asked: dict[str, AskHook] = {}  # questions not answered, by topic; the last of each
         self.questions: list[AskHook] = []  # all there were
@@ -89,8 +96,8 @@ class ScriptedPlugins:
     def ask(self, question: AskHook) -> HookAnswer | None:
         self.questions.append(question)
         if question.topic in self.waiting:
-            assert question.job is not None
-            self._did.append(f"ask {question.topic} {question.job.id}")
+            about = "" if question.job is None else f" {question.job.id}"
+            self._did.append(f"ask {question.topic}{about}")
             self.asked[question.topic] = question
             return None
         saying = self.answers[question.topic]
@@ -115,8 +122,8 @@ class ManagerScript:
     """The core under test. Priorities are urgencies unless `hooks` has the priority hook.
 
     `hooks` are the topics whose questions the test answers itself, `answers` those with an answer
-    at once. Without an `inventory` there is
-    no resource service.
+    at once. Without an `inventory` there is no resource service. `users` are those of the user
+    database, which answers at once; the test answers for others.
     """
 
     def __init__(
@@ -129,10 +136,13 @@ class ManagerScript:
         lookups_wait: bool = False,
         inventory: ResourceSet | None = None,
         peers: bool = False,
+        config: Config | None = None,
+        users: Mapping[int, User] | None = None,
     ) -> None:
+        self._users = users or {}
         self._did: list[str] = []
         self.plugins = ScriptedPlugins(hooks, answers or {}, self._did)
-        self.core = JobManagerCore(OWNER_USERID, self.plugins)
+        self.core = JobManagerCore(OWNER_USERID, self.plugins, config)
         self.kvs = InstantKvs() if kvs is None else kvs
         self.commits_wait = commits_wait
         self.commits: deque[Request] = deque()  # not answered yet
@@ -166,13 +176,16 @@ class ManagerScript:
         """Ingest has stored jobs and submits them."""
         return self.put(self.submission(*jobids, **how))
 
-    def submission(self, *jobids: int, urgency: int = 16, userid: int = USERID) -> Request:
-        """What ingest asks; the store has the jobs from here on."""
+    def submission(
+        self, *jobids: int, urgency: int = 16, userid: int = USERID, **jobspec: Any
+    ) -> Request:
+        """What ingest asks; the store has the jobs from here on. `jobspec` is for from_command."""
         jobs = []
+        asks = Jobspec.from_command(["true"], **jobspec).to_json() if jobspec else JOBSPEC
         for jobid in jobids:
             event = submit_event(self.now, userid, urgency, 0)
             self.kvs.commit(
-                ["put", f"{key(jobid)}.jobspec", msgspec.json.encode(JOBSPEC).decode()],
+                ["put", f"{key(jobid)}.jobspec", msgspec.json.encode(asks).decode()],
                 ["append", f"{key(jobid)}.eventlog", format_eventlog([event])],
             )
             jobs.append(
@@ -182,7 +195,7 @@ class ManagerScript:
                     "urgency": urgency,
                     "t_submit": self.now,
                     "flags": 0,
-                    "jobspec": JOBSPEC,
+                    "jobspec": asks,
                 }
             )
         return asked(topics.JOB_SUBMIT, {"jobs": jobs}, by="job-ingest")
@@ -196,9 +209,20 @@ class ManagerScript:
         """The owner's client changes an urgency."""
         return self.ask(topics.JOB_URGENCY, {"id": jobid, "urgency": urgency}, **how)
 
-    def queue(self, *, start: bool) -> list[str]:
-        """The owner starts or stops the queue."""
-        return self.ask(topics.JOB_QUEUE_START, {"start": start})
+    def queue(self, name: str | None = None, *, start: bool, **more: Any) -> list[str]:
+        """The owner starts or stops a queue, or all."""
+        which = {"all": True} if name is None else {"name": name}
+        return self.ask(topics.JOB_QUEUE_START, {"start": start, **which, **more})
+
+    def enable(self, name: str | None = None, *, enable: bool = True, **more: Any) -> list[str]:
+        """The owner enables or disables a queue, or all."""
+        which = {"all": True} if name is None else {"name": name}
+        return self.ask(topics.JOB_QUEUE_ENABLE, {"enable": enable, **which, **more})
+
+    def configure(self, config: Config) -> list[str]:
+        """The broker tells of a new configuration."""
+        topic = topics.config_reload_of(topics.JOB_MANAGER)
+        return self.ask(topic, {"config": config.to_json()}, by="config")
 
     def hello(self, by: str = "sched") -> list[str]:
         """A scheduler says hello."""
@@ -333,6 +357,8 @@ class ManagerScript:
                 return []
             case Request(topic=topics.RESOURCE_STATUS):
                 return [_status(action, self.inventory)]
+            case FindUser(userid) if userid in self._users:
+                return [UserFound(userid, self._users[userid])]
             case Request() if service_of(action.topic) == topics.KVS:
                 return list(self.kvs.take(action, NAME))
             case SetTimer(key=each):
@@ -388,6 +414,8 @@ def show(action: Any) -> str:
             return f"{topic} -> {payload or {}}"
         case Event(topic=topic, payload=dict(payload)):
             return f"event {topic} {' '.join(map(str, payload.values()))}"
+        case FindUser(userid=userid):
+            return f"find user {userid}"
         case PluginReplayed(ticket=ticket):
             return f"replayed {ticket}"
         case Log(level=level, text=text):

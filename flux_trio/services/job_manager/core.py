@@ -81,7 +81,7 @@ class JobManagerCore:
         self._sweeps = Sweeps(self._ledger)
         self._waits = Waits(self._ledger, self._queues)
         self._queue_methods = QueueMethods(
-            self._ledger, self._queues, self._scheduler, self._silences
+            self._ledger, self._hooks, self._queues, self._scheduler, self._silences
         )
         self._control = Control(self._ledger, self._scheduler, self._exec)
         self._memos = Memos(self._ledger)

@@ -16,9 +16,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from flux_trio.config import Config
 from flux_trio.formats import Event, format_fluid
 from flux_trio.messages import Level
 from flux_trio.protocols import (
+    CONF_UPDATE,
     EVENT_PREFIX,
     STATE_TOPICS,
     UPDATED,
@@ -63,6 +65,7 @@ class Hooks:
         self._ledger = ledger
         self._plugins = plugins
         self._open: dict[int, tuple[ActiveJob, Answered, bool]] = {}
+        self._asides: dict[int, Answered] = {}  # questions about no job
         self._ticket = 0
         self._went_back: dict[int, int] = {}  # id → times it left SCHED for PRIORITY in this turn
         ledger.abandon_hook = self.abandon
@@ -116,6 +119,15 @@ class Hooks:
         then = partial(self._state_answered, job, job.question)
         self._put(job, question, then, is_state=True)
 
+    def ask_configuration(self, config: Config, then: Answered) -> None:
+        """Ask conf.update, also where nobody handles it: the plugins' host goes by it, too."""
+        self._ticket += 1
+        answer = self._plugins.ask(AskHook(self._ticket, CONF_UPDATE, None, config))
+        if answer is None:
+            self._asides[self._ticket] = then
+        else:
+            then(answer)
+
     def when_free(self, job: ActiveJob, do: Callable[[], None]) -> None:
         """Do it now, or behind what waits while a hook of `job` is being asked."""
         if job.hook or job.deferred is not None:
@@ -140,6 +152,10 @@ class Hooks:
 
     def answered(self, message: HookAnswered) -> None:
         """An answer that took its time; one that nobody waits for any more is dropped."""
+        aside = self._asides.pop(message.ticket, None)
+        if aside is not None:
+            aside(message.answer)
+            return
         job, then, is_state = self._open.pop(message.ticket, (None, None, False))
         if job is not None and then is not None:
             job.hook = 0

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from flux_trio.config import Config
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -22,8 +23,9 @@ from flux_trio.messages import (
     respond_error,
     topics,
 )
-from flux_trio.protocols import LinkState, QueueEvent
+from flux_trio.protocols import HookAnswer, LinkState, QueueEvent
 from flux_trio.services.configuring import configuration_in
+from flux_trio.services.job_manager.hooks import Hooks
 from flux_trio.services.job_manager.ledger import Ledger
 from flux_trio.services.job_manager.queues import CHECKPOINT_KEY, Queues
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
@@ -67,11 +69,13 @@ class QueueMethods:
     def __init__(
         self,
         ledger: Ledger,
+        hooks: Hooks,
         queues: Queues,
         scheduler: SchedulerSide,
         silences: Callable[[], list[Silence]],
     ) -> None:
         self._ledger = ledger
+        self._hooks = hooks
         self._queues = queues
         self._scheduler = scheduler
         self._silences = silences
@@ -129,8 +133,18 @@ class QueueMethods:
         self._scheduler.queues_changed()
 
     def configure(self, request: Request) -> None:
-        """job-manager.config-reload: jobs that are in stay as they are, whatever the limits."""
-        self._queues.configure(configuration_in(request))
+        """job-manager.config-reload: plugins may refuse it; jobs that are in stay as they are."""
+        config = configuration_in(request)
+        self._hooks.ask_configuration(config, partial(self._configured, request, config))
+
+    def _configured(self, request: Request, config: Config, answer: HookAnswer) -> None:
+        refusal = answer.reject or answer.error
+        if refusal is not None:
+            # those asked before the one that refused go by the old one again
+            self._hooks.ask_configuration(self._queues.config, _let_be)
+            self._ledger.send(respond_error(request, Errno.EINVAL, refusal))
+            return
+        self._queues.configure(config)
         self._scheduler.queues_changed()
         self._ledger.send(respond(request))
 
@@ -171,3 +185,7 @@ class QueueMethods:
             self._queues.stop_all("what was kept of the queues cannot be read")
             return [Log(Level.CRIT, f"{CHECKPOINT_KEY}: {error}: all queues are stopped")]
         return []
+
+
+def _let_be(_answer: HookAnswer) -> None:
+    """They have had that configuration before."""

@@ -179,8 +179,8 @@ class SchedulerSide:
         for job in self._ledger.jobs.values():
             if not self._queues.schedules(job.queue):
                 self._unqueue(job)
-            elif job.state == JobState.SCHED and not job.hook:
-                self.consider(job)
+            elif job.state == JobState.SCHED:
+                self._ledger.dirty[job.id] = job
 
     # --- what the scheduler says
 

@@ -17,6 +17,7 @@ from flux_trio.protocols import (
     URGENCY_MAX,
     URGENCY_MIN,
     JobEvent,
+    JobState,
     submit_event,
 )
 from flux_trio.services.job_manager.entrance import Admission, Entrance
@@ -78,6 +79,9 @@ class Submission:
         self._entrance.decide(job.userid, system, partial(self._readmit, job))
 
     def _readmit(self, job: ActiveJob, admission: Admission) -> None:
+        if job.state != JobState.NEW:
+            return  # it was canceled while the user database was asked
+
         def decided(refusal: str | None) -> None:
             if refusal is None:
                 self._accept(job)
