@@ -7,7 +7,7 @@ response, or its disconnect is sent. What has no matchtag is no RPC here.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from flux_trio.conformance.leg import (
     ANY_CANCEL,
@@ -24,7 +24,7 @@ from flux_trio.conformance.leg import (
     sent,
     while_live,
 )
-from flux_trio.conformance.view import Seen, view
+from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.messages import NODEID_ANY, Request, Response, service_of, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.trace import Kind, Record
@@ -37,7 +37,7 @@ ANSWERS: Final = received("response", ANY_TOPIC)
 DROPPED: Final = [Leg(Kind.DROP.value, "response", ANY_TOPIC)]
 
 
-class Call(NamedTuple):
+class Call(Live, frozen=True, gc=False):
     """An RPC that is open."""
 
     n: int
@@ -94,7 +94,7 @@ def _fold_call(call: Call | None, _part: None, record: Record, _seen: Seen) -> C
     if not isinstance(found, Request) or is_disconnect(found):
         return None
     if call is not None:
-        return call._replace(asked=call.asked + 1)
+        return call.but(asked=call.asked + 1)
     return Call(record.n, found.topic, bool(found.flags & STREAMING), found.nodeid == NODEID_ANY)
 
 

@@ -24,7 +24,7 @@ from flux_trio.conformance.leg import (
 )
 from flux_trio.conformance.resource_sets import resources_in
 from flux_trio.conformance.rule import Broken
-from flux_trio.conformance.view import Seen, view
+from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
@@ -33,7 +33,7 @@ Open = tuple[tuple[str, int], ...]
 """Descriptions that were added or started, each with the place of its event."""
 
 
-class Log(NamedTuple):
+class Log(Live, frozen=True, gc=False):
     """A job's eventlog so far, from its submit event on. Places of records are 0 for none."""
 
     submitted: int
@@ -102,12 +102,12 @@ def _fold_log(log: Log | None, _part: None, record: Record, _seen: Seen) -> Log 
             return None
         case "finish":
             status = context.get("status")
-            return log._replace(finished=n, status=status if type(status) is int else 0)
+            return log.but(finished=n, status=status if type(status) is int else 0)
         case "release" if context.get("final") is True:
-            return log._replace(released=n)
+            return log.but(released=n)
         case "exception":
             fatal = log.fatal or (n if is_fatal(record) else 0)
-            return log._replace(excepted=log.excepted or n, fatal=fatal)
+            return log.but(excepted=log.excepted or n, fatal=fatal)
     return log
 
 
@@ -117,11 +117,11 @@ def _closed(log: Log, name: str, description: str) -> Log:
     closed = _changed(log, _CLOSES[name], tuple(each for each in left if each is not first))
     if name != "dependency-remove":
         return closed
-    return closed._replace(satisfied=(*log.satisfied, description))
+    return closed.but(satisfied=(*log.satisfied, description))
 
 
 def _changed(log: Log, field: str, value: Any) -> Log:
-    return log._replace(**{field: value})
+    return log.but(**{field: value})
 
 
 LOG: Final = view("log", logged(ANY_TOPIC), key=job_id, fold=_fold_log)

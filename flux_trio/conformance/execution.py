@@ -22,7 +22,7 @@ from flux_trio.conformance.leg import (
     sent,
 )
 from flux_trio.conformance.shapes import BOOLEAN, INTEGER, STRING, between, idset_of
-from flux_trio.conformance.view import Seen, view
+from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Kind, Record
 
@@ -42,7 +42,7 @@ class Hello(NamedTuple):
     """A job that had a start outstanding then, 0 for none."""
 
 
-class ExecLink(NamedTuple):
+class ExecLink(Live, frozen=True, gc=False):
     """Places of the last record of each kind, 0 for none."""
 
     accepted: int = 0
@@ -70,23 +70,23 @@ def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -
     if record.kind == Kind.MODULE:
         data = payload(record)
         is_end = data.get("module") == seen.facts.manager and data.get("what") != "started"
-        return link._replace(lost=record.n) if is_end else link
+        return link.but(lost=record.n) if is_end else link
     found = message(record)
     if isinstance(found, Response):
         if found.topic != topics.EXEC_HELLO:
-            return link._replace(lost=record.n, fatal=record.n) if found.errnum else link
+            return link.but(lost=record.n, fatal=record.n) if found.errnum else link
         hellos = tuple(hello for hello in link.hellos if hello is not answered_hello(link, found))
         if found.errnum:
-            return link._replace(hellos=hellos)
-        return link._replace(hellos=hellos, accepted=record.n, fatal=0)
+            return link.but(hellos=hellos)
+        return link.but(hellos=hellos, accepted=record.n, fatal=0)
     assert isinstance(found, Request)
     if found.topic == topics.EXEC_HELLO:
         hello = Hello(record.n, found.sender or record.peer, outstanding(seen))
-        return link._replace(hellos=(*link.hellos, hello))
+        return link.but(hellos=(*link.hellos, hello))
     if found.topic == topics.JOB_MANAGER_DISCONNECT:
         is_exec = found.sender == seen.facts.exec_peer
-        return link._replace(lost=record.n, disconnected=record.n) if is_exec else link
-    return link._replace(lost=record.n) if found.sender == seen.facts.manager else link
+        return link.but(lost=record.n, disconnected=record.n) if is_exec else link
+    return link.but(lost=record.n) if found.sender == seen.facts.manager else link
 
 
 def answered_hello(link: ExecLink, response: Response) -> Hello | None:
@@ -98,7 +98,7 @@ def answered_hello(link: ExecLink, response: Response) -> Hello | None:
 # --- the starts
 
 
-class Start(NamedTuple):
+class Start(Live, frozen=True, gc=False):
     """A job's latest start request; places of records, 0 for none."""
 
     sent: int
@@ -147,16 +147,16 @@ def _fold_start(start: Start | None, _part: None, record: Record, _seen: Seen) -
     if isinstance(record.message, Request):
         if is_sent:
             return Start(record.n, reattach=payload(record).get("reattach") is True)
-        return start and start._replace(taken=record.n)
+        return start and start.but(taken=record.n)
     if start is None or errnum(record):
         return start
     kind = kind_of_answer(record)
     if is_sent:
         released = start.released | ranks_of(record)
-        return start._replace(said=_with(start.said, kind, record.n), released=released)
+        return start.but(said=_with(start.said, kind, record.n), released=released)
     if kind == "final":  # all of it is over: that is all that is kept
         return Start(start.sent, start.taken, said=start.said[-1:], heard=(("final", record.n),))
-    return start._replace(heard=_with(start.heard, kind, record.n))
+    return start.but(heard=_with(start.heard, kind, record.n))
 
 
 def _with(said: tuple[tuple[str, int], ...], kind: str, n: int) -> tuple[tuple[str, int], ...]:

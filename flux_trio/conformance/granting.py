@@ -6,20 +6,20 @@ What was heard of a job before the scheduler's last hello is void.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from flux_trio.conformance.jobs import LIFE
 from flux_trio.conformance.leg import errnum, job_id, logged, payload, received, sent, topic_of
 from flux_trio.conformance.resource_sets import resources_in
 from flux_trio.conformance.scheduling import FINAL, LINK, Link, link_of
-from flux_trio.conformance.view import Seen, view
+from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 
 # --- what the scheduler has
 
 
-class Inventory(NamedTuple):
+class Inventory(Live, frozen=True, gc=False):
     """What a scheduler was given."""
 
     ncores: int = 0
@@ -36,12 +36,12 @@ def _fold_inventory(had: Inventory | None, _part: None, record: Record, _seen: S
         return had
     told = payload(record)
     if told.get("type") == "shrink":
-        return had._replace(shrunk=record.n)
+        return had.but(shrunk=record.n)
     resources = resources_in(told.get("resources"))
     if resources is None:
         return had
     ncores = had.ncores + resources.ncores
-    return had._replace(ncores=ncores, expiration=resources.expiration)
+    return had.but(ncores=ncores, expiration=resources.expiration)
 
 
 def _to_scheduler(record: Record, seen: Seen) -> Iterable[tuple[tuple[()], None]]:
@@ -61,7 +61,7 @@ INVENTORY: Final = view(
 # --- what it was asked and what it said
 
 
-class Told(NamedTuple):
+class Told(Live, frozen=True, gc=False):
     """A job as the scheduler knows it; places of records, 0 for none."""
 
     alloc: int = 0
@@ -98,7 +98,7 @@ def _fold_told(told: Told | None, _part: None, record: Record, seen: Seen) -> To
         return told
     if topic_of(record) == topics.SCHED_FREE:
         over = seen.at(LIFE, job_id(record)) is None
-        return None if over else told._replace(free=0, held=0)
+        return None if over else told.but(free=0, held=0)
     return _after_answer(told, record, seen)
 
 
@@ -106,11 +106,11 @@ def _after_request(told: Told, record: Record) -> Told:
     n = record.n
     match topic_of(record):
         case topics.SCHED_HELLO:
-            return told if errnum(record) else told._replace(held=n)
+            return told if errnum(record) else told.but(held=n)
         case topics.SCHED_ALLOC:
             jobspec = payload(record).get("jobspec")
             jobspec = jobspec if isinstance(jobspec, dict) else {}
-            return told._replace(
+            return told.but(
                 alloc=n,
                 cancel=0,
                 idle_cancel=0,
@@ -118,10 +118,10 @@ def _after_request(told: Told, record: Record) -> Told:
                 environment=_has_environment(jobspec),
             )
         case topics.SCHED_CANCEL if told.alloc:
-            return told._replace(cancel=n)
+            return told.but(cancel=n)
         case topics.SCHED_CANCEL:
-            return told._replace(idle_cancel=n)
-    return told._replace(free=n)
+            return told.but(idle_cancel=n)
+    return told.but(free=n)
 
 
 def _after_answer(told: Told, record: Record, seen: Seen) -> Told | None:
@@ -131,7 +131,7 @@ def _after_answer(told: Told, record: Record, seen: Seen) -> Told | None:
     if seen.at(LIFE, job_id(record)) is None and how:
         return None
     n = record.n
-    return told._replace(
+    return told.but(
         alloc=0,
         cancel=0,
         ended=n,
@@ -145,7 +145,7 @@ def _not_void(told: Told, link: Link) -> Told:
     """Without what an earlier scheduler, or an earlier link, was asked."""
     since = link.hello_sent
     if max(told.alloc, told.ended, told.held, told.free, told.idle_cancel) > since:
-        return told if told.canceled > since else told._replace(canceled=0)
+        return told if told.canceled > since else told.but(canceled=0)
     return UNKNOWN
 
 

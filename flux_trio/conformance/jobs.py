@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from flux_trio.conformance.leg import (
     ANY_TOPIC,
@@ -19,7 +19,7 @@ from flux_trio.conformance.leg import (
     received,
     sent,
 )
-from flux_trio.conformance.view import Seen, view
+from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.messages import Response, topics
 from flux_trio.trace import Kind, Record
 
@@ -56,7 +56,7 @@ MOVES: Final[dict[JobState, dict[str, JobState]]] = {
 }
 
 
-class Life(NamedTuple):
+class Life(Live, frozen=True, gc=False):
     """An active job. Places of records are 0 for what has not happened."""
 
     state: JobState
@@ -121,19 +121,19 @@ def _fold_life(life: Life | None, submitted: Any, record: Record, _seen: Seen) -
     if state == JobState.INACTIVE or name == "invalidate":
         return None
     if state != life.state:
-        life = life._replace(state=state, since=record.n, t=record.t)
+        life = life.but(state=state, since=record.n, t=record.t)
     match name:
         case "priority":
             priority = context.get("priority", -1)
-            return life._replace(priority=priority, prioritized=record.n, t=record.t)
+            return life.but(priority=priority, prioritized=record.n, t=record.t)
         case "alloc":
-            return life._replace(held=record.n)
+            return life.but(held=record.n)
         case "release" if context.get("final") is True:
-            return life._replace(released=record.n)
+            return life.but(released=record.n)
         case "free":
-            return life._replace(held=0, frees=life.frees + 1)
+            return life.but(held=0, frees=life.frees + 1)
         case "exception" if is_fatal(record) and not life.fatal:
-            return life._replace(fatal=record.n)
+            return life.but(fatal=record.n)
     return life
 
 
@@ -174,7 +174,7 @@ errors that name no job are under ANY_JOB.
 """
 
 
-class Durable(NamedTuple):
+class Durable(Live, frozen=True, gc=False):
     """What of a party's events is surely stored."""
 
     until: int = 0
@@ -187,7 +187,7 @@ def _fold_durable(durable: Durable | None, _part: None, record: Record, _seen: S
     durable = durable or Durable()
     matchtag = getattr(record.message, "matchtag", 0)
     if record.kind == Kind.SEND:
-        return durable._replace(commits=(*durable.commits, (matchtag, record.n)))
+        return durable.but(commits=(*durable.commits, (matchtag, record.n)))
     left = tuple(each for each in durable.commits if each[0] != matchtag)
     answered = [n for tag, n in durable.commits if tag == matchtag]
     return Durable(max([durable.until, *answered]), left)

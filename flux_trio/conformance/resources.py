@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from flux_trio.conformance.leg import (
     WITH_R,
@@ -31,7 +31,7 @@ from flux_trio.conformance.resource_sets import (
     targets_of,
 )
 from flux_trio.conformance.shapes import idset_of
-from flux_trio.conformance.view import Seen, View, view
+from flux_trio.conformance.view import Live, Seen, View, view
 from flux_trio.formats import Idset
 from flux_trio.messages import Request, topics
 from flux_trio.messages.types import STREAMING
@@ -42,7 +42,7 @@ NONE: Final = Idset()
 ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module that is gone
 
 
-class Acquired(NamedTuple):
+class Acquired(Live, frozen=True, gc=False):
     """What a peer has acquired. Places of records are 0 for what has not happened."""
 
     n: int
@@ -125,9 +125,9 @@ def _fold(had: Acquired | None, _part: None, record: Record, _seen: Seen) -> Acq
     if had is None:
         return None
     if topic_of(record) == topics.RESOURCE_RELEASE:
-        return had._replace(release_failed=record.n) if errnum(record) else had
+        return had.but(release_failed=record.n) if errnum(record) else had
     if errnum(record):
-        return had._replace(failed=record.n, changed=record.n)
+        return had.but(failed=record.n, changed=record.n)
     return _told(had, payload(record), record.n)
 
 
@@ -138,16 +138,16 @@ def _after_request(had: Acquired | None, request: Request, record: Record) -> Ac
             is_streaming = bool(request.flags & STREAMING)
             if had is None or had.gone or had.failed:
                 return Acquired(record.n, is_streaming, groups)
-            return had._replace(groups=had.groups + groups)
+            return had.but(groups=had.groups + groups)
         case topics.RESOURCE_RELEASE if had is not None:
             released = idset_of(payload(record).get("targets")) or NONE
-            return had._replace(unreleased=had.unreleased - released)
+            return had.but(unreleased=had.unreleased - released)
         case topics.SCHED_HELLO if had is not None:
-            return had._replace(said_hello=record.n)
+            return had.but(said_hello=record.n)
         case topic if topic == RESOURCE_DISCONNECT and had is not None:
             if record.kind == Kind.RECV:
                 return None if had.gone or had.n < record.ref else had
-            return had._replace(gone=record.n)
+            return had.but(gone=record.n)
     return had
 
 
@@ -157,7 +157,7 @@ def _told(had: Acquired, told: dict[str, Any], n: int) -> Acquired:
         case "grow":
             r = told.get("resources")
             new = targets_of(r) or NONE
-            return had._replace(
+            return had.but(
                 granted=had.granted | new,
                 online=had.online | (idset_of(told.get("online")) or NONE),
                 taken=had.taken - new,
@@ -169,7 +169,7 @@ def _told(had: Acquired, told: dict[str, Any], n: int) -> Acquired:
                 changed=n,
             )
         case "shrink":
-            return had._replace(
+            return had.but(
                 granted=had.granted - targets,
                 online=had.online - targets,
                 taken=had.taken | targets,
@@ -178,9 +178,9 @@ def _told(had: Acquired, told: dict[str, Any], n: int) -> Acquired:
                 changed=n,
             )
         case "online":
-            return had._replace(online=had.online | (targets & had.granted), changed=n)
+            return had.but(online=had.online | (targets & had.granted), changed=n)
         case "offline":
-            return had._replace(online=had.online - targets, changed=n)
+            return had.but(online=had.online - targets, changed=n)
     return had
 
 
@@ -212,7 +212,7 @@ def heard_by(seen: Seen, peer: str) -> Acquired | None:
     return None if had is None or had.gone else had
 
 
-class Held(NamedTuple):
+class Held(Live, frozen=True, gc=False):
     """What a job holds, as its scheduler sees it."""
 
     n: int
@@ -251,7 +251,7 @@ HELD: Final = view(
 """By job id, from the commit of its R until the scheduler takes up sched.free."""
 
 
-class Administered(NamedTuple):
+class Administered(Live, frozen=True, gc=False):
     """What was done to targets by the operator, or happened to them."""
 
     down: Idset = NONE
@@ -269,23 +269,23 @@ def _fold_administered(
     told = payload(record)
     if record.kind == Kind.MODULE:  # a drain outlasts the service, what else it knew may not
         is_new = told.get("module") == was.party and told.get("what") == "started"
-        return was._replace(down=NONE, excluded=NONE) if is_new else was
+        return was.but(down=NONE, excluded=NONE) if is_new else was
     if record.message is not None:
         excluded = idset_of(told.get("exclude"))
-        return was if excluded is None else was._replace(excluded=excluded, n=record.n)
+        return was if excluded is None else was.but(excluded=excluded, n=record.n)
     targets = idset_of(told.get("targets")) or NONE
-    was = was._replace(n=record.n, party=record.party)
+    was = was.but(n=record.n, party=record.party)
     match told.get("what"):
         case "down":
-            return was._replace(down=was.down | targets)
+            return was.but(down=was.down | targets)
         case "up":
-            return was._replace(down=was.down - targets)
+            return was.but(down=was.down - targets)
         case "drain":
-            return was._replace(drained=was.drained | targets)
+            return was.but(drained=was.drained | targets)
         case "undrain":
-            return was._replace(drained=was.drained - targets)
+            return was.but(drained=was.drained - targets)
         case "exclude":
-            return was._replace(excluded=targets)
+            return was.but(excluded=targets)
     return was
 
 

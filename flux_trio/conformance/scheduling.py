@@ -6,7 +6,7 @@ A request that was open when the scheduler was lost is void: compare its place w
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from flux_trio.conformance.jobs import LIFE, JobState, Life
 from flux_trio.conformance.leg import (
@@ -20,7 +20,7 @@ from flux_trio.conformance.leg import (
     sent,
     topic_of,
 )
-from flux_trio.conformance.view import Seen, view
+from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.messages import Errno, Request, service_of, topics
 from flux_trio.trace import Kind, Record
 
@@ -36,7 +36,7 @@ TO_SCHEDULER = (
 )
 
 
-class Link(NamedTuple):
+class Link(Live, frozen=True, gc=False):
     """The link between job manager and scheduler: places of the last record of each kind."""
 
     hello_sent: int = 0
@@ -84,18 +84,18 @@ def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Li
     error = errnum(record)
     match topic_of(record), taken_up:
         case topics.SCHED_HELLO, False if error == Errno.ENODATA:
-            return link._replace(told=record.n)
+            return link.but(told=record.n)
         case topics.SCHED_HELLO, True if error == Errno.ENODATA:
-            return link._replace(heard=record.n)
+            return link.but(heard=record.n)
         case topics.SCHED_HELLO, True if error and error != Errno.ENOSYS:
-            return link._replace(refused=record.n)  # ENOSYS: nobody was there to hear it
+            return link.but(refused=record.n)  # ENOSYS: nobody was there to hear it
         case topics.SCHED_READY, False if not error:
-            return link._replace(answered=record.n, fatal=0, fatal_topic="", fatal_errnum=0)
+            return link.but(answered=record.n, fatal=0, fatal_topic="", fatal_errnum=0)
         case topics.SCHED_READY, True if error and error != Errno.ENOSYS:
-            return link._replace(ready_refused=record.n)
+            return link.but(ready_refused=record.n)
         case (topics.SCHED_ALLOC | topics.SCHED_FREE) as topic, True if error:
             n = record.n
-            return link._replace(lost=n, fatal=n, fatal_topic=topic, fatal_errnum=error)
+            return link.but(lost=n, fatal=n, fatal_topic=topic, fatal_errnum=error)
     return link
 
 
@@ -116,18 +116,18 @@ LINK: Final = view(
 def _after_request(link: Link, request: Request, n: int, taken_up: bool, seen: Seen) -> Link:
     match request.topic, taken_up:
         case topics.SCHED_HELLO, False:
-            return link._replace(hello_sent=n)
+            return link.but(hello_sent=n)
         case topics.SCHED_HELLO, True:
-            return link._replace(hello=n, lost=n)
+            return link.but(hello=n, lost=n)
         case topics.SCHED_READY, False:
-            return link._replace(ready_sent=n)
+            return link.but(ready_sent=n)
         case topics.SCHED_READY, True:
-            return link._replace(ready=n)
+            return link.but(ready=n)
     if service_of(request.topic) == topics.SCHED:
-        return link._replace(lost=n) if request.sender == seen.facts.manager else link
+        return link.but(lost=n) if request.sender == seen.facts.manager else link
     if request.sender != seen.facts.scheduler:
         return link  # somebody else's disconnect
-    return link._replace(lost=n) if taken_up else link._replace(gone=n)
+    return link.but(lost=n) if taken_up else link.but(gone=n)
 
 
 def link_of(seen: Seen) -> Link:
@@ -136,7 +136,7 @@ def link_of(seen: Seen) -> Link:
     return link or NO_LINK
 
 
-class Asked(NamedTuple):
+class Asked(Live, frozen=True, gc=False):
     """What the job manager asked of the scheduler for a job; places, 0 for none."""
 
     alloc: int = 0
@@ -188,7 +188,7 @@ def _fold_asked(asked: Asked | None, priority: Any, record: Record, seen: Seen) 
     if topic_of(record) == topics.SCHED_FREE:
         over = seen.at(LIFE, job_id(record)) is None
         freed = record.n if asked.free else asked.freed
-        return None if over else asked._replace(free=0, freed=freed)
+        return None if over else asked.but(free=0, freed=freed)
     return _after_answer(asked, record, seen)
 
 
@@ -211,10 +211,10 @@ def _after_asking(asked: Asked, priority: Any, record: Record) -> Asked:
             first = asked.first_alloc or n
             return Asked(alloc=n, first_alloc=first, told=priority, freed=asked.freed)
         case topics.SCHED_CANCEL:
-            return asked._replace(cancel=n)
+            return asked.but(cancel=n)
         case topics.SCHED_PRIORITIZE:
-            return asked._replace(told=priority)
-    return asked._replace(free=n, granted=0, crossed=False)
+            return asked.but(told=priority)
+    return asked.but(free=n, granted=0, crossed=False)
 
 
 def _after_answer(asked: Asked, record: Record, seen: Seen) -> Asked | None:
@@ -223,32 +223,32 @@ def _after_answer(asked: Asked, record: Record, seen: Seen) -> Asked | None:
     answer, life = payload(record), seen.at(LIFE, job_id(record))
     match answer.get("type"):
         case 0:
-            return asked._replace(
+            return asked.but(
                 alloc=0,
                 granted=record.n,
                 crossed=bool(asked.cancel),
                 has_annotations="annotations" in answer,
             )
         case 1:
-            asked = asked._replace(annotated=record.n)
+            asked = asked.but(annotated=record.n)
         case 2:
             note = answer.get("note")
             note = note if isinstance(note, str) else None
             waits = life is not None and life.state in (JobState.PRIORITY, JobState.SCHED)
-            asked = asked._replace(alloc=0, denied=record.n if waits else 0, note=note)
+            asked = asked.but(alloc=0, denied=record.n if waits else 0, note=note)
         case 3:
-            asked = asked._replace(alloc=0)
+            asked = asked.but(alloc=0)
     return asked if asked.alloc or life is not None else None
 
 
 def _after_event(asked: Asked, record: Record, seen: Seen) -> Asked | None:
     match payload(record).get("name"):
         case "alloc":
-            return asked._replace(granted=0, crossed=False)
+            return asked.but(granted=0, crossed=False)
         case "exception" if asked.denied:
-            return asked._replace(denied=0, note=None)
+            return asked.but(denied=0, note=None)
         case "free":
-            return asked._replace(free=0, freed=0)
+            return asked.but(free=0, freed=0)
         case "clean" if not is_pending(asked, seen) and not asked.granted and not asked.free:
             return None
     return asked if asked != NOTHING_ASKED else None

@@ -9,13 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
+
+import msgspec
 
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import Key, Leg
 from flux_trio.trace import Record
 
 Clears: TypeAlias = Callable[[Record, Facts], bool]
+
+
+class Live(msgspec.Struct, frozen=True, gc=False):
+    """A state of several fields: compared and hashed by them."""
+
+    def but(self, **changes: Any) -> Self:
+        """The same with other values of some fields."""
+        return msgspec.structs.replace(self, **changes)
 
 
 class Seen(Protocol):

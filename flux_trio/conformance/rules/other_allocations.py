@@ -20,6 +20,7 @@ from flux_trio.conformance.rule import (
     sent,
     view,
 )
+from flux_trio.conformance.view import Live
 from flux_trio.formats import ResourceSet
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
@@ -32,7 +33,7 @@ ROUNDING_S: Final = 1.0
 """An end may be given in whole seconds."""
 
 
-class Wanted(NamedTuple):
+class Wanted(Live, frozen=True, gc=False):
     """What a job asked for: totals, and how they lie together."""
 
     n: int
@@ -79,7 +80,7 @@ WANTED: Final = view(
 """By job id: what its latest sched.alloc asked for."""
 
 
-class Inventory(NamedTuple):
+class Inventory(Live, frozen=True, gc=False):
     """What there is, as the resource service told the scheduler."""
 
     cores: tuple[tuple[int, int], ...] = ()

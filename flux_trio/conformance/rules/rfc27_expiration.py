@@ -6,7 +6,7 @@ The request that makes the job manager ask is `job-manager.update`, which no RFC
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.granting import INVENTORY, TOLD, Inventory, told_of
@@ -31,6 +31,7 @@ from flux_trio.conformance.rule import (
 )
 from flux_trio.conformance.scheduling import LINK, TO_SCHEDULER, link_of
 from flux_trio.conformance.shapes import INTEGER, JOB_ID, require_key
+from flux_trio.conformance.view import Live
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.trace import Kind, Record
 
@@ -45,7 +46,7 @@ TIME_LIMIT: Final = ("timeout", "timelimit")
 """Types of the exception that ends a job whose time is over, flux-core's and RFC 21's."""
 
 
-class Wish(NamedTuple):
+class Wish(Live, frozen=True, gc=False):
     """A sched.expiration or job-manager.update that was not answered."""
 
     n: int
@@ -76,7 +77,7 @@ WISHES: Final = view(
 """By RPC."""
 
 
-class Verdict(NamedTuple):
+class Verdict(Live, frozen=True, gc=False):
     """The scheduler's word on a job's new expiration."""
 
     n: int

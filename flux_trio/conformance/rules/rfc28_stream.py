@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from flux_trio.conformance.jobs import LIFE, RAISED, is_fatal
 from flux_trio.conformance.leg import topic_of
@@ -30,6 +30,7 @@ from flux_trio.conformance.rule import (
     sent,
     view,
 )
+from flux_trio.conformance.view import Live
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.messages.types import STREAMING
 from flux_trio.trace import Kind, Record
@@ -40,7 +41,7 @@ TAKEN_UP: Final = received("request", topics.RESOURCE_ACQUIRE)
 ANSWERED: Final = sent("response", topics.RESOURCE_ACQUIRE)
 
 
-class Stream(NamedTuple):
+class Stream(Live, frozen=True, gc=False):
     """An acquire that the resource service has taken up and not refused."""
 
     n: int
@@ -69,7 +70,7 @@ def _fold(stream: Stream | None, _part: None, record: Record, _seen: Seen) -> St
     if isinstance(found, Response):
         if stream is None or found.errnum:
             return None
-        return stream._replace(served=stream.served or record.n)
+        return stream.but(served=stream.served or record.n)
     if topic_of(record) == RESOURCE_DISCONNECT:
         return None
     group = payload(record).get("group")
