@@ -239,20 +239,6 @@ class HookAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelHook:
-    """Nobody waits for this answer any more: the job met a fatal exception."""
-
-    ticket: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopicsChanged:
-    """The topics that some loaded plugin handles now; others are not asked."""
-
-    topics: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
 class PluginsChanged:
     """A plugin was loaded on the running instance, or one went: input of the job machine.
 

@@ -263,7 +263,7 @@ async def test_service_asks_its_plugins() -> None:
         jobs = [new_job(1), new_job(2, duration=501.0)]
         ((jobid, why),) = (await client.ask("job-manager.submit", {"jobs": jobs}))["errors"]
         assert jobid == 2
-        assert why.startswith("job duration 501s exceeds remaining instance lifetime")
+        assert "exceeds remaining instance lifetime" in why
         await client.ask("job-manager.raise", {"id": 1, "severity": 7, "type": "x"})
         eventlog = "job.0000.0000.0000.0001.eventlog"
         log = (await client.ask("kvs.lookup", {"key": eventlog}))["value"]

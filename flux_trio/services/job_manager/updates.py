@@ -112,15 +112,13 @@ class Updates:
         else:
             request = asked.request
             args = UpdateAsked(key, asked.updates[key], request.userid, request.is_owner)
-            then = partial(self._heard, asked, args)
+            then = partial(self._heard, asked, key)
             self._hooks.ask(asked.job, UPDATE_PREFIX + key, then, args)
 
-    def _heard(self, asked: _Asked, key: UpdateAsked, answer: HookAnswer) -> None:
-        if not (answer.handled or answer.reject or answer.error) and key.key == DURATION:
-            answer = _duration_allowed(asked.job, key)
+    def _heard(self, asked: _Asked, key: str, answer: HookAnswer) -> None:
         refusal = answer.reject or answer.error
         if refusal is None and not answer.handled:
-            refusal = f"update of {key.key} not supported"
+            refusal = f"update of {key} not supported"
         if refusal is not None:
             self._refuse(asked, refusal)
             return
@@ -207,11 +205,3 @@ def _duration_problem(updates: dict[str, Any]) -> str | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         return f"{DURATION}: expected a number of seconds from 0, got {value!r}"
     return None
-
-
-def _duration_allowed(job: ActiveJob, asked: UpdateAsked) -> HookAnswer:
-    """What is said of a duration when no plugin does."""
-    if job.state == JobState.RUN and not asked.is_owner:
-        text = "only the instance owner can update the duration of a running job"
-        return HookAnswer(reject=text)
-    return HookAnswer(handled=True)
