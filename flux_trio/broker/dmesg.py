@@ -48,6 +48,12 @@ class LogService:
         self._book = book
         self._handle = handle
         self._followers: dict[tuple[str, int], Request] = {}
+        self.methods = {
+            topics.LOG_DMESG: self._dmesg,
+            topics.LOG_DMESG_CANCEL: self._cancel,
+            topics.LOG_CLEAR: self._clear,
+            topics.disconnect_of(topics.LOG): self._forget,
+        }
         book.sinks.append(self._written)
 
     def close(self) -> None:
@@ -56,19 +62,11 @@ class LogService:
 
     def take(self, request: Request) -> None:
         """Answer one request of the service `log`."""
-        methods = {
-            topics.LOG_DMESG: self._dmesg,
-            topics.LOG_DMESG_CANCEL: self._cancel,
-            topics.LOG_CLEAR: self._clear,
-        }
-        if request.topic == topics.disconnect_of(topics.LOG):
-            self._forget(request.sender)
-            return
         try:
-            method = methods.get(request.topic)
+            method = self.methods.get(request.topic)
             if method is None:
                 raise unknown_method(topics.LOG, request.topic.removeprefix(f"{topics.LOG}."))
-            if not request.is_owner:
+            if not request.is_owner and method != self._forget:
                 raise FluxError(Errno.EPERM, f"{request.topic} is for the instance owner")
             method(request)
         except FluxError as error:
@@ -100,7 +98,8 @@ class LogService:
         self._book.clear()
         self._send(respond(request))
 
-    def _forget(self, sender: str) -> None:
+    def _forget(self, request: Request) -> None:
+        sender = request.sender
         self._followers = {key: each for key, each in self._followers.items() if key[0] != sender}
 
     def _written(self, entry: LogEntry) -> None:

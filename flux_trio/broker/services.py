@@ -1,4 +1,7 @@
-"""The broker's own services: `broker.*` of the instance, `module.*` of its modules, `log.*`."""
+"""The broker's own services: `broker.*` of the instance, `module.*` of its modules, `log.*`.
+
+broker.stats-get has what every service's has, for all three, and how many `peers` there are.
+"""
 
 from __future__ import annotations
 
@@ -95,6 +98,11 @@ class BrokerServices:
     log: LogBook = field(default_factory=LogBook)
 
     @cached_property
+    def _counts(self) -> dict[str, int]:
+        """Requests that came, by topic."""
+        return {}
+
+    @cached_property
     def _traces(self) -> TraceStreams:
         return TraceStreams(self.router.trace, self.supervisor.__contains__)
 
@@ -106,6 +114,7 @@ class BrokerServices:
         handle.register(topics.MODULE)
         handle.register(topics.LOG)
         logs = LogService(self.log, handle)
+        self._counts.update(dict.fromkeys([*self._methods, *logs.methods, topics.MODULE_TRACE], 0))
         task_status.started()
         try:
             async with trio.open_nursery() as nursery:
@@ -119,6 +128,8 @@ class BrokerServices:
     async def _take(
         self, nursery: trio.Nursery, handle: Handle, logs: LogService, request: Request
     ) -> None:
+        if request.topic in self._counts:
+            self._counts[request.topic] += 1
         if service_of(request.topic) == topics.LOG:
             logs.take(request)
         elif request.topic == topics.MODULE_TRACE:
@@ -148,8 +159,9 @@ class BrokerServices:
         else:
             nursery.start_soon(feed)
 
-    def _method(self, request: Request) -> Callable[[Request], Awaitable[Payload]]:
-        method = {
+    @cached_property
+    def _methods(self) -> dict[str, Callable[[Request], Awaitable[Payload]]]:
+        return {
             topics.BROKER_INFO: self._info,
             topics.BROKER_SUBSCRIBE: self._subscribe,
             topics.BROKER_UNSUBSCRIBE: self._unsubscribe,
@@ -167,7 +179,11 @@ class BrokerServices:
             topics.BROKER_NOTE: self._owner_only(self._note),
             topics.disconnect_of(topics.BROKER): self._ignore,
             topics.disconnect_of(topics.MODULE): self._forget,
-        }.get(request.topic)
+            topics.stats_of(topics.BROKER): self._stats,
+        }
+
+    def _method(self, request: Request) -> Callable[[Request], Awaitable[Payload]]:
+        method = self._methods.get(request.topic)
         if method is None:
             service = service_of(request.topic)
             name = request.topic.removeprefix(f"{service}.")
@@ -186,6 +202,9 @@ class BrokerServices:
     def _check_owner(self, request: Request) -> None:
         if not request.is_owner:
             raise FluxError(Errno.EPERM, f"{request.topic} is for the instance owner")
+
+    async def _stats(self, _request: Request) -> Payload:
+        return {"requests": dict(self._counts), "peers": len(self.router.peers)}
 
     async def _info(self, _request: Request) -> Payload:
         return self.info

@@ -1,9 +1,13 @@
-"""The methods of a service: which function takes a request, and who may ask. Pure."""
+"""The methods of a service: which function takes a request, and who may ask. Pure.
+
+Every service answers `<service>.stats-get` to everybody: {"requests": {topic: how many came}}, each
+of its topics being there, beside what the service itself counts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from flux_trio.formats import FormatError
 from flux_trio.messages import (
@@ -11,12 +15,14 @@ from flux_trio.messages import (
     FluxError,
     Request,
     Response,
+    respond,
     respond_error,
     service_of,
     unknown_method,
 )
 
 Method: TypeAlias = Callable[[Request], None]
+Stats: TypeAlias = Callable[[], dict[str, Any]]
 
 OWNER_ONLY: Final = "Request requires owner credentials"  # flux-core's words
 
@@ -25,15 +31,27 @@ class Methods:
     """Functions by topic: those for the instance owner alone, and those for everybody.
 
     A function answers when it can; what it raises as FluxError or FormatError is the answer.
+    `stats` is what the service counts, by its stats-get topic.
     """
 
-    def __init__(self, for_owner: Mapping[str, Method], for_all: Mapping[str, Method]) -> None:
+    def __init__(
+        self,
+        for_owner: Mapping[str, Method],
+        for_all: Mapping[str, Method],
+        stats: tuple[str, Stats],
+    ) -> None:
         self._for_owner = for_owner
         self._for_all = for_all
+        self._stats_topic, self._stats = stats
+        self._counts = dict.fromkeys([*for_owner, *for_all, self._stats_topic], 0)
 
     def call(self, request: Request) -> Response | None:
-        """Hand `request` over; the error response when that failed, if one is wanted."""
+        """Hand `request` over; the answer when it is one at once: an error, or the counts."""
         try:
+            if request.topic in self._counts:
+                self._counts[request.topic] += 1
+            if request.topic == self._stats_topic:
+                return respond(request, {"requests": dict(self._counts)} | self._stats())
             self._find(request)(request)
         except FluxError as error:
             return respond_error(request, error.errnum, error.text)
@@ -45,9 +63,9 @@ class Methods:
         topic = request.topic
         if (method := self._for_all.get(topic)) is not None:
             return method
-        if not request.is_owner:
-            raise FluxError(Errno.EPERM, OWNER_ONLY)
         if (method := self._for_owner.get(topic)) is not None:
+            if not request.is_owner:
+                raise FluxError(Errno.EPERM, OWNER_ONLY)
             return method
         service = service_of(topic)
         name = topic.removeprefix(f"{service}.")

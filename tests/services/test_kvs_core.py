@@ -120,7 +120,7 @@ def test_dir_lists_keys() -> None:
     assert answers(turn(core, Fetched([], lists))) == expected
 
 
-@pytest.mark.parametrize("method", ["commit", "lookup", "dir", "watch", "watch-cancel", "nothing"])
+@pytest.mark.parametrize("method", ["commit", "lookup", "dir", "watch", "watch-cancel"])
 def test_guests_are_refused(method: str) -> None:
     payload = {"ops": [], "key": "a", "prefix": "a", "matchtag": 1}
     refused = asked_by_guest(f"kvs.{method}", payload, streaming=True)
@@ -131,6 +131,16 @@ def test_guests_are_refused(method: str) -> None:
 def test_unknown_method_is_enosys() -> None:
     expected = [(1, Errno.ENOSYS, "no method frob in service kvs")]
     assert answers(turn(KvsCore(), asked("kvs.frob"))) == expected
+    assert answers(turn(KvsCore(), asked_by_guest("kvs.frob"))) == expected
+
+
+def test_what_was_asked_is_counted() -> None:
+    core = KvsCore()
+    turn(core, asked("kvs.lookup", {"key": "a"}), asked("kvs.watch", {"key": "a"}, streaming=True))
+    ((_, _, stats),) = answers(turn(core, asked_by_guest("kvs.stats-get")))
+    counts = {"commit": 0, "lookup": 1, "dir": 0, "watch": 1, "watch-cancel": 0, "disconnect": 0}
+    requests = {f"kvs.{method}": count for method, count in counts.items()} | {"kvs.stats-get": 1}
+    assert stats == {"requests": requests, "waiting": 0, "watches": 1}
 
 
 @pytest.mark.parametrize(

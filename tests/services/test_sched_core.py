@@ -559,6 +559,8 @@ class TestRest:
         script.acquired(type="offline", targets="1")
         (response,) = script.turn(asked("sched.stats-get"))
         assert isinstance(response, Response)
+        assert isinstance(response.payload, dict)
+        assert response.payload.pop("requests")["sched.alloc"] == 2
         assert response.payload == {
             "policy": "fifo",
             "pending": 1,

@@ -13,6 +13,7 @@ needed since all tasks of a job end on one machine.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -33,9 +34,7 @@ from flux_trio.messages import (
     Response,
     expect_payload,
     respond,
-    respond_error,
     topics,
-    unknown_method,
 )
 from flux_trio.protocols import JobEvent
 from flux_trio.services.exec.attach import Attachments
@@ -59,6 +58,7 @@ from flux_trio.services.exec.vocabulary import (
     ShellFailed,
     ShellLost,
 )
+from flux_trio.services.methods import Methods
 from flux_trio.services.turns import Exit, Log, SetTimer, TimerFired
 
 HELLO_RETRY_S: Final = 0.25  # while a job manager that was there is away
@@ -137,13 +137,16 @@ class ExecCore:
         self._real = RealJobs(
             context, self._jobs, {} if environment is None else environment, grace_s
         )
-        self._methods: dict[str, Callable[[Request], None]] = {
-            topics.START_METHOD: self._start,
-            topics.DISCONNECT: self._disconnect,
-            _method(topics.EXEC_ATTACH): self._attachments.open,
-            _method(topics.EXEC_ATTACH_CANCEL): self._attachments.cancel,
-            _method(topics.EXEC_KILL): self._kill,
-        }
+        self._methods = Methods(
+            for_owner={f"{service}.{topics.START_METHOD}": self._start},
+            for_all={
+                topics.disconnect_of(service): self._disconnect,
+                f"{service}.{_method(topics.EXEC_ATTACH)}": self._attachments.open,
+                f"{service}.{_method(topics.EXEC_ATTACH_CANCEL)}": self._attachments.cancel,
+                f"{service}.{_method(topics.EXEC_KILL)}": self._kill,
+            },
+            stats=(topics.stats_of(service), self._stats),
+        )
         self._takes: dict[type, Callable[[Any], None]] = {
             Request: self._request,
             Response: context.answered,
@@ -206,20 +209,15 @@ class ExecCore:
     # Requests
 
     def _request(self, request: Request) -> None:
-        name = _method(request.topic)
-        try:
-            method = self._methods.get(name)
-            if method is None:
-                raise unknown_method(self._service, name)
-            method(request)
-        except FluxError as error:
-            answer = respond_error(request, error.errnum, error.text)
-            if answer is not None:
-                self._context.emit(answer)
+        answer = self._methods.call(request)
+        if answer is not None:
+            self._context.emit(answer)
+
+    def _stats(self) -> dict[str, Any]:
+        phases = Counter(job.phase.name.lower() for job in self._jobs.values())
+        return {"jobs": {phase.name.lower(): phases[phase.name.lower()] for phase in Phase}}
 
     def _start(self, request: Request) -> None:
-        if not request.is_owner:
-            raise FluxError(Errno.EPERM, f"{request.topic}: only for the instance owner")
         try:
             payload = expect_payload(request, _StartPayload)
         except FluxError as error:  # without an id there is nothing to answer (32.impl.5)

@@ -90,7 +90,11 @@ class IngestCore:
         self._batch = _Batch()
         self._out: list[Action] = []
         farewell = topics.disconnect_of(topics.JOB_INGEST)
-        self._methods = Methods({}, {topics.INGEST_SUBMIT: self._submit, farewell: _forget})
+        self._methods = Methods(
+            for_owner={},
+            for_all={topics.INGEST_SUBMIT: self._submit, farewell: _forget},
+            stats=(topics.stats_of(topics.JOB_INGEST), self._stats),
+        )
 
     def start(self, _now: float) -> list[Action]:
         """Ask where the ids of an earlier life ended; submissions wait for it."""
@@ -119,6 +123,9 @@ class IngestCore:
         else:
             text = f"{WAITING_MAX} submissions wait for the job manager; try again later"
             self._answer(respond_error(request, Errno.EAGAIN, text))
+
+    def _stats(self) -> dict[str, Any]:
+        return {"submitting": len(self._calls)}  # batches that are being stored or decided on
 
     def _submit(self, request: Request) -> None:
         new = expect_payload(request, Submit)

@@ -45,6 +45,7 @@ class JobListCore:
                 topics.disconnect_of(topics.JOB_LIST): self._disconnect_list,
                 topics.disconnect_of(topics.JOB_INFO): self._disconnect_info,
             },
+            stats=(topics.stats_of(topics.JOB_LIST), self._stats),
         )
 
     def start(self, now: float) -> list[Any]:
@@ -75,6 +76,9 @@ class JobListCore:
     def _configure(self, request: Request) -> None:
         self._listings.default_queue = configuration_in(request).default_queue
         self._exchange.send(respond(request))
+
+    def _stats(self) -> dict[str, Any]:
+        return {"jobs": len(self._records.jobs), "watches": self._info.nwatches}
 
     def _disconnect_list(self, request: Request) -> None:
         self._listings.forget(request.sender)

@@ -230,6 +230,11 @@ class Info:
 
     # --- who may
 
+    @property
+    def nwatches(self) -> int:
+        """Number of open streams."""
+        return len(self._watches)
+
     def _find(self, request: Request, jobid: int) -> Record:
         record = self._records.jobs.get(jobid)
         if record is None:

@@ -5,6 +5,8 @@ The texts of refusals are flux-core's where it has them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from flux_trio.messages import (
@@ -118,13 +120,13 @@ class Control:
         """job-manager.getinfo: the greatest job id so far, by which ids go on after a restart."""
         self._ledger.send(respond(request, {"max_jobid": self._ledger.max_jobid}))
 
-    def stats(self, request: Request) -> None:
+    def stats(self) -> dict[str, Any]:
         """job-manager.stats-get: how many jobs there are in each state, and with the scheduler."""
         counts = dict.fromkeys((state.name.lower() for state in JobState), 0)
         for job in self._ledger.jobs.values():
             counts[job.state.name.lower()] += 1
         counts["inactive"] += len(self._ledger.inactive)
-        payload = {
+        return {
             "states": counts,
             "sched": {
                 "link": self._scheduler.link.name.lower(),
@@ -133,7 +135,6 @@ class Control:
             },
             "exec": {"service": self._exec.service},
         }
-        self._ledger.send(respond(request, payload))
 
     def _find(self, jobid: int, unknown: str) -> ActiveJob:
         job = self._ledger.jobs.get(jobid)

@@ -119,6 +119,7 @@ class KvsCore:
                 topics.KVS_CANCEL: self._watch_cancel,
             },
             for_all={topics.disconnect_of(topics.KVS): self._disconnect},
+            stats=(topics.stats_of(topics.KVS), self._stats),
         )
 
     def start(self, now: float) -> list[Any]:  # noqa: ARG002 - the shape of a core
@@ -141,6 +142,9 @@ class KvsCore:
         return actions
 
     # Requests
+
+    def _stats(self) -> dict[str, Any]:
+        return {"waiting": len(self._queue), "watches": len(self._watches)}
 
     def _commit(self, request: Request) -> None:
         ops = expect_payload(request, _CommitRequest).ops

@@ -106,6 +106,7 @@ class ResourceCore:
                 topics.RESOURCE_STATUS: self._status,
                 topics.disconnect_of(topics.RESOURCE): self._disconnect,
             },
+            stats=(topics.stats_of(topics.RESOURCE), self._stats),
         )
 
     def start(self, now: float) -> list[Any]:  # noqa: ARG002 - the shape of a core
@@ -131,6 +132,11 @@ class ResourceCore:
         up = self._inventory.ranks - self._down - self._drains.targets
         self._actions += self._groups.tell(up)
         return self._take_actions()
+
+    def _stats(self) -> dict[str, Any]:
+        ranks = self._inventory.ranks
+        drained = self._drains.targets & ranks
+        return {"nodes": {"all": len(ranks), "down": len(self._down), "drained": len(drained)}}
 
     def _request(self, request: Request) -> None:
         if self._replayed:

@@ -4,7 +4,7 @@ It acquires resources, learns from hello what is allocated (`greeting`), says re
 answers sched.alloc as its policy decides, once R is durable (`granting`). A request canceled in
 between is answered CANCEL and its R is removed.
 
-The owner may ask `sched.stats-get` for {"policy", "pending", "granting", "allocated", "nodes":
+Of its own it counts for `sched.stats-get` {"policy", "pending", "granting", "allocated", "nodes":
 {"all", "up"}}, counts all but the first. Left out: resource groups other than `default`;
 expirations updated before this scheduler came, since R in the KVS has the first one.
 """
@@ -49,7 +49,6 @@ from flux_trio.services.sched.requests import (
 from flux_trio.services.turns import Note, SetTimer, TimerFired
 from flux_trio.trace import Kind
 
-SCHED_STATS: Final = f"{topics.SCHED}.{topics.STATS_METHOD}"
 ANNOTATE_TIMER: Final = "annotate"
 
 
@@ -87,9 +86,9 @@ class SchedCore:
                 topics.SCHED_EXPIRATION: self._expiration,
                 topics.SCHED_CANCEL: partial(self._silently, self._cancel),
                 topics.SCHED_PRIORITIZE: partial(self._silently, self._prioritize),
-                SCHED_STATS: self._stats,
             },
             for_all={topics.disconnect_of(topics.SCHED): self._disconnect},
+            stats=(topics.stats_of(topics.SCHED), self._stats),
         )
 
     def start(self, now: float) -> list[Any]:
@@ -270,16 +269,15 @@ class SchedCore:
         except (FluxError, InvalidTransition) as error:
             self._context.log_error(str(error))
 
-    def _stats(self, request: Request) -> None:
+    def _stats(self) -> dict[str, Any]:
         state = self._schedule.state
-        stats = {
+        return {
             "policy": self._config.policy,
             "pending": len(state.queue),
             "granting": len(self._granting),
             "allocated": len(state.grants) - len(self._granting),
             "nodes": {"all": state.pool.ranks.bit_count(), "up": state.pool.up.bit_count()},
         }
-        self._context.do(respond(request, stats))
 
     # Answers
 
