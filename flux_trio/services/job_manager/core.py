@@ -91,6 +91,7 @@ class JobManagerCore:
         self._replay = Replay(self._ledger)
         self._introduce_plugins()
         self._resumed = False
+        self._is_turning = False
         self._waiting: list[Any] = []  # what came before that
         self._methods = self._make_methods()
         self._due: dict[JobState, Callable[[ActiveJob], None]] = {
@@ -108,6 +109,12 @@ class JobManagerCore:
         """The jobs that plugins may look up."""
         return self._ledger
 
+    def note(self, kind: str, data: dict[str, Any]) -> bool:
+        """Put a record of a hook among the events of this turn; False when there is no turn."""
+        if self._is_turning:
+            self._ledger.note(kind, data)
+        return self._is_turning
+
     def start(self, now: float) -> list[Action]:
         """Read back what an earlier life left."""
         self._ledger.now = now
@@ -117,6 +124,7 @@ class JobManagerCore:
         """Fold in what came, do what is due, and commit or send."""
         ledger, sweeps = self._ledger, self._sweeps
         ledger.now = now
+        self._is_turning = True
         actions: list[Action] = []
         sweeps.start_turn()
         for message in inputs:
@@ -132,6 +140,7 @@ class JobManagerCore:
         self._scheduler.end_turn()
         self._waits.end_turn()
         self._journal.end_turn()
+        self._is_turning = False
         asked = self._entrance.take_actions() + sweeps.end_turn()
         return actions + ledger.end_turn() + asked
 

@@ -148,7 +148,7 @@ class Ledger:
         self.ask_hooks: Callable[[ActiveJob, Event], None]  # who also hears of each event last
         self._messages: list[Action] = []  # of this turn
         self._questions: list[Action] = []  # of this turn, that tell nobody what is not durable
-        self._notes: list[Action] = []  # of this turn, for the trace: events logged
+        self._notes: list[Action] = []  # of this turn, for the trace: events logged, hooks asked
         self._lines: dict[str, list[str]] = {}  # eventlog key → lines of this turn
         self._uncommitted: deque[list[Action]] = deque()  # what waits for each commit
 
@@ -311,9 +311,13 @@ class Ledger:
             return notes + questions
         return notes + messages + questions
 
+    def note(self, kind: str, data: dict[str, Any]) -> None:
+        """Put a record into the trace, in its place among this turn's."""
+        self._notes.append(Note(kind, data))
+
     def _tell(self, job: ActiveJob, event: Event) -> None:
         data = {"id": job.id, "name": event.name, "context": event.context or {}}
-        self._notes.append(Note(Kind.EVENT, data))
+        self.note(Kind.EVENT, data)
         for tell in self.on_logged:
             tell(job, event)
         self.ask_hooks(job, event)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import assert_never
+from typing import Any, assert_never
 
 import trio
 
@@ -31,9 +31,14 @@ async def run(
     `config` has the queues, `users` are asked by userid who may use them.
     """
     async with trio.open_nursery() as nursery:  # owns what plugins run
+
+        def note(kind: str, data: dict[str, Any]) -> None:
+            if not core.note(kind, data):
+                handle.note(kind, data)
+
         given = Given(
             tell=handle.post,
-            note=handle.note,
+            note=note,
             now=handle.now,
             log=handle.log,
             rpc=handle.call,
