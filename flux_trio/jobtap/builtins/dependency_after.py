@@ -138,7 +138,7 @@ class DependencyAfter(jobtap.Plugin):
         if job.state is jobtap.State.NEW:
             self._late.setdefault(jobid, []).append((description, condition, outcome))
             job.subscribe()
-        elif description in job.dependencies:  # else it has ended itself meanwhile
+        elif job.state is jobtap.State.DEPEND:  # else it has ended itself meanwhile
             _settle(job, description, condition, outcome)
 
     async def _stored(self, jobid: int, dependency: jobtap.Dependency) -> Outcome:

@@ -42,7 +42,7 @@ class Acted:
         return self.status
 
     def signal(self, signum: int) -> None:
-        self.signals.append(signum)
+        self.signals.append(int(signum))
         if signum == 9 or not self.deaf:
             self.ended.set()
 

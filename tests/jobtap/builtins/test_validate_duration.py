@@ -16,5 +16,5 @@ async def test_job_may_not_ask_for_longer_than_the_instance_has_left(autojump_cl
         await jobs.submit()
         held = await jobs.submit(duration=1800, urgency=0)
         await jobs.events(await jobs.submit(duration=1800, seconds=1800))
-        assert "exceeds remaining instance lifetime" in await jobs.refused(duration=1800)
+        assert "exceeds remaining instance lifetime" in await jobs.refused(duration=1801)
         assert await jobs.update(held, duration=600) == ""
