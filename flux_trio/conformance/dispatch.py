@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.conformance import facts as told
 from flux_trio.conformance.calls import GONE, OPEN, SERVES, is_disconnect
+from flux_trio.conformance.eventlogs import LOG
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import (
     ANY_TOPIC,
@@ -25,8 +26,11 @@ from flux_trio.conformance.leg import (
     WITH_UNLINK,
     Key,
     Leg,
+    job_id,
+    name_of,
     payload,
     received,
+    said,
 )
 from flux_trio.conformance.rule import Each, Rule, Said, State, Subjects
 from flux_trio.conformance.view import Fold, KeyOf, Parts, View
@@ -47,8 +51,6 @@ _SEND: Final[str] = Kind.SEND.value
 
 _ODD: Final = (ODD,)
 _PLAIN: Final = (PLAIN,)
-_ODD_R: Final = (ODD, WITH_R)
-_PLAIN_R: Final = (PLAIN, WITH_R)
 _ODD_ERROR: Final = (ODD, ERROR)
 _TYPES: Final = {Request: "request", Response: "response", Event: "event"}
 
@@ -98,19 +100,17 @@ class Dispatch:
         self._views = views
         self._plans: dict[Where, Plan] = {}
         self._exec_service = ""
+        self._logs = views.get(LOG, {})
         self._open = views.get(OPEN, {})
         self._serves = views.get(SERVES, {})
         self._gone = views.get(GONE, {})
 
     def plan(self, record: Record, facts: Facts) -> Plan:
         """What to do with a record."""
-        if facts.exec_service != self._exec_service:
-            self._plans.clear()
-            self._exec_service = facts.exec_service
         found = record.message
+        where: Where
         if found is None:
-            name = str((record.data or {}).get("name", "")) if record.kind == _EVENT else ""
-            where: Where = (record.kind, None, name, ())
+            where = (record.kind, None, *self._of_note(record, facts))
         elif isinstance(found, Response):
             where = (record.kind, Response, found.topic, self._of_response(record, found, facts))
         elif isinstance(found, Request):
@@ -120,7 +120,21 @@ class Dispatch:
         plan = self._plans.get(where)
         return self._made(where) if plan is None else plan
 
+    def know(self, facts: Facts) -> None:
+        """The facts are these from now on."""
+        if facts.exec_service != self._exec_service:
+            self._plans.clear()
+            self._exec_service = facts.exec_service
+
     # --- marks
+
+    def _of_note(self, record: Record, facts: Facts) -> tuple[str, Marks]:
+        """An event's name; it is plain when the job manager logs it of a job that goes on."""
+        if record.kind != _EVENT:
+            return "", ()
+        log: Any = self._logs.get(job_id(record))
+        is_plain = log is not None and not log.ended and record.party == facts.manager
+        return name_of(record), _PLAIN if is_plain else _ODD
 
     def _of_response(self, record: Record, found: Response, facts: Facts) -> Marks:
         if found.errnum:
@@ -137,9 +151,12 @@ class Dispatch:
             and (record.kind == _SEND or record.party == client)
             and not isinstance(found.payload, str)
         )
-        if found.topic == topics.KVS_LOOKUP and record.party == facts.scheduler:
-            return _PLAIN_R if is_plain else _ODD_R
-        return _PLAIN if is_plain else _ODD
+        marks = _PLAIN if is_plain else _ODD
+        if record.party == facts.scheduler and found.topic == topics.KVS_LOOKUP:
+            return (*marks, WITH_R)
+        if "type" in payload(record):
+            return (*marks, said(payload(record)["type"]))
+        return marks
 
     def _of_request(self, record: Record, found: Request) -> Marks:
         if record.kind != _SEND:

@@ -18,6 +18,7 @@ from flux_trio.conformance.leg import (
     WITH_R,
     job_id,
     logged,
+    name_of,
     once,
     payload,
     sent,
@@ -58,11 +59,6 @@ class Log(Live, frozen=True, gc=False):
     """Its clean event: kept, since nothing may follow."""
 
 
-def name_of(record: Record) -> str:
-    """The name of the event that a record tells of."""
-    return str(payload(record).get("name"))
-
-
 def broken_event(record: Record, text: str, *because: int) -> Broken:
     """An event that breaks a clause: `text` goes on after its name and its job."""
     return Broken(f"{name_of(record)} event of job {job_id(record)}: {text}", tuple(because))
@@ -87,7 +83,7 @@ _PLACES: Final = {
 
 
 def _fold_log(log: Log | None, _part: None, record: Record, _seen: Seen) -> Log | None:
-    name, context, n = str(payload(record).get("name")), context_of(record), record.n
+    name, context, n = name_of(record), context_of(record), record.n
     if log is None:
         return Log(n) if name == "submit" else None
     if name in _PLACES:
@@ -206,7 +202,7 @@ def decoded(text: str) -> Any:
 def _unstored_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, tuple[str, ...]]]:
     if record.kind == Kind.EVENT:
         found = job_id(record)
-        return [] if found is None else [(found, (str(payload(record).get("name")),))]
+        return [] if found is None else [(found, (name_of(record),))]
     return [(jobid, names) for jobid, names in stored_events(record).items() if names]
 
 

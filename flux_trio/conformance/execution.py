@@ -15,6 +15,7 @@ from flux_trio.conformance.leg import (
     job_id,
     logged,
     message,
+    name_of,
     no_key,
     noted,
     payload,
@@ -233,7 +234,7 @@ EVENTS: Final = ("start", "release", "finish", "exception")
 def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected | None]]:
     jobid = job_id(record)
     if record.kind == Kind.EVENT:
-        return [((jobid, str(payload(record).get("name"))), None)]
+        return [((jobid, name_of(record)), None)]
     kind = str(payload(record).get("type"))
     if (
         errnum(record)

@@ -15,6 +15,7 @@ from flux_trio.conformance.leg import (
     errnum,
     job_id,
     logged,
+    name_of,
     payload,
     received,
     sent,
@@ -94,7 +95,7 @@ def next_state(state: JobState, record: Record) -> JobState:
     """The state after an event (RFC 21)."""
     if is_fatal(record) and state != JobState.INACTIVE:
         return JobState.CLEANUP
-    return MOVES[state].get(str(payload(record).get("name")), state)
+    return MOVES[state].get(name_of(record), state)
 
 
 def _lives(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:

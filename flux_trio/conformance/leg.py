@@ -27,6 +27,9 @@ PLAIN: Final = "plain"
 ODD: Final = "odd"
 OWN: Final = object()
 
+# The types of answers to sched.alloc and <exec>.start.
+_SAID: Final = (0, 1, 2, 3, "start", "release", "exception", "finish")
+
 
 class Leg(NamedTuple):
     """Which records: the kind, and for messages the type and topic.
@@ -50,6 +53,11 @@ def sent(type_: MessageType, *topics: str, mark: str = "") -> list[Leg]:
     return [Leg(Kind.SEND.value, type_, topic, mark) for topic in topics]
 
 
+def said(type_: Any) -> str:
+    """The mark of responses that have this type in their payload; "" for what is none."""
+    return f"type {type_}" if type_ in _SAID else ""
+
+
 def received(type_: MessageType, *topics: str, mark: str = "") -> list[Leg]:
     """The moments a party takes such a message up."""
     return [Leg(Kind.RECV.value, type_, topic, mark) for topic in topics]
@@ -60,9 +68,9 @@ def while_live(view: object, *legs: Iterable[Leg]) -> list[Leg]:
     return [leg._replace(live=view) for group in legs for leg in group]
 
 
-def logged(*names: str) -> list[Leg]:
+def logged(*names: str, mark: str = "") -> list[Leg]:
     """Events of job eventlogs, by name; ANY_TOPIC for all."""
-    return [Leg(Kind.EVENT.value, "", name) for name in names]
+    return [Leg(Kind.EVENT.value, "", name, mark) for name in names]
 
 
 def noted(kind: Kind) -> list[Leg]:
@@ -78,12 +86,13 @@ def no_key(_record: Record) -> Key:
 class _Read:
     """What has been read of the latest record: every rule about it asks for the same."""
 
-    __slots__ = ("jobid", "payload", "record")
+    __slots__ = ("jobid", "name", "payload", "record")
 
     def __init__(self) -> None:
         self.record: Record | None = None
         self.payload: dict[str, Any] = {}
         self.jobid: int | None = None
+        self.name = ""
 
     def read(self, record: Record) -> _Read:
         """Read another record."""
@@ -92,6 +101,7 @@ class _Read:
         else:
             found = getattr(record.message, "payload", None)
             self.payload = found if isinstance(found, dict) else {}
+        self.name = str(self.payload.get("name"))
         jobid = self.payload.get("id")
         self.jobid = jobid if type(jobid) is int else None
         self.record = record
@@ -99,6 +109,11 @@ class _Read:
 
 
 _latest: Final = _Read()
+
+
+def name_of(record: Record) -> str:
+    """The name of the event that a record tells of."""
+    return (_latest if _latest.record is record else _latest.read(record)).name
 
 
 def job_id(record: Record) -> int | None:

@@ -88,6 +88,7 @@ class Monitor:
             self._clear(record)
         if plan.may_tell:
             self.facts = self.facts.after(record)
+            self._dispatch.know(self.facts)
         self.violations += found
         self._last = record
         return found

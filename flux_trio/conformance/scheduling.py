@@ -17,6 +17,7 @@ from flux_trio.conformance.leg import (
     no_key,
     payload,
     received,
+    said,
     sent,
     topic_of,
 )
@@ -34,6 +35,12 @@ TO_SCHEDULER = (
     topics.SCHED_EXPIRATION,
     topics.SCHED_FREE,
 )
+
+
+SUCCESSES: Final = sent("response", topics.SCHED_ALLOC, mark=said(SUCCESS))
+ANNOTATES: Final = sent("response", topics.SCHED_ALLOC, mark=said(ANNOTATE))
+DENIES: Final = sent("response", topics.SCHED_ALLOC, mark=said(DENY))
+CANCELS: Final = sent("response", topics.SCHED_ALLOC, mark=said(CANCEL))
 
 
 class Link(Live, frozen=True, gc=False):

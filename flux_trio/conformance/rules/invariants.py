@@ -7,7 +7,7 @@ from typing import Any, Final
 from flux_trio.conformance.granting import TOLD, told_of
 from flux_trio.conformance.holding import OVERLAPS, WRITTEN, Written, overlaps
 from flux_trio.conformance.jobs import LIFE, JobState, Life
-from flux_trio.conformance.leg import ANY_TOPIC, topic_of
+from flux_trio.conformance.leg import ANY_TOPIC, name_of, topic_of
 from flux_trio.conformance.resource_sets import resources_in
 from flux_trio.conformance.rule import (
     Broken,
@@ -24,6 +24,7 @@ from flux_trio.conformance.scheduling import (
     ASKED,
     LINK,
     SUCCESS,
+    SUCCESSES,
     asked_of,
     is_freeing,
     is_pending,
@@ -36,7 +37,7 @@ RULES: Final = Rules()
 ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
 
 
-@RULES.judge("invariant.no-double-allocation", sent("response", ALLOC), views=OVERLAPS)
+@RULES.judge("invariant.no-double-allocation", SUCCESSES, views=OVERLAPS)
 def no_resource_is_in_two_allocations(record: Record, seen: Seen) -> Said:
     """From the scheduler's SUCCESS until it takes up the free."""
     jobid = job_id(record)
@@ -88,7 +89,7 @@ NEEDS_RESOURCES: Final = ("start", "finish", "release", "free", "resource-update
 
 @RULES.judge("invariant.event-order", logged(ANY_TOPIC), views=[LIFE])
 def events_come_in_the_order_of_states(record: Record, seen: Seen) -> Said:
-    jobid, name = job_id(record), str(payload(record).get("name"))
+    jobid, name = job_id(record), name_of(record)
     life: Life | None = seen.at(LIFE, jobid)
     if life is None:
         return None

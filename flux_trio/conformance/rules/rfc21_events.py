@@ -14,14 +14,14 @@ from flux_trio.conformance.eventlogs import (
     Unstored,
     broken_event,
     log_of,
-    name_of,
     stored_events,
 )
-from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.jobs import LIFE, context_of
-from flux_trio.conformance.leg import WITH_EVENTS, WITH_UNLINK
+from flux_trio.conformance.leg import WITH_EVENTS, WITH_UNLINK, name_of
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
+    ODD,
+    PLAIN,
     Broken,
     Rules,
     Said,
@@ -45,7 +45,7 @@ UNLINKS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_UNLINK)
 # --- the first event and the last
 
 
-@RULES.judge("21.events.3", logged(ANY_TOPIC), views=(LOG, LIFE))
+@RULES.judge("21.events.3", logged(ANY_TOPIC, mark=ODD), views=(LOG, LIFE))
 def submit_comes_first(record: Record, seen: Seen) -> Said:
     if name_of(record) == "submit":
         return log_of(record, seen) is None
@@ -67,7 +67,7 @@ def one_beginning_and_one_end(record: Record, seen: Seen) -> Said:
     return broken_event(record, "expected once for a job", log.ended) if log.ended else True
 
 
-@RULES.judge("21.events.31", logged(ANY_TOPIC), views=(LOG,))
+@RULES.judge("21.events.31", logged(ANY_TOPIC, mark=ODD), logged("clean"), views=(LOG,))
 def clean_is_empty_and_last(record: Record, seen: Seen) -> Said:
     log = log_of(record, seen)
     if log is not None and log.ended:
@@ -81,8 +81,14 @@ def clean_is_empty_and_last(record: Record, seen: Seen) -> Said:
 # --- who logs events, and where
 
 
-@RULES.check("21.criteria.4", logged(ANY_TOPIC))
-def the_job_manager_alone_moves_jobs(record: Record, facts: Facts) -> Said:
+@RULES.judge(
+    "21.criteria.4",
+    logged(ANY_TOPIC, mark=ODD),
+    views=(LOG,),
+    kept_on=logged(ANY_TOPIC, mark=PLAIN),
+)
+def the_job_manager_alone_moves_jobs(record: Record, seen: Seen) -> Said:
+    facts = seen.facts
     if not facts.manager:
         return None
     if record.party == facts.manager:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from flux_trio.conformance.eventlogs import LOG, broken_event, log_of, name_of
+from flux_trio.conformance.eventlogs import LOG, broken_event, log_of
 from flux_trio.conformance.jobs import DURABLE, LIFE, JobState, Life, is_durable, is_fatal
-from flux_trio.conformance.leg import topic_of
+from flux_trio.conformance.leg import name_of, topic_of
 from flux_trio.conformance.rule import (
     Broken,
     Rules,

@@ -27,9 +27,11 @@ from flux_trio.conformance.rule import (
     received,
     sent,
     view,
+    while_live,
 )
 from flux_trio.conformance.scheduling import (
     ANNOTATE,
+    ANNOTATES,
     ASKED,
     asked_of,
     is_pending,
@@ -124,7 +126,7 @@ def alloc_event_has_the_annotations(record: Record, seen: Seen) -> Said:
     return Broken(text, (granted,))
 
 
-@RULES.judge("27.annotate.1", ANSWERED, views=[TOLD])
+@RULES.judge("27.annotate.1", ANNOTATES, views=[TOLD])
 def annotate_while_it_waits(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
     if payload(record).get("type") != ANNOTATE or record.party != seen.facts.scheduler:
@@ -138,7 +140,7 @@ def annotate_while_it_waits(record: Record, seen: Seen) -> Said:
 require_key(
     RULES,
     "27.annotate.2",
-    ANSWERED,
+    ANNOTATES,
     key="annotations",
     shape=OBJECT,
     when=lambda told: told.get("type") == ANNOTATE,
@@ -194,7 +196,7 @@ require_key(
 )
 
 
-@RULES.judge("27.annotate.19", logged(ANY_TOPIC), views=[ANNOTATIONS])
+@RULES.judge("27.annotate.19", while_live(ANNOTATIONS, logged(ANY_TOPIC)), views=[ANNOTATIONS])
 def annotations_are_volatile(record: Record, seen: Seen) -> Said:
     """Until the alloc event, nothing of them is logged."""
     jobid, name = job_id(record), payload(record).get("name")

@@ -25,6 +25,7 @@ from flux_trio.conformance.rule import (
 from flux_trio.conformance.scheduling import (
     ASKED,
     CANCEL,
+    CANCELS,
     DENY,
     FINAL,
     LINK,
@@ -73,7 +74,7 @@ def cancel_is_answered_cancel(record: Record, seen: Seen) -> Said:
     return Broken(text, (told.cancel,))
 
 
-@RULES.check("27.alloccancel.2", ANSWERED)
+@RULES.check("27.alloccancel.2", CANCELS)
 def cancel_has_only_its_keys(record: Record, _facts: object) -> Said:
     told = payload(record)
     if told.get("type") != CANCEL:
@@ -126,7 +127,7 @@ def cancel_itself_is_not_answered(record: Record, facts: Facts) -> Said:
     return Broken("sched.cancel: a response to it; expected one to sched.alloc instead")
 
 
-@RULES.judge("27.cancel.5", ANSWERED, views=[TOLD], needs_crossing=True, owing=_cancel_unanswered)
+@RULES.judge("27.cancel.5", CANCELS, views=[TOLD], needs_crossing=True, owing=_cancel_unanswered)
 def the_request_ends_after_cancel(record: Record, seen: Seen) -> Said:
     told = told_of(seen, job_id(record))
     return bool(told.alloc and told.cancel) and payload(record).get("type") == CANCEL

@@ -18,7 +18,7 @@ from flux_trio.conformance.rule import (
     payload,
     sent,
 )
-from flux_trio.conformance.scheduling import ASKED, CANCEL, DENY, FINAL, asked_of
+from flux_trio.conformance.scheduling import ASKED, CANCEL, DENIES, DENY, FINAL, asked_of
 from flux_trio.conformance.shapes import STRING
 from flux_trio.messages import topics
 from flux_trio.trace import Record
@@ -68,7 +68,7 @@ def _denied(seen: Seen, *, noted: bool | None = None) -> Iterable[Broken]:
 
 @RULES.judge(
     "27.deny.2",
-    ANSWERED,
+    DENIES,
     logged("exception"),
     views=[ASKED, LIFE],
     owing=lambda seen: _denied(seen, noted=False),

@@ -21,7 +21,7 @@ from flux_trio.conformance.rule import (
     sent,
     view,
 )
-from flux_trio.conformance.scheduling import ASKED, SUCCESS, Asked, asked_of, link_of
+from flux_trio.conformance.scheduling import ASKED, SUCCESS, SUCCESSES, Asked, asked_of, link_of
 from flux_trio.conformance.shapes import OBJECT
 from flux_trio.messages import topics
 from flux_trio.trace import Record
@@ -44,7 +44,7 @@ COMMITS_SHOWN: Final = view(
 """Whether the trace has commits at all."""
 
 
-@RULES.judge("27.success.1", ANSWERED, views=[TOLD, WRITTEN, COMMITS, COMMITS_SHOWN])
+@RULES.judge("27.success.1", SUCCESSES, views=[TOLD, WRITTEN, COMMITS, COMMITS_SHOWN])
 def r_is_stored_first(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
     is_success = payload(record).get("type") == SUCCESS and record.party == seen.facts.scheduler
@@ -76,7 +76,7 @@ def _plain_success_dropped(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.judge(
-    "27.success.2", ANSWERED, logged("alloc"), views=[ASKED, LIFE], owing=_plain_success_dropped
+    "27.success.2", SUCCESSES, logged("alloc"), views=[ASKED, LIFE], owing=_plain_success_dropped
 )
 def annotations_may_be_left_out(record: Record, seen: Seen) -> Said:
     if record.message is None:
@@ -95,7 +95,7 @@ def _nulls(value: Any) -> bool:
     return value is None
 
 
-@RULES.check("27.success.5", ANSWERED, logged("alloc"))
+@RULES.check("27.success.5", SUCCESSES, logged("alloc"))
 def nulls_remove_and_are_not_kept(record: Record, _facts: object) -> Said:
     if record.message is not None:
         told = payload(record)

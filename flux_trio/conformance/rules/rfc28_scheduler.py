@@ -27,6 +27,7 @@ from flux_trio.conformance.rule import (
     sent,
     view,
 )
+from flux_trio.conformance.scheduling import DENIES, SUCCESSES
 from flux_trio.conformance.shapes import IDSET, STRING, idset_of, require_key
 from flux_trio.formats import Idset
 from flux_trio.messages import Request, topics
@@ -44,7 +45,7 @@ SUCCESS, DENY = 0, 2
 # --- before anything was acquired
 
 
-@RULES.judge("28.impl.1", ALLOC_ANSWER, views=[HEARD], needs_headers=True)
+@RULES.judge("28.impl.1", SUCCESSES, views=[HEARD], needs_headers=True)
 def acquire_comes_before_allocations(record: Record, seen: Seen) -> Said:
     """Of a scheduler whose hello is in the trace, so that its acquire would be."""
     if payload(record).get("type") != SUCCESS or record.party != seen.facts.scheduler:
@@ -55,7 +56,7 @@ def acquire_comes_before_allocations(record: Record, seen: Seen) -> Said:
     return had.is_streaming or Broken("resource.acquire has no streaming flag", (had.n,))
 
 
-@RULES.judge("28.grow.7", ALLOC_ANSWER, views=[HEARD])
+@RULES.judge("28.grow.7", DENIES, views=[HEARD])
 def nothing_is_denied_before_the_first_grow(record: Record, seen: Seen) -> Said:
     if record.party != seen.facts.scheduler or payload(record).get("type") != DENY:
         return None
@@ -210,7 +211,7 @@ PENDING: Final = view(
 """By job: its sched.alloc, not finally answered by the scheduler."""
 
 
-@RULES.judge("28.shrink.7", ALLOC_ANSWER, views=[HEARD, PENDING], owing=_unjudged)
+@RULES.judge("28.shrink.7", DENIES, views=[HEARD, PENDING], owing=_unjudged)
 def satisfiability_is_judged_anew_after_shrink(record: Record, seen: Seen) -> Said:
     had, asked = heard_by(seen, record.party), seen.at(PENDING, job_id(record))
     if had is None or asked is None or payload(record).get("type") != DENY:

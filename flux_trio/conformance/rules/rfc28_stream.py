@@ -30,6 +30,7 @@ from flux_trio.conformance.rule import (
     sent,
     view,
 )
+from flux_trio.conformance.scheduling import SUCCESSES
 from flux_trio.conformance.view import Live
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.messages.types import STREAMING
@@ -288,7 +289,7 @@ def running_jobs_are_unaffected(record: Record, seen: Seen) -> Said:
     )
 
 
-@RULES.judge("28.disconnect.5", sent("response", topics.SCHED_ALLOC), views=[HEARD, HELD])
+@RULES.judge("28.disconnect.5", SUCCESSES, views=[HEARD, HELD])
 def hello_comes_before_new_allocations(record: Record, seen: Seen) -> Said:
     had = heard_by(seen, record.party)
     if payload(record).get("type") != 0 or had is None:

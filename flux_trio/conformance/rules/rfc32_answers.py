@@ -20,6 +20,7 @@ from flux_trio.conformance.execution import (
 )
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.jobs import LIFE
+from flux_trio.conformance.leg import Leg, said
 from flux_trio.conformance.rule import (
     Broken,
     Rules,
@@ -48,6 +49,12 @@ from flux_trio.trace import Record
 RULES: Final = Rules()
 
 SAID: Final = sent("response", START)
+
+
+def _said(type_: str) -> list[Leg]:
+    """Answers of a type."""
+    return sent("response", START, mark=said(type_))
+
 
 # --- the payload
 
@@ -83,7 +90,8 @@ def _require_data(
     clause: str, type_: str, key: str, shape: Shape, *, required: bool = True
 ) -> None:
     subjects = _data(type_)
-    require_key(RULES, clause, SAID, key=key, shape=shape, subjects=subjects, required=required)
+    legs = _said(type_)
+    require_key(RULES, clause, legs, key=key, shape=shape, subjects=subjects, required=required)
 
 
 _require_data("32.start.25", "exception", "severity", SEVERITY)
@@ -91,7 +99,7 @@ _require_data("32.start.26", "exception", "type", STRING)
 _require_data("32.start.31", "finish", "status", INTEGER)
 
 
-@RULES.each("32.start.18", SAID, of=_data("start"))
+@RULES.each("32.start.18", _said("start"), of=_data("start"))
 def start_says_nothing_more(subject: tuple[str, dict[str, Any]]) -> Said:
     what, data = subject
     return Broken(f"{what}: expected an empty object, got {data!r:.80}") if data else True
@@ -109,7 +117,7 @@ def problems_are_no_errors(record: Record, facts: Facts) -> Said:
 # --- releases
 
 
-@RULES.judge("32.start.20", SAID, views=(RESOURCES,))
+@RULES.judge("32.start.20", _said("release"), views=(RESOURCES,))
 def releases_what_the_job_has(record: Record, seen: Seen) -> Said:
     for what, data in _data("release")(record, seen):
         ranks, resources = data.get("ranks"), seen.at(RESOURCES, job_id(record))
@@ -123,7 +131,7 @@ def releases_what_the_job_has(record: Record, seen: Seen) -> Said:
     return None
 
 
-@RULES.judge("32.start.21", SAID, views=(LINK, STARTS, RESOURCES))
+@RULES.judge("32.start.21", _said("release"), views=(LINK, STARTS, RESOURCES))
 def final_when_all_is_released(record: Record, seen: Seen) -> Said:
     for what, data in _data("release")(record, seen):
         final, resources = data.get("final"), seen.at(RESOURCES, job_id(record))
@@ -152,7 +160,7 @@ def _asked_for(record: Record, seen: Seen) -> Said:
     return Broken(f"{what}: expected nothing, since no start request of it was taken up")
 
 
-@RULES.judge("32.background.1", SAID, views=(STARTS,), needs_crossing=True)
+@RULES.judge("32.background.1", _said("start"), views=(STARTS,), needs_crossing=True)
 def launched_at_the_job_managers_request(record: Record, seen: Seen) -> Said:
     return _asked_for(record, seen) if payload(record).get("type") == "start" else None
 
@@ -197,14 +205,14 @@ def _left_out(record: Record, seen: Seen, *names: str) -> tuple[list[str], Said]
 LIVES: Final = (LINK, STARTS, LIFE)
 
 
-@RULES.judge("32.start.35", SAID, views=LIVES)
+@RULES.judge("32.start.35", _said("release"), views=LIVES)
 def start_and_finish_unless_there_was_a_fatal_exception(record: Record, seen: Seen) -> Said:
     start = start_of(seen, record)
     names = ("finish",) if start is not None and start.reattach else ("start", "finish")
     return _left_out(record, seen, *names)[1]
 
 
-@RULES.judge("32.criteria.5", SAID, views=LIVES)
+@RULES.judge("32.criteria.5", _said("release"), views=LIVES)
 def what_ran_has_a_result(record: Record, seen: Seen) -> Said:
     start = start_of(seen, record)
     if start is None or not start.place("start"):
@@ -212,13 +220,13 @@ def what_ran_has_a_result(record: Record, seen: Seen) -> Said:
     return _left_out(record, seen, "finish")[1]
 
 
-@RULES.judge("32.criteria.3", SAID, views=LIVES)
+@RULES.judge("32.criteria.3", _said("release"), views=LIVES)
 def what_never_ran_has_a_problem(record: Record, seen: Seen) -> Said:
     missing, said = _left_out(record, seen, "start", "finish")
     return said if len(missing) == 2 else None
 
 
-@RULES.judge("32.start.10", SAID, views=LIVES)
+@RULES.judge("32.start.10", _said("release"), views=LIVES)
 def reattached_jobs_end_like_others(record: Record, seen: Seen) -> Said:
     start = start_of(seen, record)
     return _left_out(record, seen, "finish")[1] if start is not None and start.reattach else None
@@ -238,6 +246,6 @@ def _owed_releases(seen: Seen) -> Iterable[Broken]:
             yield Broken(text, (start.taken, end))
 
 
-@RULES.judge("32.start.36", SAID, views=LIVES, owing=_owed_releases)
+@RULES.judge("32.start.36", _said("release"), views=LIVES, owing=_owed_releases)
 def every_start_is_finally_released(record: Record, _seen: Seen) -> Said:
     return kind_of_answer(record) == "final"

@@ -25,6 +25,7 @@ from flux_trio.conformance.jobspecs import system
 from flux_trio.conformance.leg import WITH_JOBSPEC
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
+    OWN,
     Broken,
     Rules,
     Said,
@@ -41,6 +42,7 @@ from flux_trio.conformance.rule import (
     received,
     sent,
     view,
+    while_live,
 )
 from flux_trio.conformance.scheduling import ASKED, Asked, is_pending
 from flux_trio.formats import apply_update
@@ -162,7 +164,10 @@ def assigned_before_plugins_are_asked(state: State, record: Record, _facts: Fact
 
 
 @RULES.rule(
-    "33.validation.4", logged(ANY_TOPIC), sent("response", topics.INGEST_SUBMIT), key=job_id
+    "33.validation.4",
+    logged("invalidate"),
+    while_live(OWN, logged(ANY_TOPIC), sent("response", topics.INGEST_SUBMIT)),
+    key=job_id,
 )
 def a_rejected_job_never_was(state: State, record: Record, _facts: Facts) -> Step:
     if payload(record).get("name") == "invalidate":
