@@ -13,8 +13,10 @@ from flux_trio.jobtap.counter import Counter, counter
 from flux_trio.jobtap.decorators import enter, leave, on, service
 from flux_trio.jobtap.dispatch import Given
 from flux_trio.jobtap.errors import NotAllowed, PluginError, Reject
-from flux_trio.jobtap.host import PluginHost
+from flux_trio.jobtap.host import PluginHost, open_host
 from flux_trio.jobtap.job import Job
+from flux_trio.jobtap.loaded import PluginMethod
+from flux_trio.jobtap.loading import Loader, load_file, search_path
 from flux_trio.jobtap.plugin import JobLookup, Plugin
 from flux_trio.jobtap.values import Dependency, ServiceRequest, UpdateAllowed
 from flux_trio.messages import Errno, FluxError, Level
@@ -56,10 +58,12 @@ __all__ = [
     "JobView",
     "Jobspec",
     "Level",
+    "Loader",
     "NotAllowed",
     "Plugin",
     "PluginError",
     "PluginHost",
+    "PluginMethod",
     "Reject",
     "Returns",
     "ServiceRequest",
@@ -70,6 +74,9 @@ __all__ = [
     "counter",
     "enter",
     "leave",
+    "load_file",
     "on",
+    "open_host",
+    "search_path",
     "service",
 ]

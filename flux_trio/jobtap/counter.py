@@ -92,10 +92,14 @@ class Counter(Mapping[Hashable, float]):
         if not self._jobs[key]:
             del self._jobs[key], self._totals[key]
 
+    def clear(self) -> None:
+        """Nothing counts."""
+        self._of_job, self._totals, self._jobs = {}, {}, {}
+
     def recount(self, jobs: Mapping[int, Job]) -> dict[Hashable, tuple[float, float]]:
         """Count `jobs` anew; what was kept and what it should have been, where they differ."""
         kept = self._totals
-        self._of_job, self._totals, self._jobs = {}, {}, {}
+        self.clear()
         for job in jobs.values():
             self.take(job, job.state)
         keys = dict.fromkeys([*kept, *self._totals])

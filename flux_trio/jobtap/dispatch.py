@@ -185,6 +185,31 @@ class Dispatcher:
 
         return await stepped(awaitable, step)
 
+    async def outcome(self, entry: Entry, arg: Any) -> tuple[Any, BaseException | None]:
+        """What a handler that may be async returned or raised; it has the plugin's deadline."""
+        _thinking.set(None)
+        limit_s = entry.owner.plugin.deadline
+        said, error = self.attempt(self.timed, entry, None, arg)
+        if error is None and is_awaitable(said):
+            began, t_began = self._now(), perf_counter()
+            with trio.move_on_after(limit_s) as limit:
+                said, error = await self.ended(entry, said)
+            if limit.cancelled_caught:
+                error = NoAnswer(f"no answer in {limit_s:g} s")
+            problem = None if error is None else describe(error)
+            self._record(entry, entry.label, None, None, problem, began, t_began)
+        return said, error
+
+    async def ended(
+        self, entry: Entry, awaitable: Awaitable[Any]
+    ) -> tuple[Any, BaseException | None]:
+        """What something async of a plugin, that is no hook, returned or raised."""
+        _thinking.set(None)
+        try:
+            return await self.awaited(entry, None, awaitable), None
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin must not end the host
+            return None, error
+
     def failed(self, text: str, error: BaseException | None) -> None:
         """Something of a plugin did not work: say so, with the place if it raised."""
         frames = traceback.extract_tb(error.__traceback__) if error is not None else []
@@ -226,7 +251,7 @@ class Dispatcher:
                     began, t_began = self._record(entry, topic, view, None, None, began, t_began)
                     continue
                 call = Call(entry, mark, began, t_began)
-                if is_awaitable(said):
+                if said is not None and is_awaitable(said):
                     self._start_thinking(asking, call, said)
                     return None
                 began, t_began = self._conclude(asking, call, said, error)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import reprlib
 import traceback
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import trio
@@ -18,14 +20,15 @@ import trio
 from flux_trio.config import Config
 from flux_trio.jobtap.asking import Asking
 from flux_trio.jobtap.catalogue import CUSTOM, hook_of, is_glob
-from flux_trio.jobtap.dispatch import Dispatcher, Given, describe
+from flux_trio.jobtap.dispatch import Dispatcher, Given, blame, describe
 from flux_trio.jobtap.errors import PluginError
 from flux_trio.jobtap.handlers import read_handlers
 from flux_trio.jobtap.job import Job
-from flux_trio.jobtap.loaded import Entry, Loaded
+from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod
 from flux_trio.jobtap.plugin import Plugin
+from flux_trio.jobtap.values import ServiceRequest
 from flux_trio.jobtap.watchdog import BLOCKED_S
-from flux_trio.messages import Level
+from flux_trio.messages import Errno, FluxError, Level, topics
 from flux_trio.protocols import (
     CONF_UPDATE,
     QUERY,
@@ -43,8 +46,8 @@ ORDERS: Final = ("none", "state", "-state")
 class PluginHost(Dispatcher):
     """Loaded plugins, in the order they are asked.
 
-    `nursery` is where they live; whoever opened it calls `close` when it ends. A handler that
-    holds the whole instance for longer than `blocked_s` seconds is named by the watchdog.
+    They live in `nursery` (see `open_host`). A handler that holds the whole instance for longer
+    than `blocked_s` seconds is named by the watchdog.
     """
 
     def __init__(
@@ -56,13 +59,10 @@ class PluginHost(Dispatcher):
     ) -> None:
         super().__init__(given, blocked_s)
         self.config = config or Config()
-        self._nursery = nursery
+        self.nursery = nursery
+        self._methods: dict[str, PluginMethod] = {}  # by topic
         self._tickets = 0
         self._replays: dict[int, trio.Event] = {}
-
-    def close(self) -> None:
-        """The watchdog ends."""
-        self.watchdog.stop()
 
     # --- loading
 
@@ -80,17 +80,19 @@ class PluginHost(Dispatcher):
         plugin.conf, plugin.host = dict(plugin.conf if conf is None else conf), loaded
         if not loaded.is_builtin:
             self.watchdog.start()
-        loaded.nursery = await self._nursery.start(self._live, loaded)
+        loaded.nursery = await self.nursery.start(self._live, loaded)
         try:
             await self._configure(loaded)
         except BaseException:
             await self._end(loaded)
             raise
         self.plugins.append(loaded)
-        self._chains.clear()
+        self._changed()
 
     async def replay(self, name: str, order: str = "none") -> None:
         """Have a plugin told of every active job, and all priorities asked for again."""
+        if order not in ORDERS:
+            raise PluginError(f"expected an order of {', '.join(ORDERS)}, got {order}")
         self._tickets += 1
         done = self._replays[self._tickets] = trio.Event()
         self.given.tell(PluginsChanged(name, order, self._tickets))
@@ -112,12 +114,21 @@ class PluginHost(Dispatcher):
             raise PluginError(f"no plugin matches {pattern}")
         for loaded in gone:
             self.plugins.remove(loaded)
-        self._chains.clear()
+        self._changed()
         for loaded in gone:
             await self._end(loaded)
         if gone:
             self.given.tell(PluginsChanged())
         return [loaded.name for loaded in gone]
+
+    def _changed(self) -> None:
+        """Another list of plugins: what was looked up in it may be otherwise."""
+        self._chains.clear()
+        self._methods = {
+            f"{topics.JOB_MANAGER}.{loaded.name.lstrip('.')}.{method.name}": method
+            for loaded in self.plugins
+            for method in loaded.methods()
+        }
 
     def names(self, *, builtins: bool = False) -> list[str]:
         """In the order they are asked."""
@@ -150,6 +161,37 @@ class PluginHost(Dispatcher):
                 return loaded
         raise PluginError(f"plugin {name} is not loaded")
 
+    def method(self, topic: str) -> PluginMethod | None:
+        """The method of a plugin that has this topic."""
+        return self._methods.get(topic)
+
+    async def serve(self, method: PluginMethod, request: ServiceRequest) -> dict[str, Any]:
+        """What a plugin's method answers. Raises FluxError."""
+        owner = method.owner
+        answers: list[tuple[Any, BaseException | None]] = []
+        ended = trio.Event()
+        entry = owner.entry(f"service {method.name}", method.function, CUSTOM)
+
+        async def run() -> None:
+            try:
+                answers.append(await self.outcome(entry, request))
+            finally:
+                ended.set()
+
+        owner.nursery.start_soon(run)
+        await ended.wait()
+        if not answers:
+            raise FluxError(Errno.ENOSYS, f"plugin {owner.name} was removed")
+        said, error = answers[0]
+        if isinstance(error, FluxError):
+            raise error
+        if error is not None or not isinstance(said, dict | None):
+            problem = f"expected a dict, got {reprlib.repr(said)}"
+            text = blame(entry, entry.label, None, describe(error) if error else problem)
+            self.failed(text, error)
+            raise FluxError(Errno.EINVAL, text)
+        return said or {}
+
     def ask(self, question: AskHook) -> HookAnswer | None:
         """See `Plugins`."""
         answer = super().ask(question)
@@ -162,9 +204,10 @@ class PluginHost(Dispatcher):
     async def run_task(self, loaded: Loaded, function: Callable[..., Any], args: Any) -> None:
         """A plugin's background task: what it raises ends it alone, and is told."""
         entry = Entry(loaded, f"task {getattr(function, '__name__', function)}", function, CUSTOM)
-        try:
-            await self.awaited(entry, None, function(*args))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin must not end the host
+        awaitable, error = self.attempt(function, *args)
+        if error is None:
+            _, error = await self.ended(entry, awaitable)
+        if error is not None:
             text = f"plugin {loaded.name}: {entry.label} ended: {describe(error)}"
             self.given.log(Level.ERR, f"{text}\n{''.join(traceback.format_exception(error))}")
             self._trace_error(loaded, entry.label, describe(error))
@@ -193,6 +236,12 @@ class PluginHost(Dispatcher):
     def _trace_error(self, loaded: Loaded, hook: str, text: str) -> None:
         data = {"plugin": loaded.name, "hook": hook, "id": None, "result": None, "error": text}
         self.given.note(Kind.HOOK, data)
+
+    def close(self) -> None:
+        """The instance ends: the nursery has ended already."""
+        self.watchdog.stop()
+        for loaded in self.plugins:
+            self._tell_removed(loaded)
 
     async def _live(self, loaded: Loaded, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
         """The nursery of one plugin."""
@@ -226,6 +275,9 @@ class PluginHost(Dispatcher):
         with trio.CancelScope(shield=True):
             await loaded.ended.wait()
         loaded.forget_all()
+        self._tell_removed(loaded)
+
+    def _tell_removed(self, loaded: Loaded) -> None:
         _, error = self.attempt(loaded.plugin.removed)
         if error is not None:
             self.failed(
@@ -247,6 +299,22 @@ class PluginHost(Dispatcher):
         if self._advance(asking) is None:
             await ended.wait()
         return asking
+
+
+@asynccontextmanager
+async def open_host(
+    given: Given, config: Config | None = None, blocked_s: float = BLOCKED_S
+) -> AsyncIterator[PluginHost]:
+    """A host without plugins, for the length of the block; then what they run is cancelled."""
+    host = None
+    try:
+        async with trio.open_nursery() as nursery:
+            host = PluginHost(nursery, given, config, blocked_s)
+            yield host
+            nursery.cancel_scope.cancel()
+    finally:
+        if host is not None:
+            host.close()
 
 
 def _is_meant(loaded: Loaded, pattern: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fnmatch
 import reprlib
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -69,6 +70,16 @@ class Entry:
         self.longest = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class PluginMethod:
+    """One method of a plugin's service."""
+
+    owner: Loaded
+    name: str
+    function: Function
+    owner_only: bool
+
+
 class Loaded:
     """A plugin that is loaded."""
 
@@ -77,6 +88,8 @@ class Loaded:
         self.name = plugin.name
         self.path = path
         self.handlers = handlers
+        for counter in handlers.counters:
+            counter.clear()
         self.entries: dict[str, Entry] = {}  # by hook: all that were called
         self.tracker = Tracker(self) if handlers.follows_states else None
         self.nursery: trio.Nursery
@@ -116,6 +129,11 @@ class Loaded:
         if entry is None:
             entry = self.entries[label] = Entry(self, label, function, hook)
         return entry
+
+    def methods(self) -> Iterator[PluginMethod]:
+        """Of its service."""
+        for name, (function, owner_only) in self.handlers.services.items():
+            yield PluginMethod(self, name, function, owner_only)
 
     def _find(self, topic: str) -> Entry | None:
         for pattern, function in self.handlers.topics:

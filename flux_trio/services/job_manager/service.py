@@ -1,19 +1,21 @@
-"""The job manager under Trio: its core, and the plugins that the core asks."""
+"""The job manager under Trio: its core, the plugins that the core asks, requests about plugins."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import Any, assert_never
 
 import trio
 
 from flux_trio.broker import Handle
 from flux_trio.config import Config
-from flux_trio.jobtap import Given, Plugin, PluginHost
-from flux_trio.messages import topics
+from flux_trio.jobtap import Given, Loader, Plugin, PluginError, PluginHost, open_host
+from flux_trio.messages import Request, topics
 from flux_trio.protocols import PluginReplayed
 from flux_trio.services.job_manager.core import JobManagerCore
 from flux_trio.services.job_manager.entrance import FindUser, User, UserFound
+from flux_trio.services.job_manager.plugin_methods import PluginMethods
 from flux_trio.services.job_manager.user_database import unix_user
 from flux_trio.services.runner import run_core
 
@@ -23,29 +25,26 @@ async def run(
     plugins: Iterable[Plugin],
     config: Config | None = None,
     users: Callable[[int], Awaitable[User]] = unix_user,
+    search_path: Iterable[Path] = (),
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `job-manager.*` until cancelled, asking `plugins` in order.
+    """Serve `job-manager.*` until cancelled, asking `plugins` in order, then the configured ones.
 
-    `config` has the queues, `users` are asked by userid who may use them.
+    `config` has the queues, `users` are asked by userid who may use them; plugins by name are
+    looked for in `search_path`. Raises PluginError for one that cannot be loaded.
     """
-    async with trio.open_nursery() as nursery:  # owns what plugins run
-
-        def note(kind: str, data: dict[str, Any]) -> None:
-            if not core.note(kind, data):
-                handle.note(kind, data)
-
-        given = Given(
-            tell=handle.post,
-            note=note,
-            now=handle.now,
-            log=handle.log,
-            rpc=handle.call,
-            owner=handle.userid,
-            users=users,
-        )
-        host = PluginHost(nursery, given, config)
+    config, plugins = config or Config(), list(plugins)
+    given = Given(
+        tell=handle.post,
+        note=handle.note,
+        now=handle.now,
+        log=handle.log,
+        rpc=handle.call,
+        owner=handle.userid,
+        users=users,
+    )
+    async with open_host(given, config) as host:
         core = JobManagerCore(handle.userid, host, config)
         host.jobs = core.jobs
 
@@ -57,14 +56,42 @@ async def run(
                 case PluginReplayed():
                     host.replayed(action)
                 case FindUser():
-                    nursery.start_soon(find_user, action.userid)
+                    host.nursery.start_soon(find_user, action.userid)
                 case _:
                     assert_never(action)
 
         handle.register(topics.JOB_MANAGER)
+        loader = Loader(search_path, plugins)
         for plugin in plugins:
             await host.load(plugin)
+        await _load_configured(host, loader, config)
+        machine = _Machine(core, PluginMethods(host, loader, handle.send))
+        await run_core(handle, machine, perform, task_status=task_status)
+
+
+async def _load_configured(host: PluginHost, loader: Loader, config: Config) -> None:
+    """`[job-manager] plugins`, in order. Raises PluginError that names the directive."""
+    for index, directive in enumerate(config.job_manager.plugins):
         try:
-            await run_core(handle, core, perform, task_status=task_status)
-        finally:
-            host.close()
+            if directive.remove is not None:
+                await host.remove(directive.remove)
+            if directive.load is not None:
+                plugin, path = loader.find(directive.load)
+                await host.load(plugin, directive.conf, path)
+        except PluginError as error:
+            raise PluginError(f"job-manager.plugins[{index}]: {error}") from None
+
+
+class _Machine:
+    """The core, without the requests that are about plugins or to them."""
+
+    def __init__(self, core: JobManagerCore, methods: PluginMethods) -> None:
+        self._core = core
+        self._methods = methods
+        self.start = core.start
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+        """See `Core`."""
+        take = self._methods.take
+        rest = [each for each in inputs if not (isinstance(each, Request) and take(each))]
+        return self._core.turn(now, rest) if rest else []

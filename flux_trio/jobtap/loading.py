@@ -1,0 +1,136 @@
+"""Finding plugins: by entry point, by name on a search path, by file.
+
+A file is run anew each time it is loaded, so that an edit counts; it may import files beside it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import sys
+import traceback
+import types
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from flux_trio.jobtap.errors import PluginError
+from flux_trio.jobtap.handlers import ModulePlugin, is_plugin_module
+from flux_trio.jobtap.plugin import Plugin
+
+GROUP: Final = "flux_trio.jobtap"
+"""The entry point group: each names a Plugin class or a module that is a plugin."""
+
+PATH_VARIABLE: Final = "FLUX_TRIO_JOBTAP_PATH"
+"""Directories with plugins, with colons between them; searched before all others."""
+
+_PACKAGE: Final = Path(__file__).parent.parent
+
+
+def search_path(environ: Mapping[str, str], statedir: Path | None = None) -> list[Path]:
+    """Where plugins are looked for by name: the variable's, the instance's, those that come along.
+
+    The last are in the package, or beside it in a checkout.
+    """
+    given = [Path(each) for each in environ.get(PATH_VARIABLE, "").split(os.pathsep) if each]
+    own = [] if statedir is None else [statedir / "jobtap"]
+    return [*given, *own, _PACKAGE / "plugins", _PACKAGE.parent / "plugins"]
+
+
+class Loader:
+    """Makes plugins from names and paths; `builtins` are known by their names with a period."""
+
+    def __init__(self, path: Iterable[Path] = (), builtins: Iterable[Plugin] = ()) -> None:
+        self._path = list(path)
+        self._builtins = {each.name: each for each in builtins}
+
+    def find(self, what: str) -> tuple[Plugin, str]:
+        """A new plugin, and where it is from. Raises PluginError saying where was looked."""
+        if what in self._builtins:
+            return self._builtins[what], "builtin"
+        if "/" in what or what.endswith(".py"):
+            return load_file(Path(what))
+        for entry_point in importlib.metadata.entry_points(group=GROUP, name=what):
+            return _of_entry_point(entry_point)
+        name = f"{what.replace('-', '_')}.py"
+        for directory in self._path:
+            if (directory / name).is_file():
+                return load_file(directory / name)
+        places = ", ".join([f"the entry points {GROUP}", *map(str, self._path)])
+        raise PluginError(f"no plugin {what}: looked for {name} in {places}")
+
+
+def load_file(path: Path) -> tuple[Plugin, str]:
+    """The plugin of a file. Raises PluginError with the file and line of what is wrong."""
+    if not path.is_file():
+        raise PluginError(f"no plugin {path}: there is no such file")
+    path = path.resolve()
+    name = f"flux_trio_jobtap_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and type hints look there
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a file does when it is run
+        del sys.modules[name]
+        raise PluginError(f"{path}{_line(error, path)}: {type(error).__name__}: {error}") from None
+    finally:
+        sys.path.remove(str(path.parent))
+    return _of_module(module, path.stem.replace("_", "-"), str(path)), str(path)
+
+
+def _of_entry_point(entry_point: importlib.metadata.EntryPoint) -> tuple[Plugin, str]:
+    where = f"{GROUP} {entry_point.name} = {entry_point.value}"
+    try:
+        found: Any = entry_point.load()
+    except Exception as error:  # noqa: BLE001 - whatever a module does when it is imported
+        raise PluginError(f"{where}: {type(error).__name__}: {error}") from None
+    if isinstance(found, types.ModuleType):
+        return _of_module(found, entry_point.name, where), where
+    return _of_class(found, entry_point.name, where), where
+
+
+def _of_module(module: types.ModuleType, name: str, where: str) -> Plugin:
+    """Its only Plugin class, or the module itself when it has decorated functions."""
+    classes = [
+        each
+        for each in vars(module).values()
+        if isinstance(each, type)
+        and issubclass(each, Plugin)
+        and each.__module__ == module.__name__
+        and not each.__name__.startswith("_")
+    ]
+    if len(classes) > 1:
+        names = ", ".join(each.__name__ for each in classes)
+        raise PluginError(f"{where}: expected one class of a plugin, got {names}")
+    if classes:
+        return _of_class(classes[0], name, where)
+    if is_plugin_module(module):
+        return ModulePlugin(module, name)
+    raise PluginError(f"{where}: expected a jobtap.Plugin, or functions with jobtap's decorators")
+
+
+def _of_class(found: Any, name: str, where: str) -> Plugin:
+    if not (isinstance(found, type) and issubclass(found, Plugin)):
+        raise PluginError(f"{where}: expected a jobtap.Plugin, got {found!r}")
+    try:
+        plugin = found()
+    except Exception as error:  # noqa: BLE001 - whatever a plugin does when it is made
+        raise PluginError(f"{where}: {type(error).__name__}: {error}") from None
+    plugin.name = plugin.name or name
+    return plugin
+
+
+def _line(error: BaseException, path: Path) -> str:
+    if isinstance(error, SyntaxError):
+        return f":{error.lineno}"
+    lines = [
+        each.lineno
+        for each in traceback.extract_tb(error.__traceback__)
+        if each.filename == str(path)
+    ]
+    return f":{lines[-1]}" if lines else ""
