@@ -1,14 +1,16 @@
-"""The whole instance is killed, and the next one goes on from what it had confirmed."""
+"""The whole instance is killed, or its shell host alone: what was confirmed is not lost."""
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from pathlib import Path
 
 import pytest
 
-from tests.support.instance import running_instance
+from tests.support.instance import running_instance, until
+from tests.support.shell import hosts
 
 pytestmark = pytest.mark.real
 
@@ -30,4 +32,26 @@ def test_killed_instance_has_lost_no_job_it_confirmed_and_no_process(tmp_path: P
             log = second.ok("job", "eventlog", jobid)
             assert not re.search(r" exception", log)
             assert [len(re.findall(rf" {name}\b", log)) for name in ("start", "finish")] == [1, 1]
+    assert started.read_text() == "x\n"
+
+
+def test_shell_host_that_is_killed_leaves_its_jobs_and_the_next_one_sees_their_end(
+    tmp_path: Path,
+) -> None:
+    "How a job ended that the next host did not start cannot be known: that is said, not guessed."
+    started, go = tmp_path / "started", tmp_path / "go"
+    with running_instance(tmp_path / "state") as instance:
+        wait = f"echo x >> {started}; until [ -e {go} ]; do sleep 0.02; done"
+        jobid = instance.ok("submit", "sh", "-c", wait).strip()
+        until(started.exists)
+        (host,) = hosts(tmp_path / "state" / "shell")
+        os.kill(host, signal.SIGKILL)
+        until(lambda: hosts(tmp_path / "state" / "shell") not in ([], [host]))
+        instance.ok("run", "true")
+        assert " finish" not in instance.ok("job", "eventlog", jobid)
+        go.touch()
+        instance.ok("job", "wait-event", "-q", jobid, "clean")
+        log = instance.ok("job", "eventlog", jobid)
+        assert [len(re.findall(rf" {name}\b", log)) for name in ("start", "finish")] == [1, 1]
+        assert 'severity=0 note="task 0: end not seen: its shell host was killed' in log
     assert started.read_text() == "x\n"

@@ -5,18 +5,23 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
-from flux_trio.client import open_client
+from flux_trio.broker import READY
+from flux_trio.client import TOKEN_VARIABLE, URI_VARIABLE, open_client
+from flux_trio.config import Config
 from flux_trio.messages import topics
-from tests.support.instance import DEADLINE_S, RunningInstance, environment, running_instance
+from flux_trio.module_process import CONFIG_VARIABLE, module_command
+from flux_trio.trace import Kind, read_trace
+from tests.support.instance import DEADLINE_S, RunningInstance, environment, running_instance, until
+from tests.support.wire import Wire, wire_to
 
 pytestmark = pytest.mark.real
 
@@ -42,20 +47,20 @@ def call(instance: RunningInstance, topic: str, payload: Any = None) -> Any:
     return trio.run(ask)
 
 
-def until(claim: Callable[[], bool]) -> None:
-    """Ask again until it holds."""
-    given_up = time.monotonic() + DEADLINE_S
-    while not claim():
-        assert time.monotonic() < given_up
-
-
 @contextmanager
-def peer(instance: RunningInstance, role: str) -> Iterator[subprocess.Popen[str]]:
+def peer(
+    instance: RunningInstance, role: str, wire: Wire | None = None
+) -> Iterator[subprocess.Popen[str]]:
     """A remote peer that is ready; killed with SIGKILL at the latest when the block is left."""
+    uri, token = address(instance)
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.remote_peer", role, *address(instance)],
+        [
+            *(sys.executable, "-m", "tests.support.remote_peer", role),
+            *(uri if wire is None else wire.uri, token),
+        ],
         cwd=Path(__file__).parents[2],
         env=environment(),
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -67,8 +72,44 @@ def peer(instance: RunningInstance, role: str) -> Iterator[subprocess.Popen[str]
     finally:
         deadline.cancel()
         kill(process)
-        assert process.stdout is not None
-        process.stdout.close()
+        for stream in (process.stdin, process.stdout):
+            assert stream is not None
+            stream.close()
+
+
+@contextmanager
+def module_process(name: str, uri: str, token: str) -> Iterator[subprocess.Popen[str]]:
+    """A module of ours in a process that nobody supervises, once it serves."""
+    config = msgspec.json.encode(Config()).decode()
+    env = environment(**{URI_VARIABLE: uri, TOKEN_VARIABLE: token, CONFIG_VARIABLE: config})
+    process = subprocess.Popen(
+        module_command(name), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert line(process) == READY
+        yield process
+    finally:
+        kill(process)
+        for stream in (process.stdout, process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+def come_back(process: subprocess.Popen[str]) -> None:
+    """Let one whose connection was cut speak again."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def drops(instance: RunningInstance, topic: str) -> list[str]:
+    """Why messages of `topic` reached nobody, as the trace has it once the instance has ended."""
+    with (instance.statedir / "trace.jsonl").open() as lines:
+        return [
+            str((record.data or {})["reason"])
+            for record in read_trace(lines).records
+            if record.kind == Kind.DROP and getattr(record.message, "topic", "") == topic
+        ]
 
 
 def line(process: subprocess.Popen[str]) -> str:
@@ -98,6 +139,65 @@ def test_scheduler_that_is_killed_leaves_the_queue_to_the_next(
         assert "Scheduler is offline" in instance.ok("jobs", "-n", "-o", "{contextual_info}")
     instance.ok("module", "load", "sched")
     instance.ok("job", "wait-event", "-q", jobid, "clean")
+
+
+def test_scheduler_whose_connection_is_cut_is_another_peer_when_it_speaks_again(
+    tmp_path: Path,
+) -> None:
+    "27.finalization.4, and 27.impl.14 for what it was asked: a stale grant reaches nobody."
+    with running_instance(tmp_path) as instance, wire_to(address(instance)[0]) as wire:
+        instance.ok("module", "remove", "sched")
+        with peer(instance, "sched", wire) as sched:
+            jobid = instance.ok("submit", "true").strip()
+            assert line(sched).startswith("sched.alloc ")
+            wire.cut()
+            assert line(sched) == "cut"
+            until(lambda: not call(instance, topics.JOB_QUEUE_STATUS)["start"])
+            instance.ok("module", "load", "sched")
+            instance.ok("job", "wait-event", "-q", jobid, "clean")
+            come_back(sched)
+            assert line(sched) == "service sched is already held by sched"
+            assert call(instance, topics.JOB_QUEUE_STATUS)["start"] is True
+        log = instance.ok("job", "eventlog", jobid)
+        assert log.count(" alloc") == 1
+    (reason,) = drops(instance, topics.SCHED_ALLOC)
+    assert reason.endswith(" does not hold that service")
+
+
+def test_execution_service_whose_connection_is_cut_is_another_peer_when_it_speaks_again(
+    tmp_path: Path,
+) -> None:
+    "Its starts are the next one's, and so are the answers."
+    with running_instance(tmp_path) as instance, wire_to(address(instance)[0]) as wire:
+        instance.ok("module", "remove", "job-exec")
+        with peer(instance, "exec", wire) as execution:
+            jobid = instance.ok("submit", "true").strip()
+            assert line(execution).startswith("far-exec.start ")
+            wire.cut()
+            assert line(execution) == "cut"
+            until(lambda: call(instance, topics.JOB_STATS)["exec"]["service"] == "")
+            instance.ok("module", "load", "job-exec")
+            instance.ok("job", "wait-event", "-q", jobid, "clean")
+            come_back(execution)
+            assert line(execution) == ""  # its own name is free: it may serve under it again
+        log = instance.ok("job", "eventlog", jobid)
+        assert [log.count(f" {name}") for name in ("alloc", "start", "finish")] == [1, 1, 1]
+    (reason,) = drops(instance, "far-exec.start")
+    assert reason.endswith(" does not hold that service")
+
+
+def test_module_in_a_process_whose_connection_is_cut_ends_and_says_why(tmp_path: Path) -> None:
+    with running_instance(tmp_path) as instance, wire_to(address(instance)[0]) as wire:
+        instance.ok("module", "remove", "sched")
+        with module_process("sched", wire.uri, address(instance)[1]) as process:
+            instance.ok("run", "true")
+            wire.cut()
+            assert process.wait(DEADLINE_S) == 1
+            assert process.stderr is not None
+            assert process.stderr.read().startswith("the connection broke: ")
+            until(lambda: not call(instance, topics.JOB_QUEUE_STATUS)["start"])
+        instance.ok("module", "load", "sched")
+        instance.ok("run", "true")
 
 
 def test_execution_service_that_is_killed_leaves_its_starts_to_the_next(

@@ -132,6 +132,9 @@ class Play:
         self.exec = execution
         self.epilog = e
         self.jobid = 0
+        self.ahead = (
+            0  # a job that ranks above it, and keeps it from being asked for in limited mode
+        )
 
     async def running(self) -> None:
         self.jobid = await self.scene.submit()
@@ -139,10 +142,31 @@ class Play:
         self.exec.tell(self.jobid, "start")
         await settle()
 
+    async def make_way(self) -> None:
+        """The one ahead, if there is one, is canceled and does not count any more."""
+        if self.ahead:
+            await self.scene.cancel(self.ahead)
+            self.sched.answer(self.ahead, AllocType.CANCEL)
+            await settle()
+
     async def ended(self) -> None:
         await self.running()
         self.exec.tell(self.jobid, "finish", "release")
         await settle()
+
+
+async def queued_before_ready(p: Play) -> None:
+    async with p.sched.handle.stream(topics.SCHED_HELLO) as told:
+        assert [job async for job in told] == []
+    p.jobid = await p.scene.submit()
+    assert p.sched.asked(ALLOC) == []
+
+
+async def queued_behind_another(p: Play) -> None:
+    p.ahead = await p.scene.submit(urgency=20)
+    p.jobid = await p.scene.submit()
+    limited = p.sched.mode["mode"] == "limited"
+    assert p.sched.asked(ALLOC) == [p.ahead] + [p.jobid] * (not limited)
 
 
 async def sent(p: Play) -> None:
@@ -200,6 +224,8 @@ async def free_answered_with_its_last_word(p: Play) -> None:
 
 # state, told by hello, asked for again, freed again
 STATES: list[tuple[Callable[[Play], Awaitable[None]], bool, bool, bool]] = [
+    (queued_before_ready, False, True, False),
+    (queued_behind_another, False, True, False),
     (sent, False, True, False),
     (being_taken_back, False, False, False),
     (canceled, False, False, False),
@@ -227,7 +253,10 @@ async def test_next_scheduler_takes_over_from_every_state(
     limit: int | None,
     end: str,
 ) -> None:
-    """Readings, Resume and No scheduler: told once if it holds resources; else asked for again."""
+    """Readings, Resume and No scheduler: told once if it holds resources; else asked for again.
+
+    A job that was queued and not sent is sent by the next one's mode (27.ready.6, 27.ready.8).
+    """
     epilog = Epilog()
     async with scene(WITHOUT, plugins=[epilog]) as s:
         sched, execution = FakeScheduler(limit, frees=False), FakeExec()
@@ -241,7 +270,8 @@ async def test_next_scheduler_takes_over_from_every_state(
         await s.load("sched", after)
         jobid = play.jobid
         assert after.told == [jobid] * told
-        assert after.asked(ALLOC) == [jobid] * asked
+        await play.make_way()
+        assert after.asked(ALLOC) == [play.ahead] * bool(play.ahead) + [jobid] * asked
         assert after.asked(FREE) == [jobid] * freed
         assert execution.starts() in ([], [(jobid, False)])
         await finish(play, arrange)

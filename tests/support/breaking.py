@@ -31,6 +31,9 @@ BREAKING: Final = {
     "tests/recordings/test_eventlogs.py": "27.impl.10 32.impl.5",
     # a plugin gives jobs their resources, and no scheduler is asked
     "tests/jobtap/builtins/test_alloc_": "27.impl.3 27.success.6 27.free.9",
+    # a scheduler that ends between hello and ready, as if ENODATA were the reason
+    "tests/failures/test_scheduler.py::test_next_scheduler_takes_over_from_every_state"
+    "[queued_before_ready": "6.streaming.3",
     # a scheduler in another process holds no service name before it is ready
     "tests/failures/test_scheduler.py::test_scheduler_may_serve_from_outside": "27.background.2",
 }

@@ -10,7 +10,8 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -145,6 +146,14 @@ def running_instance(statedir: Path, config: str = TWO_NODES) -> Iterator[Runnin
         process.wait(DEADLINE_S)
         assert process.stdout is not None
         process.stdout.close()
+
+
+def until(claim: Callable[[], bool]) -> None:
+    """Look again until it holds."""
+    given_up = time.monotonic() + DEADLINE_S
+    while not claim():
+        assert time.monotonic() < given_up
+        time.sleep(0.005)
 
 
 def assert_kept(trace: Path) -> None:
