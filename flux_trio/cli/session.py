@@ -17,8 +17,8 @@ T = TypeVar("T")
 def with_client(use: Callable[[Client], Awaitable[T]]) -> T:
     """What `use` returns, given a client of the instance that the environment names.
 
-    Raises CommandError when there is no instance, it refuses, the connection is lost, or `use`
-    raises FluxError or FormatError.
+    Raises CommandError when `use` does, there is no instance, it refuses, the connection is lost,
+    or `use` raises FluxError or FormatError.
     """
     import anyio
 
@@ -30,13 +30,13 @@ def with_client(use: Callable[[Client], Awaitable[T]]) -> T:
         async with open_client(*find_instance(os.environ)) as client:
             return await use(client)
 
-    expected = (ClientError, FluxError, FormatError, BrokenPipeError)
+    expected = (CommandError, ClientError, FluxError, FormatError, BrokenPipeError)
     try:
         return anyio.run(main, backend="asyncio")  # starts in half the time that Trio takes
     except (*expected, BaseExceptionGroup) as raised:
         error = sole_error(raised, expected)
         if error is None:
             raise
-        if isinstance(error, BrokenPipeError):
-            raise error from None  # whoever read the output has gone: click ends quietly
+        if isinstance(error, (BrokenPipeError, CommandError)):
+            raise error from None  # if whoever read the output has gone, click ends quietly
         raise CommandError(str(error)) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -66,6 +67,19 @@ class Watcher:
                     break
         if self.progress is not None:
             self.progress.advance()
+
+
+async def watch_all(watcher: Watcher, jobids: Iterable[int], outputs: Outputs) -> None:
+    """Watch several jobs, AT_ONCE of them at a time."""
+    limit = anyio.CapacityLimiter(AT_ONCE)
+
+    async def watch(jobid: int) -> None:
+        async with limit:
+            await watcher.watch(jobid, outputs)
+
+    async with anyio.create_task_group() as tasks:
+        for jobid in jobids:
+            tasks.start_soon(watch, jobid)
 
 
 class _Watched:

@@ -46,8 +46,8 @@ def test_duration_may_be_changed_by_an_amount(instance: RunningInstance) -> None
     [
         (["duration"], "duration: expected KEY=VALUE, such as duration=1h"),
         (["duration=soon"], "expected a duration"),
-        (["duration=-10h"], "expected more than 0"),
-        (["queue=debug"], "update of queue is not supported"),
+        (["duration=-10h"], "(5m) cannot be reduced by 10h"),
+        (["foo=1"], "update of attributes.system.foo not supported"),
     ],
 )
 def test_what_cannot_be_is_refused(instance: RunningInstance, words: list[str], text: str) -> None:
@@ -57,3 +57,33 @@ def test_what_cannot_be_is_refused(instance: RunningInstance, words: list[str], 
     assert text in done.stderr
     instance.ok("cancel", jobid)
     instance.ok("job", "wait-event", "-q", jobid, "clean")
+
+
+def test_attributes_of_a_pending_job_are_changed(instance: RunningInstance) -> None:
+    jobid = pretender(instance, 1, "--urgency=hold")
+    told = instance.invoke("update", "-v", "--wait", jobid, "duration=1h")
+    assert (told.exit_code, told.stderr) == (
+        0,
+        "flux-trio update: updated attributes.system.duration to 3600.0\n",
+    )
+    jobspec = json.loads(instance.ok("job", "info", jobid, "jobspec"))
+    assert jobspec["attributes"]["system"]["duration"] == 3600
+    base = json.loads(instance.ok("job", "info", "--original", jobid, "jobspec"))
+    assert base["attributes"]["system"]["duration"] == 0
+    instance.ok("update", jobid, "duration=inf")
+    unlimited = instance.invoke("update", jobid, "duration=+1h")
+    assert unlimited.stderr == (
+        f"flux-trio update: ERROR: duration for {jobid} is unlimited, can't update by +1h\n"
+    )
+    instance.ok("cancel", jobid)
+
+
+def test_a_dry_run_prints_what_would_be_sent(instance: RunningInstance) -> None:
+    words = ["name=n", "a.b=[1]", "attributes.user.x=text", "resources.y=2", "duration=1m"]
+    assert json.loads(instance.ok("update", "-n", "f1", *words)) == {
+        "attributes.system.job.name": "n",
+        "attributes.system.a.b": [1],
+        "attributes.user.x": "text",
+        "resources.y": 2,
+        "attributes.system.duration": 60.0,
+    }

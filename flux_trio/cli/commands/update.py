@@ -2,62 +2,100 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from flux_trio.cli.errors import CommandError
+from flux_trio.cli.errors import CommandError, remark
 from flux_trio.cli.params import JOBID
 from flux_trio.cli.session import with_client
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
 
-NAMES = {"duration": "attributes.system.duration"}  # short names, as flux-update(1) has them
+_ALIASES: Final = {"name": "attributes.system.job.name"}
+_DURATION: Final = "attributes.system.duration"
+_SECTIONS: Final = ("attributes.", "resources.", "tasks.")
 
 
-@click.command()
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option("-n", "--dry-run", is_flag=True, help="Print the updates as JSON, send nothing.")
+@click.option("-v", "--verbose", is_flag=True, help="Say what was updated.")
+@click.option(
+    "--wait",
+    is_flag=True,
+    expose_value=False,
+    help="Wait until the update is in the job's eventlog; it is, once it is answered.",
+)
 @click.argument("jobid", type=JOBID)
 @click.argument("updates", metavar="KEY=VALUE...", nargs=-1, required=True)
-def update(jobid: int, updates: tuple[str, ...]) -> None:
-    """Change a job: for now `duration=TIME`.
+def update(dry_run: bool, verbose: bool, jobid: int, updates: tuple[str, ...]) -> None:
+    """Change attributes of a job that is pending or runs: duration=TIME, queue=NAME, name=NAME...
 
-    TIME is a duration such as 30 or 1.5h, or with + or - in front a change of the one it has. The
+    A key is below attributes.system unless it begins with attributes., resources. or tasks., and
+    a value is JSON or else text. TIME is a duration such as 30 or 1.5h, or with + or - in front a
+    change of the one it has. What may be changed, and by whom, is up to the instance's plugins; the
     duration of a running job is the owner's to change, and the scheduler must agree.
 
-    Exit codes: 0 if it was changed, 1 if not, 2 for wrong usage.
+    Exit codes: 0 if all of it was changed, 1 if nothing was, 2 for wrong usage.
     """
-    with_client(lambda client: _update(client, jobid, dict(map(_split, updates))))
-
-
-def _split(update: str) -> tuple[str, str]:
-    key, equals, value = update.partition("=")
-    if not equals:
-        raise CommandError(f"{update}: expected KEY=VALUE, such as duration=1h")
-    return key, value
-
-
-async def _update(client: Client, jobid: int, updates: dict[str, str]) -> None:
     from flux_trio.messages import topics
 
-    values: dict[str, object] = {}
-    for name, text in updates.items():
-        key = NAMES.get(name, name)
-        is_duration = key == NAMES["duration"]
-        values[key] = await _duration(client, jobid, text) if is_duration else text
-    await client.call(topics.JOB_UPDATE, {"id": jobid, "updates": values})
+    given = dict(map(_split, updates))
+
+    async def send(client: Client) -> dict[str, Any]:
+        values = {key: await _value(client, jobid, key, text) for key, text in given.items()}
+        if not dry_run:
+            await client.call(topics.JOB_UPDATE, {"id": jobid, "updates": values})
+        return values
+
+    values = with_client(send)
+    if dry_run:
+        import msgspec
+
+        click.echo(msgspec.json.encode(values))
+    elif verbose:
+        for key, value in values.items():
+            remark(f"updated {key} to {value}")
+
+
+def _split(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise CommandError(f"{text}: expected KEY=VALUE, such as duration=1h")
+    key = _ALIASES.get(key, key)
+    return key if key.startswith(_SECTIONS) else f"attributes.system.{key}", value
+
+
+async def _value(client: Client, jobid: int, key: str, text: str) -> Any:
+    import msgspec
+
+    if key == _DURATION:
+        return await _duration(client, jobid, text)
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
 
 
 async def _duration(client: Client, jobid: int, text: str) -> float:
-    """The seconds that `text` means; a sign in front makes it a change of what the job has."""
-    from flux_trio.formats import parse_duration
+    """The seconds that `text` means, 0 for no limit; with a sign a change of what the job has."""
+    from flux_trio.cli.columns import short_duration
+    from flux_trio.formats import format_fluid, parse_duration
     from flux_trio.messages import topics
 
     if text[:1] not in ("+", "-"):
-        return parse_duration(text)
+        seconds = parse_duration(text)
+        return 0.0 if math.isinf(seconds) else seconds
     change = parse_duration(text[1:])
     job = (await client.call(topics.LIST_ID, {"id": jobid}))["job"]
-    duration: float = job["duration"] + (change if text[0] == "+" else -change)
-    if duration <= 0:
-        raise CommandError(f"{text}: the duration would be {duration:g} s; expected more than 0")
-    return duration
+    before: float = job["duration"]
+    name = format_fluid(jobid, "f58")
+    if not before:
+        raise CommandError(f"duration for {name} is unlimited, can't update by {text}")
+    after = before + (change if text[0] == "+" else -change)
+    if after <= 0:
+        has = short_duration(before)
+        raise CommandError(f"current duration for {name} ({has}) cannot be reduced by {text[1:]}")
+    return after

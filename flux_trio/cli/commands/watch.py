@@ -1,0 +1,117 @@
+"""`flux-trio watch`."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flux_trio.cli.errors import CommandError, remark
+from flux_trio.cli.params import JOBID
+from flux_trio.cli.session import with_client
+
+if TYPE_CHECKING:
+    from flux_trio.client import Client
+
+
+@click.command()
+@click.option("-a", "--active", is_flag=True, help="Watch all active jobs of yours.")
+@click.option("-A", "--all", "all_jobs", is_flag=True, help="Watch all jobs of yours.")
+@click.option(
+    "-c",
+    "--count",
+    type=click.IntRange(min=0),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Watch N jobs at most, 0 is all.",
+)
+@click.option(
+    "-f",
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="STATE|RESULT,...",
+    help="Watch jobs in these states or with these results.",
+)
+@click.option("--since", metavar="WHEN", help="Watch jobs that are active or ended since then.")
+@click.option("--progress", is_flag=True, help="Show on a terminal how far all is.")
+@click.option("--jps", is_flag=True, help="With --progress, show jobs per second.")
+@click.option("-l", "--label-io", is_flag=True, help="Begin lines of output with job and task.")
+@click.option("-v", "--verbose", count=True, help="Tell how jobs end; -vv tells every event.")
+@click.argument("jobids", metavar="[JOBID]...", nargs=-1, type=JOBID)
+def watch(
+    *,
+    progress: bool,
+    jps: bool,
+    label_io: bool,
+    verbose: int,
+    jobids: tuple[int, ...],
+    **options: Any,
+) -> None:
+    """Show the output of jobs, also of those that are over, and wait for them.
+
+    Exit codes: the highest of the jobs, 0 if there are none; 2 for wrong usage.
+    """
+    from flux_trio.cli.output import standard_outputs
+    from flux_trio.cli.watching import Watcher, watch_all
+
+    fetch = _fetch(jobids, **options)
+
+    async def show(client: Client) -> int:
+        found = await fetch(client)
+        if not found:
+            remark("No matching jobs")
+            return 0
+        with _progress(len(found), progress, jps) as bar:
+            watcher = Watcher(client, output=True, label=label_io, verbose=verbose, progress=bar)
+            outputs = standard_outputs() if bar is None else bar.outputs()
+            await watch_all(watcher, found, outputs)
+        return watcher.exit_code
+
+    click.get_current_context().exit(with_client(show))
+
+
+def _progress(total: int, asked: bool, jps: bool) -> Any:
+    if not asked:
+        return nullcontext()
+    from flux_trio.cli.progress import JobProgress, wants_progress
+
+    return JobProgress(total, jps=jps) if wants_progress(asked) else nullcontext()
+
+
+def _fetch(
+    jobids: tuple[int, ...],
+    *,
+    active: bool,
+    all_jobs: bool,
+    count: int,
+    filters: tuple[str, ...],
+    since: str | None,
+) -> Any:
+    """What asks for the jobs' ids. Raises CommandError."""
+    from flux_trio.cli.job_query import JobQuery, own_userid, read_filter
+    from flux_trio.cli.values import read_time
+
+    if active:
+        filters = (*filters, "active")
+    if all_jobs or (since is not None and not filters):
+        filters = (*filters, "active", "inactive")
+    if not filters and not jobids:
+        raise CommandError("At least one job selection option is required")
+    try:
+        ended = 0.0 if since is None else read_time(since, time.time())
+        states, results = read_filter(filters) if filters else (0, 0)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    query = JobQuery(states=states, results=results, count=count, userid=own_userid(), since=ended)
+
+    async def fetch(client: Client) -> list[int]:
+        if jobids:
+            return list(jobids)
+        found = await query.fetch(client)
+        return [job["id"] for job in found[: count or None]]
+
+    return fetch

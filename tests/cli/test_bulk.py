@@ -1,0 +1,174 @@
+"""Many jobs at once on a real instance: copies, waiting, watching, logs, progress."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from flux_trio.cli.progress import JobProgress
+from tests.support.instance import RunningInstance
+
+pytestmark = pytest.mark.real
+
+SIMULATED = "--setattr=exec.test.run_duration=0.01"
+
+
+def ids(text: str) -> list[str]:
+    return re.findall(r"(?m)^ƒ\S+$", text)
+
+
+def test_each_copy_is_a_job(instance: RunningInstance) -> None:
+    told = instance.ok("submit", "--cc=1-3,7", "--job-name=copy{cc}", SIMULATED, "--wait", "x")
+    names = instance.ok("jobs", "-n", "-o", "{name}", *ids(told)).split()
+    assert sorted(names) == ["copy1", "copy2", "copy3", "copy7"]
+
+
+def test_watching_shows_output_and_ends_as_the_worst(instance: RunningInstance) -> None:
+    done = instance.invoke(
+        "submit", "--watch", "--quiet", "--cc=1-3", "sh", "-c", "echo $FLUX_JOB_CC; exit {cc}"
+    )
+    assert (done.exit_code, sorted(done.stdout.split())) == (3, ["1", "2", "3"])
+
+
+def test_waiting_for_an_event_is_not_waiting_for_the_end(instance: RunningInstance) -> None:
+    told = instance.ok("submit", "--wait-event=start", "sleep", "100")
+    (jobid,) = ids(told)
+    assert instance.ok("jobs", "-n", "-o", "{state}", jobid) == "RUN\n"
+    instance.ok("cancel", jobid)
+
+
+def test_lines_have_job_and_task_in_front_when_asked(instance: RunningInstance) -> None:
+    told = instance.ok("submit", "--watch", "-l", "-n2", "sh", "-c", "echo $FLUX_TASK_RANK")
+    jobid, *lines = told.splitlines()
+    assert sorted(lines) == [f"{jobid}: 0: 0", f"{jobid}: 1: 1"]
+
+
+def test_how_jobs_end_is_told_when_asked(instance: RunningInstance) -> None:
+    done = instance.invoke("submit", "-v", "--wait", SIMULATED, "x")
+    (jobid,) = ids(done.stdout)
+    assert re.fullmatch(rf"{jobid}: \d+\.\d{{3}}s: complete: status=0\n", done.stderr)
+    done = instance.invoke("submit", "-vv", "--wait", SIMULATED, "x")
+    names = [line.split()[2] for line in done.stderr.splitlines()]
+    assert (names[0], names[-1]) == ("submit", "clean")
+
+
+def test_a_job_that_never_starts_is_exit_code_1(instance: RunningInstance) -> None:
+    done = instance.invoke("submit", "--wait", "-N", "3", "true")
+    (jobid,) = ids(done.stdout)
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"{jobid}: job.exception: type=alloc severity=0 ")
+
+
+def test_what_is_refused_does_not_keep_the_others(instance: RunningInstance) -> None:
+    refused = "--dependency=nosuch{cc}:1"
+    done = instance.invoke("submit", "--cc=1-2", refused, SIMULATED, "x")
+    assert (done.exit_code, done.stdout) == (1, "")
+    lines = sorted(done.stderr.splitlines())
+    assert lines == [
+        f'flux-trio submit: ERROR: cc={cc}: dependency scheme "nosuch{cc}" not supported'
+        for cc in (1, 2)
+    ]
+
+
+def test_lines_can_go_to_files(instance: RunningInstance, tmp_path: Path) -> None:
+    logs = ["--log", f"{tmp_path}/{{cc}}.out", "--log-stderr", f"{tmp_path}/err"]
+    script = "echo o{cc}; echo e{cc} >&2"
+    assert instance.ok("submit", "--watch", "--cc=1-2", *logs, "sh", "-c", script) == ""
+    jobid, line = (tmp_path / "1.out").read_text().split()
+    assert (jobid[0], line) == ("ƒ", "o1")
+    assert sorted((tmp_path / "err").read_text().split()) == ["e1", "e2"]
+    nowhere = instance.invoke("submit", "--log", tmp_path / "no" / "dir", "true")
+    assert (nowhere.exit_code, "no/dir" in nowhere.stderr) == (1, True), nowhere.stderr
+
+
+def test_progress_is_for_terminals(instance: RunningInstance) -> None:
+    done = instance.invoke("submit", "--progress", "--wait", SIMULATED, "x")
+    assert done.exit_code == 0
+    assert "submit: stdout is not a tty. Ignoring --progress option\n" in done.stderr
+
+
+def test_progress_counts_jobs_and_shows_lines_above_it() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=80, color_system=None)
+    with JobProgress(2, jps=True, console=console) as progress:
+        progress.outputs().stdout(b"one\ntw")
+        progress.move("pending", "running")
+        progress.move("running", "complete")
+        progress.advance()
+        progress.move("pending", "failed")
+        progress.advance()
+    shown = screen.getvalue()
+    assert "one\n" in shown
+    assert "PD:0 R:0 CD:1 F:1" in shown
+    assert "100%" in shown
+    assert "job/s" in shown
+
+
+def test_each_input_is_a_job(instance: RunningInstance) -> None:
+    done = instance.invoke(
+        "bulksubmit",
+        "--watch",
+        "--quiet",
+        "-v",
+        "echo",
+        "{0}-{1}",
+        ":::",
+        "a",
+        "b",
+        ":::",
+        "1",
+        "2",
+    )
+    submits, rest = done.stdout.splitlines()[:4], done.stdout.splitlines()[4:]
+    assert submits == [f"bulksubmit: submit echo {each}" for each in ("a-1", "a-2", "b-1", "b-2")]
+    assert sorted(rest) == ["a-1", "a-2", "b-1", "b-2"]
+
+
+def test_many_are_submitted_over_one_connection(instance: RunningInstance) -> None:
+    told = instance.ok("submit", "--cc=1-500", "--wait", SIMULATED, "x")
+    assert len(set(ids(told))) == 500
+
+
+# watch
+
+
+def test_watch_shows_the_output_of_jobs_that_are_over(instance: RunningInstance) -> None:
+    (jobid,) = ids(instance.ok("submit", "--wait", "sh", "-c", "echo hello"))
+    assert instance.ok("watch", jobid) == "hello\n"
+    done = instance.invoke("watch", "-l", jobid)
+    assert done.stdout == f"{jobid}: 0: hello\n"
+
+
+def test_watch_takes_the_jobs_of_a_state(instance: RunningInstance) -> None:
+    instance.cancel_all()
+    none = instance.invoke("watch", "--active")
+    assert (none.exit_code, none.stderr) == (0, "flux-trio watch: No matching jobs\n")
+    instance.ok("submit", "sh", "-c", "sleep 0.2; echo later; exit 4")
+    done = instance.invoke("watch", "-a")
+    assert (done.exit_code, done.stdout) == (4, "later\n")
+    assert instance.invoke("watch", "-f", "failed", "-c", "1").stdout == "later\n"
+    what = instance.invoke("watch")
+    assert (what.exit_code, what.stderr) == (
+        1,
+        "flux-trio watch: ERROR: At least one job selection option is required\n",
+    )
+    assert instance.invoke("watch", "f1").stderr == "flux-trio watch: ERROR: unknown job id\n"
+
+
+# dmesg
+
+
+def test_the_log_is_printed_and_cleared(instance: RunningInstance) -> None:
+    instance.ok("dmesg", "-C")
+    assert instance.ok("dmesg") == ""
+    instance.invoke("module", "kill", "sched")  # whatever becomes of it, somebody logs it
+    told = instance.ok("dmesg").splitlines()
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}[+-]\d\d:\d\d \S+\.\w+: ", told[0])
+    human = instance.ok("dmesg", "-H", "-c").splitlines()
+    assert re.match(r"\[[A-Z][a-z]{2}\d\d \d\d:\d\d\] \S+\.\w+: ", human[0])
+    assert instance.ok("dmesg") == ""
+    instance.invoke("module", "load", "sched")
