@@ -146,17 +146,20 @@ def every_change_is_in_the_eventlog(record: Record, seen: Seen) -> Said:
 @RULES.rule(
     "33.assignment.3",
     noted(Kind.HOOK),
-    logged("jobspec-update", "validate", "invalidate"),
+    logged("jobspec-update", "validate", "invalidate", "clean"),
     key=job_id,
 )
 def assigned_before_plugins_are_asked(state: State, record: Record, _facts: Facts) -> Step:
     if record.kind == Kind.HOOK:
         is_validation = payload(record).get("hook") == "job.validate"
-        if state == "assigned":
-            return Step("assigned", kept=is_validation)
+        if type(state) is str:
+            return Step(state, kept=is_validation and state == "assigned")
         return Step(record.n if is_validation else state)
-    if payload(record).get("name") != "jobspec-update" or QUEUE not in context_of(record):
-        return Step(state if payload(record).get("name") == "jobspec-update" else None)
+    name = payload(record).get("name")
+    if name != "jobspec-update":
+        return Step("accepted" if name == "validate" else None)
+    if QUEUE not in context_of(record) or state == "accepted":
+        return Step(state)  # an accepted job may be moved to another queue
     if type(state) is not int:
         return Step("assigned")
     text = f"job {job_id(record)}: expected its queue to be assigned before job.validate was asked"
