@@ -35,9 +35,14 @@ async def run(
     looked for in `search_path`. Raises PluginError for one that cannot be loaded.
     """
     config, plugins = config or Config(), list(plugins)
+
+    def note(kind: str, data: dict[str, Any]) -> None:
+        if not core.note(kind, data):
+            handle.note(kind, data)
+
     given = Given(
         tell=handle.post,
-        note=handle.note,
+        note=note,
         now=handle.now,
         log=handle.log,
         rpc=handle.call,
