@@ -72,7 +72,7 @@ class ScriptedPlugins:
 
     Questions of `waiting` topics are answered by the test later; `answers` has what is said at
     once, by topic: an answer, or a function of the question. Unless it says, priorities are
-    urgencies.
+    urgencies. With `everything` all topics are handled, the others by saying nothing.
     """
 
     def __init__(
@@ -87,27 +87,29 @@ class ScriptedPlugins:
         self.subscriptions: set[int] = set()
         self.asked: dict[str, AskHook] = {}  # questions not answered, by topic; the last of each
         self.questions: list[AskHook] = []  # all there were
-        self.told: list[tuple[str, int]] = []  # topic, job id
+        self.heard: list[str] = []  # topics asked and told
+        self.everything = False
         self._did = did
 
     def handles(self, topic: str) -> bool:
-        return topic in self.waiting or topic in self.answers
+        return self.everything or topic in self.waiting or topic in self.answers
 
     def ask(self, question: AskHook) -> HookAnswer | None:
         self.questions.append(question)
+        self.heard.append(question.topic)
         if question.topic in self.waiting:
             about = "" if question.job is None else f" {question.job.id}"
             self._did.append(f"ask {question.topic}{about}")
             self.asked[question.topic] = question
             return None
-        saying = self.answers[question.topic]
+        saying = self.answers.get(question.topic, HookAnswer())
         return saying if isinstance(saying, HookAnswer) else saying(question)
 
     def cancel(self, ticket: int) -> None:
         self._did.append(f"cancel hook {ticket}")
 
-    def tell(self, topic: str, job: JobView, args: Any = None) -> None:
-        self.told.append((topic, job.id))
+    def tell(self, topic: str, _job: JobView, _args: Any = None) -> None:
+        self.heard.append(topic)
 
     def subscribed(self, jobid: int) -> bool:
         return jobid in self.subscriptions
@@ -122,7 +124,7 @@ class ManagerScript:
     """The core under test. Priorities are urgencies unless `hooks` has the priority hook.
 
     `hooks` are the topics whose questions the test answers itself, `answers` those with an answer
-    at once. Without an `inventory` there is no resource service. `users` are those of the user
+    at once, and with `everything` there is nothing that plugins do not handle. Without an `inventory` there is no resource service. `users` are those of the user
     database, which answers at once; the test answers for others.
     """
 
@@ -131,6 +133,7 @@ class ManagerScript:
         *,
         hooks: Iterable[str] = (),
         answers: Mapping[str, Saying] | None = None,
+        everything: bool = False,
         kvs: InstantKvs | None = None,
         commits_wait: bool = False,
         lookups_wait: bool = False,
@@ -142,6 +145,7 @@ class ManagerScript:
         self._users = users or {}
         self._did: list[str] = []
         self.plugins = ScriptedPlugins(hooks, answers or {}, self._did)
+        self.plugins.everything = everything
         self.core = JobManagerCore(OWNER_USERID, self.plugins, config)
         self.kvs = InstantKvs() if kvs is None else kvs
         self.commits_wait = commits_wait

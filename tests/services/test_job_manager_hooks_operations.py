@@ -1,0 +1,278 @@
+"""What plugins want done: dependencies, prologs and epilogs, posts, annotations, flags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_trio.protocols import Annotate, HookAnswer, JobState, PostEvent, SetPriority
+from tests.support.manager_script import PRIORITIZE, ManagerScript
+
+DEPEND = "job.state.depend"
+SCHED = "job.state.sched"
+RUN = "job.state.run"
+CLEANUP = "job.state.cleanup"
+
+A = {"description": "a"}
+FINISHED = {"description": "a", "status": 0}
+
+
+def saying(topic: str, *posts: tuple[str, dict[str, Any]], **how: Any) -> ManagerScript:
+    """Each job gets these events in the hook `topic`."""
+    return ManagerScript(answers={topic: HookAnswer(posts=posts)}, peers=True, **how)
+
+
+def refused(did: list[str]) -> str:
+    """The text of the one operation that was not done."""
+    (line,) = did
+    assert line.startswith("log 3: plugin plug: cannot post ")
+    return line.partition(": cannot post ")[2]
+
+
+# --- dependencies (RFC 26)
+
+
+def test_dependencies_are_the_plugins_and_hold_depend() -> None:
+    """26.events.1, 26.events.2, 26.events.3: posted for a plugin; matched by their description."""
+    m = saying(DEPEND, ("dependency-add", A), ("dependency-add", {"description": "b"}))
+    m.submit(1)
+    assert m.state(1) == JobState.DEPEND
+    m.post(1, "dependency-remove", **A)
+    assert m.state(1) == JobState.DEPEND
+    assert m.post(1, "dependency-remove", description="b") == ["sched.alloc 1"]
+
+
+def test_dependency_that_is_queued_behind_a_hook_holds_depend() -> None:
+    m = ManagerScript(hooks=[DEPEND], peers=True)
+    m.submit(1)
+    m.post(1, "dependency-add", **A)
+    assert m.answer(DEPEND) == []
+    assert m.state(1) == JobState.DEPEND
+
+
+def test_open_dependency_that_is_added_again_is_neither_an_error_nor_posted() -> None:
+    """26.events.4."""
+    m = saying(DEPEND, ("dependency-add", A))
+    m.submit(1)
+    assert m.post(1, "dependency-add", **A) == []
+    assert m.names(1).count("dependency-add") == 1
+
+
+def test_dependency_that_was_removed_is_not_added_again() -> None:
+    """26.events.5: a text counts once for the life of a job, also over a restart."""
+    m = saying(DEPEND, ("dependency-add", A), ("dependency-add", {"description": "b"}))
+    m.submit(1)
+    m.post(1, "dependency-remove", **A)
+    rule = "dependency-add: 'a' was removed: a text counts once in a job's life"
+    assert rule in refused(m.post(1, "dependency-add", **A))
+    after = m.restarted(peers=True)
+    assert rule in refused(after.post(1, "dependency-add", **A))
+
+
+def test_dependencies_have_no_place_once_the_job_has_left_depend() -> None:
+    m = ManagerScript(peers=True)
+    m.submit(1)
+    text = refused(m.post(1, "dependency-add", **A))
+    assert "expected a job in NEW or DEPEND, it is in SCHED" in text
+
+
+# --- prolog and epilog
+
+
+def test_prolog_of_a_hook_holds_start() -> None:
+    """21.events.22."""
+    m = saying(RUN, ("prolog-start", A))
+    m.submit(1)
+    assert m.alloc(1) == []
+    assert m.post(1, "prolog-finish", **FINISHED) == ["job-exec.start 1"]
+
+
+def test_prolog_that_is_queued_behind_a_hook_holds_start() -> None:
+    m = ManagerScript(hooks=[RUN], peers=True)
+    m.submit(1)
+    m.alloc(1)
+    m.post(1, "prolog-start", **A)
+    assert m.answer(RUN) == []
+    assert m.post(1, "prolog-finish", **FINISHED) == ["job-exec.start 1"]
+
+
+def test_prolog_comes_before_the_start_request() -> None:
+    m = ManagerScript(peers=True)
+    m.submit(1)
+    m.alloc(1)
+    assert "expected before the start request" in refused(m.post(1, "prolog-start", **A))
+
+
+def test_status_of_a_prolog_is_information_only() -> None:
+    m = saying(RUN, ("prolog-start", A))
+    m.submit(1)
+    m.alloc(1)
+    assert m.post(1, "prolog-finish", description="a", status=256) == ["job-exec.start 1"]
+
+
+def test_epilog_that_is_queued_behind_a_hook_holds_free_and_clean() -> None:
+    m = ManagerScript(hooks=[CLEANUP], peers=True)
+    m.running(1)
+    m.execute(1, "finish", "release final")
+    m.post(1, "epilog-start", **A)
+    assert m.answer(CLEANUP) == []
+    assert m.post(1, "epilog-finish", **FINISHED) == ["sched.free 1"]
+
+
+def test_epilog_has_its_place_in_cleanup_before_free() -> None:
+    m = saying(CLEANUP, ("epilog-start", {"description": "b"}))
+    m.running(1)
+    assert "expected a job in CLEANUP" in refused(m.post(1, "epilog-start", **A))
+    m.execute(1, "finish", "release final")
+    m.post(1, "epilog-finish", description="b", status=0)
+    assert m.last("sched.free").payload == {"id": 1}
+    assert m.post(1, "epilog-start", **A) == []  # free is sent, not logged: clean waits
+    m.freed(1)
+    assert m.state(1) == JobState.CLEANUP
+    m.post(1, "epilog-finish", **FINISHED)
+    assert m.state(1) == JobState.INACTIVE
+
+
+@pytest.mark.parametrize("kind", ["prolog", "epilog"])
+def test_finish_needs_a_start(kind: str) -> None:
+    m = ManagerScript(peers=True)
+    m.running(1)
+    text = refused(m.post(1, f"{kind}-finish", **FINISHED))
+    assert f"{kind} that was started, got 'a'" in text
+
+
+# --- other posts
+
+
+def test_job_managers_own_events_are_not_a_plugins_to_post() -> None:
+    m = ManagerScript(peers=True)
+    m.submit(1)
+    for name in ("alloc", "depend", "free", "start", "clean"):
+        assert f"{name}: only the job manager posts it" in refused(m.post(1, name))
+
+
+def test_fatal_exception_is_refused_in_new_and_others_only_record() -> None:
+    fatal = {"type": "x", "severity": 0, "note": ""}
+    m = saying("job.validate", ("exception", fatal), ("exception", fatal | {"severity": 7}))
+    did = m.submit(1)
+    assert "no fatal one before the job is valid" in did[0]
+    assert m.names(1)[:3] == ["submit", "exception", "validate"]
+    assert m.state(1) == JobState.SCHED
+
+
+def test_jobspec_update_in_sched_sends_the_job_back_to_priority() -> None:
+    m = ManagerScript(peers=True)
+    m.submit(1)
+    did = m.post(1, "jobspec-update", **{"attributes.system.duration": 9})
+    assert "sched.cancel 1" in did
+    assert m.names(1)[-2:] == ["jobspec-update", "priority"]
+
+
+@pytest.mark.parametrize(
+    ("context", "why"),
+    [
+        ({"resources": []}, "expected a key that starts with attributes."),
+        ({"attributes.system.duration.s": 1}, "expected an object"),
+        ({}, "expected at least one key path"),
+    ],
+)
+def test_jobspec_update_that_is_none_is_refused(context: dict[str, Any], why: str) -> None:
+    m = ManagerScript(peers=True)
+    m.submit(1)
+    assert why in refused(m.post(1, "jobspec-update", **context))
+
+
+def test_jobspec_update_has_no_place_once_resources_are_held() -> None:
+    m = ManagerScript(peers=True)
+    m.running(1)
+    text = refused(m.post(1, "jobspec-update", **{"attributes.system.duration": 9}))
+    assert "expected a job in NEW or DEPEND or PRIORITY or SCHED, it is in RUN" in text
+
+
+def test_jobspec_update_that_changes_nothing_is_not_logged() -> None:
+    """So that a plugin that says it in each state does not send the job round for ever."""
+    update = ("jobspec-update", {"attributes.system.bank": "b"})
+    m = saying(SCHED, update)
+    assert "sched.alloc 1" in m.submit(1)
+    assert m.names(1).count("jobspec-update") == 1
+
+
+def test_plugins_that_send_a_job_round_for_ever_hold_it() -> None:
+    count = iter(range(10_000))
+
+    def another(_question: object) -> HookAnswer:
+        return HookAnswer(posts=(("jobspec-update", {"attributes.system.n": next(count)}),))
+
+    m = ManagerScript(answers={SCHED: another}, peers=True)
+    did = m.submit(1)
+    assert any("sent the job back from SCHED more than 100 times" in line for line in did)
+    assert m.state(1) == JobState.PRIORITY
+
+
+def test_flags_are_those_there_are() -> None:
+    m = ManagerScript(peers=True)
+    m.submit(1)
+    assert m.post(1, "set-flags", flags=["waitable"]) == []
+    assert m.job(1).flags == 2
+    assert "expected one of alloc-bypass, debug" in refused(m.post(1, "set-flags", flags=["x"]))
+
+
+def test_events_of_no_meaning_to_the_job_manager_are_logged() -> None:
+    m = ManagerScript(peers=True)
+    m.submit(1)
+    m.post(1, "weather", sky="blue")
+    assert m.context(1, "weather") == {"sky": "blue"}
+
+
+def test_annotations_are_merged_and_told_in_the_journal_alone() -> None:
+    m = ManagerScript(answers={DEPEND: HookAnswer(annotations={"user": {"a": 1}})}, peers=True)
+    m.submit(1)
+    m.put(Annotate(1, {"user": {"b": 2}}, "plug"))
+    m.put(Annotate(1, {"user": {"a": None}}, "plug"))
+    assert "annotations" not in str(m.log(1))
+    m.alloc(1)
+    assert m.context(1, "alloc") == {"annotations": {"user": {"b": 2}}}
+
+
+# --- other jobs, and order
+
+
+def test_hook_may_act_on_another_job_and_what_follows_is_done_in_the_same_turn() -> None:
+    m = saying(DEPEND, ("dependency-add", A))
+    m.submit(1)
+    remove = PostEvent(1, "dependency-remove", A, "plug")
+    m.plugins.answers[DEPEND] = HookAnswer(operations=(remove,))
+    assert m.submit(2) == [
+        "job-manager.submit -> {'errors': []}",
+        "sched.alloc 1",
+        "sched.alloc 2",
+    ]
+
+
+def test_operation_on_a_job_whose_hook_is_asked_waits_for_the_answer() -> None:
+    m = ManagerScript(hooks=[DEPEND], peers=True)
+    m.submit(1)
+    m.post(1, "memo", a=1)
+    m.put(SetPriority(1, 7, "plug"))
+    assert m.names(1) == ["submit", "validate"]
+    m.answer(DEPEND)
+    assert m.names(1)[2:] == ["memo", "depend", "priority"]
+
+
+def test_two_hooks_that_act_on_each_others_jobs_end() -> None:
+    m = ManagerScript(peers=True)
+
+    def poke(question: Any) -> HookAnswer:
+        other = 3 - question.job.id
+        return HookAnswer(operations=(PostEvent(other, "memo", {"from": question.job.id}, "p"),))
+
+    m.plugins.answers[PRIORITIZE] = HookAnswer(priority=1)
+    m.plugins.answers[SCHED] = poke
+    m.submit(1, 2)
+    assert [m.names(jobid).count("memo") for jobid in (1, 2)] == [1, 1]
+
+
+def test_operation_on_a_job_that_is_none_is_logged() -> None:
+    m = ManagerScript(peers=True)
+    assert "expected the id of an active job" in refused(m.put(SetPriority(9, 1, "plug")))
