@@ -13,6 +13,8 @@ from flux_trio.sim.run import (
     make_machine,
     simulate,
 )
+from flux_trio.sim.served import served_run
+from flux_trio.sim.users import deal_users
 from flux_trio.sim.workload import WorkloadJob, read_workload, to_jobspec
 from flux_trio.sim.world import run_world
 
@@ -25,10 +27,12 @@ __all__ = [
     "SimulationResult",
     "SimulationStalled",
     "WorkloadJob",
+    "deal_users",
     "make_machine",
     "measure",
     "read_workload",
     "run_world",
+    "served_run",
     "simulate",
     "to_jobspec",
 ]

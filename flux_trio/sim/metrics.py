@@ -49,6 +49,11 @@ class JobFacts:
     outcome: Outcome
     note: str = ""
     """Why it did not complete, if somebody said."""
+    user: str | None = None
+    bank: str | None = None
+    """As the jobspec says at the end, or a plugin."""
+    priorities: tuple[tuple[float, int], ...] = ()
+    """(time, priority from then on)."""
 
     @property
     def wait_s(self) -> float | None:

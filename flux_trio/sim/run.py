@@ -9,18 +9,24 @@ limit.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import msgspec
+import trio
+
 from flux_trio.broker import Handle
-from flux_trio.config import Config, ExecConfig, SchedConfig
+from flux_trio.config import Config, ExecConfig
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
 from flux_trio.jobtap import Plugin
 from flux_trio.messages import Calls, Flag, Request, Response, topics
 from flux_trio.protocols import JobEvent
+from flux_trio.sim.followed import FollowedJob
 from flux_trio.sim.metrics import JobFacts, Metrics, Outcome, measure
+from flux_trio.sim.users import UserBook, userids_of
 from flux_trio.sim.workload import WorkloadJob, to_jobspec
 from flux_trio.sim.world import run_world
 from flux_trio.trace import Sink
@@ -37,13 +43,6 @@ _NAMED_MAX: Final = 5  # of the jobs in an error message
 # Nobody asks job-list here, and it would cost a tenth of the time.
 _MODULES: Final = tuple(name for name in MODULES if name != "job-list")
 
-# What became of a job whose fatal exception has this type; others failed.
-_OUTCOMES: Final = {
-    "timeout": Outcome.TIMEOUT,
-    "cancel": Outcome.CANCELED,
-    "alloc": Outcome.DENIED,  # RFC 27, Alloc Deny
-}
-
 
 class SimulationStalled(Exception):
     """Jobs are left that nothing will ever happen to."""
@@ -56,6 +55,8 @@ class SimulationResult:
     jobs: list[JobFacts]
     """In the order they were submitted."""
     metrics: Metrics
+    shares: dict[str, float]
+    """What each user is owed, in any unit, by the plugins that know; {} when none does."""
 
 
 def make_machine(nnodes: int, cores_per_node: int, gpus_per_node: int = 0) -> ResourceSet:
@@ -70,6 +71,7 @@ def simulate(
     policy: PolicyName = "fifo",
     seed: int = 0,
     *,
+    config: Config | None = None,
     progress: Progress | None = None,
     plugins: Iterable[Plugin] = (),
     sinks: Iterable[Sink] = (),
@@ -77,11 +79,15 @@ def simulate(
     """Run `jobs` on `machine` until all have ended; from one seed, always in the same way.
 
     A job that the machine is too small for is denied by the scheduler, one that is no valid job
-    by ingest: both are in the result. `sinks` get every record of the trace. Raises
-    SimulationStalled when jobs are left that will never end, and what `open_instance` raises.
+    by ingest: both are in the result. `config` has queues, limits and plugins; jobs with a user
+    are submitted by that user. `sinks` get every record of the trace. Raises SimulationStalled
+    when jobs are left that will never end, and what `open_instance` raises.
     """
     ordered = sorted(jobs, key=lambda job: job.submit_s)
-    config = Config(sched=SchedConfig(policy=policy), exec=ExecConfig(simulate=True))
+    userids = userids_of(ordered)
+    sched = msgspec.structs.replace((config or Config()).sched, policy=policy)
+    simulated = ExecConfig(simulate=True)
+    config = msgspec.structs.replace(config or Config(), sched=sched, exec=simulated)
     given = Surroundings(
         inventory=machine,
         userid=USERID,
@@ -89,59 +95,73 @@ def simulate(
         plugins=plugins,
         sinks=sinks,
         modules=_MODULES,
+        users=UserBook(userids),
     )
-    facts = run_world(functools.partial(_replay, ordered, config, given, progress), seed)
-    return SimulationResult(facts, measure(facts, machine.ncores))
+    main = functools.partial(_replay, ordered, config, given, userids, progress)
+    facts, shares = run_world(main, seed)
+    return SimulationResult(facts, measure(facts, machine.ncores), shares)
 
 
 async def _replay(
-    jobs: list[WorkloadJob], config: Config, given: Surroundings, progress: Progress | None
-) -> list[JobFacts]:
+    jobs: list[WorkloadJob],
+    config: Config,
+    given: Surroundings,
+    userids: dict[str, int],
+    progress: Progress | None,
+) -> tuple[list[JobFacts], dict[str, float]]:
     async with open_instance(config, given) as instance, instance.connect("workload") as handle:
-        replay = _Replay(handle, jobs, progress)
-        stalled = await replay.run(instance)
+        async with _submitters(instance, handle, userids) as submitters:
+            replay = _Replay(handle, jobs, submitters, progress)
+            stalled = await replay.run(instance)
+        async with instance.connect("shares") as asking:
+            shares = await _shares(asking, userids)
     if stalled is not None:  # raised out here: inside, the instance's nursery would wrap it
         raise stalled
-    return replay.facts()
+    return replay.facts(), shares
 
 
-class _Followed:
-    """What the journal has told of a job."""
+@asynccontextmanager
+async def _submitters(
+    instance: Instance, inbox: Handle, userids: dict[str, int]
+) -> AsyncIterator[dict[str | None, Handle]]:
+    """A peer for each user; what they are answered comes to `inbox`, whose own is for no user."""
+    async with AsyncExitStack() as peers, trio.open_nursery() as nursery:
+        handles: dict[str | None, Handle] = {None: inbox}
+        for user, userid in userids.items():
+            handles[user] = await peers.enter_async_context(instance.connect(user, userid=userid))
+            nursery.start_soon(_pass_on, handles[user], inbox)
+        yield handles
+        nursery.cancel_scope.cancel()
 
-    __slots__ = ("exception", "status", "t_end", "t_start")
 
-    def __init__(self) -> None:
-        self.t_start: float | None = None
-        self.t_end: float | None = None
-        self.exception: dict[str, Any] | None = None  # the first fatal one
-        self.status = 0
+async def _pass_on(handle: Handle, inbox: Handle) -> None:
+    while True:
+        for message in await handle.receive():
+            inbox.post(message)
 
-    def take(self, event: dict[str, Any]) -> None:
-        """One event of its eventlog (RFC 21)."""
-        name = event["name"]
-        if name == JobEvent.START:
-            self.t_start = event["timestamp"]
-        elif name == JobEvent.FINISH:
-            self.status = event["context"]["status"]
-        elif name == JobEvent.CLEAN:
-            self.t_end = event["timestamp"]
-        elif name == JobEvent.EXCEPTION and self.exception is None:
-            self.exception = event["context"] if event["context"]["severity"] == 0 else None
 
-    def outcome(self) -> Outcome:
-        """How it ended."""
-        if self.exception is not None:
-            return _OUTCOMES.get(self.exception["type"], Outcome.FAILED)
-        return Outcome.FAILED if self.status else Outcome.COMPLETED
+async def _shares(handle: Handle, userids: dict[str, int]) -> dict[str, float]:
+    """`shares` of the first plugin that tells them when queried: {userid: share}."""
+    listed = await handle.call(topics.JOB_JOBTAP_LIST, {})
+    for name in listed["plugins"]:
+        told = (await handle.call(topics.JOB_JOBTAP_QUERY, {"name": name})).get("shares")
+        if isinstance(told, dict):
+            return {user: float(told.get(str(userid), 0.0)) for user, userid in userids.items()}
+    return {}
 
 
 class _Replay:
     """Submits each job at its time; follows all of them to their end."""
 
     def __init__(
-        self, handle: Handle, jobs: Sequence[WorkloadJob], progress: Progress | None
+        self,
+        handle: Handle,
+        jobs: Sequence[WorkloadJob],
+        submitters: Mapping[str | None, Handle],
+        progress: Progress | None,
     ) -> None:
         self._handle = handle
+        self._submitters = submitters
         self._jobs = jobs  # in order of submission
         self._progress = progress
         self._calls: Calls[int] = Calls()  # the place of the job submitted
@@ -149,7 +169,7 @@ class _Replay:
         self._submitted = 0
         self._ids: dict[int, int] = {}  # place of a job → its id
         self._refused: dict[int, str] = {}  # place of a job → why ingest refused it
-        self._followed: dict[int, _Followed] = {}  # by id
+        self._followed: dict[int, FollowedJob] = {}  # by id
         self._ended = 0
         longest = max((job.elapsed_s for job in jobs), default=0.0)
         self._silence_s_max = longest + SETTLE_S
@@ -183,9 +203,10 @@ class _Replay:
     def _submit_due(self) -> None:
         now = self._handle.now()
         while (at := self._next_submit()) is not None and at <= now:
-            payload = {"jobspec": to_jobspec(self._jobs[self._submitted])}
+            job = self._jobs[self._submitted]
+            payload = {"jobspec": to_jobspec(job)}
             tag = self._calls.open(self._submitted)
-            self._handle.send(Request(topics.INGEST_SUBMIT, payload, tag))
+            self._submitters[job.user].send(Request(topics.INGEST_SUBMIT, payload, tag))
             self._submitted += 1
 
     def _take(self, response: Response) -> None:
@@ -203,7 +224,7 @@ class _Replay:
     def _follow(self, jobid: int, event: dict[str, Any]) -> None:
         followed = self._followed.get(jobid)
         if followed is None:
-            followed = self._followed[jobid] = _Followed()
+            followed = self._followed[jobid] = FollowedJob()
         followed.take(event)
         self._ended += event["name"] == JobEvent.CLEAN
 
@@ -212,19 +233,9 @@ class _Replay:
         if place in self._refused:
             note = self._refused[place]
             at = job.submit_s
-            return JobFacts(job.name, at, None, at, ncores, Outcome.DENIED, note)
-        followed = self._followed[self._ids[place]]
-        assert followed.t_end is not None
-        note = followed.exception.get("note", "") if followed.exception else ""
-        return JobFacts(
-            job.name,
-            job.submit_s,
-            followed.t_start,
-            followed.t_end,
-            ncores,
-            followed.outcome(),
-            note,
-        )
+            denied = Outcome.DENIED
+            return JobFacts(job.name, at, None, at, ncores, denied, note, job.user, job.bank)
+        return self._followed[self._ids[place]].facts(job, ncores)
 
     def _stalled(self, instance: Instance) -> SimulationStalled:
         over = {jobid for jobid, job in self._followed.items() if job.t_end is not None}

@@ -18,8 +18,9 @@ from typing import Any, Final
 from flux_trio.formats import MISSING, FormatError, Jobspec, Words
 
 COLUMNS: Final = ("JobID", "NNodes", "NCPUS", "Timelimit", "Submit", "Elapsed")
-GPUS_COLUMN: Final = "NGPUS"  # these two may be missing; columns of other names are not read
+GPUS_COLUMN: Final = "NGPUS"  # these three may be missing; columns of other names are not read
 USER_COLUMN: Final = "User"
+BANK_COLUMN: Final = "Account"
 SWF_FIELDS: Final = 18
 # What submit times of an SWF log count from that does not say: 2000-01-01. Not 0, since no event
 # of a job may be at time 0 (RFC 18, timestamp).
@@ -46,6 +47,8 @@ class WorkloadJob:
     """Seconds that it ran."""
     user: str | None = None
     """Whose it was, if the log says."""
+    bank: str | None = None
+    """What it was charged to, if the log says."""
 
     @property
     def nslots(self) -> int:
@@ -81,6 +84,12 @@ def to_jobspec(job: WorkloadJob) -> dict[str, Any]:
     has 44 cores, of which jobs may use 40, and its log counts those: simulated with 40-core nodes,
     nodes are not shared, as they were not.
     """
+    attributes: dict[str, Any] = {
+        "system.job.name": job.name,
+        "system.exec.test.run_duration": job.elapsed_s,
+    }
+    if job.bank is not None:
+        attributes["system.bank"] = job.bank
     return Jobspec.from_command(
         ["simulated"],
         nnodes=job.nnodes,
@@ -88,10 +97,7 @@ def to_jobspec(job: WorkloadJob) -> dict[str, Any]:
         cores_per_task=job.cores_per_slot,
         gpus_per_task=job.gpus_per_slot,
         duration=job.timelimit_s,
-        attributes={
-            "system.job.name": job.name,
-            "system.exec.test.run_duration": job.elapsed_s,
-        },
+        attributes=attributes,
     ).to_json()
 
 
@@ -195,6 +201,7 @@ def _csv_job(row: _Row) -> WorkloadJob:
         submit_s=row.moment("Submit"),
         elapsed_s=row.duration("Elapsed"),
         user=row.text(USER_COLUMN) if USER_COLUMN in row else None,
+        bank=row.text(BANK_COLUMN) if BANK_COLUMN in row else None,
     )
 
 

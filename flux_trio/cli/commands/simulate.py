@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,22 @@ import click
 from flux_trio.cli.errors import CommandError
 
 if TYPE_CHECKING:
-    from flux_trio.sim import SimulationResult, WorkloadJob
+    from flux_trio.sim import SimulationResult
 
 _COUNT = click.IntRange(min=1)
+
+
+class UsersParam(click.ParamType[str]):
+    """A number of users, or the word column."""
+
+    name = "users"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The value as it is."""
+        is_count = value.isascii() and value.isdigit() and int(value) > 0
+        if not is_count and value != "column":
+            self.fail(f"expected a number from 1, or column: got {value}", param, ctx)
+        return value
 
 
 @click.command()
@@ -45,6 +58,31 @@ _COUNT = click.IntRange(min=1)
     help="Draw utilisation and queue length over time.",
 )
 @click.option("--limit", type=_COUNT, metavar="N", help="Take the first N jobs only.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Queues, limits and plugins (TOML).",
+)
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="FILE",
+    help="Load this jobtap plugin, by file or name. Several are compared, each in a run.",
+)
+@click.option(
+    "--users",
+    type=UsersParam(),
+    metavar="N|column",
+    help="Submit as users: N made-up ones, or those of the log.",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="Draw whom the runs served: waiting, shares and priorities by user and bank.",
+)
 def simulate(
     *,
     workload: Path,
@@ -56,48 +94,65 @@ def simulate(
     as_json: bool,
     plot: Path | None,
     limit: int | None,
+    config: Path | None,
+    plugins: tuple[str, ...],
+    users: str | None,
+    report: Path | None,
 ) -> None:
     """Run the jobs of a log on a simulated machine, in simulated time, and print what came of it.
 
     WORKLOAD is in the Standard Workload Format, or comma-separated values with the columns JobID,
-    NNodes, NCPUS, Timelimit, Submit and Elapsed, as Slurm's sacct writes them. All of a whole
-    instance but processes is real; the same seed gives the same run.
+    NNodes, NCPUS, Timelimit, Submit and Elapsed, as Slurm's sacct writes them; User and Account are
+    read too. All of a whole instance but processes is real; the same seed gives the same run.
+
+    A plugin's conf is that of the directive in the configuration that loads it.
 
     Exit codes: 0, 1 if the workload cannot be read or jobs are left that never end, 2 for wrong
     usage.
     """
-    import msgspec
-
-    from flux_trio.cli.simulation_report import report_json, report_lines
+    from flux_trio.cli.simulating import plan, read_config_file, read_jobs
     from flux_trio.sim import SimulationStalled, make_machine
     from flux_trio.sim import simulate as run
 
-    jobs = _read(workload)[:limit]
-    machine = make_machine(nodes, cores, gpus)
-    try:
-        with _progress_bar(len(jobs), policy) as progress:
-            result = run(jobs, machine, policy, seed, progress=progress)
-    except SimulationStalled as error:
-        raise CommandError(str(error)) from None
+    jobs = read_jobs(workload, limit, users, seed)
+    planned = list(plan(read_config_file(config), plugins))
+    results = {}
+    for each in planned:
+        try:
+            with _progress_bar(len(jobs), each.name) as progress:
+                results[each.name] = run(
+                    jobs,
+                    make_machine(nodes, cores, gpus),
+                    policy,
+                    seed,
+                    config=each.config,
+                    progress=progress,
+                )
+        except SimulationStalled as error:
+            raise CommandError(str(error)) from None
+    title = f"{workload.name} on {nodes} nodes, {policy}"
     if plot is not None:
-        _draw(result, plot, f"{workload.name} on {nodes} nodes, {policy}")
+        _draw(results[planned[0].name], plot, title)
+    if report is not None:
+        _report(results, report, title)
+    _tell(results, seed, as_json=as_json)
+
+
+def _tell(results: Mapping[str, SimulationResult], seed: int, *, as_json: bool) -> None:
+    """One run as it is, several each under its name."""
+    import msgspec
+
+    from flux_trio.cli.simulation_report import report_json, report_lines
+
     if as_json:
-        click.echo(msgspec.json.encode(report_json(result.metrics, seed)))
-    else:
+        told = {name: report_json(each.metrics, seed) for name, each in results.items()}
+        click.echo(msgspec.json.encode(told if len(told) > 1 else next(iter(told.values()))))
+        return
+    for name, result in results.items():
+        if len(results) > 1:
+            click.echo(f"{name}:")
         for line in report_lines(result.metrics):
             click.echo(line)
-
-
-def _read(workload: Path) -> list[WorkloadJob]:
-    from flux_trio.sim import read_workload
-
-    try:
-        with workload.open() as lines:
-            return read_workload(lines, str(workload))
-    except OSError as error:
-        raise CommandError(f"{workload}: {error.strerror}") from None
-    except ValueError as error:
-        raise CommandError(str(error)) from None
 
 
 @contextmanager
@@ -127,7 +182,21 @@ def _draw(result: SimulationResult, plot: Path, title: str) -> None:
         metrics.t_begin,
         metrics.t_end,
     )
+    _write(plot, picture)
+
+
+def _report(results: Mapping[str, SimulationResult], report: Path, title: str) -> None:
+    from flux_trio.sim import served_run
+    from flux_trio.views import served_page
+
+    runs = [
+        served_run(name, each.jobs, each.metrics, each.shares) for name, each in results.items()
+    ]
+    _write(report, served_page(title, runs))
+
+
+def _write(path: Path, text: str) -> None:
     try:
-        plot.write_text(picture)
+        path.write_text(text)
     except OSError as error:
-        raise CommandError(f"{plot}: {error.strerror}") from None
+        raise CommandError(f"{path}: {error.strerror}") from None

@@ -1,0 +1,80 @@
+"""The runs that one `flux-trio simulate` makes: one for each plugin that is to be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from flux_trio.cli.errors import CommandError
+from flux_trio.config import Config, PluginDirective, parse_config
+from flux_trio.formats import FormatError
+from flux_trio.sim import WorkloadJob, deal_users, read_workload
+
+COLUMN = "column"  # users are those of the log
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One run: what it is called, and the configuration it has."""
+
+    name: str
+    config: Config
+
+
+def plan(config: Config, plugins: Sequence[str]) -> Iterator[Planned]:
+    """A run for each of `plugins`, or one with what the configuration loads.
+
+    What the configuration says to load of a compared plugin is its `conf`, and is loaded in its
+    own run only.
+    """
+    if not plugins:
+        loads = [each.load for each in config.job_manager.plugins if each.load]
+        yield Planned(", ".join(Path(each).stem for each in loads) or "builtin plugins", config)
+        return
+    directives = config.job_manager.plugins
+    shared = [each for each in directives if not _is_one_of(each, plugins)]
+    for plugin in plugins:
+        own = [each for each in directives if _is_one_of(each, [plugin])]
+        conf = own[-1].conf if own else {}
+        loaded = [*shared, PluginDirective(load=plugin, conf=conf)]
+        job_manager = msgspec.structs.replace(config.job_manager, plugins=loaded)
+        yield Planned(Path(plugin).stem, msgspec.structs.replace(config, job_manager=job_manager))
+
+
+def _is_one_of(directive: PluginDirective, plugins: Iterable[str]) -> bool:
+    return directive.load is not None and Path(directive.load).stem in {
+        Path(each).stem for each in plugins
+    }
+
+
+def read_config_file(path: Path | None) -> Config:
+    """The configuration of a simulation; without a file, the defaults."""
+    if path is None:
+        return Config()
+    try:
+        return parse_config(path.read_text(), str(path))
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None
+    except FormatError as error:
+        raise CommandError(str(error)) from None
+
+
+def read_jobs(workload: Path, limit: int | None, users: str | None, seed: int) -> list[WorkloadJob]:
+    """The first `limit` jobs of a log, of nobody, of the log's users or of made-up ones."""
+    try:
+        with workload.open() as lines:
+            jobs = read_workload(lines, str(workload))[:limit]
+    except OSError as error:
+        raise CommandError(f"{workload}: {error.strerror}") from None
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    if users is None:
+        return [replace(job, user=None) for job in jobs]
+    if users != COLUMN:
+        return deal_users(jobs, int(users), seed)
+    if any(job.user is None for job in jobs):
+        raise CommandError(f"{workload}: --users column: expected a column User, or an SWF log")
+    return jobs

@@ -1,0 +1,68 @@
+"""One job of a simulated run, as the job manager's journal tells of it. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from flux_trio.protocols import JobEvent
+from flux_trio.sim.metrics import JobFacts, Outcome
+from flux_trio.sim.workload import WorkloadJob
+
+# What became of a job whose fatal exception has this type; others failed.
+_OUTCOMES: Final = {
+    "timeout": Outcome.TIMEOUT,
+    "cancel": Outcome.CANCELED,
+    "alloc": Outcome.DENIED,  # RFC 27, Alloc Deny
+}
+_BANK_KEY: Final = "attributes.system.bank"
+
+
+class FollowedJob:
+    """What the journal has told of a job."""
+
+    __slots__ = ("_exception", "_status", "bank", "priorities", "t_end", "t_start")
+
+    def __init__(self) -> None:
+        self.t_start: float | None = None
+        self.t_end: float | None = None
+        self.bank: str | None = None  # where a plugin put it
+        self.priorities: list[tuple[float, int]] = []
+        self._exception: dict[str, Any] | None = None  # the first fatal one
+        self._status = 0
+
+    def take(self, event: dict[str, Any]) -> None:
+        """One event of its eventlog (RFC 21)."""
+        match event["name"]:
+            case JobEvent.PRIORITY:
+                self.priorities.append((event["timestamp"], event["context"]["priority"]))
+            case JobEvent.START:
+                self.t_start = event["timestamp"]
+            case JobEvent.FINISH:
+                self._status = event["context"]["status"]
+            case JobEvent.CLEAN:
+                self.t_end = event["timestamp"]
+            case JobEvent.EXCEPTION if self._exception is None:
+                self._exception = event["context"] if event["context"]["severity"] == 0 else None
+            case JobEvent.JOBSPEC_UPDATE:
+                self.bank = event["context"].get(_BANK_KEY, self.bank)
+
+    def facts(self, job: WorkloadJob, ncores: int) -> JobFacts:
+        """Of `job`, which is over."""
+        assert self.t_end is not None
+        return JobFacts(
+            job.name,
+            job.submit_s,
+            self.t_start,
+            self.t_end,
+            ncores,
+            self._outcome(),
+            self._exception.get("note", "") if self._exception else "",
+            job.user,
+            self.bank or job.bank,
+            tuple(self.priorities),
+        )
+
+    def _outcome(self) -> Outcome:
+        if self._exception is not None:
+            return _OUTCOMES.get(self._exception["type"], Outcome.FAILED)
+        return Outcome.FAILED if self._status else Outcome.COMPLETED

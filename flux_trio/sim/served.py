@@ -1,0 +1,100 @@
+"""Who was served how: a run's jobs by user and by bank. Pure.
+
+What a group received is its part of the core-seconds all jobs held; what it is owed is its part of
+the shares, as the policy says or else the same for each.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
+
+from flux_trio.sim.metrics import (
+    POINTS_MAX,
+    JobFacts,
+    Metrics,
+    Series,
+    downsample,
+    percentile,
+)
+from flux_trio.views import Served, ServedRun
+
+NOBODY = "-"  # who has a job whose user or bank is not known
+
+
+def served_run(
+    name: str, jobs: Sequence[JobFacts], metrics: Metrics, shares: Mapping[str, float]
+) -> ServedRun:
+    """The figures of one run; `shares` are of users, by name, in any unit."""
+    banks: dict[str, float] = defaultdict(float)
+    bank_of = {job.user: job.bank for job in jobs}
+    for user, share in shares.items():
+        banks[bank_of.get(user) or NOBODY] += share
+    return ServedRun(
+        name,
+        serve_by(jobs, lambda job: job.user, shares, metrics.t_end),
+        serve_by(jobs, lambda job: job.bank, banks, metrics.t_end),
+        metrics.t_begin,
+        metrics.t_end,
+        metrics.utilisation,
+    )
+
+
+def serve_by(
+    jobs: Sequence[JobFacts],
+    of: Callable[[JobFacts], str | None],
+    shares: Mapping[str, float],
+    t_end: float,
+) -> list[Served]:
+    """A line for each value of `of`, in order of names."""
+    groups: dict[str, list[JobFacts]] = defaultdict(list)
+    for job in jobs:
+        groups[of(job) or NOBODY].append(job)
+    used = {name: sum(job.ncores * job.run_s for job in mine) for name, mine in groups.items()}
+    all_used = sum(used.values()) or 1.0
+    owed = {name: shares.get(name, 0.0) for name in groups} if shares else dict.fromkeys(groups, 1)
+    all_owed = sum(owed.values()) or 1.0
+    return [
+        _served(name, groups[name], used[name] / all_used, owed[name] / all_owed, t_end)
+        for name in sorted(groups)
+    ]
+
+
+def _served(
+    name: str, jobs: Sequence[JobFacts], received: float, owed: float, t_end: float
+) -> Served:
+    waits = sorted(job.wait_s for job in jobs if job.wait_s is not None)
+    priority = mean_priority(jobs)
+    return Served(
+        name,
+        len(jobs),
+        fmean(waits) if waits else None,
+        percentile(waits, 0.95) if waits else None,
+        received,
+        owed,
+        downsample(priority, t_end, POINTS_MAX) if priority else [],
+    )
+
+
+def mean_priority(jobs: Iterable[JobFacts]) -> Series:
+    """The mean priority of those of `jobs` that have one and are pending; 0 when none is."""
+    changes: list[tuple[float, float, int]] = []  # when, by how much, how many jobs more
+    for job in jobs:
+        held = 0.0
+        for place, (at, value) in enumerate(job.priorities):
+            changes.append((at, value - held, int(place == 0)))
+            held = float(value)
+        if job.priorities:
+            over = job.t_end if job.t_start is None else job.t_start
+            changes.append((max(over, job.priorities[-1][0]), -held, -1))
+    series: Series = []
+    total, count = 0.0, 0
+    for at, by, more in sorted(changes):
+        total, count = total + by, count + more
+        mean = total / count if count else 0.0
+        if series and series[-1][0] == at:
+            series[-1] = (at, mean)
+        elif not series or series[-1][1] != mean:
+            series.append((at, mean))
+    return series

@@ -1,0 +1,48 @@
+"""The users of a workload: as its log says, or made up.
+
+A made-up workload has few users who submit much and many who submit little (the n-th one 1/n as
+much as the first), as real ones have.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from flux_trio.services.job_manager.entrance import User
+from flux_trio.sim.workload import WorkloadJob
+
+FIRST_USERID: Final = 1001
+
+
+def deal_users(jobs: Sequence[WorkloadJob], count: int, seed: int) -> list[WorkloadJob]:
+    """The same jobs as those of user1 to user`count`; from one seed, always alike."""
+    names = [f"user{place}" for place in range(1, count + 1)]
+    weights = [1 / place for place in range(1, count + 1)]
+    drawn = Random(seed).choices(names, weights, k=len(jobs))
+    return [replace(job, user=user) for job, user in zip(jobs, drawn, strict=True)]
+
+
+def userids_of(jobs: Iterable[WorkloadJob]) -> dict[str, int]:
+    """A userid for each user: a number is its own, names count up from 1001, shortest first."""
+    names = {job.user for job in jobs if job.user is not None}
+    numbers = {name: int(name) for name in names if name.isascii() and name.isdigit()}
+    taken = set(numbers.values())
+    free = (userid for userid in itertools.count(FIRST_USERID) if userid not in taken)
+    ordered = sorted(names - set(numbers), key=lambda name: (len(name), name))
+    return numbers | dict(zip(ordered, free, strict=False))
+
+
+class UserBook:
+    """The user database of a simulation: its users, each in a group of the same name."""
+
+    def __init__(self, userids: Mapping[str, int]) -> None:
+        self._names = {userid: name for name, userid in userids.items()}
+
+    async def __call__(self, userid: int) -> User:
+        """See `Surroundings.users`."""
+        name = self._names.get(userid)
+        return User() if name is None else User(name, frozenset({name}))

@@ -1,0 +1,221 @@
+"""What the plugin harness stages around a job manager: a scheduler and an execution service that
+do nothing by themselves, clients of any user, and a clock that is moved by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+import trio
+import trio.testing
+
+from flux_trio.broker import Handle
+from flux_trio.config import Config
+from flux_trio.formats import Jobspec, ResourceSet, format_fluid
+from flux_trio.instance import Instance, Surroundings, open_instance
+from flux_trio.jobtap import Plugin
+from flux_trio.messages import Event, Request, Response, topics
+from flux_trio.protocols import AllocType, StartType
+from flux_trio.services.job_manager.entrance import User
+from flux_trio.sim import make_machine
+from flux_trio.testing.fixtures import EPOCH, USERID
+from flux_trio.trace import Sink
+
+NNODES: Final = 256
+CORES: Final = 64
+EXEC: Final = "job-exec"
+_MODULES: Final = ("kvs", "resource", "job-manager", "job-ingest", "job-list")
+
+
+class Stage:
+    """Everything but the plugins; its coroutines run under its clock."""
+
+    def __init__(
+        self,
+        plugins: Iterable[Plugin],
+        config: Config,
+        users: Mapping[int, tuple[str, Iterable[str]]],
+        sink: Sink,
+    ) -> None:
+        self.clock = trio.testing.MockClock()
+        simulated = msgspec.structs.replace(config.exec, simulate=True)
+        self._config = msgspec.structs.replace(config, exec=simulated)
+        self._users = users
+        self._given = Surroundings(
+            inventory=make_machine(NNODES, CORES),
+            userid=USERID,
+            epoch=EPOCH,
+            plugins=plugins,
+            sinks=[sink],
+            modules=_MODULES,
+            users=self._find_user,
+        )
+        self._instance: Instance
+        self._peers: AsyncExitStack
+        self._clients: dict[int, Handle] = {}
+        self._sched: Handle
+        self._exec: Handle
+        self._end: trio.Event
+        self.offered: dict[int, Request] = {}  # sched.alloc requests not answered
+        self.starts: dict[int, Request] = {}  # start requests whose job is not over
+        self._granted: dict[int, list[int]] = {}  # ranks
+        self._free = list(reversed(range(NNODES)))
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """The job manager, attached to both."""
+        async with (
+            open_instance(self._config, self._given) as self._instance,
+            AsyncExitStack() as self._peers,
+            trio.open_nursery() as nursery,
+        ):
+            self._end = trio.Event()
+            self._sched = await self._connect("sched", USERID)
+            self._exec = await self._connect(EXEC, USERID)
+            await self._attach()
+            nursery.start_soon(self._serve_sched)
+            nursery.start_soon(self._serve_exec)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def ended(self) -> None:
+        """Until the test is over."""
+        await self._end.wait()
+
+    def end(self) -> None:
+        """The test is over."""
+        self._end.set()
+
+    # --- time
+
+    async def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return trio.current_time()
+
+    async def advance(self, seconds: float) -> None:
+        """Jump from one deadline to the next, until that long has passed."""
+        until = trio.current_time() + seconds
+        while (left := until - trio.current_time()) > 0:
+            next_s = trio.lowlevel.current_statistics().seconds_to_next_deadline
+            self.clock.jump(min(max(next_s, 0.0), left))
+            await trio.testing.wait_all_tasks_blocked()
+
+    def log_lines(self) -> list[str]:
+        """The instance's log."""
+        return [str(entry) for entry in list(self._instance.log)]
+
+    # --- clients
+
+    async def request(
+        self, topic: str, payload: dict[str, Any], userid: int | None = None
+    ) -> dict[str, Any]:
+        """Ask as the owner, or as another user. Raises FluxError."""
+        client = await self._client(USERID if userid is None else userid)
+        return await client.call(topic, payload)
+
+    async def submit(self, userid: int, jobspec: dict[str, Any], urgency: int) -> int:
+        """The new job's id. Raises FluxError."""
+        payload = {"jobspec": jobspec, "urgency": urgency}
+        answer = await self.request(topics.INGEST_SUBMIT, payload, userid)
+        jobid: int = answer["id"]
+        return jobid
+
+    async def _client(self, userid: int) -> Handle:
+        if userid not in self._clients:
+            self._clients[userid] = await self._connect(f"user-{userid}", userid)
+        return self._clients[userid]
+
+    async def _connect(self, name: str, userid: int) -> Handle:
+        return await self._peers.enter_async_context(self._instance.connect(name, userid=userid))
+
+    async def _find_user(self, userid: int) -> User:
+        if userid not in self._users:
+            return User()
+        name, groups = self._users[userid]
+        return User(name, frozenset(groups))
+
+    # --- the scheduler
+
+    async def _attach(self) -> None:
+        self._sched.register(topics.SCHED)
+        async with self._sched.stream(topics.SCHED_HELLO) as jobs:
+            async for _ in jobs:
+                pass
+        await self._sched.call(topics.SCHED_READY, {"mode": "unlimited"})
+        self._exec.register(EXEC)
+        self._exec.subscribe(topics.JOB_EXCEPTION_EVENT)
+        await self._exec.call(topics.EXEC_HELLO, {"service": EXEC})
+
+    async def _serve_sched(self) -> None:
+        while True:
+            for message in await self._sched.receive():
+                if isinstance(message, Request) and isinstance(message.payload, dict):
+                    self._scheduled(message, message.payload)
+
+    def _scheduled(self, request: Request, payload: dict[str, Any]) -> None:
+        match request.topic:
+            case topics.SCHED_ALLOC:
+                self.offered[payload["id"]] = request
+            case topics.SCHED_CANCEL:
+                self._answer(payload["id"], AllocType.CANCEL)
+            case topics.SCHED_FREE:
+                self._free += self._granted.pop(payload["id"], [])
+                self._sched.send(_response(request, {"id": payload["id"]}))
+            case topics.SCHED_EXPIRATION:
+                self._sched.send(_response(request, {}))
+
+    async def grant(self, jobid: int) -> None:
+        """Whole nodes for a job that was offered."""
+        payload = self.offered[jobid].payload
+        assert isinstance(payload, dict)
+        jobspec = Jobspec.parse_general(payload["jobspec"])
+        ranks = sorted(self._free.pop() for _ in range(jobspec.nnodes or 1))
+        self._granted[jobid] = ranks
+        resources = ResourceSet.build(
+            ((rank, (1 << CORES) - 1, 0) for rank in ranks), "node{}".format
+        )
+        key = f"{format_fluid(jobid, 'kvs')}.R"
+        text = msgspec.json.encode(resources.to_json()).decode()
+        await self._sched.call(topics.KVS_COMMIT, {"ops": [["put", key, text]]})
+        self._answer(jobid, AllocType.SUCCESS)
+
+    async def deny(self, jobid: int, note: str) -> None:
+        """No allocation, ever."""
+        self._answer(jobid, AllocType.DENY, note=note)
+
+    def _answer(self, jobid: int, kind: AllocType, **more: Any) -> None:
+        request = self.offered.pop(jobid, None)
+        if request is not None:
+            self._sched.send(_response(request, {"id": jobid, "type": int(kind), **more}))
+
+    # --- the execution service
+
+    async def _serve_exec(self) -> None:
+        while True:
+            for message in await self._exec.receive():
+                payload = message.payload
+                if isinstance(message, Request) and message.topic == f"{EXEC}.start":
+                    self.starts[payload["id"]] = message
+                elif isinstance(message, Event):
+                    await self._excepted(payload["id"], payload["severity"])
+
+    async def _excepted(self, jobid: int, severity: int) -> None:
+        """Processes of a job that met a fatal exception end at once."""
+        if severity == 0 and jobid in self.starts:
+            await self.executed(jobid, StartType.RELEASE)
+
+    async def executed(self, jobid: int, kind: StartType, **data: Any) -> None:
+        """A response of the execution service to a job's start."""
+        request = self.starts[jobid]
+        if kind == StartType.RELEASE:
+            ranks = ",".join(map(str, self._granted.get(jobid, [])))
+            data = {"ranks": ranks, "final": True}
+            del self.starts[jobid]
+        self._exec.send(_response(request, {"id": jobid, "type": kind, "data": data}))
+
+
+def _response(request: Request, payload: dict[str, Any]) -> Response:
+    return Response(request.topic, payload, matchtag=request.matchtag, routes=request.routes)

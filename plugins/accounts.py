@@ -1,0 +1,307 @@
+"""accounts: the users, banks and queues that the multifactor plugin goes by, and their fair share.
+
+They are in a SQLite database, which this file also edits:
+
+    python accounts.py site.db set bank physics shares=10
+    python accounts.py site.db set user alice bank=physics userid=1001 max_running_jobs=2
+    python accounts.py site.db show
+
+A user in a bank is an association. Fair share is the rank among all of them, from 0 to 1, by a
+walk through the tree of banks in which who has used least of its share comes first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+ROOT: Final = "root"
+NEW_FAIR_SHARE: Final = 0.5  # until the first calculation
+
+TABLES: Final = {
+    "bank": "name TEXT PRIMARY KEY, parent TEXT NOT NULL DEFAULT 'root', "
+    "shares REAL NOT NULL DEFAULT 1, priority REAL NOT NULL DEFAULT 0",
+    "user": "name TEXT, bank TEXT, userid INTEGER NOT NULL, shares REAL NOT NULL DEFAULT 1, "
+    "is_default INTEGER NOT NULL DEFAULT 1, active INTEGER NOT NULL DEFAULT 1, "
+    "max_active_jobs INTEGER, max_running_jobs INTEGER, max_nodes INTEGER, max_cores INTEGER, "
+    "queues TEXT NOT NULL DEFAULT '', projects TEXT NOT NULL DEFAULT '', "
+    "default_project TEXT NOT NULL DEFAULT '', usage REAL NOT NULL DEFAULT 0, "
+    "usage_at REAL NOT NULL DEFAULT 0, PRIMARY KEY (name,bank)",
+    "queue": "name TEXT PRIMARY KEY, priority REAL NOT NULL DEFAULT 0, "
+    "max_running_jobs INTEGER, max_nodes INTEGER",
+}
+"""A user's queues and projects are names with commas between; NULL is no limit."""
+
+
+@contextmanager
+def open_database(path: Path) -> Iterator[sqlite3.Connection]:
+    """The database, made when it is not there; one transaction for the block."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.row_factory = sqlite3.Row
+        for table, columns in TABLES.items():
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
+        yield connection
+
+
+class Bank(msgspec.Struct):
+    """Users and further banks share what it has by their shares."""
+
+    name: str
+    parent: str
+    shares: float
+    priority: float
+
+
+class Association(msgspec.Struct):
+    """A user in a bank. Limits are None when there is none; usage in node seconds at a time."""
+
+    name: str
+    bank: str
+    userid: int
+    shares: float
+    is_default: int
+    active: int
+    max_active_jobs: int | None
+    max_running_jobs: int | None
+    max_nodes: int | None
+    max_cores: int | None
+    queues: str
+    projects: str
+    default_project: str
+    usage: float
+    usage_at: float
+    fair_share: float = NEW_FAIR_SHARE
+
+    def usage_now(self, now: float, half_life: float) -> float:
+        """What is left of its usage at `now`, seconds since the Unix epoch."""
+        return self.usage * math.pow(0.5, max(0.0, now - self.usage_at) / half_life)
+
+
+class Queue(msgspec.Struct):
+    """A queue's factor, and its limits for each association."""
+
+    name: str
+    priority: float
+    max_running_jobs: int | None
+    max_nodes: int | None
+
+
+@dataclass
+class Accounts:
+    """The database as it was read."""
+
+    banks: dict[str, Bank] = field(default_factory=dict)
+    users: dict[tuple[int, str], Association] = field(default_factory=dict)  # by userid and bank
+    default_bank: dict[int, str] = field(default_factory=dict)
+    queues: dict[str, Queue] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> Accounts:
+        """Raises sqlite3.Error, and ValueError for what makes no sense."""
+        with open_database(path) as database:
+            return cls.of(database)
+
+    @classmethod
+    def of(cls, database: sqlite3.Connection) -> Accounts:
+        """The same of an open one."""
+        rows = {
+            table: [dict(row) for row in database.execute(f"SELECT * FROM {table}")]
+            for table in TABLES
+        }
+        banks = msgspec.convert(rows["bank"], list[Bank])
+        users = msgspec.convert(rows["user"], list[Association])
+        queues = msgspec.convert(rows["queue"], list[Queue])
+        accounts = cls(
+            {bank.name: bank for bank in banks},
+            {(user.userid, user.bank): user for user in users},
+            queues={queue.name: queue for queue in queues},
+        )
+        for user in users:
+            if user.is_default or user.userid not in accounts.default_bank:
+                accounts.default_bank[user.userid] = user.bank
+        accounts._check_tree()
+        return accounts
+
+    def _check_tree(self) -> None:
+        """Raises ValueError for a bank that is not there, or is below itself."""
+        known = self.banks.keys() | {ROOT}
+        for user in self.users.values():
+            if user.bank not in known:
+                raise ValueError(f"user {user.name}: there is no bank {user.bank}")
+        for name in self.banks:
+            path = [name]
+            while path[-1] != ROOT:
+                bank = self.banks.get(path[-1])
+                if bank is None or bank.parent in path:
+                    raise ValueError(f"bank {name}: its parents do not lead to {ROOT}: {path}")
+                path.append(bank.parent)
+
+    def owed(self) -> dict[str, float]:
+        """The part of the machine that each user is owed, by userid, all banks together."""
+        parts: dict[str, float] = {}
+        for user in self.users.values():
+            siblings = [each for each in self.users.values() if each.bank == user.bank]
+            part = user.shares / (sum(each.shares for each in siblings) or 1.0)
+            owed = part * self._part_of(user.bank)
+            parts[str(user.userid)] = parts.get(str(user.userid), 0.0) + owed
+        return parts
+
+    def _part_of(self, name: str) -> float:
+        """Of all; what hangs below no bank is at the root."""
+        bank = self.banks.get(name)
+        if bank is None or name == ROOT:
+            return 1.0
+        siblings = [
+            each for each in self.banks.values() if each.name != ROOT and each.parent == bank.parent
+        ]
+        part = bank.shares / (sum(each.shares for each in siblings) or 1.0)
+        return part * self._part_of(bank.parent)
+
+    def find(self, userid: int, bank: str | None) -> Association | None:
+        """The association of a job; its default bank's when it names none."""
+        return self.users.get((userid, bank or self.default_bank.get(userid, "")))
+
+
+# --- fair share
+
+
+class Node:
+    """A bank or user in the tree: its part of the shares and of the usage of its siblings."""
+
+    def __init__(self, shares: float, usage: float, user: Association | None = None) -> None:
+        self.shares = shares
+        self.usage = usage
+        self.user = user
+        self.children: list[Node] = []
+        self.weight = 0.0
+
+    def weigh(self) -> float:
+        """Set the weights below; its usage with all that is below it."""
+        for child in self.children:
+            self.usage += child.weigh()
+        shares = sum(child.shares for child in self.children) or 1.0
+        for child in self.children:
+            part = child.shares / shares
+            used = child.usage / self.usage if self.usage else 0.0
+            child.weight = part / used if used else math.inf
+        return self.usage
+
+
+def set_fair_shares(accounts: Accounts, now: float, half_life: float) -> None:
+    """Rank all users by a walk through the tree, best weight first; ties rank alike."""
+    nodes = {name: Node(bank.shares, 0.0) for name, bank in accounts.banks.items()}
+    root = nodes[ROOT] = nodes.get(ROOT, Node(1.0, 0.0))
+    for name, bank in accounts.banks.items():
+        if name != ROOT:
+            nodes.get(bank.parent, root).children.append(nodes[name])
+    for user in accounts.users.values():
+        leaf = Node(user.shares, user.usage_now(now, half_life), user)
+        nodes.get(user.bank, root).children.append(leaf)
+    root.weigh()
+    left = total = len(accounts.users)
+    for tied in _walk(root.children):
+        for each in tied:
+            each.fair_share = left / total
+        left -= len(tied)
+
+
+def _walk(siblings: list[Node]) -> Iterator[list[Association]]:
+    """Groups of users of the same rank, best first; banks that tie are walked as one."""
+    ordered = sorted(siblings, key=lambda node: -node.weight)
+    for _, group in itertools.groupby(ordered, key=lambda node: node.weight):
+        tied = list(group)
+        users = [node.user for node in tied if node.user is not None]
+        if users:
+            yield users
+        yield from _walk([child for node in tied for child in node.children])
+
+
+def record_usage(path: Path, accounts: Accounts) -> None:
+    """Keep the usage of all users for the next life of the plugin."""
+    with open_database(path) as database:
+        database.executemany(
+            "UPDATE user SET usage = ?, usage_at = ? WHERE name = ? AND bank = ? AND usage_at < ?",
+            [(u.usage, u.usage_at, u.name, u.bank, u.usage_at) for u in accounts.users.values()],
+        )
+
+
+# --- the command
+
+
+@click.group()
+@click.argument("database", type=click.Path(dir_okay=False, path_type=Path))
+@click.pass_context
+def main(context: click.Context, database: Path) -> None:
+    """Edit the DATABASE of accounts; it is made when it is not there."""
+    context.obj = database
+
+
+@main.command("set")
+@click.argument("table", type=click.Choice(list(TABLES)))
+@click.argument("name")
+@click.argument("settings", nargs=-1, metavar="KEY=VALUE ...")
+@click.pass_obj
+def set_row(path: Path, table: str, name: str, settings: tuple[str, ...]) -> None:
+    """Add a row or change it; a VALUE of none is no limit."""
+    values: dict[str, str | None] = {"name": name}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or key not in _columns(table):
+            known = ", ".join(_columns(table))
+            raise click.ClickException(f"expected KEY=VALUE, KEY one of {known}: got {setting}")
+        values[key] = None if value == "none" else value
+    keys, marks = ", ".join(values), ", ".join("?" * len(values))
+    primary = "name, bank" if table == "user" else "name"
+    changes = ", ".join(f"{key} = excluded.{key}" for key in values)
+    _execute(
+        path,
+        f"INSERT INTO {table} ({keys}) VALUES ({marks}) "
+        f"ON CONFLICT ({primary}) DO UPDATE SET {changes}",
+        list(values.values()),
+    )
+
+
+@main.command("delete")
+@click.argument("table", type=click.Choice(list(TABLES)))
+@click.argument("name")
+@click.pass_obj
+def delete_row(path: Path, table: str, name: str) -> None:
+    """Delete a row; of a user, in every bank."""
+    _execute(path, f"DELETE FROM {table} WHERE name = ?", [name])
+
+
+@main.command()
+@click.pass_obj
+def show(path: Path) -> None:
+    """Print every table as JSON lines."""
+    with open_database(path) as database:
+        for table in TABLES:
+            for row in database.execute(f"SELECT * FROM {table}"):
+                click.echo(msgspec.json.encode({"table": table} | dict(row)).decode())
+
+
+def _execute(path: Path, statement: str, values: list[str | None]) -> None:
+    """Raises ClickException for what the database refuses, and for a table it can not have."""
+    try:
+        with open_database(path) as database:
+            database.execute(statement, values)
+            Accounts.of(database)  # or nothing is changed
+    except (sqlite3.Error, ValueError) as error:
+        raise click.ClickException(f"{path}: {error}") from None
+
+
+def _columns(table: str) -> list[str]:
+    return [column.split()[0] for column in TABLES[table].split(", ") if " (" not in column][1:]
+
+
+if __name__ == "__main__":
+    main()
