@@ -64,3 +64,54 @@ def test_a_workload_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     result = simulate(workload, *MACHINE)
     assert result.exit_code == 1
     assert result.stderr.startswith(f"flux-trio simulate: ERROR: {workload}, line 1: expected")
+
+
+PRIORITIES = """
+from flux_trio import jobtap
+
+
+class Favour(jobtap.Plugin):
+    name = "NAME"
+
+    @jobtap.on("job.state.priority", "job.priority.get")
+    def priority(self, job: jobtap.Job) -> int:
+        return 2000 - job.userid if self.conf.get("backwards") else job.userid
+
+    @jobtap.on("plugin.query")
+    def query(self) -> dict[str, object]:
+        return {"shares": {"1001": 3, "1002": 1}}
+"""
+
+
+def test_plugins_are_compared_in_one_report(tmp_path: Path) -> None:
+    config = tmp_path / "site.toml"
+    config.write_text(
+        f'[[job-manager.plugins]]\nload = "{tmp_path}/two.py"\nconf = {{ backwards = true }}\n'
+    )
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(PRIORITIES.replace("NAME", name))
+    report = tmp_path / "report.html"
+    plugins = ("--plugin", tmp_path / "one.py", "--plugin", tmp_path / "two.py")
+    small = ("--nodes", 4, "--cores", 40, "--gpus", 4, "--limit", 60)
+    options = ("--users", 2, "--config", config, "--report", report, "--json")
+    result = simulate(WORKLOAD, *small, *plugins, *options)
+    assert result.exit_code == 0, result.output
+    assert list(json.loads(result.stdout)) == ["one", "two"]
+    page = report.read_text()
+    assert page.count("<h2>") == 2
+    assert page.count("75.0%") >= 2  # what user1 is owed
+
+
+def test_users_are_a_number_or_the_logs(tmp_path: Path) -> None:
+    assert simulate(WORKLOAD, *MACHINE, "--users", "many").exit_code == 2
+    result = simulate(WORKLOAD, *MACHINE, "--users", "column")
+    assert result.exit_code == 1
+    assert "expected a column User, or an SWF log" in result.stderr
+
+
+def test_a_configuration_that_is_wrong_is_said(tmp_path: Path) -> None:
+    config = tmp_path / "site.toml"
+    config.write_text("[queue.debug]\n")
+    result = simulate(WORKLOAD, *MACHINE, "--config", config)
+    assert result.exit_code == 1
+    assert f"{config}: expected" in result.stderr
