@@ -21,6 +21,7 @@ COMMANDS: Final = (
     "watch",
     "queue",
     "resource",
+    "jobtap",
     "module",
     "dmesg",
     "token",

@@ -71,6 +71,7 @@ class PluginHost(Dispatcher):
     ) -> None:
         """Add `plugin` behind those that are loaded. Raises PluginError, naming the rule.
 
+        Without `conf` it keeps the one that it was given when it was made.
         What it has to be told of active jobs comes with `replay`.
         """
         plugin.name = plugin.name or _name_of_class(plugin)

@@ -50,18 +50,18 @@ class Loader:
         if what in self._builtins:
             return self._builtins[what], "builtin"
         if "/" in what or what.endswith(".py"):
-            return load_file(Path(what))
+            return load_file(Path(what)), str(Path(what).resolve())
         for entry_point in importlib.metadata.entry_points(group=GROUP, name=what):
             return _of_entry_point(entry_point)
         name = f"{what.replace('-', '_')}.py"
         for directory in self._path:
             if (directory / name).is_file():
-                return load_file(directory / name)
+                return load_file(directory / name), str((directory / name).resolve())
         places = ", ".join([f"the entry points {GROUP}", *map(str, self._path)])
         raise PluginError(f"no plugin {what}: looked for {name} in {places}")
 
 
-def load_file(path: Path) -> tuple[Plugin, str]:
+def load_file(path: Path) -> Plugin:
     """The plugin of a file. Raises PluginError with the file and line of what is wrong."""
     if not path.is_file():
         raise PluginError(f"no plugin {path}: there is no such file")
@@ -80,7 +80,7 @@ def load_file(path: Path) -> tuple[Plugin, str]:
         raise PluginError(f"{path}{_line(error, path)}: {type(error).__name__}: {error}") from None
     finally:
         sys.path.remove(str(path.parent))
-    return _of_module(module, path.stem.replace("_", "-"), str(path)), str(path)
+    return _of_module(module, path.stem.replace("_", "-"), str(path))
 
 
 def _of_entry_point(entry_point: importlib.metadata.EntryPoint) -> tuple[Plugin, str]:

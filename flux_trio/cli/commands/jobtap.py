@@ -1,0 +1,135 @@
+"""`flux-trio jobtap`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from flux_trio.cli.errors import CommandError
+from flux_trio.cli.session import with_client
+
+_NAME: Final = r"[a-z][a-z0-9]*([-_][a-z0-9]+)*"
+
+
+@click.group()
+def jobtap() -> None:
+    """Manage the plugins of a running job manager, and write new ones."""
+
+
+@jobtap.command()
+@click.option("-r", "--remove", metavar="GLOB", help="First remove the plugins that match.")
+@click.option(
+    "--order",
+    type=click.Choice(["none", "state", "-state"]),
+    default="none",
+    help="The order in which it is told of the active jobs.",
+)
+@click.argument("plugin")
+@click.argument("conf", metavar="[KEY=VALUE]...", nargs=-1)
+def load(plugin: str, conf: tuple[str, ...], remove: str | None, order: str) -> None:
+    """Load a plugin by its name, or a path to its file.
+
+    A name is that of an entry point flux_trio.jobtap, or of a file in FLUX_TRIO_JOBTAP_PATH, the
+    directory jobtap of the state directory, or among those that come with flux-trio. A VALUE is
+    JSON, or else text.
+
+    Exit codes: 0, 1 if it cannot be loaded, 2 for wrong usage.
+    """
+    from pathlib import Path
+
+    from flux_trio.messages import topics
+
+    if "/" in plugin or plugin.endswith(".py"):
+        plugin = str(Path(plugin).resolve())
+    payload: dict[str, Any] = {"load": plugin, "conf": _conf(conf), "order": order}
+    if remove is not None:
+        payload["remove"] = remove
+    with_client(lambda client: client.call(topics.JOB_JOBTAP, payload))
+
+
+@jobtap.command()
+@click.argument("plugin", metavar="GLOB")
+def remove(plugin: str) -> None:
+    """Remove the plugins that match; `all` is every one that is not builtin.
+
+    Builtin ones begin with a period, and so must what is to match them.
+
+    Exit codes: 0, 1 if none matches, 2 for wrong usage.
+    """
+    from flux_trio.messages import topics
+
+    with_client(lambda client: client.call(topics.JOB_JOBTAP, {"remove": plugin}))
+
+
+@jobtap.command("list")
+@click.option("-a", "--all", "builtins", is_flag=True, help="Also those that are builtin.")
+def list_plugins(builtins: bool) -> None:
+    """List the loaded plugins in the order in which they are asked.
+
+    Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
+    """
+    from flux_trio.messages import topics
+
+    listed = with_client(lambda client: client.call(topics.JOB_JOBTAP_LIST, {"all": builtins}))
+    for name in listed["plugins"]:
+        click.echo(name)
+
+
+@jobtap.command()
+@click.argument("plugin")
+def query(plugin: str) -> None:
+    """Print what a plugin tells of itself, as JSON.
+
+    Beside its own data there is its name, its path, its counters, and for each hook how often it
+    was called and what its calls took in all and at most, in seconds.
+
+    Exit codes: 0, 1 if it is not loaded or fails to answer, 2 for wrong usage.
+    """
+    import json
+
+    from flux_trio.messages import topics
+
+    told = with_client(lambda client: client.call(topics.JOB_JOBTAP_QUERY, {"name": plugin}))
+    click.echo(json.dumps(told, indent=2))
+
+
+@jobtap.command()
+@click.option("-d", "--dir", "directory", type=click.Path(), default=".", help="Where to.")
+@click.argument("name")
+def new(name: str, directory: str) -> None:
+    """Write a plugin that works, and a test of it that passes: NAME.py and test_NAME.py.
+
+    Exit codes: 0, 1 if one of the files is there already, 2 for wrong usage.
+    """
+    import re
+    from pathlib import Path
+
+    from flux_trio.cli.plugin_skeleton import skeleton
+
+    if not re.fullmatch(_NAME, name):
+        raise CommandError(f"expected a name of small letters, digits and hyphens, got {name!r}")
+    files = {Path(directory) / each: text for each, text in skeleton(name).items()}
+    for path in files:
+        if path.exists():
+            raise CommandError(f"{path} is there already")
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        click.echo(str(path))
+
+
+def _conf(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """What KEY=VALUE words say; CommandError for one that is none."""
+    import json
+
+    conf: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not key or not equals:
+            raise CommandError(f"expected KEY=VALUE, got {pair!r}")
+        try:
+            conf[key] = json.loads(text)
+        except json.JSONDecodeError:
+            conf[key] = text
+    return conf
