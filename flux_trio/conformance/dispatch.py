@@ -63,8 +63,9 @@ ENDINGS: Final = (
 )
 
 
-Folding = tuple[Any, States, KeyOf | None, Parts | None, Fold]
-"""What must be live, then the states of a view and how they are made."""
+Keyed = tuple[Any, States, KeyOf, Fold]
+Parted = tuple[Any, States, Parts, Fold]
+"""What must be live, then the states of a view and how they are made: of one key, or of several."""
 
 
 class Plan(NamedTuple):
@@ -78,7 +79,8 @@ class Plan(NamedTuple):
     rules: tuple[tuple[Any, Callable[..., Said], Rule], ...]
     tables: tuple[tuple[Subjects, tuple[tuple[Each, Rule], ...]], ...]
     """What is found in the record once, and the rules about each of these."""
-    views: tuple[Folding, ...]
+    keyed: tuple[Keyed, ...]
+    parted: tuple[Parted, ...]
     may_end: bool
     may_tell: bool
     """The facts may be others after it."""
@@ -195,17 +197,24 @@ class Dispatch:
             for rule, judge in self._judges.items()
             if (live := self._live(here, rule.legs, self._states.get(rule))) is not None
         ]
-        views = [
-            (live, states, view.key, view.parts, view.fold)
-            for view, states in self._views.items()
-            if (live := self._live(here, view.legs, states)) is not None
-        ]
+        keyed, parted = self._foldings(here)
         kept = frozenset(rule.clause for rule in self._rules if here.is_on(rule.kept_on))
         may_end, may_tell = here.is_on(ENDINGS), here.is_on(told.TELLING)
         tables = self._tables(here)
-        plan = Plan(kept, tuple(rules), tables, tuple(views), may_end, may_tell)
+        plan = Plan(kept, tuple(rules), tables, keyed, parted, may_end, may_tell)
         self._plans[where] = plan
         return plan
+
+    def _foldings(self, here: _Here) -> tuple[tuple[Keyed, ...], tuple[Parted, ...]]:
+        keyed: list[Keyed] = []
+        parted: list[Parted] = []
+        for view, states in self._views.items():
+            live = self._live(here, view.legs, states)
+            if live is not None and view.key is not None:
+                keyed.append((live, states, view.key, view.fold))
+            elif live is not None and view.parts is not None:
+                parted.append((live, states, view.parts, view.fold))
+        return tuple(keyed), tuple(parted)
 
     def _tables(self, here: _Here) -> tuple[tuple[Subjects, tuple[tuple[Each, Rule], ...]], ...]:
         """Rules about the same subjects together."""

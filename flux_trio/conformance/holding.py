@@ -25,7 +25,7 @@ from flux_trio.conformance.leg import (
 )
 from flux_trio.conformance.resource_sets import resources_in
 from flux_trio.conformance.scheduling import LINK, link_of
-from flux_trio.conformance.view import Seen, View, view
+from flux_trio.conformance.view import Seen, View, seen_once, view
 from flux_trio.formats import FormatError, ResourceSet, parse_fluid
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Kind, Record
@@ -229,6 +229,7 @@ def _is_in_use(in_use: InUse, resources: ResourceSet) -> bool:
     )
 
 
+@seen_once
 def overlaps(record: Record, seen: Seen) -> list[tuple[int, Grant]]:
     """(job id, grant) of others that have some of what a SUCCESS gives to its job."""
     if payload(record).get("type") != 0 or errnum(record):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from flux_trio.conformance.dispatch import Dispatch, Folding
+from flux_trio.conformance.dispatch import Dispatch, Plan
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import Key
 from flux_trio.conformance.registry import Clause
@@ -83,7 +83,7 @@ class Monitor:
                     found.append(self._violation(rule, record, said))
         for subjects, rules in plan.tables:
             found += self._judged(record, subjects, rules)
-        self._fold(plan.views, record)
+        self._fold(plan, record)
         if plan.may_end:
             self._clear(record)
         if plan.may_tell:
@@ -174,17 +174,16 @@ class Monitor:
         assert rule.apply is not None
         return functools.partial(_applied, rule.key, rule.apply, self._states[rule])
 
-    def _fold(self, views: Iterable[Folding], record: Record) -> None:
+    def _fold(self, plan: Plan, record: Record) -> None:
         """All views see each other as they were before the record."""
         after: list[tuple[dict[Key, State], Key, State]] = []
-        for live, states, key_of, parts, fold in views:
-            if not live:
-                continue
-            if key_of is not None:
+        for live, states, key_of, fold in plan.keyed:
+            if live:
                 key = key_of(record)
                 if key is not None:
                     after.append((states, key, fold(states.get(key), None, record, self)))
-            elif parts is not None:
+        for live, states, parts, fold in plan.parted:
+            if live:
                 for key, part in parts(record, self):
                     after.append((states, key, fold(states.get(key), part, record, self)))
         for states, key, state in after:

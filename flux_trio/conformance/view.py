@@ -7,15 +7,18 @@ Views are as hashable as rule states; a rule sees them as they were before the r
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
 
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import Key, Leg
 from flux_trio.trace import Record
+
+T = TypeVar("T")
 
 Clears: TypeAlias = Callable[[Record, Facts], bool]
 
@@ -71,6 +74,19 @@ class View:
     key: KeyOf | None = None
     clears: Clears | None = None
     reads: tuple[View, ...] = ()
+
+
+def seen_once(read: Callable[[Record, Seen], T]) -> Callable[[Record, Seen], T]:
+    """Remember what was read of the latest record: many rules ask for the same in turn."""
+    latest: list[Any] = [None, None, None]
+
+    def remembered(record: Record, seen: Seen) -> T:
+        if latest[0] is not record or latest[1] is not seen:
+            latest[:] = [record, seen, read(record, seen)]
+        found: T = latest[2]
+        return found
+
+    return functools.wraps(read)(remembered)
 
 
 def view(

@@ -50,6 +50,7 @@ from flux_trio.conformance.scheduling import (
     ASKED,
     LINK,
     SUCCESS,
+    SUCCESSES,
     asked_of,
     link_of,
 )
@@ -76,7 +77,7 @@ def the_scheduler_sets_the_limit(record: Record, seen: Seen) -> Said:
     return over_limit(record, seen) or True
 
 
-@RULES.judge("27.criteria.3", sent("response", topics.SCHED_ALLOC), views=OVERLAPS)
+@RULES.judge("27.criteria.3", SUCCESSES, views=OVERLAPS)
 def a_new_scheduler_knows_what_runs(record: Record, seen: Seen) -> Said:
     jobid, link = job_id(record), link_of(seen)
     if jobid is None or payload(record).get("type") != SUCCESS:

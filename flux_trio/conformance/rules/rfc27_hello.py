@@ -25,7 +25,7 @@ from flux_trio.conformance.rule import (
     sent,
     view,
 )
-from flux_trio.conformance.scheduling import LINK, SUCCESS, link_of
+from flux_trio.conformance.scheduling import LINK, SUCCESS, SUCCESSES, link_of
 from flux_trio.conformance.shapes import (
     JOB_ID,
     NUMBER,
@@ -158,7 +158,7 @@ def fractions_of_seconds_survive(record: Record, seen: Seen) -> Said:
     return Broken(f"job {job_id(record)}: t_submit: expected {life.t_submit}, got {told}")
 
 
-@RULES.judge("27.hello.12", sent("response", topics.SCHED_ALLOC), views=OVERLAPS)
+@RULES.judge("27.hello.12", SUCCESSES, views=OVERLAPS)
 def what_hello_tells_is_not_granted(record: Record, seen: Seen) -> Said:
     jobid, link = job_id(record), link_of(seen)
     if jobid is None or payload(record).get("type") != SUCCESS:
