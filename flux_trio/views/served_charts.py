@@ -11,7 +11,7 @@ from flux_trio.views import svg
 from flux_trio.views.simulation_plot import LEVELS, Steps, nice_step, time_ticks
 
 WIDTH: Final = 540
-LEFT, RIGHT, TOP = 96, 18, 44
+LEFT, RIGHT, TOP = 96, 18, 56  # two rows of names above
 ROW: Final = 26  # height of one name's bars
 BAR: Final = 8  # thickness of one
 FOOT: Final = 40  # for the numbers and the unit below

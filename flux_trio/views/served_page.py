@@ -19,7 +19,8 @@ DRAWN_MAX: Final = 20  # names in one drawing; the table has them all
 
 _GRID: Final = """
 .runs { display: grid; gap: 1.4rem; grid-template-columns: repeat(auto-fit, minmax(560px, 1fr)); }
-body { max-width: none; } td { text-align: right; } td:first-child { text-align: left; }
+body { max-width: none; } td, th { text-align: right; }
+td:first-child, th:first-child { text-align: left; }
 """
 
 
@@ -107,7 +108,7 @@ def _table(kind: str, groups: Sequence[Served]) -> str:
     rows = [
         element("tr", *(element("td", cell) for cell in
                         (escape(each.name), *(show(each) for _, show in _COLUMNS))))
-        for each in sorted(groups, key=lambda each: each.name)
+        for each in sorted(groups, key=lambda each: (len(each.name), each.name))
     ]  # fmt: skip
     return element("table", element("thead", head), element("tbody", *rows))
 
