@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import trio
 
@@ -30,6 +30,8 @@ from flux_trio.messages import (
 from flux_trio.transports import Inbox
 
 Clock = Callable[[], float]
+
+UPPER_HALF: Final = 1 << 31  # of the matchtags
 
 
 class Handle(ABC):
@@ -81,6 +83,10 @@ class Handle(ABC):
     def waiting(self) -> int:
         """How much waits to be received."""
         return len(self._inbox)
+
+    def share_matchtags(self) -> None:
+        """A core that runs here numbers its requests from 1: `call` takes others from now on."""
+        self._calls.skip_to(UPPER_HALF)
 
     async def call(self, topic: str, payload: Payload = None) -> dict[str, Any]:
         """One request, one response. Raises FluxError with the errnum and text of a failure.

@@ -35,7 +35,8 @@ def search_path(environ: Mapping[str, str], statedir: Path | None = None) -> lis
     """
     given = [Path(each) for each in environ.get(PATH_VARIABLE, "").split(os.pathsep) if each]
     own = [] if statedir is None else [statedir / "jobtap"]
-    return [*given, *own, _PACKAGE / "plugins", _PACKAGE.parent / "plugins"]
+    packaged = [_PACKAGE / "jobtap" / "builtins", _PACKAGE / "plugins", _PACKAGE.parent / "plugins"]
+    return [*given, *own, *packaged]
 
 
 class Loader:

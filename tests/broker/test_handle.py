@@ -282,3 +282,13 @@ async def test_log_lines_bear_the_name_of_who_wrote_them(
     client.log(4, "careful")
     (entry,) = world.log
     assert str(entry) == "client.warning: careful"
+
+
+async def test_calls_of_a_module_and_of_its_core_are_told_apart(world: ModuleWorld) -> None:
+    "6.matchtag.4: both number from 1 on."
+    module = world.handle("module")
+    module.share_matchtags()
+    module.send(Request("echo.back", {"of": "core"}, 1))
+    assert await module.call("echo.back", {"of": "module"}) == {"of": "module"}
+    (answer,) = await module.receive()
+    assert (answer.matchtag, answer.payload) == (1, {"of": "core"})

@@ -1,10 +1,8 @@
 """The plugins that come with the instance, one file each, written as anybody would write one.
 
-`builtin_plugins` makes those that every instance loads, in the order they are asked; `OPTIONAL` has
-the others, which a site loads by name.
+`builtin_plugins` makes those that every instance loads, in the order they are asked; the others
+are loaded by name.
 """
-
-from typing import Final
 
 from flux_trio.jobtap import Plugin
 from flux_trio.jobtap.builtins.alloc_bypass import AllocBypass
@@ -22,7 +20,6 @@ from flux_trio.jobtap.builtins.update_queue import UpdateQueue
 from flux_trio.jobtap.builtins.validate_duration import ValidateDuration
 
 __all__ = [
-    "OPTIONAL",
     "AllocBypass",
     "AllocCheck",
     "BeginTime",
@@ -38,11 +35,6 @@ __all__ = [
     "ValidateDuration",
     "builtin_plugins",
 ]
-
-OPTIONAL: Final[dict[str, type[Plugin]]] = {
-    plugin.name: plugin for plugin in (AllocBypass, AllocCheck, Perilog, SubmitHold)
-}
-
 
 def builtin_plugins(expiration: float) -> list[Plugin]:
     """In the order they are asked; `expiration` as ValidateDuration takes it."""

@@ -114,7 +114,7 @@ class Perilog(jobtap.Plugin):
 
     @jobtap.on("job.new")
     def on_new(self, job: jobtap.Job) -> None:
-        """Go on with what an earlier life left open: to start it again says so, and logs nothing."""
+        """Go on with what an earlier life left open: starting it again says so and logs nothing."""
         prolog = self._procedures.prolog
         if job.state is jobtap.State.CLEANUP:
             if PROLOG in job.prologs:

@@ -35,6 +35,7 @@ async def run(
     looked for in `search_path`. Raises PluginError for one that cannot be loaded.
     """
     config, plugins = config or Config(), list(plugins)
+    handle.share_matchtags()  # with the calls of plugins
 
     def note(kind: str, data: dict[str, Any]) -> None:
         if not core.note(kind, data):
