@@ -40,7 +40,7 @@ from flux_trio.broker import (
 from flux_trio.client import SOCKET_FILE, TOKEN_FILE, TOKEN_VARIABLE, URI_FILE, URI_VARIABLE
 from flux_trio.config import Config
 from flux_trio.formats import FormatError, Idset, ResourceSet
-from flux_trio.jobtap import Plugin
+from flux_trio.jobtap import Plugin, search_path
 from flux_trio.jobtap.builtins import builtin_plugins
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, Level
 from flux_trio.module_process import PROCESS_MODULES, main_of, module_command, module_environment
@@ -87,6 +87,7 @@ class Surroundings:
     plugins: Iterable[Plugin] = ()
     users: Callable[[int], Awaitable[User]] = unix_user
     reread: Callable[[], Awaitable[Config]] | None = None
+    plugin_path: tuple[Path, ...] = tuple(search_path({}))  # where plugins are found by name
     sinks: Iterable[Sink] = ()
     modules: tuple[str, ...] = MODULES
 
@@ -289,7 +290,11 @@ def _module_specs(config: Config, given: Surroundings, processes: Processes) -> 
             resource.run, inventory=given.inventory, exclude=given.exclude
         ),
         "job-manager": functools.partial(
-            job_manager.run, plugins=plugins, config=config, users=given.users
+            job_manager.run,
+            plugins=plugins,
+            config=config,
+            users=given.users,
+            search_path=given.plugin_path,
         ),
         "job-ingest": ingest.run,
         "job-list": functools.partial(job_list.run, config=config),
