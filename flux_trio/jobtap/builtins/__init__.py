@@ -36,6 +36,7 @@ __all__ = [
     "builtin_plugins",
 ]
 
+
 def builtin_plugins(expiration: float) -> list[Plugin]:
     """In the order they are asked; `expiration` as ValidateDuration takes it."""
     return [
