@@ -10,8 +10,11 @@ import fnmatch
 from collections.abc import Callable, Iterable
 from typing import Final
 
+import msgspec
+
 from flux_trio.messages import (
     ROLE_OWNER,
+    USERID_UNKNOWN,
     Errno,
     Event,
     Flag,
@@ -183,6 +186,10 @@ class Router:
             return
         if response.matchtag and response.ends_rpc:
             sender.inflight.pop((to, response.matchtag), None)
+        if response.rolemask or response.userid != USERID_UNKNOWN:  # what it says is not so by that
+            response = msgspec.structs.replace(
+                response, userid=sender.userid, rolemask=sender.rolemask
+            )
         self._deliver(sender, receiver, response)
 
     def _why_stale(self, sender: Peer, receiver: Peer | None, to: str, answer: Response) -> str:

@@ -76,6 +76,17 @@ def test_a_noresponse_request_is_not_answered_even_by_the_broker(router: Router)
     assert client.take() == []
 
 
+def test_a_response_that_claims_to_be_anothers_is_its_senders(router: Router) -> None:
+    "3.format: userid and rolemask are assigned at ingress; no message can claim another's."
+    client, server = Party(router, "client"), Party(router, "server", "kvs", role=ROLE_USER)
+    router.route(client.peer, Request("kvs.lookup", None, 7))
+    (request,) = server.take()
+    claim = Response("kvs.lookup", {}, 0, 7, 0, 0, ROLE_OWNER, request.routes)
+    router.route(server.peer, claim)
+    (response,) = client.take()
+    assert (response.userid, response.rolemask) == (100, ROLE_USER)
+
+
 def test_a_response_finds_its_way_back(router: Router) -> None:
     "3.routing.4, 6.response.1: a response carries the request's topic, matchtag and routes."
     client, server = Party(router, "client"), Party(router, "server", "kvs")

@@ -101,7 +101,7 @@ def test_job_has_a_directory_with_jobspec_and_eventlog() -> None:
     [
         (submission(), OWNER_USERID, 16, 0),
         (submission(urgency=31, flags=2), OWNER_USERID, 31, 2),
-        (guests(urgency=0, flags=3), GUEST_USERID, 0, 3),
+        (guests(urgency=0, flags=1), GUEST_USERID, 0, 1),
     ],
 )
 def test_ingest_logs_one_event_submit_with_who_asked(

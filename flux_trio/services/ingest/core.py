@@ -33,7 +33,13 @@ from flux_trio.messages import (
     respond_error,
     topics,
 )
-from flux_trio.protocols import URGENCY_DEFAULT, URGENCY_MAX, URGENCY_MIN, submit_event
+from flux_trio.protocols import (
+    URGENCY_DEFAULT,
+    URGENCY_MAX,
+    URGENCY_MIN,
+    JobFlag,
+    submit_event,
+)
 from flux_trio.services.methods import Methods
 from flux_trio.services.turns import Exit, Log
 
@@ -129,9 +135,8 @@ class IngestCore:
 
     def _submit(self, request: Request) -> None:
         new = expect_payload(request, Submit)
-        if new.urgency > URGENCY_DEFAULT and not request.is_owner:
-            text = f"only the instance owner can submit with urgency >{URGENCY_DEFAULT}"
-            raise FluxError(Errno.EINVAL, text)
+        if not request.is_owner:
+            _check_guest(new)
         try:
             Jobspec.parse(new.jobspec)
         except FormatError as error:
@@ -212,6 +217,19 @@ class IngestCore:
     def _answer(self, action: Action | None) -> None:
         if action is not None:
             self._out.append(action)
+
+
+def _check_guest(new: Submit) -> None:
+    """Refuse what only the instance owner may ask for, with flux-core's errnos and words."""
+    if new.flags & JobFlag.NOVALIDATE:
+        text = "only the instance owner can submit with FLUX_JOB_NOVALIDATE"
+        raise FluxError(Errno.EPERM, text)
+    if new.urgency > URGENCY_DEFAULT:
+        text = f"only the instance owner can submit with urgency >{URGENCY_DEFAULT}"
+        raise FluxError(Errno.EINVAL, text)
+    if new.flags & JobFlag.WAITABLE:
+        text = "only the instance owner can submit with FLUX_JOB_WAITABLE"
+        raise FluxError(Errno.EINVAL, text)
 
 
 def _forget(_request: Request) -> None:
