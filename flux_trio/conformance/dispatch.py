@@ -54,7 +54,7 @@ _PLAIN: Final = (PLAIN,)
 _ODD_ERROR: Final = (ODD, ERROR)
 _TYPES: Final = {Request: "request", Response: "response", Event: "event"}
 
-_WRITTEN: Final = (WITH_EVENTS, WITH_JOBSPEC, WITH_R)
+_WRITTEN: Final = (WITH_EVENTS, WITH_JOBSPEC, WITH_R, WITH_UNLINK)
 
 # What the job manager takes up when a party is gone, new, or has failed.
 ENDINGS: Final = (
@@ -262,12 +262,12 @@ class _Here(NamedTuple):
 def _of_commit(record: Record) -> Marks:
     """What the operations of a kvs.commit are about."""
     ops = payload(record).get("ops")
-    found = set()
-    for op in ops if isinstance(ops, list) else ():
-        if isinstance(op, (list, tuple)) and len(op) > 1:
-            if op[0] == WITH_UNLINK:
-                found.add(WITH_UNLINK)
-            name = str(op[1]).rpartition(".")[2]
-            if name in _WRITTEN:
-                found.add(name)
-    return tuple(sorted(found))
+    pairs = [
+        (op[0], str(op[1]))
+        for op in (ops if isinstance(ops, list) else ())
+        if isinstance(op, (list, tuple)) and len(op) > 1
+    ]
+    found = {key.rpartition(".")[2] for _, key in pairs}
+    if any(how == WITH_UNLINK for how, _ in pairs):
+        found.add(WITH_UNLINK)
+    return tuple(mark for mark in _WRITTEN if mark in found)

@@ -23,7 +23,7 @@ from flux_trio.conformance.leg import (
     payload,
     sent,
 )
-from flux_trio.conformance.resource_sets import resources_in
+from flux_trio.conformance.resource_sets import committed, resources_in
 from flux_trio.conformance.rule import Broken
 from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.formats import FormatError, parse_fluid
@@ -251,18 +251,17 @@ class Resources(NamedTuple):
     """Execution targets, as a bit set."""
 
 
-def _resource_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, str | None]]:
+def _resource_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
     if record.kind == Kind.EVENT:
         found = job_id(record)
         return [] if found is None else [(found, None)]
-    jobs = [(op.job, op.text) for op in stored(record)]
-    return [(job[0], text) for job, text in jobs if job is not None and job[1] == "R"]
+    return [(jobid, None if r is None else r.value) for jobid, r in committed(record)]
 
 
 def _fold_resources(
-    _old: Resources | None, text: str | None, record: Record, _seen: Seen
+    _old: Resources | None, r: Any, record: Record, _seen: Seen
 ) -> Resources | None:
-    found = resources_in(text)
+    found = resources_in(r)
     return None if found is None else Resources(record.n, found.ranks.bits)
 
 

@@ -6,8 +6,9 @@ resources.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+import functools
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
 
 from flux_trio.conformance.granting import TOLD, told_of
 from flux_trio.conformance.jobs import LIFE
@@ -23,10 +24,10 @@ from flux_trio.conformance.leg import (
     sent,
     topic_of,
 )
-from flux_trio.conformance.resource_sets import resources_in
+from flux_trio.conformance.resource_sets import committed, resources_in
 from flux_trio.conformance.scheduling import LINK, link_of
 from flux_trio.conformance.view import Seen, View, seen_once, view
-from flux_trio.formats import FormatError, ResourceSet, parse_fluid
+from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Kind, Record
 
@@ -50,37 +51,18 @@ class Written(NamedTuple):
     """None for what is no R."""
 
 
-def r_ops(record: Record) -> Iterable[tuple[int, str | None]]:
-    """The R that a kvs.commit puts (its text) or takes away (None), by job id."""
-    ops = payload(record).get("ops")
-    for op in ops if isinstance(ops, list) else []:
-        if isinstance(op, list) and len(op) >= 2 and isinstance(op[1], str):
-            jobid = _job_of_key(op[1], ".R")
-            if jobid is not None and op[0] in ("put", "unlink"):
-                yield jobid, op[2] if op[0] == "put" else None
-
-
-def _job_of_key(key: str, suffix: str) -> int | None:
-    if not key.startswith("job.") or not key.endswith(suffix):
-        return None
-    try:
-        return parse_fluid(key.removesuffix(suffix))
-    except FormatError:
-        return None
-
-
-def _written(record: Record, seen: Seen) -> Iterable[tuple[int, str | None]]:
+def _written(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
     if topic_of(record) == topics.KVS_COMMIT:
-        return r_ops(record) if record.party == seen.facts.scheduler else []
+        if record.party != seen.facts.scheduler:
+            return []
+        return [(jobid, None if r is None else r.value) for jobid, r in committed(record)]
     found = job_id(record)
     return [] if found is None else [(found, None)]
 
 
-def _fold_written(
-    before: Written | None, text: str | None, record: Record, seen: Seen
-) -> Written | None:
-    if text is not None:
-        return Written(record.n, _rpc(record), resources_in(text))
+def _fold_written(before: Written | None, r: Any, record: Record, seen: Seen) -> Written | None:
+    if r is not None:
+        return Written(record.n, _rpc(record), resources_in(r))
     if topic_of(record) == topics.SCHED_FREE:
         return None if seen.at(LIFE, job_id(record)) is None else before
     told = told_of(seen, job_id(record))
@@ -173,11 +155,9 @@ class InUse(NamedTuple):
 FREE: Final = InUse()
 
 
-def _children(bits: int) -> Iterator[int]:
-    while bits:
-        lowest = bits & -bits
-        yield lowest.bit_length() - 1
-        bits ^= lowest
+@functools.lru_cache(maxsize=256)
+def _children(bits: int) -> tuple[int, ...]:
+    return tuple(Idset.from_bits(bits))
 
 
 def _changed(in_use: InUse, resources: ResourceSet, *, given: bool) -> InUse:
@@ -221,12 +201,13 @@ IN_USE: Final = view(
 
 
 def _is_in_use(in_use: InUse, resources: ResourceSet) -> bool:
-    return any(
-        child < len(ranks_of) and ranks_of[child] & group.ranks
-        for group in resources.groups
-        for ranks_of, bits in ((in_use.cores, group.cores), (in_use.gpus, group.gpus))
-        for child in _children(bits)
-    )
+    for group in resources.groups:
+        for ranks_of, bits in ((in_use.cores, group.cores), (in_use.gpus, group.gpus)):
+            known = len(ranks_of)
+            for child in _children(bits):
+                if child < known and ranks_of[child] & group.ranks:
+                    return True
+    return False
 
 
 @seen_once

@@ -10,7 +10,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
-from flux_trio.conformance.leg import WITH_R, errnum, message, payload, received, sent, topic_of
+from flux_trio.conformance.leg import (
+    WITH_R,
+    errnum,
+    message,
+    once,
+    payload,
+    received,
+    sent,
+    topic_of,
+)
 from flux_trio.conformance.shapes import idset_of
 from flux_trio.conformance.view import Seen, view
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
@@ -47,21 +56,23 @@ def commit_ops(record: Record) -> Iterator[tuple[str, str, Any]]:
             yield op[0], op[1], op[2] if len(op) > 2 else None
 
 
-def committed(record: Record) -> Iterator[tuple[int, SeenR | None]]:
+@once
+def committed(record: Record) -> list[tuple[int, SeenR | None]]:
     """Each job whose R a kvs.commit writes, or removes (None)."""
-    for op, key, text in commit_ops(record):
-        jobid = job_of_key(key)
-        if jobid is not None:
-            yield jobid, _of_job(jobid, text, record.t) if op == "put" else None
+    return [
+        (jobid, _of_job(jobid, text, record.t) if op == "put" else None)
+        for op, key, text in commit_ops(record)
+        if (jobid := job_of_key(key)) is not None
+    ]
 
 
 def _of_job(jobid: int, text: Any, t: float) -> SeenR:
     return SeenR(f"R of job {jobid}", _decoded(text) if isinstance(text, str) else text, t, jobid)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=64)
 def _decoded(text: str) -> Any:
-    """The JSON value; the text itself when it is none. Every rule about R asks for it in turn."""
+    """The JSON value; the text itself when it is none."""
     try:
         return json.loads(text)
     except ValueError:
@@ -227,21 +238,11 @@ def properties_of(r: Any) -> dict[str, Idset]:
     return {name: targets for name, targets in sets if targets is not None}
 
 
-def resources_in(value: Any) -> ResourceSet | None:
-    """R in a payload or commit as a value of its own; None for what is none."""
-    if value is None:
-        return None
-    return _parsed_text(value) if isinstance(value, str) else _parsed_value(value)
-
-
-@functools.lru_cache(maxsize=64)
-def _parsed_text(text: str) -> ResourceSet | None:
-    return _parsed_value(text.encode())
-
-
-def _parsed_value(value: Any) -> ResourceSet | None:
+@read_once
+def resources_in(r: Any) -> ResourceSet | None:
+    """R, as its JSON value, as a value of its own; None for what is none."""
     try:
-        return ResourceSet.parse(value)
+        return None if r is None else ResourceSet.parse(r)
     except FormatError:
         return None
 

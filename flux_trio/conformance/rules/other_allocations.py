@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from flux_trio.conformance.eventlogs import stored
 from flux_trio.conformance.jobspecs import count, system, totals, vertices
 from flux_trio.conformance.leg import WITH_R
-from flux_trio.conformance.resource_sets import resources_in
+from flux_trio.conformance.resource_sets import committed, resources_in
 from flux_trio.conformance.rule import (
     Broken,
     Rules,
@@ -118,12 +117,10 @@ Judge = Callable[[Wanted, ResourceSet, Inventory], "bool | str | None"]
 
 def _got(record: Record, seen: Seen) -> Iterable[Got]:
     inventory: Inventory = seen.at(INVENTORY) or Inventory()
-    for op in stored(record):
-        if op.job is None or op.job[1] != "R":
-            continue
-        wanted, resources = seen.at(WANTED, op.job[0]), resources_in(op.text)
+    for jobid, r in committed(record):
+        wanted, resources = seen.at(WANTED, jobid), resources_in(r.value) if r else None
         if wanted is not None and resources is not None:
-            yield Got(op.job[0], wanted, resources, inventory)
+            yield Got(jobid, wanted, resources, inventory)
 
 
 def _allocation(clause: str) -> Callable[[Judge], Judge]:
