@@ -124,7 +124,8 @@ class ManagerScript:
     """The core under test. Priorities are urgencies unless `hooks` has the priority hook.
 
     `hooks` are the topics whose questions the test answers itself, `answers` those with an answer
-    at once, and with `everything` there is nothing that plugins do not handle. Without an `inventory` there is no resource service. `users` are those of the user
+    at once, and with `everything` there is nothing that plugins do not handle. Without an
+    `inventory` there is no resource service. `users` are those of the user
     database, which answers at once; the test answers for others.
     """
 
@@ -134,6 +135,7 @@ class ManagerScript:
         hooks: Iterable[str] = (),
         answers: Mapping[str, Saying] | None = None,
         everything: bool = False,
+        early: Iterable[Any] = (),
         kvs: InstantKvs | None = None,
         commits_wait: bool = False,
         lookups_wait: bool = False,
@@ -157,7 +159,9 @@ class ManagerScript:
         self.messages: list[Request | Response | Event] = []  # all that were sent
         self.notes: list[Note] = []  # for the trace
         self.asked = self.plugins.asked
-        self.began = self._follow(self.core.start(self.now))
+        start = self.core.start(self.now)
+        early_ones = self.core.turn(self.now, list(early))
+        self.began = self._follow(start + early_ones)
         if peers:
             self.attach_exec()
             self.attach_sched()
@@ -462,7 +466,7 @@ def _commit_line(commit: Request) -> str:
         if where == CHECKPOINT_KEY:
             jobs.append("queues")
             continue
-        jobid = parse_fluid(where.removesuffix(".eventlog"))
+        jobid = parse_fluid(where.removesuffix(".eventlog").removesuffix(".R"))
         names = [event.name for event in parse_eventlog(text[0])] if op == "append" else [op]
         jobs.append(f"{jobid}: {' '.join(names)}")
     return f"commit {', '.join(jobs)}"

@@ -1,0 +1,112 @@
+"""What waits for a plugin's answer, and what ends the wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from flux_trio.protocols import (
+    JobState,
+)
+from tests.support.manager_script import (
+    DENY,
+    PRIORITIZE,
+    ManagerScript,
+)
+
+DEPEND = "job.state.depend"
+SCHED = "job.state.sched"
+RUN = "job.state.run"
+
+
+def manager(*hooks: str) -> ManagerScript:
+    return ManagerScript(hooks=hooks, peers=True)
+
+
+def test_later_events_of_the_job_wait_for_the_answer() -> None:
+    m = manager(DEPEND)
+    m.submit(1)
+    m.raise_(1, 3)
+    m.post(1, "memo", a=1)
+    assert m.names(1) == ["submit", "validate"]
+    m.answer(DEPEND, posts=(("memo", {"b": 2}),))
+    assert m.names(1) == [
+        "submit",
+        "validate",
+        "memo",
+        "exception",
+        "memo",
+        "depend",
+        "priority",
+    ]
+    assert m.job(1).memo == {"b": 2, "a": 1}
+
+
+@pytest.mark.parametrize("hook", [DEPEND, PRIORITIZE, SCHED, RUN])
+def test_fatal_exception_cancels_the_hook(hook: str) -> None:
+    m = manager(hook)
+    m.submit(1)
+    if hook == RUN:
+        m.alloc(1)
+    m.raise_(1, 3)
+    ticket = m.asked[hook].ticket
+    did = m.raise_(1)
+    assert f"cancel hook {ticket}" in did
+    assert m.job(1).exception is not None
+    assert [e.context["severity"] for e in m.log(1) if e.context and e.name == "exception"] == [
+        3,
+        0,
+    ]
+    names = m.names(1)
+    assert m.answer(hook, priority=1, posts=(("memo", {"late": 1}),)) == []
+    assert m.names(1) == names
+
+
+def test_denial_cancels_the_hook() -> None:
+    m = manager(SCHED)
+    m.submit(1)
+    m.answer(SCHED)
+    m.urgency(1, 20)
+    ticket = m.asked[SCHED].ticket
+    assert f"cancel hook {ticket}" in m.alloc(1, DENY)
+    assert m.state(1) == JobState.INACTIVE
+
+
+def test_plugin_may_post_a_fatal_exception() -> None:
+    m = manager()
+    m.running(1)
+    context = {"type": "house", "severity": 0, "note": "on fire"}
+    assert m.post(1, "exception", **context) == ["event job-exception 1 house 0"]
+    assert m.state(1) == JobState.CLEANUP
+
+
+def test_grant_that_comes_while_the_hook_is_asked_waits_for_it() -> None:
+    m = manager(SCHED)
+    m.submit(1)
+    m.answer(SCHED)
+    m.urgency(1, 20)
+    assert m.alloc(1) == []
+    assert m.names(1)[-1] == "priority"
+    assert m.answer(SCHED) == ["job-exec.start 1"]
+
+
+def test_grant_of_a_job_that_is_canceled_while_the_hook_is_asked_is_freed() -> None:
+    """27.cancel.7: nothing leaks."""
+    m = manager(SCHED)
+    m.submit(1)
+    m.answer(SCHED)
+    m.urgency(1, 20)
+    m.alloc(1)
+    assert "sched.free 1" in m.raise_(1)
+    m.freed(1)
+    assert m.stats()["sched"]["link"] == "ready"
+
+
+def test_grant_in_waiting_is_lost_with_the_scheduler() -> None:
+    m = manager(SCHED)
+    m.submit(1)
+    m.answer(SCHED)
+    m.urgency(1, 20)
+    m.alloc(1)
+    m.gone("sched")
+    m.attach_sched()
+    assert m.answer(SCHED) == ["sched.alloc 1"]
