@@ -56,11 +56,11 @@ class HoldUntil(jobtap.Plugin):
         self.start_soon(self._hold, job.id, dependency.value, text)
 
     async def _hold(self, jobid: int, value: str, text: str) -> None:
-        while True:
+        while self._waiting(jobid):
             code, said = await self._ask(value)
-            job = self.jobs.get(jobid)
-            if job is None or job.state not in (jobtap.State.NEW, jobtap.State.DEPEND):
-                return  # canceled meanwhile
+            job = self._waiting(jobid)
+            if job is None:
+                return
             if code == 0:
                 job.remove_dependency(text)
                 return
@@ -68,6 +68,12 @@ class HoldUntil(jobtap.Plugin):
                 job.raise_exception("dependency", 0, f"{text}: {said or f'exit code {code}'}")
                 return
             await trio.sleep(self._settings.interval)
+
+    def _waiting(self, jobid: int) -> jobtap.Job | None:
+        """The job, unless it was canceled meanwhile."""
+        job = self.jobs.get(jobid)
+        pending = (jobtap.State.NEW, jobtap.State.DEPEND)
+        return job if job is not None and job.state in pending else None
 
     async def _ask(self, value: str) -> tuple[int, str]:
         """Exit code and standard error of the command."""

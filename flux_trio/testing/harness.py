@@ -132,6 +132,11 @@ class PluginHarness:
         """Let time pass, step by step: what is due in between happens when it is due."""
         self.do(self._stage.advance, seconds)
 
+    def has_deadline(self, seconds: float) -> bool:
+        """Whether anything waits for a time at most that far away."""
+        left: float = self.do(self._stage.next_deadline)
+        return left <= seconds
+
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait for what takes real time, a process say. Raises TimeoutError after WAIT_S."""
         for _ in range(round(WAIT_S / _LOOK_S)):

@@ -95,12 +95,15 @@ class Stage:
         """Seconds since the beginning."""
         return trio.current_time()
 
+    async def next_deadline(self) -> float:
+        """Seconds until something is due; infinite when nothing is."""
+        return trio.lowlevel.current_statistics().seconds_to_next_deadline
+
     async def advance(self, seconds: float) -> None:
         """Jump from one deadline to the next, until that long has passed."""
         until = trio.current_time() + seconds
         while (left := until - trio.current_time()) > 0:
-            next_s = trio.lowlevel.current_statistics().seconds_to_next_deadline
-            self.clock.jump(min(max(next_s, 0.0), left))
+            self.clock.jump(min(max(await self.next_deadline(), 0.0), left))
             await trio.testing.wait_all_tasks_blocked()
 
     def log_lines(self) -> list[str]:
