@@ -8,10 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import click.testing
 import msgspec
 import trio
 
 from flux_trio.broker import Handle
+from flux_trio.cli import main
 from flux_trio.formats import format_fluid, parse_duration
 from flux_trio.instance import Instance
 from flux_trio.messages import FluxError, topics
@@ -29,18 +31,28 @@ class RecordedJob(msgspec.Struct):
     """One job of a scenario: what was submitted, and the eventlog it got."""
 
     label: str
+    id: int
     urgency: int
     jobspec: dict[str, Any]
     eventlog: list[dict[str, Any]]
 
 
+class StepInfo(msgspec.Struct):
+    """What became of a step: the label of the job it submitted, its exit code, its complaint."""
+
+    label: str = ""
+    rc: int = 0
+    stderr: str = ""
+
+
 class Recording(msgspec.Struct):
-    """One scenario."""
+    """One scenario; not every one says what became of its steps."""
 
     name: str
     resources: dict[str, Any]
     steps: list[str]
     jobs: list[RecordedJob]
+    step_info: list[StepInfo] = []
 
 
 def load_recording(name: str) -> Recording:
@@ -57,7 +69,7 @@ class Player:
 
     `adapt` may change a jobspec before it is submitted; `special` plays the steps that no command
     of a client can, by their text; jobs in `left_out` are not submitted; `refused` keeps what
-    commands were refused with.
+    commands were refused with, `refusals` what flux-core's were at submission.
     """
 
     def __init__(
@@ -72,9 +84,11 @@ class Player:
         self.client: Handle
         self.ids: dict[str, int] = {}  # label → job id
         self.refused: list[str] = []
+        self.refusals: list[str] = []
         self._adapt = adapt
         self._special = special or {}
         self._left_out = left_out
+        self._recorded = list(recording.jobs)
         self._to_submit = list(recording.jobs)
 
     async def play(self, instance: Instance, client: Handle, until: str = "") -> None:
@@ -85,12 +99,13 @@ class Player:
         self.instance, self.client = instance, client
         while self.recording.steps:
             step = self.recording.steps.pop(0)
+            info = self.recording.step_info.pop(0) if self.recording.step_info else StepInfo()
             if step == until:
                 return
             if step in self._special:
                 await self._special[step](self)
             elif not any(f"{{{label}}}" in step for label in self._left_out):
-                await self._play_step(shlex.split(step))
+                await self._play_step(shlex.split(step), info)
 
     async def eventlog(self, label: str) -> list[dict[str, Any]]:
         """The eventlog of a job, as the kvs has it."""
@@ -98,10 +113,13 @@ class Player:
         text = (await self.client.call(topics.KVS_LOOKUP, {"key": key}))["value"]
         return [msgspec.json.decode(line) for line in text.splitlines()]
 
-    async def _play_step(self, words: list[str]) -> None:
+    async def _play_step(self, words: list[str], info: StepInfo) -> None:
         match words:
-            case ["flux", "submit", *_]:
-                await self._submit()
+            case ["flux", "submit", *options] if info.rc:
+                self.refusals.append(info.stderr.partition("] ")[2])
+                await self._submit_in_vain(options)
+            case ["flux", "submit", *options]:
+                await self._submit(options)
             case ["flux", "job", "wait-event", *_, job, event]:
                 await self._wait(job, event)
             case ["flux", "job", "kill", signal, job]:
@@ -134,7 +152,15 @@ class Player:
             case _:
                 raise AssertionError(f"{self.recording.name}: unknown step {words}")
 
-    async def _submit(self) -> None:
+    async def _submit_in_vain(self, options: list[str]) -> None:
+        """A submission that flux-core refused, which is no job of the recording."""
+        typed = click.testing.CliRunner().invoke(main, ["submit", "--dry-run", *options])
+        try:
+            await self._ask(topics.INGEST_SUBMIT, jobspec=msgspec.json.decode(typed.stdout))
+        except FluxError as error:
+            self.refused.append(error.text)
+
+    async def _submit(self, options: list[str]) -> None:
         if not self._to_submit:
             return  # flux-core refused these at once, so that they are no jobs of the recording
         job = self._to_submit.pop(0)
@@ -143,11 +169,43 @@ class Player:
         flags = job.eventlog[0]["context"]["flags"]
         answer = await self._ask(
             topics.INGEST_SUBMIT,
-            jobspec=self._adapt(job.jobspec),
+            jobspec=self._adapt(self._with_our_dependencies(job.jobspec, options)),
             urgency=job.urgency,
             flags=flags,
         )
         self.ids[job.label] = answer["id"]
+
+    def _with_our_dependencies(self, jobspec: dict[str, Any], options: list[str]) -> dict[str, Any]:
+        """The recorded jobspec with ids that our jobs have, and times by our clock."""
+        system = jobspec["attributes"]["system"]
+        if "dependencies" not in system:
+            return jobspec
+        ours = self.our_names()
+        for option in options:
+            if option.startswith("--begin-time=+"):
+                delay = parse_duration(option.partition("+")[2])
+                ours[system["dependencies"][0]["value"]] = f"{self.instance.now() + delay:.3f}"
+        entries = [
+            each | {"value": ours.get(each["value"], each["value"])}
+            for each in system["dependencies"]
+        ]
+        return jobspec | {"attributes": {"system": system | {"dependencies": entries}}}
+
+    def with_our_names(self, eventlog: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A recorded eventlog with the ids that our jobs have."""
+        text = msgspec.json.encode(eventlog).decode()
+        for theirs, ours in self.our_names().items():
+            text = text.replace(theirs, ours)
+        decoded: list[dict[str, Any]] = msgspec.json.decode(text)
+        return decoded
+
+    def our_names(self) -> dict[str, str]:
+        """Spelled ids of the recorded jobs → ours."""
+        return {
+            format_fluid(job.id, "f58"): format_fluid(self.ids[job.label], "f58")
+            for job in self._recorded
+            if job.label in self.ids
+        }
 
     async def _update(self, job: str, change: str) -> None:
         seconds = parse_duration(change.removeprefix("+"))
@@ -177,4 +235,4 @@ class Player:
         return self.ids[re.sub(r"[{}]", "", label)]
 
 
-EVENTS = ("priority", "alloc", "start", "clean")
+EVENTS = ("priority", "alloc", "prolog-start", "start", "clean")
