@@ -1,20 +1,29 @@
-"""Rows of `flux-trio resource list` and `resource drain` (flux-resource(1)).
+"""Rows of `flux-trio resource list`, `status` and `drain` (flux-resource(1)).
 
 Which resources are free follows from resource.status and from what the jobs that run hold: down is
-what is drained, offline or excluded; free is what is neither down nor held.
+what is drained or offline; free is what is neither down nor held. Nodes that differ in
+nothing that a format shows share a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from flux_trio.formats import Hostlist, Idset, ResourceSet
+from flux_trio.cli.named_formats import NamedFormat
+from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
 
-LIST_FORMAT: Final = (
-    "{state:>10} ?:{properties:<10.10+} {nnodes:>6} +:{ncores:>6} +:{ngpus:>5} {nodelist}"
-)
+LIST_FORMATS: Final = {
+    "default": NamedFormat(
+        "{state:>10} ?:{properties:<10.10+} {nnodes:>6} +:{ncores:>6} +:{ngpus:>5} {nodelist}",
+        "How much is free, allocated and down",
+    ),
+    "rlist": NamedFormat(
+        "{state:>10} ?:{properties:<10.10+} {nnodes:>6} +:{ncores:>6} +:{ngpus:>5} {rlist}",
+        "The same with cores and gpus by rank",
+    ),
+}
 LIST_HEADINGS: Final = {
     "state": "STATE",
     "properties": "PROPERTIES",
@@ -23,17 +32,45 @@ LIST_HEADINGS: Final = {
     "ngpus": "NGPUS",
     "ranks": "RANKS",
     "nodelist": "NODELIST",
+    "rlist": "LIST",
 }
-DRAIN_FORMAT: Final = "{timestamp!d:%b%d %R::<12} {state:<8.8} {reason:<30.30+} {nodelist}"
-DRAIN_HEADINGS: Final = {
+STATUS_FORMATS: Final = {
+    "default": NamedFormat(
+        "{state:>12} {up:>2} {nnodes:>6} {nodelist}", "In which state nodes are"
+    ),
+    "long": NamedFormat(
+        "{state:>12} {up:>2} {nnodes:>6} +:{reason:<30.30} {nodelist}", "The same with reasons"
+    ),
+}
+DRAIN_FORMATS: Final = {
+    "default": NamedFormat(
+        "{timestamp!d:%b%d %R::<12} {state:<8.8} {reason:<30.30+} {nodelist}",
+        "Which nodes are drained, since when and why",
+    ),
+    "long": NamedFormat(
+        "{timestamp!d:%b%d %R::<12} {state:<8.8} {ranks:<8.8+} +:{reason:<30.30} {nodelist}",
+        "The same with ranks",
+    ),
+}
+STATUS_HEADINGS: Final = {
     "timestamp": "TIME",
     "state": "STATE",
-    "ranks": "RANKS",
+    "statex": "STATE",
+    "status": "STATUS",
+    "up": "UP",
+    "up.ascii": "UP",
     "reason": "REASON",
     "nnodes": "NNODES",
+    "ranks": "RANKS",
     "nodelist": "NODELIST",
 }
-STATES: Final = ("free", "allocated", "down")
+
+LIST_STATES: Final = ("free", "allocated", "down", "up", "all")
+LISTED: Final = ("free", "allocated", "down")  # unless others are asked for
+STATUS_STATES: Final = ("avail", "exclude", "allocated", "draining", "drained")
+STATUS_SHOWN: Final = ("avail", "exclude", "draining", "drained")
+
+_COUNTS: Final = ("nnodes", "ncores", "ngpus", "ranks", "nodelist", "rlist")
 
 
 @dataclass(frozen=True)
@@ -43,6 +80,9 @@ class Resources:
     all: ResourceSet
     allocated: ResourceSet
     down: Idset
+    offline: Idset
+    exclude: Idset
+    drained: tuple[tuple[Idset, float, str], ...]  # ranks, since when, reason
 
     @classmethod
     def read(cls, status: Mapping[str, Any], held: Iterable[str]) -> Resources:
@@ -51,30 +91,166 @@ class Resources:
         allocated = inventory.restrict(Idset())
         for text in held:
             allocated = allocated.union(ResourceSet.parse(text.encode(), "R"))
-        down = Idset.parse(status["offline"]) | Idset.parse(status["exclude"])
-        for targets in status["drained"]:
-            down |= Idset.parse(targets)
-        return cls(inventory, allocated, down)
+        offline, exclude = Idset.parse(status["offline"]), Idset.parse(status["exclude"])
+        drained = tuple(
+            (Idset.parse(ranks), drain["timestamp"], drain["reason"])
+            for ranks, drain in status["drained"].items()
+        )
+        down = offline | exclude
+        for ranks, _, _ in drained:
+            down |= ranks
+        return cls(inventory, allocated, down, offline, exclude, drained)
+
+    def restrict(self, targets: str) -> Resources:
+        """Only the nodes that an idset of ranks, or a hostlist, names. FormatError."""
+        try:
+            ranks = Idset.parse(targets)
+        except FormatError:
+            hosts = set(Hostlist.parse(targets))
+            ranks = Idset.of(rank for rank, host in self.all.hosts.items() if host in hosts)
+        drained = tuple((each & ranks, since, why) for each, since, why in self.drained)
+        return replace(
+            self,
+            all=self.all.restrict(ranks),
+            allocated=self.allocated.restrict(ranks & self.allocated.ranks),
+            down=self.down & ranks,
+            offline=self.offline & ranks,
+            exclude=self.exclude & ranks,
+            drained=tuple(each for each in drained if each[0]),
+        )
 
     def state(self, name: str) -> ResourceSet:
-        """The resources in one of STATES."""
+        """The resources in one of LIST_STATES; what is excluded no scheduler ever sees."""
+        seen = self.all.without_ranks(self.exclude)
         match name:
+            case "all":
+                return seen
             case "down":
-                return self.all.restrict(self.down)
+                return seen.restrict(self.down)
+            case "up":
+                return seen.without_ranks(self.down)
             case "allocated":
-                return self.all.intersection(self.allocated)
+                return seen.intersection(self.allocated)
             case _:
-                return self.all.without_ranks(self.down).difference(self.allocated)
+                return seen.without_ranks(self.down).difference(self.allocated)
 
 
-def list_rows(resources: Resources) -> list[dict[str, object]]:
-    """A row for each state, or several where nodes differ in their properties."""
-    rows = []
-    for state in STATES:
+@dataclass(frozen=True)
+class _Part:
+    """Nodes that are alike, as far as is known."""
+
+    labels: Mapping[str, object]
+    resources: ResourceSet
+
+    def row(self) -> dict[str, object]:
+        return {
+            **self.labels,
+            "nnodes": self.resources.nnodes,
+            "ncores": self.resources.ncores,
+            "ngpus": self.resources.ngpus,
+            "ranks": str(self.resources.ranks),
+            "nodelist": str(Hostlist.of(self.resources.hosts.values())),
+            "rlist": self.resources.summary() if self.resources else "",
+        }
+
+
+def list_rows(
+    resources: Resources,
+    states: Iterable[str] = LISTED,
+    fields: Collection[str] = tuple(LIST_HEADINGS),
+    *,
+    skip_empty: bool = False,
+) -> list[dict[str, object]]:
+    """A row for each state, or several where nodes differ in what `fields` show."""
+    parts = []
+    for state in states:
         part = resources.state(state)
         groups = _by_properties(part) or {"": part}
-        rows += [_list_row(state, names, group) for names, group in groups.items()]
-    return rows
+        parts += [
+            _Part({"state": state, "properties": names}, group) for names, group in groups.items()
+        ]
+    return _rows(parts, fields, skip_empty)
+
+
+def status_rows(
+    resources: Resources,
+    states: Collection[str],
+    fields: Collection[str],
+    *,
+    skip_empty: bool,
+) -> list[dict[str, object]]:
+    """A row for each state and whether it is online; `online` or `offline` leave out the other."""
+    wanted = set(states) - {"online", "offline"} or set(STATUS_SHOWN)
+    sides = [online for online in (True, False) if _is_wanted(online, states)]
+    parts = []
+    for state, ranks, since, reason in _status_parts(resources):
+        if state not in wanted and "all" not in wanted:
+            continue
+        for online in sides:
+            there = ranks - resources.offline if online else ranks & resources.offline
+            if there or (online and not skip_empty):
+                labels = _labels(state, online, since, reason)
+                parts.append(_Part(labels, resources.all.restrict(there)))
+    return _rows(parts, fields, skip_empty)
+
+
+def drain_rows(
+    resources: Resources, fields: Collection[str] = tuple(STATUS_HEADINGS)
+) -> list[dict[str, object]]:
+    """A row for each time and reason: `draining` while jobs hold the targets, then `drained`."""
+    return status_rows(resources, ("draining", "drained"), fields, skip_empty=True)
+
+
+def _status_parts(resources: Resources) -> Iterator[tuple[str, Idset, float, str]]:
+    """State, ranks, and of drained ones since when and why."""
+    busy = resources.allocated.ranks
+    drained = Idset()
+    for ranks, _, _ in resources.drained:
+        drained |= ranks
+    yield "avail", resources.all.ranks - resources.exclude - drained, 0.0, ""
+    yield "exclude", resources.exclude, 0.0, ""
+    yield "allocated", busy, 0.0, ""
+    for state in ("draining", "drained"):
+        found = False
+        for ranks, since, reason in resources.drained:
+            if part := ranks & busy if state == "draining" else ranks - busy:
+                found = True
+                yield state, part, since, reason
+        if not found:
+            yield state, Idset(), 0.0, ""
+
+
+def _is_wanted(online: bool, states: Collection[str]) -> bool:
+    name, other = ("online", "offline") if online else ("offline", "online")
+    return name in states or other not in states
+
+
+def _labels(state: str, online: bool, since: float, reason: str) -> dict[str, object]:
+    return {
+        "state": state if online else f"{state}*",
+        "statex": state,
+        "status": "online" if online else "offline",
+        "up": "✔" if online else "✗",
+        "up.ascii": "y" if online else "n",
+        "timestamp": since,
+        "reason": reason,
+    }
+
+
+def _rows(
+    parts: Iterable[_Part], fields: Collection[str], skip_empty: bool
+) -> list[dict[str, object]]:
+    """Parts that look alike in `fields` as one row."""
+    shown = [field for field in fields if field not in _COUNTS]
+    alike: dict[tuple[object, ...], _Part] = {}
+    for part in parts:
+        if skip_empty and not part.resources:
+            continue
+        look = tuple(part.labels[field] for field in shown)
+        if look in alike:
+            part = replace(part, resources=alike[look].resources.union(part.resources))
+        alike[look] = part
+    return [part.row() for part in alike.values()]
 
 
 def _by_properties(resources: ResourceSet) -> dict[str, ResourceSet]:
@@ -83,38 +259,3 @@ def _by_properties(resources: ResourceSet) -> dict[str, ResourceSet]:
         names = [name for name, ranks in resources.properties.items() if rank in ranks]
         ranks_of.setdefault(",".join(sorted(names)), []).append(rank)
     return {names: resources.restrict(Idset.of(ranks)) for names, ranks in ranks_of.items()}
-
-
-def _list_row(state: str, properties: str, resources: ResourceSet) -> dict[str, object]:
-    return {
-        "state": state,
-        "properties": properties,
-        "nnodes": resources.nnodes,
-        "ncores": resources.ncores,
-        "ngpus": resources.ngpus,
-        "ranks": str(resources.ranks),
-        "nodelist": str(Hostlist.of(resources.hosts.values())),
-    }
-
-
-def drain_rows(status: Mapping[str, Any], resources: Resources) -> list[dict[str, object]]:
-    """A row for each time and reason: `draining` while jobs hold the targets, then `drained`."""
-    rows = []
-    host_of = resources.all.hosts
-    for text, drain in status["drained"].items():
-        targets = Idset.parse(text)
-        busy = targets & resources.allocated.ranks
-        for state, ranks in (("draining", busy), ("drained", targets - busy)):
-            if ranks:
-                hosts = Hostlist.of(host_of[rank] for rank in ranks)
-                rows.append(
-                    {
-                        "timestamp": drain["timestamp"],
-                        "state": state,
-                        "ranks": str(ranks),
-                        "reason": drain["reason"],
-                        "nnodes": len(ranks),
-                        "nodelist": str(hosts),
-                    }
-                )
-    return rows

@@ -5,13 +5,16 @@ from typing import Any
 
 from flux_trio.cli.columns import Layout
 from flux_trio.cli.resource_rows import (
-    DRAIN_FORMAT,
-    DRAIN_HEADINGS,
-    LIST_FORMAT,
+    DRAIN_FORMATS,
+    LIST_FORMATS,
     LIST_HEADINGS,
+    STATUS_FORMATS,
+    STATUS_HEADINGS,
+    STATUS_SHOWN,
     Resources,
     drain_rows,
     list_rows,
+    status_rows,
 )
 
 
@@ -35,9 +38,17 @@ def held(ranks: str, nodelist: str, cores: str) -> str:
     return json.dumps(r(ranks, nodelist, cores, nslots=1))
 
 
-def listed(told: dict[str, Any], *jobs: str) -> list[str]:
-    rows = list_rows(Resources.read(told, jobs))
-    return list(Layout(LIST_FORMAT, LIST_HEADINGS).lines(rows))
+def listed(told: dict[str, Any], *jobs: str, form: str = "", **how: Any) -> list[str]:
+    layout = Layout(form or LIST_FORMATS["default"].format, LIST_HEADINGS)
+    rows = list_rows(Resources.read(told, jobs), fields=layout.fields, **how)
+    return list(layout.lines(rows))
+
+
+def shown(told: dict[str, Any], *jobs: str, states: Any = STATUS_SHOWN, **how: Any) -> list[str]:
+    layout = Layout(STATUS_FORMATS["default"].format, STATUS_HEADINGS)
+    how = {"skip_empty": True, **how}
+    rows = status_rows(Resources.read(told, jobs), states, layout.fields, **how)
+    return list(layout.lines(rows))[1:]
 
 
 def test_an_idle_machine_is_free() -> None:
@@ -57,13 +68,13 @@ def test_what_jobs_hold_is_allocated_core_by_core() -> None:
     ]
 
 
-def test_drained_offline_and_excluded_nodes_are_down_and_not_free() -> None:
+def test_drained_and_offline_nodes_are_down_and_excluded_ones_nowhere() -> None:
     drained = {"1": {"timestamp": 1.0, "reason": ""}}
     told = status(drained=drained, offline="2", exclude="3")
     assert listed(told, held("1", "n1", "0"))[1:] == [
         "      free      1      4     0 n0",
         " allocated      1      1     0 n1",
-        "      down      3     12     0 n[1-3]",
+        "      down      2      8     0 n[1-2]",
     ]
 
 
@@ -79,11 +90,59 @@ def test_nodes_of_different_properties_have_rows_of_their_own() -> None:
 
 def test_a_drained_node_with_a_job_is_draining() -> None:
     told = status(drained={"0-1": {"timestamp": 1.0, "reason": "bad"}})
-    rows = drain_rows(told, Resources.read(told, [held("1", "n1", "0")]))
+    rows = drain_rows(Resources.read(told, [held("1", "n1", "0")]))
     assert [(row["state"], row["nodelist"], row["reason"]) for row in rows] == [
         ("draining", "n1", "bad"),
         ("drained", "n0", "bad"),
     ]
-    header, *lines = Layout(DRAIN_FORMAT, DRAIN_HEADINGS).lines(rows)
+    header, *lines = Layout(DRAIN_FORMATS["default"].format, STATUS_HEADINGS).lines(rows)
     assert header == "TIME         STATE    REASON                         NODELIST"
     assert lines[1].endswith(" drained  bad                            n0")
+
+
+def test_nodes_share_a_row_when_a_format_shows_no_difference() -> None:
+    told = status(R=r("0-3", "n[0-3]", "0-3", properties={"big": "0-1"}))
+    assert listed(told, form="{state} {nnodes}") == [
+        "STATE NNODES",
+        "free 4",
+        "allocated 0",
+        "down 0",
+    ]
+    assert listed(told, form="{nnodes}", states=("free", "down")) == ["NNODES", "4"]
+    assert listed(told, form="{state} {ranks}", states=("all", "up"), skip_empty=True) == [
+        "STATE RANKS",
+        "all 0-3",
+        "up 0-3",
+    ]
+
+
+def test_status_has_a_row_for_each_state_and_those_offline() -> None:
+    drained = {"1": {"timestamp": 1.0, "reason": "a"}, "2": {"timestamp": 2.0, "reason": "b"}}
+    told = status(drained=drained, offline="0,2", exclude="3")
+    assert shown(told, held("1", "n1", "0")) == [
+        "      avail*  ✗      1 n0",
+        "     exclude  ✔      1 n3",
+        "    draining  ✔      1 n1",
+        "    drained*  ✗      1 n2",
+    ]
+    assert shown(status(), states=("avail", "drained"), skip_empty=False) == [
+        "       avail  ✔      4 n[0-3]",
+        "     drained  ✔      0",
+    ]
+    assert shown(told, states=("offline",)) == [
+        "      avail*  ✗      1 n0",
+        "    drained*  ✗      1 n2",
+    ]
+    assert shown(told, held("1", "n1", "0"), states=("allocated", "online")) == [
+        "   allocated  ✔      1 n1",
+    ]
+
+
+def test_resources_can_be_narrowed_to_ranks_or_hosts() -> None:
+    drained = {"1": {"timestamp": 1.0, "reason": "a"}}
+    resources = Resources.read(status(drained=drained, offline="2"), [held("3", "n3", "0")])
+    for targets in ("1-3", "n[1-3]"):
+        some = resources.restrict(targets)
+        assert [row["ranks"] for row in list_rows(some)] == ["3", "3", "1-2"]
+        assert [row["ranks"] for row in drain_rows(some)] == ["1"]
+    assert drain_rows(resources.restrict("n0")) == []

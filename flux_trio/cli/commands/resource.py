@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from flux_trio.cli.errors import CommandError, remark
 from flux_trio.cli.session import with_client
 
 if TYPE_CHECKING:
+    from flux_trio.cli.named_formats import NamedFormat
     from flux_trio.cli.resource_rows import Resources
     from flux_trio.client import Client
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_INCLUDE = click.option("-i", "--include", metavar="RANKS|HOSTS", help="Look at these nodes only.")
+_STATES = click.option("-s", "--states", metavar="STATE,...", help="Look at these states only.")
+_HEADER = click.option("-n", "--no-header", is_flag=True, help="Print no header.")
+_LAYOUT = click.option(
+    "-o",
+    "--format",
+    "layout",
+    metavar="NAME|FORMAT",
+    help="A Python format of fields, or the name of one; help lists them.",
+)
+_SKIP_EMPTY = click.option(
+    "--skip-empty/--no-skip-empty", default=None, help="Whether to leave out lines without nodes."
+)
+_FORCE = click.option(
+    "-f", "--force", count=True, help="Take new reasons for what is so already; -ff new times, too."
+)
+_UPDATE = click.option("-u", "--update", is_flag=True, help="Leave what is so already as it is.")
+_MODES: Final = {0: None, 1: "overwrite"}  # by how often --force is given; beyond:
+_FORCED_MODE: Final = "force-overwrite"
 
 
 @click.group()
@@ -20,69 +44,242 @@ def resource() -> None:
 
 
 @resource.command("list")
-def list_resources() -> None:
+@_STATES
+@_INCLUDE
+@_LAYOUT
+@_HEADER
+@_SKIP_EMPTY
+def list_resources(
+    states: str | None,
+    include: str | None,
+    layout: str | None,
+    no_header: bool,
+    skip_empty: bool | None,
+) -> None:
     """List how many nodes, cores and gpus are free, allocated and down.
+
+    Other states are up and all. The fields of a FORMAT are those of flux-resource(1).
 
     Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
     """
-    from flux_trio.cli.resource_rows import LIST_FORMAT, LIST_HEADINGS, list_rows
+    from flux_trio.cli.resource_rows import (
+        LIST_FORMATS,
+        LIST_HEADINGS,
+        LIST_STATES,
+        LISTED,
+        list_rows,
+    )
 
-    _, resources = with_client(_fetch)
-    _print(LIST_FORMAT, LIST_HEADINGS, list_rows(resources))
+    wanted = _read_states(states, LIST_STATES) or LISTED
+    columns = _columns(layout, "flux-resource-list", LIST_FORMATS, LIST_HEADINGS)
+    resources = _look(include)
+    empty = include is not None if skip_empty is None else skip_empty
+    _print(columns, list_rows(resources, wanted, columns.fields, skip_empty=empty), no_header)
 
 
 @resource.command()
+@_STATES
+@_INCLUDE
+def info(states: str | None, include: str | None) -> None:
+    """Print how many nodes, cores and gpus there are, in one line.
+
+    Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
+    """
+    part = _in_states(states, include)
+    counts = ((part.nnodes, "Node"), (part.ncores, "Core"), (part.ngpus, "GPU"))
+    click.echo(", ".join(f"{n} {name}{'' if n == 1 else 's'}" for n, name in counts))
+
+
+@resource.command("R")
+@_STATES
+@_INCLUDE
+def print_r(states: str | None, include: str | None) -> None:
+    """Print resources as an RFC 20 object.
+
+    Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
+    """
+    import msgspec
+
+    click.echo(msgspec.json.encode(_in_states(states, include).to_json()))
+
+
+@resource.command()
+@_STATES
+@_INCLUDE
+@_LAYOUT
+@_HEADER
+@click.option("--skip-empty", is_flag=True, help="Leave out lines without nodes, also with -s.")
+def status(
+    states: str | None, include: str | None, layout: str | None, no_header: bool, skip_empty: bool
+) -> None:
+    """List which nodes are avail, excluded, draining and drained, and which are offline (*).
+
+    Other states are allocated, all, drain (both), online and offline.
+
+    Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
+    """
+    from flux_trio.cli.resource_rows import (
+        STATUS_FORMATS,
+        STATUS_HEADINGS,
+        STATUS_SHOWN,
+        STATUS_STATES,
+        status_rows,
+    )
+
+    known = (*STATUS_STATES, "all", "drain", "online", "offline")
+    wanted = list(_read_states(states, known) or STATUS_SHOWN)
+    if "drain" in wanted:
+        wanted += ["draining", "drained"]
+    columns = _columns(layout, "flux-resource-status", STATUS_FORMATS, STATUS_HEADINGS)
+    empty = skip_empty or states is None
+    _print(
+        columns, status_rows(_look(include), wanted, columns.fields, skip_empty=empty), no_header
+    )
+
+
+@resource.command()
+@_FORCE
+@_UPDATE
+@_INCLUDE
+@_LAYOUT
+@_HEADER
 @click.argument("targets", required=False)
 @click.argument("reason", nargs=-1)
-def drain(targets: str | None, reason: tuple[str, ...]) -> None:
+def drain(
+    *,
+    force: int,
+    update: bool,
+    include: str | None,
+    layout: str | None,
+    no_header: bool,
+    targets: str | None,
+    reason: tuple[str, ...],
+) -> None:
     """Give TARGETS (ranks or hosts) no more jobs, for REASON; without TARGETS list the drained.
 
     Jobs that run there go on: the target is draining, then drained.
 
     Exit codes: 0, 1 if a target is not there or drained already, 2 for wrong usage.
     """
-    from flux_trio.messages import topics
+    from flux_trio.cli.resource_rows import DRAIN_FORMATS, STATUS_HEADINGS, drain_rows
+    from flux_trio.messages import Errno, topics
 
-    if targets is None:
-        _list_drained()
+    if targets is not None:
+        if _change(topics.RESOURCE_DRAIN, targets, force, update, reason) == Errno.EEXIST:
+            remark("Use --force to overwrite existing drain reason")
+            click.get_current_context().exit(1)
         return
-    payload = {"targets": targets, **({"reason": " ".join(reason)} if reason else {})}
-    with_client(lambda client: client.call(topics.RESOURCE_DRAIN, payload))
+    columns = _columns(layout, "flux-resource-drain", DRAIN_FORMATS, STATUS_HEADINGS)
+    _print(columns, drain_rows(_look(include), columns.fields), no_header)
 
 
 @resource.command()
+@_FORCE
+@_UPDATE
 @click.argument("targets")
-def undrain(targets: str) -> None:
-    """Let jobs run on TARGETS again.
+@click.argument("reason", nargs=-1)
+def undrain(force: int, update: bool, targets: str, reason: tuple[str, ...]) -> None:
+    """Let jobs run on TARGETS again; REASON is kept in the log of the resources.
 
     Exit codes: 0, 1 if a target is not there or not drained, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
-    with_client(lambda client: client.call(topics.RESOURCE_UNDRAIN, {"targets": targets}))
+    if _change(topics.RESOURCE_UNDRAIN, targets, force, update, reason):
+        click.get_current_context().exit(1)
 
 
-def _list_drained() -> None:
-    from flux_trio.cli.resource_rows import DRAIN_FORMAT, DRAIN_HEADINGS, drain_rows
+def _change(topic: str, targets: str, force: int, update: bool, reason: tuple[str, ...]) -> int:
+    """Drain or undrain; the errnum with which it was refused, which has been told, 0 if not."""
+    from flux_trio.cli.errors import complain
+    from flux_trio.messages import Errno, FluxError
 
-    status, resources = with_client(_fetch)
-    _print(DRAIN_FORMAT, DRAIN_HEADINGS, drain_rows(status, resources))
+    if force and update:
+        raise CommandError("Only one of --force and --update may be specified")
+    mode = "update" if update else _MODES.get(force, _FORCED_MODE)
+    payload: dict[str, Any] = {"targets": targets}
+    payload |= {"reason": " ".join(reason)} if reason else {}
+    payload |= {"mode": mode} if mode else {}
+
+    async def send(client: Client) -> int:
+        try:
+            await client.call(topic, payload)
+        except FluxError as error:
+            if error.errnum != Errno.EEXIST:
+                raise
+            complain(str(error))
+            return error.errnum
+        return 0
+
+    return with_client(send)
 
 
-def _print(form: str, headings: Mapping[str, str], rows: Sequence[dict[str, object]]) -> None:
+def _read_states(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
+    """The states that are asked for, none if it is the usual ones."""
+    wanted = tuple(text.split(",")) if text else ()
+    if text == "help":
+        remark(f"valid states: {','.join(known)}")
+        click.get_current_context().exit()
+    for state in wanted:
+        if state not in known:
+            raise CommandError(
+                f"Invalid resource state {state} specified; valid states: {','.join(known)}"
+            )
+    return wanted
+
+
+def _columns(
+    layout: str | None, tool: str, formats: Mapping[str, NamedFormat], headings: Mapping[str, str]
+) -> Any:
     from flux_trio.cli.columns import Layout
+    from flux_trio.cli.named_formats import choose_format
 
-    for line in Layout(form, headings).lines(rows):
+    try:
+        return Layout(choose_format(layout, tool, formats), headings)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def _print(columns: Any, rows: list[dict[str, object]], no_header: bool) -> None:
+    from flux_trio.cli.columns import sort_rows
+
+    sort_rows(rows, columns.sort_keys)
+    for line in columns.lines(rows, header=not no_header):
         click.echo(line)
 
 
-async def _fetch(client: Client) -> tuple[dict[str, Any], Resources]:
-    """The resource.status response, and the resources with what jobs hold of them."""
+def _in_states(states: str | None, include: str | None) -> Any:
+    """The resources in any of the states."""
+    from flux_trio.cli.resource_rows import LIST_STATES
+
+    first, *more = _read_states(states, LIST_STATES) or ("all",)
+    resources = _look(include)
+    part = resources.state(first)
+    for state in more:
+        part = part.union(resources.state(state))
+    return part
+
+
+def _look(include: str | None) -> Resources:
+    """What there is; with `include` only of those nodes."""
+    _, resources = with_client(fetch_resources)
+    try:
+        return resources if include is None else resources.restrict(include)
+    except ValueError as error:
+        raise CommandError(f"--include: {error}") from None
+
+
+async def fetch_resources(
+    client: Client, *, with_jobs: bool = True
+) -> tuple[dict[str, Any], Resources]:
+    """The resource.status response, and the resources, with what jobs hold of them if wanted."""
     from flux_trio.cli.resource_rows import Resources
     from flux_trio.messages import USERID_UNKNOWN, topics
     from flux_trio.protocols import RUNNING
 
     status = await client.call(topics.RESOURCE_STATUS)
+    if not with_jobs:
+        return status, Resources.read(status, [])
     running = {
         "max_entries": 0,
         "states": int(RUNNING),

@@ -35,7 +35,7 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.services.methods import Methods
-from flux_trio.services.resource.drains import Drains
+from flux_trio.services.resource.drains import Drains, Mode
 from flux_trio.services.resource.groups import Groups
 from flux_trio.services.resource.targets import parse_targets
 from flux_trio.services.turns import Exit, Log, Note
@@ -74,6 +74,7 @@ class _Release(msgspec.Struct, frozen=True):
 class _Drain(msgspec.Struct, frozen=True):
     targets: str
     reason: _Reason | None = None
+    mode: Mode | None = None
 
 
 class _Targets(msgspec.Struct, frozen=True):
@@ -189,7 +190,9 @@ class ResourceCore:
         if self._committing:
             return
         if both := self._drains.targets & self._groups.exclude:
-            self._commit(None, self._drains.undrain(now, both))
+            event = self._drains.undrain(now, both)
+            assert event is not None  # all of them are drained
+            self._commit(None, event)
         while self._waiting and self._committing is None:
             request = self._waiting.popleft()
             try:
@@ -197,18 +200,22 @@ class ResourceCore:
             except FluxError as error:
                 self._send(respond_error(request, error.errnum, error.text))
                 continue
-            self._commit(request, event)
+            if event is None:
+                self._send(respond(request))
+            else:
+                self._commit(request, event)
 
     def _commit(self, request: Request | None, event: Event) -> None:
         self._committing = (request, event)
         self._ask(topics.KVS_COMMIT, {"ops": [["append", EVENTLOG_KEY, format_event(event)]]})
 
-    def _event(self, now: float, request: Request) -> Event:
+    def _event(self, now: float, request: Request) -> Event | None:
         asked = expect_payload(request, _Drain)
         targets = parse_targets(asked.targets, self._inventory)
         if request.topic == topics.RESOURCE_DRAIN:
-            return self._drains.drain(now, targets, asked.reason, self._groups.exclude)
-        return self._drains.undrain(now, targets)
+            exclude = self._groups.exclude
+            return self._drains.drain(now, targets, asked.reason, exclude, asked.mode)
+        return self._drains.undrain(now, targets, asked.reason, asked.mode)
 
     # The kvs
 

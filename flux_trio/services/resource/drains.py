@@ -1,13 +1,15 @@
 """Which targets are drained, since when and why: folded from `resource.eventlog` (RFC 18). Pure.
 
-Its events are `drain` {idset, nodelist, reason?} and `undrain` {idset, nodelist}, as flux-core
-writes them. A reason may be given later to a target drained without one; the time stays the first.
+Its events are `drain` {idset, nodelist, reason?, overwrite?} and `undrain` {idset, nodelist,
+reason?}, as flux-core writes them. A reason may be given later to a target drained without one; the
+time stays the first. What is so already is refused, unless a mode says otherwise: `update` leaves
+it, `overwrite` takes the new reason, `force-overwrite` the new time, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -17,11 +19,15 @@ from flux_trio.messages import Errno, FluxError
 DRAIN = "drain"
 UNDRAIN = "undrain"
 
+Mode = Literal["update", "overwrite", "force-overwrite"]
+_OVERWRITE: Final = {"overwrite": 1, "force-overwrite": 2}  # as the event has it
+
 
 class _Context(msgspec.Struct, frozen=True):
     idset: str
     nodelist: str
     reason: str | None = None
+    overwrite: int = 0
 
 
 class Drain(NamedTuple):
@@ -44,24 +50,47 @@ class Drains:
         """All that are drained."""
         return Idset.of(self._drained)
 
-    def drain(self, now: float, targets: Idset, reason: str | None, exclude: Idset) -> Event:
-        """The event that drains `targets`.
+    def drain(
+        self,
+        now: float,
+        targets: Idset,
+        reason: str | None,
+        exclude: Idset,
+        mode: Mode | None = None,
+    ) -> Event | None:
+        """The event that drains `targets`, None if it is so already.
 
         Raises FluxError: EEXIST when one of them is drained with a reason, EINVAL when excluded.
         """
         drained = Idset.of(t for t in targets if t in self._drained and self._drained[t].reason)
+        if mode == "update":
+            targets -= drained
+        if mode is not None:
+            drained = Idset()
         refused = drained | (targets & exclude)
         if refused:
             what = [drained and "already drained", (targets & exclude) and "excluded"]
             text = f"{_ranks(refused)} {' or '.join(w for w in what if w)}"
             raise FluxError(Errno.EEXIST if drained else Errno.EINVAL, text)
-        return Event(now, DRAIN, self._context(targets, reason))
+        if not targets:
+            return None
+        context = self._context(targets, reason)
+        if mode in _OVERWRITE:
+            context["overwrite"] = _OVERWRITE[mode]
+        return Event(now, DRAIN, context)
 
-    def undrain(self, now: float, targets: Idset) -> Event:
-        """The event that undrains `targets`. Raises FluxError(EEXIST) when one is not drained."""
-        if others := targets - self.targets:
+    def undrain(
+        self, now: float, targets: Idset, reason: str | None = None, mode: Mode | None = None
+    ) -> Event | None:
+        """The event that undrains `targets`, None if it is so already.
+
+        Raises FluxError(EEXIST) when one is not drained.
+        """
+        others = targets - self.targets
+        if others and mode is None:
             raise FluxError(Errno.EEXIST, f"{_ranks(others)} not drained")
-        return Event(now, UNDRAIN, self._context(targets, None))
+        targets -= others
+        return Event(now, UNDRAIN, self._context(targets, reason)) if targets else None
 
     def _context(self, targets: Idset, reason: str | None) -> dict[str, Any]:
         nodelist = Hostlist.of(self._hosts[target] for target in targets)
@@ -79,8 +108,11 @@ class Drains:
         for target in self._targets_of(context):
             before = self._drained.pop(target, None)
             if event.name == DRAIN:
-                timestamp = before.timestamp if before else event.timestamp
-                reason = before.reason if before and before.reason else context.reason
+                timestamp, reason = event.timestamp, context.reason
+                if before and context.overwrite < _OVERWRITE["force-overwrite"]:
+                    timestamp = before.timestamp
+                if before and before.reason and not context.overwrite:
+                    reason = before.reason
                 self._drained[target] = Drain(timestamp, reason)
 
     def _targets_of(self, context: _Context) -> Iterator[int]:
