@@ -58,6 +58,7 @@ STATE_FILE: Final = "state.sqlite"
 TOKENS_FILE: Final = "tokens.json"
 SOCKET_MODE_OWNER: Final = 0o600
 SOCKET_MODE_ALL: Final = 0o666  # who may do what is decided for each connection
+STATEDIR_MODE_ALL: Final = 0o711  # to get at the socket by its name; all else in it is private
 
 more_sinks: Final[ContextVar[tuple[Callable[[], Sink], ...]]] = ContextVar("more_sinks", default=())
 """What makes a further sink for each instance that is opened in this context: for who tests code
@@ -251,7 +252,7 @@ async def _local_door(
     if given.statedir is None or not given.listen:
         yield
         return
-    mode = SOCKET_MODE_ALL if config.access.allow_guest_user else SOCKET_MODE_OWNER
+    mode = _open_to_guests(given.statedir, config)
     scope, gone = trio.CancelScope(), trio.Event()
     who_is = functools.partial(local_user, owner=given.userid, access=config.access)
     path = given.statedir / SOCKET_FILE
@@ -273,6 +274,14 @@ async def _local_door(
         scope.cancel()
         with trio.CancelScope(shield=True):
             await gone.wait()
+
+
+def _open_to_guests(statedir: Path, config: Config) -> int:
+    """Make way to the socket in `statedir` if guests are allowed; the socket's mode."""
+    if not config.access.allow_guest_user:
+        return SOCKET_MODE_OWNER
+    statedir.chmod(STATEDIR_MODE_ALL)
+    return SOCKET_MODE_ALL
 
 
 async def _take_down(instance: Instance) -> None:

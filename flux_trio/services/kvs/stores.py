@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import ClassVar, Final, Literal, Protocol
@@ -102,6 +102,8 @@ class SqliteStore:
 
     def __init__(self, path: Path, synchronous: Literal["normal", "full"] = "normal") -> None:
         self.path = path
+        with suppress(OSError):  # said better by SQLite
+            path.touch(mode=0o600)  # jobspecs have environments: they are the owner's alone
         try:
             self._db = sqlite3.connect(
                 path, timeout=0, isolation_level=None, check_same_thread=False
