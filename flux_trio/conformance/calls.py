@@ -74,16 +74,20 @@ def left_open(seen: Seen, client: str, service: str = "") -> list[tuple[Any, Cal
     ]
 
 
-def _calls(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
+def _call(record: Record) -> tuple[str, int] | None:
+    found: Any = record.message
+    if not found.matchtag or (isinstance(found, Request) and found.flags & NORESPONSE):
+        return None
+    return (found.routes[0] if found.routes else "", found.matchtag)
+
+
+def _calls_of_gone(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
     found = message(record)
-    if isinstance(found, Request):
-        if is_disconnect(found):
-            return [
-                (key, None) for key, _ in left_open(seen, found.sender, service_of(found.topic))
-            ]
-        if found.flags & NORESPONSE:
-            return []
-    return [(call_key(record), None)] if getattr(found, "matchtag", 0) else []
+    assert isinstance(found, Request)
+    if is_disconnect(found):
+        return [(key, None) for key, _ in left_open(seen, found.sender, service_of(found.topic))]
+    key = _call(record)
+    return [] if key is None else [(key, None)]
 
 
 def _fold_call(call: Call | None, _part: None, record: Record, _seen: Seen) -> Call | None:
@@ -98,7 +102,16 @@ def _fold_call(call: Call | None, _part: None, record: Record, _seen: Seen) -> C
     return Call(record.n, found.topic, bool(found.flags & STREAMING), found.nodeid == NODEID_ANY)
 
 
-OPEN: Final = view("open calls", REQUESTS, ANSWERS, DROPPED, parts=_calls, fold=_fold_call)
+OPEN: Final = view(
+    "open calls",
+    REQUESTS,
+    ANSWERS,
+    DROPPED,
+    key=_call,
+    parts=_calls_of_gone,
+    many=sent("request", ANY_DISCONNECT),
+    fold=_fold_call,
+)
 """By client and matchtag."""
 
 

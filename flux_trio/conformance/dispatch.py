@@ -210,9 +210,11 @@ class Dispatch:
         parted: list[Parted] = []
         for view, states in self._views.items():
             live = self._live(here, view.legs, states)
-            if live is not None and view.key is not None:
+            if live is None:
+                continue
+            if view.key is not None and not here.is_on(view.many):
                 keyed.append((live, states, view.key, view.fold))
-            elif live is not None and view.parts is not None:
+            elif view.parts is not None:
                 parted.append((live, states, view.parts, view.fold))
         return tuple(keyed), tuple(parted)
 

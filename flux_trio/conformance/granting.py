@@ -149,18 +149,13 @@ def _not_void(told: Told, link: Link) -> Told:
     return UNKNOWN
 
 
-def _about(record: Record, _seen: Seen) -> Iterable[tuple[int, None]]:
-    found = job_id(record)
-    return [] if found is None else [(found, None)]
-
-
 TOLD: Final = view(
     "told",
     received("request", topics.SCHED_ALLOC, topics.SCHED_CANCEL, topics.SCHED_FREE),
     received("response", topics.SCHED_HELLO),
     sent("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
     logged("clean"),
-    parts=_about,
+    key=job_id,
     fold=_fold_told,
     reads=(LINK, LIFE),
 )

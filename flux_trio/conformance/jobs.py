@@ -99,13 +99,10 @@ def next_state(state: JobState, record: Record) -> JobState:
 
 
 def _lives(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
-    """An event is of one job; job-manager.submit tells of many when they were submitted."""
-    if record.kind != Kind.EVENT:
-        jobs = payload(record).get("jobs")
-        jobs = jobs if isinstance(jobs, list) else []
-        return [(job["id"], job) for job in jobs if isinstance(job, dict) and "id" in job]
-    found = job_id(record)
-    return [] if found is None else [(found, None)]
+    """job-manager.submit tells of many when they were submitted."""
+    jobs = payload(record).get("jobs")
+    jobs = jobs if isinstance(jobs, list) else []
+    return [(job["id"], job) for job in jobs if isinstance(job, dict) and "id" in job]
 
 
 def _fold_life(life: Life | None, submitted: Any, record: Record, _seen: Seen) -> Life | None:
@@ -141,8 +138,9 @@ def _fold_life(life: Life | None, submitted: Any, record: Record, _seen: Seen) -
 LIFE: Final = view(
     "life",
     logged(ANY_TOPIC),
-    received("request", topics.JOB_SUBMIT),
+    key=job_id,
     parts=_lives,
+    many=received("request", topics.JOB_SUBMIT),
     fold=_fold_life,
 )
 """By job id; jobs that are INACTIVE, or whose submit event the trace has not, are left out."""

@@ -177,11 +177,12 @@ NOTHING_ASKED = Asked()
 
 def _asked_about(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
     jobs = payload(record).get("jobs")
-    if isinstance(jobs, list):  # sched.prioritize
-        pairs = [each for each in jobs if isinstance(each, (list, tuple)) and len(each) == 2]
-        return [(jobid, priority) for jobid, priority in pairs if type(jobid) is int]
-    found = job_id(record)
-    return [] if found is None else [(found, payload(record).get("priority"))]
+    pairs = [
+        each
+        for each in (jobs if isinstance(jobs, list) else ())
+        if isinstance(each, (list, tuple)) and len(each) == 2
+    ]
+    return [(jobid, priority) for jobid, priority in pairs if type(jobid) is int]
 
 
 def _fold_asked(asked: Asked | None, priority: Any, record: Record, seen: Seen) -> Asked | None:
@@ -201,10 +202,12 @@ def _fold_asked(asked: Asked | None, priority: Any, record: Record, seen: Seen) 
 
 ASKED: Final = view(
     "asked",
-    sent("request", *(topic for topic in TO_SCHEDULER if topic != topics.SCHED_EXPIRATION)),
+    sent("request", topics.SCHED_ALLOC, topics.SCHED_CANCEL, topics.SCHED_FREE),
     received("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
     logged("alloc", "exception", "free", "clean"),
+    key=job_id,
     parts=_asked_about,
+    many=sent("request", topics.SCHED_PRIORITIZE),
     reads=(LINK, LIFE),
     fold=_fold_asked,
 )
@@ -216,7 +219,8 @@ def _after_asking(asked: Asked, priority: Any, record: Record) -> Asked:
     match topic_of(record):
         case topics.SCHED_ALLOC:
             first = asked.first_alloc or n
-            return Asked(alloc=n, first_alloc=first, told=priority, freed=asked.freed)
+            told: Any = payload(record).get("priority")
+            return Asked(alloc=n, first_alloc=first, told=told, freed=asked.freed)
         case topics.SCHED_CANCEL:
             return asked.but(cancel=n)
         case topics.SCHED_PRIORITIZE:

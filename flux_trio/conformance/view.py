@@ -62,8 +62,9 @@ class View:
     """A fold over the records of `legs`, by key.
 
     `parts` tells the keys a record is about, with what it says of each; or `key` the only one, a
-    key of None passing it over. `fold` makes the next state (None: nothing is live any more) of the
-    state, that part (None where there is but a key), the record and what else is seen.
+    key of None passing it over. With both, `parts` is for the records of `many`. `fold` makes the
+    next state (None: nothing is live any more) of the state, that part (None where there is but a
+    key), the record and what else is seen.
     `clears` is as for rules. `reads` are the views that `parts` and `fold` look at.
     """
 
@@ -72,6 +73,7 @@ class View:
     fold: Fold
     parts: Parts | None = None
     key: KeyOf | None = None
+    many: tuple[Leg, ...] = ()
     clears: Clears | None = None
     reads: tuple[View, ...] = ()
 
@@ -95,9 +97,11 @@ def view(
     fold: Fold,
     parts: Parts | None = None,
     key: KeyOf | None = None,
+    many: Iterable[Leg] = (),
     clears: Clears | None = None,
     reads: tuple[View, ...] = (),
 ) -> View:
-    """A view of these legs, with either `parts` or `key`."""
-    flat = tuple(leg for group in legs for leg in group)
-    return View(name, flat, fold, parts, key, clears, reads)
+    """A view of these legs and of `many`, with `parts`, `key` or both."""
+    many = tuple(many)
+    flat = (*(leg for group in legs for leg in group), *many)
+    return View(name, flat, fold, parts, key, many, clears, reads)

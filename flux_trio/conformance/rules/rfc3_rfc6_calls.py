@@ -316,13 +316,10 @@ def nodeid_any_reaches_the_service(record: Record, seen: Seen) -> Said:
     return Broken(f"{text} (EHOSTUNREACH)", (call.n,), party=record.party)
 
 
-def _pair(record: Record, seen: Seen) -> Iterable[tuple[Any, Any]]:
-    """Sender and receiver of a message taken up; all pairs of a peer that is gone."""
+def _pairs_of_gone(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
     found = message(record)
-    if record.kind == "send":
-        gone = found.sender if isinstance(found, Request) and is_disconnect(found) else None
-        return [(key, None) for key in seen.all(ORDER) if gone in key] if gone else []
-    return [(_ends_of(record), record.ref)]
+    gone = found.sender if isinstance(found, Request) and is_disconnect(found) else None
+    return [(key, None) for key in seen.all(ORDER) if gone in key] if gone else []
 
 
 @once
@@ -338,9 +335,10 @@ ORDER: Final = view(
     "order",
     received("request", ANY_TOPIC),
     received("response", ANY_TOPIC),
-    sent("request", ANY_DISCONNECT),
-    parts=_pair,
-    fold=lambda _old, ref, _record, _seen: ref,
+    key=_ends_of,
+    parts=_pairs_of_gone,
+    many=sent("request", ANY_DISCONNECT),
+    fold=lambda _old, _part, record, _seen: record.ref or None,  # a send has none
 )
 """By sender and receiver: where the last message that was taken up was sent."""
 
