@@ -127,3 +127,13 @@ def test_fatal_exception_ends_an_update_that_waits_for_a_plugin() -> None:
     m.ask(topics.JOB_UPDATE, {"id": 1, "updates": {key: 5}})
     did = m.raise_(1)
     assert "job-manager.update -> EINVAL a fatal exception ended the wait for an answer" in did
+
+
+def test_queue_status_says_why_plugins_hold_how_many_jobs() -> None:
+    m = failing(DEPEND)
+    m.submit(2)
+    m.ask(topics.JOB_QUEUE_STATUS)
+    assert m.last(topics.JOB_QUEUE_STATUS).payload["held"] == {FAILED.error: 2}
+    m.plugins.answers[DEPEND] = HookAnswer()
+    m.put(PluginsChanged())
+    assert "held" not in m.ask(topics.JOB_QUEUE_STATUS)[0]

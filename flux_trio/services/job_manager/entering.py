@@ -35,7 +35,7 @@ class Entering:
         self._scheduler = scheduler
         self._priorities = priorities
         self._bypass = bypass
-        self._held: dict[int, ActiveJob] = {}  # by a failure; some may have gone on since
+        self._held: dict[int, ActiveJob] = {}  # by a failure
 
     def answered(self, job: ActiveJob, answer: HookAnswer) -> None:
         """The plugins have answered the hook of the state that `job` is in."""
@@ -45,6 +45,7 @@ class Entering:
             self._fail(job, answer.error)
             return
         if job.waiting_for is not None:
+            self._held.pop(job.id, None)
             self._ledger.release(job)
         if answer.resource_set is not None and job.state == JobState.SCHED:
             self._allocate(job, answer)

@@ -5,6 +5,7 @@ A change is in force at once and answered when it is durable, unless it is not t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -96,10 +97,10 @@ class QueueMethods:
     def status(self, request: Request) -> None:
         """job-manager.queue-status: whether one queue takes and schedules jobs.
 
-        {"enable", "start", "disable_reason"?, "stop_reason"?, "blocked"?, "silent"?} as in
+        {"enable", "start", "disable_reason"?, "stop_reason"?, "blocked"?, "silent"?, "held"?} as in
         flux-core: `blocked` is "scheduler" when the queue is started and only the scheduler is
         missing. `silent`, ours, has a text for each service that was asked something and has not
-        answered.
+        answered; `held`, ours too, says why plugins hold jobs, and how many: {reason: count}.
         """
         queue = self._queues.find(expect_payload(request, QueueStatus).name)
         online = self._scheduler.link == LinkState.READY
@@ -115,6 +116,12 @@ class QueueMethods:
         silent = [each.text(self._ledger.now) for each in self._silences()]
         if any(silent):
             status["silent"] = [text for text in silent if text]
+        jobs = self._ledger.jobs.values()
+        held = Counter(
+            job.waiting_for for job in jobs if job.waiting_for and job.queue == queue.name
+        )
+        if held:
+            status["held"] = dict(held)
         self._ledger.send(respond(request, status))
 
     def enable(self, request: Request) -> None:
