@@ -102,7 +102,7 @@ def _members(plugin: Plugin) -> Iterator[Any]:
     for each in reversed(type(plugin).__mro__):
         names |= dict.fromkeys(vars(each))
     for name in names:
-        raw = inspect.getattr_static(type(plugin), name, None)
+        raw = getattr(type(plugin), name, None)
         if isinstance(raw, Counter) or marks_of(raw):
             yield getattr(plugin, name)
 

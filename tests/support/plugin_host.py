@@ -1,0 +1,120 @@
+"""A plugin host without an instance: what it is asked, what it tells, traces and logs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import trio
+
+from flux_trio.config import Config
+from flux_trio.jobtap import Given, HookAnswer, Plugin, PluginHost, UpdateAsked, on, open_host
+from flux_trio.protocols import AskHook, HookAnswered, JobState, JobView
+from tests.support.job_view import SeenJob
+
+PRIORITY = "job.state.priority"
+JOB = SeenJob(state=JobState.PRIORITY)
+OWNER = 1000
+
+
+def handling(topic: str, function: Callable[..., Any], name: str = "a", **more: Any) -> Plugin:
+    """A plugin with one handler, which takes no `self`."""
+    made: Plugin = type(
+        "Handling", (Plugin,), {"handle": staticmethod(on(topic)(function)), "name": name, **more}
+    )()
+    return made
+
+
+def chain(topic: str, *functions: Callable[..., Any]) -> list[Plugin]:
+    """Plugins a, b, c… with one handler each."""
+    return [handling(topic, each, name) for each, name in zip(functions, "abcdef", strict=False)]
+
+
+class SomeJobs:
+    """Jobs to be looked up (`Jobs`)."""
+
+    def __init__(self, jobs: Iterable[SeenJob]) -> None:
+        self.by_id = {job.id: job for job in jobs}
+
+    def get(self, jobid: int) -> JobView | None:
+        return self.by_id.get(jobid)
+
+    def active(self) -> Iterable[JobView]:
+        return [job for job in self.by_id.values() if job.state != JobState.INACTIVE]
+
+
+class Rig:
+    """A host, and everything that leaves it."""
+
+    def __init__(self) -> None:
+        self.host: PluginHost
+        self.told: list[Any] = []
+        self.notes: list[dict[str, Any]] = []
+        self.logged: list[str] = []
+        self.called: list[tuple[str, Any]] = []
+
+    @property
+    def given(self) -> Given:
+        return Given(
+            tell=self.told.append,
+            note=self._note,
+            now=trio.current_time,
+            log=lambda _level, text: self.logged.append(text),
+            rpc=self._rpc,
+            owner=OWNER,
+            users="users",
+        )
+
+    def jobs(self, *jobs: SeenJob) -> None:
+        self.host.jobs = SomeJobs(jobs)
+
+    def ask(
+        self, topic: str = PRIORITY, job: SeenJob | None = JOB, args: Any = None, **more: Any
+    ) -> HookAnswer | None:
+        return self.host.ask(AskHook(more.pop("ticket", 1), topic, job, args, **more))
+
+    def answer(self, *question: Any, **more: Any) -> HookAnswer:
+        """What is answered at once."""
+        answer = self.ask(*question, **more)
+        assert answer is not None
+        return answer
+
+    def move(self, job: SeenJob, *states: JobState) -> SeenJob:
+        """Take a job through states, asking their hooks; the job in the last one."""
+        for state in states:
+            job = replace(job, state=state)
+            self.jobs(job)
+            self.answer(f"job.state.{state.name.lower()}", job)
+        return job
+
+    @property
+    def answers(self) -> list[HookAnswered]:
+        """Those that came later."""
+        return [each for each in self.told if isinstance(each, HookAnswered)]
+
+    def _note(self, kind: str, data: dict[str, Any]) -> None:
+        assert kind == "hook"
+        self.notes.append(data)
+
+    async def _rpc(self, topic: str, payload: dict[str, Any] | None) -> dict[str, Any]:
+        self.called.append((topic, payload))
+        return {"from": topic}
+
+
+@asynccontextmanager
+async def rig(
+    *plugins: Plugin, config: Config | None = None, blocked_s: float = 60.0
+) -> AsyncIterator[Rig]:
+    """A host with these plugins, for the length of the block."""
+    made = Rig()
+    async with open_host(made.given, config, blocked_s) as made.host:
+        for plugin in plugins:
+            await made.host.load(plugin)
+        made.told.clear()
+        yield made
+
+
+def asked_to_set(key: str, value: Any) -> UpdateAsked:
+    return UpdateAsked(key, value, userid=7, is_owner=False)
