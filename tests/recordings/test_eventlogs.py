@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pytest
 import trio
 
 from flux_trio.broker import ModuleSpec
-from flux_trio.config import Config, ExecConfig
+from flux_trio.config import Config, ExecConfig, JobManagerConfig, PerilogConfig
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import Surroundings, open_instance
 from flux_trio.messages import topics
@@ -30,6 +30,7 @@ from tests.support.other_services import (
     refusing_scheduler,
     start_answers,
 )
+from tests.support.perilog import Acting
 from tests.support.recordings import Player, Recording, Special, load_recording
 
 Entry = tuple[str, dict[str, Any]]
@@ -283,23 +284,22 @@ async def test_expiration_beyond_the_instance_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("name", "left_out", "but"),
+    ("name", "but"),
     [
-        ("42", frozenset("D"), frozenset()),
+        ("42", frozenset()),
         # 0.88 cancels running jobs at an orderly end of the instance; here they go on
-        ("43", frozenset(), frozenset("A")),
+        ("43", frozenset("A")),
     ],
 )
 async def test_eventlogs_over_a_restart_of_the_instance(
     name: str,
-    left_out: frozenset[str],
     but: frozenset[str],
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     recording = load_recording(name)
-    jobs = [job for job in recording.jobs if job.label not in left_out]
+    jobs = list(recording.jobs)
     store = MemoryStore()
-    player = Player(recording, pretend, specials(Background(AsyncExitStack())), left_out)
+    player = Player(recording, pretend, specials(Background(AsyncExitStack())))
     given = given_of(recording, store)
     async with open_instance(SIMULATED, given) as instance, instance.connect() as client:
         await player.play(instance, client, until="# shut the instance down")
@@ -312,6 +312,54 @@ async def test_eventlogs_over_a_restart_of_the_instance(
     async with open_instance(SIMULATED, again) as instance, instance.connect() as client:
         await player.play(instance, client)
         await compare(player, jobs, but)
+
+
+async def test_prologs_and_epilogs(autojump_clock: trio.testing.MockClock) -> None:
+    """39. After B's prolog has failed, 0.88 posts epilog-start ahead of the exception, loses
+    epilog-finish, and names no node.
+    """
+    recording = load_recording("39")
+    jobs = list(recording.jobs)
+    plugin = Acting({"seconds": 0.3}, {"seconds": 0.3})
+
+    def prolog(status: int) -> Special:
+        async def act(_player: Player) -> None:
+            plugin.parts["prolog"] = {"seconds": 0.3, "status": status}
+
+        return act
+
+    special = {
+        "touch /tmp/rec-fail-prolog": prolog(1 << 8),
+        "rm -f /tmp/rec-fail-prolog": prolog(0),
+        "flux resource drain": nothing,
+        "flux resource undrain 0-1": nothing,  # nothing was drained
+    }
+    command = PerilogConfig(["prolog or epilog"])
+    config = Config(
+        exec=ExecConfig(simulate=True), job_manager=JobManagerConfig([], command, command)
+    )
+    given = replace(given_of(recording), plugins=[plugin])
+    async with open_instance(config, given) as instance, instance.connect() as client:
+        player = Player(recording, pretend, special)
+        await player.play(instance, client)
+        await compare(player, jobs, frozenset("B"))
+        assert comparable(await player.eventlog("B"))[5:] == [
+            ("prolog-start", {"description": "job-manager.prolog"}),
+            (
+                "exception",
+                {
+                    "type": "prolog",
+                    "severity": 0,
+                    "note": "prolog exited with code=1 on node0 (rank 0)",
+                    "userid": 0,
+                },
+            ),
+            ("epilog-start", {"description": "job-manager.epilog"}),
+            ("prolog-finish", {"description": "job-manager.prolog", "status": 256}),
+            ("epilog-finish", {"description": "job-manager.epilog", "status": 0}),
+            ("free", {}),
+            ("clean", {}),
+        ]
 
 
 @pytest.mark.real

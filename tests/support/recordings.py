@@ -68,8 +68,8 @@ class Player:
     """Plays a scenario's steps on `instance`.
 
     `adapt` may change a jobspec before it is submitted; `special` plays the steps that no command
-    of a client can, by their text; jobs in `left_out` are not submitted; `refused` keeps what
-    commands were refused with, `refusals` what flux-core's were at submission.
+    of a client can, by their text; `refused` keeps what commands were refused with, `refusals`
+    what flux-core's were at submission.
     """
 
     def __init__(
@@ -77,7 +77,6 @@ class Player:
         recording: Recording,
         adapt: Callable[[dict[str, Any]], dict[str, Any]],
         special: Mapping[str, Special] | None = None,
-        left_out: frozenset[str] = frozenset(),
     ) -> None:
         self.recording = recording
         self.instance: Instance
@@ -87,7 +86,6 @@ class Player:
         self.refusals: list[str] = []
         self._adapt = adapt
         self._special = special or {}
-        self._left_out = left_out
         self._recorded = list(recording.jobs)
         self._to_submit = list(recording.jobs)
 
@@ -104,7 +102,7 @@ class Player:
                 return
             if step in self._special:
                 await self._special[step](self)
-            elif not any(f"{{{label}}}" in step for label in self._left_out):
+            else:
                 await self._play_step(shlex.split(step), info)
 
     async def eventlog(self, label: str) -> list[dict[str, Any]]:
@@ -164,8 +162,6 @@ class Player:
         if not self._to_submit:
             return  # flux-core refused these at once, so that they are no jobs of the recording
         job = self._to_submit.pop(0)
-        if job.label in self._left_out:
-            return
         flags = job.eventlog[0]["context"]["flags"]
         answer = await self._ask(
             topics.INGEST_SUBMIT,
@@ -235,4 +231,4 @@ class Player:
         return self.ids[re.sub(r"[{}]", "", label)]
 
 
-EVENTS = ("priority", "alloc", "prolog-start", "start", "clean")
+EVENTS = ("dependency-add", "priority", "alloc", "prolog-start", "start", "clean")
