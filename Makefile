@@ -22,6 +22,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	MYPYPATH=plugins $(BIN)/mypy plugins/*.py
 	$(BIN)/lint-imports
 
 bench: $(READY)
