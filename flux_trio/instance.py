@@ -51,7 +51,7 @@ from flux_trio.services.job_manager import service as job_manager
 from flux_trio.services.kvs import service as kvs
 from flux_trio.services.kvs.stores import MemoryStore, SqliteStore, Store
 from flux_trio.services.resource import service as resource
-from flux_trio.trace import Ring, Sink, Trace
+from flux_trio.trace import Kind, Ring, Sink, Trace
 from flux_trio.transports import Connection, Credentials, serve_unix, serve_websocket
 
 STATE_FILE: Final = "state.sqlite"
@@ -131,6 +131,8 @@ class Instance:
 
     def configure(self, config: Config) -> None:
         """Have modules that are loaded from here on go by `config`."""
+        tables = config.to_json()
+        self.trace.note(Kind.CONFIG, "config", {key: tables[key] for key in ("policy", "queues")})
         self._environment.update(module_environment(config, self._given.statedir))
         for spec in _module_specs(config, self._given, self.processes):
             self.supervisor.specs[spec.name] = spec

@@ -26,6 +26,8 @@ class Kind(StrEnum):
     RESOURCE = "resource"
     HOOK = "hook"
     STATE = "state"
+    CONFIG = "config"
+    COUNTERS = "counters"
 
 
 # Looked up once: asking a member for its value is slow, and every message is sent and received.
