@@ -142,12 +142,8 @@ class PluginHost(Dispatcher):
         """
         loaded = self.find(name)
         asked = await self._put(loaded, QUERY, None)
-        hooks = {
-            label: {"count": entry.count, "total": entry.total, "max": entry.longest}
-            for label, entry in loaded.entries.items()
-        }
         found: dict[str, Any] = dict(asked.said or {}) if asked is not None else {}
-        found |= {"name": loaded.name, "path": loaded.path, "hooks": hooks}
+        found |= {"name": loaded.name, "path": loaded.path, "hooks": loaded.statistics()}
         if loaded.tracker is not None and loaded.tracker.counters:
             found["counters"] = {
                 counter.name: {str(key): value for key, value in counter.items()}

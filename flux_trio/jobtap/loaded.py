@@ -90,7 +90,7 @@ class Loaded:
         self.handlers = handlers
         for counter in handlers.counters:
             counter.clear()
-        self.entries: dict[str, Entry] = {}  # by hook: all that were called
+        self._entries: dict[tuple[str, Function], Entry] = {}  # all that were looked up
         self.tracker = Tracker(self) if handlers.follows_states else None
         self.nursery: trio.Nursery
         self.ended = trio.Event()  # its nursery has
@@ -125,10 +125,22 @@ class Loaded:
 
     def entry(self, label: str, function: Function, hook: Hook) -> Entry:
         """What is known of the calls of `label`."""
-        entry = self.entries.get(label)
+        entry = self._entries.get((label, function))
         if entry is None:
-            entry = self.entries[label] = Entry(self, label, function, hook)
+            entry = self._entries[label, function] = Entry(self, label, function, hook)
         return entry
+
+    def statistics(self) -> dict[str, dict[str, float]]:
+        """By hook: the calls there were, and their seconds in all and at most."""
+        found: dict[str, dict[str, float]] = {}
+        for entry in self._entries.values():
+            if not entry.count:
+                continue
+            told = found.setdefault(entry.label, {"count": 0, "total": 0.0, "max": 0.0})
+            told["count"] += entry.count
+            told["total"] += entry.total
+            told["max"] = max(told["max"], entry.longest)
+        return found
 
     def methods(self) -> Iterator[PluginMethod]:
         """Of its service."""

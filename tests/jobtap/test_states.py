@@ -1,0 +1,207 @@
+"""Enter and leave handlers come in pairs, and counters cannot leak."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flux_trio import jobtap
+from flux_trio.jobtap import Plugin, State
+from flux_trio.protocols import JobState
+from tests.support.job_view import SeenJob
+from tests.support.plugin_host import Rig, rig
+
+NEW = SeenJob()
+WAYS = (State.DEPEND, State.PRIORITY, State.SCHED, State.RUN, State.CLEANUP)
+
+
+class Counts(Plugin):
+    """Keeps what it is told of every state."""
+
+    name = "counts"
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, int, State]] = []
+
+    @jobtap.enter(*WAYS, State.INACTIVE)
+    def entered(self, job: jobtap.Job) -> None:
+        self.heard.append(("enter", job.id, job.state))
+
+    @jobtap.leave(*WAYS)
+    def left(self, job: jobtap.Job) -> None:
+        self.heard.append(("leave", job.id, job.state))
+
+    busy = jobtap.counter(State.RUN, State.CLEANUP, key=lambda job: job.userid)
+    waiting = jobtap.counter(State.SCHED, amount=lambda job: job.urgency / 10)
+
+
+async def test_each_state_is_entered_and_left_once() -> None:
+    plugin = Counts()
+    async with rig(plugin) as r:
+        job = r.move(NEW, State.DEPEND, State.PRIORITY, State.SCHED)
+        r.answer("job.state.sched", job)  # asked again in the same state
+        r.move(job, State.INACTIVE)
+        r.host.tell("job.destroy", replace(job, state=State.INACTIVE))
+    assert plugin.heard == [
+        ("enter", 7, State.DEPEND),
+        ("leave", 7, State.PRIORITY),
+        ("enter", 7, State.PRIORITY),
+        ("leave", 7, State.SCHED),
+        ("enter", 7, State.SCHED),
+        ("leave", 7, State.INACTIVE),
+        ("enter", 7, State.INACTIVE),
+    ]
+
+
+async def test_job_that_goes_without_a_word_is_left() -> None:
+    plugin = Counts()
+    async with rig(plugin) as r:
+        job = r.move(NEW, State.RUN)
+        assert plugin.busy[1000] == 1
+        r.host.tell("job.destroy", job)
+        assert plugin.heard[-1] == ("leave", 7, State.RUN)
+        assert plugin.busy == plugin.busy
+        assert (plugin.busy[1000], len(plugin.busy)) == (0, 0)
+
+
+async def test_plugin_that_is_loaded_enters_what_jobs_are_in() -> None:
+    plugin = Counts()
+    async with rig(plugin) as r:
+        r.answer("job.new", replace(NEW, state=State.CLEANUP), only="counts")
+        r.answer("job.new", replace(NEW, id=8))
+        assert plugin.heard == [("enter", 7, State.CLEANUP)]
+        assert plugin.busy.total == 1
+
+
+async def test_plugin_that_is_removed_leaves_what_it_entered() -> None:
+    plugin = Counts()
+    async with rig(plugin) as r:
+        job = r.move(NEW, State.RUN)
+        other = r.move(replace(NEW, id=8), State.SCHED)
+        r.jobs(job, other)
+        await r.host.remove("counts")
+        assert plugin.heard[-2:] == [("leave", 7, State.RUN), ("leave", 8, State.SCHED)]
+        r.host.tell("job.destroy", job)
+        assert r.answer("job.state.cleanup", replace(job, state=State.CLEANUP)) is not None
+        assert len(plugin.heard) == 4
+
+
+async def test_plugin_object_that_is_loaded_again_counts_from_nothing() -> None:
+    plugin = Counts()
+    for _ in range(2):
+        async with rig(plugin) as r:
+            r.move(NEW, State.RUN)
+            assert plugin.busy.total == 1
+
+
+async def test_objects_of_one_class_have_counters_of_their_own() -> None:
+    one, other = Counts(), Counts()
+    other.name = "other"
+    async with rig(one, other) as r:
+        r.answer("job.state.run", replace(NEW, state=State.RUN), only="other")
+        assert (one.busy.total, other.busy.total) == (0, 1)
+
+
+async def test_counter_counts_by_key_and_amount() -> None:
+    plugin = Counts()
+    async with rig(plugin) as r:
+        for jobid in range(3):
+            r.move(replace(NEW, id=jobid, userid=jobid // 2, urgency=1), State.SCHED, State.RUN)
+        r.move(replace(NEW, id=9, urgency=3), State.SCHED)
+        assert dict(plugin.busy) == {0: 2, 1: 1}
+        assert plugin.waiting[None] == 0.3
+        assert plugin.waiting["nobody"] == 0
+        assert repr(plugin.busy) == "<Counter busy {0: 2, 1: 1}>"
+
+
+async def test_failure_of_a_state_handler_is_a_failure_of_the_hook_and_pairs_stay_pairs() -> None:
+    class Fails(Counts):
+        @jobtap.enter(State.RUN)
+        def fails(self, job: jobtap.Job) -> None:
+            raise KeyError("bank")
+
+        @jobtap.leave(State.RUN)
+        def says(self, job: jobtap.Job) -> Any:
+            return 3
+
+    plugin = Fails()
+    async with rig(plugin) as r:
+        job = replace(NEW, state=State.RUN)
+        failed = "plugin counts failed in job.state.run for job ƒ8: "
+        assert r.answer("job.state.run", job).error == failed + "KeyError: 'bank'"
+        answer = r.answer("job.state.cleanup", replace(job, state=State.CLEANUP))
+        assert str(answer.error).endswith("TypeError: leave RUN: expected None, got 3")
+        assert [what for what, _, _ in plugin.heard] == ["enter", "leave", "enter"]
+        assert {note["hook"] for note in r.notes} >= {"enter RUN", "leave RUN", "job.state.run"}
+
+
+async def test_key_that_fails_is_a_failure_of_the_hook() -> None:
+    class Fails(Plugin):
+        by_bank = jobtap.counter(State.RUN, key=lambda job: job.data["bank"])
+
+    async with rig(Fails()) as r:
+        answer = r.answer("job.state.run", replace(NEW, state=State.RUN))
+        assert str(answer.error).endswith("KeyError: 'bank'")
+
+
+async def test_recount_finds_what_a_key_that_changed_has_left_behind() -> None:
+    class ByUrgency(Plugin):
+        running = jobtap.counter(State.RUN, key=lambda job: job.urgency)
+
+    plugin = ByUrgency()
+    async with rig(plugin) as r:
+        job = r.move(NEW, State.RUN)
+        assert r.host.recount() == 0
+        r.jobs(replace(job, urgency=20))
+        assert r.host.recount() == 2
+        assert dict(plugin.running) == {20: 1}
+        assert r.logged == [
+            "plugin by-urgency: counter running of 16 had 1, there are 0",
+            "plugin by-urgency: counter running of 20 had 0, there are 1",
+        ]
+        assert [note["hook"] for note in r.notes[-2:]] == ["recount running"] * 2
+        assert r.host.recount() == 0
+
+
+ENDS = st.sampled_from([[], [State.INACTIVE]])
+ROADS = st.builds(lambda way, end: way + end, st.lists(st.sampled_from(WAYS), max_size=8), ENDS)
+
+
+@settings(max_examples=40, deadline=None)
+@given(roads=st.lists(ROADS, max_size=4), removed_after=st.integers(0, 20))
+def test_whatever_way_jobs_take_pairs_are_pairs_and_a_recount_agrees(
+    roads: list[list[JobState]], removed_after: int
+) -> None:
+    trio.run(_follow, roads, removed_after)
+
+
+async def _follow(roads: list[list[JobState]], removed_after: int) -> None:
+    plugin = Counts()
+    async with rig(plugin) as r:
+        jobs = {n: replace(NEW, id=n) for n in range(len(roads))}
+        steps = [(n, state) for n, road in enumerate(roads) for state in road]
+        for n, state in steps[:removed_after]:
+            jobs[n] = r.move(jobs[n], state)
+        r.jobs(*jobs.values())
+        assert r.host.recount() == 0, r.logged
+        for each in jobs.values():
+            if each.state == State.INACTIVE:
+                r.host.tell("job.destroy", each)
+        await r.host.remove("counts")
+        assert _balanced(r, plugin)
+
+
+def _balanced(r: Rig, plugin: Counts) -> bool:
+    """Nothing is left that was not entered, nor twice; all is left at the end."""
+    inside: set[int] = set()
+    for what, jobid, state in plugin.heard:
+        if what == "leave":
+            inside.remove(jobid)
+        elif state != State.INACTIVE:
+            assert jobid not in inside
+            inside.add(jobid)
+    return not inside and plugin.busy.total == 0
