@@ -14,6 +14,7 @@ from tests.benchmarks.deciding import alloc_decision
 from tests.benchmarks.measure import Figure
 from tests.benchmarks.monitoring import monitor_overhead
 from tests.benchmarks.pending import cancel_5k, pending_bytes, sched_1m
+from tests.benchmarks.plugins import load_plugin_100k, plugins_10, reprioritize_100k
 from tests.benchmarks.real_jobs import real_true
 from tests.benchmarks.reloading import reload_1k, reload_10k, reload_50
 from tests.benchmarks.simulated import (
@@ -46,6 +47,9 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
         simulate_lassen_watched,
         simulate_week,
         monitor_overhead,
+        plugins_10,
+        reprioritize_100k,
+        load_plugin_100k,
         pending_bytes,
         sched_1m,
     )

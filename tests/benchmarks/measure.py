@@ -15,6 +15,7 @@ from flux_trio.broker import Handle
 from flux_trio.config import Config
 from flux_trio.formats import Jobspec, ResourceSet
 from flux_trio.instance import Surroundings, durable_store, open_instance
+from flux_trio.jobtap import Plugin
 from flux_trio.messages import FluxError, Request, Response, topics
 from flux_trio.trace import Sink
 
@@ -42,6 +43,7 @@ async def measured_instance(
     *,
     listen: bool = False,
     config: Config | None = None,
+    plugins: Iterable[Plugin] = (),
 ) -> AsyncIterator[Handle]:
     """A handle on an instance as a user would run it: SQLite, every service, the real clock."""
     config = config or Config()
@@ -53,6 +55,7 @@ async def measured_instance(
         listen=listen,
         store=durable_store(config, statedir),
         sinks=sinks,
+        plugins=plugins,
     )
     async with open_instance(config, given) as instance, instance.connect() as client:
         yield client

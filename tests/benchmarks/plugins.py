@@ -1,0 +1,162 @@
+"""What plugins cost: hooks at every state, new priorities for all, a plugin that comes late."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from flux_trio import jobtap
+from flux_trio.broker import Handle
+from flux_trio.messages import Request, topics
+from flux_trio.sim import make_machine
+from flux_trio.trace import Kind, Record, Sink
+from tests.benchmarks.measure import Figure, measured_instance, run_jobs, simulated_job
+from tests.benchmarks.pending import settled, submit_pending
+
+PLUGINS = 10
+JOBS = 3_000
+ROUNDS = 3  # of each, in turn: machines have moods
+LATE = """
+from flux_trio import jobtap
+
+
+class Late(jobtap.Plugin):
+    @jobtap.on("job.new")
+    def new(self, job):
+        job.data["seen"] = True
+
+    @jobtap.on("job.priority.get")
+    def priority(self, job):
+        return 100 + job.urgency
+"""
+
+
+class Watcher(jobtap.Plugin):
+    """Does next to nothing, at every state."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seen = 0
+
+    @jobtap.on("job.state.*")
+    def state(self, job: jobtap.Job) -> None:
+        """Count."""
+        self.seen += job.id > 0
+
+
+class Ranks(jobtap.Plugin):
+    """Priorities that are others each time it is asked to ask again."""
+
+    name = "ranks"
+
+    def __init__(self) -> None:
+        self.base = 100
+
+    @jobtap.on("job.state.priority", "job.priority.get")
+    def priority(self, job: jobtap.Job) -> int:
+        """By urgency and time."""
+        return self.base + job.urgency
+
+    @jobtap.service("again")
+    def again(self, _request: jobtap.ServiceRequest) -> dict[str, object]:
+        """All of them."""
+        self.base += 1
+        self.reprioritize_all()
+        return {}
+
+
+def plugins_10() -> Iterator[Figure]:
+    """Ten plugins with a handler for job.state.*: how much less throughput that is."""
+    for count in (JOBS // 10, JOBS):
+        without, watched = [], []
+        for _ in range(ROUNDS):
+            without.append(trio.run(_run, count, 0))
+            watched.append(trio.run(_run, count, PLUGINS))
+        lost = 100 * (1 - min(without) / min(watched))
+        yield Figure(round(lost, 1), "% less throughput", count)
+
+
+async def _run(count: int, nplugins: int) -> float:
+    plugins = [Watcher(f"watcher{place}") for place in range(nplugins)]
+    with tempfile.TemporaryDirectory() as directory:
+        machine = make_machine(1, 128)
+        async with measured_instance(machine, Path(directory), plugins=plugins) as client:
+            started = time.process_time()
+            await run_jobs(client, simulated_job(0.001), count)
+            return time.process_time() - started
+
+
+def reprioritize_100k() -> Iterator[Figure]:
+    """Seconds until the scheduler has all new priorities, and in how many requests."""
+    for count in (10_000, 100_000):
+        seconds, requests = trio.run(_reprioritize, count)
+        yield Figure(round(seconds, 2), "s", count)
+        yield Figure(requests, "sched.prioritize", count)
+
+
+async def _reprioritize(count: int) -> tuple[float, int]:
+    seen: list[float] = []
+    first = trio.Event()
+
+    def watch(record: Record) -> None:
+        message = record.message
+        if record.kind != Kind.RECV or not isinstance(message, Request):
+            return
+        if message.topic == topics.SCHED_PRIORITIZE:
+            seen.append(time.perf_counter())
+            first.set()
+
+    async with _pending(count, [Ranks()], [watch]) as client:
+        started = time.perf_counter()
+        await client.call("job-manager.ranks.again", {})
+        await first.wait()
+        await settled(client)
+        return seen[-1] - started, len(seen)
+
+
+def load_plugin_100k() -> Iterator[Figure]:
+    """Milliseconds another request waits at most while a plugin is loaded with active jobs."""
+    for count in (10_000, 100_000):
+        yield Figure(round(1e3 * trio.run(_load, count), 1), "ms", count)
+
+
+async def _load(count: int) -> float:
+    with tempfile.TemporaryDirectory() as directory:
+        plugin = Path(directory) / "late.py"
+        plugin.write_text(LATE)
+        async with _pending(count, [], []) as client:
+            return await _longest_wait(client, plugin)
+
+
+async def _longest_wait(client: Handle, plugin: Path) -> float:
+    async with trio.open_nursery() as nursery:
+        loaded = trio.Event()
+
+        async def load() -> None:
+            await client.call(topics.JOB_JOBTAP, {"load": str(plugin)})
+            loaded.set()
+
+        nursery.start_soon(load)
+        longest = 0.0
+        while not loaded.is_set():
+            began = time.perf_counter()
+            await client.call(topics.JOB_GETINFO, {})
+            longest = max(longest, time.perf_counter() - began)
+        return longest
+
+
+@asynccontextmanager
+async def _pending(
+    count: int, plugins: Iterable[jobtap.Plugin], sinks: Iterable[Sink]
+) -> AsyncIterator[Handle]:
+    with tempfile.TemporaryDirectory() as directory:
+        machine = make_machine(1, 1)
+        async with measured_instance(machine, Path(directory), sinks, plugins=plugins) as client:
+            await submit_pending(client, count)
+            await settled(client)
+            yield client
