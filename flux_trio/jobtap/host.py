@@ -142,6 +142,8 @@ class PluginHost(Dispatcher):
         """
         loaded = self.find(name)
         asked = await self._put(loaded, QUERY, None)
+        if asked is not None and asked.error is not None:
+            raise PluginError(asked.error)
         found: dict[str, Any] = dict(asked.said or {}) if asked is not None else {}
         found |= {"name": loaded.name, "path": loaded.path, "hooks": loaded.statistics()}
         if loaded.tracker is not None and loaded.tracker.counters:

@@ -1,0 +1,473 @@
+"""Loading and removing plugins; what lives with one: tasks, services, calls; the watchdog."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from flux_trio import jobtap
+from flux_trio.config import parse_config
+from flux_trio.jobtap import FluxError, Plugin, PluginError, ServiceRequest, State
+from flux_trio.messages import Errno
+from flux_trio.protocols import (
+    HookAnswer,
+    HookAnswered,
+    PluginReplayed,
+    PluginsChanged,
+    PostEvent,
+)
+from tests.support.job_view import SeenJob
+from tests.support.plugin_host import JOB, OWNER, PRIORITY, Rig, handling, rig
+
+
+class Recording(Plugin):
+    """Says what happens to it."""
+
+    name = "recording"
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    @jobtap.on("conf.update")
+    def configure(self, config: jobtap.Config) -> None:
+        self.heard.append(("conf", dict(self.conf), config.edition))
+        if self.conf.get("bad"):
+            raise jobtap.Reject("bad: not today")
+
+    def loaded(self) -> None:
+        self.heard.append("loaded")
+
+    def removed(self) -> None:
+        self.heard.append("removed")
+
+    @jobtap.on("job.*")
+    def anything(self, job: jobtap.Job) -> None:
+        self.heard.append(job.topic)
+
+
+# --- loading
+
+
+async def test_plugin_is_configured_first_then_loaded_then_asked() -> None:
+    plugin = Recording()
+    async with rig() as r:
+        await r.host.load(plugin, {"x": 1}, "/where/recording.py")
+        r.ask()
+        assert plugin.heard == [("conf", {"x": 1}, "classic"), "loaded", PRIORITY]
+        assert plugin.config == r.host.config
+        assert r.host.names() == ["recording"]
+        assert not r.told
+    assert plugin.heard[-1] == "removed"
+
+
+async def test_plugin_that_refuses_its_configuration_is_not_there() -> None:
+    plugin = Recording()
+    async with rig() as r:
+        with pytest.raises(PluginError, match=r"^plugin recording: bad: not today$"):
+            await r.host.load(plugin, {"bad": 1})
+        assert r.host.names() == []
+        r.ask()
+        assert plugin.heard == [("conf", {"bad": 1}, "classic"), "removed"]
+        with pytest.raises(PluginError, match="plugin recording is not loaded"):
+            plugin.now()
+        await r.host.load(plugin, {})
+
+
+async def test_plugin_that_fails_when_it_is_loaded_is_not_there() -> None:
+    class Fails(Plugin):
+        def loaded(self) -> None:
+            raise KeyError("bank")
+
+    async with rig() as r:
+        with pytest.raises(PluginError, match="plugin fails failed when it was loaded: KeyError"):
+            await r.host.load(Fails())
+        assert r.host.names() == []
+
+
+async def test_configuration_may_be_looked_at_asynchronously(autojump_clock: MockClock) -> None:
+    async def configure(config: Any) -> None:
+        await trio.sleep(5)
+        raise jobtap.Reject("no")
+
+    async with rig() as r:
+        with pytest.raises(PluginError, match="plugin a: no"):
+            await r.host.load(handling("conf.update", configure))
+
+
+async def test_second_load_of_a_name_is_refused() -> None:
+    async with rig(Recording()) as r:
+        with pytest.raises(PluginError, match="plugin recording is already loaded"):
+            await r.host.load(Recording())
+
+
+async def test_name_is_that_of_the_class_unless_it_says() -> None:
+    class HoldUntilNoon(Plugin):
+        pass
+
+    async with rig(HoldUntilNoon()) as r:
+        assert r.host.names() == ["hold-until-noon"]
+
+
+async def test_replay_waits_for_the_job_machine() -> None:
+    async with rig(Recording()) as r, trio.open_nursery() as nursery:
+        nursery.start_soon(r.host.replay, "recording", "-state")
+        await trio.testing.wait_all_tasks_blocked()
+        (change,) = r.told
+        assert change == PluginsChanged("recording", "-state", change.ticket)
+        assert nursery.child_tasks
+        r.host.replayed(PluginReplayed(change.ticket))
+        r.host.replayed(PluginReplayed(change.ticket))
+        await trio.testing.wait_all_tasks_blocked()
+        assert not nursery.child_tasks
+        with pytest.raises(PluginError, match="expected an order of none, state, -state"):
+            await r.host.replay("recording", "random")
+
+
+async def test_reload_of_the_configuration_reaches_plugins_unless_one_refuses() -> None:
+    new = parse_config("[job-manager]\nplugins = []\n[sched]\npolicy = 'easy'\n")
+    plugin = Recording()
+    async with rig(plugin) as r:
+        before = r.host.config
+        plugin.conf["bad"] = True
+        answer = r.answer("conf.update", None, new)
+        assert (answer.reject, r.host.config) == ("bad: not today", before)
+        plugin.conf["bad"] = False
+        assert r.answer("conf.update", None, new) == HookAnswer()
+        assert plugin.config is new
+
+
+async def test_reload_that_takes_its_time_is_answered_later(autojump_clock: MockClock) -> None:
+    async def configure(config: Any) -> None:
+        await trio.sleep(1)
+
+    new = parse_config("")
+    async with rig(handling("conf.update", configure)) as r:
+        assert r.ask("conf.update", None, new, ticket=8) is None
+        await trio.sleep(2)
+        assert r.told == [HookAnswered(8, HookAnswer())]
+        assert r.host.config is new
+
+
+# --- removing
+
+
+async def test_removed_plugin_is_never_called_again(autojump_clock: MockClock) -> None:
+    plugin = Recording()
+
+    async def poll() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            plugin.heard.append("task ended")
+
+    async with rig(plugin) as r:
+        plugin.start_soon(poll)
+        await trio.testing.wait_all_tasks_blocked()
+        plugin.heard.clear()
+        assert await r.host.remove("recording") == ["recording"]
+        assert r.told == [PluginsChanged()]
+        r.ask()
+        r.host.tell("job.inactive-add", JOB)
+        await trio.sleep(1000)
+        assert plugin.heard == ["task ended", "removed"]
+        assert not r.host.handles(PRIORITY)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "left"),
+    [
+        ("all", [".builtin", ".other"]),
+        ("ab*", [".builtin", ".other", "ba"]),
+        ("ba", [".builtin", ".other", "ab", "abc"]),
+        ("*", [".builtin", ".other"]),
+        (".b*", [".other", "ab", "abc", "ba"]),
+        (".builtin", [".other", "ab", "abc", "ba"]),
+    ],
+)
+async def test_plugins_are_removed_by_name_or_glob(pattern: str, left: list[str]) -> None:
+    names = [".builtin", ".other", "ab", "abc", "ba"]
+    async with rig(*(handling("job.new", lambda job: None, name) for name in names)) as r:
+        gone = await r.host.remove(pattern)
+        assert r.host.names(builtins=True) == left
+        assert sorted([*gone, *left]) == sorted(names)
+        assert r.host.names() == [name for name in left if not name.startswith(".")]
+
+
+async def test_pattern_that_matches_nothing_is_an_error_unless_it_is_all() -> None:
+    async with rig() as r:
+        with pytest.raises(PluginError, match=r"no plugin matches x\*"):
+            await r.host.remove("x*")
+        assert await r.host.remove("all") == []
+
+
+async def test_failure_when_it_is_removed_is_logged() -> None:
+    class Fails(Plugin):
+        def removed(self) -> None:
+            raise KeyError("bank")
+
+    async with rig(Fails()) as r:
+        await r.host.remove("fails")
+        assert r.logged[0].startswith("plugin fails failed when it was removed: KeyError: 'bank'")
+
+
+# --- background tasks
+
+
+async def test_task_that_raises_ends_alone_and_is_told_with_its_stack(
+    autojump_clock: MockClock,
+) -> None:
+    ticks: list[float] = []
+
+    class Polls(Plugin):
+        def loaded(self) -> None:
+            self.start_soon(self.fail, 3)
+            self.start_soon(self.tick)
+            self.start_soon(len, 3)  # type: ignore[arg-type]  # wrong on purpose
+
+        async def fail(self, seconds: float) -> None:
+            await trio.sleep(seconds)
+            raise ValueError("no data")
+
+        async def tick(self) -> None:
+            while True:
+                await trio.sleep(2)
+                ticks.append(self.now())
+
+    async with rig(Polls()) as r:
+        await trio.sleep(9)
+        assert len(ticks) == 4
+        assert [text.partition("\n")[0] for text in r.logged] == [
+            "plugin polls: task len ended: TypeError: object of type 'int' has no len()",
+            "plugin polls: task fail ended: ValueError: no data",
+        ]
+        assert "in fail" in r.logged[1]
+        assert [note["hook"] for note in r.notes] == ["task len", "task fail"]
+
+
+async def test_operations_of_a_task_go_to_the_job_machine_even_if_a_hook_started_it(
+    autojump_clock: MockClock,
+) -> None:
+    class Later(Plugin):
+        @jobtap.on("job.state.depend")
+        async def depend(self, job: jobtap.Job) -> None:
+            job.add_dependency("x")
+            self.start_soon(self.release, job)
+            await trio.sleep(2)
+
+        async def release(self, job: jobtap.Job) -> None:
+            await trio.sleep(1)
+            job.post("memo", {})
+            await trio.sleep(5)
+            job.post("memo", {})
+
+    async with rig(Later()) as r:
+        r.ask("job.state.depend", SeenJob(state=State.DEPEND))
+        await trio.sleep(10)
+        first, answered, last = r.told
+        assert first == last == PostEvent(7, "memo", {}, "later")
+        assert [each.name for each in answered.answer.operations] == ["dependency-add"]
+
+
+# --- what a plugin reaches
+
+
+async def test_plugin_reaches_the_instance(autojump_clock: MockClock) -> None:
+    plugin = Recording()
+    async with rig(plugin) as r:
+        plugin.log(3, "hello")
+        assert r.logged == ["recording: hello"]
+        assert plugin.owner == OWNER
+        assert plugin.users == "users"
+        assert plugin.now() == trio.current_time()
+        assert await plugin.rpc("kvs.lookup", {"key": "a"}) == {"from": "kvs.lookup"}
+        assert r.called == [("kvs.lookup", {"key": "a"})]
+
+
+async def test_plugins_call_each_other_by_topics_of_their_own() -> None:
+    class Asks(Plugin):
+        @jobtap.on(PRIORITY)
+        def priority(self, job: jobtap.Job) -> Any:
+            return self.call("fair.share", job)
+
+    def share(job: jobtap.Job) -> int:
+        job.post("shared", {})
+        return job.userid
+
+    first = handling("fair.share", lambda job: 5, "first")
+    async with rig(Asks(), first, handling("fair.*", share, "second")) as r:
+        answer = r.answer()
+        assert answer.priority == 1000
+        assert answer.operations == (PostEvent(7, "shared", {}, "asks"),)
+        assert [note["hook"] for note in r.notes] == ["fair.share", "fair.share", PRIORITY]
+        await r.host.remove("second")
+        assert r.answer().priority == 5
+        await r.host.remove("first")
+        error = "PluginError: no plugin handles fair.share"
+        assert str(r.answer().error).endswith(error)
+        with pytest.raises(PluginError, match=r"no plugin handles job\.validate"):
+            r.host.call("job.validate", None)
+
+
+# --- services
+
+
+class Serves(Plugin):
+    @jobtap.service("status", owner_only=False)
+    def status(self, request: ServiceRequest) -> dict[str, Any] | None:
+        return {"asked": request.payload} if request.payload else None
+
+    @jobtap.service("slow.one")
+    async def slow(self, request: ServiceRequest) -> dict[str, Any]:
+        await trio.sleep(request.payload["s"])
+        return {"by": request.userid}
+
+    @jobtap.service("fails")
+    def fails(self, request: ServiceRequest) -> Any:
+        if "errnum" in request.payload:
+            raise FluxError(request.payload["errnum"], "as asked")
+        return request.payload["says"]
+
+
+async def served(r: Rig, method: str, **payload: Any) -> dict[str, Any]:
+    found = r.host.method(f"job-manager.serves.{method}")
+    assert found is not None
+    return await r.host.serve(found, ServiceRequest(method, payload, 7, is_owner=False))
+
+
+async def test_plugin_answers_requests_of_its_own(autojump_clock: MockClock) -> None:
+    async with rig(Serves()) as r:
+        assert await served(r, "status", a=1) == {"asked": {"a": 1}}
+        assert await served(r, "status") == {}
+        assert await served(r, "slow.one", s=5) == {"by": 7}
+        status, slow = (r.host.method(f"job-manager.serves.{n}") for n in ("status", "slow.one"))
+        assert status is not None
+        assert slow is not None
+        assert (status.owner_only, slow.owner_only) == (False, True)
+
+
+async def test_method_that_fails_is_answered_with_why(autojump_clock: MockClock) -> None:
+    async with rig(Serves()) as r:
+        with pytest.raises(FluxError, match="as asked") as caught:
+            await served(r, "fails", errnum=Errno.ENOENT)
+        assert caught.value.errnum == Errno.ENOENT
+        for payload, text in [({"says": 3}, "expected a dict, got 3"), ({}, "KeyError: 'says'")]:
+            with pytest.raises(FluxError) as caught:
+                await served(r, "fails", **payload)
+            assert caught.value.errnum == Errno.EINVAL
+            assert caught.value.text == f"plugin serves failed in service fails: {text}"
+        with pytest.raises(FluxError, match="no answer in 60 s"):
+            await served(r, "slow.one", s=100)
+
+
+async def test_methods_are_gone_with_the_plugin(autojump_clock: MockClock) -> None:
+    async with rig(Serves()) as r, trio.open_nursery() as nursery:
+
+        async def wait() -> None:
+            with pytest.raises(FluxError, match="plugin serves was removed") as caught:
+                await served(r, "slow.one", s=50)
+            assert caught.value.errnum == Errno.ENOSYS
+
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        await r.host.remove("serves")
+        assert r.host.method("job-manager.serves.status") is None
+
+
+# --- queries
+
+
+async def test_query_tells_the_plugins_data_and_what_its_hooks_took() -> None:
+    class Tells(Plugin):
+        running = jobtap.counter(State.RUN, key=lambda job: job.userid)
+
+        @jobtap.on("plugin.query")
+        def query(self) -> dict[str, Any]:
+            return {"mine": 1, "name": "overwritten"}
+
+        @jobtap.on(PRIORITY)
+        def priority(self, job: jobtap.Job) -> None:
+            time.sleep(0.001)
+
+    async with rig() as r:
+        await r.host.load(Tells(), path="/a/tells.py")
+        r.ask()
+        r.ask()
+        r.move(JOB, State.RUN)
+        told = await r.host.query("tells")
+        assert (told["name"], told["path"], told["mine"]) == ("tells", "/a/tells.py", 1)
+        assert told["counters"] == {"running": {"1000": 1}}
+        took = told["hooks"][PRIORITY]
+        assert took["count"] == 2
+        assert took["total"] >= 2 * 0.001
+        assert took["max"] <= took["total"]
+
+
+async def test_query_that_fails_says_why() -> None:
+    async with rig(handling("plugin.query", lambda: 3), Recording()) as r:
+        with pytest.raises(PluginError, match=r"plugin a failed in plugin\.query: expected a dict"):
+            await r.host.query("a")
+        with pytest.raises(PluginError, match="plugin b is not loaded"):
+            await r.host.query("b")
+        assert (await r.host.query("recording"))["name"] == "recording"
+
+
+# --- the watchdog
+
+block = time.sleep  # what a plugin must not do
+
+
+async def test_handler_that_blocks_the_instance_is_named_with_its_stack(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def blocks(job: jobtap.Job) -> None:
+        time.sleep(0.05)
+
+    async with rig(handling(PRIORITY, blocks), blocked_s=0.01) as r:
+        r.ask()
+        await trio.testing.wait_all_tasks_blocked()
+        text = r.logged[0]
+        assert text.startswith(f"plugin a failed in {PRIORITY} for job ƒ8: blocked the instance")
+        assert "in blocks\n    time.sleep(0.05)" in text
+        assert len(r.logged) == 1
+    assert "time.sleep(0.05)" in capfd.readouterr().err
+
+
+async def test_async_handlers_and_tasks_that_block_are_named_too(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    ended: list[trio.Event] = [trio.Event(), trio.Event()]
+
+    async def blocks(job: jobtap.Job | None) -> None:
+        await trio.lowlevel.checkpoint()
+        block(0.05)
+        await trio.lowlevel.checkpoint()
+        ended[job is None].set()
+
+    plugin = handling(PRIORITY, blocks)
+    async with rig(plugin, blocked_s=0.01) as r:
+        r.ask()
+        plugin.start_soon(blocks, None)
+        for each in ended:
+            await each.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(text.partition(":")[0] for text in r.logged) == [
+            f"plugin a failed in {PRIORITY} for job ƒ8",
+            "plugin a failed in task blocks",
+        ]
+    capfd.readouterr()
+
+
+async def test_watchdog_is_there_when_it_is_needed_and_ends_with_the_host() -> None:
+    before = threading.active_count()
+    async with rig(handling(PRIORITY, lambda job: None, ".builtin")) as r:
+        assert threading.active_count() == before
+        await r.host.load(Recording())
+        await r.host.load(handling(PRIORITY, lambda job: None))
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
