@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.config import ExecConfig
-from flux_trio.formats import FormatError, ResourceSet, format_fluid, parse_duration
+from flux_trio.formats import FormatError, format_fluid, parse_duration, parse_r
 from flux_trio.messages import (
     NO_METHOD,
     ROLE_OWNER,
@@ -285,7 +285,7 @@ class ExecCore:
             job.fail(self._context, "the job has no R")
             return
         try:
-            job.resources = ResourceSet.parse(text.encode(), "R")
+            job.resources = parse_r(text)
             job.simulation = simulation_of(job.jobspec, self._simulate)
         except FormatError as error:
             job.fail(self._context, str(error))
