@@ -22,6 +22,8 @@ ANY_JOB: Final = (1 << 64) - 1  # flux-core's FLUX_JOBID_ANY
 
 NO_MORE: Final = "there are no more waitable jobs"
 
+_WAITABLE = JobFlag.WAITABLE.value  # as a number: each event of each job is looked at
+
 
 class Wait(msgspec.Struct):
     """The job-manager.wait request; `id` may be ANY_JOB."""
@@ -71,7 +73,7 @@ class Waitable:
         if job is None:
             text = "invalid job id, or job may be inactive and not waitable"
             raise FluxError(Errno.ECHILD, text)
-        if not job.flags & JobFlag.WAITABLE:
+        if not job.flags & _WAITABLE:
             raise FluxError(Errno.ECHILD, "job was not submitted with FLUX_JOB_WAITABLE")
         if jobid in self._waiting:
             raise FluxError(Errno.ECHILD, "job id already has a waiter")
@@ -81,11 +83,11 @@ class Waitable:
         """Active waitable jobs, also those of an earlier life; kept up to date from here on."""
         if self._active is None:
             jobs = self._ledger.jobs.values()
-            self._active = {job.id for job in jobs if job.flags & JobFlag.WAITABLE}
+            self._active = {job.id for job in jobs if job.flags & _WAITABLE}
         return self._active
 
     def _logged(self, job: ActiveJob, event: Event) -> None:
-        if not job.flags & JobFlag.WAITABLE:
+        if not job.flags & _WAITABLE:
             return
         if event.name == JobEvent.SUBMIT:
             self._jobs().add(job.id)
