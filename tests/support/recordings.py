@@ -20,8 +20,8 @@ from flux_trio.messages import FluxError, topics
 
 DATA = Path(__file__).parent.parent / "data" / "recordings"
 SIGNALS = {"SIGTERM": 15}
-MODULES = {"sched-simple": "sched"}  # flux-core's name → ours
-URGENCIES = {"default": 16, "hold": 0, "expedite": 31}
+MODULES = {"sched-simple": "sched", "sched-fifo": "sched"}  # flux-core's name → ours
+URGENCIES = {"default": 16, "expedite": 31}
 
 # Steps that only look, or that steer what an instance of ours has no part of.
 LOOKS = (("flux", "queue", "status"), ("flux", "jobs"), ("flux", "module", "list"))
@@ -38,10 +38,11 @@ class RecordedJob(msgspec.Struct):
 
 
 class StepInfo(msgspec.Struct):
-    """What became of a step: the label of the job it submitted, its exit code, its complaint."""
+    """What became of a step: the label of the job it submitted, its exit code, what it printed."""
 
     label: str = ""
     rc: int = 0
+    stdout: str = ""
     stderr: str = ""
 
 
@@ -117,21 +118,25 @@ class Player:
                 self.refusals.append(info.stderr.partition("] ")[2])
                 await self._submit_in_vain(options)
             case ["flux", "submit", *options]:
-                await self._submit(options)
+                for _ in info.label.split(","):
+                    await self._submit(options)
             case ["flux", "job", "wait-event", *_, job, event]:
                 await self._wait(job, event)
             case ["flux", "job", "kill", signal, job]:
                 signum = SIGNALS[signal.removeprefix("--signal=")]
                 await self._ask(topics.EXEC_KILL, id=self._id(job), signum=signum)
-            case ["flux", "cancel", *options, job]:
-                note = "".join(options).removeprefix("--message=")
-                await self._ask(
-                    topics.JOB_RAISE, id=self._id(job), severity=0, type="cancel", note=note
-                )
+            case ["flux", "cancel", *words]:
+                note = "".join(word for word in words if word.startswith("-"))
+                note = note.removeprefix("--message=")
+                for job in (word for word in words if not word.startswith("-")):
+                    await self._ask(
+                        topics.JOB_RAISE, id=self._id(job), severity=0, type="cancel", note=note
+                    )
             case ["flux", "update", job, change]:
                 await self._update(job, change.removeprefix("duration="))
             case ["flux", "job", "urgency", job, urgency]:
-                await self._ask(topics.JOB_URGENCY, id=self._id(job), urgency=URGENCIES[urgency])
+                number = URGENCIES.get(urgency) or int(urgency.replace("hold", "0"))
+                await self._ask(topics.JOB_URGENCY, id=self._id(job), urgency=number)
             case ["sleep", seconds]:
                 await trio.sleep(float(seconds))
             case _ if not any(tuple(words[: len(look)]) == look for look in LOOKS):
@@ -139,9 +144,11 @@ class Player:
 
     async def _administrate(self, words: list[str]) -> None:
         match words:
+            case ["flux", "queue", "drain"]:
+                await self._ask(topics.JOB_DRAIN)
             case ["flux", "queue", "stop" | "start" as verb]:
                 await self._ask(topics.JOB_QUEUE_START, start=verb == "start")
-            case ["flux", "module", "remove" | "load" | "reload" as verb, module]:
+            case ["flux", "module", "remove" | "load" | "reload" as verb, module, *_]:
                 await self._ask(f"{topics.MODULE}.{verb}", name=MODULES.get(module, module))
             case ["flux", "resource", "drain", targets, reason]:
                 await self._ask(topics.RESOURCE_DRAIN, targets=targets, reason=reason)
