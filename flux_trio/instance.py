@@ -69,6 +69,15 @@ MODULES: Final = ("kvs", "resource", "job-manager", "job-exec", "sched", "job-in
 
 
 @dataclass(frozen=True)
+class Enclosing:
+    """The instance that this one runs in: where it is, the job that this one is, how deep it is."""
+
+    uri: str
+    jobid: int
+    level: int  # of this one; 0 is one that runs in no other
+
+
+@dataclass(frozen=True)
 class Surroundings:
     """What an instance is given rather than finds: tests and simulations give other things.
 
@@ -88,6 +97,7 @@ class Surroundings:
     plugins: Iterable[Plugin] = ()
     users: Callable[[int], Awaitable[User]] = unix_user
     reread: Callable[[], Awaitable[Config]] | None = None
+    enclosing: Enclosing | None = None
     plugin_path: tuple[Path, ...] = tuple(search_path({}))  # where plugins are found by name
     sinks: Iterable[Sink] = ()
     modules: tuple[str, ...] = MODULES
@@ -177,8 +187,7 @@ async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[In
         try:
             await _bring_up(instance, given, config, nursery)
             with _announced(instance, given.statedir):
-                async with _local_door(instance, given, config, nursery):
-                    yield instance
+                yield instance
         finally:
             with trio.CancelScope(shield=True):
                 await _take_down(instance)
@@ -200,6 +209,7 @@ async def _bring_up(
         )
         instance.uri = await nursery.start(listen)
         instance.owner_token = instance.tokens.issue(given.userid, "owner", owner=True)
+    enclosing = given.enclosing
     info = {
         "version": __version__,
         "edition": config.edition,
@@ -207,6 +217,9 @@ async def _bring_up(
         "uri": instance.uri,
         "statedir": str(given.statedir or ""),
         "t_start": given.epoch,
+        "parent_uri": enclosing.uri if enclosing else None,
+        "jobid": enclosing.jobid if enclosing else None,
+        "level": enclosing.level if enclosing else 0,
     }
     broker = BrokerServices(
         instance.router,
@@ -222,11 +235,13 @@ async def _bring_up(
     await instance.supervisor.load("config")
     instance.supervisor.specs["broker"] = ModuleSpec("broker", broker.run, essential=True)
     await instance.supervisor.load("broker")
+    if given.listen and given.statedir is not None:
+        await _listen_locally(instance, given.statedir, config, given.userid, nursery)
 
 
 @contextmanager
 def _announced(instance: Instance, statedir: Path | None) -> Iterator[None]:
-    """Commands find the instance by two files in `statedir`; one that did not come up has none.
+    """Commands find the instance by files in `statedir`; one that did not come up has none.
 
     They go while the store is still held: nobody else can have written them.
     """
@@ -239,43 +254,21 @@ def _announced(instance: Instance, statedir: Path | None) -> Iterator[None]:
     try:
         yield
     finally:
-        uri.unlink(missing_ok=True)
-        token.unlink(missing_ok=True)
+        for path in (uri, token, statedir / SOCKET_FILE):
+            path.unlink(missing_ok=True)
 
 
-@asynccontextmanager
-async def _local_door(
-    instance: Instance, given: Surroundings, config: Config, nursery: trio.Nursery
-) -> AsyncIterator[None]:
-    """The Unix socket, while the store is held: an instance after this one has the same path.
-
-    One that cannot be, most likely for the length of its path, is done without.
-    """
-    if given.statedir is None or not given.listen:
-        yield
-        return
-    mode = _open_to_guests(given.statedir, config)
-    scope, gone = trio.CancelScope(), trio.Event()
-    who_is = functools.partial(local_user, owner=given.userid, access=config.access)
-    path = given.statedir / SOCKET_FILE
-
-    async def serve(*, task_status: trio.TaskStatus[str]) -> None:
-        try:
-            with scope:
-                await serve_unix(path, mode, who_is, instance.serve, task_status=task_status)
-        finally:
-            gone.set()
-
+async def _listen_locally(
+    instance: Instance, statedir: Path, config: Config, owner: int, nursery: trio.Nursery
+) -> None:
+    """Open the Unix socket; one that cannot be, for the length of its path, is done without."""
+    path = statedir / SOCKET_FILE
+    who_is = functools.partial(local_user, owner=owner, access=config.access)
+    mode = _open_to_guests(statedir, config)
     try:
-        await nursery.start(serve)
+        await nursery.start(serve_unix, path, mode, who_is, instance.serve)
     except OSError as error:
         instance.write_log(Level.WARNING, "broker", f"no Unix socket at {path}: {error}")
-    try:
-        yield
-    finally:
-        scope.cancel()
-        with trio.CancelScope(shield=True):
-            await gone.wait()
 
 
 def _open_to_guests(statedir: Path, config: Config) -> int:

@@ -1,8 +1,8 @@
 """An instance in the foreground: for the length of a command, or until it is told to end.
 
-The instance, its log and its signals; reading options is `commands.start`'s. An instance that
-serves a command in a directory of its own leaves nothing behind: its jobs are canceled first. One
-in a lasting directory leaves its jobs running, to be found again.
+The instance, its log and its signals; reading options is `commands.start`'s. An instance in a
+directory of its own, for a command or within a job, leaves nothing behind: its jobs are canceled
+first. One in a lasting directory leaves its jobs running, to be found again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from typing import Final
 import trio
 
 from flux_trio.broker import LogEntry, ModuleCrashed, ModuleNotStarted
+from flux_trio.cli.enclosing import EnclosingError, environment_inside, find_allocation
 from flux_trio.cli.errors import complain, sole_error
 from flux_trio.cli.monitoring import Monitoring, open_monitor
-from flux_trio.client import STATEDIR_VARIABLE, TOKEN_VARIABLE, URI_VARIABLE
+from flux_trio.client import STATEDIR_VARIABLE
 from flux_trio.config import Config, parse_config
 from flux_trio.formats import FormatError
 from flux_trio.instance import Instance, Surroundings, durable_store, open_instance
@@ -32,13 +33,14 @@ from flux_trio.protocols import ACTIVE
 from flux_trio.services.resource.inventory import find_inventory
 from flux_trio.trace import JsonLines, Sink
 
-OTHER_VARIABLES: Final = (URI_VARIABLE, TOKEN_VARIABLE)
 NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
 NOT_EXECUTABLE: Final = 126
 SHOWN_LEVEL: Final = Level.ERR  # entries of the log that go to standard error
 IDLE_POLL_S: Final = 0.02
 # Not bugs: the text says all.
-EXPECTED: Final = (FluxError, FormatError, OSError, ModuleNotStarted, ModuleCrashed)
+EXPECTED: Final = (
+    FluxError, FormatError, OSError, ModuleNotStarted, ModuleCrashed, EnclosingError,
+)  # fmt: skip
 IDLE_S_MAX: Final = 30.0  # for canceled jobs to be gone, which takes kill-timeout and a moment
 
 
@@ -144,7 +146,11 @@ async def _run(startup: Startup) -> int:
 async def _run_instance(
     startup: Startup, sinks: tuple[Sink, ...], monitoring: Monitoring | None
 ) -> int:
-    inventory, exclude = find_inventory(startup.config.resource)
+    allocation = await find_allocation(os.environ)
+    inventory, exclude = find_inventory(
+        startup.config.resource, allocation.resources if allocation else None
+    )
+    enclosing = allocation.enclosing if allocation else None
     given = Surroundings(
         inventory=inventory,
         userid=os.getuid(),
@@ -153,6 +159,7 @@ async def _run_instance(
         statedir=startup.statedir,
         listen=True,
         store=durable_store(startup.config, startup.statedir),
+        enclosing=enclosing,
         sinks=sinks,
     )
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -163,8 +170,10 @@ async def _run_instance(
             if not startup.command:
                 _announce(instance, startup.statedir)
                 await _until_told(instance, signals)
-                return 0
-            code = await _run_command(instance, startup, signals)
+                code = 0
+            else:
+                environment = environment_inside(os.environ, str(startup.statedir), enclosing)
+                code = await _run_command(instance, startup.command, environment, signals)
             if not startup.lasting:
                 await _cancel_jobs(instance)
             return code
@@ -196,19 +205,22 @@ async def _until_told(instance: Instance, signals: AsyncIterator[int]) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def _run_command(instance: Instance, startup: Startup, signals: AsyncIterator[int]) -> int:
+async def _run_command(
+    instance: Instance,
+    command: tuple[str, ...],
+    environment: dict[str, str],
+    signals: AsyncIterator[int],
+) -> int:
     """The command's exit code; it is ended when the instance is told to end.
 
     SIGINT comes from the terminal, and to the command as well: what it means is the command's.
     """
-    environment = {k: v for k, v in os.environ.items() if k not in OTHER_VARIABLES}
-    environment[STATEDIR_VARIABLE] = str(startup.statedir)
     try:
-        process = await trio.lowlevel.open_process(startup.command, env=environment)
+        process = await trio.lowlevel.open_process(command, env=environment)
     except FileNotFoundError:
-        return _refuse(startup.command, "command not found", NOT_FOUND)
+        return _refuse(command, "command not found", NOT_FOUND)
     except OSError as error:
-        return _refuse(startup.command, str(error.strerror), NOT_EXECUTABLE)
+        return _refuse(command, str(error.strerror), NOT_EXECUTABLE)
     async with trio.open_nursery() as nursery:
 
         async def on_signal() -> None:

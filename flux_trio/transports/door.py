@@ -92,10 +92,11 @@ async def serve_unix(
     *,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Listen at the Unix socket `path`, which nobody else uses, until cancelled; then it is gone.
+    """Listen at the Unix socket `path`, which nobody else uses, until cancelled.
 
-    `mode` says which users can connect, `who_is` maps a userid to who that is, or None. The rest is
-    as for `serve_websocket`. Raises OSError when there can be no such socket.
+    The file stays: who calls this knows when nobody else can have made another. `mode` says which
+    users can connect, `who_is` maps a userid to who that is, or None. The rest is as for
+    `serve_websocket`. Raises OSError when there can be no such socket.
     """
 
     def identify(stream: trio.SocketStream, _headers: Headers) -> Credentials | Refusal:
@@ -117,12 +118,9 @@ def _bound(path: Path, mode: int) -> Iterator[socket.socket]:
     path.unlink(missing_ok=True)  # of an instance that was killed
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(os.fspath(path))
-        try:
-            path.chmod(mode)
-            listening.listen(BACKLOG)
-            yield listening
-        finally:
-            path.unlink(missing_ok=True)
+        path.chmod(mode)
+        listening.listen(BACKLOG)
+        yield listening
 
 
 class _Door:

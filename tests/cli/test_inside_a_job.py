@@ -1,15 +1,99 @@
+"""Commands, and instances, in a job."""
+
 from __future__ import annotations
 
+import json
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
-from tests.support.instance import RunningInstance
+from tests.support.instance import DEADLINE_S, FLUX_TRIO, RunningInstance, flux_trio
 
 pytestmark = pytest.mark.real
+
+SELF = f"{sys.executable} -m flux_trio"
 
 
 def test_commands_in_a_job_reach_its_instance(instance: RunningInstance) -> None:
     inner = '"$0" -m flux_trio jobs -n -o {id.f58}; echo $FLUX_JOB_ID'
     listed, own = instance.ok("run", "sh", "-c", inner, sys.executable).splitlines()[-2:]
     assert listed == own
+
+
+def inside(instance: RunningInstance, script: str, *options: str) -> list[str]:
+    """What `script` prints, as the command of an instance that is a job; $F is the command."""
+    command = [*FLUX_TRIO, "start", "sh", "-c", f"F='{SELF}'; {script}"]
+    done = instance.run("run", *options, *command)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_an_instance_in_a_job_has_what_the_job_has_and_runs_jobs(
+    instance: RunningInstance,
+) -> None:
+    "20.rerank.1: its ranks begin at 0, whatever those of the job are."
+    listing = "$F resource list -n -s free -o '{nnodes} {ncores} {nodelist}'"
+    echo = "$F run -n2 sh -c 'echo task $FLUX_TASK_RANK on $FLUX_TRIO_RANK'"
+    free, *tasks = inside(instance, f"{listing}; {echo}", "-n1", "-c2", "--requires=big")
+    assert free == "1 2 node1"
+    assert sorted(tasks) == ["task 0 on 0", "task 1 on 0"]
+
+
+def test_more_tasks_of_the_job_are_no_more_instances(instance: RunningInstance) -> None:
+    (free,) = inside(instance, "$F resource list -n -s free -o '{nnodes} {nodelist}'", "-N2")
+    assert free == "2 node[0-1]"
+
+
+def test_its_commands_are_its_own_and_the_parent_is_named(instance: RunningInstance) -> None:
+    script = (
+        "echo ${FLUX_JOB_ID-none} ${FLUX_TASK_RANK-none} $FLUX_ENCLOSING_ID $FLUX_TRIO_PARENT_URI;"
+        " $F jobs -n -a; FLUX_TRIO_URI=$FLUX_TRIO_PARENT_URI $F jobs -n -o {id.f58};"
+        " echo $FLUX_TRIO_STATEDIR"
+    )
+    names, parents_job, statedir = inside(instance, script)
+    job, task, enclosing, uri = names.split()
+    assert (job, task, enclosing) == ("none", "none", parents_job)
+    assert uri == f"unix://{instance.statedir}/local"
+    assert statedir != str(instance.statedir)
+    assert not Path(statedir).exists()
+
+
+def test_it_ends_when_the_job_does(instance: RunningInstance) -> None:
+    """Its expiration is R's, and so is that of its jobs."""
+    script = "id=$($F submit sleep 0); $F job wait-event -q $id clean; $F job info $id R"
+    (text,) = inside(instance, script, "-t", "60s")
+    times = json.loads(text)["execution"]
+    assert 0 < times["expiration"] - times["starttime"] <= 60
+
+
+def test_without_a_command_it_has_a_directory_of_its_own_and_leaves_with_its_jobs(
+    instance: RunningInstance, tmp_path: Path
+) -> None:
+    script = f"exec {SELF} start >{tmp_path}/out"
+    jobid = instance.ok("submit", f"--env=TMPDIR={tmp_path}", "sh", "-c", script).strip()
+    until = time.monotonic() + DEADLINE_S
+    while not (said := announcement(tmp_path / "out")) and time.monotonic() < until:
+        time.sleep(0.02)
+    statedir = said.rpartition("=")[2].strip()
+    assert Path(statedir).parent == tmp_path
+    env = instance.env | {"FLUX_TRIO_STATEDIR": statedir}
+    left = flux_trio("submit", "sleep", "1000", env=env).stdout.strip()
+    flux_trio("job", "wait-event", "-q", left, "start", env=env)
+    instance.ok("cancel", jobid)
+    instance.ok("job", "wait-event", "-q", jobid, "clean")
+    log = instance.ok("job", "eventlog", jobid)
+    assert '"signal":9' not in log, "it has canceled what was left and ended by itself"
+    assert not Path(statedir).exists()
+
+
+def announcement(output: Path) -> str:
+    return output.read_text() if output.exists() else ""
+
+
+def test_an_instance_in_a_job_that_is_not_there_says_so(instance: RunningInstance) -> None:
+    env = instance.env | {"FLUX_JOB_ID": "f1"}
+    done = flux_trio("start", "true", env=env)
+    assert done.returncode == 1
+    assert done.stderr == ("flux-trio start: ERROR: resources of job f1: unknown job id\n")

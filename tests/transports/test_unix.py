@@ -79,15 +79,12 @@ async def test_the_mode_of_the_file_says_who_can_connect(tmp_path: Path, mode: i
         assert stat.S_IMODE(status.st_mode) == mode
 
 
-async def test_a_socket_that_was_left_behind_is_replaced_and_ours_is_removed(
-    tmp_path: Path,
-) -> None:
+async def test_a_socket_that_was_left_behind_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "local"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
     async with serving(path, os.getuid()) as server, connect_websocket(server.uri):
         pass
-    assert not path.exists()
 
 
 async def test_where_there_can_be_no_socket_the_error_is_the_systems(tmp_path: Path) -> None:

@@ -51,6 +51,9 @@ def start(
     its environment. Without --statedir its state is then temporary, and jobs that are left are
     canceled at the end.
 
+    In a job it has the resources of that job, and its first task is the instance: the others do
+    nothing.
+
     Without COMMAND the instance runs until SIGINT, SIGTERM or a broker.shutdown request, and keeps
     its state in the default directory unless --statedir says otherwise. Jobs that run go on, and
     the next instance of the directory finds them.
@@ -58,12 +61,16 @@ def start(
     Exit codes: that of COMMAND (128 and the number of the signal that ended it, 127 if it is not
     found, 126 if it cannot be run), else 0; 1 if the instance cannot start or go on.
     """
+    from flux_trio.cli.enclosing import is_further_task, is_in_job
     from flux_trio.cli.start import StartError, Startup, read_config, run, state_directory
     from flux_trio.client import default_statedir
 
+    if is_further_task(os.environ):
+        return
+    temporary = command or is_in_job(os.environ)  # the default one is the enclosing instance's
     try:
         parsed = read_config(config)
-        default = None if command else default_statedir(os.environ)
+        default = None if temporary else default_statedir(os.environ)
         with state_directory(statedir, default) as (directory, lasting):
             ctx.exit(run(Startup(parsed, directory, lasting, command, trace, monitor)))
     except StartError as error:

@@ -1,4 +1,6 @@
-"""The inventory of this instance: as configured, or this machine. The only file here that looks.
+"""The inventory of this instance: as configured, that of the job it is in, or this machine.
+
+The only file here that looks.
 
 Left out: comparing the two (flux-core's `verify`), since targets are names here, not machines, so
 that `noverify` is accepted and always in force; and gpus of the machine.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 
 from flux_trio.config import ResourceConfig
 from flux_trio.formats import Idset, ResourceSet
@@ -19,13 +22,18 @@ from flux_trio.services.resource.targets import (
 )
 
 
-def find_inventory(config: ResourceConfig) -> tuple[ResourceSet, Idset]:
+def find_inventory(
+    config: ResourceConfig, allocated: ResourceSet | None = None
+) -> tuple[ResourceSet, Idset]:
     """All resources, and the targets that start out excluded.
 
+    `allocated` is R of the job that the instance runs in: its ranks become ours (20.rerank.1).
     Raises FormatError or FluxError that names the key of `[resource]` that is wrong.
     """
     if config.config:
         inventory = inventory_from_config(config.config)
+    elif allocated is not None:
+        inventory = replace(allocated.rerank(), nslots=None)  # slots are the job's, not ours
     else:
         cores = Idset.of(os.sched_getaffinity(0))
         inventory = inventory_of_machine(socket.gethostname(), cores, config.targets)

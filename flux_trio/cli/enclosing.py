@@ -1,0 +1,95 @@
+"""The job that `flux-trio start` runs in, if it does: its R is the new instance's inventory.
+
+RFC 20: an instance has its resources from the enclosing one, re-ranked. Left out: a new expiration
+of the job, which is not passed on; and more than one broker: of the tasks of a job the first is the
+instance, with all that the job has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from flux_trio.client import (
+    STATEDIR_VARIABLE,
+    TOKEN_VARIABLE,
+    URI_VARIABLE,
+    ClientError,
+    find_instance,
+    open_client,
+)
+from flux_trio.formats import FormatError, ResourceSet, parse_fluid
+from flux_trio.instance import Enclosing
+from flux_trio.messages import FluxError, topics
+
+JOB_VARIABLE: Final = "FLUX_JOB_ID"
+TASK_VARIABLE: Final = "FLUX_TASK_RANK"
+ENCLOSING_VARIABLE: Final = "FLUX_ENCLOSING_ID"
+PARENT_VARIABLE: Final = "FLUX_TRIO_PARENT_URI"
+# What says where the enclosing instance is and which of its jobs this is: the new one's commands
+# and jobs are not of that job.
+NOT_INHERITED: Final = (
+    URI_VARIABLE,
+    TOKEN_VARIABLE,
+    STATEDIR_VARIABLE,
+    JOB_VARIABLE,
+    TASK_VARIABLE,
+    "FLUX_JOB_SIZE",
+    "FLUX_JOB_NNODES",
+    "FLUX_TASK_LOCAL_ID",
+    "FLUX_TRIO_RANK",
+    "FLUX_TRIO_HOST",
+)
+
+
+class EnclosingError(Exception):
+    """The job's resources cannot be read; the text says why."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What the job has: its instance, and R."""
+
+    enclosing: Enclosing
+    resources: ResourceSet
+
+
+def is_in_job(environ: Mapping[str, str]) -> bool:
+    """Whether this process is a task of a job of ours; real Flux has no such variables."""
+    ours = STATEDIR_VARIABLE in environ or URI_VARIABLE in environ
+    return JOB_VARIABLE in environ and ours
+
+
+def is_further_task(environ: Mapping[str, str]) -> bool:
+    """Whether it is another task than the first, which is the instance."""
+    return is_in_job(environ) and environ.get(TASK_VARIABLE, "0") != "0"
+
+
+async def find_allocation(environ: Mapping[str, str]) -> Allocation | None:
+    """What the job has that this process is a task of; None outside. Raises EnclosingError."""
+    if not is_in_job(environ):
+        return None
+    name = environ[JOB_VARIABLE]
+    try:
+        jobid = parse_fluid(name)
+        address = find_instance(environ)
+        async with open_client(*address) as client:
+            wanted = {"id": jobid, "keys": ["R"], "current": True}
+            found = await client.call(topics.INFO_LOOKUP, wanted)
+            level = int((await client.call(topics.BROKER_INFO))["level"]) + 1
+        resources = ResourceSet.parse(found["R"].encode(), "R")
+    except (ClientError, FluxError, FormatError) as error:
+        raise EnclosingError(f"resources of job {name}: {error}") from None
+    return Allocation(Enclosing(address.uri, jobid, level), resources)
+
+
+def environment_inside(
+    environ: Mapping[str, str], statedir: str, enclosing: Enclosing | None
+) -> dict[str, str]:
+    """The environment of a command of the new instance: it finds that one, and its parent."""
+    inside = {name: value for name, value in environ.items() if name not in NOT_INHERITED}
+    inside[STATEDIR_VARIABLE] = statedir
+    if enclosing is not None:
+        inside |= {PARENT_VARIABLE: enclosing.uri, ENCLOSING_VARIABLE: environ[JOB_VARIABLE]}
+    return inside
