@@ -45,8 +45,6 @@ class Orphans:
         for kind, description in sorted(self._open.pop(job.id, ())):
             context = {"description": description, "status": LOST_STATUS}
             self._ledger.log(job, _KINDS[kind], context)
-            note = (
-                f"{kind} {description} was under way at a restart, and no plugin goes on with it"
-            )
+            note = f"{kind} {description} was under way at a restart, and no plugin goes on with it"
             severity = 1 if job.exception is not None else _SEVERITIES[kind]
             self._ledger.raise_exception(job, kind, severity, note)
