@@ -1,0 +1,196 @@
+"""Finding plugins: by file, by name on a search path, by entry point."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flux_trio import jobtap
+from flux_trio.jobtap import Loader, Plugin, PluginError, load_file, search_path
+from flux_trio.jobtap.handlers import ModulePlugin, read_handlers
+
+CLASS = """
+from dataclasses import dataclass
+from flux_trio import jobtap
+
+@dataclass
+class Note:
+    text: str
+
+class _Base(jobtap.Plugin):
+    pass
+
+class Hold(_Base):
+    @jobtap.on("job.validate")
+    def validate(self, job): pass
+"""
+MODULE = """
+from flux_trio import jobtap
+import {beside}
+
+@jobtap.on("job.validate")
+def validate(job): raise jobtap.Reject({beside}.REASON)
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Any:
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def problem(path: Path) -> str:
+    with pytest.raises(PluginError) as caught:
+        load_file(path)
+    return str(caught.value)
+
+
+# --- files
+
+
+def test_class_of_a_file_is_the_plugin_named_by_the_file(write: Any) -> None:
+    plugin = load_file(write("hold_until.py", CLASS))
+    assert plugin.name == "hold-until"
+    assert [topic for topic, _ in read_handlers(plugin).topics] == ["job.validate"]
+
+
+def test_name_that_the_class_says_stands(write: Any) -> None:
+    text = CLASS.replace("class Hold(_Base):", "class Hold(_Base):\n    name = 'other'")
+    assert load_file(write("hold.py", text)).name == "other"
+
+
+def test_module_with_decorated_functions_is_a_plugin_and_may_import_what_is_beside_it(
+    write: Any,
+) -> None:
+    write("beside_of_test_loading.py", "REASON = 'no'")
+    before = list(sys.path)
+    plugin = load_file(write("some_rules.py", MODULE.format(beside="beside_of_test_loading")))
+    assert isinstance(plugin, ModulePlugin)
+    assert plugin.name == "some-rules"
+    ((topic, function),) = read_handlers(plugin).topics
+    assert topic == "job.validate"
+    with pytest.raises(jobtap.Reject, match="no"):
+        function(None)
+    assert sys.path == before
+
+
+def test_file_is_read_anew_each_time(write: Any) -> None:
+    path = write("edited.py", CLASS)
+    first = load_file(path)
+    path.write_text(CLASS.replace("job.validate", "job.new"))
+    second = load_file(path)
+    assert [topic for topic, _ in read_handlers(first).topics] == ["job.validate"]
+    assert [topic for topic, _ in read_handlers(second).topics] == ["job.new"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x = 1\ny = )", r":2: SyntaxError: "),
+        ("\n\nraise KeyError('bank')", r":3: KeyError: 'bank'"),
+        ("import sys\nsys.exit('over')", r":2: SystemExit: over"),
+        ("import nothing_of_that_name", r":1: ModuleNotFoundError: No module"),
+        ("x = 1", r": expected a jobtap.Plugin, or functions with jobtap's decorators"),
+        (CLASS + CLASS.replace("Hold", "Other"), r": expected one class of a plugin, got "),
+        (
+            "from flux_trio.jobtap import Plugin\nclass A(Plugin):\n  def __init__(self, x): ...",
+            r"bad.py: TypeError: ",
+        ),
+    ],
+)
+def test_file_that_is_no_plugin_is_named_with_what_is_wrong(
+    write: Any, text: str, expected: str
+) -> None:
+    path = write("bad.py", text)
+    found = problem(path)
+    assert found.startswith(str(path))
+    assert expected in found
+
+
+def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert problem(tmp_path / "x.py") == f"no plugin {tmp_path}/x.py: there is no such file"
+
+
+# --- names
+
+
+def test_name_is_looked_for_on_the_search_path_in_order(write: Any, tmp_path: Path) -> None:
+    write("one/hold_until.py", CLASS)
+    write("two/hold_until.py", CLASS)
+    write("two/other.py", CLASS)
+    loader = Loader([tmp_path / "one", tmp_path / "two"])
+    assert loader.find("hold-until")[1] == str(tmp_path / "one/hold_until.py")
+    assert loader.find("other")[1] == str(tmp_path / "two/other.py")
+    assert loader.find(str(tmp_path / "two/other.py"))[0].name == "other"
+    with pytest.raises(PluginError) as caught:
+        loader.find("nothing-such")
+    assert str(caught.value) == (
+        "no plugin nothing-such: looked for nothing_such.py in the entry points flux_trio.jobtap, "
+        f"{tmp_path}/one, {tmp_path}/two"
+    )
+
+
+def test_builtin_that_was_removed_is_found_by_its_name() -> None:
+    plugin = Plugin()
+    plugin.name = ".priority"
+    assert Loader([], [plugin]).find(".priority") == (plugin, "builtin")
+
+
+def test_search_path_is_the_variables_then_the_instances_then_what_comes_along() -> None:
+    environ = {"FLUX_TRIO_JOBTAP_PATH": "/site/one:/site/two"}
+    found = search_path(environ, Path("/state"))
+    assert found[:3] == [Path("/site/one"), Path("/site/two"), Path("/state/jobtap")]
+    assert search_path({}) == found[3:]
+    assert all("flux_trio" in str(each) or each.name == "plugins" for each in found[3:])
+
+
+# --- entry points
+
+
+@pytest.fixture
+def installed(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A distribution with entry points."""
+    write("site_of_test_loading.py", CLASS + "number = 3\n")
+    write("rules_of_test_loading.py", MODULE.format(beside="sys"))
+    write("none-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: none\nVersion: 1\n")
+    points = (
+        "[flux_trio.jobtap]\n"
+        "by-class = site_of_test_loading:Hold\n"
+        "by-module = rules_of_test_loading\n"
+        "number = site_of_test_loading:number\n"
+        "missing = site_of_test_loading:Missing\n"
+    )
+    write("none-1.dist-info/entry_points.txt", points)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    for name in ("site_of_test_loading", "rules_of_test_loading"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("installed")
+def test_entry_point_is_a_class_or_a_module() -> None:
+    plugin, where = Loader().find("by-class")
+    assert plugin.name == "by-class"
+    assert where == "flux_trio.jobtap by-class = site_of_test_loading:Hold"
+    assert Loader().find("by-module")[0].name == "by-module"
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("number", "expected a jobtap.Plugin, got 3"), ("missing", "AttributeError: ")],
+)
+def test_entry_point_that_is_no_plugin_is_named(name: str, text: str) -> None:
+    with pytest.raises(PluginError) as caught:
+        Loader().find(name)
+    assert str(caught.value).startswith(f"flux_trio.jobtap {name} = site_of_test_loading:")
+    assert text in str(caught.value)
