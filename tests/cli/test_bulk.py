@@ -172,3 +172,15 @@ def test_the_log_is_printed_and_cleared(instance: RunningInstance) -> None:
     assert re.match(r"\[[A-Z][a-z]{2}\d\d \d\d:\d\d\] \S+\.\w+: ", human[0])
     assert instance.ok("dmesg") == ""
     instance.invoke("module", "load", "sched")
+
+
+# sizes
+
+
+def test_tasks_can_be_counted_by_node_and_core(instance: RunningInstance) -> None:
+    count = ["sh", "-c", "echo $FLUX_TRIO_HOST"]
+    assert sorted(instance.ok("run", "-N2", "--tasks-per-node=2", *count).split()) == (
+        ["node0"] * 2 + ["node1"] * 2
+    )
+    assert len(instance.ok("run", "--cores=2", "--tasks-per-core=3", *count).split()) == 6
+    assert len(instance.ok("run", "-N1", "--tasks-per-core=1", *count).split()) == 2

@@ -41,6 +41,32 @@ def ranks_of(cores: dict[int, int], **options: Any) -> list[int]:
 
 
 @pytest.mark.parametrize(
+    ("per_resource", "ranks"),
+    [
+        ({"type": "node"}, [0, 3]),
+        ({"type": "node", "count": 2}, [0, 0, 3, 3]),
+        ({"type": "core"}, [0, 3, 3]),
+        ({"type": "core", "count": 2}, [0, 0, 3, 3, 3, 3]),
+    ],
+)
+def test_there_may_be_so_many_tasks_on_each_resource(
+    per_resource: dict[str, Any], ranks: list[int]
+) -> None:
+    attributes = {"system.shell.options.per-resource": per_resource}
+    assert ranks_of({0: 1, 3: 2}, ntasks=2, attributes=attributes) == ranks
+
+
+@pytest.mark.parametrize(
+    "per_resource",
+    [{"type": "gpu"}, {"type": "core", "count": 0}, {}, 1, {"type": "core", "count": TASKS_MAX}],
+)
+def test_tasks_on_each_resource_that_cannot_be_are_refused(per_resource: object) -> None:
+    attributes = {"system.shell.options.per-resource": per_resource}
+    with pytest.raises(LayoutError):
+        ranks_of({0: 2}, attributes=attributes)
+
+
+@pytest.mark.parametrize(
     ("cores", "options", "ranks"),
     [
         ({0: 1}, {}, [0]),

@@ -1,7 +1,8 @@
 """From a jobspec and R to processes: how many, where, with which environment and cores.
 
 Slots go to the ranks of R in ascending order, as many on each as its cores hold, or as the jobspec
-says for each node; tasks go to slots in blocks. A task has in its environment what the jobspec
+says for each node; tasks go to slots in blocks, or so many to each node or core as the shell option
+`per-resource` says. A task has in its environment what the jobspec
 gives it, what the instance adds, and
 
 - `FLUX_JOB_ID` (F58), `FLUX_JOB_SIZE` (tasks), `FLUX_JOB_NNODES` (ranks of R),
@@ -14,16 +15,26 @@ It may use all cores that R has on its rank. Left out: gpus, and binding task by
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
+
+import msgspec
 
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid
 from flux_trio.services.exec.shell_protocol import Start, Task
 
 TASKS_MAX: Final = 1 << 14  # processes of one job: one machine runs them all
+PER_RESOURCE: Final = "system.shell.options.per-resource"
 
 
 class LayoutError(ValueError):
     """The tasks of a jobspec cannot be laid out on its R (RFC 14)."""
+
+
+class _PerResource(msgspec.Struct):
+    """The shell option of flux-core for so many tasks on each resource, whatever was asked for."""
+
+    type: Literal["node", "core"]
+    count: Annotated[int, msgspec.Meta(ge=1, le=TASKS_MAX)] = 1
 
 
 class Placement(NamedTuple):
@@ -36,19 +47,42 @@ class Placement(NamedTuple):
 
 def place_tasks(jobspec: Jobspec, resources: ResourceSet) -> list[Placement]:
     """The tasks in order. Raises LayoutError when R has no room for the slots."""
-    (task,) = jobspec.tasks
-    if task.ntasks > TASKS_MAX:
-        raise LayoutError(f"expected at most {TASKS_MAX} tasks, got {task.ntasks}")
-    ranks = slot_ranks(jobspec, resources)
-    share, more = divmod(task.ntasks, len(ranks))
+    per_resource = jobspec.attribute(PER_RESOURCE)
+    if per_resource is None:
+        ranks = _by_slot(jobspec, resources)
+    else:
+        ranks = _by_resource(per_resource, resources)
+    if len(ranks) > TASKS_MAX:
+        raise LayoutError(f"expected at most {TASKS_MAX} tasks, got {len(ranks)}")
     placements: list[Placement] = []
     on_rank: dict[int, int] = {}
-    for index, rank in enumerate(ranks):
-        for _ in range(share + (index < more)):
-            local_id = on_rank.get(rank, 0)
-            on_rank[rank] = local_id + 1
-            placements.append(Placement(len(placements), rank, local_id))
+    for rank in ranks:
+        local_id = on_rank.get(rank, 0)
+        on_rank[rank] = local_id + 1
+        placements.append(Placement(len(placements), rank, local_id))
     return placements
+
+
+def _by_slot(jobspec: Jobspec, resources: ResourceSet) -> list[int]:
+    """The rank of each task, given that slots share them."""
+    (task,) = jobspec.tasks
+    if task.ntasks > TASKS_MAX:  # before there is a list of them
+        raise LayoutError(f"expected at most {TASKS_MAX} tasks, got {task.ntasks}")
+    slots = slot_ranks(jobspec, resources)
+    share, more = divmod(task.ntasks, len(slots))
+    return [rank for index, rank in enumerate(slots) for _ in range(share + (index < more))]
+
+
+def _by_resource(value: object, resources: ResourceSet) -> list[int]:
+    """The rank of each task, given that there are so many on each node or core of R."""
+    try:
+        wanted = msgspec.convert(value, _PerResource)
+    except msgspec.ValidationError as error:
+        raise LayoutError(f"{PER_RESOURCE}: {error}") from None
+    if wanted.type == "node":
+        return [rank for rank in resources.ranks for _ in range(wanted.count)]
+    counts = {rank: wanted.count * len(resources.cores(rank)) for rank in resources.ranks}
+    return [rank for rank, count in counts.items() for _ in range(count)]
 
 
 def slot_ranks(jobspec: Jobspec, resources: ResourceSet) -> list[int]:
