@@ -9,7 +9,7 @@ import pytest
 
 from flux_trio.formats import ResourceSet
 from flux_trio.messages import Errno, Response, topics
-from flux_trio.protocols import HookAnswer, JobState
+from flux_trio.protocols import VALIDATE, AskHook, HookAnswer, JobState
 from tests.support.asking import asked_by_guest
 from tests.support.manager_script import CANCEL, START, USERID, ManagerScript, key
 
@@ -149,3 +149,131 @@ def test_who_may_update_what(m: ManagerScript) -> None:
     assert update(m, 3, 30)[0].endswith("EINVAL job is inactive")
     assert update(m, 4, 30)[0].endswith("EINVAL job is ending")
     assert update(m, 99, 30)[0].endswith("ENOENT unknown job id")
+
+
+# --- what plugins allow
+
+
+A, B = "attributes.system.a", "attributes.system.b"
+
+
+def allowing(**how: Any) -> HookAnswer:
+    return HookAnswer(handled=True, **how)
+
+
+def two_keys(m: ManagerScript, **how: Any) -> str:
+    """The answer to an update of both keys of a new job."""
+    m.submit(1)
+    did = m.ask(topics.JOB_UPDATE, {"id": 1, "updates": {A: 1, B: 2}}, **how)
+    (answer,) = [line for line in did if line.startswith("job-manager.update")]
+    return answer
+
+
+def test_all_keys_are_one_update() -> None:
+    m = ManagerScript(answers={f"job.update.{A}": allowing(), f"job.update.{B}": allowing()})
+    assert two_keys(m) == "job-manager.update -> {}"
+    assert m.context(1, "jobspec-update") == {A: 1, B: 2}
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (HookAnswer(), f"update of {B} not supported"),
+        (HookAnswer(reject="not b"), "not b"),
+        (HookAnswer(error="plugin x failed"), "plugin x failed"),
+    ],
+)
+def test_one_key_that_is_refused_refuses_all(answer: HookAnswer, why: str) -> None:
+    m = ManagerScript(answers={f"job.update.{A}": allowing(), f"job.update.{B}": answer})
+    assert two_keys(m) == f"job-manager.update -> EINVAL {why}"
+    assert "jobspec-update" not in m.names(1)
+
+
+def test_plugin_may_want_more_to_be_updated() -> None:
+    further = allowing(updates={"attributes.system.c": 3})
+    m = ManagerScript(answers={f"job.update.{A}": further, f"job.update.{B}": allowing()})
+    two_keys(m)
+    assert m.context(1, "jobspec-update") == {A: 1, B: 2, "attributes.system.c": 3}
+
+
+def test_updated_jobspec_is_validated_as_it_would_be() -> None:
+    seen: list[Any] = []
+
+    def validate(question: AskHook) -> HookAnswer:
+        assert question.job is not None
+        system = msgspec.json.decode(question.job.current_jobspec_bytes())["attributes"]["system"]
+        seen.append({key: system.get(key) for key in "ab"})
+        return HookAnswer(reject="too much" if system.get("b") else None)
+
+    answers = {f"job.update.{A}": allowing(validated=True), f"job.update.{B}": allowing()}
+    m = ManagerScript(answers={VALIDATE: validate, **answers})
+    assert two_keys(m) == "job-manager.update -> EINVAL too much"
+    assert seen == [{"a": None, "b": None}, {"a": 1, "b": 2}]
+    assert "jobspec-update" not in m.names(1)
+
+
+def test_what_plugins_have_validated_is_not_asked_about_again() -> None:
+    said = allowing(validated=True)
+    m = ManagerScript(everything=True, answers={f"job.update.{A}": said, f"job.update.{B}": said})
+    assert two_keys(m) == "job-manager.update -> {}"
+    assert m.plugins.heard.count(VALIDATE) == 1
+
+
+def test_job_that_the_owner_changed_without_validation_is_immutable_to_its_user() -> None:
+    """In flux-core's words; so that nobody goes past a limit in two steps. Also after a restart."""
+    said = allowing(validated=True)
+    answers = {f"job.update.{key}": said for key in (A, B, DURATION)}
+    m = ManagerScript(answers=answers)
+    two_keys(m)
+    assert m.context(1, "set-flags") == {"flags": ["immutable"]}
+    text = "EPERM job is immutable due to previous instance owner update"
+    assert guest_update(m, 1, USERID)[0].endswith(text)
+    assert guest_update(m.restarted(answers=answers), 1, USERID)[0].endswith(text)
+
+
+def test_keys_start_with_attributes() -> None:
+    m = ManagerScript()
+    m.submit(1)
+    (answer,) = update(m, 1, [], key="resources")
+    assert "one or more jobspec updates are invalid" in answer
+
+
+def test_update_waits_for_plugins_that_think_and_for_the_hook_before() -> None:
+    m = ManagerScript(hooks=["job.state.depend", f"job.update.{A}"], peers=True)
+    m.submit(1)
+    assert update(m, 1, 5, key=A) == []
+    assert m.answer("job.state.depend")[0] == f"ask job.update.{A} 1"
+    assert m.answer(f"job.update.{A}", handled=True)[0] == "job-manager.update -> {}"
+    assert m.context(1, "jobspec-update") == {A: 5}
+
+
+def test_grant_that_came_while_the_update_was_decided_on_is_given_back() -> None:
+    m = ManagerScript(hooks=[f"job.update.{DURATION}"], peers=True)
+    m.submit(1)
+    update(m, 1, 60)
+    assert m.alloc(1) == []
+    assert "sched.free 1" in m.answer(f"job.update.{DURATION}", handled=True, validated=True)
+    assert m.freed(1) == ["sched.alloc 1"]
+    jobspec = m.last(topics.SCHED_ALLOC).payload["jobspec"]
+    assert jobspec["attributes"]["system"]["duration"] == 60
+
+
+def test_grant_that_is_given_back_to_a_lost_scheduler_is_asked_of_the_next() -> None:
+    m = ManagerScript(hooks=[f"job.update.{DURATION}"], peers=True)
+    m.submit(1)
+    update(m, 1, 60)
+    m.alloc(1)
+    m.answer(f"job.update.{DURATION}", handled=True, validated=True)
+    m.gone("sched")
+    assert "sched.alloc 1" in m.attach_sched()
+
+
+def test_job_that_starts_while_its_duration_is_decided_on_has_its_scheduler_asked() -> None:
+    m = ManagerScript(peers=True)
+    m.submit(1)
+    asked = f"job.update.{DURATION}"
+    m.plugins.waiting |= {asked, "job.state.run"}
+    m.alloc(1)
+    update(m, 1, 60)
+    assert m.answer("job.state.run")[0] == f"ask {asked} 1"
+    assert "sched.expiration 1" in m.answer(asked, handled=True, validated=True)

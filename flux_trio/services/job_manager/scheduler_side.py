@@ -142,9 +142,12 @@ class SchedulerSide:
         self._ledger.annotate(job, None)
 
     def jobspec_changed(self, job: ActiveJob) -> None:
-        """A request that is out has the old jobspec: it is taken back, and sent again later."""
-        if self.state(job.id) == AllocState.PENDING:
+        """A request that is out, or its grant, has the old jobspec: it is made again later."""
+        state = self.state(job.id)
+        if state == AllocState.PENDING:
             self._cancel(job.id)
+        elif state == AllocState.ALLOCATED and not job.has_resources:
+            self._send_free(job.id)
 
     def free(self, job: ActiveJob) -> bool:
         """Give back what `job` holds, now or after the next ready; whether it is still to do."""
@@ -244,6 +247,8 @@ class SchedulerSide:
         job = self._ledger.jobs.get(answer.id)
         if job is not None and job.has_resources:
             self._ledger.log_now(job, JobEvent.FREE)
+        elif job is not None and job.state == JobState.SCHED:
+            self.consider(job)  # what it was granted was not what it asks for now
 
     def lost(self, reason: str, event: LinkEvent) -> None:
         """No scheduler from here on: what was asked of it is asked of the next one."""
@@ -264,6 +269,8 @@ class SchedulerSide:
             job = self._ledger.jobs.get(jobid)
             if job is None or not job.has_resources:  # granted, but no eventlog says so
                 self._states.pop(jobid, None)
+            if job is not None:
+                self._ledger.dirty[jobid] = job
         self._held.clear()
         for job in asked:
             self._drop_sched_annotations(job)
