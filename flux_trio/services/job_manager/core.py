@@ -55,6 +55,7 @@ from flux_trio.services.job_manager.priorities import Priorities
 from flux_trio.services.job_manager.queue_methods import QueueMethods
 from flux_trio.services.job_manager.queues import Queues
 from flux_trio.services.job_manager.replay import Replay
+from flux_trio.services.job_manager.rest import Rest
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
 from flux_trio.services.job_manager.silence import Silence
 from flux_trio.services.job_manager.submission import Submission
@@ -80,6 +81,7 @@ class JobManagerCore:
         self._journal = Journal(self._ledger)
         self._sweeps = Sweeps(self._ledger)
         self._waits = Waits(self._ledger, self._queues)
+        self._rest = Rest(self._ledger, self._scheduler, self._exec)
         self._queue_methods = QueueMethods(
             self._ledger, self._hooks, self._queues, self._scheduler, self._silences
         )
@@ -142,7 +144,8 @@ class JobManagerCore:
         self._journal.end_turn()
         self._is_turning = False
         asked = self._entrance.take_actions() + sweeps.end_turn()
-        return actions + ledger.end_turn() + asked
+        said = actions + ledger.end_turn() + asked
+        return said if sweeps.is_open else said + self._rest.end_turn()
 
     def _resume(self) -> list[Action]:
         """Everything has been read back: go on with what was active, then with who waited."""

@@ -66,7 +66,7 @@ def submitted_twice(trace: Trace) -> Trace:
 
 @PLANTED.violation("invariant.scheduler-agrees", "scheduler_reload")
 def scheduler_forgets_what_runs(trace: Trace) -> Trace:
-    account = next(r for r in trace if r.kind == Kind.STATE and r.data["allocated"])
+    account = next(r for r in trace if r.kind == Kind.STATE and r.data.get("allocated"))
     return edit_note(trace, account, allocated=[])
 
 

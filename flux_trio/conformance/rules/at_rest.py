@@ -1,0 +1,226 @@
+"""What must hold when nothing is under way: each job waits for something, and all counts are right.
+
+The job manager's own account (its `state` record) says when that is, whether it still speaks with
+scheduler and execution service, and which jobs a plugin holds; all else is taken from the messages
+and eventlogs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from flux_trio.conformance import execution, scheduling
+from flux_trio.conformance.execution import STARTS, Start, is_open
+from flux_trio.conformance.jobs import LIFE, JobState, Life, context_of
+from flux_trio.conformance.leg import job_id, name_of
+from flux_trio.conformance.queueing import OUTSTANDING
+from flux_trio.conformance.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
+from flux_trio.conformance.rule import Broken, Rules, Said, Seen, logged, noted, payload, view
+from flux_trio.conformance.scheduling import ASKED, asked_of, is_eligible, is_freeing, is_pending
+from flux_trio.messages import topics
+from flux_trio.trace import Kind, Record
+
+RULES: Final = Rules()
+
+DEPENDENCY, PROLOG, EPILOG = "dependency", "prolog", "epilog"
+_OPENS: Final = {"dependency-add": DEPENDENCY, "prolog-start": PROLOG, "epilog-start": EPILOG}
+_CLOSES: Final = {"dependency-remove": DEPENDENCY, "prolog-finish": PROLOG, "epilog-finish": EPILOG}
+
+Obstacle = tuple[str, str]
+"""Its kind and its description."""
+
+
+def _fold_obstacles(
+    obstacles: tuple[Obstacle, ...] | None, _part: None, record: Record, _seen: Seen
+) -> tuple[Obstacle, ...] | None:
+    name, description = name_of(record), str(context_of(record).get("description", ""))
+    left = obstacles or ()
+    if name in _OPENS:
+        return (*left, (_OPENS[name], description))
+    closed = (_CLOSES.get(name, ""), description)
+    if closed in left:
+        at = left.index(closed)
+        left = left[:at] + left[at + 1 :]
+    return None if name == "clean" else left or None
+
+
+OBSTACLES: Final = view(
+    "obstacles",
+    logged(*_OPENS, *_CLOSES, "clean"),
+    key=job_id,
+    fold=_fold_obstacles,
+)
+"""By job id: the dependencies, prologs and epilogs that it waits for."""
+
+
+def _is_the_managers(record: Record, seen: Seen) -> bool:
+    is_its = payload(record).get("service") == topics.JOB_MANAGER
+    return is_its and record.party == seen.facts.manager
+
+
+def _by_job(account: dict[str, Any]) -> dict[Any, tuple[str, str]]:
+    """State and reason of each job in the job manager's account."""
+    return {jobid: (state, reason) for jobid, state, reason in account.get("jobs", [])}
+
+
+# --- no job is stuck
+
+
+@RULES.judge(
+    "invariant.nobody-stuck",
+    noted(Kind.STATE),
+    views=[
+        LIFE,
+        ASKED,
+        OBSTACLES,
+        OUTSTANDING,
+        QUEUES,
+        JOB_QUEUES,
+        STARTS,
+        scheduling.LINK,
+        execution.LINK,
+    ],
+)
+def no_job_is_stuck(record: Record, seen: Seen) -> Said:
+    """Each waits for a plugin, a service, a queue, or something of its own that is open."""
+    if not _is_the_managers(record, seen):
+        return None
+    account = payload(record)
+    known = _by_job(account)
+    for jobid, life in seen.all(LIFE).items():
+        held = known.get(jobid, ("", ""))[1]
+        lacks = "" if held else _LACKS[life.state](jobid, life, account, seen)
+        if lacks:
+            text = f"job {jobid} stands still in {life.state}, with nothing to wait for: {lacks}"
+            return Broken(text, (life.since,), party=record.party)
+    return True
+
+
+def _lacks_in_new(_jobid: Any, _life: Life, _account: dict[str, Any], _seen: Seen) -> str:
+    return "it is neither validated nor refused"
+
+
+def _lacks_in_depend(jobid: Any, _life: Life, _account: dict[str, Any], seen: Seen) -> str:
+    return "" if _has(seen, jobid, DEPENDENCY) else "it has no dependency and no depend event"
+
+
+def _lacks_in_priority(_jobid: Any, _life: Life, _account: dict[str, Any], _seen: Seen) -> str:
+    return "no plugin is asked for its priority"
+
+
+def _lacks_in_sched(jobid: Any, life: Life, account: dict[str, Any], seen: Seen) -> str:
+    asked = asked_of(seen, jobid)
+    if account.get("scheduler") != "ready" or not is_eligible(life) or is_freeing(asked, seen):
+        return ""
+    if asked.granted or asked.denied:
+        return "the scheduler has answered, and there is no event that says so"
+    is_stopped = stop_of(seen, queue_of_job(seen, jobid)) is not None
+    if is_pending(asked, seen) or _is_full(seen) or is_stopped:
+        return ""
+    return "the scheduler is ready and not asked for resources"
+
+
+def _lacks_in_run(jobid: Any, _life: Life, account: dict[str, Any], seen: Seen) -> str:
+    if _has(seen, jobid, PROLOG) or not account.get("exec") or _is_executed(jobid, seen):
+        return ""
+    return "the execution service is there and not asked to start it"
+
+
+def _lacks_in_cleanup(jobid: Any, life: Life, account: dict[str, Any], seen: Seen) -> str:
+    if _has(seen, jobid, PROLOG, EPILOG) or _is_executed(jobid, seen):
+        return ""
+    if not life.held:
+        return "it has no resources, no epilog and no clean event"
+    was_started = seen.at(STARTS, jobid) is not None
+    if was_started and not life.released and not account.get("exec"):
+        return ""  # the next execution service is asked what runs of it
+    if account.get("scheduler") != "ready" or is_freeing(asked_of(seen, jobid), seen):
+        return ""
+    return "nothing of it runs, and the scheduler is not asked to free its resources"
+
+
+_LACKS: Final = {
+    JobState.NEW: _lacks_in_new,
+    JobState.DEPEND: _lacks_in_depend,
+    JobState.PRIORITY: _lacks_in_priority,
+    JobState.SCHED: _lacks_in_sched,
+    JobState.RUN: _lacks_in_run,
+    JobState.CLEANUP: _lacks_in_cleanup,
+}
+"""By state: what a job there lacks to go on, "" for one that waits for something."""
+
+
+def _has(seen: Seen, jobid: Any, *kinds: str) -> bool:
+    return any(kind in kinds for kind, _ in seen.at(OBSTACLES, jobid) or ())
+
+
+def _is_executed(jobid: Any, seen: Seen) -> bool:
+    start: Start | None = seen.at(STARTS, jobid)
+    return start is not None and start.sent > execution.link_of(seen).lost and is_open(start)
+
+
+def _is_full(seen: Seen) -> bool:
+    limit = seen.facts.limit
+    return limit is not None and (seen.at(OUTSTANDING) or 0) >= limit
+
+
+def _is_stopped(seen: Seen) -> bool:
+    queues = seen.at(QUEUES)
+    return queues is not None and bool(queues.stopped)
+
+
+# --- counters equal a recount
+
+
+@RULES.judge(
+    "invariant.counters",
+    noted(Kind.STATE),
+    noted(Kind.COUNTERS),
+    views=[LIFE, ASKED, QUEUES, scheduling.LINK],
+)
+def counters_equal_a_recount(record: Record, seen: Seen) -> Said:
+    """The job manager's by messages and eventlogs, a plugin's by its own recount."""
+    if record.kind == Kind.STATE and not _is_the_managers(record, seen):
+        return None
+    is_plugins = record.kind == Kind.COUNTERS
+    wrong = _wrong_counters(record) if is_plugins else _wrong_in_account(payload(record), seen)
+    for text in wrong:
+        return Broken(text, party=record.party)
+    return True
+
+
+def _wrong_counters(record: Record) -> Iterator[str]:
+    declared, recounted = payload(record).get("declared"), payload(record).get("recounted")
+    if isinstance(declared, dict) and isinstance(recounted, dict):
+        for name in sorted({*declared, *recounted}):
+            if declared.get(name) != recounted.get(name):
+                counts = f"{declared.get(name)}, and counted anew {recounted.get(name)}"
+                yield f"counter {name} of {payload(record).get('plugin', record.party)}: {counts}"
+
+
+def _wrong_in_account(account: dict[str, Any], seen: Seen) -> Iterator[str]:
+    known, lives = _by_job(account), seen.all(LIFE)
+    for jobid, life in lives.items():
+        said = known.get(jobid, ("no active job", ""))[0]
+        if said != life.state and life.state != JobState.NEW:  # new ones are known when admitted
+            yield f"job {jobid}: {said} in the job manager's account, {life.state} by its eventlog"
+    if account.get("scheduler") != "ready":
+        return
+    pending = sum(is_pending(asked, seen) for asked in seen.all(ASKED).values())
+    if account.get("outstanding") != pending:
+        count = account.get("outstanding")
+        yield f"{count} open sched.alloc requests in the job manager's account, {pending} were sent"
+    waiting = sum(
+        not known.get(jobid, ("", ""))[1] and _waits_unasked(jobid, life, seen)
+        for jobid, life in lives.items()
+    )
+    if account.get("waiting") != waiting and not _is_stopped(seen):
+        count = account.get("waiting")
+        yield f"{count} jobs to ask for in the job manager's account, {waiting} by the messages"
+
+
+def _waits_unasked(jobid: Any, life: Life, seen: Seen) -> bool:
+    asked = asked_of(seen, jobid)
+    is_answered = asked.granted or asked.denied or is_freeing(asked, seen)
+    return is_eligible(life) and not is_pending(asked, seen) and not is_answered

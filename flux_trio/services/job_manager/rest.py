@@ -1,0 +1,58 @@
+"""At rest: what the job manager waits for when nothing of its own is under way, for the trace.
+
+{"service", "scheduler": "detached", "greeted" or "ready", "exec": a service's name or "",
+"outstanding": open sched.alloc requests, "waiting": jobs that are to be asked for, "jobs": [[id,
+state, reason], ...]}, where the reason is a plugin's, "" for none.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from flux_trio.formats import Event
+from flux_trio.messages import topics
+from flux_trio.services.job_manager.exec_side import ExecSide
+from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.job_manager.scheduler_side import SchedulerSide
+from flux_trio.services.turns import Note
+from flux_trio.trace import Kind
+
+JOBS_PER_EVENT: Final = 4
+"""An account names every active job: so many for each event logged since the last one, at most."""
+
+
+class Rest:
+    """Gives an account when something has happened since the last, and not too often."""
+
+    def __init__(self, ledger: Ledger, scheduler: SchedulerSide, execution: ExecSide) -> None:
+        self._ledger = ledger
+        self._scheduler = scheduler
+        self._exec = execution
+        self._nevents = 0  # since the last account
+        ledger.on_logged.append(self._logged)
+
+    def end_turn(self) -> list[Any]:
+        """The account, if the job manager has asked nobody anything that is not answered."""
+        jobs = self._ledger.jobs
+        due = self._nevents and len(jobs) <= self._nevents * JOBS_PER_EVENT
+        if not due or len(self._ledger.calls):
+            return []
+        self._nevents = 0
+        account = {
+            "service": topics.JOB_MANAGER,
+            "scheduler": self._scheduler.link.name.lower(),
+            "exec": self._exec.service,
+            "outstanding": self._scheduler.outstanding(),
+            "waiting": self._scheduler.waiting(),
+            "jobs": [[job.id, job.state.name, _reason(job)] for job in jobs.values()],
+        }
+        return [Note(Kind.STATE, account)]
+
+    def _logged(self, _job: ActiveJob, _event: Event) -> None:
+        self._nevents += 1
+
+
+def _reason(job: ActiveJob) -> str:
+    if job.hook:
+        return "a plugin is being asked"
+    return job.waiting_for or ""
