@@ -13,7 +13,7 @@ from flux_trio.jobtap.counter import Counter, counter
 from flux_trio.jobtap.decorators import enter, leave, on, service
 from flux_trio.jobtap.dispatch import Given
 from flux_trio.jobtap.errors import NotAllowed, PluginError, Reject
-from flux_trio.jobtap.host import PluginHost, open_host
+from flux_trio.jobtap.host import ORDERS, PluginHost, open_host
 from flux_trio.jobtap.job import Job
 from flux_trio.jobtap.loaded import PluginMethod
 from flux_trio.jobtap.loading import Loader, load_file, search_path
@@ -37,6 +37,7 @@ from flux_trio.protocols import JobState as State
 __all__ = [
     "CUSTOM",
     "HOOKS",
+    "ORDERS",
     "PRIORITY_MAX",
     "PRIORITY_MIN",
     "STATE_TOPICS",

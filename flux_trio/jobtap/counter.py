@@ -6,7 +6,7 @@ what it added when the job leaves, so that nothing can leak.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flux_trio.protocols import JobState
@@ -96,11 +96,11 @@ class Counter(Mapping[Hashable, float]):
         """Nothing counts."""
         self._of_job, self._totals, self._jobs = {}, {}, {}
 
-    def recount(self, jobs: Mapping[int, Job]) -> dict[Hashable, tuple[float, float]]:
+    def recount(self, jobs: Iterable[Job]) -> dict[Hashable, tuple[float, float]]:
         """Count `jobs` anew; what was kept and what it should have been, where they differ."""
         kept = self._totals
         self.clear()
-        for job in jobs.values():
+        for job in jobs:
             self.take(job, job.state)
         keys = dict.fromkeys([*kept, *self._totals])
         return {key: (kept.get(key, 0), self[key]) for key in keys if kept.get(key, 0) != self[key]}

@@ -11,7 +11,7 @@ import fnmatch
 import re
 import reprlib
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from flux_trio.jobtap.handlers import read_handlers
 from flux_trio.jobtap.job import Job
 from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod
 from flux_trio.jobtap.plugin import Plugin
+from flux_trio.jobtap.tracking import Tracker
 from flux_trio.jobtap.values import ServiceRequest
 from flux_trio.jobtap.watchdog import BLOCKED_S
 from flux_trio.messages import Errno, FluxError, Level, topics
@@ -34,13 +35,18 @@ from flux_trio.protocols import (
     QUERY,
     AskHook,
     HookAnswer,
+    JobState,
+    JobView,
     PluginReplayed,
     PluginsChanged,
 )
 from flux_trio.trace import Kind
 
+RECOUNT_S: Final = 60.0
+RECOUNT_JOBS_MAX: Final = 1000  # about 5 ms
 ALL: Final = "all"  # what removes every plugin that is not builtin
 ORDERS: Final = ("none", "state", "-state")
+"""In which a plugin is told of active jobs: as they came, by state, or backwards."""
 
 
 class PluginHost(Dispatcher):
@@ -62,6 +68,7 @@ class PluginHost(Dispatcher):
         self.nursery = nursery
         self._methods: dict[str, PluginMethod] = {}  # by topic
         self._tickets = 0
+        self._recounted = given.now()
         self._replays: dict[int, trio.Event] = {}
 
     # --- loading
@@ -91,9 +98,10 @@ class PluginHost(Dispatcher):
         self._changed()
 
     async def replay(self, name: str, order: str = "none") -> None:
-        """Have a plugin told of every active job, and all priorities asked for again."""
-        if order not in ORDERS:
-            raise PluginError(f"expected an order of {', '.join(ORDERS)}, got {order}")
+        """Have a plugin told of every active job, and all priorities asked for again.
+
+        `order` is one of ORDERS.
+        """
         self._tickets += 1
         done = self._replays[self._tickets] = trio.Event()
         self.given.tell(PluginsChanged(name, order, self._tickets))
@@ -109,6 +117,7 @@ class PluginHost(Dispatcher):
         """Remove by name or glob; builtins need their period spelled out. The names of those gone.
 
         `all` is every plugin that is not builtin, and never fails; else no match is a PluginError.
+        The job machine is told with `announce`, or with what takes their place.
         """
         gone = [each for each in self.plugins if _is_meant(each, pattern)]
         if not gone and pattern != ALL:
@@ -118,9 +127,11 @@ class PluginHost(Dispatcher):
         self._changed()
         for loaded in gone:
             await self._end(loaded)
-        if gone:
-            self.given.tell(PluginsChanged())
         return [loaded.name for loaded in gone]
+
+    def announce(self) -> None:
+        """Plugins are gone: what they held or said no longer counts."""
+        self.given.tell(PluginsChanged())
 
     def _changed(self) -> None:
         """Another list of plugins: what was looked up in it may be otherwise."""
@@ -211,19 +222,36 @@ class PluginHost(Dispatcher):
             self.given.log(Level.ERR, f"{text}\n{''.join(traceback.format_exception(error))}")
             self._trace_error(loaded, entry.label, describe(error))
 
+    def recount_at_rest(self) -> None:
+        """Recount when that is cheap and nothing is under way; at most every RECOUNT_S seconds."""
+        now = self.given.now()
+        if now < self._recounted + RECOUNT_S or self._thinking or self._replays:
+            return
+        self._recounted = now
+        trackers = [each.tracker for each in self.plugins if each.tracker is not None]
+        if sum(len(tracker.entered) for tracker in trackers) <= RECOUNT_JOBS_MAX:
+            self.recount()
+
     def recount(self) -> int:
         """Count all declared counters anew; differences are told and put right. How many."""
         found = 0
         for loaded in self.plugins:
             if loaded.tracker is None:
                 continue
-            jobs = {view.id: Job(loaded, view, None) for view in self.jobs.active()}
+            jobs = [Job(loaded, view, None) for view in self._entered(loaded.tracker)]
             for counter in loaded.tracker.counters:
                 differences = counter.recount(jobs)
                 found += len(differences)
                 for key, (kept, counted) in differences.items():
                     self._tell_difference(loaded, counter.name, key, kept, counted)
         return found
+
+    def _entered(self, tracker: Tracker) -> Iterator[JobView]:
+        """The active jobs that a tracker has been told of."""
+        for jobid in tracker.entered:
+            view = self.jobs.get(jobid)
+            if view is not None and view.state != JobState.INACTIVE:
+                yield view
 
     def _tell_difference(
         self, loaded: Loaded, counter: str, key: Any, kept: float, counted: float

@@ -17,9 +17,10 @@ from typing import Any, Final, Self
 import trio
 import trio.testing
 
+from flux_trio.broker import ModuleNotStarted
 from flux_trio.config import Config, parse_config
 from flux_trio.formats import Jobspec
-from flux_trio.jobtap import Plugin
+from flux_trio.jobtap import Plugin, PluginError
 from flux_trio.messages import FluxError, topics
 from flux_trio.testing.fixtures import EPOCH
 from flux_trio.testing.harness_job import HarnessJob
@@ -204,7 +205,10 @@ class PluginHarness:
 
 
 def _only(error: BaseException) -> BaseException:
-    """What a group of one is about."""
+    """What a group of one is about, or a job manager that did not start for a plugin's sake."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
+    if isinstance(error, ModuleNotStarted) and error.__cause__ is not None:
+        cause = _only(error.__cause__)
+        return cause if isinstance(cause, PluginError) else error
     return error

@@ -8,6 +8,7 @@ from typing import Any
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
 from flux_trio import jobtap
 from flux_trio.jobtap import Plugin, State
@@ -205,3 +206,25 @@ def _balanced(r: Rig, plugin: Counts) -> bool:
             assert jobid not in inside
             inside.add(jobid)
     return not inside and plugin.busy.total == 0
+
+
+async def test_counters_are_recounted_at_rest_once_a_minute(autojump_clock: MockClock) -> None:
+    class ByUrgency(Plugin):
+        running = jobtap.counter(State.RUN, key=lambda job: job.urgency)
+
+        @jobtap.on("job.validate")
+        async def think(self, job: jobtap.Job) -> None:
+            await trio.sleep(10)
+
+    plugin = ByUrgency()
+    async with rig(plugin) as r:
+        r.jobs(replace(r.move(NEW, State.RUN), urgency=20))
+        r.host.recount_at_rest()
+        assert r.logged == []
+        await trio.sleep(60)
+        r.ask("job.validate")
+        r.host.recount_at_rest()
+        assert r.logged == []
+        await trio.sleep(11)
+        r.host.recount_at_rest()
+        assert dict(plugin.running) == {20: 1}

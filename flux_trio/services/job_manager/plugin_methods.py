@@ -14,7 +14,14 @@ import msgspec
 import trio
 
 from flux_trio.formats import FormatError
-from flux_trio.jobtap import Loader, PluginError, PluginHost, PluginMethod, ServiceRequest
+from flux_trio.jobtap import (
+    ORDERS,
+    Loader,
+    PluginError,
+    PluginHost,
+    PluginMethod,
+    ServiceRequest,
+)
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -106,12 +113,24 @@ class PluginMethods:
         change = expect_payload(request, Change)
         async with self._changing:
             removed = await self._host.remove(change.remove) if change.remove is not None else []
-            if change.load is None:
-                return {"removed": removed}
-            plugin, path = self._loader.find(change.load)
-            await self._host.load(plugin, change.conf, path)
-            await self._host.replay(plugin.name, change.order)
-        return {"removed": removed, "loaded": plugin.name, "path": path}
+            try:
+                loaded = {} if change.load is None else await self._load(change.load, change)
+            except PluginError:
+                if removed:
+                    self._host.announce()
+                raise
+            if loaded:
+                await self._host.replay(loaded["name"], change.order)
+            elif removed:
+                self._host.announce()
+        return {"removed": removed} | loaded
+
+    async def _load(self, what: str, change: Change) -> dict[str, str]:
+        if change.order not in ORDERS:
+            raise PluginError(f"expected an order of {', '.join(ORDERS)}, got {change.order}")
+        plugin, path = self._loader.find(what)
+        await self._host.load(plugin, change.conf, path)
+        return {"name": plugin.name, "path": path}
 
     async def _list(self, request: Request) -> dict[str, Any]:
         return {"plugins": self._host.names(builtins=expect_payload(request, Listing).all)}

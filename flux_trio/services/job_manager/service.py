@@ -71,7 +71,7 @@ async def run(
         for plugin in plugins:
             await host.load(plugin)
         await _load_configured(host, loader, config)
-        machine = _Machine(core, PluginMethods(host, loader, handle.send))
+        machine = _Machine(core, host, PluginMethods(host, loader, handle.send), handle.waiting)
         await run_core(handle, machine, perform, task_status=task_status)
 
 
@@ -89,15 +89,26 @@ async def _load_configured(host: PluginHost, loader: Loader, config: Config) -> 
 
 
 class _Machine:
-    """The core, without the requests that are about plugins or to them."""
+    """The core, without the requests that are about plugins or to them; counters are checked."""
 
-    def __init__(self, core: JobManagerCore, methods: PluginMethods) -> None:
+    def __init__(
+        self,
+        core: JobManagerCore,
+        host: PluginHost,
+        methods: PluginMethods,
+        is_busy: Callable[[], int],
+    ) -> None:
         self._core = core
+        self._host = host
         self._methods = methods
+        self._is_busy = is_busy
         self.start = core.start
 
     def turn(self, now: float, inputs: list[Any]) -> list[Any]:
         """See `Core`."""
         take = self._methods.take
         rest = [each for each in inputs if not (isinstance(each, Request) and take(each))]
-        return self._core.turn(now, rest) if rest else []
+        actions = self._core.turn(now, rest) if rest else []
+        if not self._is_busy():
+            self._host.recount_at_rest()
+        return actions
