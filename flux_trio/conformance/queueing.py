@@ -16,6 +16,7 @@ from flux_trio.conformance.leg import (
     received,
     sent,
 )
+from flux_trio.conformance.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
 from flux_trio.conformance.rule import Broken
 from flux_trio.conformance.scheduling import (
     ASKED,
@@ -100,35 +101,6 @@ OVERTAKEN: Final = view(
 """By job id: its SUCCESS came after the answer to a later request."""
 
 
-class Queues(NamedTuple):
-    """What has been said of queues."""
-
-    stopped: frozenset[str]
-    """Those that were stopped and not started since; "" is the anonymous queue or all."""
-    t: float
-    """When one was last stopped or started."""
-
-
-def _fold_queues(queues: Queues | None, _part: None, record: Record, _seen: Seen) -> Queues:
-    asked = payload(record)
-    name = "" if asked.get("all") else str(asked.get("name", ""))
-    stopped = frozenset() if queues is None else queues.stopped
-    if not asked.get("start"):
-        stopped |= {name}
-    else:
-        stopped = stopped - {name} if name else frozenset()
-    return Queues(stopped, record.t)
-
-
-QUEUES: Final = view(
-    "queues",
-    received("request", topics.JOB_QUEUE_START),
-    key=no_key,
-    fold=_fold_queues,
-)
-"""One state; none before the first word."""
-
-
 Rank = tuple[int, float]
 """The order of requests: less is earlier. Minus the priority, then the time of submission."""
 
@@ -177,22 +149,23 @@ So the first of those after some time is the worst that went out since.
 def unsent(seen: Seen) -> Iterator[tuple[int, Life]]:
     """Jobs that should have been asked for, if nothing more happens.
 
-    They wait in SCHED, no queue is stopped, the scheduler is there, and its limit is not reached.
+    They wait in SCHED, their queue is not stopped, the scheduler is there, and its limit is not
+    reached.
     """
-    queues: Queues | None = seen.at(QUEUES)
     limit = seen.facts.limit
     full = limit is not None and (seen.at(OUTSTANDING) or 0) >= limit
-    if full or not link_of(seen).is_up or (queues is not None and queues.stopped):
+    if full or not link_of(seen).is_up:
         return
     for jobid, life in seen.all(LIFE).items():
         asked = asked_of(seen, jobid)
         is_answered = asked.granted or asked.denied
-        if is_eligible(life) and not is_pending(asked, seen) and not is_answered:
+        waits = is_eligible(life) and not is_pending(asked, seen) and not is_answered
+        if waits and stop_of(seen, queue_of_job(seen, jobid)) is None:
             assert isinstance(jobid, int)
             yield jobid, life
 
 
-UNSENT: Final = (LIFE, ASKED, LINK, OUTSTANDING, QUEUES)
+UNSENT: Final = (LIFE, ASKED, LINK, OUTSTANDING, QUEUES, JOB_QUEUES)
 """The views that `unsent` reads."""
 
 

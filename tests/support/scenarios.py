@@ -65,8 +65,11 @@ class Stage:
         attributes = {"system.exec.test": dict(test), "system.duration": duration}
         attributes |= {f"user.{key}": value for key, value in (user or {}).items()}
         jobspec = Jobspec.from_command(["true"], attributes=attributes, **resources)
-        payload = {"jobspec": jobspec.to_json(), "urgency": urgency}
-        answer = await self.client.call(topics.INGEST_SUBMIT, payload)
+        return await self.submit_jobspec(jobspec.to_json(), urgency)
+
+    async def submit_jobspec(self, jobspec: Mapping[str, Any], urgency: int = 16) -> int:
+        """Submit a jobspec as it is; the job's id. Raises FluxError."""
+        answer = await self.call(topics.INGEST_SUBMIT, jobspec=jobspec, urgency=urgency)
         return int(answer["id"])
 
     async def cancel(self, jobid: int) -> None:

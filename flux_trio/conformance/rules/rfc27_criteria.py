@@ -25,16 +25,15 @@ from flux_trio.conformance.queueing import (
     LATE_S,
     OVER_LIMIT,
     PRIORITIES,
-    QUEUES,
     SENDINGS,
     UNSENT,
-    Queues,
     Sending,
     over_limit,
     priorities_untold,
     rank_of,
     unsent,
 )
+from flux_trio.conformance.queues import QUEUES, Queues
 from flux_trio.conformance.rule import (
     Broken,
     Rules,

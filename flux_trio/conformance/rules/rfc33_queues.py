@@ -23,6 +23,14 @@ from flux_trio.conformance.jobs import (
 )
 from flux_trio.conformance.jobspecs import system
 from flux_trio.conformance.leg import WITH_JOBSPEC
+from flux_trio.conformance.queues import (
+    JOB_QUEUES,
+    QUEUE,
+    QUEUES,
+    queue_of,
+    queue_of_job,
+    stop_of,
+)
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
     OWN,
@@ -36,10 +44,8 @@ from flux_trio.conformance.rule import (
     job_id,
     logged,
     message,
-    no_key,
     noted,
     payload,
-    received,
     sent,
     view,
     while_live,
@@ -52,7 +58,6 @@ from flux_trio.trace import Kind, Record
 RULES: Final = Rules()
 
 ALLOC: Final = sent("request", topics.SCHED_ALLOC)
-QUEUE: Final = "attributes.system.queue"
 ENVIRONMENT: Final = "environment"
 
 # --- jobspec updates
@@ -188,56 +193,10 @@ def a_rejected_job_never_was(state: State, record: Record, _facts: Facts) -> Ste
 # --- stopping and starting
 
 
-ALL_QUEUES: Final = ""
-
-
-def _queue_of(jobspec: Any) -> str:
-    return str(system(jobspec).get("queue", ALL_QUEUES))
-
-
-def _fold_stopped(
-    stopped: tuple[tuple[str, int], ...] | None, _part: None, record: Record, _seen: Seen
-) -> tuple[tuple[str, int], ...] | None:
-    if record.kind == Kind.EVENT:
-        return None
-    name = str(payload(record).get("name") or ALL_QUEUES)
-    others = tuple(each for each in stopped or () if each[0] != name)
-    if payload(record).get("start") is False:
-        return (*others, (name, record.n))
-    return (() if name == ALL_QUEUES else others) or None
-
-
-STOPPED: Final = view(
-    "stopped queues",
-    received("request", topics.JOB_QUEUE_START),
-    logged("flux-restart"),
-    key=no_key,
-    fold=_fold_stopped,
-)
-"""Names of queues that are stopped, or that all are, each with the place of the request.
-
-What a job manager remembers of it when it starts anew is not said anywhere.
-"""
-
-
-def _fold_queue(_old: str | None, _part: None, record: Record, _seen: Seen) -> str | None:
-    return None if record.kind == Kind.EVENT else _queue_of(payload(record).get("jobspec"))
-
-
-QUEUES: Final = view("queues", ALLOC, logged("clean"), key=job_id, fold=_fold_queue)
-"""By job id: the queue of a job that resources were asked for."""
-
-
-def _stop_of(seen: Seen, queue: str) -> int:
-    """Where the queue was stopped, 0 when it is not."""
-    stopped = dict(seen.at(STOPPED) or ())
-    return stopped.get(queue) or stopped.get(ALL_QUEUES) or 0
-
-
 def _owed_cancels(seen: Seen) -> Iterable[Broken]:
     asked_of: Mapping[Any, Asked] = seen.all(ASKED)
     for job, asked in asked_of.items():
-        stopped = _stop_of(seen, seen.at(QUEUES, job) or ALL_QUEUES)
+        stopped = stop_of(seen, queue_of_job(seen, job))
         life: Life | None = seen.at(LIFE, job)
         is_waiting = is_pending(asked, seen) and life and life.state == JobState.SCHED
         if stopped and is_waiting and asked.cancel < stopped:
@@ -248,17 +207,17 @@ def _owed_cancels(seen: Seen) -> Iterable[Broken]:
 @RULES.judge(
     "33.admin.6",
     sent("request", topics.SCHED_CANCEL),
-    views=(STOPPED, QUEUES, ASKED, LIFE),
+    views=(QUEUES, JOB_QUEUES, ASKED, LIFE),
     owing=_owed_cancels,
 )
 def stopping_cancels_what_is_pending(record: Record, seen: Seen) -> Said:
-    return bool(_stop_of(seen, seen.at(QUEUES, job_id(record)) or ALL_QUEUES))
+    return bool(stop_of(seen, queue_of_job(seen, job_id(record))))
 
 
-@RULES.judge("33.admin.7", ALLOC, views=(STOPPED, DURABLE))
+@RULES.judge("33.admin.7", ALLOC, views=(QUEUES, DURABLE))
 def nothing_is_asked_for_a_stopped_queue(record: Record, seen: Seen) -> Said:
-    queue = _queue_of(payload(record).get("jobspec"))
-    stopped = _stop_of(seen, queue)
+    queue = queue_of(payload(record).get("jobspec"))
+    stopped = stop_of(seen, queue)
     if not stopped:
         return True
     if not is_durable(seen, record.party, stopped):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flux_trio.formats import Jobspec
+from flux_trio import jobtap
+from flux_trio.formats import Jobspec, format_fluid
 from flux_trio.messages import FluxError, topics
 from flux_trio.sim import make_machine
 from flux_trio.testing import EPOCH
@@ -32,23 +33,35 @@ def vertex(type_: str, count: int, *below: dict[str, Any], **more: Any) -> dict[
     return {**found, "with": list(below)} if below else found
 
 
-@scenario()
+class TakesFluids(jobtap.Plugin):
+    """Knows the reserved scheme, and waits for nothing."""
+
+    name = "takes-fluids"
+
+    @jobtap.on("job.dependency.fluid")
+    def take(self, job: jobtap.Job, dependency: jobtap.Dependency) -> None:
+        """Let it be."""
+
+
+@scenario(plugins=(TakesFluids(),))
 async def jobspecs(stage: Stage) -> None:
     """Graphs with and without nodes, whole nodes, attributes; one jobspec is refused."""
     core = vertex("core", 1)
     slot = vertex("slot", 1, vertex("core", 2), label="task")
     node = vertex("node", 2, vertex("slot", 1, core, label="task"))
     whole = vertex("node", 1, vertex("slot", 1, core, label="task"), exclusive=True)
+    first = await stage.submit_jobspec(with_resources(slot, per_slot=1))
+    antecedent = format_fluid(first, "f58plain")
+    await stage.settle(6.0)
     wanted = [
-        with_resources(slot, per_slot=1),
         with_resources(node, total=2),
         with_resources(whole, per_slot=1),
-        jobspec(dependencies=[{"scheme": "after", "value": "f1"}]),
+        jobspec(dependencies=[{"scheme": "after", "value": antecedent}]),
         jobspec(dependencies=[{"scheme": "fluid", "value": "f1", "type": "in", "scope": "user"}]),
         jobspec(constraints={"hostlist": ["node0"]}, preemptible_after=1.5),
     ]
     for each in wanted:
-        await stage.call(topics.INGEST_SUBMIT, jobspec=each, urgency=16)
+        await stage.submit_jobspec(each)
         await stage.settle(6.0)
     try:
         await stage.call(topics.INGEST_SUBMIT, jobspec={"version": 1}, urgency=16)

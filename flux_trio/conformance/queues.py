@@ -1,0 +1,237 @@
+"""Views of RFC 33: how queues are configured, which are stopped, and which job is in which.
+
+The configuration is in the trace as records of kind `config`, and as the job manager is told of
+another: one that it has not answered is in force for nobody. A trace that shows none exercises
+nothing that depends on it. The anonymous queue is "".
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.conformance.eventlogs import decoded, stored
+from flux_trio.conformance.jobs import context_of
+from flux_trio.conformance.jobspecs import system
+from flux_trio.conformance.leg import (
+    WITH_JOBSPEC,
+    errnum,
+    job_id,
+    logged,
+    name_of,
+    no_key,
+    noted,
+    payload,
+    received,
+    sent,
+)
+from flux_trio.conformance.view import Live, Seen, view
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Kind, Record
+
+ANONYMOUS: Final = ""
+QUEUE: Final = "attributes.system.queue"
+RELOAD: Final = topics.config_reload_of(topics.JOB_MANAGER)
+
+# --- the configuration
+
+
+class Tables:
+    """The tables `policy` and `queues` of a configuration, read by hand."""
+
+    def __init__(self, tables: Any) -> None:
+        self._policy = _table(tables, "policy")
+        self._queues = _table(tables, "queues")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The queues that have a name."""
+        return tuple(self._queues)
+
+    @property
+    def default(self) -> str:
+        """The queue of jobs that name none; "" when there is no such."""
+        return str(self.value("", "jobspec", "defaults", "system", "queue") or "")
+
+    def starts_stopped(self, name: str) -> bool:
+        """Whether a queue is stopped until it is started."""
+        return _table(self._queues, name).get("started") is False
+
+    def value(self, queue: str, *path: str) -> Any:
+        """What the policy says for the jobs of a queue, its own word first; None for nothing."""
+        own = _at(_table(_table(self._queues, queue), "policy"), path)
+        return _at(self._policy, path) if own is None else own
+
+
+def _table(tables: Any, key: str) -> dict[str, Any]:
+    found = tables.get(key) if isinstance(tables, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _at(table: dict[str, Any], path: tuple[str, ...]) -> Any:
+    *tables, last = path
+    for key in tables:
+        table = _table(table, key)
+    return table.get(last)
+
+
+class Configured(Live, frozen=True, gc=False):
+    """The configuration that is in force, and one that the job manager has yet to answer."""
+
+    n: int
+    text: str
+    """JSON; "" for one that is not known."""
+    asked: str = ""
+
+
+def _fold_configured(
+    was: Configured | None, _part: None, record: Record, _seen: Seen
+) -> Configured | None:
+    told = payload(record)
+    if record.message is None:
+        return Configured(record.n, _text(told))
+    if isinstance(record.message, Request):
+        asked = _text(told.get("config"))
+        return Configured(record.n, "", asked) if was is None else was.but(asked=asked)
+    if was is None or not was.asked:
+        return was
+    return was.but(asked="") if errnum(record) else Configured(record.n, was.asked)
+
+
+def _text(tables: Any) -> str:
+    return msgspec.json.encode({key: _table(tables, key) for key in ("policy", "queues")}).decode()
+
+
+CONFIGURED: Final = view(
+    "configured",
+    noted(Kind.CONFIG),
+    received("request", RELOAD),
+    sent("response", RELOAD),
+    key=no_key,
+    fold=_fold_configured,
+)
+"""One state."""
+
+
+def tables_of(seen: Seen) -> tuple[int, Tables] | None:
+    """Where the configuration that is in force was told, and its tables; None when unsure."""
+    found: Configured | None = seen.at(CONFIGURED)
+    if found is None or found.asked or not found.text:
+        return None
+    return found.n, _tables(found.text)
+
+
+@functools.lru_cache(maxsize=16)
+def _tables(text: str) -> Tables:
+    return Tables(decoded(text))
+
+
+# --- the queue of a job
+
+
+def _jobspec_queues(record: Record, _seen: Seen) -> Iterable[tuple[int, str]]:
+    found = [(op.job, op.text) for op in stored(record)]
+    jobs = [(job[0], text) for job, text in found if job is not None and job[1] == "jobspec"]
+    return [
+        (jobid, queue_of(decoded(text)) if '"queue"' in text else ANONYMOUS) for jobid, text in jobs
+    ]
+
+
+def queue_of(jobspec: Any) -> str:
+    """The queue that a jobspec names."""
+    return str(system(jobspec).get("queue") or ANONYMOUS)
+
+
+def _fold_queue(was: str | None, told: str | None, record: Record, _seen: Seen) -> str | None:
+    if told is not None:
+        return told or None
+    if record.message is not None:
+        return queue_of(payload(record).get("jobspec")) or None
+    if name_of(record) in ("clean", "invalidate"):
+        return None
+    found = context_of(record).get(QUEUE)
+    return str(found) if found else was
+
+
+JOB_QUEUES: Final = view(
+    "queues of jobs",
+    sent("request", topics.SCHED_ALLOC),
+    logged("jobspec-update", "clean", "invalidate"),
+    key=job_id,
+    parts=_jobspec_queues,
+    many=sent("request", topics.KVS_COMMIT, mark=WITH_JOBSPEC),
+    fold=_fold_queue,
+)
+"""By job id, for active jobs in a queue that has a name."""
+
+
+def queue_of_job(seen: Seen, jobid: Any) -> str:
+    """The queue of an active job."""
+    return str(seen.at(JOB_QUEUES, jobid) or ANONYMOUS)
+
+
+# --- stopping and starting
+
+
+class Queues(Live, frozen=True, gc=False):
+    """What has been said of queues."""
+
+    stopped: tuple[tuple[str, int], ...] = ()
+    """Those that are stopped, each with the place of the word; 0 for one that may be started."""
+    names: tuple[str, ...] | None = None
+    """Those that are configured; None when that is not known."""
+    t: float = 0.0
+    """When one was last stopped or started."""
+
+    def stop_of(self, queue: str) -> int | None:
+        """Where the queue was stopped, 0 if that is not sure, None when it is not."""
+        if self.names and queue not in self.names:
+            return 0
+        return dict(self.stopped).get(queue)
+
+
+STARTED: Final = Queues()
+
+
+def _fold_queues(queues: Queues | None, _part: None, record: Record, _seen: Seen) -> Queues:
+    queues = queues or STARTED
+    if record.kind == Kind.EVENT:  # what a job manager that starts anew remembers is not said
+        unsure = tuple((name, 0) for name, _ in queues.stopped)
+        return queues if unsure == queues.stopped else queues.but(stopped=unsure)
+    if record.message is None:
+        return _configured(queues, Tables(payload(record)), record)
+    asked = payload(record)
+    known = queues.names or (ANONYMOUS,)
+    name = asked.get("name")
+    meant = known if asked.get("all") or name is None else (str(name),)
+    others = tuple(each for each in queues.stopped if each[0] not in meant)
+    stopped = tuple((each, record.n) for each in meant) if asked.get("start") is False else ()
+    return queues.but(stopped=(*others, *stopped), t=record.t)
+
+
+def _configured(queues: Queues, tables: Tables, record: Record) -> Queues:
+    known = queues.names or ()
+    kept = tuple(each for each in queues.stopped if each[0] in (tables.names or (ANONYMOUS,)))
+    new = (name for name in tables.names if name not in known and tables.starts_stopped(name))
+    stopped = (*kept, *((name, record.n) for name in new))
+    return Queues(stopped, tables.names, record.t)
+
+
+QUEUES: Final = view(
+    "queues",
+    received("request", topics.JOB_QUEUE_START),
+    noted(Kind.CONFIG),
+    logged("flux-restart"),
+    key=no_key,
+    fold=_fold_queues,
+)
+"""One state; none before the first word."""
+
+
+def stop_of(seen: Seen, queue: str) -> int | None:
+    """Where a queue was stopped, 0 if that is not sure, None when it is not stopped."""
+    queues: Queues | None = seen.at(QUEUES)
+    return None if queues is None else queues.stop_of(queue)
