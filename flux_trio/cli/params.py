@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from flux_trio.cli.errors import CommandError
 
@@ -13,9 +14,15 @@ from flux_trio.cli.errors import CommandError
 class Parsed(click.ParamType[Any]):
     """What `parse` makes of the text; its ValueError is the command's error, not wrong usage."""
 
-    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        parse: Callable[[str], Any],
+        offer: Callable[[str], list[tuple[str, str]]] | None = None,
+    ) -> None:
         self.name = name
         self._parse = parse
+        self._offer = offer
 
     def convert(
         self,
@@ -30,6 +37,31 @@ class Parsed(click.ParamType[Any]):
             return self._parse(value)
         except ValueError as error:
             raise CommandError(f"{_label(param)}{error}") from None
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002 - click's signature
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """What a shell may offer: values and what they are."""
+        offered = self._offer(incomplete) if self._offer else []
+        return [CompletionItem(value, help=what) for value, what in offered]
+
+
+class FileName(click.ParamType[str]):
+    """Any text; a shell offers files for it."""
+
+    name = "file"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002 - click's signature
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Let the shell look for files."""
+        return [CompletionItem(incomplete, type="file")]
 
 
 def _label(param: click.Parameter | None) -> str:
@@ -51,6 +83,12 @@ def _jobid(text: str) -> int:
     return parse_fluid(text)
 
 
+def _active_jobids(incomplete: str) -> list[tuple[str, str]]:
+    from flux_trio.cli.completing import active_jobids
+
+    return active_jobids(incomplete)
+
+
 def _duration(text: str) -> float:
     from flux_trio.formats import parse_duration
 
@@ -66,7 +104,7 @@ def _of_values(name: str) -> Callable[[str], Any]:
     return read
 
 
-JOBID: Final = Parsed("jobid", _jobid)
+JOBID: Final = Parsed("jobid", _jobid, _active_jobids)
 DURATION: Final = Parsed("duration", _duration)
 USER: Final = Parsed("user", _of_values("read_user"))
 USER_OR_ALL: Final = Parsed("user|all", _of_values("read_user_or_all"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from flux_trio.cli.errors import CommandError
+from flux_trio.cli.params import FileName
 
 if TYPE_CHECKING:
     from flux_trio.cli.submission import Submission
@@ -120,7 +121,7 @@ _JOB: Final[Options[Any]] = (
         help="Do not hold back output; it never is, here.",
     ),
 )
-_COMMAND: Final[Options[Any]] = (click.argument("command", nargs=-1, type=click.UNPROCESSED),)
+_COMMAND: Final[Options[Any]] = (click.argument("command", nargs=-1, type=FileName()),)
 _FILE: Final[Options[Any]] = (
     click.option(
         "--jobspec",

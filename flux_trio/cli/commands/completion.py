@@ -1,0 +1,29 @@
+"""`flux-trio completion`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+PROGRAM: Final = "flux-trio"
+VARIABLE: Final = "_FLUX_TRIO_COMPLETE"  # what click looks at when the command is asked to complete
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh"]))
+def completion(shell: str) -> None:
+    """Print the script that makes a shell complete commands, options, job ids and files.
+
+    For bash: `eval "$(flux-trio completion bash)"` in ~/.bashrc; for zsh the same in ~/.zshrc,
+    after compinit.
+
+    Exit codes: 0, or 2 for wrong usage.
+    """
+    from click.shell_completion import get_completion_class
+
+    from flux_trio.cli import main
+
+    kind = get_completion_class(shell)
+    assert kind is not None  # click knows both
+    click.echo(kind(main, {}, PROGRAM, VARIABLE).source())

@@ -1,0 +1,109 @@
+"""`flux-trio top`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from flux_trio.cli.color import color_option
+from flux_trio.cli.session import with_client
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from flux_trio.cli.top_screen import Snapshot, View
+    from flux_trio.client import Client
+
+REFRESH_S: Final = 2.0
+KEY_BYTES_MAX: Final = 16  # of one key, such as an arrow's
+
+
+@click.command()
+@click.option("-q", "--queue", metavar="NAME", help="Show the jobs of this queue.")
+@color_option()
+def top(queue: str | None, color: bool) -> None:
+    """Show what the instance is doing, and go on showing it; once, if this is no terminal.
+
+    Keys: j and k or arrows move the cursor, h and l show other queues, d tells jobs that are over
+    apart or together, q ends.
+
+    Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
+    """
+    from rich.console import Console
+
+    from flux_trio.cli.top_screen import View, screen
+
+    live = sys.stdin.isatty() and sys.stdout.isatty()
+    console = Console(no_color=not color, highlight=False)
+
+    async def show(client: Client) -> None:
+        view = View(queue=queue)
+        if live:
+            await _show_live(client, console, view)
+        else:
+            snapshot = await _snapshot(client, view)
+            console.print(screen(snapshot, view, len(snapshot.jobs) + 8))
+
+    with_client(show)
+
+
+async def _show_live(client: Client, console: Console, view: View) -> None:
+    import anyio
+    from rich.live import Live
+
+    from flux_trio.cli.top_screen import screen
+
+    with _keys(), Live(console=console, screen=True, auto_refresh=False) as screen_of:
+        snapshot = await _snapshot(client, view)
+        while not view.ended:
+            screen_of.update(screen(snapshot, view, console.height), refresh=True)
+            key = ""
+            with anyio.move_on_after(REFRESH_S):
+                await anyio.wait_readable(sys.stdin.fileno())
+                key = os.read(sys.stdin.fileno(), KEY_BYTES_MAX).decode(errors="replace") or "q"
+            changed = view.after(key, snapshot)
+            if not key or changed.queue != view.queue:
+                snapshot = await _snapshot(client, changed)
+            view = changed
+
+
+@contextmanager
+def _keys() -> Iterator[None]:
+    """Keys come one by one, and are not shown."""
+    import termios
+    import tty
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+async def _snapshot(client: Client, view: View) -> Snapshot:
+    from flux_trio.cli.top_screen import Snapshot
+    from flux_trio.messages import USERID_UNKNOWN, topics
+    from flux_trio.protocols import RUNNING
+
+    wanted: dict[str, Any] = {
+        "max_entries": 0,
+        "states": int(RUNNING),
+        "userid": USERID_UNKNOWN,
+        "queues": [] if view.queue is None else [view.queue],
+    }
+    return Snapshot(
+        info=await client.call(topics.BROKER_INFO),
+        status=await client.call(topics.RESOURCE_STATUS),
+        stats=await client.call(topics.LIST_STATS),
+        queues=(await client.call(topics.JOB_QUEUE_LIST))["queues"],
+        jobs=(await client.call(topics.LIST_LIST, wanted))["jobs"],
+        now=time.time(),
+    )

@@ -1,0 +1,37 @@
+"""What a shell offers where a job id is asked for: those of the user's own active jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flux_trio.cli.errors import CommandError
+from flux_trio.cli.job_query import JobQuery, own_userid
+from flux_trio.cli.session import with_client
+from flux_trio.formats import FluidForm, format_fluid
+from flux_trio.protocols import ACTIVE
+
+if TYPE_CHECKING:
+    from flux_trio.client import Client
+
+OFFERED_MAX: Final = 100
+PATIENCE_S: Final = 1.0  # somebody waits at the keyboard
+
+
+def active_jobids(incomplete: str) -> list[tuple[str, str]]:
+    """Ids that begin so, with the names of the jobs; none without an instance that answers."""
+    form: FluidForm = "f58" if incomplete[:1] in ("", "ƒ") else "f58plain"
+    query = JobQuery(states=int(ACTIVE), userid=own_userid(), count=OFFERED_MAX)
+
+    async def fetch(client: Client) -> list[tuple[str, str]]:
+        import anyio
+
+        with anyio.move_on_after(PATIENCE_S):
+            jobs = await query.fetch(client)
+            return [(format_fluid(job["id"], form), job.get("name", "")) for job in jobs]
+        return []
+
+    try:
+        found = with_client(fetch)
+    except CommandError:
+        return []
+    return [each for each in found if each[0].startswith(incomplete)]

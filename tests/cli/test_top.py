@@ -1,0 +1,133 @@
+"""`flux-trio top`: its panes, its keys, and a real terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import select
+import subprocess
+import time
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from flux_trio.cli.top_screen import Snapshot, View, screen
+from flux_trio.formats import ResourceSet, format_fluid
+from tests.support.instance import DEADLINE_S, FLUX_TRIO, RunningInstance
+
+NOW = 10_000.0
+FOUR = ResourceSet.build([(rank, 0b11, 0) for rank in range(4)], lambda rank: f"n{rank}")
+
+
+def job(jobid: int, ranks: str, **more: Any) -> dict[str, Any]:
+    return {
+        "id": jobid, "userid": 12345, "urgency": 16, "priority": 16, "state": 16, "ntasks": 2,
+        "t_submit": NOW - 100, "t_run": NOW - 90, "ranks": ranks, "nnodes": 1, "ncores": 2,
+        "name": f"job{jobid}", **more,
+    }  # fmt: skip
+
+
+def snapshot(*jobs: dict[str, Any], **more: Any) -> Snapshot:
+    states = {"depend": 1, "priority": 0, "sched": 2, "run": 2, "cleanup": 1, "inactive": 7}
+    results = {"successful": 4, "failed": 1, "canceled": 1, "timeout": 1}
+    told: dict[str, Any] = {
+        "info": {"version": "1.0", "t_start": NOW - 7200},
+        "status": {"R": FOUR.to_json(), "drained": {}, "offline": "", "exclude": ""},
+        "stats": {"job_states": states, **results},
+        "queues": (),
+        "jobs": jobs,
+        "now": NOW,
+    }
+    return Snapshot(**told | more)
+
+
+def shown(told: Snapshot, view: View = View(), height: int = 20) -> list[str]:  # noqa: B008
+    console = Console(file=io.StringIO(), width=100)
+    with console.capture() as capture:
+        console.print(screen(told, view, height))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def test_the_summary_tells_what_is_used_down_and_counted() -> None:
+    drained = {"3": {"timestamp": 1.0, "reason": ""}}
+    status = {"R": FOUR.to_json(), "drained": drained, "offline": "", "exclude": ""}
+    head, nodes, cores, counts, *_ = shown(snapshot(job(1, "0-1", ncores=4), status=status))
+    assert head == "size: 4  left: ∞  uptime: 2h  flux-trio 1.0"
+    assert nodes == f" nodes [{'|' * 20}{' ' * 10}{'|' * 10}] 2/4 (1 down)"
+    assert cores == f" cores [{'|' * 20}{' ' * 10}{'|' * 10}] 4/8 (2 down)"
+    assert counts == "  jobs: 3 pending, 3 running, 4 complete, 3 failed"
+
+
+def test_jobs_are_listed_with_how_long_they_run() -> None:
+    *_, header, line = shown(snapshot(job(1, "0")))
+    assert header.split() == ["JOBID", "USER", "ST", "NTASKS", "NNODES", "RUNTIME", "NAME"]
+    assert line.split() == [format_fluid(1, "f58"), "12345", "R", "2", "1", "1.5m", "job1"]
+    *_, header, line = shown(snapshot(job(1, "0", queue="batch"), queues=("batch",)))
+    assert (header.split()[1], line.split()[1]) == ("QUEUE", "batch")
+
+
+def test_the_job_at_the_cursor_is_always_seen() -> None:
+    many = snapshot(*[job(number, "0") for number in range(30)])
+    assert shown(many, height=10)[-1].split()[-1] == "job3"
+    assert shown(many, View(cursor=20), height=10)[-1].split()[-1] == "job20"
+
+
+def keys(told: Snapshot, *pressed: str) -> View:
+    view = View()
+    for key in pressed:
+        view = view.after(key, told)
+    return view
+
+
+def test_keys_move_choose_and_end() -> None:
+    told = snapshot(job(1, "0"), job(2, "0"), queues=("a", "b"))
+    assert keys(told, "j").cursor == 1
+    assert keys(told, "j", "\x1b[B", "j").cursor == 1
+    assert keys(told, "j", "k", "\x1b[A").cursor == 0
+    assert [keys(told, *["l"] * times).queue for times in range(4)] == [None, "a", "b", None]
+    assert keys(told, "h").queue == "b"
+    assert keys(told, "j", "l").cursor == 0
+    assert not keys(told, "x").ended
+    assert keys(told, "q").ended
+    assert "7 inactive" in shown(told, keys(told, "d"))[3]
+
+
+@pytest.mark.real
+def test_it_is_shown_once_where_there_is_no_terminal(instance: RunningInstance) -> None:
+    running = instance.ok("submit", "--wait-event=start", "sleep", "100").strip()
+    told = instance.ok("top").splitlines()
+    assert told[0].startswith("size: 2  left: ∞")
+    assert told[1].endswith("] 1/2")
+    assert told[-1].split()[0] == running
+    instance.ok("cancel", running)
+
+
+@pytest.mark.real
+def test_a_terminal_shows_it_until_q(instance: RunningInstance) -> None:
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [*FLUX_TRIO, "top"],
+        env=instance.env | {"TERM": "xterm", "COLUMNS": "100", "LINES": "30"},
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    text = _read_until(leader, b"jobs: ")
+    assert b"\x1b[?1049h" in text  # a screen of its own
+    os.write(leader, b"q")
+    _read_until(leader, b"\x1b[?1049l")
+    assert process.wait(DEADLINE_S) == 0
+    os.close(leader)
+
+
+def _read_until(terminal: int, text: bytes) -> bytes:
+    seen = b""
+    deadline = time.monotonic() + DEADLINE_S
+    while text not in seen:
+        ready, _, _ = select.select([terminal], [], [], deadline - time.monotonic())
+        assert ready, seen
+        seen += os.read(terminal, 65536)
+    return seen
