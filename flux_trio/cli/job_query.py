@@ -37,7 +37,7 @@ class JobQuery:
     count: int = 0  # 0 is all
     userid: int = USERID_UNKNOWN
     name: str = ""
-    queues: tuple[str, ...] = ()  # none is all
+    queues: tuple[str, ...] | None = ()  # none is all, None the default queue
     since: float = 0.0  # of inactive jobs those that ended after it
     include: str = ""  # ranks or hosts, one of which they have
 
@@ -50,7 +50,7 @@ class JobQuery:
             "states": int(self.states | (JobState.INACTIVE if self.results else 0)),
             "userid": self.userid,
             "name": self.name,
-            "queues": list(self.queues),
+            "queues": None if self.queues is None else list(self.queues),
             "since": self.since,
         }
         found: list[Record] = (await client.call(topics.LIST_LIST, payload))["jobs"]

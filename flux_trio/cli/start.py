@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,8 @@ from flux_trio.client import STATEDIR_VARIABLE
 from flux_trio.config import Config, parse_config
 from flux_trio.formats import FormatError
 from flux_trio.instance import Instance, Surroundings, durable_store, open_instance
-from flux_trio.messages import USERID_UNKNOWN, FluxError, Level, topics
+from flux_trio.jobtap import search_path
+from flux_trio.messages import USERID_UNKNOWN, Errno, FluxError, Level, topics
 from flux_trio.protocols import ACTIVE
 from flux_trio.services.resource.inventory import find_inventory
 from flux_trio.trace import JsonLines, Sink
@@ -58,6 +59,7 @@ class Startup:
     command: tuple[str, ...] = ()
     trace: Path | None = None  # a file for JSON lines
     monitor: bool = False
+    config_file: Path | None = None  # where the configuration came from
 
 
 def read_config(path: Path | None) -> Config:
@@ -70,6 +72,21 @@ def read_config(path: Path | None) -> Config:
         raise StartError(f"{path}: {error.strerror}") from None
     except (FormatError, UnicodeError) as error:
         raise StartError(str(error)) from None
+
+
+def reread(path: Path | None) -> Callable[[], Awaitable[Config]] | None:
+    """How a running instance reads its configuration anew, None without a file."""
+    if path is None:
+        return None
+    file = path.absolute()
+
+    async def read() -> Config:
+        try:
+            return await trio.to_thread.run_sync(read_config, file)
+        except StartError as error:
+            raise FluxError(Errno.EINVAL, str(error)) from None
+
+    return read
 
 
 @contextmanager
@@ -161,6 +178,8 @@ async def _run_instance(
         store=durable_store(startup.config, startup.statedir),
         enclosing=enclosing,
         sinks=sinks,
+        reread=reread(startup.config_file),
+        plugin_path=tuple(search_path(os.environ, startup.statedir)),
     )
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with open_instance(startup.config, given) as instance:

@@ -1,30 +1,72 @@
-"""`flux-trio queue`: the words, and a queue that is stopped and started."""
+"""`flux-trio queue` and `jobs -q`: the words, the fields, and queues of a real instance."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from flux_trio.cli.columns import Layout
 from flux_trio.cli.commands.queue import count_lines, status_lines
-from tests.support.instance import RunningInstance
+from flux_trio.cli.queue_rows import FORMATS, HEADINGS, needs_jobs, queue_row
+from flux_trio.cli.resource_rows import Resources
+from flux_trio.config import Config, parse_config
+from flux_trio.formats import Idset
+from flux_trio.sim import make_machine
+from tests.support.instance import RunningInstance, running_instance
+
+QUEUES = """
+[exec]
+simulate = true
+[[resource.config]]
+hosts = "node[0-3]"
+cores = "0-3"
+[[resource.config]]
+hosts = "node[0-2]"
+properties = ["batch"]
+[[resource.config]]
+hosts = "node3"
+properties = ["debug"]
+
+[policy]
+jobspec.defaults.system = { duration = "10m", queue = "batch" }
+limits.duration = "8h"
+
+[queues.batch]
+requires.properties = ["batch"]
+
+[queues.debug]
+requires.ranks = ["3"]
+policy.limits.duration = "30m"
+policy.limits.job-size.max.nnodes = 2
+policy.limits.job-size.min.ncores = 2
+"""
+QUICK = "--setattr=exec.test.run_duration=0.01"
+UP = {"enable": True, "start": True}
+
+
+def shown(config: Config, *names: str | None, layout: str = "default") -> list[str]:
+    machine = make_machine(4, 4)
+    resources = Resources(machine, machine.restrict(Idset()), Idset.parse("0"))
+    rows = [queue_row(name, config, UP, resources) for name in names]
+    return list(Layout(FORMATS[layout].format, HEADINGS).lines(rows))
 
 
 def test_a_queue_that_moves() -> None:
-    told = {"enable": True, "start": True}
-    assert status_lines(told) == ["Job submission is enabled", "Scheduling is started"]
+    assert status_lines(UP) == ["Job submission is enabled", "Scheduling is started"]
 
 
 def test_why_nothing_moves() -> None:
     told = {
-        "enable": True,
+        "enable": False,
         "start": False,
+        "disable_reason": "closed",
         "stop_reason": "Scheduler is offline",
         "blocked": "scheduler",
-        "silent": ["job-exec has not answered for 3 s"],
     }
     assert status_lines(told) == [
-        "Job submission is enabled",
+        "Job submission is disabled: closed",
         "Scheduling is stopped: Scheduler is offline",
-        "job-exec has not answered for 3 s",
     ]
 
 
@@ -37,16 +79,47 @@ def test_counts() -> None:
     ]
 
 
+def test_limits_are_listed_as_far_as_the_resources_go() -> None:
+    config = parse_config(QUEUES.replace('properties = ["batch"]', 'ranks = ["0-2"]'))
+    assert shown(config, "batch", "debug") == [
+        "QUEUE    EN ST TDEFAULT   TLIMIT     NNODES     NCORES      NGPUS",
+        "batch*    ✔  ✔      10m       8h        0-3       0-12        0-0",
+        "debug     ✔  ✔      10m      30m        0-1        2-4        0-0",
+    ]
+    assert shown(config, "debug", layout="policy")[1].split()[-3:] == ["0-2", "2-inf", "0-inf"]
+    assert shown(config, "batch", layout="nodes")[1].split()[3:] == ["3", "2", "1", "0", "2"]
+
+
+def test_the_anonymous_queue_has_no_name_and_no_limits() -> None:
+    assert shown(Config(), None) == [
+        " EN ST TDEFAULT   TLIMIT     NNODES     NCORES      NGPUS",
+        "  ✔  ✔      inf      inf        0-4       0-16        0-0",
+    ]
+
+
+def test_what_jobs_hold_is_asked_only_where_it_is_listed() -> None:
+    fields = {name: Layout(each.format, HEADINGS).fields for name, each in FORMATS.items()}
+    assert {name: needs_jobs(each) for name, each in fields.items()} == {
+        "default": False,
+        "policy": False,
+        "nodes": True,
+    }
+
+
+# --- a real instance
+
+
 @pytest.mark.real
 def test_a_stopped_queue_starts_no_job(instance: RunningInstance) -> None:
-    assert instance.ok("queue", "stop").splitlines()[1] == "Scheduling is stopped"
+    assert instance.ok("queue", "stop") == "Scheduling is stopped\n"
     jobid = instance.ok("submit", "true").strip()
     instance.ok("job", "wait-event", "-q", jobid, "priority")
-    assert instance.ok("queue", "start").splitlines()[1] == "Scheduling is started"
+    assert "queue is stopped" in instance.ok("jobs")
+    assert instance.ok("queue", "start") == "Scheduling is started\n"
     instance.ok("job", "wait-event", "-q", jobid, "clean")
     assert "0 running jobs" in instance.ok("queue", "status", "-v")
-    assert instance.ok("queue", "stop", "-q") == ""
-    instance.ok("queue", "start", "-q")
+    assert instance.ok("queue", "stop", "--quiet") == ""
+    instance.ok("queue", "start", "--quiet")
 
 
 @pytest.mark.real
@@ -56,3 +129,106 @@ def test_a_missing_scheduler_is_the_reason(instance: RunningInstance) -> None:
         assert "Scheduling is stopped: Scheduler is offline" in instance.ok("queue", "status")
     finally:
         instance.ok("module", "load", "sched")
+
+
+@pytest.fixture(scope="module")
+def queues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningInstance]:
+    """An instance with two queues."""
+    directory = tmp_path_factory.mktemp("queues")
+    with running_instance(directory, config=QUEUES) as running:
+        yield running
+
+
+@pytest.mark.real
+def test_one_queue_is_stopped_and_disabled_alone(queues: RunningInstance) -> None:
+    """33.admin.1, 33.admin.4, 33.criteria.4: as flux-queue says it."""
+    assert queues.ok("queue", "stop", "-m", "debug off", "debug") == (
+        "debug: Scheduling is stopped: debug off\n"
+    )
+    assert queues.ok("queue", "disable", "-m", "closed", "-q", "batch") == (
+        "batch: Job submission is disabled: closed\n"
+    )
+    assert queues.ok("queue", "status", "-v").splitlines()[:5] == [
+        "batch: Job submission is disabled: closed",
+        "batch: Scheduling is started",
+        "debug: Job submission is enabled",
+        "debug: Scheduling is stopped: debug off",
+        "0 alloc requests queued",
+    ]
+    refused = queues.run("submit", QUICK, "true")
+    assert refused.stderr.endswith("ERROR: job submission to batch is disabled: closed\n")
+    assert queues.ok("queue", "start", "-a").splitlines() == [
+        "batch: Scheduling is started",
+        "debug: Scheduling is started",
+    ]
+    assert queues.ok("queue", "enable", "--all").splitlines() == [
+        "batch: Job submission is enabled",
+        "debug: Job submission is enabled",
+    ]
+
+
+@pytest.mark.real
+def test_all_queues_have_to_be_meant(queues: RunningInstance) -> None:
+    """33.admin.2, 33.admin.5"""
+    text = "Named queues are defined. Specify queues or use --all.\n"
+    assert queues.run("queue", "stop").stderr.endswith(text)
+    text = "Use --all to apply this command to all queues\n"
+    assert queues.run("queue", "disable").stderr.endswith(text)
+    text = "'nosuch' is not a valid queue\n"
+    assert queues.run("queue", "status", "nosuch").stderr.endswith(text)
+    assert queues.run("queue", "status", "a", "-q", "b").returncode == 2
+
+
+@pytest.mark.real
+def test_jobs_go_to_the_queue_that_is_named_and_are_listed_by_it(queues: RunningInstance) -> None:
+    """33.tools.3-6: the tool sets a queue only where its user names one."""
+    queues.ok("queue", "stop", "-a", "--quiet")
+    ids = {
+        name: queues.ok("submit", *more, QUICK, "true").strip()
+        for name, more in SUBMISSIONS.items()
+    }
+    try:
+        stored = queues.ok("job", "info", "--original", ids["default"], "jobspec")
+        assert '"queue"' not in stored
+        for options, names in (
+            ((), ["default", "batch"]),
+            (("-q", "debug"), ["debug"]),
+            (("-q", "debug,batch"), ["default", "batch", "debug"]),
+            (("-q", "all"), ["default", "batch", "debug"]),
+        ):
+            listed = queues.ok("jobs", "-n", "-o", "{id}", *options).split()
+            assert listed == [ids[name] for name in names], options
+        line = queues.ok("jobs", "-n", "-o", "{queue} {contextual_info}", "-q", "debug")
+        assert line == "debug queue is stopped\n"
+    finally:
+        queues.ok("queue", "start", "-a", "--quiet")
+        for name in ids.values():
+            queues.ok("job", "wait-event", "-q", name, "clean")
+
+
+SUBMISSIONS = {"default": (), "batch": ("-q", "batch"), "debug": ("-q", "debug", "-n2")}
+
+
+@pytest.mark.real
+def test_drain_and_idle_wait_for_what_they_say(queues: RunningInstance) -> None:
+    """33.admin.8-11"""
+    queues.ok("queue", "stop", "-a", "--quiet")
+    jobid = queues.ok("submit", "-q", "debug", "-n2", QUICK, "true").strip()
+    queues.ok("job", "wait-event", "-q", jobid, "priority")
+    assert queues.run("queue", "drain", "-t", "0.1s").stderr == (
+        "flux-trio queue drain: ERROR: timeout\n"
+    )
+    assert queues.ok("queue", "drain", "batch") == ""
+    assert queues.ok("queue", "idle") == "1 jobs\n"
+    queues.ok("queue", "start", "-a", "--quiet")
+    assert queues.ok("queue", "drain", "debug") == ""
+    assert queues.ok("queue", "drain") == ""
+    assert queues.ok("queue", "idle", "--quiet", "debug") == ""
+
+
+@pytest.mark.real
+def test_queues_are_listed(queues: RunningInstance) -> None:
+    lines = queues.ok("queue", "list").splitlines()
+    assert [line.split()[0] for line in lines] == ["QUEUE", "batch*", "debug"]
+    assert queues.ok("queue", "list", "-n", "-q", "debug", "-o", "nodes").split()[:1] == ["debug"]
+    assert "Unknown format field" in queues.run("queue", "list", "-o", "{x}").stderr

@@ -112,7 +112,7 @@ class RunningInstance:
     def cancel_all(self) -> None:
         """Leave no job behind."""
         self.ok("cancel", "--all", "--user", "all")
-        for jobid in self.ok("jobs", "-A", "-n", "-o", "{id.f58plain}").split():
+        for jobid in self.ok("jobs", "-A", "-q", "all", "-n", "-o", "{id.f58plain}").split():
             self.ok("job", "wait-event", "-q", jobid, "clean")
 
 

@@ -59,8 +59,8 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
     "--queue",
     "queues",
     multiple=True,
-    metavar="NAME,...",
-    help="List jobs of these queues. [default: all]",
+    metavar="NAME,...|all",
+    help="List jobs of these queues. [default: the default queue, if there is one]",
 )
 @click.option(
     "-i",
@@ -128,15 +128,16 @@ def jobs(
     except ValueError as error:
         raise CommandError(str(error)) from None
 
-    async def fetch(client: Client) -> tuple[list[dict[str, Any]], str]:
+    async def fetch(client: Client) -> tuple[list[dict[str, Any]], dict[str | None, str]]:
         found = await (fetch_named(client, jobids) if jobids else query.fetch(client))
-        return found, await _hindrance(client, found)
+        return found, await _hindrances(client, found)
 
     records, hindered = with_client(fetch)
     truncated = 0 < query.count < len(records) and not jobids
     if not jobids and query.count:
         records = records[: query.count]
-    rows = [JobRow(record, time.time(), hindered) for record in records]
+    now = time.time()
+    rows = [JobRow(record, now, hindered.get(record.get("queue"), "")) for record in records]
     sort_rows(rows, keys)
     if jobids and not rows:
         click.get_current_context().exit(1)
@@ -184,11 +185,17 @@ def _query(
         states=states,
         results=results,
         userid=user,
-        queues=tuple(name for text in queues for name in text.split(",")),
+        queues=_queue_names(queues),
         since=ended,
         include=include,
         **others,
     )
+
+
+def _queue_names(options: tuple[str, ...]) -> tuple[str, ...] | None:
+    """None for the default queue, no names for all."""
+    names = tuple(name for text in options for name in text.split(","))
+    return None if not names else () if "all" in names else names
 
 
 def _show_stats() -> int:
@@ -207,18 +214,27 @@ def _show_stats() -> int:
     return active
 
 
-async def _hindrance(client: Client, records: list[dict[str, Any]]) -> str:
-    """Why jobs that wait for resources are not being scheduled, "" when they are."""
+async def _hindrances(client: Client, records: list[dict[str, Any]]) -> dict[str | None, str]:
+    """By queue: why its jobs that wait for resources are not being scheduled, "" if they are."""
     from flux_trio.messages import FluxError, topics
     from flux_trio.protocols import JobState
 
-    if not any(record["state"] == JobState.SCHED for record in records):
-        return ""
-    try:
-        status = await client.call(topics.JOB_QUEUE_STATUS)
-    except FluxError as error:
-        return str(error)
-    return str(status.get("stop_reason") or next(iter(status.get("silent", ())), ""))
+    hindered = {}
+    waiting = (record for record in records if record["state"] == JobState.SCHED)
+    for name in dict.fromkeys(record.get("queue") for record in waiting):
+        try:
+            status = await client.call(topics.JOB_QUEUE_STATUS, {"name": name})
+        except FluxError as error:
+            hindered[name] = str(error)
+        else:
+            hindered[name] = _reason_in(status)
+    return hindered
+
+
+def _reason_in(status: dict[str, Any]) -> str:
+    """Why nothing is scheduled, from a queue-status response."""
+    stopped = "" if status["start"] else status.get("stop_reason") or "queue is stopped"
+    return str(stopped or next(iter(status.get("silent", ())), ""))
 
 
 def _print_json(rows: list[Any], *, single: bool) -> None:

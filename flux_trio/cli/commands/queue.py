@@ -1,84 +1,329 @@
-"""`flux-trio queue`: whether jobs are scheduled, and if not, why. Named queues are left out."""
+"""`flux-trio queue`: which queues there are, whether they take jobs and schedule them; and waiting.
+
+Words and exit codes are flux-queue's.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from flux_trio.cli.errors import CommandError
+from flux_trio.cli.params import DURATION
 from flux_trio.cli.session import with_client
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+DISABLED: Final = "disabled by administrator"  # the reason when none is given
+
 
 @click.group()
 def queue() -> None:
-    """Look at the queue, start it, stop it."""
+    """Look at queues, enable and disable, start and stop them, wait for them."""
 
 
-@queue.command()
-@click.option("-v", "--verbose", is_flag=True, help="Count requests and jobs as well.")
-def status(verbose: bool) -> None:
-    """Show whether jobs may be submitted and are scheduled, and why not.
+def _queue_argument(function: F) -> F:
+    """QUEUE, or as flux-queue had it before, -q QUEUE."""
+    function = click.argument("name", metavar="[QUEUE]", required=False)(function)
+    return click.option("-q", "--queue", "named", metavar="QUEUE", help="The same as QUEUE.")(
+        function
+    )
 
-    Exit codes: 0, or 2 for wrong usage.
+
+def _changing(function: F) -> F:
+    """The options of what changes queues."""
+    for option in (
+        click.option("-a", "--all", "everyone", is_flag=True, help="Change all queues."),
+        click.option("-v", "--verbose", is_flag=True, help="Show all queues and counts."),
+        click.option("--quiet", is_flag=True, help="Do not show the status afterwards."),
+    ):
+        function = option(function)
+    return _queue_argument(function)
+
+
+def _closing(function: F) -> F:
+    """The options of what ends something."""
+    function = click.option("-m", "--message", metavar="REASON", help="Why.")(function)
+    return click.option(
+        "--nocheckpoint", is_flag=True, help="Do not keep this over a restart of the instance."
+    )(function)
+
+
+@queue.command("list")
+@click.option("-q", "--queue", "names", metavar="QUEUE,...", help="List these queues only.")
+@click.option("-n", "--no-header", is_flag=True, help="Print no header.")
+@click.option(
+    "-o",
+    "--format",
+    "layout",
+    metavar="NAME|FORMAT",
+    help="A Python format of queue fields, or the name of one; help lists them.",
+)
+def list_queues(names: str | None, no_header: bool, layout: str | None) -> None:
+    """List queues with their status, default time limit and limits.
+
+    The fields of a FORMAT are those of flux-queue(1): {queue}, {submission}, {limits.timelimit!F},
+    {limits.range.nnodes}, {resources.free.ncores} and so on.
+
+    Exit codes: 0, 1 if there is no such queue or no answer, 2 for wrong usage.
     """
-    for line in with_client(lambda client: _status(client, verbose)):
+    from flux_trio.cli.columns import Layout, sort_rows
+    from flux_trio.cli.named_formats import choose_format
+    from flux_trio.cli.queue_rows import FORMATS, HEADINGS
+
+    try:
+        columns = Layout(choose_format(layout, "flux-queue-list", FORMATS), HEADINGS)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    wanted = names.split(",") if names else []
+    rows = with_client(lambda client: _rows(client, wanted, columns.fields))
+    sort_rows(rows, columns.sort_keys)
+    for line in columns.lines(rows, header=not no_header):
         click.echo(line)
 
 
 @queue.command()
-@click.option("-q", "--quiet", is_flag=True, help="Do not show the status afterwards.")
-def start(quiet: bool) -> None:
+@_queue_argument
+@click.option("-v", "--verbose", is_flag=True, help="Show all queues and counts.")
+def status(name: str | None, named: str | None, verbose: bool) -> None:
+    """Show whether jobs may be submitted and are scheduled, and why not.
+
+    Exit codes: 0, 1 if there is no such queue or no answer, 2 for wrong usage.
+    """
+    chosen = _one(name, named)
+    for line in with_client(lambda client: _status(client, chosen, verbose, status_lines)):
+        click.echo(line)
+
+
+@queue.command()
+@_changing
+def enable(**options: Any) -> None:
+    """Let jobs be submitted.
+
+    Exit codes: 0 if they may be, 1 if nothing was changed, 2 for wrong usage.
+    """
+    _enable({"enable": True}, **options)
+
+
+@queue.command()
+@_changing
+@_closing
+def disable(message: str | None, nocheckpoint: bool, **options: Any) -> None:
+    """Refuse jobs, with REASON; those that are in the queue go on.
+
+    Exit codes: 0 if they are refused, 1 if nothing was changed, 2 for wrong usage.
+    """
+    reason = message or DISABLED
+    _enable({"enable": False, "reason": reason, "nocheckpoint": nocheckpoint}, **options)
+
+
+@queue.command()
+@_changing
+def start(**options: Any) -> None:
     """Let the scheduler be asked for resources.
 
     Exit codes: 0 if it was started, 1 if not, 2 for wrong usage.
     """
-    _set(True, quiet)
+    _start({"start": True}, **options)
 
 
 @queue.command()
-@click.option("-q", "--quiet", is_flag=True, help="Do not show the status afterwards.")
-def stop(quiet: bool) -> None:
+@_changing
+@_closing
+def stop(message: str | None, nocheckpoint: bool, **options: Any) -> None:
     """Take back what the scheduler was asked for; running jobs go on.
 
     Exit codes: 0 if it was stopped, 1 if not, 2 for wrong usage.
     """
-    _set(False, quiet)
+    why = {} if message is None else {"reason": message}
+    _start({"start": False, "nocheckpoint": nocheckpoint, **why}, **options)
 
 
-def _set(started: bool, quiet: bool) -> None:
-    for line in with_client(lambda client: _start(client, started)):
-        if not quiet:
-            click.echo(line)
+@queue.command()
+@_queue_argument
+@click.option("-t", "--timeout", type=DURATION, help="Wait no longer than that.")
+def drain(name: str | None, named: str | None, timeout: float | None) -> None:
+    """Wait until QUEUE is empty, or all queues are: no job of it is pending or runs.
 
-
-async def _start(client: Client, started: bool) -> list[str]:
+    Exit codes: 0, 1 if there is no such queue or the time is over, 2 for wrong usage.
+    """
     from flux_trio.messages import topics
 
-    await client.call(topics.JOB_QUEUE_START, {"start": started})
-    return await _status(client, False)
+    _wait(topics.JOB_DRAIN, _one(name, named), timeout)
 
 
-async def _status(client: Client, verbose: bool) -> list[str]:
+@queue.command()
+@_queue_argument
+@click.option("-t", "--timeout", type=DURATION, help="Wait no longer than that.")
+@click.option("--quiet", is_flag=True, help="Do not say that no job waits.")
+def idle(name: str | None, named: str | None, timeout: float | None, quiet: bool) -> None:
+    """Wait until no job of QUEUE, or of any, runs or is ending; say how many are pending.
+
+    Exit codes: 0, 1 if there is no such queue or the time is over, 2 for wrong usage.
+    """
     from flux_trio.messages import topics
 
-    told = await client.call(topics.JOB_QUEUE_STATUS)
-    lines = status_lines(told)
+    pending = _wait(topics.JOB_IDLE, _one(name, named), timeout)["pending"]
+    if pending or not quiet:
+        click.echo(f"{pending} jobs")
+
+
+# --- how
+
+
+def _one(name: str | None, named: str | None) -> str | None:
+    if name is not None and named is not None and name != named:
+        raise click.UsageError(f"Conflicting queues specified as --queue={named} and {name}")
+    return name if named is None else named
+
+
+def _enable(
+    payload: dict[str, Any],
+    *,
+    name: str | None,
+    named: str | None,
+    everyone: bool,
+    verbose: bool,
+    quiet: bool,
+) -> None:
+    from flux_trio.messages import topics
+
+    chosen = _one(name, named)
+
+    async def change(client: Client) -> list[str]:
+        await client.call(topics.JOB_QUEUE_ENABLE, _meant(payload, chosen, everyone))
+        return [] if quiet else await _statuses(client, chosen, verbose, enable_lines)
+
+    for line in with_client(change):
+        click.echo(line)
+
+
+def _start(
+    payload: dict[str, Any],
+    *,
+    name: str | None,
+    named: str | None,
+    everyone: bool,
+    verbose: bool,
+    quiet: bool,
+) -> None:
+    from flux_trio.messages import topics
+
+    chosen = _one(name, named)
+
+    async def change(client: Client) -> list[str] | None:
+        if chosen is None and not everyone and await _names(client) != [None]:
+            return None
+        await client.call(topics.JOB_QUEUE_START, _meant(payload, chosen, everyone))
+        return [] if quiet else await _status(client, chosen, verbose, start_lines)
+
+    lines = with_client(change)
+    if lines is None:
+        raise CommandError("Named queues are defined. Specify queues or use --all.")
+    for line in lines:
+        click.echo(line)
+
+
+def _meant(payload: dict[str, Any], name: str | None, everyone: bool) -> dict[str, Any]:
+    return {**payload, "all": everyone, **({} if name is None else {"name": name})}
+
+
+def _wait(topic: str, name: str | None, timeout: float | None) -> dict[str, Any]:
+    import anyio
+
+    async def wait(client: Client) -> dict[str, Any] | None:
+        with anyio.move_on_after(timeout):
+            return await client.call(topic, {} if name is None else {"name": name})
+        return None
+
+    answer = with_client(wait)
+    if answer is None:
+        raise CommandError("timeout")
+    return answer
+
+
+async def _names(client: Client) -> list[str | None]:
+    """The names of all queues; that of the anonymous one is None."""
+    from flux_trio.messages import topics
+
+    named: list[str | None] = (await client.call(topics.JOB_QUEUE_LIST))["queues"]
+    return named or [None]
+
+
+async def _told(client: Client, name: str | None) -> dict[str, Any]:
+    from flux_trio.messages import topics
+
+    return await client.call(topics.JOB_QUEUE_STATUS, {} if name is None else {"name": name})
+
+
+async def _status(
+    client: Client,
+    name: str | None,
+    verbose: bool,
+    lines_of: Callable[[dict[str, Any]], list[str]],
+) -> list[str]:
+    """What `_statuses` says, and the counts if wanted."""
+    from flux_trio.messages import topics
+
+    lines = await _statuses(client, name, verbose, lines_of)
     if verbose:
         lines += count_lines(await client.call(topics.JOB_STATS))
     return lines
 
 
+async def _statuses(
+    client: Client,
+    name: str | None,
+    verbose: bool,
+    lines_of: Callable[[dict[str, Any]], list[str]],
+) -> list[str]:
+    """The lines of one queue, or of all; then who is silent."""
+    lines: list[str] = []
+    silent: dict[str, None] = {}
+    for each in await _names(client) if name is None or verbose else [name]:
+        told = await _told(client, each)
+        lines += [line if each is None else f"{each}: {line}" for line in lines_of(told)]
+        silent |= dict.fromkeys(told.get("silent", ()))
+    return lines + list(silent)
+
+
+async def _rows(client: Client, wanted: list[str], fields: list[str]) -> list[dict[str, object]]:
+    from flux_trio.cli.commands.resource import fetch_resources
+    from flux_trio.cli.queue_rows import needs_jobs, queue_row
+    from flux_trio.config import read_config
+    from flux_trio.messages import topics
+
+    config = read_config((await client.call(topics.CONFIG_GET))["config"])
+    _, resources = await fetch_resources(client, with_jobs=needs_jobs(fields))
+    return [
+        queue_row(name, config, await _told(client, name), resources)
+        for name in wanted or await _names(client)
+    ]
+
+
 def status_lines(told: dict[str, Any]) -> list[str]:
-    """What a queue-status answer says, in flux-queue's words; then who is silent."""
-    submission = "enabled" if told["enable"] else "disabled"
-    scheduling = "started" if told["start"] else "stopped"
-    if not told["start"] and "stop_reason" in told:
-        scheduling += f": {told['stop_reason']}"
-    lines = [f"Job submission is {submission}", f"Scheduling is {scheduling}"]
-    return lines + list(told.get("silent", []))
+    """What a queue-status answer says, in flux-queue's words."""
+    return enable_lines(told) + start_lines(told)
+
+
+def enable_lines(told: dict[str, Any]) -> list[str]:
+    """Whether jobs may be submitted."""
+    if told["enable"]:
+        return ["Job submission is enabled"]
+    return [f"Job submission is disabled: {told['disable_reason']}"]
+
+
+def start_lines(told: dict[str, Any]) -> list[str]:
+    """Whether jobs are scheduled."""
+    if told["start"]:
+        return ["Scheduling is started"]
+    reason = f": {told['stop_reason']}" if "stop_reason" in told else ""
+    return [f"Scheduling is stopped{reason}"]
 
 
 def count_lines(stats: dict[str, Any]) -> list[str]:

@@ -72,6 +72,7 @@ def start(
         parsed = read_config(config)
         default = None if temporary else default_statedir(os.environ)
         with state_directory(statedir, default) as (directory, lasting):
-            ctx.exit(run(Startup(parsed, directory, lasting, command, trace, monitor)))
+            startup = Startup(parsed, directory, lasting, command, trace, monitor, config)
+            ctx.exit(run(startup))
     except StartError as error:
         raise CommandError(str(error)) from None

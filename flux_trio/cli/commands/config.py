@@ -1,0 +1,155 @@
+"""`flux-trio config`: the configuration of the running instance, and another one for it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from flux_trio.cli.errors import CommandError, remark
+from flux_trio.cli.session import with_client
+
+if TYPE_CHECKING:
+    from flux_trio.config import Config
+
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "real": (int, float),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+}
+_FSD: Final = ("fsd", "fsd-integer", "fsd-real")
+
+
+@click.group()
+def config() -> None:
+    """Look at the configuration, and change it while the instance runs."""
+
+
+@config.command()
+@click.option("-d", "--default", metavar="VALUE", help="Print VALUE if there is no such key.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing if there is no such key.")
+@click.option(
+    "-t",
+    "--type",
+    "kind",
+    type=click.Choice([*_TYPES, *_FSD]),
+    help="What the value has to be; an fsd is a duration such as 1.5h.",
+)
+@click.argument("name", required=False)
+@click.pass_context
+def get(
+    ctx: click.Context, *, default: str | None, quiet: bool, kind: str | None, name: str | None
+) -> None:
+    """Print the value of NAME, a key such as `policy.limits.duration`, or all that is in force.
+
+    Text is printed as it is, everything else as JSON.
+
+    Exit codes: 0, 1 if the key has no value or not of that type, 2 for wrong usage.
+    """
+    from flux_trio.messages import topics
+
+    whole = with_client(lambda client: client.call(topics.CONFIG_GET))["config"]
+    try:
+        value = _find(whole, name)
+    except KeyError:
+        if default is None and quiet:
+            ctx.exit(1)
+        if default is None:
+            raise CommandError(f"{name} is not set") from None
+        value = default
+    click.echo(_text_of(value if kind is None else _typed(value, kind, name or "configuration")))
+
+
+@config.command()
+@click.argument("file", default="-")
+def load(file: str) -> None:
+    """Replace the configuration by that of FILE, TOML or JSON; standard input without FILE.
+
+    It is in force if every part of the instance takes it; else nothing changes.
+
+    Exit codes: 0 if it is in force, 1 if it was refused, 2 for wrong usage.
+    """
+    from flux_trio.messages import topics
+
+    payload = {"config": _read(file).to_json()}
+    _say_later(with_client(lambda client: client.call(topics.CONFIG_LOAD, payload)))
+
+
+@config.command()
+def reload() -> None:
+    """Read the file again that the instance was started with.
+
+    It is in force if every part of the instance takes it; else nothing changes.
+
+    Exit codes: 0 if it is in force, 1 if it was refused, 2 for wrong usage.
+    """
+    from flux_trio.messages import topics
+
+    _say_later(with_client(lambda client: client.call(topics.CONFIG_RELOAD)))
+
+
+# --- how
+
+
+def _find(value: Any, name: str | None) -> Any:
+    """Raises KeyError when there is no such key."""
+    for key in name.split(".") if name else ():
+        if not isinstance(value, dict):
+            raise KeyError(key)
+        value = value[key]
+    return value
+
+
+def _typed(value: Any, kind: str, name: str) -> Any:
+    """The value as the type wants it printed. Raises CommandError."""
+    if kind in _TYPES:
+        of_kind = isinstance(value, _TYPES[kind])
+        if not of_kind or (isinstance(value, bool) and kind != "boolean"):
+            raise CommandError(f"{name}: expected {kind}, got {_text_of(value)}")
+        return value
+    from flux_trio.formats import parse_duration
+
+    try:
+        seconds = parse_duration(value)
+    except ValueError as error:
+        raise CommandError(f"{name}: {error}") from None
+    if kind == "fsd":
+        return value
+    return int(seconds) if kind == "fsd-integer" and seconds < math.inf else seconds
+
+
+def _text_of(value: Any) -> str:
+    import msgspec
+
+    if isinstance(value, str):
+        return value
+    return "inf" if value == math.inf else msgspec.json.encode(value).decode()
+
+
+def _read(file: str) -> Config:
+    """Raises CommandError for a file that cannot be read or is no configuration."""
+    import msgspec
+
+    from flux_trio.config import parse_config, read_config
+    from flux_trio.formats import FormatError
+
+    try:
+        with click.open_file(file) as opened:
+            text = opened.read()
+        where = "standard input" if file == "-" else file
+        if text.lstrip().startswith("{"):
+            return read_config(msgspec.json.decode(text), where)
+        return parse_config(text, where)
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}") from None
+    except (FormatError, msgspec.DecodeError, UnicodeError) as error:
+        raise CommandError(str(error)) from None
+
+
+def _say_later(answer: dict[str, Any]) -> None:
+    if answer["later"]:
+        remark(f"in force when their modules are loaded again: {', '.join(answer['later'])}")
