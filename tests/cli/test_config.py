@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.instance import RunningInstance, running_instance
 
+QUICK = "--setattr=exec.test.run_duration=0.01"
 CONFIG = """
 [exec]
 simulate = true
@@ -84,7 +85,7 @@ def test_new_file_is_in_force_at_once(instance: RunningInstance, file: Path) -> 
         "flux-trio config reload: in force when their modules are loaded again: sched\n"
     )
     instance.ok("module", "reload", "sched")
-    instance.ok("submit", "-q", "batch", "true")
+    instance.ok("submit", "-q", "batch", "-t1", QUICK, "true")
 
 
 @pytest.mark.real

@@ -11,7 +11,6 @@ from flux_trio.cli.commands.queue import count_lines, status_lines
 from flux_trio.cli.queue_rows import FORMATS, HEADINGS, needs_jobs, queue_row
 from flux_trio.cli.resource_rows import Resources
 from flux_trio.config import Config, parse_config
-from flux_trio.formats import Idset
 from flux_trio.sim import make_machine
 from tests.support.instance import RunningInstance, running_instance
 
@@ -46,8 +45,9 @@ UP = {"enable": True, "start": True}
 
 
 def shown(config: Config, *names: str | None, layout: str = "default") -> list[str]:
-    machine = make_machine(4, 4)
-    resources = Resources(machine, machine.restrict(Idset()), Idset.parse("0"))
+    machine = make_machine(4, 4).to_json()
+    told = {"R": machine, "offline": "0", "exclude": "", "drained": {}}
+    resources = Resources.read(told, [])
     rows = [queue_row(name, config, UP, resources) for name in names]
     return list(Layout(FORMATS[layout].format, HEADINGS).lines(rows))
 
@@ -80,7 +80,9 @@ def test_counts() -> None:
 
 
 def test_limits_are_listed_as_far_as_the_resources_go() -> None:
-    config = parse_config(QUEUES.replace('properties = ["batch"]', 'ranks = ["0-2"]'))
+    config = parse_config(
+        QUEUES.replace('requires.properties = ["batch"]', 'requires.ranks = ["0-2"]')
+    )
     assert shown(config, "batch", "debug") == [
         "QUEUE    EN ST TDEFAULT   TLIMIT     NNODES     NCORES      NGPUS",
         "batch*    ✔  ✔      10m       8h        0-3       0-12        0-0",

@@ -145,7 +145,8 @@ class JobManagerCore:
         self._is_turning = False
         asked = self._entrance.take_actions() + sweeps.end_turn()
         said = actions + ledger.end_turn() + asked
-        return said if sweeps.is_open else said + self._rest.end_turn()
+        is_open = sweeps.is_open or self._entrance.is_asking
+        return said if is_open else said + self._rest.end_turn()
 
     def _resume(self) -> list[Action]:
         """Everything has been read back: go on with what was active, then with who waited."""

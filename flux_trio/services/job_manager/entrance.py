@@ -74,6 +74,11 @@ class Entrance:
         else:
             self._ask(userid, partial(self._decide_access, userid, assignment, then))
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether the user database has not answered yet."""
+        return bool(self._waiting)
+
     def found(self, message: UserFound) -> None:
         """The user database has answered."""
         for then in self._waiting.pop(message.userid, ()):

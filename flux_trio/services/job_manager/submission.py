@@ -104,12 +104,13 @@ class Submission:
         if new.id in self._ledger.jobs or new.id in self._ledger.inactive:
             self._decided(batch, (new.id, f"job id {new.id} is already in use"))
             return
-        if admission.refusal is not None:
-            self._decided(batch, (new.id, admission.refusal))
-            return
         job = ActiveJob(new.id, redacted(new.jobspec))
         event = submit_event(new.t_submit, new.userid, new.urgency, new.flags)
         self._ledger.admit(job, event)
+        if admission.refusal is not None:
+            self._ledger.discard(job)
+            self._decided(batch, (new.id, admission.refusal))
+            return
         self._update(job, admission.updates)
 
         def decided(refusal: str | None) -> None:
