@@ -46,7 +46,7 @@ class Lives:
 
 
 @pytest.fixture
-def lives(autojump_clock: object) -> Lives:
+def lives() -> Lives:
     return Lives()
 
 
@@ -55,7 +55,7 @@ def added(events: list[Any]) -> list[str]:
     return [each.context["description"] for each in events if each.name == "dependency-add"]
 
 
-async def test_dependencies_are_taken_up_again_and_added_once(lives: Lives):
+async def test_dependencies_are_taken_up_again_and_added_once(lives: Lives, autojump_clock):
     """26.events.4"""
     async with lives.live() as jobs:
         first = await jobs.submit(seconds=100)
@@ -68,7 +68,7 @@ async def test_dependencies_are_taken_up_again_and_added_once(lives: Lives):
         assert when(events, "depend") == pytest.approx(EPOCH + 500, abs=0.1)
 
 
-async def test_satisfied_dependency_stays_satisfied(lives: Lives):
+async def test_satisfied_dependency_stays_satisfied(lives: Lives, autojump_clock):
     async with lives.live() as jobs:
         first = await jobs.submit()
         second = await jobs.submit(f"afterany:{first}", f"after:{first}", urgency=0)
@@ -82,7 +82,9 @@ async def test_satisfied_dependency_stays_satisfied(lives: Lives):
 
 
 @pytest.mark.parametrize("status", [0, 256])
-async def test_job_waits_for_one_that_an_earlier_life_saw_to_its_end(status: int, lives: Lives):
+async def test_job_waits_for_one_that_an_earlier_life_saw_to_its_end(
+    status: int, lives: Lives, autojump_clock
+):
     """26.schemes.5, 26.schemes.6"""
     async with lives.live() as jobs:
         first = await jobs.submit(status=status)
@@ -93,7 +95,7 @@ async def test_job_waits_for_one_that_an_earlier_life_saw_to_its_end(status: int
         assert f"dependency: {wrong}: job {first} " in await jobs.refused(f"{wrong}:{first}")
 
 
-async def test_begin_time_that_passed_meanwhile_frees_the_job_at_once(lives: Lives):
+async def test_begin_time_that_passed_meanwhile_frees_the_job_at_once(lives: Lives, autojump_clock):
     """26.schemes.7"""
     async with lives.live() as jobs:
         job = await jobs.submit(f"begin-time:{EPOCH + 100}")
@@ -102,7 +104,7 @@ async def test_begin_time_that_passed_meanwhile_frees_the_job_at_once(lives: Liv
         assert when(await jobs.events(job), "depend") == pytest.approx(EPOCH + 1000, abs=0.1)
 
 
-async def test_singletons_still_go_one_after_the_other(lives: Lives):
+async def test_singletons_still_go_one_after_the_other(lives: Lives, autojump_clock):
     async with lives.live() as jobs:
         first = await jobs.submit(seconds=100, **NAMED)
         second, third = [await jobs.submit("singleton", **NAMED) for _ in range(2)]
@@ -114,7 +116,7 @@ async def test_singletons_still_go_one_after_the_other(lives: Lives):
         assert when(ended[2], "depend") >= when(ended[1], "clean")
 
 
-async def test_prolog_that_was_going_on_is_run_again(lives: Lives):
+async def test_prolog_that_was_going_on_is_run_again(lives: Lives, autojump_clock):
     async with lives.live([Acting({"seconds": 100})], BOTH) as jobs:
         job = await jobs.submit()
         await jobs.events(job, "prolog-start")
@@ -128,7 +130,7 @@ async def test_prolog_that_was_going_on_is_run_again(lives: Lives):
         assert [what for what, _, _ in plugin.played] == ["prolog", "epilog"]
 
 
-async def test_epilog_that_was_going_on_is_run_again(lives: Lives):
+async def test_epilog_that_was_going_on_is_run_again(lives: Lives, autojump_clock):
     async with lives.live([Acting(epilog={"seconds": 100})], BOTH) as jobs:
         job = await jobs.submit()
         await jobs.events(job, "epilog-start")
@@ -140,7 +142,7 @@ async def test_epilog_that_was_going_on_is_run_again(lives: Lives):
         assert [what for what, _, _ in plugin.played] == ["epilog"]
 
 
-async def test_prolog_of_a_canceled_job_is_over_and_the_epilog_runs(lives: Lives):
+async def test_prolog_of_a_canceled_job_is_over_and_the_epilog_runs(lives: Lives, autojump_clock):
     async with lives.live([Acting({"seconds": 100, "deaf": True})], BOTH) as jobs:
         job = await jobs.submit()
         await jobs.events(job, "prolog-start")
@@ -150,9 +152,10 @@ async def test_prolog_of_a_canceled_job_is_over_and_the_epilog_runs(lives: Lives
     async with lives.live([plugin], BOTH) as jobs:
         events = await jobs.events(job)
         assert context(events, "prolog-finish")["status"] == 9
-        assert names(events)[-5:] == [
+        assert names(events)[-6:] == [
             "epilog-start",
             "prolog-finish",
+            "release",  # the execution service was asked whether anything runs
             "epilog-finish",
             "free",
             "clean",
@@ -160,7 +163,7 @@ async def test_prolog_of_a_canceled_job_is_over_and_the_epilog_runs(lives: Lives
         assert [what for what, _, _ in plugin.played] == ["epilog"]
 
 
-async def test_job_that_runs_has_its_prolog_behind_it(lives: Lives):
+async def test_job_that_runs_has_its_prolog_behind_it(lives: Lives, autojump_clock):
     async with lives.live([Acting()], BOTH) as jobs:
         job = await jobs.submit(seconds=100)
         await jobs.events(job, "start")
