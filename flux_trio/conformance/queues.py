@@ -13,10 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
+from flux_trio.conformance.calls import call_key
 from flux_trio.conformance.eventlogs import decoded, stored
 from flux_trio.conformance.jobs import context_of
 from flux_trio.conformance.jobspecs import system
 from flux_trio.conformance.leg import (
+    OWN,
     WITH_JOBSPEC,
     errnum,
     job_id,
@@ -27,10 +29,14 @@ from flux_trio.conformance.leg import (
     payload,
     received,
     sent,
+    while_live,
 )
 from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Kind, Record
+
+Rpc = tuple[str, int]
+"""Client and matchtag."""
 
 ANONYMOUS: Final = ""
 QUEUE: Final = "attributes.system.queue"
@@ -203,13 +209,18 @@ def _fold_queues(queues: Queues | None, _part: None, record: Record, _seen: Seen
         return queues if unsure == queues.stopped else queues.but(stopped=unsure)
     if record.message is None:
         return _configured(queues, Tables(payload(record)), record)
-    asked = payload(record)
-    known = queues.names or (ANONYMOUS,)
-    name = asked.get("name")
-    meant = known if asked.get("all") or name is None else (str(name),)
+    meant = _meant(payload(record), queues)
     others = tuple(each for each in queues.stopped if each[0] not in meant)
-    stopped = tuple((each, record.n) for each in meant) if asked.get("start") is False else ()
+    is_stop = payload(record).get("start") is False
+    stopped = tuple((each, record.n) for each in meant) if is_stop else ()
     return queues.but(stopped=(*others, *stopped), t=record.t)
+
+
+def _meant(asked: dict[str, Any], queues: Queues) -> tuple[str, ...]:
+    """The queues that an administrator's request is about."""
+    name = asked.get("name")
+    everyone = asked.get("all") or name is None
+    return (queues.names or (ANONYMOUS,)) if everyone else (str(name),)
 
 
 def _configured(queues: Queues, tables: Tables, record: Record) -> Queues:
@@ -235,3 +246,52 @@ def stop_of(seen: Seen, queue: str) -> int | None:
     """Where a queue was stopped, 0 if that is not sure, None when it is not stopped."""
     queues: Queues | None = seen.at(QUEUES)
     return None if queues is None else queues.stop_of(queue)
+
+
+# --- disabling and enabling
+
+
+class Disabled(Live, frozen=True, gc=False):
+    """Queues that take no jobs."""
+
+    asked: tuple[tuple[Rpc, tuple[str, ...]], ...] = ()
+    """Requests to disable queues that were not answered."""
+    since: tuple[tuple[str, int], ...] = ()
+    """Queues that are surely disabled, with the place of the answer that says so."""
+
+
+def _fold_disabled(
+    was: Disabled | None, _part: None, record: Record, seen: Seen
+) -> Disabled | None:
+    was = was or Disabled()
+    if record.kind == Kind.MODULE:
+        is_end = payload(record).get("module") == seen.facts.manager
+        return None if is_end else was  # what the next one remembers is not said
+    if isinstance(record.message, Request):
+        meant = _meant(payload(record), seen.at(QUEUES) or STARTED)
+        if payload(record).get("enable") is False:
+            return was.but(asked=(*was.asked, (call_key(record), meant)))
+        return was.but(since=tuple(each for each in was.since if each[0] not in meant))
+    rpc = call_key(record)
+    done = [name for each, names in was.asked if each == rpc for name in names]
+    asked = tuple(each for each in was.asked if each[0] != rpc)
+    since = () if errnum(record) else tuple((name, record.n) for name in done)
+    return Disabled(asked, (*was.since, *since))
+
+
+DISABLED: Final = view(
+    "disabled queues",
+    received("request", topics.JOB_QUEUE_ENABLE),
+    sent("response", topics.JOB_QUEUE_ENABLE),
+    while_live(OWN, noted(Kind.MODULE)),
+    key=no_key,
+    fold=_fold_disabled,
+    reads=(QUEUES,),
+)
+"""One state."""
+
+
+def disabled_at(seen: Seen, queue: str) -> int:
+    """Where the job manager said that a queue is disabled; 0 when it is not, surely."""
+    found: Disabled | None = seen.at(DISABLED)
+    return dict(found.since).get(queue, 0) if found is not None else 0

@@ -59,10 +59,18 @@ class Stage:
         urgency: int = 16,
         duration: float = 0.0,
         user: Mapping[str, Any] | None = None,
+        attributes: Mapping[str, Any] | None = None,
         **resources: Any,
     ) -> int:
-        """Submit a job with this `attributes.system.exec.test` and `attributes.user`; its id."""
-        attributes = {"system.exec.test": dict(test), "system.duration": duration}
+        """Submit a job with this `attributes.system.exec.test` and `attributes.user`; its id.
+
+        `attributes` are more of them, as in from_command.
+        """
+        attributes = {
+            "system.exec.test": dict(test),
+            "system.duration": duration,
+            **(attributes or {}),
+        }
         attributes |= {f"user.{key}": value for key, value in (user or {}).items()}
         jobspec = Jobspec.from_command(["true"], attributes=attributes, **resources)
         return await self.submit_jobspec(jobspec.to_json(), urgency)

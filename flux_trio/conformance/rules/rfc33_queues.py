@@ -1,17 +1,13 @@
-"""RFC 33: what of queues a trace shows without the configuration.
+"""RFC 33: jobspec updates, when a queue is assigned, queues that are stopped.
 
-Which queues there are, their limits and who may use them is in no message: those clauses are
-shown by tests of the configuration and of the job manager.
+What depends on how queues are configured is in rfc33_validation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import msgspec
-
-from flux_trio.conformance.eventlogs import decoded, stored
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.jobs import (
     DURABLE,
@@ -22,7 +18,6 @@ from flux_trio.conformance.jobs import (
     is_durable,
 )
 from flux_trio.conformance.jobspecs import system
-from flux_trio.conformance.leg import WITH_JOBSPEC
 from flux_trio.conformance.queues import (
     JOB_QUEUES,
     QUEUE,
@@ -47,10 +42,10 @@ from flux_trio.conformance.rule import (
     noted,
     payload,
     sent,
-    view,
     while_live,
 )
 from flux_trio.conformance.scheduling import ASKED, Asked, is_pending
+from flux_trio.conformance.submitted import SUBMITTED, UPDATES, original_of, updated, updates_of
 from flux_trio.formats import apply_update
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
@@ -63,46 +58,6 @@ ENVIRONMENT: Final = "environment"
 # --- jobspec updates
 
 
-class Update(NamedTuple):
-    """One entry of a jobspec-update event."""
-
-    path: str
-    value: bytes
-    """JSON."""
-    n: int
-
-
-def _fold_updates(
-    found: tuple[Update, ...] | None, _part: None, record: Record, _seen: Seen
-) -> tuple[Update, ...] | None:
-    if payload(record).get("name") == "clean":
-        return None
-    new = context_of(record).items()
-    return (*(found or ()), *(Update(k, msgspec.json.encode(v), record.n) for k, v in new))
-
-
-UPDATES: Final = view("updates", logged("jobspec-update", "clean"), key=job_id, fold=_fold_updates)
-"""By job id: the entries of its jobspec-update events, oldest first."""
-
-
-def _jobspec_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, str | None]]:
-    if record.kind == Kind.EVENT:
-        found = job_id(record)
-        return [] if found is None else [(found, None)]
-    jobs = [(op.job, op.text) for op in stored(record)]
-    return [(job[0], text) for job, text in jobs if job is not None and job[1] == "jobspec"]
-
-
-ORIGINAL: Final = view(
-    "original jobspec",
-    sent("request", topics.KVS_COMMIT, mark=WITH_JOBSPEC),
-    logged("clean"),
-    parts=_jobspec_parts,
-    fold=lambda _old, text, _record, _seen: text,
-)
-"""By job id, of active jobs: its jobspec as stored at submission."""
-
-
 def _value_at(jobspec: Any, path: str) -> Any:
     for key in path.split("."):
         jobspec = jobspec.get(key) if isinstance(jobspec, dict) else None
@@ -111,14 +66,13 @@ def _value_at(jobspec: Any, path: str) -> Any:
 
 @RULES.judge("33.defaults.7", ALLOC, views=(UPDATES, DURABLE))
 def the_updated_jobspec_is_sent(record: Record, seen: Seen) -> Said:
-    updates: tuple[Update, ...] = seen.at(UPDATES, job_id(record)) or ()
-    latest = {each.path: each for each in updates}
+    latest = {each.path: each for each in updates_of(seen, job_id(record))}
     known = [each for each in latest.values() if is_durable(seen, record.party, each.n)]
-    for path, value, n in known:
-        got = _value_at(payload(record).get("jobspec"), path)
-        if got != msgspec.json.decode(value):
-            text = f"expected {value.decode()} by its jobspec-update, got {got!r:.80}"
-            return Broken(f"jobspec of job {job_id(record)}: {path}: {text}", (n,))
+    for each in known:
+        got = _value_at(payload(record).get("jobspec"), each.path)
+        if got != each.value:
+            text = f"expected {each.json.decode()} by its jobspec-update, got {got!r:.80}"
+            return Broken(f"jobspec of job {job_id(record)}: {each.path}: {text}", (each.n,))
     return bool(known)
 
 
@@ -127,18 +81,18 @@ def _without_environment(jobspec: Any) -> Any:
     return apply_update(jobspec, "attributes.system", attributes)
 
 
-@RULES.judge("33.defaults.9", ALLOC, views=(UPDATES, ORIGINAL, DURABLE))
+@RULES.judge("33.defaults.9", ALLOC, views=(*SUBMITTED, DURABLE))
 def every_change_is_in_the_eventlog(record: Record, seen: Seen) -> Said:
-    text, sent_ = seen.at(ORIGINAL, job_id(record)), payload(record).get("jobspec")
-    original = decoded(text) if text is not None else None
-    updates: tuple[Update, ...] = seen.at(UPDATES, job_id(record)) or ()
-    if not isinstance(original, dict) or not isinstance(sent_, dict):
+    original, sent_ = original_of(seen, job_id(record)), payload(record).get("jobspec")
+    updates = updates_of(seen, job_id(record))
+    if original is None or not isinstance(sent_, dict):
         return None
     if not all(is_durable(seen, record.party, each.n) for each in updates):
         return None
-    for path, value, _ in updates:
-        original = apply_update(original, path, msgspec.json.decode(value))
-    if _without_environment(original) == _without_environment(sent_):
+    expected = updated(original, updates)
+    if expected is None:
+        return None
+    if _without_environment(expected) == _without_environment(sent_):
         return True
     what = f"jobspec of job {job_id(record)}"
     text = "differs from the stored one with all its jobspec-update events applied"
