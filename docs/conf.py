@@ -8,6 +8,6 @@ release = __version__
 extensions = ["myst_parser"]
 html_theme = "furo"
 html_title = f"flux-trio {__version__}"
-exclude_patterns = ["_build", "reference/tables/*.md"]
+exclude_patterns = ["_build", "reference/tables/*.md", "reference/jobtap/*.md"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3

@@ -44,6 +44,9 @@ class Returns(Enum):
     ANYTHING = "anything"
 
 
+_HELD: Final = "the job is held in that state, and says which plugin failed"
+
+
 @dataclass(frozen=True, slots=True)
 class Hook:
     """One topic, or a family of topics: then its last part is a word in capitals."""
@@ -53,7 +56,7 @@ class Hook:
     parameters: tuple[str, ...] = ("job",)
     returns: Returns = Returns.NOTHING
     rejects: bool = False
-    on_failure: str = "the job waits in its state, which names the plugin"
+    on_failure: str = _HELD
     told: bool = False  # nobody waits for an answer
     waits_for_async: bool = True
 
@@ -80,7 +83,7 @@ class Hook:
 
 
 _WILDCARD: Final = re.compile(r"[*?\[]")
-_REFUSED: Final = "the submission is refused; a job that is there already keeps its place"
+_REFUSED: Final = "the submission is refused; for a job that is there already it is logged"
 _LOGGED: Final = "it is logged"
 
 _STATES: Final = {
@@ -116,8 +119,17 @@ HOOKS: Final = (
         NEW,
         "A job is valid: when submitted, read back, or the plugin is loaded.",
         returns=Returns.PRIORITY,
+        on_failure=_LOGGED,
     ),
-    *(Hook(STATE_TOPICS[state], when, returns=Returns.PRIORITY) for state, when in _STATES.items()),
+    *(
+        Hook(
+            STATE_TOPICS[state],
+            when,
+            returns=Returns.PRIORITY,
+            on_failure=_LOGGED if state == JobState.INACTIVE else _HELD,
+        )
+        for state, when in _STATES.items()
+    ),
     Hook(
         PRIORITY_GET,
         "Priorities are asked for again: after `reprioritize_all`, and when a plugin is loaded.",
@@ -132,7 +144,7 @@ HOOKS: Final = (
         rejects=True,
         on_failure="the update is refused",
     ),
-    Hook(UPDATED, "A jobspec-update was applied.", ("job", "updates")),
+    Hook(UPDATED, "A jobspec-update was applied.", ("job", "updates"), on_failure=_LOGGED),
     Hook(
         f"{EVENT_PREFIX}NAME",
         "An event was logged of a job that the plugin subscribed to.",

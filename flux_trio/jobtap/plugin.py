@@ -71,15 +71,14 @@ class Host(Protocol):
 class Plugin:
     """A named set of handlers. Builtins have a name that starts with a period.
 
-    `deadline` is how long, in seconds, one of its async handlers may take. Without a `name` it is
-    that of its file, or its class, with hyphens.
+    `deadline` is how long, in seconds, one of its async handlers may take; `conf` the JSON object
+    that it was loaded with. Without a `name` it is that of its file, or its class, with hyphens.
     """
 
     name: str = ""
     deadline: ClassVar[float] = DEADLINE_S
 
     conf: dict[str, Any] = {}  # noqa: RUF012 - each loaded plugin is given one of its own
-    """What it was loaded with: a JSON object."""
 
     host: Host | None = None
     """Set while it is loaded."""
@@ -88,7 +87,7 @@ class Plugin:
         """The plugin is in place: start what runs in the background here."""
 
     def removed(self) -> None:
-        """The plugin is about to go; its tasks have ended."""
+        """The plugin, or the instance, is about to end; its tasks have ended."""
 
     # --- the instance
 

@@ -1,0 +1,103 @@
+"""Write the parts of the plugin reference that the code says: `python -m docs.make_plugins`.
+
+A test holds the files in the tree against this.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from flux_trio import jobtap
+from flux_trio.jobtap import CUSTOM, HOOKS, Hook
+
+DIRECTORY = Path(__file__).parent / "reference" / "jobtap"
+
+DECORATORS = (jobtap.on, jobtap.enter, jobtap.leave, jobtap.counter, jobtap.service)
+VALUES = (
+    jobtap.Dependency,
+    jobtap.UpdateAsked,
+    jobtap.UpdateAllowed,
+    jobtap.ServiceRequest,
+    jobtap.Counter,
+    jobtap.Reject,
+    jobtap.NotAllowed,
+    jobtap.PluginError,
+)
+_OF_THE_HOST = ("take", "drop", "clear", "recount", "of")  # methods that are not for authors
+
+
+def pages() -> dict[str, str]:
+    """What each file holds, by its name."""
+    return {
+        "hooks.md": _table(),
+        "decorators.md": _lines(f"- {_signed(each)}: {_prose(each)}" for each in DECORATORS),
+        "plugin.md": _members(jobtap.Plugin),
+        "jobs.md": _members(jobtap.JobLookup),
+        "job.md": _members(jobtap.Job),
+        "values.md": _lines(_described(each) for each in VALUES),
+    }
+
+
+def _table() -> str:
+    head = ["| topic | parameters | returns | when | if it fails |", "|---|---|---|---|---|"]
+    return _lines([*head, *[_row(hook) for hook in (*HOOKS, CUSTOM)]])
+
+
+def _row(hook: Hook) -> str:
+    topic = hook.topic if hook is CUSTOM else f"`{hook.topic}`"
+    returns = f"`{hook.returns.value}`" + (", or raises `Reject`" * hook.rejects)
+    parameters = ", ".join(hook.parameters)
+    return f"| {topic} | `({parameters})` | {returns} | {hook.when} | {hook.on_failure} |"
+
+
+def _described(found: type) -> str:
+    parts = [f"- `{found.__name__}`: {_prose(found)}"]
+    if is_dataclass(found):
+        parts += [f"  - `{each.name}: {each.type}`" for each in fields(found)]
+    parts += [f"  {line}" for line in _members(found).splitlines()]
+    return "\n".join(parts)
+
+
+def _members(found: type) -> str:
+    return _lines(
+        _member(name, value) for name, value in vars(found).items() if _is_shown(name, value)
+    )
+
+
+def _is_shown(name: str, value: Any) -> bool:
+    documented = isinstance(value, property) or inspect.isfunction(value)
+    shown = not name.startswith("_") and name not in _OF_THE_HOST
+    return shown and documented and bool(value.__doc__)
+
+
+def _member(name: str, value: Any) -> str:
+    what = f"`{name}`" if isinstance(value, property) else _signed(value)
+    return f"- {what}: {_prose(value)}"
+
+
+def _signed(function: Callable[..., Any]) -> str:
+    found = inspect.signature(function)
+    parameters = [each for name, each in found.parameters.items() if name != "self"]
+    text = str(found.replace(parameters=parameters))
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)  # annotations are text
+    prefix = "await " if inspect.iscoroutinefunction(function) else ""
+    return f"`{prefix}{function.__name__}{text}`"
+
+
+def _prose(found: Any) -> str:
+    return " ".join((inspect.getdoc(found) or "").split())
+
+
+def _lines(lines: Iterator[str] | list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+if __name__ == "__main__":
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (DIRECTORY / name).write_text(text)
