@@ -1,0 +1,185 @@
+"""Clauses about queues and resources that only show when everything is there."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import ModuleType
+from typing import Any
+
+import pytest
+import trio
+
+from flux_trio import jobtap
+from flux_trio.broker import Handle
+from flux_trio.cli import job_query, job_rows, submission, submit_options
+from flux_trio.cli.commands import jobs, submit
+from flux_trio.config import Config, parse_config
+from flux_trio.formats import Event, Jobspec, ResourceSet, format_fluid, parse_eventlog
+from flux_trio.messages import FluxError, topics
+from flux_trio.sim import make_machine
+from flux_trio.testing import simulated_instance
+
+HOUR = 3600.0
+ONE_CORE = make_machine(nnodes=1, cores_per_node=1)
+
+# The use cases of RFC 33, Background, in its order.
+USE_CASES = """
+[policy.jobspec.defaults.system]
+queue = "batch"
+[policy.limits]
+duration = "1h"
+[queues.debug]
+requires = { properties = ["debug"] }
+[queues.debug.policy.limits]
+duration = "1m"
+[queues.dedicated]
+started = false
+[queues.batch.policy.scheduler]
+queue-policy = "fifo"
+[queues.members.policy.access]
+allow-group = ["members"]
+[queues.exempt.policy.limits]
+duration = "0"
+"""
+
+
+class Stage:
+    """A client of an instance."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+
+    async def submit(self, *, run_s: float = 60.0, urgency: int = 16, **system: Any) -> int:
+        attributes = {"system.exec.test.run_duration": run_s}
+        attributes |= {f"system.{key}": value for key, value in system.items()}
+        jobspec = Jobspec.from_command(["true"], attributes=attributes)
+        payload = {"jobspec": jobspec.to_json(), "urgency": urgency}
+        return int((await self.handle.call(topics.INGEST_SUBMIT, payload))["id"])
+
+    async def log(self, jobid: int) -> dict[str, Event]:
+        """The events of a job by name, the last of each."""
+        text = await self.value(jobid, "eventlog")
+        return {event.name: event for event in parse_eventlog(text)}
+
+    async def value(self, jobid: int, name: str) -> str:
+        key = f"{format_fluid(jobid, 'kvs')}.{name}"
+        return str((await self.handle.call(topics.KVS_LOOKUP, {"key": key}))["value"])
+
+
+@asynccontextmanager
+async def staged(config: Config, *plugins: jobtap.Plugin) -> AsyncIterator[Stage]:
+    """An instance of one core."""
+    with trio.fail_after(24 * HOUR):
+        async with (
+            simulated_instance(ONE_CORE, config, plugins) as instance,
+            instance.connect() as handle,
+        ):
+            yield Stage(handle)
+
+
+def test_the_use_cases_need_nothing_but_configuration():
+    """33.criteria.1"""
+    config = parse_config(USE_CASES)
+    assert sorted(config.queues) == ["batch", "debug", "dedicated", "exempt", "members"]
+
+
+async def test_queues_of_the_same_resources_have_limits_of_their_own(autojump_clock):
+    """33.background.3"""
+    config = parse_config("""
+[queues.short.policy.limits]
+duration = "1m"
+[queues.long.policy.limits]
+duration = "1h"
+[policy.jobspec.defaults.system]
+queue = "short"
+""")
+    async with staged(config) as stage:
+        job = await stage.submit(queue="long", duration=600.0)
+        with pytest.raises(FluxError, match="exceeds policy limit of 1m for queue short"):
+            await stage.submit(queue="short", duration=600.0)
+        await trio.sleep(120.0)
+        assert "clean" in await stage.log(job)
+
+
+async def test_a_job_is_expedited_in_the_queue_that_it_is_in(autojump_clock):
+    """33.criteria.6, 14.attributes.5"""
+    config = parse_config("[queues.batch]")
+    async with staged(config) as stage:
+        await stage.submit(queue="batch", duration=90.0)
+        first, second = [await stage.submit(queue="batch", duration=90.0) for _ in range(2)]
+        await stage.handle.call(topics.JOB_URGENCY, {"id": second, "urgency": 31})
+        await trio.sleep(90.0)
+        assert "alloc" in await stage.log(second)
+        assert "alloc" not in await stage.log(first)
+        with pytest.raises(FluxError, match="Invalid queue 'other' specified"):
+            await stage.submit(queue="other")
+
+
+@pytest.mark.parametrize(
+    "tool", [submit, submission, submit_options, jobs, job_query, job_rows], ids=str
+)
+def test_tools_that_submit_and_list_read_no_configuration(tool: ModuleType):
+    """33.tools.1"""
+    nodes = list(ast.walk(ast.parse(inspect.getsource(tool))))
+    imported = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert not [name for name in imported if name and name.startswith("flux_trio.config")]
+
+
+@pytest.mark.parametrize("scheme", ["string", "fluid"])
+async def test_reserved_dependency_schemes_are_refused_by_name(autojump_clock, scheme):
+    """26.schemes.8: no plugin here knows them, with their keys or without."""
+    whole = {"scheme": scheme, "value": "x", "type": "in", "scope": "user"}
+    async with staged(Config()) as stage:
+        for each in ({"scheme": scheme, "value": "x"}, whole):
+            with pytest.raises(FluxError, match=f'dependency scheme "{scheme}" not supported'):
+                await stage.submit(dependencies=[each])
+
+
+class Looks(jobtap.Plugin):
+    """Keeps what it sees of a job's R."""
+
+    name = "looks"
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    @jobtap.on("job.state.sched", "job.state.run", "job.state.cleanup")
+    def look(self, job: jobtap.Job) -> None:
+        """Note it."""
+        self.seen.append(job.R)
+
+
+async def test_plugins_scheduler_and_execution_service_find_the_r_of_a_job(autojump_clock):
+    """20.overview.4"""
+    looks = Looks()
+    async with staged(Config(), looks) as stage:
+        job = await stage.submit()
+        await trio.sleep(10.0)
+        stored = await stage.value(job, "R")
+        assert ResourceSet.parse(stored.encode()).summary() == "rank0/core0"
+        await trio.sleep(120.0)
+        assert looks.seen[0] is None
+        assert [each["execution"]["R_lite"][0]["rank"] for each in looks.seen[1:]] == ["0", "0"]
+        assert "finish" in await stage.log(job)
+
+
+async def test_a_new_duration_is_what_scheduler_and_execution_service_go_by(autojump_clock):
+    """20.overview.5: the job that waits starts, and the job ends, at the new time."""
+    async with staged(Config()) as stage:
+        job = await stage.submit(run_s=HOUR, duration=100.0)
+        waiting = await stage.submit(duration=100.0)
+        await trio.sleep(10.0)
+        updates = {"attributes.system.duration": 300.0}
+        await stage.handle.call(topics.JOB_UPDATE, {"id": job, "updates": updates})
+        await trio.sleep(200.0)
+        assert "exception" not in await stage.log(job)
+        await trio.sleep(200.0)
+        log = await stage.log(job)
+        expiration = log["resource-update"].context["expiration"]
+        assert expiration == pytest.approx(log["alloc"].timestamp + 300.0, abs=2.0)
+        assert log["exception"].context["type"] == "timeout"
+        assert log["exception"].timestamp == pytest.approx(expiration, abs=2.0)
+        assert (await stage.log(waiting))["alloc"].timestamp >= log["free"].timestamp
