@@ -1,0 +1,46 @@
+"""The commands of docs/howto/run-a-workflow.md, typed in order inside an instance: each works."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "howto" / "run-a-workflow.md"
+DEADLINE_S = 60
+
+
+def commands() -> list[str]:
+    """What stands behind the prompts, one shell command each."""
+    blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+
+
+@pytest.mark.real
+def test_every_command_of_the_page_works(tmp_path: Path) -> None:
+    """26.format.5, 26.schemes.5, 26.schemes.6, 26.schemes.7"""
+    script = tmp_path / "script"
+    script.write_text("\n".join(["set -eu", *commands(), "flux-trio cancel --all", "echo done"]))
+    environment = {key: value for key, value in os.environ.items() if "FLUX" not in key}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    statedir = tmp_path / "state"
+    statedir.mkdir()
+    started = ["flux-trio", "start", "--statedir", str(statedir), "bash", str(script)]
+    done = subprocess.run(
+        started,
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("done\n")
+    assert "can never be satisfied" in done.stdout
+    assert re.search(r"^depends:after-success=ƒ\w+$", done.stdout, re.MULTILINE)
