@@ -10,6 +10,7 @@ import os
 import pwd
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from flux_trio.cli.columns import short_duration
@@ -112,6 +113,12 @@ class JobRow(Mapping[str, object]):
         return self.state.name if form == 0 else self.state.name[0]
 
     @property
+    def dependencies(self) -> str:
+        """What it waits for, in the instance's words; times as people tell them."""
+        descriptions = self.record.get("dependencies", ())
+        return ",".join(_dependency_text(each, self.now) for each in descriptions)
+
+    @property
     def info(self) -> str:
         """What matters most: why it waits, where it runs, or why it never ran."""
         if self.state is JobState.SCHED:
@@ -119,7 +126,7 @@ class JobRow(Mapping[str, object]):
         if self.state is JobState.PRIORITY:
             return "priority-wait"
         if self.state is JobState.DEPEND:
-            return f"depends:{','.join(self.record.get('dependencies', ()))}"
+            return f"depends:{self.dependencies}"
         where = str(self.record.get("nodelist", ""))
         return where or str(self.record.get("exception_type", ""))
 
@@ -190,6 +197,16 @@ class JobRow(Mapping[str, object]):
         return {**nothing, **plain, **known, "exception": exception}
 
 
+def _dependency_text(description: str, now: float) -> str:
+    """A dependency as flux jobs shows it: begin-time=1000.000 is begin@ and the time."""
+    scheme, _, value = description.partition("=")
+    if scheme != "begin-time":
+        return description
+    moment = datetime.fromtimestamp(float(value))
+    day = "" if moment.date() == datetime.fromtimestamp(now).date() else "%b%d-"
+    return moment.strftime(f"begin@{day}%H:%M" + (":%S" if moment.second else ""))
+
+
 def user_name(userid: int) -> str:
     """The name of a user, or the number where there is none."""
     try:
@@ -226,7 +243,7 @@ _COMPUTED: Final[Mapping[str, tuple[str, Callable[[JobRow], object]]]] = {
     "returncode": ("RC", lambda row: row.returncode),
     "runtime": ("RUNTIME", lambda row: row.runtime),
     "t_remaining": ("T_REMAINING", lambda row: row.t_remaining),
-    "dependencies": ("DEPENDENCIES", lambda row: ",".join(row.record.get("dependencies", ()))),
+    "dependencies": ("DEPENDENCIES", lambda row: row.dependencies),
     "contextual_info": ("INFO", lambda row: row.info),
     "contextual_time": ("TIME", lambda row: row.time),
     "inactive_reason": ("INACTIVE-REASON", lambda row: row.inactive_reason),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime
+from datetime import time as clock_time
 from typing import Any
 
 import pytest
@@ -55,6 +57,12 @@ def pending(**more: Any) -> dict[str, Any]:
     over = ("t_run", "t_cleanup", "t_inactive", "success", "result", "waitstatus")
     unplaced = without((*over, "nnodes", "ranks", "nodelist"), state=int(JobState.SCHED))
     return unplaced | more
+
+
+def begin(*time: int) -> str:
+    """The description of a begin-time on the day of NOW."""
+    moment = datetime.combine(datetime.fromtimestamp(NOW).date(), clock_time(*time))
+    return f"begin-time={moment.timestamp():.3f}"
 
 
 def without(keys: tuple[str, ...], **more: Any) -> dict[str, Any]:
@@ -111,6 +119,15 @@ def test_a_queue_has_a_column_when_a_job_has_one() -> None:
         (pending(priority=0), "priority-hold"),
         (pending(state=int(JobState.PRIORITY)), "priority-wait"),
         (pending(state=int(JobState.DEPEND), dependencies=["a", "b"]), "depends:a,b"),
+        (pending(state=int(JobState.DEPEND), dependencies=[begin(17, 30)]), "depends:begin@17:30"),
+        (
+            pending(state=int(JobState.DEPEND), dependencies=["a", begin(17, 30, 5)]),
+            "depends:a,begin@17:30:05",
+        ),
+        (
+            pending(state=int(JobState.DEPEND), dependencies=["begin-time=86400000.000"]),
+            datetime.fromtimestamp(86400000).strftime("depends:begin@%b%d-%H:%M"),
+        ),
         (pending(state=int(JobState.INACTIVE), result=2, **raised("alloc", "too big")), "alloc"),
     ],
 )
