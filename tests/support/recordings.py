@@ -54,6 +54,7 @@ class Recording(msgspec.Struct):
     steps: list[str]
     jobs: list[RecordedJob]
     step_info: list[StepInfo] = []
+    config: dict[str, Any] = {}
 
 
 def load_recording(name: str) -> Recording:

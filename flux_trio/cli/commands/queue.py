@@ -96,7 +96,7 @@ def status(name: str | None, named: str | None, verbose: bool) -> None:
     Exit codes: 0, 1 if there is no such queue or no answer, 2 for wrong usage.
     """
     chosen = _one(name, named)
-    for line in with_client(lambda client: _status(client, chosen, verbose, status_lines)):
+    for line in with_client(lambda client: status_of(client, chosen, verbose, status_lines)):
         click.echo(line)
 
 
@@ -220,7 +220,7 @@ def _start(
         if chosen is None and not everyone and await _names(client) != [None]:
             return None
         await client.call(topics.JOB_QUEUE_START, _meant(payload, chosen, everyone))
-        return [] if quiet else await _status(client, chosen, verbose, start_lines)
+        return [] if quiet else await status_of(client, chosen, verbose, start_lines)
 
     lines = with_client(change)
     if lines is None:
@@ -261,7 +261,7 @@ async def _told(client: Client, name: str | None) -> dict[str, Any]:
     return await client.call(topics.JOB_QUEUE_STATUS, {} if name is None else {"name": name})
 
 
-async def _status(
+async def status_of(
     client: Client,
     name: str | None,
     verbose: bool,
