@@ -14,7 +14,9 @@ from flux_trio.cli import main
 from flux_trio.formats import apply_update
 from tests.support.recordings import DATA, RecordedJob, Recording, load_recording
 
-NAMES = sorted(path.name[:2] for path in DATA.glob("*.json"))
+# With queues, flux-core stores what the queue has made of the jobspec: see test_queues.py.
+QUEUES = ("33", "35", "36")
+NAMES = sorted({path.name[:2] for path in DATA.glob("*.json")}.difference(QUEUES))
 
 
 def submissions(recording: Recording) -> Iterator[tuple[list[str], RecordedJob]]:
