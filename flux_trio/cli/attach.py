@@ -8,7 +8,6 @@ signals go to the job. Left out: standard input.
 
 from __future__ import annotations
 
-import os
 import signal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +15,7 @@ import anyio
 import anyio.abc
 import click
 
+from flux_trio.cli.endings import exit_code, how_it_ended
 from flux_trio.cli.errors import complain, remark, sole_error
 from flux_trio.cli.events import event_text
 from flux_trio.cli.output import Labels, show_output, standard_outputs
@@ -115,8 +115,7 @@ class _Attachment:
                 err=True,
             )
         if event.name == JobEvent.FINISH:
-            code = os.waitstatus_to_exitcode(context["status"])
-            self.exit_code = code if code >= 0 else 128 - code
+            self.exit_code = exit_code(context["status"])
             self._finished = True
 
     async def _show_output(self) -> None:
@@ -174,9 +173,3 @@ class _Attachment:
             await self._client.call(topic, {"id": self._id, **payload})
         except FluxError as error:
             complain(f"{what}: {error}")
-
-
-def how_it_ended(code: int) -> str:
-    """An exit code in words; 128 and more is a signal."""
-    name = signal.strsignal(code - 128) if 128 < code < 128 + signal.NSIG else None
-    return f"task(s) {name}" if name else f"task(s) exited with exit code {code}"

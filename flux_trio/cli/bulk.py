@@ -8,7 +8,7 @@ does not keep the others; the exit code is then at least 1.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +20,7 @@ from flux_trio.cli.errors import CommandError
 from flux_trio.cli.output import Outputs, into, standard_outputs
 from flux_trio.cli.replacing import replaced
 from flux_trio.cli.submit_options import make_jobspec
-from flux_trio.cli.watching import AT_ONCE, Watcher
+from flux_trio.cli.watching import AT_ONCE, Watcher, progress_bar
 from flux_trio.formats import Idset, apply_update, format_fluid
 from flux_trio.messages import FluxError
 
@@ -108,22 +108,13 @@ def submit_all(jobs: Sequence[Copy], wishes: Wishes) -> int:
     jobs[0].request()  # what is wrong with every job is told before anything is sent
 
     async def run(client: Client) -> int:
-        with ExitStack() as files, _progress(len(jobs), wishes) as progress:
+        what = "" if wishes.watches else f"Submitting {len(jobs)} jobs:"
+        bar = progress_bar(wishes.progress, len(jobs), what=what, jps=wishes.jps)
+        with ExitStack() as files, bar as progress:
             outputs = progress.outputs() if progress else standard_outputs()
             return await _Bulk(client, wishes, progress, _Logs(files, outputs)).run(jobs)
 
     return with_client(run)
-
-
-def _progress(total: int, wishes: Wishes) -> Any:
-    if not wishes.progress:
-        return nullcontext()
-    from flux_trio.cli.progress import JobProgress, wants_progress
-
-    if not wants_progress(wishes.progress):
-        return nullcontext()
-    what = "" if wishes.watches else f"Submitting {total} jobs:"
-    return JobProgress(total, what=what, jps=wishes.jps)
 
 
 class _Logs:

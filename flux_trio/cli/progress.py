@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
 from types import TracebackType
@@ -19,7 +18,6 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from flux_trio.cli.errors import remark
 from flux_trio.cli.output import Outputs, Sink
 
 _COUNTS: Final = "PD:{task.fields[pending]} R:{task.fields[running]} "
@@ -92,11 +90,3 @@ class JobProgress:
                 self._console.print(Text(line.decode(errors="replace")), soft_wrap=True)
 
         return write
-
-
-def wants_progress(asked: bool) -> bool:
-    """Whether to show a bar: on a terminal only."""
-    if asked and not sys.stdout.isatty():
-        remark("stdout is not a tty. Ignoring --progress option")
-        return False
-    return asked

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from flux_trio.cli.endings import exit_code
+from flux_trio.cli.errors import remark
 from flux_trio.cli.events import event_text
 from flux_trio.cli.output import Labels, Outputs, show_output
 from flux_trio.formats import Event, format_fluid, parse_event
@@ -69,6 +72,20 @@ class Watcher:
             self.progress.advance()
 
 
+def progress_bar(
+    asked: bool, total: int, *, what: str = "", jps: bool
+) -> AbstractContextManager[JobProgress | None]:
+    """The bar of `total` jobs that --progress asks for; none where there is no terminal."""
+    if not asked:
+        return nullcontext()
+    if not sys.stdout.isatty():
+        remark("stdout is not a tty. Ignoring --progress option")
+        return nullcontext()
+    from flux_trio.cli.progress import JobProgress
+
+    return JobProgress(total, what=what, jps=jps)
+
+
 async def watch_all(watcher: Watcher, jobids: Iterable[int], outputs: Outputs) -> None:
     """Watch several jobs, AT_ONCE of them at a time."""
     limit = anyio.CapacityLimiter(AT_ONCE)
@@ -116,8 +133,8 @@ class _Watched:
                 self._finished(event, context["status"])
 
     def _finished(self, event: Event, status: int) -> None:
-        code = os.waitstatus_to_exitcode(status)
-        self._worst(code if code >= 0 else 128 - code)
+        code = exit_code(status)
+        self._worst(code)
         self._becomes("failed" if code else "complete")
         if self._watcher.verbose == 1:
             self._tell(event, f"{self._status}: status={status}")

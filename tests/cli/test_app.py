@@ -114,6 +114,13 @@ NEEDS_AN_INSTANCE = [
     ["module", "reload", "sched"],
     ["module", "remove", "sched"],
     ["token", "--user", "root"],
+    ["watch", "--all"],
+    ["top"],
+    ["dmesg"],
+    ["update", "f1", "duration=1h"],
+    ["resource", "status"],
+    ["resource", "info"],
+    ["resource", "R"],
 ]
 
 

@@ -86,16 +86,10 @@ async def _next_result(
 
 
 def _failure(result: dict[str, Any]) -> str:
-    from flux_trio.cli.attach import how_it_ended
+    from flux_trio.cli.endings import exit_code, how_it_ended
 
     status = result.get("waitstatus")
     return str(result["errstr"]) if status is None else how_it_ended(exit_code(status))
-
-
-def exit_code(status: int) -> int:
-    """That of a wait(2) status, 128 and the number of the signal as a shell has it."""
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
 
 
 @click.command()
@@ -150,6 +144,7 @@ async def _ended(client: Client, jobid: int) -> dict[str, Any]:
 
 
 def _status_code(record: dict[str, Any], exception_code: int, verbose: int) -> int:
+    from flux_trio.cli.endings import exit_code
     from flux_trio.formats import format_fluid
 
     name = format_fluid(record["id"], "f58")

@@ -293,8 +293,8 @@ async def _statuses(
 
 
 async def _rows(client: Client, wanted: list[str], fields: list[str]) -> list[dict[str, object]]:
-    from flux_trio.cli.commands.resource import fetch_resources
     from flux_trio.cli.queue_rows import needs_jobs, queue_row
+    from flux_trio.cli.resource_query import fetch_resources
     from flux_trio.config import read_config
     from flux_trio.messages import topics
 

@@ -262,52 +262,10 @@ def _in_states(states: str | None, include: str | None) -> Any:
 
 def _look(include: str | None) -> Resources:
     """What there is; with `include` only of those nodes."""
+    from flux_trio.cli.resource_query import fetch_resources
+
     _, resources = with_client(fetch_resources)
     try:
         return resources if include is None else resources.restrict(include)
     except ValueError as error:
         raise CommandError(f"--include: {error}") from None
-
-
-async def fetch_resources(
-    client: Client, *, with_jobs: bool = True
-) -> tuple[dict[str, Any], Resources]:
-    """The resource.status response, and the resources, with what jobs hold of them if wanted."""
-    from flux_trio.cli.resource_rows import Resources
-    from flux_trio.messages import USERID_UNKNOWN, topics
-    from flux_trio.protocols import RUNNING
-
-    status = await client.call(topics.RESOURCE_STATUS)
-    if not with_jobs:
-        return status, Resources.read(status, [])
-    running = {
-        "max_entries": 0,
-        "states": int(RUNNING),
-        "userid": USERID_UNKNOWN,
-        "queues": [],  # of all queues
-    }
-    jobs = (await client.call(topics.LIST_LIST, running))["jobs"]
-    return status, Resources.read(status, await _held(client, [job["id"] for job in jobs]))
-
-
-async def _held(client: Client, jobids: list[int]) -> list[str]:
-    """R of each job, asked for at once; a job that has just ended may have none."""
-    import anyio
-
-    from flux_trio.messages import Errno, FluxError, topics
-
-    held = []
-
-    async def look_up(jobid: int) -> None:
-        try:
-            answer = await client.call(topics.INFO_LOOKUP, {"id": jobid, "keys": ["R"]})
-        except FluxError as error:
-            if error.errnum != Errno.ENOENT:
-                raise
-        else:
-            held.append(answer["R"])
-
-    async with anyio.create_task_group() as tasks:
-        for jobid in jobids:
-            tasks.start_soon(look_up, jobid)
-    return held

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -56,7 +55,7 @@ def watch(
     Exit codes: the highest of the jobs, 0 if there are none; 2 for wrong usage.
     """
     from flux_trio.cli.output import standard_outputs
-    from flux_trio.cli.watching import Watcher, watch_all
+    from flux_trio.cli.watching import Watcher, progress_bar, watch_all
 
     fetch = _fetch(jobids, **options)
 
@@ -65,21 +64,13 @@ def watch(
         if not found:
             remark("No matching jobs")
             return 0
-        with _progress(len(found), progress, jps) as bar:
+        with progress_bar(progress, len(found), jps=jps) as bar:
             watcher = Watcher(client, output=True, label=label_io, verbose=verbose, progress=bar)
             outputs = standard_outputs() if bar is None else bar.outputs()
             await watch_all(watcher, found, outputs)
         return watcher.exit_code
 
     click.get_current_context().exit(with_client(show))
-
-
-def _progress(total: int, asked: bool, jps: bool) -> Any:
-    if not asked:
-        return nullcontext()
-    from flux_trio.cli.progress import JobProgress, wants_progress
-
-    return JobProgress(total, jps=jps) if wants_progress(asked) else nullcontext()
 
 
 def _fetch(
