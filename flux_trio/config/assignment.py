@@ -64,6 +64,20 @@ def check_queue(config: Config, queue: str | None) -> None:
         raise NoQueue(f"Invalid queue '{queue}' specified")
 
 
+def access_refusal(
+    config: Config, queue: str | None, userid: int, name: str | None, groups: frozenset[str]
+) -> str | None:
+    """Why a user may not submit to `queue` (RFC 33, Access Policy), None when they may.
+
+    `name` is None for a userid that the user database does not know.
+    """
+    if config.policy_for(queue).access.allows(name, groups):
+        return None
+    who = f"userid {userid}" if name is None else f"user {name}"
+    where = "this instance" if queue is None else f"queue {queue}"
+    return f"{who} has no access to {where}"
+
+
 def required_by(config: Config, queue: str | None, constraints: Any) -> Any:
     """A job's constraints (RFC 31, None for none) and those of its queue; FormatError."""
     required = None if queue is None else config.queues[queue].constraint

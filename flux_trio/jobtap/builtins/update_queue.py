@@ -1,7 +1,8 @@
 """update-queue: moving a pending job to another queue (RFC 33, Queue Configuration).
 
 The job leaves the constraints of its queue behind and gets those of the new one; one that has
-constraints of its own cannot, since nobody knows which are whose.
+constraints of its own cannot, since nobody knows which are whose. Its user needs access to the new
+queue, unless it is the instance owner who asks.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from flux_trio import jobtap
-from flux_trio.config import CONSTRAINTS_KEY, required_by
+from flux_trio.config import CONSTRAINTS_KEY, access_refusal, required_by
 from flux_trio.messages import topics
 from flux_trio.protocols import RUNNING
 
@@ -30,6 +31,8 @@ class UpdateQueue(jobtap.Plugin):
         if name == job.jobspec.queue:
             raise jobtap.Reject(f"job queue is already set to {name}")
         await self._check_takes_jobs(name)
+        if not update.is_owner:
+            await self._check_access(job, name)
         return jobtap.UpdateAllowed(updates=self._constraints(job, name))
 
     async def _check_takes_jobs(self, name: str) -> None:
@@ -39,6 +42,14 @@ class UpdateQueue(jobtap.Plugin):
             raise jobtap.Reject(error.text) from None
         if not status["enable"]:
             raise jobtap.Reject(f"queue {name} is currently disabled")
+
+    async def _check_access(self, job: jobtap.Job, name: str) -> None:
+        if self.config.policy_for(name).access.is_open:
+            return
+        user = await self.users(job.userid)
+        refusal = access_refusal(self.config, name, job.userid, user.name, user.groups)
+        if refusal is not None:
+            raise jobtap.Reject(refusal)
 
     def _constraints(self, job: jobtap.Job, name: str) -> dict[str, Any]:
         """The update of the job's constraints that goes with it, if any."""

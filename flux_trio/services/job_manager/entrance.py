@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from flux_trio.config import Assignment, NoQueue, assign
+from flux_trio.config import Assignment, NoQueue, access_refusal, assign
 from flux_trio.formats import FormatError
 from flux_trio.services.job_manager.queues import Queues
 
@@ -61,18 +61,13 @@ class Entrance:
         self, userid: int, system: Mapping[str, Any], then: Callable[[Admission], None]
     ) -> None:
         """Tell `then` about a job with these `attributes.system`, at once if it can be."""
-        try:
-            assignment = assign(self._queues.config, system)
-        except (NoQueue, FormatError) as error:
-            then(Admission(refusal=str(error)))
+        assignment = self._assign(system, then)
+        if assignment is None:
             return
-        refusal = self._queues.refusal(assignment.queue)
-        if refusal is not None:
-            then(Admission(refusal=refusal))
-        elif assignment.policy.access.is_open:
+        if assignment.policy.access.is_open:
             then(Admission(assignment.updates))
         else:
-            self._ask(userid, partial(self._decide_access, userid, assignment, then))
+            self._ask(userid, partial(self._decide_for, userid, system, then))
 
     @property
     def is_asking(self) -> bool:
@@ -94,16 +89,31 @@ class Entrance:
             self._actions.append(FindUser(userid))
         self._waiting.setdefault(userid, []).append(then)
 
-    def _decide_access(
+    def _assign(
+        self, system: Mapping[str, Any], then: Callable[[Admission], None]
+    ) -> Assignment | None:
+        """The job's queue; None when `then` has been told why it has none."""
+        try:
+            assignment = assign(self._queues.config, system)
+        except (NoQueue, FormatError) as error:
+            then(Admission(refusal=str(error)))
+            return None
+        refusal = self._queues.refusal(assignment.queue)
+        if refusal is not None:
+            then(Admission(refusal=refusal))
+            return None
+        return assignment
+
+    def _decide_for(
         self,
         userid: int,
-        assignment: Assignment,
+        system: Mapping[str, Any],
         then: Callable[[Admission], None],
         user: User,
     ) -> None:
-        if assignment.policy.access.allows(user.name, user.groups):
-            then(Admission(assignment.updates))
-            return
-        who = f"userid {userid}" if user.name is None else f"user {user.name}"
-        where = "this instance" if assignment.queue is None else f"queue {assignment.queue}"
-        then(Admission(refusal=f"{who} has no access to {where}"))
+        """By the configuration of now, which may be another than when the user was asked for."""
+        assignment = self._assign(system, then)
+        if assignment is not None:
+            config = self._queues.config
+            refusal = access_refusal(config, assignment.queue, userid, user.name, user.groups)
+            then(Admission(assignment.updates, refusal))

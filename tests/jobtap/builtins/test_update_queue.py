@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from flux_trio.config import parse_config
 from flux_trio.messages import topics
+from flux_trio.services.job_manager import User
 from flux_trio.testing import simulated_instance
-from tests.support.playing import Jobs, context, guest_of
+from tests.support.playing import GUEST, Jobs, context, guest_of
 
 CONFIG = parse_config("""
 [[resource.config]]
@@ -76,3 +77,27 @@ async def test_why_a_job_cannot_change_its_queue(autojump_clock):
         )
         text = "job appears to have non-queue constraints, unable to update queue to others"
         assert await jobs.update(picky, queue="others") == text
+
+
+CLOSED = parse_config("""
+[policy.jobspec.defaults.system]
+queue = "open"
+[queues.open]
+[queues.closed.policy.access]
+allow-group = ["physics"]
+""")
+
+
+async def test_access_to_the_new_queue_is_needed_unless_the_owner_moves_the_job(autojump_clock):
+    users = {GUEST: User("bob", frozenset({"staff"})), 7: User("ann", frozenset({"physics"}))}
+    async with (
+        simulated_instance(config=CLOSED, users=users) as instance,
+        instance.connect() as client,
+        guest_of(instance) as bob,
+        guest_of(instance, 7) as ann,
+    ):
+        held = await bob.submit(urgency=0)
+        text = "user bob has no access to queue closed"
+        assert await bob.update(held, queue="closed") == text
+        assert await Jobs(client).update(held, queue="closed") == ""
+        assert await ann.update(await ann.submit(urgency=0), queue="closed") == ""
