@@ -9,7 +9,8 @@ from typing import Any
 
 import trio
 
-from flux_trio.jobtap.builtins.perilog import Perilog, Run
+from flux_trio.jobtap.builtins.perilog import Perilog
+from flux_trio.jobtap.builtins.perilog_run import Run
 
 
 @dataclass

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -24,12 +23,16 @@ from flux_trio import jobtap
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet, format_fluid
 from flux_trio.jobtap.builtins.perilog_config import Procedure, Procedures, read_procedures
 from flux_trio.jobtap.builtins.perilog_process import (
+    JOB_ID,
+    OWNER,
     Ending,
     PretendedProcess,
     Process,
+    kill_leftovers,
     open_process,
     run_to_end,
 )
+from flux_trio.jobtap.builtins.perilog_run import Run
 from flux_trio.messages import topics
 from flux_trio.protocols import JobEvent
 
@@ -38,48 +41,6 @@ EPILOG: Final = "job-manager.epilog"
 ROOT: Final = Idset.of([0])  # where a command runs that is not per-rank
 CANNOT_START: Final = 127 << 8  # as a shell says it
 LOST: Final = 9  # how a prolog ended that went with the job manager
-SIGNALED: Final = 128  # a shell's exit code is this more than the signal
-
-
-@dataclass(slots=True)
-class Run:
-    """A prolog or epilog of one job; a prolog's is kept until the job ends."""
-
-    job: jobtap.Job
-    what: Procedure
-    targets: Idset  # the ranks it runs on
-    canceled: trio.Event = field(default_factory=trio.Event)
-    endings: dict[int, Ending] = field(default_factory=dict)  # by rank, of those that have ended
-    is_over: bool = False
-    is_told: bool = False  # its finish event has been asked for
-
-    @property
-    def worst(self) -> Ending:
-        """What the job learns of."""
-        return max(self.endings.values(), key=lambda each: (each.failed, each.status))
-
-    @property
-    def how(self) -> str:
-        """In a drain reason: how it failed."""
-        worst = self.worst
-        if worst.canceled:
-            return "canceled then timed out"
-        return "timed out" if worst.timed_out else "failed"
-
-    def ranks(self, which: str) -> Idset:
-        """The ranks whose ending is `failed`, or was `killed`."""
-        return Idset.of(rank for rank, ending in self.endings.items() if getattr(ending, which))
-
-    def to_json(self) -> dict[str, Any]:
-        """As a query shows it."""
-        active = self.targets - Idset.of(self.endings)
-        return {
-            "name": self.what.name,
-            "state": "canceled" if self.canceled.is_set() else "running",
-            "total": len(self.targets),
-            "active": len(active),
-            "active_ranks": str(active),
-        }
 
 
 class Perilog(jobtap.Plugin):
@@ -91,6 +52,7 @@ class Perilog(jobtap.Plugin):
         self._procedures = Procedures()
         self._pretends = False
         self._runs: dict[int, Run] = {}  # by job id
+        self._taken_up: set[int] = set()  # jobs with something open from an earlier life
         self._awaited: set[int] = set()  # jobs whose epilog waits for the end of their processes
 
     @jobtap.on("conf.update")
@@ -116,6 +78,8 @@ class Perilog(jobtap.Plugin):
     def on_new(self, job: jobtap.Job) -> None:
         """Go on with what an earlier life left open: starting it again says so and logs nothing."""
         prolog = self._procedures.prolog
+        if job.prologs or job.epilogs:
+            self._taken_up.add(job.id)
         if job.state is jobtap.State.CLEANUP:
             if PROLOG in job.prologs:
                 job.prolog_start(PROLOG)
@@ -161,6 +125,7 @@ class Perilog(jobtap.Plugin):
     def forget(self, job: jobtap.Job) -> None:
         """The job is over."""
         self._runs.pop(job.id, None)
+        self._taken_up.discard(job.id)
         self._awaited.discard(job.id)
 
     # --- what follows what
@@ -220,15 +185,18 @@ class Perilog(jobtap.Plugin):
 
     def _begin(self, job: jobtap.Job, what: Procedure) -> None:
         targets = _ranks(job) if what.per_rank else ROOT
-        run = self._runs[job.id] = Run(job, what, targets)
+        run = self._runs[job.id] = Run(job, what, targets, job.id in self._taken_up)
         self.start_soon(self._run, run)
 
     async def _run(self, run: Run) -> None:
         environment = os.environ | {
-            "FLUX_JOB_ID": _name(run.job.id),
+            OWNER: str(os.getpid()),
+            JOB_ID: _name(run.job.id),
             "FLUX_JOB_RANKS": str(_ranks(run.job)),
             "FLUX_JOB_USERID": str(run.job.userid),
         }
+        if run.is_taken_up and not self._pretends:
+            await trio.to_thread.run_sync(kill_leftovers, environment[JOB_ID])
         async with trio.open_nursery() as nursery:
             for rank in run.targets:
                 nursery.start_soon(self._run_on, run, rank, environment)
@@ -266,14 +234,14 @@ class Perilog(jobtap.Plugin):
         if run.what.per_rank and not run.worst.canceled:
             targets |= run.ranks("failed")
         if targets:
-            reason = f"{run.what.name} {run.how} for job {_name(run.job.id)}"
+            reason = f"{run.what.name} {run.why_drained} for job {_name(run.job.id)}"
             try:
                 await self.rpc(topics.RESOURCE_DRAIN, {"targets": str(targets), "reason": reason})
             except jobtap.FluxError as error:
                 self.log(jobtap.Level.ERR, f"cannot drain {targets} ({reason}): {error.text}")
         failed = run.ranks("failed")
         where = f"{await self._hosts(failed)} (rank {failed})"
-        return f"{run.what.name} {_end_of(run.worst)} on {where}"
+        return f"{run.what.name} {run.how} on {where}"
 
     async def _hosts(self, ranks: Idset) -> str:
         try:
@@ -282,17 +250,6 @@ class Perilog(jobtap.Plugin):
         except (jobtap.FluxError, FormatError):
             return "unknown"
         return str(Hostlist.of(hosts[rank] for rank in ranks if rank in hosts))
-
-
-def _end_of(ending: Ending) -> str:
-    """How it ended, in flux-core's words."""
-    if ending.canceled:
-        return "canceled then timed out"
-    if ending.timed_out:
-        return "timed out"
-    code = ending.status >> 8
-    signum = ending.status & 0x7F or max(0, code - SIGNALED)
-    return f"killed by signal {signum}" if signum else f"exited with code={code}"
 
 
 def _ranks(job: jobtap.Job) -> Idset:

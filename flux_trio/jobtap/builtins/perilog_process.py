@@ -1,7 +1,8 @@
 """One prolog or epilog process: started, listened to, ended when it must, and never left behind.
 
-It leads a session of its own, so that signals reach whatever it starts. Left out: what its end
-means for the job.
+It leads a session of its own, so that signals reach whatever it starts. When the instance is killed
+its processes go on; they are known by their environment (`OWNER`), and the instance that takes up
+their job ends them. Left out: what its end means for the job.
 """
 
 from __future__ import annotations
@@ -12,10 +13,15 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 
 import trio
 
+OWNER: Final = "FLUX_TRIO_PERILOG"
+"""The variable with the pid of the instance that has started a process."""
+
+JOB_ID: Final = "FLUX_JOB_ID"
 LINE_BYTES_MAX: Final = 1000  # of output that is logged; what is longer is cut into several lines
 PIPE_GRACE_S: Final = 1.0  # for output that somebody outside the session still holds open
 
@@ -145,3 +151,22 @@ async def _read_lines(pipe: trio.abc.ReceiveStream | None, stream: str, write: W
                 write(stream, line.decode(errors="replace"))
         if rest:
             write(stream, rest.decode(errors="replace"))
+
+
+def kill_leftovers(jobid: str) -> None:
+    """Kill the processes of a job whose instance is gone. `jobid` is as in their environment."""
+    mine = f"{JOB_ID}={jobid}".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = path.read_bytes().split(b"\0")
+            if mine in variables and _is_orphan(variables):
+                os.kill(int(path.parent.name), signal.SIGKILL)
+        except (FileNotFoundError, PermissionError, ProcessLookupError):
+            continue  # it is over, or somebody else's
+
+
+def _is_orphan(variables: Sequence[bytes]) -> bool:
+    """Whether the instance that has started it does not run any more."""
+    prefix = f"{OWNER}=".encode()
+    owners = [each.removeprefix(prefix) for each in variables if each.startswith(prefix)]
+    return bool(owners) and not Path("/proc", owners[0].decode()).exists()

@@ -10,10 +10,17 @@ from pathlib import Path
 import pytest
 import trio
 
-from flux_trio.jobtap.builtins.perilog_process import Ending, open_process, run_to_end
+from flux_trio.jobtap.builtins.perilog_process import (
+    Ending,
+    kill_leftovers,
+    open_process,
+    run_to_end,
+)
 from tests.support.leaks import children
 
 pytestmark = pytest.mark.real
+
+DEAD_PID = 1 << 22  # the kernel gives out smaller ones
 
 Lines = list[tuple[str, str]]
 
@@ -82,6 +89,28 @@ async def test_command_that_is_not_there_is_an_error():
     with pytest.raises(FileNotFoundError):
         async with open_process(["/no/such/command"], {}, lambda *_: None):
             pass
+
+
+async def test_process_of_an_instance_that_was_killed_is_ended():
+    """And no other: that of another job, or of an instance that runs."""
+    processes = {
+        "orphan": (DEAD_PID, "ƒ7"),
+        "other job": (DEAD_PID, "ƒ8"),
+        "other instance": (os.getpid(), "ƒ7"),
+    }
+    started = {
+        name: await trio.lowlevel.open_process(
+            ["sleep", "1000"], env={"FLUX_TRIO_PERILOG": str(pid), "FLUX_JOB_ID": jobid}
+        )
+        for name, (pid, jobid) in processes.items()
+    }
+    kill_leftovers("ƒ7")
+    with trio.fail_after(10):
+        assert await started["orphan"].wait() == -signal.SIGKILL
+    for name in ("other job", "other instance"):
+        assert started[name].poll() is None
+        started[name].kill()
+        await started[name].wait()
 
 
 async def _gone(pid: int) -> None:
