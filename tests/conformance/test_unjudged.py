@@ -1,4 +1,4 @@
-"""Every clause of these RFCs has a rule, or a sentence that says why none can be."""
+"""A clause has a rule, or a sentence that says why none can be."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from flux_trio.conformance import load_clauses, load_unjudged, select
 from flux_trio.conformance.rules import ALL_RULES
 
 JUDGED = {rule.clause for rule in ALL_RULES}
+
+
+SHOWN = ("trace", "eventlog", "format")
+
+
+def test_every_clause_that_a_trace_may_show_has_a_rule_or_a_reason_why_not():
+    shown = [each.id for each in load_clauses().values() if each.observable in SHOWN]
+    assert [id_ for id_ in shown if id_ not in JUDGED and id_ not in load_unjudged()] == []
 
 
 @pytest.mark.parametrize("rfc", [3, 6, 20, 28])

@@ -116,3 +116,15 @@ def a_memo_is_keys_and_values(record: Record, _facts: Facts) -> Said:
     if isinstance(found, dict) and found:
         return True
     return Broken(f"memo event of job {job_id(record)}: expected keys and values, got {found!r}")
+
+
+@RULES.check("21.events.36", logged("exception"))
+def only_a_task_that_ended_has_a_wait_status(record: Record, _facts: Facts) -> Said:
+    context = context_of(record)
+    if "wait_status" not in context:
+        return None
+    if context.get("type") == "exec" and INTEGER.fits(context["wait_status"]):
+        return True
+    text = "wait_status: expected an integer, of type exec alone"
+    got = f"{context['wait_status']!r:.80} of type {context.get('type')}"
+    return Broken(f"exception event of job {job_id(record)}: {text}, got {got}")

@@ -51,6 +51,9 @@ bad_context("21.events.33", "everyday", "exception", "severity", REMOVED, -1, 8,
 bad_context("21.events.34", "everyday", "exception", "note", REMOVED, None)
 bad_context("21.events.35", "everyday", "exception", "userid", "1000", None, -1)
 
+bad_context("21.events.36", "everyday", "exception", "wait_status", 256)
+bad_context("21.events.36", "task_exit", "exception", "wait_status", "256")
+
 EMPTY = {"validate": 12, "depend": 17, "free": 27, "start": 28}
 for name, number in EMPTY.items():
     bad_context(f"21.events.{number}", "everyday", name, "why", "no reason")

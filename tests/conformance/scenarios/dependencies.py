@@ -1,10 +1,13 @@
-"""Dependencies of each scheme, by hand: no plugin here knows them."""
+"""Dependencies of each scheme, by hand and by the plugins that come with the instance."""
 
 from __future__ import annotations
 
+import trio
+
+from flux_trio.formats import format_fluid
 from flux_trio.trace import Record
 from tests.support.judged import Trace, hand_made, made_event
-from tests.support.scenarios import made_scenario
+from tests.support.scenarios import Stage, made_scenario, scenario
 
 WELL, BADLY, NEVER, SUITED = 1, 2, 3, 4  # jobs: how they end; the last depends on the others
 UNSUITED = 5
@@ -62,3 +65,42 @@ def dependencies() -> Trace:
         *ran(SUITED, 0),
         epoch=EPOCH,
     )
+
+
+@made_scenario
+def task_exit() -> Trace:
+    """A task ends badly, and the job with it."""
+    job = 1
+    how = {"type": "exec", "severity": 0, "note": "task 0: exit 1", "wait_status": 256}
+    return hand_made(
+        *submitted(job),
+        *ran(job, 256)[:4],
+        made_event(job, "exception", **how),
+        *ran(job, 256)[4:],
+    )
+
+
+@scenario()
+async def jobs_wait_for_others(stage: Stage) -> None:
+    """For the start, the end, the success and the failure of a job, for nothing, and for a time."""
+
+    async def depend(scheme: str, value: int | str, run_s: float = 2.0) -> int:
+        other = format_fluid(value, "f58plain") if isinstance(value, int) else value
+        dependency = {"scheme": scheme, "value": other}
+        attributes = {"system.dependencies": [dependency]}
+        return await stage.submit_test({"run_duration": run_s}, attributes=attributes)
+
+    good = await stage.submit(10.0)
+    bad = await stage.submit_test({"run_duration": 10.0, "wait_status": 256})
+    canceled = await stage.submit(10.0, ntasks=4)
+    for other in (good, bad):
+        for scheme in ("after", "afterany", "afterok", "afternotok"):
+            await depend(scheme, other)
+    for scheme in ("after", "afterany", "afternotok"):
+        await depend(scheme, canceled)
+    await depend("begin-time", str(trio.current_time() + 30.0))
+    await stage.settle()
+    await stage.cancel(canceled)
+    await stage.settle(60.0)
+    await depend("afterany", good)
+    await stage.settle(10.0)
