@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
@@ -66,6 +66,11 @@ class Handle(ABC):
     @abstractmethod
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """Put a record of this module into the trace."""
+
+    def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
+        """Put several records of this module into the trace."""
+        for data in notes:
+            self.note(kind, data)
 
     async def receive(self) -> list[Any]:
         """Everything that waits, at least one: messages, and values that were posted."""
@@ -179,6 +184,10 @@ class LocalHandle(Handle):
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """See `Handle`."""
         self._router.trace.note(kind, self.name, data)
+
+    def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
+        """See `Handle`."""
+        self._router.trace.note_all(kind, self.name, notes)
 
     def close(self) -> None:
         """Leave the broker: synchronous, so that nothing can come between."""

@@ -7,6 +7,7 @@ reference in the documentation is printed from it.
 from __future__ import annotations
 
 import fnmatch
+import functools
 import inspect
 import re
 from collections.abc import Callable
@@ -186,6 +187,7 @@ CUSTOM: Final = Hook(
     waits_for_async=False,
 )
 
+_TOPICS_KEPT: Final = 4096  # those of updates and events are other people's words
 _CUSTOM_TOPIC: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_*?-]+)+")
 _RESERVED: Final = ("job", "conf", "plugin")
 
@@ -195,6 +197,7 @@ def is_glob(topic: str) -> bool:
     return _WILDCARD.search(topic) is not None
 
 
+@functools.lru_cache(maxsize=_TOPICS_KEPT)
 def hook_of(topic: str) -> Hook:
     """The row of a topic; `CUSTOM` for those that are a plugin's own."""
     for hook in HOOKS:

@@ -9,7 +9,7 @@ This is the one place besides the module supervisor that catches `Exception` bro
 from __future__ import annotations
 
 import traceback
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from time import perf_counter
@@ -54,12 +54,12 @@ async def _no_rpc(topic: str, _payload: dict[str, Any] | None) -> dict[str, Any]
 class Given:
     """What the host is given of the instance.
 
-    `tell` takes what the job machine is to be told; `note` puts a record into the trace; `now` is
-    the instance's clock; `owner` is the instance owner's userid and `users` the user database.
+    `tell` takes what the job machine is to be told; `note_all` puts records into the trace; `now`
+    is the instance's clock; `owner` is the instance owner's userid and `users` the user database.
     """
 
     tell: Callable[[Any], None]
-    note: Callable[[str, dict[str, Any]], None]
+    note_all: Callable[[str, Sequence[dict[str, Any]]], None]
     now: Callable[[], float]
     log: Callable[[int, str], None]
     rpc: Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]]] = _no_rpc
@@ -87,7 +87,7 @@ class Dispatcher:
 
     def __init__(self, given: Given, blocked_s: float = BLOCKED_S) -> None:
         self.given = given
-        self._now, self._note = given.now, given.note
+        self._now, self._note_all = given.now, given.note_all
         self.jobs: Jobs = NoJobs()
         self.plugins: list[Loaded] = []  # in the order they are asked
         self.subscribers: dict[int, set[str]] = {}  # job id → plugins that are told of its events
@@ -230,8 +230,9 @@ class Dispatcher:
     def _advance(self, asking: Asking) -> HookAnswer | None:
         """Ask the rest of the chain; the answer, or None when it comes later."""
         question, view, arg = asking.question, asking.question.job, asking.arg
-        topic, watchdog = question.topic, self.watchdog
-        outer, self._asking = self._asking, asking
+        watchdog, outer = self.watchdog, self._asking
+        self._asking = asking
+        silent: list[tuple[Entry, float]] = []  # calls that had nothing to say
         began, t_began = self._now(), perf_counter()
         try:
             for entry in asking.rest:
@@ -247,9 +248,14 @@ class Dispatcher:
                         said = entry.function(arg) if entry.extra else entry.function()
                 except (Exception, SystemExit) as raised:  # noqa: BLE001 - must not end the host
                     error = raised
-                if said is None and error is None:  # most have nothing to say: ten a state
-                    began, t_began = self._record(entry, topic, view, None, None, began, t_began)
+                if (
+                    said is None and error is None
+                ):  # most have: ten plugins a state must cost little
+                    t_ended = perf_counter()
+                    silent.append((entry, t_ended - t_began))
+                    t_began = t_ended
                     continue
+                began = self._record_silent(question, silent, began)
                 call = Call(entry, mark, began, t_began)
                 if said is not None and is_awaitable(said):
                     self._start_thinking(asking, call, said)
@@ -259,7 +265,26 @@ class Dispatcher:
                     break
         finally:
             watchdog.running, self._asking = None, outer
+        self._record_silent(question, silent, began)
         return asking.answer()
+
+    def _record_silent(
+        self, question: AskHook, calls: list[tuple[Entry, float]], began: float
+    ) -> float:
+        """Record calls that came one after another; the time now, by the instance's clock."""
+        if not calls:
+            return began
+        now = self._now()
+        jobid = None if question.job is None else question.job.id
+        notes = []
+        for entry, spent in calls:
+            entry.spent(spent)
+            # a clock that stands still while a handler runs is a virtual one
+            duration = spent if now != began else 0.0
+            notes.append(note_of(entry, question.topic, jobid, None, None, duration))
+        calls.clear()
+        self._note_all(_HOOK, notes)
+        return now
 
     def _start_thinking(self, asking: Asking, call: Call, said: Awaitable[Any]) -> None:
         asking.scope = trio.CancelScope()
@@ -334,20 +359,9 @@ class Dispatcher:
     ) -> tuple[float, float]:
         """One call, in the trace by the instance's clock and in the statistics by the real one."""
         ended, t_ended = self._now(), perf_counter()
-        spent = t_ended - t_began
-        entry.count += 1
-        entry.total += spent
-        if spent > entry.longest:
-            entry.longest = spent
-        data = {
-            "plugin": entry.plugin,
-            "hook": hook,
-            "id": None if view is None else view.id,
-            "result": result,
-            "error": problem,
-            "duration": ended - began,
-        }
-        self._note(_HOOK, data)
+        entry.spent(t_ended - t_began)
+        jobid = None if view is None else view.id
+        self._note_all(_HOOK, [note_of(entry, hook, jobid, result, problem, ended - began)])
         return ended, t_ended
 
     def _answered(self, asking: Asking, answer: HookAnswer) -> None:
@@ -382,6 +396,20 @@ class Call(NamedTuple):
     def times(self) -> tuple[float, float]:
         """By the instance's clock, and by the real one."""
         return self.began, self.t_began
+
+
+def note_of(
+    entry: Entry, hook: str, jobid: int | None, result: Any, error: str | None, duration: float
+) -> dict[str, Any]:
+    """What the trace has of a call; `duration` in seconds."""
+    return {
+        "plugin": entry.plugin,
+        "hook": hook,
+        "id": jobid,
+        "result": result,
+        "error": error,
+        "duration": duration,
+    }
 
 
 def is_awaitable(said: Any) -> bool:

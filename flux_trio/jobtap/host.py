@@ -262,7 +262,7 @@ class PluginHost(Dispatcher):
 
     def _trace_error(self, loaded: Loaded, hook: str, text: str) -> None:
         data = {"plugin": loaded.name, "hook": hook, "id": None, "result": None, "error": text}
-        self.given.note(Kind.HOOK, data)
+        self.given.note_all(Kind.HOOK, [data])
 
     def close(self) -> None:
         """The instance ends: the nursery has ended already."""

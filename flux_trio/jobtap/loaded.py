@@ -69,6 +69,13 @@ class Entry:
         self.total = 0.0
         self.longest = 0.0
 
+    def spent(self, seconds: float) -> None:
+        """One more call."""
+        self.count += 1
+        self.total += seconds
+        if seconds > self.longest:
+            self.longest = seconds
+
 
 @dataclass(frozen=True, slots=True)
 class PluginMethod:

@@ -10,7 +10,16 @@ import trio
 
 from flux_trio.broker import Handle
 from flux_trio.messages import Event, Request, Response
-from flux_trio.services.turns import ClearTimer, Core, Exit, Log, Note, SetTimer, TimerFired
+from flux_trio.services.turns import (
+    ClearTimer,
+    Core,
+    Exit,
+    Log,
+    Note,
+    NoteAll,
+    SetTimer,
+    TimerFired,
+)
 
 STALE_MAX: Final = 64  # timers cleared or set again that may stay in the heap, beside one for one
 
@@ -82,7 +91,7 @@ async def run_core(
         for action in actions:
             if isinstance(action, (Request, Response, Event)):
                 handle.send(action)
-            elif isinstance(action, (SetTimer, ClearTimer, Log, Note, Exit)):
+            elif isinstance(action, (SetTimer, ClearTimer, Log, Note, NoteAll, Exit)):
                 _do_common(handle, timers, action)
             else:
                 perform(action)
@@ -104,7 +113,7 @@ async def run_core(
 
 
 def _do_common(
-    handle: Handle, timers: Timers, action: SetTimer | ClearTimer | Log | Note | Exit
+    handle: Handle, timers: Timers, action: SetTimer | ClearTimer | Log | Note | NoteAll | Exit
 ) -> None:
     match action:
         case SetTimer(key, at):
@@ -115,6 +124,8 @@ def _do_common(
             handle.log(level, text)
         case Note(kind, data):
             handle.note(kind, data)
+        case NoteAll(kind, notes):
+            handle.note_all(kind, notes)
         case Exit(reason):
             raise ServiceExit(reason)
         case _:

@@ -6,7 +6,7 @@ are handed over at once, so that a core can make one commit, or one batch, of a 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -55,6 +55,14 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteAll:
+    """The same for several records, in order: where there are many, one by one is too slow."""
+
+    kind: str
+    notes: Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
     """The service cannot go on: leave the module with `reason` as its error."""
 
@@ -62,7 +70,7 @@ class Exit:
 
 
 Outgoing: TypeAlias = Request | Response | Event
-CommonAction: TypeAlias = Outgoing | SetTimer | ClearTimer | Log | Note | Exit
+CommonAction: TypeAlias = Outgoing | SetTimer | ClearTimer | Log | Note | NoteAll | Exit
 CommonInput: TypeAlias = Request | Response | Event | TimerFired
 
 

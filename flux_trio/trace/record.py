@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -112,6 +112,18 @@ class Trace:
         self._n = n = self._n + 1
         if self._sinks:
             self._emit(Record(n, self._now(), kind, party, data=data))
+
+    def note_all(self, kind: str, party: str, notes: Sequence[dict[str, Any]]) -> None:
+        """Several of a kind, at once."""
+        if not self._sinks:
+            self._n += len(notes)
+            return
+        now = self._now()
+        for data in notes:
+            self._n = n = self._n + 1
+            record = Record(n, now, kind, party, "", 0, None, data)
+            for sink in self._sinks:
+                sink(record)
 
     def _emit(self, record: Record) -> None:
         for sink in self._sinks:

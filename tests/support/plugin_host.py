@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -59,7 +59,7 @@ class Rig:
     def given(self) -> Given:
         return Given(
             tell=self.told.append,
-            note=self._note,
+            note_all=self._note_all,
             now=trio.current_time,
             log=lambda _level, text: self.logged.append(text),
             rpc=self._rpc,
@@ -94,9 +94,9 @@ class Rig:
         """Those that came later."""
         return [each for each in self.told if isinstance(each, HookAnswered)]
 
-    def _note(self, kind: str, data: dict[str, Any]) -> None:
+    def _note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
         assert kind == "hook"
-        self.notes.append(data)
+        self.notes.extend(notes)
 
     async def _rpc(self, topic: str, payload: dict[str, Any] | None) -> dict[str, Any]:
         self.called.append((topic, payload))

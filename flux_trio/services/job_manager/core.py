@@ -10,7 +10,7 @@ Left out: dependencies, limits and everything else that plugins decide; they are
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flux_trio.config import Config
@@ -111,10 +111,10 @@ class JobManagerCore:
         """The jobs that plugins may look up."""
         return self._ledger
 
-    def note(self, kind: str, data: dict[str, Any]) -> bool:
-        """Put a record of a hook among the events of this turn; False when there is no turn."""
+    def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> bool:
+        """Put records of hooks among the events of this turn; False when there is no turn."""
         if self._is_turning:
-            self._ledger.note(kind, data)
+            self._ledger.note_all(kind, notes)
         return self._is_turning
 
     def start(self, now: float) -> list[Action]:

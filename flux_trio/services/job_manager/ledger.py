@@ -7,7 +7,7 @@ turn in one commit, and told to nobody before that commit is done: the turn's me
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +18,7 @@ from flux_trio.messages import Calls, Payload, Request, Response, service_of, to
 from flux_trio.messages import Event as EventMessage
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.protocols import ExecState, Job, JobEvent, JobState, merge_annotations
-from flux_trio.services.turns import Exit, Note
+from flux_trio.services.turns import Exit, Note, NoteAll
 from flux_trio.trace import Kind
 
 Action = Any
@@ -314,6 +314,10 @@ class Ledger:
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """Put a record into the trace, in its place among this turn's."""
         self._notes.append(Note(kind, data))
+
+    def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
+        """The same for several."""
+        self._notes.append(NoteAll(kind, notes))
 
     def _tell(self, job: ActiveJob, event: Event) -> None:
         data = {"id": job.id, "name": event.name, "context": event.context or {}}

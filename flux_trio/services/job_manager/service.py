@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -37,13 +37,13 @@ async def run(
     config, plugins = config or Config(), list(plugins)
     handle.share_matchtags()  # with the calls of plugins
 
-    def note(kind: str, data: dict[str, Any]) -> None:
-        if not core.note(kind, data):
-            handle.note(kind, data)
+    def note_all(kind: str, notes: Sequence[dict[str, Any]]) -> None:
+        if not core.note_all(kind, notes):
+            handle.note_all(kind, notes)
 
     given = Given(
         tell=handle.post,
-        note=note,
+        note_all=note_all,
         now=handle.now,
         log=handle.log,
         rpc=handle.call,
