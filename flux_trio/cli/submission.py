@@ -35,6 +35,9 @@ class Submission(JobShape):
     setattr: tuple[str, ...] = ()
     setopt: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
+    input: str | None = None
+    output: str | None = None
+    error: str | None = None
     cwd: str | None = None
     job_name: str | None = None
     flags: tuple[str, ...] = ()
@@ -88,6 +91,10 @@ class Submission(JobShape):
             "system.shell.options.per-resource": self.per_resource(),
         }
         attributes = {path: value for path, value in given.items() if value is not None}
+        files = {"input.stdin": self.input, "output.stdout": self.output}
+        for place, path in {**files, "output.stderr": self.error}.items():
+            if path is not None:
+                attributes[f"system.shell.options.{place}"] = {"type": "file", "path": path}
         if self.requires:
             query = " and ".join(f"({text})" for text in self.requires)
             attributes["system.constraints"] = _named("--requires", parse_constraint_query, query)

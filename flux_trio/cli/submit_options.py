@@ -107,6 +107,14 @@ _JOB: Final[Options[Any]] = (
     ),
     _texts("--env-remove", metavar="PATTERN", help="Leave out of the job's environment."),
     _texts("--env-file", metavar="FILE", help="Read rules for the environment from a file."),
+    _text("--input", metavar="FILE", help="Standard input of the tasks. [default: none]"),
+    _text(
+        "--output",
+        metavar="FILE",
+        help="Write standard output to FILE, relative to the job's directory, in which {{id}}, "
+        "{{name}}, {{task.id}}, {{node.name}} and so on are filled in.",
+    ),
+    _text("--error", metavar="FILE", help="The same for standard error. [default: as --output]"),
     _text("--cwd", metavar="DIR", help="Working directory. [default: this one]"),
     _texts("--flags", metavar="FLAG,...", help="debug, waitable or novalidate."),
     click.option("--dry-run", is_flag=True, help="Print what would be submitted, and submit none."),

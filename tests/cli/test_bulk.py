@@ -184,3 +184,33 @@ def test_tasks_can_be_counted_by_node_and_core(instance: RunningInstance) -> Non
     )
     assert len(instance.ok("run", "--cores=2", "--tasks-per-core=3", *count).split()) == 6
     assert len(instance.ok("run", "-N1", "--tasks-per-core=1", *count).split()) == 2
+
+
+# files
+
+
+def test_streams_can_be_files(instance: RunningInstance, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("given\n")
+    files = ["--input=in", "--output={{name}}.{{task.id}}.out", "--error=err"]
+    script = "cat; echo $FLUX_TASK_RANK; echo bad >&2"
+    where = ["--cwd", tmp_path, "--job-name=j"]
+    assert instance.ok("run", "-n2", *files, *where, "sh", "-c", script) == ""
+    assert [(tmp_path / f"j.{task}.out").read_text() for task in (0, 1)] == [
+        "given\n0\n",
+        "given\n1\n",
+    ]
+    assert (tmp_path / "err").read_text() == "bad\nbad\n"
+
+
+def test_output_and_errors_go_to_one_file_which_is_emptied_once(
+    instance: RunningInstance, tmp_path: Path
+) -> None:
+    out = tmp_path / "x.out"
+    out.write_text("of before\n")
+    instance.ok("run", "-n2", f"--output={out}", "sh", "-c", "echo o; echo e >&2")
+    assert sorted(out.read_text().split()) == ["e", "e", "o", "o"]
+    done = instance.invoke("run", "--output=/no/such/dir", "true")
+    assert done.exit_code == 126
+    assert "/no/such/dir: No such file or directory" in done.stderr
+    told = instance.ok("submit", f"--output={tmp_path}/{{{{id}}}}-{{cc}}", "--cc=7", "--wait", "ls")
+    assert (tmp_path / f"{told.strip()}-7").exists()

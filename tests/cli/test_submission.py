@@ -68,6 +68,20 @@ def test_the_job_runs_here_with_this_environment_and_no_limit() -> None:
         ({"queue": "batch"}, {"queue": "batch"}),
         ({"job_name": "n"}, {"job": {"name": "n"}}),
         ({"bank": "b"}, {"bank": "b"}),
+        (
+            {"input": "i", "output": "{{id}}.o", "error": "e"},
+            {
+                "shell": {
+                    "options": {
+                        "input": {"stdin": {"type": "file", "path": "i"}},
+                        "output": {
+                            "stdout": {"type": "file", "path": "{{id}}.o"},
+                            "stderr": {"type": "file", "path": "e"},
+                        },
+                    }
+                }
+            },
+        ),
         ({"setopt": ("a.b=1", "c")}, {"shell": {"options": {"a": {"b": 1}, "c": 1}}}),
         ({"dependency": ()}, {}),  # 26.format.4
         (

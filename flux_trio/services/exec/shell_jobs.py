@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
+from flux_trio.services.exec.shell_files import open_streams
 from flux_trio.services.exec.shell_protocol import (
     JOBS_NAME,
     STREAMS,
@@ -45,7 +46,6 @@ STATUS_LOST: Final = 1 << 8
 
 _RECORD_SUFFIX: Final = ".record"
 _RECORD_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
-_OUTPUT_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 class Accepted(msgspec.Struct, tag="accepted", array_like=True):
@@ -187,8 +187,9 @@ class ShellJobs:
                 ]
             job = self._jobs[request.id] = ShellJob(request.id)
             self._note(job, Accepted(len(request.tasks)))
+            emptied: set[str] = set()
             for task in request.tasks:
-                if not self._launch(job, request, task):
+                if not self._launch(job, request, task, emptied):
                     break
         return self.describe(request.id)
 
@@ -248,13 +249,15 @@ class ShellJobs:
         self._note(job, Ended(process.taskid, status))
         return [] if job.running else [self._done(job)]
 
-    def _launch(self, job: ShellJob, request: Start, task: Task) -> bool:
+    def _launch(self, job: ShellJob, request: Start, task: Task, emptied: set[str]) -> bool:
         """Start one task; False when it could not be."""
+        own = {stream: self._output_path(job.id, task.taskid, stream) for stream in STREAMS}
+        streams = open_streams(own, task.files, request.cwd, emptied)
         try:
-            with self._output(job, task) as (stdout, stderr), self._on_cores(task.cores):
+            with streams as (stdin, stdout, stderr), self._on_cores(task.cores):
                 child = subprocess.Popen(
                     request.argv,
-                    stdin=subprocess.DEVNULL,
+                    stdin=stdin,
                     stdout=stdout,
                     stderr=stderr,
                     cwd=request.cwd,
@@ -273,19 +276,6 @@ class ShellJobs:
         self._note(job, Launched(task.taskid, process.pid, process.starttime))
         job.running[task.taskid] = self._children[child.pid] = process
         return True
-
-    @contextmanager
-    def _output(self, job: ShellJob, task: Task) -> Iterator[tuple[int, int]]:
-        """Descriptors of the files that a task writes to; the kernel does the rest."""
-        stdout, stderr = (
-            os.open(self._output_path(job.id, task.taskid, stream), _OUTPUT_FLAGS, 0o600)
-            for stream in STREAMS
-        )
-        try:
-            yield stdout, stderr
-        finally:
-            os.close(stdout)
-            os.close(stderr)
 
     @contextmanager
     def _on_cores(self, cores: list[int]) -> Iterator[None]:

@@ -20,6 +20,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid
+from flux_trio.services.exec.redirects import filled_in, job_tags, redirects_of, task_tags
 from flux_trio.services.exec.shell_protocol import Start, Task
 
 TASKS_MAX: Final = 1 << 14  # processes of one job: one machine runs them all
@@ -116,10 +117,15 @@ def start_request(
     }
     cores = {rank: list(resources.cores(rank)) for rank in {place.rank for place in placements}}
     hosts = resources.hosts
-    tasks = [
-        Task(place.taskid, _of_task(place, hosts[place.rank]), cores[place.rank])
-        for place in placements
-    ]
+    redirects = redirects_of(jobspec)
+    tags = job_tags(jobid, jobspec, len(placements), resources.nnodes) if redirects else {}
+    nodes = {rank: index for index, rank in enumerate(resources.ranks)}
+    tasks = []
+    for taskid, rank, local_id in placements:
+        of_task = task_tags(taskid, local_id, nodes[rank], rank, hosts[rank]) if redirects else {}
+        files = {stream: filled_in(path, tags | of_task) for stream, path in redirects.items()}
+        environ = _of_task(Placement(taskid, rank, local_id), hosts[rank])
+        tasks.append(Task(taskid, environ, cores[rank], files))
     command = list(jobspec.tasks[0].command)
     return Start(jobid, command, given | dict(environment) | of_job, jobspec.cwd or "/", tasks)
 

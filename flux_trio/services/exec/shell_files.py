@@ -1,0 +1,51 @@
+"""The files that a task of the shell host reads and writes: its own, or those that were asked for.
+
+Files that were asked for are relative to the job's directory; the first task of a job that opens
+one for output empties it, and every task appends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from flux_trio.services.exec.shell_protocol import STREAMS
+
+_OUTPUT_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+_INPUT_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC
+
+
+@contextmanager
+def open_streams(
+    own: Mapping[str, Path], asked: Mapping[str, str], cwd: str, emptied: set[str]
+) -> Iterator[tuple[int, int, int]]:
+    """Descriptors for standard input, output and error, until the block is left.
+
+    `own` are the shell host's files, which are there in any case; `asked` those that are used
+    instead, by stream; `emptied` the ones that other tasks of the job have opened. OSError.
+    """
+    with ExitStack() as files:
+
+        def opened(path: str | Path, flags: int) -> int:
+            descriptor = os.open(path, flags, 0o600)
+            files.callback(os.close, descriptor)
+            return descriptor
+
+        descriptors = [opened(_place(cwd, asked.get("stdin", os.devnull)), _INPUT_FLAGS)]
+        for stream in STREAMS:
+            descriptor = opened(own[stream], _OUTPUT_FLAGS)
+            if stream in asked:
+                path = _place(cwd, asked[stream])
+                first = path not in emptied
+                emptied.add(path)
+                descriptor = opened(path, _OUTPUT_FLAGS | (os.O_TRUNC if first else 0))
+            descriptors.append(descriptor)
+        stdin, stdout, stderr = descriptors
+        yield stdin, stdout, stderr
+
+
+def _place(cwd: str, path: str) -> str:
+    return str(Path(cwd, path))
