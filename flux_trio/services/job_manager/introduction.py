@@ -99,12 +99,15 @@ class Introduction:
         chain.job.introduced = True
         for topic, args in chain.steps:
             chain.goes_on = False
-            heard = partial(self._heard, chain, topic)
-            if topic.startswith(DEPENDENCY_PREFIX) and not self._hooks.handles(topic):
-                scheme = topic.removeprefix(DEPENDENCY_PREFIX)
-                heard(HookAnswer(reject=f'dependency scheme "{scheme}" not supported'))
-            else:
+            if self._hooks.handles(topic):
+                heard = partial(self._heard, chain, topic)
                 self._hooks.ask(chain.job, topic, heard, args, only=chain.only)
+            elif topic.startswith(DEPENDENCY_PREFIX):
+                scheme = topic.removeprefix(DEPENDENCY_PREFIX)
+                unknown = f'dependency scheme "{scheme}" not supported'
+                self._heard(chain, topic, HookAnswer(reject=unknown))
+            else:
+                continue
             if not chain.goes_on:
                 chain.is_running = False
                 return
