@@ -1,7 +1,7 @@
 """Standard streams from and to files, as the shell options `input` and `output` say. Pure.
 
 `output.stdout` and `output.stderr` are {"type": "file", "path"}; errors go where output goes if
-nothing else is said of them. A path may have mustache tags: {{id}}, in a form of RFC 19 as {{id.dec}},
+nothing else is said of them. A path may have mustache tags: {{id}} (or {{id.dec}} and so on),
 {{name}}, {{nnodes}}, {{size}}, {{task.id}}, {{task.index}}, {{node.name}} and their like of
 flux-core's shell; a tag that there is not stays as it is. Left out: `output.mode` append, labels.
 """
