@@ -10,7 +10,8 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from flux_trio.conformance.leg import Leg, errnum, message
+from flux_trio.conformance.facts import Facts
+from flux_trio.conformance.leg import Leg, errnum, message, received, sent
 from flux_trio.conformance.rule import Broken, Owing, Rules
 from flux_trio.conformance.view import Seen, View
 from flux_trio.formats import FormatError, Idset
@@ -138,3 +139,18 @@ def require_key(
         if not required or (when is not None and not when(found)):
             return None
         return Broken(f"{what}: expected key {key}, {shape.words}; it is missing")
+
+
+def require_silence(rules: Rules, clause: str, topic: str, expected: str) -> None:
+    """`clause`: the scheduler takes such a request and does not answer it.
+
+    The broker does, for a scheduler that is gone.
+    """
+
+    @rules.check(clause, received("request", topic), sent("response", topic))
+    def judge(record: Record, facts: Facts) -> Broken | bool | None:
+        if isinstance(record.message, Request):
+            return True
+        if record.party != facts.scheduler:
+            return None
+        return Broken(f"{topic}: a response to it; expected {expected}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.granting import INVENTORY, TOLD, Inventory, told_of
 from flux_trio.conformance.jobs import LIFE
 from flux_trio.conformance.leg import topic_of
@@ -34,7 +33,7 @@ from flux_trio.conformance.scheduling import (
     is_pending,
     link_of,
 )
-from flux_trio.conformance.shapes import JOB_ID, require_key, require_object
+from flux_trio.conformance.shapes import JOB_ID, require_key, require_object, require_silence
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 
@@ -114,17 +113,7 @@ require_object(RULES, "27.cancel.1", CANCELED)
 require_key(RULES, "27.cancel.2", CANCELED, key="id", shape=JOB_ID)
 
 
-@RULES.check(
-    "27.cancel.4",
-    received("request", topics.SCHED_CANCEL),
-    sent("response", topics.SCHED_CANCEL),
-)
-def cancel_itself_is_not_answered(record: Record, facts: Facts) -> Said:
-    if record.kind == Kind.RECV:
-        return True
-    if record.party != facts.scheduler:
-        return None
-    return Broken("sched.cancel: a response to it; expected one to sched.alloc instead")
+require_silence(RULES, "27.cancel.4", topics.SCHED_CANCEL, "one in answer to sched.alloc instead")
 
 
 @RULES.judge("27.cancel.5", CANCELS, views=[TOLD], needs_crossing=True, owing=_cancel_unanswered)

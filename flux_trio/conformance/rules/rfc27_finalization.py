@@ -23,7 +23,7 @@ from flux_trio.conformance.rule import (
     sent,
 )
 from flux_trio.conformance.rules.rfc27_background import failed_by_the_manager
-from flux_trio.conformance.rules.rfc27_free import unfreed
+from flux_trio.conformance.rules.rfc27_free import require_freed, unfreed
 from flux_trio.conformance.scheduling import (
     ASKED,
     CANCEL,
@@ -153,28 +153,7 @@ def the_request_of_a_failed_job_is_canceled(record: Record, seen: Seen) -> Said:
     return life is None or life.fatal > 0
 
 
-def _failed_and_unfreed(seen: Seen) -> Iterable[Broken]:
-    for jobid, life in unfreed(seen):
-        if life.fatal:
-            text = f"job {jobid}: had a fatal exception, and its resources are not freed"
-            yield Broken(text, (life.fatal,))
-
-
-@RULES.judge(
-    "27.exceptions.3",
-    sent("request", FREE),
-    logged("clean"),
-    views=[LIFE, ASKED, LINK],
-    owing=_failed_and_unfreed,
-)
-def a_failed_job_gives_its_resources_back(record: Record, seen: Seen) -> Said:
-    life: Life | None = seen.at(LIFE, job_id(record))
-    if life is None or not life.fatal or not life.held:
-        return None
-    if record.message is not None:
-        return True
-    text = f"job {job_id(record)}: clean event after a fatal exception, with its resources held"
-    return Broken(text, (life.fatal, life.held))
+require_freed(RULES, "27.exceptions.3", "had a fatal exception", lambda life: life.fatal > 0)
 
 
 @RULES.judge("27.exceptions.4", sent("response", ALLOC), views=[LIFE, TOLD, *OVERLAPS])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from flux_trio.conformance.granting import TOLD, told_of
@@ -38,29 +38,38 @@ def unfreed(seen: Seen) -> Iterable[tuple[int, Life]]:
             yield jobid, life
 
 
-def _never_freed(seen: Seen) -> Iterable[Broken]:
-    for jobid, life in unfreed(seen):
-        text = f"job {jobid}: is over and holds resources, and no sched.free is sent"
-        yield Broken(text, (life.held, life.released))
+def require_freed(
+    rules: Rules, clause: str, what: str, concerns: Callable[[Life], bool] = lambda _life: True
+) -> None:
+    """`clause`: a job gives its resources back before its clean event.
+
+    `what` says of the jobs that it `concerns` what they are.
+    """
+
+    def owing(seen: Seen) -> Iterable[Broken]:
+        for jobid, life in unfreed(seen):
+            if concerns(life):
+                text = f"job {jobid}: {what} and holds resources, and no sched.free is sent"
+                yield Broken(text, _because(life))
+
+    @rules.judge(
+        clause, sent("request", FREE), logged("clean"), views=[LIFE, ASKED, LINK], owing=owing
+    )
+    def judge(record: Record, seen: Seen) -> Said:
+        life: Life | None = seen.at(LIFE, job_id(record))
+        if life is None or not life.held or not concerns(life):
+            return None
+        if record.message is not None:
+            return True
+        text = f"job {job_id(record)}: {what}: clean event while it holds resources"
+        return Broken(f"{text}: no free event since alloc", _because(life))
 
 
-@RULES.judge(
-    "27.free.1",
-    sent("request", FREE),
-    logged("clean"),
-    views=[LIFE, ASKED, LINK],
-    owing=_never_freed,
-)
-def resources_are_given_back(record: Record, seen: Seen) -> Said:
-    life: Life | None = seen.at(LIFE, job_id(record))
-    if life is None or not life.held:
-        return None
-    if record.message is not None:
-        return True
-    text = f"job {job_id(record)}: clean event while it holds resources: no free event since alloc"
-    return Broken(text, (life.held,))
+def _because(life: Life) -> tuple[int, ...]:
+    return tuple(n for n in (life.held, life.fatal, life.released) if n)
 
 
+require_freed(RULES, "27.free.1", "is over")
 require_key(RULES, "27.free.2", sent("request", FREE), key="id", shape=JOB_ID)
 
 

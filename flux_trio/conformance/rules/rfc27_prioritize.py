@@ -22,7 +22,14 @@ from flux_trio.conformance.rule import (
     sent,
 )
 from flux_trio.conformance.scheduling import asked_of, is_pending
-from flux_trio.conformance.shapes import ARRAY, JOB_ID, PRIORITY, Shape, require_key
+from flux_trio.conformance.shapes import (
+    ARRAY,
+    JOB_ID,
+    PRIORITY,
+    Shape,
+    require_key,
+    require_silence,
+)
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 
@@ -95,14 +102,4 @@ def unknown_jobs_are_ignored(record: Record, seen: Seen) -> Said:
     )
 
 
-@RULES.check(
-    "27.prioritize.8",
-    received("request", topics.SCHED_PRIORITIZE),
-    sent("response", topics.SCHED_PRIORITIZE),
-)
-def prioritize_is_not_answered(record: Record, facts: Facts) -> Said:
-    if record.kind == Kind.RECV:
-        return True
-    if record.party != facts.scheduler:
-        return None
-    return Broken("sched.prioritize: a response to it; expected none")
+require_silence(RULES, "27.prioritize.8", topics.SCHED_PRIORITIZE, "none")

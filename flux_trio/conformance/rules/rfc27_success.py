@@ -131,4 +131,5 @@ def success_ends_the_request(record: Record, seen: Seen) -> Said:
         return payload(record).get("type") == SUCCESS
     if told.how != SUCCESS:
         return None
-    return Broken(f"job {jobid}: another response after SUCCESS", (told.ended,))
+    text = f"job {jobid}: another response after SUCCESS"
+    return Broken(text, (told.ended,), party=record.party)

@@ -156,7 +156,7 @@ def a_finally_released_start_is_not_outstanding(record: Record, seen: Seen) -> S
 @RULES.judge("32.hello.2", ANSWERED, views=(LINK,))
 def any_service_name_will_do(record: Record, seen: Seen) -> Said:
     hello = _answered(record, seen)
-    if hello is None or _name(seen, hello) == REGULAR_NAME:
+    if hello is None or _name(seen, hello) in ("", REGULAR_NAME):
         return None
     return _must_accept(record, seen)
 
