@@ -9,7 +9,8 @@ import trio
 
 from flux_trio.jobtap.catalogue import Hook, Returns, hook_of
 from flux_trio.jobtap.loaded import Entry
-from flux_trio.jobtap.values import Dependency
+from flux_trio.jobtap.results import is_priority
+from flux_trio.jobtap.values import Dependency, UpdateAllowed
 from flux_trio.protocols import (
     DEPENDENCY_PREFIX,
     AskHook,
@@ -63,20 +64,25 @@ class Asking:
         self.priority: int | Unavailable | None = None
         self.reject: str | None = None
         self.error: str | None = None
-        self.allowed: Any = None
+        self.allowed: UpdateAllowed | None = None
         self.said: Any = None
         self.closed = False
         self.scope: trio.CancelScope
 
-    def take(self, said: Any) -> None:
-        """A handler's value, which was checked and is not None."""
+    def takes(self, said: Any) -> bool:
+        """Take a handler's value, which is not None; False for one of a wrong type or range."""
         match self.hook.returns:
-            case Returns.PRIORITY:
+            case Returns.PRIORITY if is_priority(said):
                 self.priority = said
-            case Returns.ALLOWED:
+            case Returns.ALLOWED if isinstance(said, UpdateAllowed):
                 self.allowed = said
-            case _:
+            case Returns.OBJECT if isinstance(said, dict):
                 self.said = said
+            case Returns.ANYTHING:
+                self.said = said
+            case _:
+                return False
+        return True
 
     def do(self, operation: Operation) -> None:
         """A handler asks for this."""

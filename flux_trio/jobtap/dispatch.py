@@ -232,7 +232,7 @@ class Dispatcher:
         question, view, arg = asking.question, asking.question.job, asking.arg
         watchdog, outer = self.watchdog, self._asking
         self._asking = asking
-        silent: list[tuple[Entry, float]] = []  # calls that had nothing to say
+        calls: list[tuple[Entry, Any, float]] = []  # that went well: with result and seconds
         began, t_began = self._now(), perf_counter()
         try:
             for entry in asking.rest:
@@ -248,14 +248,12 @@ class Dispatcher:
                         said = entry.function(arg) if entry.extra else entry.function()
                 except (Exception, SystemExit) as raised:  # noqa: BLE001 - must not end the host
                     error = raised
-                if (
-                    said is None and error is None
-                ):  # most have: ten plugins a state must cost little
+                if error is None and (said is None or asking.takes(said)):
                     t_ended = perf_counter()
-                    silent.append((entry, t_ended - t_began))
+                    calls.append((entry, said, t_ended - t_began))
                     t_began = t_ended
                     continue
-                began = self._record_silent(question, silent, began)
+                began = self._record_calls(question, calls, began)
                 call = Call(entry, mark, began, t_began)
                 if said is not None and is_awaitable(said):
                     self._start_thinking(asking, call, said)
@@ -265,23 +263,27 @@ class Dispatcher:
                     break
         finally:
             watchdog.running, self._asking = None, outer
-        self._record_silent(question, silent, began)
+        self._record_calls(question, calls, began)
         return asking.answer()
 
-    def _record_silent(
-        self, question: AskHook, calls: list[tuple[Entry, float]], began: float
+    def _record_calls(
+        self, question: AskHook, calls: list[tuple[Entry, Any, float]], began: float
     ) -> float:
-        """Record calls that came one after another; the time now, by the instance's clock."""
+        """Record calls that came one after another; the time now, by the instance's clock.
+
+        All at once, and not each with a look at the clock: ten plugins a state must cost little.
+        """
         if not calls:
             return began
         now = self._now()
         jobid = None if question.job is None else question.job.id
         notes = []
-        for entry, spent in calls:
+        for entry, said, spent in calls:
             entry.spent(spent)
             # a clock that stands still while a handler runs is a virtual one
             duration = spent if now != began else 0.0
-            notes.append(note_of(entry, question.topic, jobid, None, None, duration))
+            result = None if said is None else shown(said)
+            notes.append(note_of(entry, question.topic, jobid, result, None, duration))
         calls.clear()
         self._note_all(_HOOK, notes)
         return now
@@ -336,11 +338,10 @@ class Dispatcher:
             result = {"reject": error.reason}
         elif error is not None:
             problem = describe(error)
-        elif said is not None:
+        elif said is not None and not asking.takes(said):
             problem = problem_with(asking.hook, said)
-            if problem is None:
-                asking.take(said)
-                result = shown(said)
+        elif said is not None:
+            result = shown(said)
         if problem is not None:
             asking.forget_since(call.mark)
             asking.error = blame(entry, question.topic, question.job, problem)

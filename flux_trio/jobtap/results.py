@@ -11,19 +11,14 @@ from flux_trio.jobtap.values import UpdateAllowed
 from flux_trio.protocols import PRIORITY_MAX, PRIORITY_MIN, Unavailable
 
 
-def problem_with(hook: Hook, said: Any) -> str | None:
-    """What is wrong with `said`, which is not None; None when nothing is."""
-    match hook.returns:
-        case Returns.PRIORITY:
-            return None if is_priority(said) else _expected(_PRIORITIES, said)
-        case Returns.ALLOWED:
-            return None if isinstance(said, UpdateAllowed) else _expected("UpdateAllowed", said)
-        case Returns.OBJECT:
-            return None if isinstance(said, dict) else _expected("a dict", said)
-        case Returns.ANYTHING:
-            return None
-        case Returns.NOTHING:
-            return _expected("None", said)
+def problem_with(hook: Hook, said: Any) -> str:
+    """What was expected of a handler that said what its hook does not take."""
+    expected = {
+        Returns.PRIORITY: _PRIORITIES,
+        Returns.ALLOWED: "UpdateAllowed",
+        Returns.OBJECT: "a dict",
+    }
+    return _expected(expected.get(hook.returns, "None"), said)
 
 
 def shown(said: Any) -> Any:

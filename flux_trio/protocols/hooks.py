@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from flux_trio.protocols.job import JobState
 
 CREATE: Final = "job.create"
@@ -175,11 +177,10 @@ class Reprioritize:
 Operation = PostEvent | SetPriority | Annotate | Reprioritize
 
 
-# --- questions and answers
+# --- questions and answers: structs, since several are made for each change of a job's state
 
 
-@dataclass(frozen=True, slots=True)
-class AskHook:
+class AskHook(msgspec.Struct, frozen=True):
     """Ask the plugins that handle `topic`; answer with the same `ticket`.
 
     `args` is the hook's further input: the dependency (dict) of job.dependency.*, the
@@ -205,8 +206,7 @@ class UpdateAsked:
     is_owner: bool
 
 
-@dataclass(frozen=True, slots=True)
-class HookAnswer:
+class HookAnswer(msgspec.Struct, frozen=True):
     """What the plugins said, together; a later plugin's values overwrite an earlier one's.
 
     `priority` is None when nobody said one; `reject` is one sentence for the user;
@@ -230,8 +230,7 @@ class HookAnswer:
     updates: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HookAnswered:
+class HookAnswered(msgspec.Struct, frozen=True):
     """The answer to the AskHook with this ticket, when it did not come at once."""
 
     ticket: int
