@@ -23,13 +23,12 @@ def problem_with(hook: Hook, said: Any) -> str:
 
 def shown(said: Any) -> Any:
     """What the trace shows of a checked value."""
-    match said:
-        case int():
-            return said
-        case Unavailable():
-            return repr(said)
-        case UpdateAllowed():
-            return {"allowed": dict(said.updates)}
+    if isinstance(said, int):
+        return said
+    if isinstance(said, Unavailable):
+        return repr(said)
+    if isinstance(said, UpdateAllowed):
+        return {"allowed": dict(said.updates)}
     return None  # a plugin's own, and it may be large
 
 
