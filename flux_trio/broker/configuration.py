@@ -56,6 +56,15 @@ class Configuration:
     on_change: Callable[[Config], None]
     _changing: trio.Lock = field(default_factory=trio.Lock)
 
+    def __post_init__(self) -> None:
+        self._methods = {
+            topics.CONFIG_GET: self._get,
+            topics.CONFIG_LOAD: self._load,
+            topics.CONFIG_RELOAD: self._reload,
+            topics.stats_of(topics.CONFIG): self._stats,
+        }
+        self._counts = dict.fromkeys(self._methods, 0)
+
     async def run(
         self, handle: Handle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
@@ -65,12 +74,17 @@ class Configuration:
         async with trio.open_nursery() as nursery:
             while True:
                 for request in await handle.receive():
-                    if isinstance(request, Request):
+                    gone = topics.disconnect_of(topics.CONFIG)
+                    if isinstance(request, Request) and request.topic != gone:
                         nursery.start_soon(self._serve, handle, request)
 
     async def _serve(self, handle: Handle, request: Request) -> None:
         try:
-            answer = respond(request, await self._call(handle, request))
+            method = self._methods.get(request.topic)
+            if method is None:
+                raise unknown_method(topics.CONFIG, request.topic.partition(".")[2])
+            self._counts[request.topic] += 1
+            answer = respond(request, await method(handle, request))
         except FluxError as error:
             answer = respond_error(request, error.errnum, error.text)
         except FormatError as error:
@@ -78,20 +92,21 @@ class Configuration:
         if answer is not None:
             handle.send(answer)
 
-    async def _call(self, handle: Handle, request: Request) -> Payload:
-        if request.topic == topics.disconnect_of(topics.CONFIG):
-            return None
-        if request.topic == topics.CONFIG_GET:
-            return {"config": self.config.to_json()}
-        if request.topic not in (topics.CONFIG_LOAD, topics.CONFIG_RELOAD):
-            raise unknown_method(topics.CONFIG, request.topic.partition(".")[2])
-        if not request.is_owner:
-            raise FluxError(Errno.EPERM, f"{request.topic} is for the instance owner")
-        if request.topic == topics.CONFIG_LOAD:
-            return await self._change(handle, read_config(expect_payload(request, Load).config))
+    async def _get(self, _handle: Handle, _request: Request) -> Payload:
+        return {"config": self.config.to_json()}
+
+    async def _load(self, handle: Handle, request: Request) -> Payload:
+        _check_owner(request)
+        return await self._change(handle, read_config(expect_payload(request, Load).config))
+
+    async def _reload(self, handle: Handle, request: Request) -> Payload:
+        _check_owner(request)
         if self.read is None:
             raise FluxError(Errno.ENOENT, "the instance was started without a configuration file")
         return await self._change(handle, await self.read())
+
+    async def _stats(self, _handle: Handle, _request: Request) -> Payload:
+        return {"requests": dict(self._counts)}
 
     async def _change(self, handle: Handle, new: Config) -> Payload:
         """Raises FluxError when a service refuses; then the old one is in force."""
@@ -112,3 +127,8 @@ class Configuration:
             if service == TAKERS[0] and error.errnum != Errno.ENOSYS:
                 raise
             handle.log(Level.WARNING, f"{service} has not taken the configuration: {error}")
+
+
+def _check_owner(request: Request) -> None:
+    if not request.is_owner:
+        raise FluxError(Errno.EPERM, f"{request.topic} is for the instance owner")

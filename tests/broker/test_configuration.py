@@ -1,0 +1,151 @@
+"""config.*: a new configuration is taken by all who go by it, or by nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from flux_trio.broker import Configuration, Handle, LocalHandle
+from flux_trio.config import Config, parse_config
+from flux_trio.formats import FormatError
+from flux_trio.messages import (
+    ROLE_OWNER,
+    ROLE_USER,
+    Errno,
+    FluxError,
+    Request,
+    respond,
+    respond_error,
+)
+from tests.support.asking import GUEST_USERID, OWNER_USERID
+from tests.support.modules import ModuleWorld
+
+OLD = parse_config("[policy.limits]\nduration = '1h'")
+NEW = parse_config("[policy.limits]\nduration = '2h'\n[sched]\npolicy = 'easy'")
+
+
+class ConfigWorld(ModuleWorld):
+    """`config` is served; `told` are the services that were given a configuration."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        super().__init__(nursery)
+        self.file: Config | FormatError | None = NEW
+        self.changes: list[Config] = []
+        self.given: list[tuple[str, dict[str, Any]]] = []
+        self.refusals: dict[str, str] = {}
+        self.configuration = Configuration(OLD, self._read, self.changes.append)
+
+    async def start(self, *takers: str) -> None:
+        for name in takers:
+            await self.load(name, self._taker)
+        await self.load("config", self.configuration.run)
+
+    async def call(self, topic: str, payload: Any = None, *, guest: bool = False) -> Any:
+        name = self.router.unique_name("client")
+        userid, role = (GUEST_USERID, ROLE_USER) if guest else (OWNER_USERID, ROLE_OWNER)
+        handle = LocalHandle(name, self.router, self.now, self.log, userid, role)
+        return await handle.call(topic, payload)
+
+    async def _read(self) -> Config:
+        if isinstance(self.file, FormatError):
+            raise self.file
+        assert self.file is not None
+        return self.file
+
+    async def _taker(self, handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
+        handle.register(handle.name)
+        task_status.started()
+        while True:
+            for request in await handle.receive():
+                if not isinstance(request, Request) or "config" not in request.topic:
+                    continue
+                assert isinstance(request.payload, dict)
+                self.given.append((handle.name, request.payload["config"]))
+                text = self.refusals.get(handle.name)
+                answer = (
+                    respond(request) if text is None else respond_error(request, Errno.EINVAL, text)
+                )
+                assert answer is not None
+                handle.send(answer)
+
+
+@pytest.fixture
+async def world(nursery: trio.Nursery) -> ConfigWorld:
+    return ConfigWorld(nursery)
+
+
+async def test_what_is_in_force_is_for_everybody_to_see(world: ConfigWorld) -> None:
+    await world.start()
+    told = await world.call("config.get", guest=True)
+    assert told["config"]["policy"]["limits"]["duration"] == "1h"
+    assert (await world.call("config.stats-get"))["requests"]["config.get"] == 1
+
+
+async def test_new_file_goes_to_the_job_manager_first_then_to_all(world: ConfigWorld) -> None:
+    """And what modules read when they are loaded is named."""
+    await world.start("job-list", "job-manager")
+    assert await world.call("config.reload") == {"later": ["sched"]}
+    assert world.given == [("job-manager", NEW.to_json()), ("job-list", NEW.to_json())]
+    assert world.changes == [NEW]
+    assert (await world.call("config.get"))["config"] == NEW.to_json()
+
+
+async def test_configuration_may_come_with_the_request(world: ConfigWorld) -> None:
+    await world.start("job-manager")
+    await world.call("config.load", {"config": NEW.to_json()})
+    assert world.changes == [NEW]
+
+
+async def test_one_that_the_job_manager_refuses_changes_nothing(world: ConfigWorld) -> None:
+    await world.start("job-list", "job-manager")
+    world.refusals["job-manager"] = "plugin p: no"
+    with pytest.raises(FluxError, match="plugin p: no"):
+        await world.call("config.reload")
+    assert [name for name, _ in world.given] == ["job-manager"]
+    assert world.changes == []
+    assert (await world.call("config.get"))["config"] == OLD.to_json()
+
+
+async def test_invalid_one_is_asked_of_nobody(world: ConfigWorld) -> None:
+    """33.impl.5"""
+    await world.start("job-manager")
+    with pytest.raises(FluxError) as error:
+        await world.call("config.load", {"config": {"queues": {"a": {}, "b": {}}}})
+    assert error.value.text.startswith("config.policy.jobspec.defaults.system.queue: expected one")
+    world.file = FormatError("a table", 1, "site.toml.policy")
+    with pytest.raises(FluxError, match=r"site\.toml\.policy: expected a table, got 1"):
+        await world.call("config.reload")
+    assert (world.given, world.changes) == ([], [])
+
+
+async def test_service_that_is_not_there_gets_it_when_it_is_loaded(world: ConfigWorld) -> None:
+    await world.start()
+    await world.call("config.reload")
+    assert world.changes == [NEW]
+
+
+async def test_only_the_owner_changes_it(world: ConfigWorld) -> None:
+    await world.start()
+    for topic in ("config.load", "config.reload"):
+        with pytest.raises(FluxError) as error:
+            await world.call(topic, {"config": {}}, guest=True)
+        assert error.value.errnum == Errno.EPERM
+
+
+async def test_without_a_file_there_is_nothing_to_read_again(world: ConfigWorld) -> None:
+    world.configuration.read = None
+    await world.start()
+    with pytest.raises(FluxError) as error:
+        await world.call("config.reload")
+    assert error.value.errnum == Errno.ENOENT
+
+
+async def test_other_methods_do_not_exist(world: ConfigWorld) -> None:
+    """6.response.3"""
+    await world.start()
+    with pytest.raises(FluxError) as error:
+        await world.call("config.nosuch")
+    assert error.value.errnum == Errno.ENOSYS
