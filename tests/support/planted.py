@@ -1,7 +1,8 @@
 """Planted violations: for each rule, a change of a clean trace that breaks it.
 
-Those of a rule file are in the file of the same name in tests/conformance/planted, which has
-`PLANTED = Planted()` and decorated functions from trace to trace.
+Those of a rule file are in the file of the same name, or of its subject, in
+tests/conformance/planted, which has `PLANTED = Planted()` and decorated functions from trace to
+trace.
 """
 
 from __future__ import annotations

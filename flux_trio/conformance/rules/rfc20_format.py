@@ -1,22 +1,21 @@
 """RFC 20, R Format: each resource set that a trace shows is one, clause by clause.
 
 A part that is missing or of another type breaks the clause of that part; those of what is in it
-then have nothing to say. Consumers of R are judged in rfc20_use.
+then have nothing to say. Properties, times and scheduling are in rfc20_values, consumers of R in
+rfc20_use.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterator
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final
 
 from flux_trio.conformance.leg import WITH_R
+from flux_trio.conformance.r_checks import CHECKS, Found, each_r, optional, wanted
 from flux_trio.conformance.resource_sets import (
     HOSTS,
     LOOKUPS,
     R_LEGS,
-    SeenR,
     children,
     committed,
     entries,
@@ -25,56 +24,15 @@ from flux_trio.conformance.resource_sets import (
     hostlist_of,
     hosts_by_target,
     hosts_of,
-    number_of,
     pieces_of,
     targets_of,
 )
 from flux_trio.conformance.rule import Broken, Rules, Said, Seen, sent, view
 from flux_trio.conformance.shapes import idset_of
-from flux_trio.formats import Idset
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
-
-Found: TypeAlias = str | bool | None
-"""What is wrong, in words; True: kept; None: nothing to judge."""
-
-Check: TypeAlias = Callable[[Any, float], Found]
-"""Of an R and the time of the record that shows it, in seconds since the Unix epoch."""
-
-CHECKS: Final[list[Check]] = []
-"""What must hold of every R."""
-
-
-def each_r(clause: str, of: Literal["all", "inventory"] = "all") -> Callable[[Check], Check]:
-    """Register the decorated check as the rule of `clause`, for every R that a trace shows."""
-
-    def register(check: Check) -> Check:
-        def judge(r: SeenR) -> Said:
-            if of == "inventory" and r.jobid is not None:
-                return None
-            found = check(r.value, r.t)
-            return Broken(f"{r.what}: {found}") if isinstance(found, str) else found
-
-        RULES.each(clause, R_LEGS, of=found_in, views=[LOOKUPS])(judge)
-        if of == "all":
-            CHECKS.append(check)
-        return check
-
-    return register
-
-
-def _wanted(expected: str, got: Any) -> str:
-    return f"expected {expected}, got {got!r:.80}"
-
-
-def _optional(found: Any, key: str, shape: type | tuple[type, ...], expected: str) -> Found:
-    if not isinstance(found, dict) or key not in found:
-        return None
-    value = found[key]
-    fits = isinstance(value, shape) and not isinstance(value, bool)
-    return fits or f"{key}: {_wanted(expected, value)}"
 
 
 def _each_entry(r: Any, check: Callable[[dict[str, Any]], Found]) -> Found:
@@ -89,13 +47,13 @@ def _each_entry(r: Any, check: Callable[[dict[str, Any]], Found]) -> Found:
 
 def _ids(owner: dict[str, Any], key: str, what: str) -> Found:
     expected = f"an idset (RFC 22) of at least one {what}"
-    return bool(idset_of(owner.get(key))) or f"{key}: {_wanted(expected, owner.get(key))}"
+    return bool(idset_of(owner.get(key))) or f"{key}: {wanted(expected, owner.get(key))}"
 
 
 # --- the object, execution and R_lite
 
 
-@each_r("20.overview.1")
+@each_r(RULES, "20.overview.1")
 def names_resources(r: Any, _t: float) -> Found:
     def named(entry: dict[str, Any]) -> Found:
         counts = {k: v for k, v in children(entry).items() if isinstance(v, (int, float))}
@@ -106,53 +64,51 @@ def names_resources(r: Any, _t: float) -> Found:
     return _each_entry(r, named)
 
 
-@each_r("20.format.1")
+@each_r(RULES, "20.format.1")
 def is_an_object(r: Any, _t: float) -> Found:
-    return isinstance(r, dict) or _wanted("a JSON object", r)
+    return isinstance(r, dict) or wanted("a JSON object", r)
 
 
-@each_r("20.format.2")
+@each_r(RULES, "20.format.2")
 def has_version_1(r: Any, _t: float) -> Found:
     if not isinstance(r, dict):
         return None
     version = r.get("version")
-    return (
-        type(version) is int and version == 1
-    ) or f"version: {_wanted('the integer 1', version)}"
+    return (type(version) is int and version == 1) or f"version: {wanted('the integer 1', version)}"
 
 
-@each_r("20.format.3")
+@each_r(RULES, "20.format.3")
 def has_execution(r: Any, _t: float) -> Found:
     if not isinstance(r, dict):
         return None
     found = r.get("execution")
-    return isinstance(found, dict) or f"execution: {_wanted('an object', found)}"
+    return isinstance(found, dict) or f"execution: {wanted('an object', found)}"
 
 
-@each_r("20.format.4")
+@each_r(RULES, "20.format.4")
 def has_r_lite(r: Any, _t: float) -> Found:
     if not execution(r):
         return None
     found = execution(r).get("R_lite")
     fits = isinstance(found, list) and bool(found) and all(isinstance(e, dict) for e in found)
-    return fits or f"execution.R_lite: {_wanted('an array of at least one object', found)}"
+    return fits or f"execution.R_lite: {wanted('an array of at least one object', found)}"
 
 
-@each_r("20.format.6")
+@each_r(RULES, "20.format.6")
 def entries_have_ranks(r: Any, _t: float) -> Found:
     return _each_entry(r, lambda entry: _ids(entry, "rank", "target"))
 
 
-@each_r("20.format.7")
+@each_r(RULES, "20.format.7")
 def entries_have_children(r: Any, _t: float) -> Found:
     def has_children(entry: dict[str, Any]) -> Found:
         found = entry.get("children")
-        return isinstance(found, dict) or f"children: {_wanted('an object', found)}"
+        return isinstance(found, dict) or f"children: {wanted('an object', found)}"
 
     return _each_entry(r, has_children)
 
 
-@each_r("20.format.8")
+@each_r(RULES, "20.format.8")
 def children_have_cores(r: Any, _t: float) -> Found:
     def has_cores(entry: dict[str, Any]) -> Found:
         found = entry.get("children")
@@ -161,7 +117,7 @@ def children_have_cores(r: Any, _t: float) -> Found:
     return _each_entry(r, has_cores)
 
 
-@each_r("20.format.9")
+@each_r(RULES, "20.format.9")
 def gpus_are_an_idset(r: Any, _t: float) -> Found:
     def has_gpus(entry: dict[str, Any]) -> Found:
         return _ids(children(entry), "gpu", "gpu") if "gpu" in children(entry) else None
@@ -169,7 +125,7 @@ def gpus_are_an_idset(r: Any, _t: float) -> Found:
     return _each_entry(r, has_gpus)
 
 
-@each_r("20.format.10")
+@each_r(RULES, "20.format.10")
 def nothing_is_listed_twice(r: Any, _t: float) -> Found:
     pieces = pieces_of(r)
     for place, piece in enumerate(pieces):
@@ -183,22 +139,22 @@ def nothing_is_listed_twice(r: Any, _t: float) -> Found:
 # --- nodelist and nslots
 
 
-@each_r("20.nodelist.1")
+@each_r(RULES, "20.nodelist.1")
 def has_a_nodelist(r: Any, _t: float) -> Found:
     if not execution(r):
         return None
     found = execution(r).get("nodelist")
     fits = isinstance(found, list) and all(isinstance(each, str) for each in found)
-    return fits or f"execution.nodelist: {_wanted('an array of strings', found)}"
+    return fits or f"execution.nodelist: {wanted('an array of strings', found)}"
 
 
-@each_r("20.nodelist.2")
+@each_r(RULES, "20.nodelist.2")
 def nodelist_is_of_hostlists(r: Any, _t: float) -> Found:
     found = execution(r).get("nodelist")
     texts = [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
     for text in texts:
         if hostlist_of(text) is None:
-            return f"execution.nodelist: {_wanted('a hostname or hostlist (RFC 29)', text)}"
+            return f"execution.nodelist: {wanted('a hostname or hostlist (RFC 29)', text)}"
     return True if texts else None
 
 
@@ -238,12 +194,12 @@ def _nslots(r: Any) -> int | None:
     return found if type(found) is int else None
 
 
-@each_r("20.nslots.1")
+@each_r(RULES, "20.nslots.1")
 def nslots_is_an_integer(r: Any, _t: float) -> Found:
-    return _optional(execution(r), "nslots", int, "an integer")
+    return optional(execution(r), "nslots", int, "an integer")
 
 
-@each_r("20.nslots.2", "inventory")
+@each_r(RULES, "20.nslots.2", "inventory")
 def an_inventory_has_no_nslots(r: Any, _t: float) -> Found:
     if not execution(r):
         return None
@@ -278,153 +234,9 @@ def an_allocation_has_nslots(record: Record, seen: Seen) -> Said:
     return kept
 
 
-@each_r("20.nslots.4")
+@each_r(RULES, "20.nslots.4")
 def nslots_is_positive(r: Any, _t: float) -> Found:
     nslots = _nslots(r)
     if nslots is None:
         return None
-    return nslots > 0 or f"execution.nslots: {_wanted('more than 0', nslots)}"
-
-
-# --- properties
-
-_ILLEGAL: Final = frozenset("!&'\"^`|()")
-
-
-def _names(r: Any) -> list[str]:
-    found = execution(r).get("properties")
-    return list(found) if isinstance(found, dict) else []
-
-
-@each_r("20.properties.1")
-def properties_are_idsets(r: Any, _t: float) -> Found:
-    found = execution(r).get("properties")
-    if found is None:
-        return None
-    fits = isinstance(found, dict) and all(isinstance(each, str) for each in found.values())
-    return fits or f"execution.properties: {_wanted('an object of idset strings', found)}"
-
-
-@each_r("20.properties.2")
-def properties_are_of_targets(r: Any, _t: float) -> Found:
-    found, targets = execution(r).get("properties"), targets_of(r) or Idset()
-    texts = found if isinstance(found, dict) else {}
-    for name, text in texts.items():
-        ids = idset_of(text)
-        if isinstance(text, str) and (ids is None or not ids <= targets):
-            expected = f"an idset of the targets {targets}"
-            return f"execution.properties: {name}: {_wanted(expected, text)}"
-    return True if texts else None
-
-
-@each_r("20.properties.4")
-def property_names_are_utf8(r: Any, _t: float) -> Found:
-    for name in _names(r):
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            return f"execution.properties: {_wanted('a name that is valid UTF-8', name)}"
-    return True if _names(r) else None
-
-
-@each_r("20.properties.5")
-def property_names_are_legal(r: Any, _t: float) -> Found:
-    for name in _names(r):
-        if illegal := _ILLEGAL.intersection(name):
-            return f"execution.properties: {name!r} must not contain {' '.join(sorted(illegal))}"
-    return True if _names(r) else None
-
-
-# --- times
-
-_EARLIEST_S: Final = 1e8  # 1973: a time before it is a duration, or no time at all
-
-
-def _since_the_epoch(r: Any, key: str, t: float) -> Found:
-    value = number_of(r, key)
-    if value == 0:
-        return None
-    latest = 100 * max(t, _EARLIEST_S)  # milliseconds are a thousand times too many
-    fits = _EARLIEST_S <= value <= latest or t < _EARLIEST_S
-    return fits or f"execution.{key}: {_wanted('seconds since the Unix epoch', value)}"
-
-
-@each_r("20.starttime.1")
-def starttime_is_a_number(r: Any, _t: float) -> Found:
-    return _optional(execution(r), "starttime", (int, float), "a number")
-
-
-@each_r("20.starttime.3")
-def starttime_is_since_the_epoch(r: Any, t: float) -> Found:
-    return _since_the_epoch(r, "starttime", t)
-
-
-@each_r("20.expiration.1")
-def expiration_is_a_number(r: Any, _t: float) -> Found:
-    return _optional(execution(r), "expiration", (int, float), "a number")
-
-
-@each_r("20.expiration.4")
-def expiration_is_since_the_epoch(r: Any, t: float) -> Found:
-    return _since_the_epoch(r, "expiration", t)
-
-
-@each_r("20.expiration.5")
-def expiration_is_after_starttime(r: Any, _t: float) -> Found:
-    start, end = number_of(r, "starttime"), number_of(r, "expiration")
-    if not start or not end:
-        return None
-    return start < end or f"execution.expiration: {_wanted(f'more than starttime {start}', end)}"
-
-
-# --- scheduling
-
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(:.*)?", re.DOTALL)
-_RANK_KEYS: Final = {"rank", "ranks", "target", "targets"}
-
-
-def _scheduling(r: Any) -> dict[str, Any]:
-    found = r.get("scheduling") if isinstance(r, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-@each_r("20.scheduling.1")
-def scheduling_is_an_object(r: Any, _t: float) -> Found:
-    return _optional(r, "scheduling", dict, "an object")
-
-
-@each_r("20.scheduling.2")
-def writer_is_a_uri(r: Any, _t: float) -> Found:
-    """Without a colon it is a scheme alone, as in the RFC's own `fluxion`."""
-    if "writer" not in _scheduling(r):
-        return None
-    writer = _scheduling(r)["writer"]
-    fits = isinstance(writer, str) and _SCHEME.fullmatch(writer) is not None
-    return fits or f"scheduling.writer: {_wanted('a URI with a scheme', writer)}"
-
-
-def _keys(found: Any) -> Iterator[str]:
-    if isinstance(found, dict):
-        yield from found
-    for each in found.values() if isinstance(found, dict) else found:
-        if isinstance(each, (dict, list)):
-            yield from _keys(each)
-
-
-@each_r("20.scheduling.7")
-def scheduling_names_hosts(r: Any, _t: float) -> Found:
-    """It may say ranks as well, as long as hosts are there to tell which they were."""
-    found, hosts = _scheduling(r), hosts_of(r) or []
-    if not found:
-        return None
-    text = json.dumps(found)
-    if any(host in text for host in hosts):
-        return True
-    used = sorted(_RANK_KEYS.intersection(_keys(found)))
-    return f"scheduling: expected hostnames, got only {', '.join(used)}" if used else None
-
-
-def problem_of(r: Any, t: float) -> str | None:
-    """What is first found wrong with an R; None for a valid one."""
-    found = (check(r, t) for check in CHECKS)
-    return next((each for each in found if isinstance(each, str)), None)
+    return nslots > 0 or f"execution.nslots: {wanted('more than 0', nslots)}"

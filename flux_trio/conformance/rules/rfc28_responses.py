@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from flux_trio.conformance.r_checks import problem_of
 from flux_trio.conformance.resource_sets import targets_of
 from flux_trio.conformance.resources import (
     ADMINISTERED,
@@ -19,7 +20,6 @@ from flux_trio.conformance.resources import (
     administered,
 )
 from flux_trio.conformance.rule import Broken, Rules, Said, Seen, errnum, payload, sent
-from flux_trio.conformance.rules.rfc20_format import problem_of
 from flux_trio.conformance.shapes import IDSET, STRING, idset_of, one_of, require_key
 from flux_trio.formats import Idset
 from flux_trio.messages import Response, topics
