@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flux_trio.config import parse_config
+from flux_trio.messages import topics
 from flux_trio.testing import simulated_instance
 from tests.support.playing import Jobs, context, guest_of, names
 
@@ -56,3 +57,18 @@ async def test_what_is_no_duration_is_refused(value: object, text: str, autojump
         jobs = Jobs(client)
         held = await jobs.submit(urgency=0)
         assert await jobs.update(held, duration=value) == text
+
+
+async def test_owner_may_be_bound_as_everybody_is(autojump_clock):
+    async with simulated_instance(config=LIMITED) as instance, instance.connect() as client:
+        name = ".update-duration"
+        again = {"remove": name, "load": name, "conf": {"owner-allow-any": False}}
+        await client.call(topics.JOB_JOBTAP, again)
+        jobs = Jobs(client)
+        held = await jobs.submit(duration=60, urgency=0)
+        text = "requested duration (2h) exceeds policy limit of 1h"
+        assert await jobs.update(held, duration=2 * HOUR) == text
+        running = await jobs.submit(duration=60, seconds=50)
+        await jobs.events(running, "start")
+        text = "duration update of running job requires instance owner privileges"
+        assert await jobs.update(running, duration=120) == text
