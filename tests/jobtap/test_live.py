@@ -1,0 +1,248 @@
+"""Plugins that come to a running instance, and go from it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from flux_trio.broker import Handle
+from flux_trio.config import parse_config
+from flux_trio.instance import Instance
+from flux_trio.messages import Errno, FluxError, topics
+from flux_trio.testing import simulated_instance
+from tests.support.playing import GUEST, Jobs
+
+COUNTS = """
+from flux_trio import jobtap
+
+class Counts(jobtap.Plugin):
+    heard = []
+    running = jobtap.counter(jobtap.State.RUN, key=lambda job: job.userid)
+
+    @jobtap.enter(jobtap.State.RUN, jobtap.State.SCHED, jobtap.State.DEPEND)
+    def entered(self, job):
+        self.heard.append(f"enter {job.state.name}")
+
+    @jobtap.leave(jobtap.State.RUN, jobtap.State.SCHED, jobtap.State.DEPEND)
+    def left(self, job):
+        self.heard.append(f"leave, now {job.state.name}")
+
+    @jobtap.on("job.new")
+    def new(self, job):
+        self.heard.append("new")
+
+    @jobtap.on("job.state.depend")
+    def depend(self, job):
+        self.heard.append("depend")
+
+    @jobtap.on("job.priority.get")
+    def priority(self, job):
+        return self.conf.get("priority", 5)
+
+    @jobtap.service("heard", owner_only=False)
+    def tell(self, request):
+        return {"heard": list(self.heard), "asked by": request.userid}
+
+    @jobtap.service("secret")
+    async def secret(self, request):
+        return {"total": self.running.total}
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> str:
+    path = tmp_path / "counts.py"
+    path.write_text(COUNTS)
+    return str(path)
+
+
+class User:
+    """The instance's owner, and jobs of theirs."""
+
+    def __init__(self, instance: Instance, handle: Handle) -> None:
+        self.instance = instance
+        self.call = handle.call
+        self.jobs = Jobs(handle)
+
+    async def load(self, plugin: str, **more: Any) -> dict[str, Any]:
+        return await self.call(topics.JOB_JOBTAP, {"load": plugin, **more})
+
+    async def error(self, topic: str, payload: dict[str, Any]) -> FluxError:
+        with pytest.raises(FluxError) as caught:
+            await self.call(topic, payload)
+        return caught.value
+
+    async def heard(self) -> list[str]:
+        found: list[str] = (await self.call("job-manager.counts.heard"))["heard"]
+        return found
+
+
+@asynccontextmanager
+async def opened(config: str = "", **more: Any) -> AsyncIterator[User]:
+    async with (
+        simulated_instance(config=parse_config(config), **more) as instance,
+        instance.connect() as handle,
+    ):
+        yield User(instance, handle)
+
+
+async def three_jobs(user: User) -> tuple[int, int, int]:
+    """One that runs, one that waits for it to end, one that waits for resources."""
+    running = await user.jobs.submit(seconds=3600, nnodes=4, ntasks=16)
+    depends = await user.jobs.submit(f"afterany:{running}")
+    pending = await user.jobs.submit(nnodes=4, ntasks=16)
+    await user.jobs.events(running, "start")
+    await user.jobs.events(pending, "priority")
+    return running, depends, pending
+
+
+async def test_plugin_that_is_loaded_is_told_of_active_jobs_and_asked_for_priorities(
+    autojump_clock: MockClock, plugin: str
+) -> None:
+    async with opened() as user:
+        _, _, pending = await three_jobs(user)
+        loaded = await user.load(plugin, conf={"priority": 77})
+        assert loaded == {"removed": [], "name": "counts", "path": plugin}
+        assert await user.heard() == [
+            *("enter RUN", "new"),
+            *("enter DEPEND", "new", "depend"),
+            *("enter SCHED", "new"),
+        ]
+        priority = (await user.jobs.so_far(pending))[-1]
+        assert (priority.name, priority.context) == ("priority", {"priority": 77})
+        told = await user.call(topics.JOB_JOBTAP_QUERY, {"name": "counts"})
+        assert told["counters"] == {"running": {"1000": 1}}
+        assert told["hooks"]["enter RUN"]["count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("order", "first"), [("state", "enter DEPEND"), ("-state", "enter RUN"), ("none", "enter RUN")]
+)
+async def test_plugin_is_told_in_the_order_that_was_asked_for(
+    autojump_clock: MockClock, plugin: str, order: str, first: str
+) -> None:
+    async with opened() as user:
+        await three_jobs(user)
+        await user.load(plugin, order=order)
+        assert (await user.heard())[0] == first
+
+
+async def test_counters_and_pairs_are_right_when_all_is_over(
+    autojump_clock: MockClock, plugin: str
+) -> None:
+    async with opened() as user:
+        running, depends, pending = await three_jobs(user)
+        await user.load(plugin)
+        await user.jobs.cancel(running)
+        for jobid in (running, depends, pending):
+            await user.jobs.events(jobid)
+        heard = await user.heard()
+        enters = [what for what in heard if what.startswith("enter")]
+        assert len([what for what in heard if what.startswith("leave")]) == len(enters)
+        assert await user.call("job-manager.counts.secret") == {"total": 0}
+
+
+async def test_removed_plugin_leaves_what_it_entered_and_its_priorities_no_longer_count(
+    autojump_clock: MockClock, plugin: str
+) -> None:
+    async with opened() as user:
+        _, _, pending = await three_jobs(user)
+        await user.load(plugin, conf={"priority": 77})
+        removed = await user.call(topics.JOB_JOBTAP, {"remove": "cou*"})
+        assert removed == {"removed": ["counts"]}
+        await user.call(topics.JOB_GETINFO)
+        priority = (await user.jobs.so_far(pending))[-1]
+        assert priority.context == {"priority": 16}
+        error = await user.error("job-manager.counts.heard", {})
+        assert error.errnum == Errno.ENOSYS
+        loaded = await user.load(plugin)
+        assert loaded["name"] == "counts"
+
+
+async def test_guests_reach_only_what_is_for_all(autojump_clock: MockClock, plugin: str) -> None:
+    async with opened() as user, user.instance.connect("guest", userid=GUEST) as guest:
+        await user.load(plugin)
+        told = await guest.call("job-manager.counts.heard")
+        assert told["asked by"] == GUEST
+        for topic, payload in [
+            ("job-manager.counts.secret", {}),
+            (topics.JOB_JOBTAP, {"load": plugin}),
+            (topics.JOB_JOBTAP_LIST, {}),
+            (topics.JOB_JOBTAP_QUERY, {"name": "counts"}),
+        ]:
+            with pytest.raises(FluxError, match="requires owner") as caught:
+                await guest.call(topic, payload)
+            assert caught.value.errnum == Errno.EPERM
+
+
+async def test_what_cannot_be_done_is_answered_with_why(
+    autojump_clock: MockClock, plugin: str
+) -> None:
+    async with opened() as user:
+        cases: list[tuple[dict[str, Any], Errno, str]] = [
+            ({"load": "nothing"}, Errno.EINVAL, "no plugin nothing: looked for nothing.py in"),
+            ({"load": plugin, "order": "random"}, Errno.EINVAL, "expected an order of none, state"),
+            ({"remove": "x"}, Errno.EINVAL, "no plugin matches x"),
+            ({"load": 3}, Errno.EPROTO, "load"),
+        ]
+        for payload, errnum, text in cases:
+            error = await user.error(topics.JOB_JOBTAP, payload)
+            assert error.errnum == errnum
+            assert text in error.text
+        await user.load(plugin)
+        error = await user.error(topics.JOB_JOBTAP, {"load": plugin})
+        assert error.text == "plugin counts is already loaded"
+        assert await user.call(topics.JOB_JOBTAP_LIST, {}) == {"plugins": ["counts"]}
+
+
+async def test_failed_load_with_a_removal_has_removed(
+    autojump_clock: MockClock, plugin: str
+) -> None:
+    async with opened() as user:
+        _, _, pending = await three_jobs(user)
+        await user.load(plugin, conf={"priority": 77})
+        await user.error(topics.JOB_JOBTAP, {"remove": "all", "load": "nothing"})
+        assert await user.call(topics.JOB_JOBTAP_LIST, {}) == {"plugins": []}
+        await user.call(topics.JOB_GETINFO)
+        assert (await user.jobs.so_far(pending))[-1].context == {"priority": 16}
+
+
+async def test_configured_plugins_are_loaded_in_order_and_told_of_jobs_read_back(
+    autojump_clock: MockClock, plugin: str
+) -> None:
+    config = f"[job-manager]\nplugins = [{{load = {json.dumps(plugin)}, conf = {{priority = 9}}}}]"
+    async with opened(config) as user:
+        assert await user.call(topics.JOB_JOBTAP_LIST, {}) == {"plugins": ["counts"]}
+        await three_jobs(user)
+        await user.instance.supervisor.reload("job-manager")
+        await trio.sleep(1)
+        heard = await user.heard()
+        assert heard.count("new") == 3
+        assert heard.count("enter RUN") == 1
+        told = await user.call(topics.JOB_JOBTAP_QUERY, {"name": "counts"})
+        assert told["counters"] == {"running": {"1000": 1}}
+
+
+async def test_plugin_that_thinks_holds_its_job_and_nobody_else(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    path = tmp_path / "thinks.py"
+    path.write_text(
+        "import trio\nfrom flux_trio import jobtap\n@jobtap.on('job.state.depend')\n"
+        "async def think(job):\n    if job.urgency == 7:\n        await trio.sleep(30)\n"
+    )
+    async with opened() as user:
+        await user.load(str(path))
+        slow = await user.jobs.submit(urgency=7)
+        quick = await user.jobs.submit()
+        await user.jobs.events(quick)
+        assert [event.name for event in await user.jobs.so_far(slow)] == ["submit", "validate"]
+        await user.call(topics.JOB_JOBTAP, {"remove": "thinks"})
+        await user.jobs.events(slow)
