@@ -101,6 +101,17 @@ def test_invalid_file_names_the_key_and_leaves_the_old_one(
 
 
 @pytest.mark.real
+def test_tools_for_jobs_do_without_the_configuration(instance: RunningInstance, file: Path) -> None:
+    """33.tools.1"""
+    file.unlink()
+    jobid = instance.ok("submit", "-q", "batch", "-t1", QUICK, "true").strip()
+    assert jobid in instance.ok("jobs", "-a", "-q", "batch")
+    assert instance.run("config", "reload").stderr.endswith(
+        "config.toml: No such file or directory\n"
+    )
+
+
+@pytest.mark.real
 def test_configuration_may_come_from_anywhere(instance: RunningInstance) -> None:
     result = instance.run("config", "load", stdin='{"queues": {"a": {}, "b": {}}}')
     assert "standard input.policy.jobspec.defaults.system.queue: expected one" in result.stderr
