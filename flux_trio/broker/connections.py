@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import trio
 
 from flux_trio.broker.router import Peer, Router
-from flux_trio.messages import Errno, Level, LocalProtocolError, Message, Response
+from flux_trio.messages import (
+    Errno,
+    Level,
+    LocalProtocolError,
+    Message,
+    Request,
+    Response,
+)
 from flux_trio.trace import Trace
 from flux_trio.transports import (
     Connection,
@@ -18,6 +26,13 @@ from flux_trio.transports import (
     EndOfConnection,
 )
 
+OPEN_MAX: Final = 4096  # RPCs of one connection: each costs a service memory
+TOO_MANY: Final = f"{OPEN_MAX} requests of this connection are open: let some of them end"
+CALLS_AHEAD: Final = 256  # calls that services have not answered, before more is read:
+PAUSE_S: Final = 0.05  # or this time later, since some are answered late by nature
+BEHIND_S_MAX: Final = 10.0  # for a peer that sends to read what it is sent
+POLL_S: Final = 0.01
+
 WriteLog = Callable[[int, str, str], None]  # level, party, text
 
 
@@ -26,7 +41,8 @@ async def serve_connection(
 ) -> None:
     """Route what comes over `connection` until it ends; then its services are told.
 
-    A peer that does not take up what is sent to it is dropped, by name, in the log.
+    A peer that does not take up what is sent to it is dropped, by name, in the log. One that asks
+    faster than it is answered is read more slowly: the others are not to wait for it.
     """
     name = router.unique_name(credentials.name)
     outgoing = _Outgoing(name, router.trace, write_log, connection)
@@ -36,7 +52,11 @@ async def serve_connection(
         with outgoing.scope:
             while True:
                 for message in await connection.receive():
-                    router.route(peer, message)
+                    if isinstance(message, Request) and not outgoing.has_room_for(message):
+                        router.refuse(peer, message, Errno.EAGAIN, TOO_MANY)
+                    else:
+                        router.route(peer, message)
+                await outgoing.catch_up()
     except ConnectionLost as error:
         write_log(Level.WARNING, name, f"connection lost: {error}")
     except EndOfConnection:
@@ -58,19 +78,37 @@ class _Outgoing:
         self._connection = connection
         self.scope = trio.CancelScope()  # around the reader of the connection
         self.dropped = ""  # why, once the peer has been given up
+        self._open = _OpenRpcs()
+
+    def has_room_for(self, request: Request) -> bool:
+        """Whether the peer may ask this as well; either way it will be answered."""
+        if request.matchtag and request.wants_response:
+            self._open.begin(request)
+        return self._open.total <= OPEN_MAX
+
+    async def catch_up(self) -> None:
+        """Wait, before more is read, for services to answer and for the peer to read."""
+        if self._open.calls > CALLS_AHEAD:
+            with trio.move_on_after(PAUSE_S):
+                await self._open.wait_fewer(CALLS_AHEAD)
+        with trio.move_on_after(BEHIND_S_MAX) as scope:
+            while self._connection.is_behind:  # noqa: ASYNC110 - seldom, and then for long
+                await trio.sleep(POLL_S)
+        if scope.cancelled_caught:
+            self._give_up(f"it sends, and has not read its answers for {BEHIND_S_MAX:g} s")
 
     def deliver(self, ref: int, message: Message) -> None:
         """Queue `message`; a message that cannot go is this peer's loss, not its sender's."""
+        if isinstance(message, Response) and message.ends_rpc:
+            self._open.end(message)
         if self.dropped:
             self._trace.dropped(self._name, message, ref, self.dropped)
             return
         try:
             self._connection.send_nowait(message)
         except ConnectionOverflow as error:
-            self.dropped = str(error)
-            self._trace.dropped(self._name, message, ref, self.dropped)
-            self._write_log(Level.ERR, self._name, f"dropped: {self.dropped}")
-            self.scope.cancel()
+            self._trace.dropped(self._name, message, ref, str(error))
+            self._give_up(str(error))
         except ConnectionClosed as error:
             self._trace.dropped(self._name, message, ref, str(error))
         except LocalProtocolError as error:
@@ -80,6 +118,11 @@ class _Outgoing:
         else:
             self._trace.received(self._name, "", message, ref)
 
+    def _give_up(self, reason: str) -> None:
+        self.dropped = reason
+        self._write_log(Level.ERR, self._name, f"dropped: {reason}")
+        self.scope.cancel()
+
     def _fail(self, ref: int, message: Message, text: str) -> None:
         """In place of an answer that no frame can carry, most likely for its size."""
         if isinstance(message, Response) and message.errnum == 0:
@@ -88,3 +131,36 @@ class _Outgoing:
             self.deliver(
                 ref, Response(message.topic, text, errnum, message.matchtag, routes=routes)
             )
+
+
+class _OpenRpcs:
+    """What a peer has asked and not been answered to the end; a matchtag may be in use twice."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.calls = 0  # of them, those that are no streams
+        self._streaming: dict[int, list[bool]] = {}  # by matchtag
+        self._fewer = trio.Event()  # replaced when somebody waits
+
+    def begin(self, request: Request) -> None:
+        """`request`, which wants a response, is on its way."""
+        self.total += 1
+        self.calls += not request.is_streaming
+        self._streaming.setdefault(request.matchtag, []).append(request.is_streaming)
+
+    def end(self, response: Response) -> None:
+        """The last response came."""
+        asked = self._streaming.get(response.matchtag)
+        if asked is None:
+            return
+        self.total -= 1
+        self.calls -= not asked.pop(0)
+        if not asked:
+            del self._streaming[response.matchtag]
+        self._fewer.set()
+
+    async def wait_fewer(self, limit: int) -> None:
+        """Until at most `limit` calls are open."""
+        while self.calls > limit:
+            self._fewer = trio.Event()
+            await self._fewer.wait()

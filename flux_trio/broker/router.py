@@ -148,17 +148,15 @@ class Router:
             self._publish(sender, message)
         # a control message is between direct peers and goes no further (RFC 3)
 
+    def refuse(self, sender: Peer, message: Request, errnum: int, text: str) -> None:
+        """Answer a request of `sender`'s in place of the service that it is for."""
+        request = _stamped(sender, message)
+        holder = self.services.get(service_of(request.topic))
+        to = "" if holder is None else holder.name
+        self._refuse(sender, request, errnum, text, self.trace.sent(sender.name, to, request))
+
     def _route_request(self, sender: Peer, message: Request) -> None:
-        request = Request(
-            message.topic,
-            message.payload,
-            message.matchtag,
-            message.flags,
-            message.nodeid,
-            sender.userid,
-            sender.rolemask,
-            sender.routes,
-        )
+        request = _stamped(sender, message)
         service = service_of(request.topic)
         holder = self.services.get(service)
         if holder is None:
@@ -265,3 +263,17 @@ class Router:
         caller = self.peers.get(request.sender)
         if caller is not None:
             self._refuse(caller, request, Errno.ENOSYS, f"{gone.name} is gone", ref)
+
+
+def _stamped(sender: Peer, message: Request) -> Request:
+    """`message` as `sender` sent it, whatever it says of itself."""
+    return Request(
+        message.topic,
+        message.payload,
+        message.matchtag,
+        message.flags,
+        message.nodeid,
+        sender.userid,
+        sender.rolemask,
+        sender.routes,
+    )

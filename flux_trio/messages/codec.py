@@ -74,9 +74,15 @@ def decode_frame(data: bytes) -> list[Message]:
 
     Raises RemoteProtocolError that says where, what was expected and what came.
     """
+    return list(iter_frame(data))
+
+
+def iter_frame(data: bytes) -> Iterator[Message]:
+    """The messages of a frame, each decoded when it is asked for; raises as `decode_frame`."""
     try:
         _check_size(data)
-        return [_from_fields(item) for item in _items(data)]
+        for item in _items(data):
+            yield _from_fields(item)
     except UnfitError as error:
         raise RemoteProtocolError(str(error)) from None
 

@@ -15,6 +15,9 @@ from flux_trio.messages import Message
 # many times over; beyond it the peer is stuck, and whoever sends decides to drop it.
 QUEUE_MESSAGES_MAX: Final = 65_536
 QUEUE_BYTES_MAX: Final = 64 * 2**20
+# Beyond these a peer is behind: more than a socket's buffer waits besides what is in that.
+BEHIND_MESSAGES: Final = 1024
+BEHIND_BYTES: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,10 @@ class Connection(Protocol):
         Raises ConnectionClosed; ConnectionOverflow when QUEUE_MESSAGES_MAX messages or
         QUEUE_BYTES_MAX bytes wait already; LocalProtocolError for what may not travel.
         """
+
+    @property
+    def is_behind(self) -> bool:
+        """The peer reads more slowly than it is sent to: more waits than BEHIND_MESSAGES."""
 
     async def receive(self) -> list[Message]:
         """What came, in order, at least one message; one task at a time may wait here.

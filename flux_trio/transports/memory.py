@@ -8,6 +8,7 @@ import trio
 
 from flux_trio.messages import Message
 from flux_trio.transports.base import (
+    BEHIND_MESSAGES,
     QUEUE_MESSAGES_MAX,
     ConnectionClosed,
     ConnectionOverflow,
@@ -44,6 +45,11 @@ class MemoryConnection:
         if len(self._outgoing) >= self._pair.bound:
             raise ConnectionOverflow(f"{self._pair.bound} messages wait for the peer to read them")
         self._outgoing.put(message)
+
+    @property
+    def is_behind(self) -> bool:
+        """See `Connection`."""
+        return len(self._outgoing) > BEHIND_MESSAGES
 
     async def receive(self) -> list[Message]:
         """See `Connection`."""

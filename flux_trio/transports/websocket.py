@@ -6,8 +6,10 @@ ends. How one begins differs: `door` lets clients in, `connecting` is the client
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from itertools import islice
 from typing import Final, NoReturn
 
 import h11
@@ -16,8 +18,10 @@ import trio_websocket
 import wsproto.utilities
 
 from flux_trio.messages import Message, RemoteProtocolError
-from flux_trio.messages.codec import decode_frame, encode, join
+from flux_trio.messages.codec import encode, iter_frame, join
 from flux_trio.transports.base import (
+    BEHIND_BYTES,
+    BEHIND_MESSAGES,
     QUEUE_BYTES_MAX,
     QUEUE_MESSAGES_MAX,
     ConnectionClosed,
@@ -31,6 +35,9 @@ from flux_trio.transports.inbox import Inbox
 HANDSHAKE_S_MAX: Final = 5.0  # to send a request line and a token: nobody honest needs longer
 CLOSE_S_MAX: Final = 2.0  # to take what is queued and say goodbye; after it the socket is cut
 FRAMES_AHEAD: Final = 2  # received and not yet read; each may be of FRAME_BYTES_MAX
+SLICE_MESSAGES: Final = 64  # of a frame at a time: decoded and routed in a millisecond
+DECODE_S_MAX: Final = 0.002  # for one slice; who sends what takes longer rests after it,
+REST_FACTOR: Final = 4.0  # so long: four fifths of the time are the others'
 READ_BYTES: Final = 64 * 2**10  # one system call takes a few hundred messages
 
 # Close codes (RFC 6455, 7.4.1)
@@ -60,6 +67,8 @@ class WebSocketConnection:
         self._queued_bytes = 0
         self._written = trio.Event()  # set when `write_all` has come to an end
         self._ended: TransportError | None = None  # set once, by whoever closes this end
+        self._arriving: Iterator[Message] | None = None  # the rest of a frame
+        self._rest_s = 0.0  # before any more is decoded
 
     def send_nowait(self, message: Message) -> None:
         """See `Connection`."""
@@ -78,8 +87,33 @@ class WebSocketConnection:
         self._queued_bytes += len(data)
         self._queue.put(data)
 
+    @property
+    def is_behind(self) -> bool:
+        """See `Connection`."""
+        return self._queued_messages > BEHIND_MESSAGES or self._queued_bytes > BEHIND_BYTES
+
     async def receive(self) -> list[Message]:
-        """See `Connection`: the messages of one frame."""
+        """See `Connection`: messages of one frame, SLICE_MESSAGES of them at most.
+
+        What takes long to decode is followed by a rest: others are served meanwhile.
+        """
+        messages: list[Message] = []
+        while not messages:
+            await trio.sleep(self._rest_s)
+            if self._arriving is None:
+                self._arriving = iter_frame(await self._next_frame())
+            began = time.perf_counter()
+            try:
+                messages = list(islice(self._arriving, SLICE_MESSAGES))
+            except RemoteProtocolError as error:
+                await self._refuse(INVALID, str(error))
+            took = time.perf_counter() - began
+            self._rest_s = REST_FACTOR * took if took > DECODE_S_MAX else 0.0
+            if len(messages) < SLICE_MESSAGES:
+                self._arriving = None
+        return messages
+
+    async def _next_frame(self) -> bytes:
         try:
             data = await self._socket.get_message()
         except trio_websocket.ConnectionClosed:
@@ -89,10 +123,7 @@ class WebSocketConnection:
             raise self._ended
         if isinstance(data, str):
             await self._refuse(UNSUPPORTED, "frame: expected a binary frame, got a text frame")
-        try:
-            return decode_frame(data)
-        except RemoteProtocolError as error:
-            await self._refuse(INVALID, str(error))
+        return data
 
     async def aclose(self, reason: str = "") -> None:
         """See `Connection`; takes CLOSE_S_MAX seconds at most."""

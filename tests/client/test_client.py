@@ -1,5 +1,6 @@
 """The client against a real WebSocket, under both of its event loops."""
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -323,6 +324,9 @@ def test_what_was_sent_before_leaving_arrives(run: Run, instance: SmallInstance)
             await client.call("test.echo", {"n": n, "more": "x" * 2000}, noresponse=True)
 
     run(test)
+    until = time.monotonic() + 10
+    while len(instance.requests) < 3000 and time.monotonic() < until:
+        time.sleep(0.001)
     assert len(instance.requests) == 3000
 
 

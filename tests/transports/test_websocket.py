@@ -202,6 +202,43 @@ async def test_a_bad_frame_closes_its_connection_with_code_and_reason(
     assert text in str(server.went[0])
 
 
+async def test_a_frame_of_many_messages_is_taken_in_slices(server: Server) -> None:
+    async with open_raw(server) as socket:
+        count = 3 * websocket.SLICE_MESSAGES
+        await socket.send_message(b"".join(encode(Request("a", None, n)) for n in range(count)))
+        first = decode_frame(await socket.get_message())
+        assert len(first) == websocket.SLICE_MESSAGES
+        while len(first) < count:
+            first += decode_frame(await socket.get_message())
+        assert [message.matchtag for message in first] == list(range(count))
+
+
+async def test_messages_before_what_is_wrong_in_a_frame_are_taken(server: Server) -> None:
+    async with open_raw(server) as socket:
+        good = encode(Request("a")) * websocket.SLICE_MESSAGES
+        await socket.send_message(good + b"\xff")
+        assert len(decode_frame(await socket.get_message())) == websocket.SLICE_MESSAGES
+        with pytest.raises(trio_websocket.ConnectionClosed):
+            await socket.get_message()
+        assert socket.closed.code == 1007
+    assert len(server.went) == 1
+
+
+async def test_who_sends_what_takes_long_to_decode_rests(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "DECODE_S_MAX", 0.0)
+    monkeypatch.setattr(websocket, "REST_FACTOR", 1e9)  # for ever
+    async with connect_websocket(server.uri, TOKEN) as connection:
+        connection.send_nowait(Request("a"))
+        with trio.move_on_after(0.1) as scope:
+            await wait_for(server.came[1:])
+            await connection.receive()
+            connection.send_nowait(Request("b"))
+            await connection.receive()
+    assert scope.cancelled_caught
+
+
 async def test_a_long_reason_is_cut_to_what_a_close_frame_holds(server: Server) -> None:
     async with open_raw(server) as socket:
         bad = encode(Request("a", {"é" * 30: {"é" * 30: 1.5}}))[:-9] + b"\xf7"
