@@ -8,10 +8,10 @@ package and nothing else of flux_trio.
 
 from flux_trio.config import Config
 from flux_trio.formats import Event, FormatError, Jobspec
+from flux_trio.jobtap.calls import Given
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, Returns
 from flux_trio.jobtap.counter import Counter, counter
 from flux_trio.jobtap.decorators import enter, leave, on, service
-from flux_trio.jobtap.dispatch import Given
 from flux_trio.jobtap.errors import NotAllowed, PluginError, Reject
 from flux_trio.jobtap.host import ORDERS, PluginHost, open_host
 from flux_trio.jobtap.job import Job

@@ -7,6 +7,7 @@ what it added when the job leaves, so that nothing can leak.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from math import isclose
 from typing import TYPE_CHECKING, Any
 
 from flux_trio.protocols import JobState
@@ -96,14 +97,14 @@ class Counter(Mapping[Hashable, float]):
         """Nothing counts."""
         self._of_job, self._totals, self._jobs = {}, {}, {}
 
-    def recount(self, jobs: Iterable[Job]) -> dict[Hashable, tuple[float, float]]:
-        """Count `jobs` anew; what was kept and what it should have been, where they differ."""
+    def recount(self, jobs: Iterable[Job]) -> dict[Hashable, float]:
+        """Count `jobs` anew; what was kept before, by key."""
         kept = self._totals
         self.clear()
         for job in jobs:
             self.take(job, job.state)
-        keys = dict.fromkeys([*kept, *self._totals])
-        return {key: (kept.get(key, 0), self[key]) for key in keys if kept.get(key, 0) != self[key]}
+        close = {key for key, amount in self._totals.items() if isclose(amount, kept.get(key, 0))}
+        return {key: self[key] if key in close else amount for key, amount in kept.items()}
 
     def _add(self, jobid: int, key: Hashable, amount: float) -> None:
         self._of_job[jobid] = (key, amount)

@@ -11,7 +11,7 @@ import fnmatch
 import re
 import reprlib
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -19,14 +19,14 @@ import trio
 
 from flux_trio.config import Config
 from flux_trio.jobtap.asking import Asking
+from flux_trio.jobtap.calls import Given, blame, describe, note_of
 from flux_trio.jobtap.catalogue import CUSTOM, hook_of, is_glob
-from flux_trio.jobtap.dispatch import Dispatcher, Given, blame, describe
+from flux_trio.jobtap.dispatch import Dispatcher
 from flux_trio.jobtap.errors import PluginError
 from flux_trio.jobtap.handlers import read_handlers
-from flux_trio.jobtap.job import Job
 from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod
 from flux_trio.jobtap.plugin import Plugin
-from flux_trio.jobtap.tracking import Tracker
+from flux_trio.jobtap.recounting import recount
 from flux_trio.jobtap.values import ServiceRequest
 from flux_trio.jobtap.watchdog import BLOCKED_S
 from flux_trio.messages import Errno, FluxError, Level, topics
@@ -35,8 +35,6 @@ from flux_trio.protocols import (
     QUERY,
     AskHook,
     HookAnswer,
-    JobState,
-    JobView,
     PluginReplayed,
     PluginsChanged,
 )
@@ -214,13 +212,17 @@ class PluginHost(Dispatcher):
     async def run_task(self, loaded: Loaded, function: Callable[..., Any], args: Any) -> None:
         """A plugin's background task: what it raises ends it alone, and is told."""
         entry = Entry(loaded, f"task {getattr(function, '__name__', function)}", function, CUSTOM)
+        began = self.given.now()
         awaitable, error = self.attempt(function, *args)
         if error is None:
             _, error = await self.ended(entry, awaitable)
         if error is not None:
             text = f"plugin {loaded.name}: {entry.label} ended: {describe(error)}"
             self.given.log(Level.ERR, f"{text}\n{''.join(traceback.format_exception(error))}")
-            self._trace_error(loaded, entry.label, describe(error))
+            note = note_of(
+                entry, entry.label, None, None, describe(error), self.given.now() - began
+            )
+            self.given.note_all(Kind.HOOK, [note])
 
     def recount_at_rest(self) -> None:
         """Recount when that is cheap and nothing is under way; at most every RECOUNT_S seconds."""
@@ -234,35 +236,11 @@ class PluginHost(Dispatcher):
 
     def recount(self) -> int:
         """Count all declared counters anew; differences are told and put right. How many."""
-        found = 0
-        for loaded in self.plugins:
-            if loaded.tracker is None:
-                continue
-            jobs = [Job(loaded, view, None) for view in self._entered(loaded.tracker)]
-            for counter in loaded.tracker.counters:
-                differences = counter.recount(jobs)
-                found += len(differences)
-                for key, (kept, counted) in differences.items():
-                    self._tell_difference(loaded, counter.name, key, kept, counted)
-        return found
-
-    def _entered(self, tracker: Tracker) -> Iterator[JobView]:
-        """The active jobs that a tracker has been told of."""
-        for jobid in tracker.entered:
-            view = self.jobs.get(jobid)
-            if view is not None and view.state != JobState.INACTIVE:
-                yield view
-
-    def _tell_difference(
-        self, loaded: Loaded, counter: str, key: Any, kept: float, counted: float
-    ) -> None:
-        text = f"plugin {loaded.name}: counter {counter} of {key!r} had {kept}, there are {counted}"
-        self.given.log(Level.ERR, text)
-        self._trace_error(loaded, f"recount {counter}", text)
-
-    def _trace_error(self, loaded: Loaded, hook: str, text: str) -> None:
-        data = {"plugin": loaded.name, "hook": hook, "id": None, "result": None, "error": text}
-        self.given.note_all(Kind.HOOK, [data])
+        return sum(
+            recount(loaded, loaded.tracker, self.jobs, self.given)
+            for loaded in self.plugins
+            if loaded.tracker is not None and loaded.tracker.counters
+        )
 
     def close(self) -> None:
         """The instance ends: the nursery has ended already."""

@@ -164,7 +164,11 @@ async def test_recount_finds_what_a_key_that_changed_has_left_behind() -> None:
             "plugin by-urgency: counter running of 16 had 1, there are 0",
             "plugin by-urgency: counter running of 20 had 0, there are 1",
         ]
-        assert [note["hook"] for note in r.notes[-2:]] == ["recount running"] * 2
+        assert r.recounts[-1] == {
+            "plugin": "by-urgency",
+            "declared": {"running": {"16": 1}},
+            "recounted": {"running": {"20": 1}},
+        }
         assert r.host.recount() == 0
 
 
@@ -228,3 +232,34 @@ async def test_counters_are_recounted_at_rest_once_a_minute(autojump_clock: Mock
         await trio.sleep(11)
         r.host.recount_at_rest()
         assert dict(plugin.running) == {20: 1}
+
+
+async def test_amounts_that_are_no_whole_numbers_agree_with_a_recount() -> None:
+    class Shares(Plugin):
+        share = jobtap.counter(State.RUN, amount=lambda job: job.urgency / 10)
+
+    async with rig(Shares()) as r:
+        jobs = [replace(NEW, id=n, urgency=n, state=State.RUN) for n in range(1, 9)]
+        for job in jobs:
+            r.answer("job.state.run", job)
+        r.jobs(*jobs[4:])
+        for job in jobs[:4]:
+            r.host.tell("job.destroy", job)
+        assert r.host.recount() == 0
+        assert r.recounts[-1]["declared"] == r.recounts[-1]["recounted"]
+
+
+async def test_key_that_fails_at_a_recount_is_told() -> None:
+    class Fails(Plugin):
+        running = jobtap.counter(State.RUN, key=lambda job: job.data["bank"])
+
+        @jobtap.on("job.state.sched")
+        def sched(self, job: jobtap.Job) -> None:
+            job.data["bank"] = "physics"
+
+    async with rig(Fails()) as r:
+        job = r.move(NEW, State.SCHED, State.RUN)
+        handle = jobtap.Job(r.host.find("fails"), job, None)
+        handle.data.clear()
+        assert r.host.recount() == 0
+        assert r.logged == ["plugin fails: counter running: KeyError: 'bank'"]

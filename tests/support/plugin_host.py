@@ -52,6 +52,7 @@ class Rig:
         self.host: PluginHost
         self.told: list[Any] = []
         self.notes: list[dict[str, Any]] = []
+        self.recounts: list[dict[str, Any]] = []
         self.logged: list[str] = []
         self.called: list[tuple[str, Any]] = []
 
@@ -95,8 +96,8 @@ class Rig:
         return [each for each in self.told if isinstance(each, HookAnswered)]
 
     def _note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
-        assert kind == "hook"
-        self.notes.extend(notes)
+        kept = {"hook": self.notes, "counters": self.recounts}[kind]
+        kept.extend(notes)
 
     async def _rpc(self, topic: str, payload: dict[str, Any] | None) -> dict[str, Any]:
         self.called.append((topic, payload))

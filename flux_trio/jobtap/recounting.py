@@ -1,0 +1,52 @@
+"""Counters at rest: what is kept, held against a count of the jobs there are."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from flux_trio.jobtap.calls import Given, describe
+from flux_trio.jobtap.counter import Counter
+from flux_trio.jobtap.job import Job
+from flux_trio.jobtap.loaded import Loaded
+from flux_trio.jobtap.tracking import Tracker
+from flux_trio.messages import Level
+from flux_trio.protocols import Jobs, JobState
+from flux_trio.trace import Kind
+
+
+def recount(loaded: Loaded, tracker: Tracker, jobs: Jobs, given: Given) -> int:
+    """Count a plugin's counters anew and trace both; what differs is logged. How much does."""
+    handles = list(_active(loaded, tracker, jobs))
+    declared: dict[str, Any] = {}
+    recounted: dict[str, Any] = {}
+    found = 0
+    for counter in tracker.counters:
+        try:
+            kept = counter.recount(handles)
+        except Exception as error:  # noqa: BLE001 - a key is the plugin's own code
+            given.log(Level.ERR, f"plugin {loaded.name}: counter {counter.name}: {describe(error)}")
+            continue
+        declared[counter.name] = {str(key): amount for key, amount in kept.items()}
+        recounted[counter.name] = {str(key): amount for key, amount in counter.items()}
+        for text in _differences(counter, kept):
+            found += 1
+            given.log(Level.ERR, f"plugin {loaded.name}: {text}")
+    data = {"plugin": loaded.name, "declared": declared, "recounted": recounted}
+    given.note_all(Kind.COUNTERS, [data])
+    return found
+
+
+def _active(loaded: Loaded, tracker: Tracker, jobs: Jobs) -> Iterator[Job]:
+    """The active jobs that the tracker has been told of."""
+    for jobid in tracker.entered:
+        view = jobs.get(jobid)
+        if view is not None and view.state != JobState.INACTIVE:
+            yield Job(loaded, view, None)
+
+
+def _differences(counter: Counter, kept: dict[Hashable, float]) -> Iterator[str]:
+    for key in dict.fromkeys([*kept, *counter]):
+        had, has = kept.get(key, 0), counter[key]
+        if had != has:
+            yield f"counter {counter.name} of {key!r} had {had}, there are {has}"
