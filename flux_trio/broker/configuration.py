@@ -34,7 +34,7 @@ TAKERS: Final = (topics.JOB_MANAGER, topics.JOB_LIST)
 """Services that go by a new configuration at once; the first asks plugins and may refuse."""
 
 AT_ONCE: Final = ("policy", "queues")
-"""Tables that are in force at once."""
+"""Tables that are in force at once, but for what they have for the scheduler."""
 
 
 class Load(msgspec.Struct):
@@ -115,9 +115,7 @@ class Configuration:
                 await self._give(handle, service, new)
             old, self.config = self.config, new
             self.on_change(new)
-        before, after = old.to_json(), new.to_json()
-        changed = [table for table in after if before[table] != after[table]]
-        return {"later": [table for table in changed if table not in AT_ONCE]}
+        return {"later": _later(old, new)}
 
     async def _give(self, handle: Handle, service: str, new: Config) -> None:
         """Let a service take it; one that is not there gets it when it is loaded."""
@@ -127,6 +125,20 @@ class Configuration:
             if service == TAKERS[0] and error.errnum != Errno.ENOSYS:
                 raise
             handle.log(Level.WARNING, f"{service} has not taken the configuration: {error}")
+
+
+def _later(old: Config, new: Config) -> list[str]:
+    """What is in force when its module is loaded again."""
+    before, after = old.to_json(), new.to_json()
+    tables = [name for name in after if before[name] != after[name] and name not in AT_ONCE]
+    if _scheduler_tables(old) != _scheduler_tables(new):
+        tables.append("policy.scheduler")
+    return tables
+
+
+def _scheduler_tables(config: Config) -> dict[str | None, object]:
+    """What the scheduler reads of each queue, and which there are."""
+    return {name: config.policy_for(name).scheduler for name in (None, *config.queues)}
 
 
 def _check_owner(request: Request) -> None:

@@ -93,6 +93,18 @@ async def test_new_file_goes_to_the_job_manager_first_then_to_all(world: ConfigW
     assert (await world.call("config.get"))["config"] == NEW.to_json()
 
 
+async def test_scheduler_knows_other_queues_when_it_is_loaded_again(world: ConfigWorld) -> None:
+    """33.schedpolicy.1"""
+    await world.start()
+    for text, later in (
+        ("[queues.a]", ["policy.scheduler"]),
+        ("[queues.a.policy.limits]\nduration = '1h'", []),
+        ("[queues.a.policy.scheduler]\npolicy = 'easy'", ["policy.scheduler"]),
+    ):
+        world.file = parse_config(text)
+        assert await world.call("config.reload") == {"later": later}
+
+
 async def test_configuration_may_come_with_the_request(world: ConfigWorld) -> None:
     await world.start("job-manager")
     await world.call("config.load", {"config": NEW.to_json()})
