@@ -19,13 +19,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def _watched(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every instance that a test opens is judged by the clauses of the RFCs."""
+    """Every instance that a test opens is judged by the clauses of the RFCs.
+
+    `pytest.mark.breaks(CLAUSE, ...)` names those that whoever the test plays breaks, all of them.
+    """
     nodeid = request.node.nodeid
     if not is_judged(nodeid):
         yield
         return
-    with watched(broken_on_purpose(nodeid)):
+    marked = {clause for mark in request.node.iter_markers("breaks") for clause in mark.args}
+    with watched(broken_on_purpose(nodeid) | marked) as broken:
         yield
+    assert marked <= broken(), f"named as broken, and kept: {', '.join(marked - broken())}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -58,7 +58,8 @@ class Facts:
                 limit = payload.get("limit")
                 return replace(self, is_ready=True, limit=limit if type(limit) is int else None)
             case topics.EXEC_HELLO:
-                hello = (sender, str(payload.get("service")))
+                name = payload.get("service")
+                hello = (sender, name if isinstance(name, str) else "")
                 hellos = (*self.exec_hellos, hello)
                 return replace(self, exec_hellos=hellos, manager=record.party)
             case topics.JOB_MANAGER_DISCONNECT if sender == self.scheduler:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from flux_trio.conformance.leg import (
@@ -28,6 +28,7 @@ from flux_trio.conformance.resource_sets import (
     number_of,
     pieces_of,
     properties_of,
+    resources_in,
     targets_of,
 )
 from flux_trio.conformance.shapes import idset_of
@@ -81,6 +82,12 @@ class Acquired(Live, frozen=True, gc=False):
     def offline(self) -> Idset:
         """Targets it has that are not available."""
         return self.granted - self.online
+
+
+def _is_valid(grow: Mapping[str, Any]) -> bool:
+    """Whether there is nothing about a grow for which it may be refused."""
+    idsets = [idset_of(grow.get(key, "")) for key in ("online", "offline")]
+    return resources_in(grow.get("resources")) is not None and None not in idsets
 
 
 def traits_of(r: Any) -> frozenset[str]:
@@ -164,7 +171,7 @@ def _told(had: Acquired, told: dict[str, Any], n: int) -> Acquired:
                 pieces=had.pieces + pieces_of(r),
                 properties=tuple(sorted(properties_of(r).items(), key=lambda pair: pair[0])),
                 expiration=number_of(r, "expiration"),
-                traits=had.traits if had.grown else traits_of(r),
+                traits=had.traits if had.grown or not _is_valid(told) else traits_of(r),
                 grown=had.grown or n,
                 changed=n,
             )

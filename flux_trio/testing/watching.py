@@ -7,7 +7,7 @@ test may end in the middle of things.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from flux_trio.conformance import Clause, Judgement, Monitor, Violation, load_clauses
@@ -37,6 +37,10 @@ class _Watcher:
         self._records.append(record)
         self._monitor.observe(record)
 
+    def broken(self) -> frozenset[str]:
+        """The clauses that were broken so far."""
+        return frozenset(each.clause for each in self._monitor.violations)
+
     def found(self, breaking: Collection[str]) -> list[Violation]:
         """Violations of clauses that are not in `breaking`."""
         return [each for each in self._monitor.violations if each.clause not in breaking]
@@ -50,8 +54,10 @@ class _Watcher:
 
 
 @contextmanager
-def watched(breaking: Collection[str] = ()) -> Iterator[None]:
+def watched(breaking: Collection[str] = ()) -> Iterator[Callable[[], frozenset[str]]]:
     """Judge every instance that is opened in the block (in this context, and Trio runs in it).
+
+    Gives a function that tells which clauses were broken so far, on purpose or not.
 
     `breaking` are clauses that are broken on purpose. At the end of a block that has not failed
     by itself, raises ClausesBroken if others were.
@@ -64,7 +70,7 @@ def watched(breaking: Collection[str] = ()) -> Iterator[None]:
 
     token = more_sinks.set((*more_sinks.get(), make_sink))
     try:
-        yield
+        yield lambda: frozenset[str]().union(*(watcher.broken() for watcher in watchers))
     finally:
         more_sinks.reset(token)
     for watcher in watchers:

@@ -153,7 +153,10 @@ async def test_services_of_a_remote_peer_go_with_it(autojump_clock: MockClock) -
         ("job-manager.fly", None, Errno.ENOSYS, "no method fly in service job-manager"),
         ("nobody.x", None, Errno.ENOSYS, "No service matching nobody.x is registered"),
         (topics.JOB_RAISE, {"id": "x"}, Errno.EPROTO, "Expected `int`, got `str` - at `$.id`"),
-        (topics.JOB_RAISE, [1], Errno.EPROTO, "object"),
+        pytest.param(
+            *(topics.JOB_RAISE, [1], Errno.EPROTO, "object"),
+            marks=pytest.mark.breaks("3.payload.1"),
+        ),
         (topics.JOB_RAISE, None, Errno.EPROTO, "payload"),
         (topics.JOB_URGENCY, {"id": 1}, Errno.EPROTO, "missing required field `urgency`"),
         (topics.INGEST_SUBMIT, {"jobspec": {"version": 9}}, Errno.EINVAL, "version"),

@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from flux_trio.messages import FluxError, Level, Response, topics
+from tests.support.breaking import named
 from tests.support.failing import ENDS, HOUR, FakeExec, FakeScheduler, Scene, scene, settle
 from tests.support.leaks import nothing_left
 
@@ -186,6 +187,7 @@ async def test_answer_of_a_replaced_service_is_dropped_and_traced(
         assert (await s.stats())["exec"] == {"service": "job-exec"}
 
 
+@pytest.mark.breaks("32.hello.9")
 async def test_second_service_is_refused_while_the_first_has_starts(
     autojump_clock: MockClock,
 ) -> None:
@@ -213,39 +215,70 @@ def data(kind: str, what: Any) -> Say:
     return lambda e, jobid: e.say({"id": jobid, "type": kind, "data": what})
 
 
-# what it says of a job that runs; what the log says of it
-WRONG: dict[str, tuple[Say, str]] = {
-    "id that nobody knows": (lambda e, _: e.tell(99, "finish"), "no active job has id 99"),
-    "second start": (lambda e, j: e.tell(j, "start"), "start in state RUNNING"),
-    "second finish": (lambda e, j: e.tell(j, "finish", "finish"), "finish in state FINISHED"),
-    "type that there is not": (data("fly", {}), "Invalid enum value 'fly' - at `$.type`"),
-    "no data": (lambda e, j: e.say({"id": j, "type": "finish"}), "missing required field `data`"),
-    "no payload": (lambda e, _: e.say(None), "payload"),
+# the clauses broken; what it says of a job that runs; what the log says of it
+WRONG: dict[str, tuple[str, Say, str]] = {
+    "id that nobody knows": (
+        "32.start.3",
+        lambda e, _: e.tell(99, "finish"),
+        "no active job has id 99",
+    ),
+    "second start": ("", lambda e, j: e.tell(j, "start"), "start in state RUNNING"),
+    "second finish": (
+        "32.start.23 32.start.39",
+        lambda e, j: e.tell(j, "finish", "finish"),
+        "finish in state FINISHED",
+    ),
+    "type that there is not": (
+        "32.start.16",
+        data("fly", {}),
+        "Invalid enum value 'fly' - at `$.type`",
+    ),
+    "no data": (
+        "32.start.15",
+        lambda e, j: e.say({"id": j, "type": "finish"}),
+        "missing required field `data`",
+    ),
+    "no payload": ("32.start.12 32.start.3", lambda e, _: e.say(None), "payload"),
     "no id": (
+        "32.impl.3 32.start.13 32.start.3",
         lambda e, _: e.say({"type": "finish", "data": {"status": 0}}),
         "missing required field `id`",
     ),
     "id of another type": (
+        "32.background.1 32.start.13 32.start.3",
         lambda e, _: e.say({"id": "x", "type": "start", "data": {}}),
         "Expected `int`, got `str` - at `$.id`",
     ),
-    "finish without a status": (data("finish", {}), "missing required field `status`"),
-    "status of another type": (data("finish", {"status": "0"}), "Expected `int`, got `str`"),
-    "release without ranks": (data("release", {"final": True}), "missing required field `ranks`"),
+    "finish without a status": (
+        "32.start.31",
+        data("finish", {}),
+        "missing required field `status`",
+    ),
+    "status of another type": (
+        "32.start.31",
+        data("finish", {"status": "0"}),
+        "Expected `int`, got `str`",
+    ),
+    "release without ranks": (
+        "32.criteria.5 32.start.20 32.start.21 32.start.35",
+        data("release", {"final": True}),
+        "missing required field `ranks`",
+    ),
     "severity that there is not": (
+        "32.start.25",
         data("exception", {"severity": 8, "type": "x"}),
         "Expected `int` <= 7",
     ),
-    "errnum": (lambda e, _: e.say("out of order", 5), "job-exec.start: out of order"),
+    "errnum": ("32.impl.5", lambda e, _: e.say("out of order", 5), "job-exec.start: out of order"),
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("what", named(WRONG))
 async def test_wrong_answer_ends_the_conversation_and_no_job(
     autojump_clock: MockClock, what: str
 ) -> None:
     """32.impl.6, 32.impl.7: logged, nothing more is sent; the next service takes the job up."""
-    say, text = WRONG[what]
+    _, say, text = WRONG[what]
     async with scene(WITHOUT) as s:
         sched, execution = await both(s)
         jobid = await allocated(s, sched)
@@ -272,6 +305,7 @@ async def test_wrong_answer_ends_the_conversation_and_no_job(
         assert sched.asked(FREE) == [jobid]
 
 
+@pytest.mark.breaks("32.start.37")
 async def test_answer_after_the_final_release_ends_the_conversation(
     autojump_clock: MockClock,
 ) -> None:
@@ -289,6 +323,7 @@ async def test_answer_after_the_final_release_ends_the_conversation(
         assert (events.count("release"), events[-1]) == (1, "clean")
 
 
+@pytest.mark.breaks("32.criteria.5", "32.start.35")
 async def test_final_release_before_finish_is_the_jobs_exception(
     autojump_clock: MockClock,
 ) -> None:
@@ -307,6 +342,7 @@ async def test_final_release_before_finish_is_the_jobs_exception(
         assert (await s.stats())["exec"] == {"service": "job-exec"}
 
 
+@pytest.mark.breaks("32.hello.3", "32.hello.4", "32.hello.9")
 async def test_service_that_cannot_say_who_it_is_is_refused_with_text(
     autojump_clock: MockClock,
 ) -> None:

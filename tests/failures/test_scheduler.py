@@ -435,6 +435,7 @@ async def test_scheduler_that_waits_for_resources_is_not_silent(autojump_clock: 
 # --- a scheduler that was replaced
 
 
+@pytest.mark.breaks("27.success.1")
 async def test_answer_of_a_replaced_scheduler_is_dropped_and_traced(
     autojump_clock: MockClock,
 ) -> None:
@@ -461,6 +462,7 @@ async def test_second_scheduler_is_refused_while_the_first_serves(
             await s.call("broker.register", {"service": "sched"})
 
 
+@pytest.mark.breaks("27.background.2")
 async def test_scheduler_may_serve_from_outside(autojump_clock: MockClock) -> None:
     "The same conversation over a peer that registered by broker.register."
     async with scene(WITHOUT) as s, s.instance.connect("remote") as remote:

@@ -222,15 +222,17 @@ class FakeScheduler(_Fake):
         self._places: dict[int, int] = {}  # job id → which core of the machine, when none was asked
 
     async def run(self, handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
-        """RFC 27, without acquiring anything."""
+        """RFC 27; RFC 28 as far as the first answer."""
         self.handle = handle
         handle.register(topics.SCHED)
         task_status.started()
-        async with handle.stream(topics.SCHED_HELLO) as jobs:
-            self.told = [job["id"] async for job in jobs]
-        await handle.call(topics.SCHED_READY, self.mode)
-        while await self._receive():
-            pass
+        async with handle.stream(topics.RESOURCE_ACQUIRE, {"group": "default"}) as resources:
+            await anext(resources)
+            async with handle.stream(topics.SCHED_HELLO) as jobs:
+                self.told = [job["id"] async for job in jobs]
+            await handle.call(topics.SCHED_READY, self.mode)
+            while await self._receive():
+                pass
 
     def take(self, message: Message) -> None:
         """Answer a free."""
