@@ -307,8 +307,9 @@ async def _rows(client: Client, wanted: list[str], fields: list[str]) -> list[di
 
 
 def status_lines(told: dict[str, Any]) -> list[str]:
-    """What a queue-status answer says, in flux-queue's words."""
-    return enable_lines(told) + start_lines(told)
+    """What a queue-status answer says, in flux-queue's words; then what plugins hold, and why."""
+    held = [f"{count} jobs are held: {reason}" for reason, count in told.get("held", {}).items()]
+    return enable_lines(told) + start_lines(told) + held
 
 
 def enable_lines(told: dict[str, Any]) -> list[str]:
