@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench kill docs clean
+.PHONY: demo test check bench kill fuzz-wire docs clean
 
 $(READY): pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,10 @@ bench: $(READY)
 # Kill an instance COUNT times under load; SEED shows a round again.
 kill: $(READY)
 	$(BIN)/python -m tests.kill $(or $(COUNT),200) $(SEED)
+
+# Bad frames, payloads and bytes at the door: COUNT of them; SEED shows them again.
+fuzz-wire: $(READY)
+	$(BIN)/python -m tests.fuzz $(or $(COUNT),1000000) $(SEED)
 
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \

@@ -1,0 +1,54 @@
+"""`python -m tests.fuzz [COUNT] [SEED]`: COUNT cases, a million unless given.
+
+Of each thousand 900 are frames at the codec, 97 payloads at services, 3 connections at the door.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import trio
+from trio.testing import MockClock
+
+from tests.fuzz.run import check_codec_does_not_grow, fuzz_codec, fuzz_door, fuzz_services
+
+ROUND = 20_000  # cases of one seed
+
+
+def shares(count: int) -> tuple[int, int, int]:
+    """How many are for the codec, the services and the door."""
+    door = count * 3 // 1000
+    services = count * 97 // 1000
+    return count - services - door, services, door
+
+
+def run(count: int, seed: int) -> None:
+    """`count` cases from `seed`. Raises Finding."""
+    source = Random(seed)
+    codec, services, door = shares(count)
+    print(f"seed {seed}: codec {dict(fuzz_codec(source, codec).most_common())}", flush=True)
+    answers = trio.run(
+        partial(fuzz_services, source, services), clock=MockClock(autojump_threshold=0)
+    )
+    print(f"seed {seed}: answers by errno {dict(answers.most_common())}", flush=True)
+    with tempfile.TemporaryDirectory() as directory:
+        trio.run(fuzz_door, source, door, Path(directory))
+
+
+def main(count: int, seed: int) -> None:
+    began = time.monotonic()
+    check_codec_does_not_grow(Random(seed), 5000)
+    for start in range(0, count, ROUND):
+        run(min(ROUND, count - start), seed + start // ROUND)
+    print(f"{count} cases in {time.monotonic() - began:.0f} s: no finding")
+
+
+if __name__ == "__main__":
+    given = [int(each) for each in sys.argv[1:]]
+    main(given[0] if given else 1_000_000, given[1] if len(given) > 1 else secrets.randbits(32))
