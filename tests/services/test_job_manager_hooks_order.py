@@ -9,7 +9,7 @@ import pytest
 from flux_trio.formats import Event, apply_update
 from flux_trio.messages import topics
 from flux_trio.protocols import STATE_TOPICS, AskHook, HookAnswer, JobState, UpdateAsked
-from flux_trio.services.job_manager.ledger import RECENT_MAX, ActiveJob, Ledger
+from flux_trio.services.job_manager.ledger import Ledger
 from tests.support.manager_script import PRIORITIZE, ManagerScript
 
 DURATION = "attributes.system.duration"
@@ -72,12 +72,11 @@ def test_job_is_looked_up_for_a_while_after_its_end_and_then_forgotten() -> None
     ended = ledger.get(1)
     assert ended is not None
     assert ended.state == JobState.INACTIVE
-    for jobid in range(3, RECENT_MAX + 2):
-        ledger.jobs[jobid] = ActiveJob(jobid, b"{}")
-        ledger.retire(ledger.jobs[jobid])
+    ledger.recent_max = 1
     m.raise_(2)
     assert m.plugins.heard[-2:] == ["job.destroy", "job.inactive-remove"]
     assert ledger.get(1) is None
+    assert ledger.get(2) is not None
 
 
 def test_job_that_runs_is_asked_about_in_run() -> None:

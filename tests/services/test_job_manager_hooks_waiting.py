@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.protocols import (
-    JobState,
-)
+from flux_trio.protocols import JobState, PostEvent
 from tests.support.manager_script import (
     DENY,
     PRIORITIZE,
@@ -110,3 +108,41 @@ def test_grant_in_waiting_is_lost_with_the_scheduler() -> None:
     m.gone("sched")
     m.attach_sched()
     assert m.answer(SCHED) == ["sched.alloc 1"]
+
+
+def test_second_fatal_exception_moves_nothing_and_waits_for_the_hook() -> None:
+    m = ManagerScript(hooks=["job.state.cleanup"], peers=True)
+    m.submit(1)
+    m.raise_(1)
+    assert not [line for line in m.raise_(1) if line.startswith("cancel hook")]
+    m.answer("job.state.cleanup", posts=(("memo", {"a": 1}),))
+    assert m.names(1)[-4:] == ["exception", "memo", "exception", "clean"]
+
+
+def test_fatal_exception_of_a_plugin_ends_the_wait_of_another() -> None:
+    m = ManagerScript(hooks=[SCHED], peers=True)
+    m.submit(1)
+    did = m.post(1, "exception", type="house", severity=0, note="on fire")
+    assert f"cancel hook {m.asked[SCHED].ticket}" in did
+    assert m.state(1) == JobState.INACTIVE
+
+
+def test_hook_that_what_waited_leads_to_is_not_ended_with_the_one_before() -> None:
+    """The exception that ends the wait is logged once the job is in CLEANUP: its hook goes on."""
+    m = ManagerScript(hooks=[SCHED, "job.state.cleanup"], peers=True)
+    m.submit(1)
+    m.put(PostEvent(1, "memo", {"a": 1}, "x"))
+    did = m.raise_(1)
+    assert "ask job.state.cleanup 1" in did
+    m.answer("job.state.cleanup")
+    assert m.state(1) == JobState.INACTIVE
+
+
+def test_job_whose_last_hook_is_asked_is_inactive_for_those_who_ask() -> None:
+    m = ManagerScript(hooks=["job.state.inactive"], peers=True)
+    m.submit(1)
+    m.raise_(1)
+    assert m.raise_(1) == ["job-manager.raise -> ENOENT job is inactive"]
+    assert m.urgency(1, 3) == ["job-manager.urgency -> ENOENT job is inactive"]
+    assert m.stats()["states"]["inactive"] == 1
+    m.answer("job.state.inactive")

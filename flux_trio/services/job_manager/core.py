@@ -287,7 +287,9 @@ class JobManagerCore:
                 self._scheduler.free(job)
 
     def _due_in_inactive(self, job: ActiveJob) -> None:
-        self._ledger.retire(job)
+        if not job.introduced:
+            return
+        job.introduced = False  # plugins hear no more of it
         self._hooks.tell(INACTIVE_ADD, job)
         self._hooks.tell(DESTROY, job)
         if (oldest := self._ledger.forget_oldest()) is not None:

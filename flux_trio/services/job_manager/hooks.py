@@ -36,7 +36,7 @@ from flux_trio.protocols import (
     PostEvent,
     Reprioritize,
 )
-from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.job_manager.ledger import ActiveJob, Ledger, ends_wait
 from flux_trio.services.turns import Log
 
 Answered = Callable[[HookAnswer], None]
@@ -138,7 +138,9 @@ class Hooks:
     def operate_when_free(self, operation: Operation) -> None:
         """What a plugin wants done outside a hook."""
         job = None if isinstance(operation, Reprioritize) else self._ledger.jobs.get(operation.id)
-        if job is None:
+        if job is None or (
+            isinstance(operation, PostEvent) and ends_wait(job, operation.name, operation.context)
+        ):
             self.operate(operation)
         else:
             self.when_free(job, partial(self.operate, operation))

@@ -27,6 +27,8 @@ Reply = Callable[[Response], list[Action]]  # what an open call does with its an
 # Jobs in one commit; a turn with more (everybody's jobs are canceled) makes several, in order.
 COMMIT_OPS_MAX = 20_000
 
+_LEFT_BY_NO_EXCEPTION = (JobState.NEW, JobState.CLEANUP, JobState.INACTIVE)
+
 RECENT_MAX: Final = 10_000
 """Inactive jobs that plugins may still look up."""
 
@@ -41,7 +43,7 @@ class ActiveJob(Job):
         "draining",  # `deferred` is being worked off
         "granted",  # R, from the grant that stood on; None when there is none or it cannot be read
         "hook",  # ticket of the hook being asked, 0 when none is
-        "introduced",  # plugins were asked about it in this life of the job manager
+        "introduced",  # plugins were asked about it in this life, and have not been told of its end
         "jobspec",  # JSON without the environment, as submitted
         "named_queue",  # what the jobspec says of its queue, as submitted
         "question",  # number of the last question about its state, whose answer alone counts
@@ -137,6 +139,7 @@ class Ledger:
         self.jobs: dict[int, ActiveJob] = {}
         self.inactive: dict[int, int] = {}  # id → userid
         self._recent: dict[int, ActiveJob] = {}  # those that became inactive last
+        self.recent_max = RECENT_MAX
         self.max_jobid = 0
         self.resumed: list[ActiveJob] = []  # to be looked at when all have been read
         self.now = 0.0  # of this turn
@@ -176,12 +179,11 @@ class Ledger:
     def log(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
         """Log an event of `job`, after the answer when a hook of it is being asked.
 
-        A fatal exception does not wait for the answer, except that of validation: the job is none
-        before it. Raises InvalidTransition when RFC 21 has no place for the event.
+        A fatal exception that moves the job does not wait for the answer, except while the job is
+        validated: it is none before that. Raises InvalidTransition when RFC 21 has no place for it.
         """
-        if job.hook and job.state != JobState.NEW and _is_fatal(name, context):
-            while job.hook:  # what waited may be asked about in turn
-                self.abandon_hook(job)
+        while job.hook and ends_wait(job, name, context):
+            self.abandon_hook(job)  # what waited for it may be asked about in turn
         if job.hook:
             if job.deferred is None:
                 job.deferred = deque()
@@ -196,6 +198,8 @@ class Ledger:
         key = f"{format_fluid(job.id, 'kvs')}.eventlog"
         self._lines.setdefault(key, []).append(format_event(event))
         self.dirty[job.id] = job
+        if name == JobEvent.CLEAN:
+            self._retire(job)
         if name == JobEvent.EXCEPTION and context is not None:
             # exec learns of cancels by it (readings: How exec)
             payload = {"id": job.id, "type": context["type"], "severity": context["severity"]}
@@ -272,7 +276,7 @@ class Ledger:
             annotations["sched"] = sched
         self.annotate(job, annotations or None)
 
-    def retire(self, job: ActiveJob) -> None:
+    def _retire(self, job: ActiveJob) -> None:
         """The job is inactive: its eventlog tells of it, and for a while what plugins look up."""
         del self.jobs[job.id]
         self.inactive[job.id] = job.userid
@@ -280,7 +284,7 @@ class Ledger:
 
     def forget_oldest(self) -> ActiveJob | None:
         """Drop the job that was inactive for longest when there are too many; the job dropped."""
-        if len(self._recent) <= RECENT_MAX:
+        if len(self._recent) <= self.recent_max:
             return None
         return self._recent.pop(next(iter(self._recent)))
 
@@ -358,8 +362,10 @@ def _queue_in(jobspec: bytes) -> str | None:
         return None
 
 
-def _is_fatal(name: str, context: dict[str, Any] | None) -> bool:
-    return name == JobEvent.EXCEPTION and context is not None and context["severity"] == 0
+def ends_wait(job: ActiveJob, name: str, context: dict[str, Any] | None) -> bool:
+    """Whether the event is an exception that moves `job`, whatever hook of it is being asked."""
+    is_fatal = name == JobEvent.EXCEPTION and context is not None and context.get("severity") == 0
+    return is_fatal and job.state not in _LEFT_BY_NO_EXCEPTION
 
 
 def _is_by_job_id(message: Action, service: str) -> bool:

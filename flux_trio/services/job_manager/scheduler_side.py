@@ -245,8 +245,9 @@ class SchedulerSide:
             self.lost(error.text, LinkEvent.SUSPEND)
             return
         job = self._ledger.jobs.get(answer.id)
-        if job is not None and job.has_resources:
-            self._ledger.log_now(job, JobEvent.FREE)
+        if job is not None and job.state == JobState.CLEANUP and not job.bypassed:
+            if job.has_resources:
+                self._ledger.log_now(job, JobEvent.FREE)
         elif job is not None and job.state == JobState.SCHED:
             self.consider(job)  # what it was granted was not what it asks for now
 
