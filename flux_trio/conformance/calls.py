@@ -16,6 +16,7 @@ from flux_trio.conformance.leg import (
     ERROR,
     ODD,
     OWN,
+    RECV,
     Leg,
     message,
     noted,
@@ -247,7 +248,7 @@ def _serving(record: Record, seen: Seen) -> Iterable[tuple[str, str | None]]:
         gone = told.get("module") if told.get("what") in ENDS else None
         return [(key, None) for key, party in seen.all(SERVES).items() if party == gone]
     assert isinstance(found, Request)
-    if record.kind == Kind.RECV:
+    if record.kind == RECV:
         return [(service_of(found.topic), record.party)]
     if not is_disconnect(found):
         return []

@@ -14,6 +14,7 @@ import msgspec
 from flux_trio.conformance.jobs import context_of, is_fatal
 from flux_trio.conformance.leg import (
     ANY_TOPIC,
+    EVENT,
     WITH_EVENTS,
     WITH_R,
     job_id,
@@ -28,7 +29,7 @@ from flux_trio.conformance.rule import Broken
 from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.messages import topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 Open = tuple[tuple[str, int], ...]
 """Descriptions that were added or started, each with the place of its event."""
@@ -200,7 +201,7 @@ def decoded(text: str) -> Any:
 
 
 def _unstored_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, tuple[str, ...]]]:
-    if record.kind == Kind.EVENT:
+    if record.kind == EVENT:
         found = job_id(record)
         return [] if found is None else [(found, (name_of(record),))]
     return [(jobid, names) for jobid, names in stored_events(record).items() if names]
@@ -227,7 +228,7 @@ def _fold_unstored(
     left: Unstored | None, names: tuple[str, ...], record: Record, _seen: Seen
 ) -> Unstored | None:
     left = left or ()
-    if record.kind == Kind.EVENT:
+    if record.kind == EVENT:
         return None if names[0] in NOT_STORED else (*left, (names[0], record.n))
     return left[len(names) :] or None
 
@@ -252,7 +253,7 @@ class Resources(NamedTuple):
 
 
 def _resource_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
-    if record.kind == Kind.EVENT:
+    if record.kind == EVENT:
         found = job_id(record)
         return [] if found is None else [(found, None)]
     return [(jobid, None if r is None else r.value) for jobid, r in committed(record)]

@@ -11,6 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.conformance.eventlogs import LOG, Log
 from flux_trio.conformance.leg import (
+    EVENT,
+    MODULE,
+    SEND,
     errnum,
     job_id,
     logged,
@@ -68,7 +71,7 @@ NO_LINK: Final = ExecLink()
 
 def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -> ExecLink:
     link = link or NO_LINK
-    if record.kind == Kind.MODULE:
+    if record.kind == MODULE:
         data = payload(record)
         is_end = data.get("module") == seen.facts.manager and data.get("what") != "started"
         return link.but(lost=record.n) if is_end else link
@@ -144,7 +147,7 @@ def ranks_of(record: Record) -> int:
 
 
 def _fold_start(start: Start | None, _part: None, record: Record, _seen: Seen) -> Start | None:
-    is_sent = record.kind == Kind.SEND
+    is_sent = record.kind == SEND
     if isinstance(record.message, Request):
         if is_sent:
             return Start(record.n, reattach=payload(record).get("reattach") is True)
@@ -233,7 +236,7 @@ EVENTS: Final = ("start", "release", "finish", "exception")
 
 def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected | None]]:
     jobid = job_id(record)
-    if record.kind == Kind.EVENT:
+    if record.kind == EVENT:
         return [((jobid, name_of(record)), None)]
     kind = str(payload(record).get("type"))
     if (

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from flux_trio.conformance.leg import ANY_DISCONNECT, ERROR, received, sent
+from flux_trio.conformance.leg import ANY_DISCONNECT, ERROR, RECV, SEND, received, sent
 from flux_trio.messages import Request, Response, service_of, topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 TELLING: Final = (
     *sent("response", topics.EXEC_HELLO),
@@ -38,13 +38,13 @@ class Facts:
     def after(self, record: Record) -> Facts:
         """The facts once `record` has happened."""
         message = record.message
-        if record.kind == Kind.SEND and isinstance(message, Response):
+        if record.kind == SEND and isinstance(message, Response):
             is_answer = message.topic == topics.EXEC_HELLO and self.exec_hellos
             return self._after_exec_hello(message) if is_answer else self
-        if record.kind == Kind.SEND and self.is_manager_gone(record):
+        if record.kind == SEND and self.is_manager_gone(record):
             alone = replace(self, scheduler="", is_ready=False, limit=None)
             return replace(alone, exec_peer="", exec_hellos=())
-        if record.kind != Kind.RECV:
+        if record.kind != RECV:
             return self
         if not isinstance(message, Request):
             return self._after_response(message) if isinstance(message, Response) else self

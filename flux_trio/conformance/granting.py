@@ -9,12 +9,22 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.conformance.jobs import LIFE
-from flux_trio.conformance.leg import errnum, job_id, logged, payload, received, sent, topic_of
+from flux_trio.conformance.leg import (
+    EVENT,
+    RECV,
+    errnum,
+    job_id,
+    logged,
+    payload,
+    received,
+    sent,
+    topic_of,
+)
 from flux_trio.conformance.resource_sets import resources_in
 from flux_trio.conformance.scheduling import FINAL, LINK, Link, link_of
 from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.messages import topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 # --- what the scheduler has
 
@@ -90,9 +100,9 @@ UNKNOWN: Final = Told()
 
 def _fold_told(told: Told | None, _part: None, record: Record, seen: Seen) -> Told | None:
     told = _not_void(told or UNKNOWN, link_of(seen))
-    if record.kind == Kind.EVENT:
+    if record.kind == EVENT:
         return told if told.alloc or told.held or told.free else None
-    if record.kind == Kind.RECV:
+    if record.kind == RECV:
         return _after_request(told, record)
     if errnum(record) or record.party != seen.facts.scheduler:
         return told

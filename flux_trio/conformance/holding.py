@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 from flux_trio.conformance.granting import TOLD, told_of
 from flux_trio.conformance.jobs import LIFE
 from flux_trio.conformance.leg import (
+    EVENT,
+    SEND,
     WITH_R,
     errnum,
     job_id,
@@ -29,7 +31,7 @@ from flux_trio.conformance.scheduling import LINK, link_of
 from flux_trio.conformance.view import Seen, View, seen_once, view
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import Request, Response, topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 Rpc = tuple[str, str, int]
 """Client, topic and matchtag."""
@@ -66,7 +68,7 @@ def _fold_written(before: Written | None, r: Any, record: Record, seen: Seen) ->
     if topic_of(record) == topics.SCHED_FREE:
         return None if seen.at(LIFE, job_id(record)) is None else before
     told = told_of(seen, job_id(record))
-    is_needed = record.kind == Kind.EVENT and (told.held or told.alloc)  # its free is on the way
+    is_needed = record.kind == EVENT and (told.held or told.alloc)  # its free is on the way
     return before if is_needed else None
 
 
@@ -87,7 +89,7 @@ def _commits(record: Record, seen: Seen) -> Iterable[tuple[Rpc, None]]:
 
 
 def _fold_commits(_n: int | None, _part: None, record: Record, _seen: Seen) -> int | None:
-    return record.n if record.kind == Kind.SEND else None
+    return record.n if record.kind == SEND else None
 
 
 COMMITS: Final = view(

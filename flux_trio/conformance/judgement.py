@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from flux_trio.conformance.leg import EVENT
 from flux_trio.conformance.monitor import Monitor, Verdict, Violation
 from flux_trio.conformance.registry import Clause
 from flux_trio.conformance.rule import Rule
 from flux_trio.conformance.view import View
-from flux_trio.trace import Kind, Record, Shown, Source
+from flux_trio.trace import Record, Shown, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,6 @@ def _left_out(
 
 
 def _reads_events(legs: Iterable[object], views: Iterable[View]) -> bool:
-    if any(getattr(leg, "kind", "") == Kind.EVENT for leg in legs):
+    if any(getattr(leg, "kind", "") == EVENT for leg in legs):
         return True
     return any(_reads_events(view.legs, view.reads) for view in views)

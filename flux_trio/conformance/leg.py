@@ -19,6 +19,15 @@ ANY_CANCEL: Final = "*-cancel"
 ANY_DISCONNECT: Final = "*.disconnect"
 
 ERROR: Final = "error"
+# The kinds of records: asking Kind for a member takes longer than most rules.
+SEND: Final[str] = Kind.SEND.value
+RECV: Final[str] = Kind.RECV.value
+EVENT: Final[str] = Kind.EVENT.value
+MODULE: Final[str] = Kind.MODULE.value
+STATE: Final[str] = Kind.STATE.value
+HOOK: Final[str] = Kind.HOOK.value
+COUNTERS: Final[str] = Kind.COUNTERS.value
+
 WITH_R: Final = "R"
 WITH_EVENTS: Final = "eventlog"
 WITH_JOBSPEC: Final = "jobspec"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from flux_trio.conformance.jobs import LIFE, JobState, Life
+from flux_trio.conformance.jobs import LIFE, SCHED, Life
 from flux_trio.conformance.leg import (
+    EVENT,
     errnum,
     job_id,
     logged,
@@ -29,7 +30,7 @@ from flux_trio.conformance.scheduling import (
 )
 from flux_trio.conformance.view import Seen, view
 from flux_trio.messages import Request, topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 LATE_S: Final = 1.0
 """A job that waits this long was surely known when a worse one was asked for: decided before it
@@ -83,7 +84,7 @@ NEWEST_ANSWERED: Final = view(
 
 
 def _fold_overtaken(_was: bool | None, _part: None, record: Record, seen: Seen) -> bool | None:
-    if record.kind == Kind.EVENT or payload(record).get("type") != 0:
+    if record.kind == EVENT or payload(record).get("type") != 0:
         return None
     asked = asked_of(seen, job_id(record))
     newest: int | None = seen.at(NEWEST_ANSWERED)
@@ -188,7 +189,7 @@ def priorities_untold(seen: Seen) -> Iterator[Broken]:
         return
     for jobid, life in seen.all(LIFE).items():
         asked = asked_of(seen, jobid)
-        changed = life.state == JobState.SCHED and asked.told != life.priority
+        changed = life.state == SCHED and asked.told != life.priority
         if changed and is_pending(asked, seen) and not asked.cancel:
             text = f"job {jobid}: has priority {life.priority} and the scheduler knows {asked.told}"
             yield Broken(text, (asked.alloc, life.prioritized))

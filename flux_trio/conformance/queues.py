@@ -18,6 +18,8 @@ from flux_trio.conformance.eventlogs import decoded, stored
 from flux_trio.conformance.jobs import context_of
 from flux_trio.conformance.jobspecs import system
 from flux_trio.conformance.leg import (
+    EVENT,
+    MODULE,
     OWN,
     WITH_JOBSPEC,
     errnum,
@@ -204,7 +206,7 @@ STARTED: Final = Queues()
 
 def _fold_queues(queues: Queues | None, _part: None, record: Record, _seen: Seen) -> Queues:
     queues = queues or STARTED
-    if record.kind == Kind.EVENT:  # what a job manager that starts anew remembers is not said
+    if record.kind == EVENT:  # what a job manager that starts anew remembers is not said
         unsure = tuple((name, 0) for name, _ in queues.stopped)
         return queues if unsure == queues.stopped else queues.but(stopped=unsure)
     if record.message is None:
@@ -264,7 +266,7 @@ def _fold_disabled(
     was: Disabled | None, _part: None, record: Record, seen: Seen
 ) -> Disabled | None:
     was = was or Disabled()
-    if record.kind == Kind.MODULE:
+    if record.kind == MODULE:
         is_end = payload(record).get("module") == seen.facts.manager
         return None if is_end else was  # what the next one remembers is not said
     if isinstance(record.message, Request):

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from flux_trio.conformance.leg import (
+    MODULE,
+    RECV,
     WITH_R,
     errnum,
     logged,
@@ -152,7 +154,7 @@ def _after_request(had: Acquired | None, request: Request, record: Record) -> Ac
         case topics.SCHED_HELLO if had is not None:
             return had.but(said_hello=record.n)
         case topic if topic == RESOURCE_DISCONNECT and had is not None:
-            if record.kind == Kind.RECV:
+            if record.kind == RECV:
                 return None if had.gone or had.n < record.ref else had
             return had.but(gone=record.n)
     return had
@@ -274,7 +276,7 @@ def _fold_administered(
 ) -> Administered:
     was = was or Administered()
     told = payload(record)
-    if record.kind == Kind.MODULE:  # a drain outlasts the service, what else it knew may not
+    if record.kind == MODULE:  # a drain outlasts the service, what else it knew may not
         is_new = told.get("module") == was.party and told.get("what") == "started"
         return was.but(down=NONE, excluded=NONE) if is_new else was
     if record.message is not None:

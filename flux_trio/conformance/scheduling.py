@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.conformance.jobs import LIFE, JobState, Life
+from flux_trio.conformance.jobs import LIFE, PRIORITY, SCHED, Life
 from flux_trio.conformance.leg import (
+    EVENT,
+    RECV,
+    SEND,
     errnum,
     job_id,
     logged,
@@ -23,7 +26,7 @@ from flux_trio.conformance.leg import (
 )
 from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.messages import Errno, Request, service_of, topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
 FINAL = (SUCCESS, DENY, CANCEL)
@@ -85,7 +88,7 @@ NO_LINK = Link()
 def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Link:
     link = link or NO_LINK
     found = message(record)
-    taken_up = record.kind == Kind.RECV
+    taken_up = record.kind == RECV
     if isinstance(found, Request):
         return _after_request(link, found, record.n, taken_up, seen)
     error = errnum(record)
@@ -187,9 +190,9 @@ def _asked_about(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
 
 def _fold_asked(asked: Asked | None, priority: Any, record: Record, seen: Seen) -> Asked | None:
     asked = asked or NOTHING_ASKED
-    if record.kind == Kind.EVENT:
+    if record.kind == EVENT:
         return _after_event(asked, record, seen)
-    if record.kind == Kind.SEND:
+    if record.kind == SEND:
         return _after_asking(asked, priority, record)
     if errnum(record):
         return asked
@@ -245,7 +248,7 @@ def _after_answer(asked: Asked, record: Record, seen: Seen) -> Asked | None:
         case 2:
             note = answer.get("note")
             note = note if isinstance(note, str) else None
-            waits = life is not None and life.state in (JobState.PRIORITY, JobState.SCHED)
+            waits = life is not None and life.state in (PRIORITY, SCHED)
             asked = asked.but(alloc=0, denied=record.n if waits else 0, note=note)
         case 3:
             asked = asked.but(alloc=0)
@@ -283,4 +286,4 @@ def is_freeing(asked: Asked, seen: Seen) -> bool:
 
 def is_eligible(life: Life | None) -> bool:
     """Whether a job waits for resources: it is in SCHED and not held."""
-    return life is not None and life.state == JobState.SCHED and life.priority > 0
+    return life is not None and life.state == SCHED and life.priority > 0

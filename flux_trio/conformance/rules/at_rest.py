@@ -12,8 +12,18 @@ from typing import Any, Final
 
 from flux_trio.conformance import execution, scheduling
 from flux_trio.conformance.execution import STARTS, Start, is_open
-from flux_trio.conformance.jobs import LIFE, JobState, Life, context_of
-from flux_trio.conformance.leg import job_id, name_of
+from flux_trio.conformance.jobs import (
+    CLEANUP,
+    DEPEND,
+    LIFE,
+    NEW,
+    PRIORITY,
+    RUN,
+    SCHED,
+    Life,
+    context_of,
+)
+from flux_trio.conformance.leg import COUNTERS, STATE, job_id, name_of
 from flux_trio.conformance.queueing import OUTSTANDING
 from flux_trio.conformance.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
 from flux_trio.conformance.rule import Broken, Rules, Said, Seen, logged, noted, payload, view
@@ -141,12 +151,12 @@ def _lacks_in_cleanup(jobid: Any, life: Life, account: dict[str, Any], seen: See
 
 
 _LACKS: Final = {
-    JobState.NEW: _lacks_in_new,
-    JobState.DEPEND: _lacks_in_depend,
-    JobState.PRIORITY: _lacks_in_priority,
-    JobState.SCHED: _lacks_in_sched,
-    JobState.RUN: _lacks_in_run,
-    JobState.CLEANUP: _lacks_in_cleanup,
+    NEW: _lacks_in_new,
+    DEPEND: _lacks_in_depend,
+    PRIORITY: _lacks_in_priority,
+    SCHED: _lacks_in_sched,
+    RUN: _lacks_in_run,
+    CLEANUP: _lacks_in_cleanup,
 }
 """By state: what a job there lacks to go on, "" for one that waits for something."""
 
@@ -181,9 +191,9 @@ def _is_stopped(seen: Seen) -> bool:
 )
 def counters_equal_a_recount(record: Record, seen: Seen) -> Said:
     """The job manager's by messages and eventlogs, a plugin's by its own recount."""
-    if record.kind == Kind.STATE and not _is_the_managers(record, seen):
+    if record.kind == STATE and not _is_the_managers(record, seen):
         return None
-    is_plugins = record.kind == Kind.COUNTERS
+    is_plugins = record.kind == COUNTERS
     wrong = _wrong_counters(record) if is_plugins else _wrong_in_account(payload(record), seen)
     for text in wrong:
         return Broken(text, party=record.party)
@@ -203,7 +213,7 @@ def _wrong_in_account(account: dict[str, Any], seen: Seen) -> Iterator[str]:
     known, lives = _by_job(account), seen.all(LIFE)
     for jobid, life in lives.items():
         said = known.get(jobid, ("no active job", ""))[0]
-        if said != life.state and life.state != JobState.NEW:  # new ones are known when admitted
+        if said != life.state and life.state != NEW:  # new ones are known when admitted
             yield f"job {jobid}: {said} in the job manager's account, {life.state} by its eventlog"
     if account.get("scheduler") != "ready":
         return

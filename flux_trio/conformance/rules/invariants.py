@@ -6,7 +6,17 @@ from typing import Any, Final
 
 from flux_trio.conformance.granting import TOLD, told_of
 from flux_trio.conformance.holding import OVERLAPS, WRITTEN, Written, overlaps
-from flux_trio.conformance.jobs import LIFE, JobState, Life
+from flux_trio.conformance.jobs import (
+    CLEANUP,
+    DEPEND,
+    LIFE,
+    NEW,
+    PRIORITY,
+    RUN,
+    SCHED,
+    JobState,
+    Life,
+)
 from flux_trio.conformance.leg import ANY_TOPIC, name_of, topic_of
 from flux_trio.conformance.resource_sets import resources_in
 from flux_trio.conformance.rule import (
@@ -74,15 +84,15 @@ def a_job_has_one_request_in_flight(record: Record, seen: Seen) -> Said:
 
 # RFC 21: events that belong to some states; all others may come at any time before INACTIVE.
 BELONGS: Final[dict[str, tuple[JobState, ...]]] = {
-    "validate": (JobState.NEW,),
-    "depend": (JobState.DEPEND,),
-    "priority": (JobState.PRIORITY, JobState.SCHED),
-    "alloc": (JobState.SCHED,),
-    "start": (JobState.RUN, JobState.CLEANUP),
-    "finish": (JobState.RUN, JobState.CLEANUP),
-    "release": (JobState.RUN, JobState.CLEANUP),
-    "free": (JobState.CLEANUP,),
-    "clean": (JobState.CLEANUP,),
+    "validate": (NEW,),
+    "depend": (DEPEND,),
+    "priority": (PRIORITY, SCHED),
+    "alloc": (SCHED,),
+    "start": (RUN, CLEANUP),
+    "finish": (RUN, CLEANUP),
+    "release": (RUN, CLEANUP),
+    "free": (CLEANUP,),
+    "clean": (CLEANUP,),
 }
 NEEDS_RESOURCES: Final = ("start", "finish", "release", "free", "resource-update")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from flux_trio.conformance.jobspecs import count, system, totals, vertices
-from flux_trio.conformance.leg import WITH_R
+from flux_trio.conformance.leg import EVENT, WITH_R
 from flux_trio.conformance.resource_sets import committed, resources_in
 from flux_trio.conformance.rule import (
     Broken,
@@ -22,7 +22,7 @@ from flux_trio.conformance.rule import (
 from flux_trio.conformance.view import Live
 from flux_trio.formats import ResourceSet
 from flux_trio.messages import topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
@@ -64,7 +64,7 @@ def _wanted_of(jobspec: Any, n: int) -> Wanted:
 
 
 def _fold_wanted(_old: Wanted | None, _part: None, record: Record, _seen: Seen) -> Wanted | None:
-    if record.kind == Kind.EVENT:
+    if record.kind == EVENT:
         return None
     return _wanted_of(payload(record).get("jobspec"), record.n)
 

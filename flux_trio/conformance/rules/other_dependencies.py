@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from flux_trio.conformance.eventlogs import LOG, Log, broken_event, log_of
 from flux_trio.conformance.facts import Facts
-from flux_trio.conformance.jobs import LIFE, JobState, Life, context_of, is_fatal
+from flux_trio.conformance.jobs import DEPEND, LIFE, Life, context_of, is_fatal
 from flux_trio.conformance.rule import Broken, Rules, Said, Seen, logged
 from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.trace import Record
@@ -57,7 +57,7 @@ def _owed_depends(seen: Seen) -> Iterable[Broken]:
     lives: Mapping[Any, Life] = seen.all(LIFE)
     for job, life in lives.items():
         log: Log | None = seen.at(LOG, job)
-        if life.state == JobState.DEPEND and log and log.satisfied and not log.dependencies:
+        if life.state == DEPEND and log and log.satisfied and not log.dependencies:
             yield Broken(f"job {job}: all dependencies are removed, no depend event followed")
 
 
@@ -120,7 +120,7 @@ def _owed_by(
         lives: Mapping[Any, Life] = seen.all(LIFE)
         for job, life in lives.items():
             log: Log | None = seen.at(LOG, job)
-            if log is None or life.state != JobState.DEPEND:
+            if log is None or life.state != DEPEND:
                 continue
             for description, n in log.dependencies:
                 antecedent = _antecedent(seen, names, description)

@@ -23,6 +23,7 @@ from flux_trio.conformance.jobspecs import (
     system,
     task,
 )
+from flux_trio.conformance.leg import EVENT
 from flux_trio.conformance.rule import (
     Broken,
     Rules,
@@ -39,7 +40,7 @@ from flux_trio.conformance.rule import (
     sent,
 )
 from flux_trio.messages import Request, topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
@@ -121,7 +122,7 @@ def malformed_jobspecs_are_rejected(state: State, record: Record, _facts: Facts)
     owed=lambda state, _facts: _not_freed(state),
 )
 def what_cannot_start_gives_its_resources_back(state: State, record: Record, _facts: Facts) -> Step:
-    if record.kind == Kind.EVENT:
+    if record.kind == EVENT:
         return Step(kept=state is not None and payload(record).get("name") == "free")
     return Step(record.n if kind_of_answer(record) == "fatal" else state)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.conformance.jobs import LIFE, context_of
-from flux_trio.conformance.leg import WITH_R, topic_of
+from flux_trio.conformance.leg import SEND, WITH_R, topic_of
 from flux_trio.conformance.resource_sets import (
     INVENTORY_LEGS,
     Piece,
@@ -161,7 +161,7 @@ def accepts(clause: str, trait: str) -> None:
 
     @RULES.judge(clause, sent("request", topics.SCHED_HELLO), noted(Kind.MODULE), views=[HEARD])
     def judge(record: Record, seen: Seen) -> Said:
-        if record.kind == Kind.SEND:
+        if record.kind == SEND:
             had = heard_by(seen, record.party)
             return had is not None and trait in had.traits
         told = payload(record)

@@ -17,7 +17,7 @@ from flux_trio.conformance.eventlogs import (
     stored_events,
 )
 from flux_trio.conformance.jobs import LIFE, context_of
-from flux_trio.conformance.leg import WITH_EVENTS, WITH_UNLINK, name_of
+from flux_trio.conformance.leg import EVENT, WITH_EVENTS, WITH_UNLINK, name_of
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
     ODD,
@@ -34,7 +34,7 @@ from flux_trio.conformance.rule import (
 )
 from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.messages import topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
@@ -133,7 +133,7 @@ def events_are_stored_as_they_were_logged(record: Record, seen: Seen) -> Said:
 
 
 def _invalid_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, bool]]:
-    if record.kind == Kind.EVENT:
+    if record.kind == EVENT:
         found = job_id(record)
         return [] if found is None else [(found, name_of(record) == "invalidate")]
     return [(job, False) for job in unlinked(record)]

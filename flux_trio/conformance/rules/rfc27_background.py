@@ -8,16 +8,17 @@ from flux_trio.conformance.granting import TOLD, told_of
 from flux_trio.conformance.holding import WRITTEN, Written
 from flux_trio.conformance.jobs import (
     ANY_JOB,
+    CLEANUP,
     DURABLE,
     LIFE,
     RAISED,
-    JobState,
+    SCHED,
     Life,
     context_of,
     is_durable,
     is_fatal,
 )
-from flux_trio.conformance.leg import topic_of
+from flux_trio.conformance.leg import RECV, topic_of
 from flux_trio.conformance.queueing import OVERTAKEN
 from flux_trio.conformance.rule import (
     Broken,
@@ -41,7 +42,7 @@ from flux_trio.conformance.scheduling import (
     link_of,
 )
 from flux_trio.messages import Request, topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
@@ -79,7 +80,7 @@ def alloc_is_asked_for_in_sched(record: Record, seen: Seen) -> Said:
     life: Life | None = seen.at(LIFE, job_id(record))
     if life is None:
         return None
-    if life.state == JobState.SCHED:
+    if life.state == SCHED:
         return True
     if not is_durable(seen, record.party, life.since):
         return None
@@ -93,7 +94,7 @@ def free_is_asked_for_in_cleanup(record: Record, seen: Seen) -> Said:
     life: Life | None = seen.at(LIFE, job_id(record))
     if life is None:
         return None
-    if life.state == JobState.CLEANUP:
+    if life.state == CLEANUP:
         return True
     text = f"job {job_id(record)}: sched.free is for a job in CLEANUP; this one is in {life.state}"
     return Broken(text, (life.since,))
@@ -117,7 +118,7 @@ def a_late_answer_is_waited_for(record: Record, seen: Seen) -> Said:
     asked = asked_of(seen, job_id(record))
     if not is_pending(asked, seen):
         return None
-    if record.kind == Kind.RECV:
+    if record.kind == RECV:
         return payload(record).get("type") in FINAL
     if not failed_by_the_manager(record, seen):
         return None

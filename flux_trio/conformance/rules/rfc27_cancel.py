@@ -7,7 +7,7 @@ from typing import Final
 
 from flux_trio.conformance.granting import INVENTORY, TOLD, Inventory, told_of
 from flux_trio.conformance.jobs import LIFE
-from flux_trio.conformance.leg import topic_of
+from flux_trio.conformance.leg import RECV, topic_of
 from flux_trio.conformance.queueing import OUTSTANDING, UNSENT, rank_of, unsent
 from flux_trio.conformance.rule import (
     Broken,
@@ -35,7 +35,7 @@ from flux_trio.conformance.scheduling import (
 )
 from flux_trio.conformance.shapes import JOB_ID, require_key, require_object, require_silence
 from flux_trio.messages import topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
@@ -125,7 +125,7 @@ def the_request_ends_after_cancel(record: Record, seen: Seen) -> Said:
 @RULES.judge("27.cancel.6", ANSWERED, received("request", topics.SCHED_CANCEL), views=[TOLD])
 def cancel_of_nothing_is_ignored(record: Record, seen: Seen) -> Said:
     told = told_of(seen, job_id(record))
-    if record.kind == Kind.RECV:
+    if record.kind == RECV:
         return not told.alloc
     if not _is_answer(record, seen) or told.alloc or not told.idle_cancel:
         return None

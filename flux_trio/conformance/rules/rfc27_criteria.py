@@ -15,7 +15,7 @@ from flux_trio.conformance.jobs import (
     DURABLE,
     LIFE,
     RAISED,
-    JobState,
+    RUN,
     Life,
     is_durable,
     is_fatal,
@@ -93,7 +93,7 @@ def running_jobs_outlive_the_scheduler(record: Record, seen: Seen) -> Said:
     jobid, link = job_id(record), link_of(seen)
     life: Life | None = seen.at(LIFE, jobid)
     is_lost = link.lost > link.answered
-    if life is None or life.state != JobState.RUN or not is_lost:
+    if life is None or life.state != RUN or not is_lost:
         return None
     if not is_fatal(record):
         return payload(record).get("name") == "finish"

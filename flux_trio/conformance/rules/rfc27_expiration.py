@@ -11,7 +11,7 @@ from typing import Any, Final
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.granting import INVENTORY, TOLD, Inventory, told_of
 from flux_trio.conformance.jobs import LIFE, Life, context_of
-from flux_trio.conformance.leg import topic_of
+from flux_trio.conformance.leg import RECV, topic_of
 from flux_trio.conformance.queueing import UNSENT, unsent
 from flux_trio.conformance.rule import (
     Broken,
@@ -33,7 +33,7 @@ from flux_trio.conformance.scheduling import LINK, TO_SCHEDULER, link_of
 from flux_trio.conformance.shapes import INTEGER, JOB_ID, require_key
 from flux_trio.conformance.view import Live
 from flux_trio.messages import Errno, Request, Response, topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
@@ -99,7 +99,7 @@ def _judged(record: Record, seen: Seen) -> Iterable[tuple[Key, None]]:
 def _fold_verdict(
     _verdict: Verdict | None, _p: None, record: Record, _seen: Seen
 ) -> Verdict | None:
-    return Verdict(record.n, errnum(record)) if record.kind == Kind.RECV else None
+    return Verdict(record.n, errnum(record)) if record.kind == RECV else None
 
 
 VERDICTS: Final = view(

@@ -7,8 +7,8 @@ from typing import Final
 
 from flux_trio.conformance.granting import TOLD, told_of
 from flux_trio.conformance.holding import OVERLAPS, overlaps
-from flux_trio.conformance.jobs import LIFE, RAISED, JobState, Life
-from flux_trio.conformance.leg import topic_of
+from flux_trio.conformance.jobs import CLEANUP, LIFE, RAISED, Life
+from flux_trio.conformance.leg import EVENT, topic_of
 from flux_trio.conformance.queueing import UNSENT, unsent
 from flux_trio.conformance.rule import (
     Broken,
@@ -34,7 +34,7 @@ from flux_trio.conformance.scheduling import (
     link_of,
 )
 from flux_trio.messages import Errno, topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
@@ -66,7 +66,7 @@ def no_job_fails_for_want_of_a_scheduler(record: Record, seen: Seen) -> Said:
     link = link_of(seen)
     if not link.fatal or link.fatal_errnum != Errno.ENOSYS:
         return None
-    if record.kind != Kind.EVENT:
+    if record.kind != EVENT:
         return not errnum(record)
     if not failed_by_the_manager(record, seen):
         return None
@@ -136,7 +136,7 @@ def a_fatal_exception_ends_a_job(record: Record, seen: Seen) -> Said:
 def _request_left(seen: Seen) -> Iterable[Broken]:
     for jobid, asked in seen.all(ASKED).items():
         life: Life | None = seen.at(LIFE, jobid)
-        is_over = life is None or life.state == JobState.CLEANUP
+        is_over = life is None or life.state == CLEANUP
         if is_over and is_pending(asked, seen) and not asked.cancel and link_of(seen).is_up:
             text = f"job {jobid}: is over, and its sched.alloc is left open: expected sched.cancel"
             yield Broken(text, (asked.alloc,))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from flux_trio.conformance.granting import TOLD, told_of
-from flux_trio.conformance.jobs import LIFE, JobState, Life
+from flux_trio.conformance.jobs import CLEANUP, LIFE, Life
 from flux_trio.conformance.rule import (
     Broken,
     Rules,
@@ -32,7 +32,7 @@ def unfreed(seen: Seen) -> Iterable[tuple[int, Life]]:
         return
     for jobid, life in seen.all(LIFE).items():
         asked = asked_of(seen, jobid)
-        is_over = life.state == JobState.CLEANUP and life.held and life.released
+        is_over = life.state == CLEANUP and life.held and life.released
         if is_over and not is_freeing(asked, seen) and not asked.freed:
             assert isinstance(jobid, int)
             yield jobid, life

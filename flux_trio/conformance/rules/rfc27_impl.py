@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.conformance.jobs import ANY_JOB, LIFE, RAISED, context_of, is_fatal
-from flux_trio.conformance.leg import topic_of
+from flux_trio.conformance.leg import EVENT, topic_of
 from flux_trio.conformance.rule import (
     Broken,
     Rules,
@@ -28,7 +28,7 @@ from flux_trio.conformance.scheduling import (
 )
 from flux_trio.conformance.shapes import require_key
 from flux_trio.messages import Request, Response, topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
@@ -106,7 +106,7 @@ def is_fatality_of_a_job(topic: str, record: Record, seen: Seen) -> Said:
     link = link_of(seen)
     if not link.fatal or link.fatal_topic != topic:
         return None
-    if record.kind == Kind.EVENT:
+    if record.kind == EVENT:
         jobid = job_id(record)
         blames = is_fatal(record) and context_of(record).get("type") == "alloc"
         if not blames or seen.at(RAISED, jobid) or seen.at(RAISED, ANY_JOB):

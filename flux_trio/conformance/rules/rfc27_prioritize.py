@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.granting import TOLD, told_of
+from flux_trio.conformance.leg import RECV
 from flux_trio.conformance.queueing import PRIORITIES, priorities_untold
 from flux_trio.conformance.rule import (
     Broken,
@@ -31,7 +32,7 @@ from flux_trio.conformance.shapes import (
     require_silence,
 )
 from flux_trio.messages import topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
@@ -93,7 +94,7 @@ def _unknown(record: Record, seen: Seen) -> Iterable[int]:
     views=[TOLD],
 )
 def unknown_jobs_are_ignored(record: Record, seen: Seen) -> Said:
-    if record.kind == Kind.RECV:
+    if record.kind == RECV:
         return any(True for _ in _unknown(record, seen))
     if record.party != seen.facts.scheduler or not errnum(record):
         return None

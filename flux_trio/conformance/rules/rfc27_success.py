@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from flux_trio.conformance.granting import TOLD, told_of
 from flux_trio.conformance.holding import COMMITS, WRITTEN, Written
-from flux_trio.conformance.jobs import LIFE, JobState, context_of
+from flux_trio.conformance.jobs import LIFE, PRIORITY, SCHED, context_of
 from flux_trio.conformance.rule import (
     Broken,
     Rules,
@@ -63,7 +63,7 @@ def _granted(seen: Seen) -> Iterable[tuple[Any, Asked]]:
     """Jobs that got SUCCESS in SCHED, without anything having come of it."""
     for jobid, life in seen.all(LIFE).items():
         asked = asked_of(seen, jobid)
-        waits = life.state in (JobState.SCHED, JobState.PRIORITY)
+        waits = life.state in (SCHED, PRIORITY)
         if asked.granted > link_of(seen).lost and waits:
             yield jobid, asked
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from flux_trio.conformance.granting import cores_min
 from flux_trio.conformance.jobs import LIFE
-from flux_trio.conformance.leg import WITH_R, topic_of
+from flux_trio.conformance.leg import EVENT, RECV, SEND, WITH_R, topic_of
 from flux_trio.conformance.resources import HEARD, HELD, Acquired, heard_by, wrote_r
 from flux_trio.conformance.rule import (
     Broken,
@@ -29,7 +29,7 @@ from flux_trio.conformance.rule import (
 from flux_trio.conformance.scheduling import DENIES, SUCCESSES
 from flux_trio.formats import Idset
 from flux_trio.messages import Request, topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
@@ -115,7 +115,7 @@ def holders_of_shrunk_targets_get_an_exception(record: Record, seen: Seen) -> Sa
     had, held = heard_by(seen, seen.facts.scheduler), seen.at(HELD, job_id(record))
     if had is None or held is None or not held.targets & had.taken:
         return None
-    if record.kind == Kind.EVENT:
+    if record.kind == EVENT:
         return True
     life = seen.at(LIFE, job_id(record))
     if life is None or life.fatal or life.since < had.shrunk:
@@ -192,7 +192,7 @@ def _fold_pending(_had: Any, _part: None, record: Record, seen: Seen) -> tuple[i
         jobspec = payload(record).get("jobspec")
         cores = cores_min(jobspec.get("resources")) if isinstance(jobspec, dict) else 0
         return (record.n, cores)
-    if record.kind == Kind.SEND and payload(record).get("type") == 1:
+    if record.kind == SEND and payload(record).get("type") == 1:
         found = seen.at(PENDING, job_id(record))
         return found if isinstance(found, tuple) else None
     return None
@@ -272,7 +272,7 @@ FREED: Final = view(
     sent("request", topics.SCHED_FREE),
     logged("clean"),
     key=job_id,
-    fold=lambda _n, _part, record, _seen: None if record.kind == Kind.EVENT else record.n,
+    fold=lambda _n, _part, record, _seen: None if record.kind == EVENT else record.n,
 )
 """By job: its sched.free."""
 
@@ -282,7 +282,7 @@ def offline_targets_are_freed(record: Record, seen: Seen) -> Said:
     had, held = heard_by(seen, seen.facts.scheduler), seen.at(HELD, job_id(record))
     if had is None or held is None or not held.targets & had.offline:
         return None
-    if record.kind == Kind.RECV:
+    if record.kind == RECV:
         return True
     if seen.at(FREED, job_id(record)):
         return None  # it is on its way

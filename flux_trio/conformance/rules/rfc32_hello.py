@@ -14,7 +14,7 @@ from flux_trio.conformance.execution import (
     outstanding,
 )
 from flux_trio.conformance.facts import Facts
-from flux_trio.conformance.leg import topic_of
+from flux_trio.conformance.leg import MODULE, RECV, topic_of
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
     OWN,
@@ -201,7 +201,7 @@ def success_has_no_payload(record: Record, _facts: Facts) -> Said:
 
 def _party(record: Record) -> Key | None:
     """Whose conduct a record is, or whose end or beginning."""
-    if record.kind == Kind.MODULE:
+    if record.kind == MODULE:
         return str(payload(record).get("module"))
     if isinstance(record.message, Request) and record.message.topic.endswith(topics.DISCONNECT):
         return record.message.sender
@@ -215,12 +215,12 @@ def _party(record: Record) -> Key | None:
     key=_party,
 )
 def a_refused_service_stops(state: State, record: Record, _facts: Facts) -> Step:
-    if record.kind == Kind.RECV:
+    if record.kind == RECV:
         # ENOSYS: there is no job manager, which refuses nobody
         return Step(record.n if errnum(record) not in (0, Errno.ENOSYS) else None)
     if state is None:
         return Step()
-    if record.kind == Kind.MODULE or topic_of(record).endswith(f".{topics.DISCONNECT}"):
+    if record.kind == MODULE or topic_of(record).endswith(f".{topics.DISCONNECT}"):
         return Step(kept=True)
     topic = topic_of(record)
     if topic != topics.EXEC_HELLO and not topic.endswith(f".{topics.START_METHOD}"):

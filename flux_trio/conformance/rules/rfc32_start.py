@@ -17,7 +17,7 @@ from flux_trio.conformance.execution import (
     start_of,
 )
 from flux_trio.conformance.facts import Facts
-from flux_trio.conformance.jobs import LIFE, JobState, Life
+from flux_trio.conformance.jobs import LIFE, RUN, Life
 from flux_trio.conformance.leg import topic_of
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
@@ -113,7 +113,7 @@ def _owed_starts(seen: Seen) -> Iterable[Broken]:
         log: Log | None = seen.at(LOG, job)
         start: Start | None = seen.at(STARTS, job)
         is_void = start is None or start.sent < link.lost
-        if life.state == JobState.RUN and life.held and log and not log.prologs and is_void:
+        if life.state == RUN and life.held and log and not log.prologs and is_void:
             text = f"job {job} is in RUN: expected a start request, none was sent"
             yield Broken(text, (life.held,))
 
@@ -121,7 +121,7 @@ def _owed_starts(seen: Seen) -> Iterable[Broken]:
 @RULES.judge("32.start.1", SENT, views=(LINK, STARTS, LIFE, LOG), owing=_owed_starts)
 def every_job_that_is_due(record: Record, seen: Seen) -> Said:
     life = seen.at(LIFE, job_id(record))
-    return life is not None and life.state == JobState.RUN
+    return life is not None and life.state == RUN
 
 
 @RULES.judge("32.start.9", SENT, views=(LOG,))

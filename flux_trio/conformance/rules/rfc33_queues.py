@@ -12,12 +12,13 @@ from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.jobs import (
     DURABLE,
     LIFE,
-    JobState,
+    SCHED,
     Life,
     context_of,
     is_durable,
 )
 from flux_trio.conformance.jobspecs import system
+from flux_trio.conformance.leg import EVENT, HOOK
 from flux_trio.conformance.queues import (
     JOB_QUEUES,
     QUEUE,
@@ -109,7 +110,7 @@ def every_change_is_in_the_eventlog(record: Record, seen: Seen) -> Said:
     key=job_id,
 )
 def assigned_before_plugins_are_asked(state: State, record: Record, _facts: Facts) -> Step:
-    if record.kind == Kind.HOOK:
+    if record.kind == HOOK:
         is_validation = payload(record).get("hook") == "job.validate"
         if type(state) is str:
             return Step(state, kept=is_validation and state == "assigned")
@@ -137,7 +138,7 @@ def a_rejected_job_never_was(state: State, record: Record, _facts: Facts) -> Ste
     if state is None or errnum(record):
         return Step(state)
     rejected = (int(str(state)),)
-    if record.kind == Kind.EVENT:
+    if record.kind == EVENT:
         text = f"expected no event after invalidate, got {payload(record).get('name')}"
     else:
         text = "rejected: expected an error for its submitter, got success"
@@ -152,7 +153,7 @@ def _owed_cancels(seen: Seen) -> Iterable[Broken]:
     for job, asked in asked_of.items():
         stopped = stop_of(seen, queue_of_job(seen, job))
         life: Life | None = seen.at(LIFE, job)
-        is_waiting = is_pending(asked, seen) and life and life.state == JobState.SCHED
+        is_waiting = is_pending(asked, seen) and life and life.state == SCHED
         if stopped and is_waiting and asked.cancel < stopped:
             text = "its queue was stopped: expected sched.cancel of its alloc request"
             yield Broken(f"job {job}: {text}, none was sent", (asked.alloc, stopped))
