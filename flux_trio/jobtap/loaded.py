@@ -157,7 +157,10 @@ class Loaded:
     def _find(self, topic: str) -> Entry | None:
         for pattern, function in self.handlers.topics:
             if _matches(topic, pattern):
-                return self.entry(topic, function, hook_of(topic))
+                hook = hook_of(topic)
+                # topics of a family are other people's words: who takes any is known by the glob
+                label = pattern if hook.prefix and is_glob(pattern) else topic
+                return self.entry(label, function, hook)
         return None
 
     # --- what job handles ask (`Keeper`)

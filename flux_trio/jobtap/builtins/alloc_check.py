@@ -11,7 +11,8 @@ class AllocCheck(jobtap.Plugin):
 
     name = "alloc-check"
 
-    def __init__(self) -> None:
+    def loaded(self) -> None:
+        """Nobody has anything."""
         self._held: dict[int, ResourceSet] = {}
 
     @jobtap.enter(jobtap.State.RUN)

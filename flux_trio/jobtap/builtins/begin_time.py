@@ -8,7 +8,7 @@ import math
 import trio
 
 from flux_trio import jobtap
-from flux_trio.jobtap.builtins.dependencies import is_satisfied
+from flux_trio.jobtap.builtins.dependencies import hold
 
 
 class BeginTime(jobtap.Plugin):
@@ -16,12 +16,10 @@ class BeginTime(jobtap.Plugin):
 
     name = ".begin-time"
 
-    def __init__(self) -> None:
-        self._due: list[tuple[float, int, str]] = []  # a heap: moment, job id, description
-        self._first_changed = trio.Event()
-
     def loaded(self) -> None:
         """Watch the clock."""
+        self._due: list[tuple[float, int, str]] = []  # a heap: moment, job id, description
+        self._first_changed = trio.Event()
         self.start_soon(self._watch)
 
     @jobtap.on("job.dependency.begin-time")
@@ -29,12 +27,10 @@ class BeginTime(jobtap.Plugin):
         """Hold the job until then, also when that is past: the next look at the clock frees it."""
         moment = _timestamp(dependency.value)
         description = f"begin-time={moment:.3f}"
-        if is_satisfied(job, description):
-            return
-        job.add_dependency(description)
-        heapq.heappush(self._due, (moment, job.id, description))
-        if self._due[0][1] == job.id:
-            self._first_changed.set()
+        if hold(job, description):
+            heapq.heappush(self._due, (moment, job.id, description))
+            if self._due[0][1] == job.id:
+                self._first_changed.set()
 
     async def _watch(self) -> None:
         while True:
@@ -42,14 +38,20 @@ class BeginTime(jobtap.Plugin):
             left = self._due[0][0] - self.now() if self._due else math.inf
             with trio.move_on_after(max(0.0, left)):
                 await self._first_changed.wait()
+            due = set()
             while self._due and self._due[0][0] <= self.now():
-                _, jobid, description = heapq.heappop(self._due)
+                due.add(heapq.heappop(self._due)[1:])
+            for jobid, description in sorted(due):
                 self._free(jobid, description)
 
     def _free(self, jobid: int, description: str) -> None:
         job = self.jobs.get(jobid)  # it may have been canceled meanwhile
-        if job is not None and job.state is jobtap.State.DEPEND:
+        if job is not None and _waits(job) and description in job.dependencies:
             job.remove_dependency(description)
+
+
+def _waits(job: jobtap.Job) -> bool:
+    return job.state in (jobtap.State.NEW, jobtap.State.DEPEND)
 
 
 def _timestamp(text: str) -> float:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from flux_trio import jobtap
 
 
-def is_satisfied(job: jobtap.Job, description: str) -> bool:
-    """Whether an earlier life of the job manager saw the dependency satisfied.
+def hold(job: jobtap.Job, description: str) -> bool:
+    """Add a dependency that is open until it is removed; False when it was satisfied before.
 
-    A job that is in DEPEND when its dependencies are asked about had all of them added before.
+    It was when the jobspec names it twice, or when an earlier life of the job manager saw to it.
     """
-    return job.state is jobtap.State.DEPEND and description not in job.dependencies
+    try:
+        job.add_dependency(description)
+    except jobtap.NotAllowed:  # a description counts once in the life of a job
+        return False
+    return True

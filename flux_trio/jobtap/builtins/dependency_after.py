@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from flux_trio import jobtap
 from flux_trio.formats import FormatError, format_fluid, parse_eventlog, parse_fluid
-from flux_trio.jobtap.builtins.dependencies import is_satisfied
+from flux_trio.jobtap.builtins.dependencies import hold
 from flux_trio.messages import topics
 from flux_trio.protocols import JobEvent
 
@@ -69,7 +69,8 @@ class DependencyAfter(jobtap.Plugin):
 
     name = ".dependency-after"
 
-    def __init__(self) -> None:
+    def loaded(self) -> None:
+        """Nobody waits yet."""
         # by the id of the job waited for: the id of one that waits, its dependency's description
         self._waiting: dict[int, dict[tuple[int, str], Condition]] = {}
         # of jobs that were in NEW when the one they wait for ended
@@ -80,7 +81,7 @@ class DependencyAfter(jobtap.Plugin):
         """Hold the job, unless what it waits for has happened already."""
         condition = CONDITIONS[dependency.scheme]
         description = f"{condition.word}={dependency.value}"
-        if is_satisfied(job, description):
+        if not hold(job, description):
             return
         jobid = _jobid(dependency)
         other = self.jobs.get(jobid)
@@ -92,7 +93,6 @@ class DependencyAfter(jobtap.Plugin):
         ended = other is None or other.state is jobtap.State.INACTIVE
         if ended and not condition.holds(outcome) and job.state is jobtap.State.NEW:
             raise jobtap.Reject(condition.refuse(outcome, dependency.value))
-        job.add_dependency(description)
         if ended or (condition is AFTER and outcome.started):
             _settle(job, description, condition, outcome)
             return

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from flux_trio import jobtap
-from flux_trio.jobtap.builtins.dependencies import is_satisfied
 
 DESCRIPTION: Final = "singleton"
 
@@ -21,7 +20,8 @@ class DependencySingleton(jobtap.Plugin):
 
     name = ".dependency-singleton"
 
-    def __init__(self) -> None:
+    def loaded(self) -> None:
+        """No job is known yet."""
         self._keys: dict[int, Key] = {}  # of every active job with a name, by id
         self._active: dict[Key, set[int]] = {}
         self._waiting: dict[Key, set[int]] = {}
@@ -33,12 +33,10 @@ class DependencySingleton(jobtap.Plugin):
         key = self._count(job)
         if key is None:
             raise jobtap.Reject("singleton jobs require a job name")
-        if is_satisfied(job, DESCRIPTION):
-            return
-        if job.state is jobtap.State.NEW:
-            if len(self._active[key]) == 1:
-                return
+        if job.state is jobtap.State.NEW and len(self._active[key]) > 1:
             job.add_dependency(DESCRIPTION)
+        elif DESCRIPTION not in job.dependencies:
+            return  # it is alone, or was when it was submitted
         self._waiting.setdefault(key, set()).add(job.id)
         if job.state is jobtap.State.DEPEND:  # what it waits for may have ended in an earlier life
             self._count_all()

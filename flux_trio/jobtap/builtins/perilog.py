@@ -48,9 +48,8 @@ class Perilog(jobtap.Plugin):
 
     name = "perilog"
 
-    def __init__(self) -> None:
-        self._procedures = Procedures()
-        self._pretends = False
+    def loaded(self) -> None:
+        """Nothing is going on."""
         self._runs: dict[int, Run] = {}  # by job id
         self._taken_up: set[int] = set()  # jobs with something open from an earlier life
         self._awaited: set[int] = set()  # jobs whose epilog waits for the end of their processes
