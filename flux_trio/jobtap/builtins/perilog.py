@@ -21,7 +21,7 @@ import trio
 
 from flux_trio import jobtap
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet, format_fluid
-from flux_trio.jobtap.builtins.perilog_config import Procedure, Procedures, read_procedures
+from flux_trio.jobtap.builtins.perilog_config import Procedure, read_procedures
 from flux_trio.jobtap.builtins.perilog_process import (
     JOB_ID,
     OWNER,

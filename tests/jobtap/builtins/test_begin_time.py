@@ -48,3 +48,15 @@ async def test_what_is_no_time_is_refused(value: str, autojump_clock):
     """26.schemes.7"""
     async with simulated_instance() as instance, instance.connect() as client:
         assert await Jobs(client).refused(f"begin-time:{value}") == f"Invalid begin-time={value}"
+
+
+async def test_time_that_is_named_twice_counts_once(autojump_clock):
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        times = [f"begin-time:{EPOCH + HOUR}", f"begin-time:{EPOCH + HOUR + 0.0001}"]
+        events = await jobs.events(await jobs.submit(*times, times[0]))
+        assert names(events).count("dependency-add") == 1
+        assert names(events).count("dependency-remove") == 1
+        other = await jobs.submit(f"begin-time:{EPOCH + 2 * HOUR}")
+        assert "finish" in names(await jobs.events(other))
+        assert list(instance.log) == []

@@ -6,6 +6,7 @@ import pytest
 
 from flux_trio.formats import FluidForm, format_fluid, parse_fluid
 from flux_trio.jobtap.builtins.dependency_after import CONDITIONS, Outcome
+from flux_trio.messages import topics
 from flux_trio.testing import simulated_instance
 from tests.support.playing import Jobs, context, guest_of, names, when
 
@@ -187,3 +188,33 @@ async def test_canceled_job_is_waited_for_no_more(autojump_clock):
         assert names(await jobs.events(second))[-2:] == ["exception", "clean"]
         await jobs.events(first)
         assert list(instance.log) == []  # nothing went wrong
+
+
+async def test_dependency_that_is_named_twice_counts_once(autojump_clock):
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        first = await jobs.submit()
+        early = await jobs.submit(f"afterok:{first}", f"afterok:{first}")
+        await jobs.events(first)
+        late = await jobs.submit(f"afterok:{first}", f"afterok:{first}")
+        for jobid in (early, late):
+            events = await jobs.events(jobid)
+            assert names(events).count("dependency-add") == 1
+            assert names(events).count("dependency-remove") == 1
+            assert "finish" in names(events)
+        assert list(instance.log) == []
+
+
+async def test_plugin_that_is_loaded_again_takes_up_who_waits(autojump_clock):
+    """26.events.4"""
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        first = await jobs.submit(seconds=100)
+        second = await jobs.submit(f"afterok:{first}")
+        await jobs.events(second, "validate")
+        again = {"remove": ".dependency-after", "load": ".dependency-after"}
+        await client.call(topics.JOB_JOBTAP, again)
+        events = await jobs.events(second)
+        assert names(events).count("dependency-add") == 1
+        assert "finish" in names(events)
+        assert list(instance.log) == []

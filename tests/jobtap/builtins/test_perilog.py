@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import trio
 
 from flux_trio.config import Config, parse_config
 from flux_trio.jobtap.builtins.perilog import Perilog
@@ -207,3 +208,19 @@ async def test_without_processes_of_its_own_an_instance_pretends(autojump_clock)
 async def test_without_commands_it_does_nothing(autojump_clock):
     async with acting(Acting(), "") as (_, jobs):
         assert "prolog-start" not in names(await jobs.events(await jobs.submit()))
+
+
+async def test_prolog_of_a_plugin_that_was_removed_is_run_again_once_it_is_back(autojump_clock):
+    plugin = Acting({"seconds": 100})
+    async with acting(plugin) as (client, jobs):
+        job = await jobs.submit()
+        begun = await jobs.events(job, "prolog-start")
+        await client.call(topics.JOB_JOBTAP, {"remove": "perilog"})
+        await trio.sleep(1000)
+        assert names(await jobs.so_far(job))[-1] == "prolog-start"
+        await client.call(topics.JOB_JOBTAP, {"load": "perilog"})
+        events = await jobs.events(job)
+        assert names(events).count("prolog-start") == 1
+        waited = when(events, "prolog-finish") - when(begun, "prolog-start")
+        assert waited == pytest.approx(1100, abs=0.1)
+        assert "finish" in names(events)
