@@ -32,6 +32,7 @@ class Watchdog:
 
     def __init__(self, blocked_s: float, report: Blamed) -> None:
         self.running: Any = None  # a new object for each call that is under way, None between
+        self.told: Any = None  # the last one that was reported
         self._blocked_s = blocked_s
         self._report = report
         self._token = trio.lowlevel.current_trio_token()
@@ -52,12 +53,12 @@ class Watchdog:
             self._thread.join()
 
     def _watch(self) -> None:
-        seen, told = None, None
+        seen = None
         while not self._stop.wait(self._blocked_s):
             running = self.running
-            if running is not None and running is seen and running is not told:
-                told = running
+            if running is not None and running is seen and running is not self.told:
                 self._tell(running)
+                self.told = running
             seen = running
 
     def _tell(self, running: Any) -> None:

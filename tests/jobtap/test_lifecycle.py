@@ -14,6 +14,7 @@ from trio.testing import MockClock
 from flux_trio import jobtap
 from flux_trio.config import parse_config
 from flux_trio.jobtap import FluxError, Plugin, PluginError, ServiceRequest, State
+from flux_trio.jobtap.watchdog import Watchdog
 from flux_trio.messages import Errno
 from flux_trio.protocols import (
     HookAnswer,
@@ -418,23 +419,30 @@ async def test_query_that_fails_says_why() -> None:
 
 # --- the watchdog
 
-block = time.sleep  # what a plugin must not do
+
+def block(watchdog: Watchdog) -> None:
+    """What a plugin must not do, until it is told."""
+    before, until = watchdog.told, time.monotonic() + 10
+    while watchdog.told is before and time.monotonic() < until:
+        time.sleep(0.001)
 
 
 async def test_handler_that_blocks_the_instance_is_named_with_its_stack(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    def blocks(job: jobtap.Job) -> None:
-        time.sleep(0.05)
+    async with rig(blocked_s=0.01) as r:
 
-    async with rig(handling(PRIORITY, blocks), blocked_s=0.01) as r:
+        def blocks(job: jobtap.Job) -> None:
+            block(r.host.watchdog)
+
+        await r.host.load(handling(PRIORITY, blocks))
         r.ask()
         await trio.testing.wait_all_tasks_blocked()
         text = r.logged[0]
         assert text.startswith(f"plugin a failed in {PRIORITY} for job ƒ8: blocked the instance")
-        assert "in blocks\n    time.sleep(0.05)" in text
+        assert "in blocks\n    block(r.host.watchdog)" in text
         assert len(r.logged) == 1
-    assert "time.sleep(0.05)" in capfd.readouterr().err
+    assert "block(r.host.watchdog)" in capfd.readouterr().err
 
 
 async def test_async_handlers_and_tasks_that_block_are_named_too(
@@ -442,14 +450,16 @@ async def test_async_handlers_and_tasks_that_block_are_named_too(
 ) -> None:
     ended: list[trio.Event] = [trio.Event(), trio.Event()]
 
-    async def blocks(job: jobtap.Job | None) -> None:
-        await trio.lowlevel.checkpoint()
-        block(0.05)
-        await trio.lowlevel.checkpoint()
-        ended[job is None].set()
+    async with rig(blocked_s=0.01) as r:
 
-    plugin = handling(PRIORITY, blocks)
-    async with rig(plugin, blocked_s=0.01) as r:
+        async def blocks(job: jobtap.Job | None) -> None:
+            await trio.lowlevel.checkpoint()
+            block(r.host.watchdog)
+            await trio.lowlevel.checkpoint()
+            ended[job is None].set()
+
+        plugin = handling(PRIORITY, blocks)
+        await r.host.load(plugin)
         r.ask()
         plugin.start_soon(blocks, None)
         for each in ended:
