@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from flux_trio.cli.resource_rows import Resources
+from flux_trio.config import read_config
 from flux_trio.messages import USERID_UNKNOWN, Errno, FluxError, topics
 from flux_trio.protocols import RUNNING
 
@@ -29,6 +31,18 @@ async def fetch_resources(
     }
     jobs = (await client.call(topics.LIST_LIST, running))["jobs"]
     return status, Resources.read(status, await _held(client, [job["id"] for job in jobs]))
+
+
+async def fetch_with_queues(client: Client) -> Resources:
+    """The resources with what jobs hold of them, and which of them each queue may use."""
+    _, resources = await fetch_resources(client)
+    config = read_config((await client.call(topics.CONFIG_GET))["config"])
+    queues = {}
+    for name, queue in config.queues.items():
+        constraint = queue.constraint
+        every = resources.all
+        queues[name] = every.ranks if constraint is None else constraint.select(every)
+    return replace(resources, queues=queues)
 
 
 async def _held(client: Client, jobids: list[int]) -> list[str]:

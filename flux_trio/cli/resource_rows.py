@@ -8,25 +8,30 @@ nothing that a format shows share a row.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from flux_trio.cli.named_formats import NamedFormat
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
 
+_SHARE: Final = (
+    "{state:>10} ?+:{queue:<5} ?:{propertiesx:<10.10+} {nnodes:>6} +:{ncores:>6} ?+:{ngpus:>5} "
+)
 LIST_FORMATS: Final = {
     "default": NamedFormat(
-        "{state:>10} ?:{properties:<10.10+} {nnodes:>6} +:{ncores:>6} +:{ngpus:>5} {nodelist}",
+        _SHARE + "{nodelist}",
         "How much is free, allocated and down",
     ),
     "rlist": NamedFormat(
-        "{state:>10} ?:{properties:<10.10+} {nnodes:>6} +:{ncores:>6} +:{ngpus:>5} {rlist}",
+        _SHARE + "{rlist}",
         "The same with cores and gpus by rank",
     ),
 }
 LIST_HEADINGS: Final = {
     "state": "STATE",
+    "queue": "QUEUE",
     "properties": "PROPERTIES",
+    "propertiesx": "PROPERTIES",
     "nnodes": "NNODES",
     "ncores": "NCORES",
     "ngpus": "NGPUS",
@@ -83,6 +88,7 @@ class Resources:
     offline: Idset
     exclude: Idset
     drained: tuple[tuple[Idset, float, str], ...]  # ranks, since when, reason
+    queues: Mapping[str, Idset] = field(default_factory=dict)  # which ranks each may use
 
     @classmethod
     def read(cls, status: Mapping[str, Any], held: Iterable[str]) -> Resources:
@@ -108,6 +114,18 @@ class Resources:
         except FormatError:
             hosts = set(Hostlist.parse(targets))
             ranks = Idset.of(rank for rank, host in self.all.hosts.items() if host in hosts)
+        return self._part(ranks)
+
+    def of_queues(self, names: Iterable[str]) -> Resources:
+        """Only the nodes of these queues, and no word of others. ValueError."""
+        ranks = Idset()
+        for name in names:
+            if name not in self.queues:
+                raise ValueError(f"{name}: no such queue")
+            ranks |= self.queues[name]
+        return replace(self._part(ranks), queues={name: self.queues[name] for name in names})
+
+    def _part(self, ranks: Idset) -> Resources:
         drained = tuple((each & ranks, since, why) for each, since, why in self.drained)
         return replace(
             self,
@@ -165,9 +183,10 @@ def list_rows(
     parts = []
     for state in states:
         part = resources.state(state)
-        groups = _by_properties(part) or {"": part}
+        groups = _alike(part, resources.queues) or {("", "", ""): part}
         parts += [
-            _Part({"state": state, "properties": names}, group) for names, group in groups.items()
+            _Part(dict(zip(_LABELS, (state, *labels), strict=True)), group)
+            for labels, group in groups.items()
         ]
     return _rows(parts, fields, skip_empty)
 
@@ -253,9 +272,20 @@ def _rows(
     return [part.row() for part in alike.values()]
 
 
-def _by_properties(resources: ResourceSet) -> dict[str, ResourceSet]:
-    ranks_of: dict[str, list[int]] = {}
+_LABELS: Final = ("state", "queue", "properties", "propertiesx")
+
+
+def _alike(
+    resources: ResourceSet, queues: Mapping[str, Idset]
+) -> dict[tuple[str, str, str], ResourceSet]:
+    """By queues, properties, and properties that are no queue's name."""
+    ranks_of: dict[tuple[str, str, str], list[int]] = {}
     for rank in resources.ranks:
-        names = [name for name, ranks in resources.properties.items() if rank in ranks]
-        ranks_of.setdefault(",".join(sorted(names)), []).append(rank)
-    return {names: resources.restrict(Idset.of(ranks)) for names, ranks in ranks_of.items()}
+        names = sorted(name for name, ranks in resources.properties.items() if rank in ranks)
+        labels = (
+            ",".join(name for name, ranks in queues.items() if rank in ranks),
+            ",".join(names),
+            ",".join(name for name in names if name not in queues),
+        )
+        ranks_of.setdefault(labels, []).append(rank)
+    return {labels: resources.restrict(Idset.of(ranks)) for labels, ranks in ranks_of.items()}

@@ -72,5 +72,10 @@ def test_a_state_that_there_is_not_names_those_there_are(instance: RunningInstan
     assert (told.exit_code, "valid states: avail,exclude" in told.stderr) == (0, True)
     both = instance.invoke("resource", "drain", "-f", "-u", "0")
     assert "Only one of --force and --update may be specified" in both.stderr
+    queue = instance.invoke("resource", "info", "-q", "nosuch")
+    assert (queue.exit_code, queue.stderr) == (
+        1,
+        "flux-trio resource info: ERROR: --queue: nosuch: no such queue\n",
+    )
     where = instance.invoke("resource", "list", "-i", "[")
     assert (where.exit_code, "--include: " in where.stderr) == (1, True)

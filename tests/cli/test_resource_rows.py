@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from flux_trio.cli.columns import Layout
 from flux_trio.cli.resource_rows import (
@@ -16,6 +19,7 @@ from flux_trio.cli.resource_rows import (
     list_rows,
     status_rows,
 )
+from flux_trio.formats import Idset
 
 
 def r(ranks: str, nodelist: str, cores: str, **more: Any) -> dict[str, Any]:
@@ -53,18 +57,18 @@ def shown(told: dict[str, Any], *jobs: str, states: Any = STATUS_SHOWN, **how: A
 
 def test_an_idle_machine_is_free() -> None:
     assert listed(status()) == [
-        "     STATE NNODES NCORES NGPUS NODELIST",
-        "      free      4     16     0 n[0-3]",
-        " allocated      0      0     0",
-        "      down      0      0     0",
+        "     STATE NNODES NCORES NODELIST",
+        "      free      4     16 n[0-3]",
+        " allocated      0      0",
+        "      down      0      0",
     ]
 
 
 def test_what_jobs_hold_is_allocated_core_by_core() -> None:
     jobs = [held("0", "n0", "0-1"), held("0-1", "n[0-1]", "2-3")]
     assert listed(status(), *jobs)[1:3] == [
-        "      free      3     10     0 n[1-3]",
-        " allocated      2      6     0 n[0-1]",
+        "      free      3     10 n[1-3]",
+        " allocated      2      6 n[0-1]",
     ]
 
 
@@ -72,19 +76,19 @@ def test_drained_and_offline_nodes_are_down_and_excluded_ones_nowhere() -> None:
     drained = {"1": {"timestamp": 1.0, "reason": ""}}
     told = status(drained=drained, offline="2", exclude="3")
     assert listed(told, held("1", "n1", "0"))[1:] == [
-        "      free      1      4     0 n0",
-        " allocated      1      1     0 n1",
-        "      down      2      8     0 n[1-2]",
+        "      free      1      4 n0",
+        " allocated      1      1 n1",
+        "      down      2      8 n[1-2]",
     ]
 
 
 def test_nodes_of_different_properties_have_rows_of_their_own() -> None:
     told = status(R=r("0-3", "n[0-3]", "0-3", properties={"big": "0-1", "fast": "1"}))
     assert listed(told)[:4] == [
-        "     STATE PROPERTIES NNODES NCORES NGPUS NODELIST",
-        "      free big             1      4     0 n0",
-        "      free big,fast        1      4     0 n1",
-        "      free                 2      8     0 n[2-3]",
+        "     STATE PROPERTIES NNODES NCORES NODELIST",
+        "      free big             1      4 n0",
+        "      free big,fast        1      4 n1",
+        "      free                 2      8 n[2-3]",
     ]
 
 
@@ -146,3 +150,27 @@ def test_resources_can_be_narrowed_to_ranks_or_hosts() -> None:
         assert [row["ranks"] for row in list_rows(some)] == ["3", "3", "1-2"]
         assert [row["ranks"] for row in drain_rows(some)] == ["1"]
     assert drain_rows(resources.restrict("n0")) == []
+
+
+def test_queues_have_columns_and_can_be_looked_at_alone() -> None:
+    told = status(R=r("0-3", "n[0-3]", "0-3", properties={"batch": "0-1", "big": "1"}))
+    queues = {"batch": Idset.parse("0-1"), "all": Idset.parse("0-3")}
+    resources = replace(Resources.read(told, []), queues=queues)
+    layout = Layout(LIST_FORMATS["default"].format, LIST_HEADINGS)
+
+    def shown(what: Resources) -> list[list[str]]:
+        rows = list_rows(what, fields=layout.fields, skip_empty=True)
+        return [line.split() for line in layout.lines(rows)]
+
+    assert shown(resources) == [
+        ["STATE", "QUEUE", "PROPERTIES", "NNODES", "NCORES", "NODELIST"],
+        ["free", "batch,all", "1", "4", "n0"],
+        ["free", "batch,all", "big", "1", "4", "n1"],
+        ["free", "all", "2", "8", "n[2-3]"],
+    ]
+    assert shown(resources.of_queues(["batch"]))[1:] == [
+        ["free", "batch", "1", "4", "n0"],
+        ["free", "batch", "big", "1", "4", "n1"],
+    ]
+    with pytest.raises(ValueError, match="nosuch: no such queue"):
+        resources.of_queues(["nosuch"])

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _INCLUDE = click.option("-i", "--include", metavar="RANKS|HOSTS", help="Look at these nodes only.")
+_QUEUE = click.option("-q", "--queue", metavar="NAME,...", help="Look at these queues only.")
 _STATES = click.option("-s", "--states", metavar="STATE,...", help="Look at these states only.")
 _HEADER = click.option("-n", "--no-header", is_flag=True, help="Print no header.")
 _LAYOUT = click.option(
@@ -45,12 +46,14 @@ def resource() -> None:
 
 @resource.command("list")
 @_STATES
+@_QUEUE
 @_INCLUDE
 @_LAYOUT
 @_HEADER
 @_SKIP_EMPTY
 def list_resources(
     states: str | None,
+    queue: str | None,
     include: str | None,
     layout: str | None,
     no_header: bool,
@@ -72,45 +75,53 @@ def list_resources(
 
     wanted = _read_states(states, LIST_STATES) or LISTED
     columns = _columns(layout, "flux-resource-list", LIST_FORMATS, LIST_HEADINGS)
-    resources = _look(include)
+    resources = _look(include, queue)
     empty = include is not None if skip_empty is None else skip_empty
     _print(columns, list_rows(resources, wanted, columns.fields, skip_empty=empty), no_header)
 
 
 @resource.command()
 @_STATES
+@_QUEUE
 @_INCLUDE
-def info(states: str | None, include: str | None) -> None:
+def info(states: str | None, queue: str | None, include: str | None) -> None:
     """Print how many nodes, cores and gpus there are, in one line.
 
     Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
     """
-    part = _in_states(states, include)
+    part = _in_states(states, include, queue)
     counts = ((part.nnodes, "Node"), (part.ncores, "Core"), (part.ngpus, "GPU"))
     click.echo(", ".join(f"{n} {name}{'' if n == 1 else 's'}" for n, name in counts))
 
 
 @resource.command("R")
 @_STATES
+@_QUEUE
 @_INCLUDE
-def print_r(states: str | None, include: str | None) -> None:
+def print_r(states: str | None, queue: str | None, include: str | None) -> None:
     """Print resources as an RFC 20 object.
 
     Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
     """
     import msgspec
 
-    click.echo(msgspec.json.encode(_in_states(states, include).to_json()))
+    click.echo(msgspec.json.encode(_in_states(states, include, queue).to_json()))
 
 
 @resource.command()
 @_STATES
+@_QUEUE
 @_INCLUDE
 @_LAYOUT
 @_HEADER
 @click.option("--skip-empty", is_flag=True, help="Leave out lines without nodes, also with -s.")
 def status(
-    states: str | None, include: str | None, layout: str | None, no_header: bool, skip_empty: bool
+    states: str | None,
+    queue: str | None,
+    include: str | None,
+    layout: str | None,
+    no_header: bool,
+    skip_empty: bool,
 ) -> None:
     """List which nodes are avail, excluded, draining and drained, and which are offline (*).
 
@@ -133,13 +144,16 @@ def status(
     columns = _columns(layout, "flux-resource-status", STATUS_FORMATS, STATUS_HEADINGS)
     empty = skip_empty or states is None
     _print(
-        columns, status_rows(_look(include), wanted, columns.fields, skip_empty=empty), no_header
+        columns,
+        status_rows(_look(include, queue), wanted, columns.fields, skip_empty=empty),
+        no_header,
     )
 
 
 @resource.command()
 @_FORCE
 @_UPDATE
+@_QUEUE
 @_INCLUDE
 @_LAYOUT
 @_HEADER
@@ -149,6 +163,7 @@ def drain(
     *,
     force: int,
     update: bool,
+    queue: str | None,
     include: str | None,
     layout: str | None,
     no_header: bool,
@@ -170,7 +185,7 @@ def drain(
             click.get_current_context().exit(1)
         return
     columns = _columns(layout, "flux-resource-drain", DRAIN_FORMATS, STATUS_HEADINGS)
-    _print(columns, drain_rows(_look(include), columns.fields), no_header)
+    _print(columns, drain_rows(_look(include, queue), columns.fields), no_header)
 
 
 @resource.command()
@@ -248,24 +263,28 @@ def _print(columns: Any, rows: list[dict[str, object]], no_header: bool) -> None
         click.echo(line)
 
 
-def _in_states(states: str | None, include: str | None) -> Any:
+def _in_states(states: str | None, include: str | None, queue: str | None) -> Any:
     """The resources in any of the states."""
     from flux_trio.cli.resource_rows import LIST_STATES
 
     first, *more = _read_states(states, LIST_STATES) or ("all",)
-    resources = _look(include)
+    resources = _look(include, queue)
     part = resources.state(first)
     for state in more:
         part = part.union(resources.state(state))
     return part
 
 
-def _look(include: str | None) -> Resources:
-    """What there is; with `include` only of those nodes."""
-    from flux_trio.cli.resource_query import fetch_resources
+def _look(include: str | None, queues: str | None) -> Resources:
+    """What there is; with `include` only of those nodes, with `queues` of what these may use."""
+    from flux_trio.cli.resource_query import fetch_with_queues
 
-    _, resources = with_client(fetch_resources)
+    resources = with_client(fetch_with_queues)
+    option = "--queue"
     try:
+        if queues is not None:
+            resources = resources.of_queues(queues.split(","))
+        option = "--include"
         return resources if include is None else resources.restrict(include)
     except ValueError as error:
-        raise CommandError(f"--include: {error}") from None
+        raise CommandError(f"{option}: {error}") from None
