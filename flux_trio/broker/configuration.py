@@ -23,6 +23,7 @@ from flux_trio.messages import (
     Level,
     Payload,
     Request,
+    check_owner,
     expect_payload,
     respond,
     respond_error,
@@ -96,11 +97,11 @@ class Configuration:
         return {"config": self.config.to_json()}
 
     async def _load(self, handle: Handle, request: Request) -> Payload:
-        _check_owner(request)
+        check_owner(request)
         return await self._change(handle, read_config(expect_payload(request, Load).config))
 
     async def _reload(self, handle: Handle, request: Request) -> Payload:
-        _check_owner(request)
+        check_owner(request)
         if self.read is None:
             raise FluxError(Errno.ENOENT, "the instance was started without a configuration file")
         return await self._change(handle, await self.read())
@@ -139,8 +140,3 @@ def _later(old: Config, new: Config) -> list[str]:
 def _scheduler_tables(config: Config) -> dict[str | None, object]:
     """What the scheduler reads of each queue, and which there are."""
     return {name: config.policy_for(name).scheduler for name in (None, *config.queues)}
-
-
-def _check_owner(request: Request) -> None:
-    if not request.is_owner:
-        raise FluxError(Errno.EPERM, f"{request.topic} is for the instance owner")

@@ -18,6 +18,7 @@ from flux_trio.messages import (
     FluxError,
     Request,
     Response,
+    check_owner,
     end_of_stream,
     expect_payload,
     respond,
@@ -66,8 +67,8 @@ class LogService:
             method = self.methods.get(request.topic)
             if method is None:
                 raise unknown_method(topics.LOG, request.topic.removeprefix(f"{topics.LOG}."))
-            if not request.is_owner and method != self._forget:
-                raise FluxError(Errno.EPERM, f"{request.topic} is for the instance owner")
+            if method != self._forget:
+                check_owner(request)
             method(request)
         except FluxError as error:
             self._send(respond_error(request, error.errnum, error.text))

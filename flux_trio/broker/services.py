@@ -26,6 +26,7 @@ from flux_trio.messages import (
     FluxError,
     Payload,
     Request,
+    check_owner,
     expect_payload,
     respond,
     respond_error,
@@ -150,7 +151,7 @@ class BrokerServices:
     def _trace(self, nursery: trio.Nursery, handle: Handle, request: Request) -> None:
         """Open a stream at once, so that its cancel finds it, and feed it in a task."""
         try:
-            self._check_owner(request)
+            check_owner(request)
             feed = self._traces.open(handle, request)
         except FluxError as error:
             answer = respond_error(request, error.errnum, error.text)
@@ -194,14 +195,10 @@ class BrokerServices:
         self, method: Callable[[Request], Awaitable[Payload]]
     ) -> Callable[[Request], Awaitable[Payload]]:
         async def checked(request: Request) -> Payload:
-            self._check_owner(request)
+            check_owner(request)
             return await method(request)
 
         return checked
-
-    def _check_owner(self, request: Request) -> None:
-        if not request.is_owner:
-            raise FluxError(Errno.EPERM, f"{request.topic} is for the instance owner")
 
     async def _stats(self, _request: Request) -> Payload:
         return {"requests": dict(self._counts), "peers": len(self.router.peers)}

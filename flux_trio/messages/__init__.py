@@ -16,8 +16,8 @@ from flux_trio.messages.errors import (
 from flux_trio.messages.levels import Level
 from flux_trio.messages.payloads import expect_payload
 from flux_trio.messages.rpc import (
-    NO_METHOD,
     Calls,
+    check_owner,
     disconnect_request,
     end_of_stream,
     respond,
@@ -45,7 +45,6 @@ from flux_trio.messages.types import (
 __all__ = [
     "MATCHTAG_NONE",
     "NODEID_ANY",
-    "NO_METHOD",
     "ROLE_LOCAL",
     "ROLE_OWNER",
     "ROLE_USER",
@@ -64,6 +63,7 @@ __all__ = [
     "RemoteProtocolError",
     "Request",
     "Response",
+    "check_owner",
     "disconnect_request",
     "end_of_stream",
     "expect_payload",

@@ -5,7 +5,7 @@ Both sides of an RPC use these; neither function looks at what a payload means.
 
 from __future__ import annotations
 
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from flux_trio.messages import topics
 from flux_trio.messages.errors import Errno, FluxError
@@ -18,8 +18,6 @@ from flux_trio.messages.types import (
 )
 
 Purpose = TypeVar("Purpose")
-
-NO_METHOD: Final = "no method"  # how the refusal begins; ENOSYS alone may mean no service
 
 
 def respond(request: Request, payload: Payload = None) -> Response | None:
@@ -76,9 +74,15 @@ def disconnect_request(service: str, sender: str, userid: int, rolemask: int) ->
     )
 
 
+def check_owner(request: Request) -> None:
+    """Raise FluxError(EPERM) unless the instance owner asks; flux-core's words."""
+    if not request.is_owner:
+        raise FluxError(Errno.EPERM, "Request requires owner credentials")
+
+
 def unknown_method(service: str, name: str) -> FluxError:
     """The refusal of a method that `service` has not."""
-    return FluxError(Errno.ENOSYS, f"{NO_METHOD} {name} in service {service}")
+    return FluxError(Errno.ENOSYS, f"no method {name} in service {service}")
 
 
 class Calls(Generic[Purpose]):

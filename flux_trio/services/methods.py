@@ -7,7 +7,7 @@ of its topics being there, beside what the service itself counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from flux_trio.formats import FormatError
 from flux_trio.messages import (
@@ -15,6 +15,7 @@ from flux_trio.messages import (
     FluxError,
     Request,
     Response,
+    check_owner,
     respond,
     respond_error,
     service_of,
@@ -23,8 +24,6 @@ from flux_trio.messages import (
 
 Method: TypeAlias = Callable[[Request], None]
 Stats: TypeAlias = Callable[[], dict[str, Any]]
-
-OWNER_ONLY: Final = "Request requires owner credentials"  # flux-core's words
 
 
 class Methods:
@@ -64,8 +63,7 @@ class Methods:
         if (method := self._for_all.get(topic)) is not None:
             return method
         if (method := self._for_owner.get(topic)) is not None:
-            if not request.is_owner:
-                raise FluxError(Errno.EPERM, OWNER_ONLY)
+            check_owner(request)
             return method
         service = service_of(topic)
         name = topic.removeprefix(f"{service}.")

@@ -23,7 +23,6 @@ import msgspec
 from flux_trio.config import ExecConfig
 from flux_trio.formats import FormatError, format_fluid, parse_duration, parse_r
 from flux_trio.messages import (
-    NO_METHOD,
     ROLE_OWNER,
     Errno,
     Event,
@@ -125,9 +124,10 @@ class ExecCore:
         self._simulate = config.simulate
         self._has_shell = has_shell
         self._jobs: dict[int, Job] = {}
-        self._manager = ""  # sender of the latest start request
+        self._manager = topics.JOB_MANAGER  # sender of the latest start request
         self._owner = -1  # and its userid: the instance owner's
         self._attached = False  # hello was accepted and the job manager is there
+        self._follows = False  # its journal has begun to tell
         self._attached_at: float | None = None  # time of the latest hello that was accepted
         self._updates: dict[int, float] = {}  # see UPDATES_MAX
         self._context = context = Context()
@@ -185,6 +185,7 @@ class ExecCore:
     def _hello_answered(self, response: Response) -> None:
         if not response.errnum:
             self._attached, self._attached_at = True, self._context.now
+            self._follows = False
             # events from here on; what was before is looked up where it matters
             wanted = {"allow": {JobEvent.RESOURCE_UPDATE.value: 1}}
             self._context.ask(topics.JOB_JOURNAL, wanted, self._journal, Flag.STREAMING)
@@ -386,9 +387,10 @@ class ExecCore:
     def _journal(self, response: Response) -> None:
         """New expirations; the end of the stream is also how a job manager that is gone shows."""
         if response.errnum:
-            if not response.error_text.startswith(NO_METHOD):
+            if self._follows:  # else it has no journal: nobody tells new expirations
                 self._manager_gone()
             return
+        self._follows = True
         try:
             payload = expect_payload(response, _JournalPayload)
         except FluxError as error:

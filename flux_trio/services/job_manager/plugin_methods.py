@@ -27,12 +27,12 @@ from flux_trio.messages import (
     FluxError,
     Request,
     Response,
+    check_owner,
     expect_payload,
     respond,
     respond_error,
     topics,
 )
-from flux_trio.services.methods import OWNER_ONLY
 
 Answer = Callable[[Request], Awaitable[dict[str, Any]]]
 
@@ -88,8 +88,11 @@ class PluginMethods:
         return True
 
     def _begin(self, request: Request, answer: Answer, *, owner_only: bool) -> None:
-        if owner_only and not request.is_owner:
-            self._respond(respond_error(request, Errno.EPERM, OWNER_ONLY))
+        try:
+            if owner_only:
+                check_owner(request)
+        except FluxError as error:
+            self._respond(respond_error(request, error.errnum, error.text))
         else:
             self._host.nursery.start_soon(self._answer, request, answer)
 
