@@ -174,6 +174,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.CONFIG_GET: plain({}),
     topics.CONFIG_LOAD: plain({"config": {}}),
     topics.CONFIG_RELOAD: plain({}),
+    topics.stats_of(topics.CONFIG): plain(),
     topics.LOG_DMESG: plain({}, streaming=True),
     topics.LOG_DMESG_CANCEL: plain({"matchtag": 5}),
     topics.LOG_CLEAR: plain({}),
