@@ -23,6 +23,7 @@ from flux_trio.protocols import (
     Reprioritize,
     SetPriority,
 )
+from tests.support.instant_kvs import InstantKvs
 from tests.support.manager_script import PRIORITIZE, ManagerScript
 
 DURATION = "attributes.system.duration"
@@ -51,10 +52,14 @@ class Chaos:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.later: list[AskHook] = []
-        self.m = ManagerScript(answers=dict.fromkeys(TOPICS, self.say), peers=True)
-        self.m.plugins.ask = self.ask  # type: ignore[method-assign]  # what else a plugin may do
         self.jobids: list[int] = []
+        self.begin(InstantKvs())
+
+    def begin(self, kvs: InstantKvs) -> None:
+        """A life of the job manager."""
+        self.later: list[AskHook] = []
+        self.m = ManagerScript(kvs=kvs, answers=dict.fromkeys(TOPICS, self.say), peers=True)
+        self.m.plugins.ask = self.ask  # type: ignore[method-assign]  # what else a plugin may do
         self.out: set[int] = set()  # asked of the scheduler, not answered
         self.started: set[int] = set()
         self.freeing: list[int] = []
@@ -105,7 +110,7 @@ class Chaos:
     def step(self) -> None:
         """Something happens."""
         m, jobid = self.m, self.random.choice(self.jobids or [0])
-        what = self.random.randrange(14)
+        what = self.random.randrange(15)
         if what <= 1 or not self.jobids:
             self.jobids.append(len(self.jobids) + 1)
             m.submit(self.jobids[-1], urgency=self.random.choice([0, 16, 31]))
@@ -122,6 +127,8 @@ class Chaos:
             m.urgency(jobid, self.random.choice([0, 5, 31]))
         elif what == 9:
             m.put(PluginsChanged("x" if self.random.random() < 0.5 else None, "state", 3))
+        elif what == 10 and self.random.random() < 0.2:
+            self.begin(m.kvs)
         else:
             self.peers()
 
@@ -144,7 +151,9 @@ class Chaos:
         for jobid in freeing:
             self.m.freed(jobid)
         if self.out and self.random.random() < 0.8:
-            self.m.alloc(self.out.pop())
+            granted = self.out.pop()
+            self.m.store_r(granted, {0: [granted]})  # a plugin may have stored another
+            self.m.alloc(granted)
         if self.started and self.random.random() < 0.5:
             self.m.execute(self.started.pop(), "start", "finish", "release final")
 
