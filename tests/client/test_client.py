@@ -1,5 +1,6 @@
 """The client against a real WebSocket, under both of its event loops."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -177,6 +178,62 @@ def test_leaving_a_stream_early_cancels_it_at_the_service(
     assert cancel.topic == "test.watch-cancel"
     assert cancel.payload == {"matchtag": watch.matchtag}
     assert not cancel.wants_response
+
+
+def test_a_stream_left_by_cancellation_is_cancelled_at_the_service(
+    run: Run, instance: SmallInstance
+) -> None:
+    """6.cancel.1"""
+
+    async def test(client: Client) -> None:
+        with anyio.move_on_after(0.05) as scope:
+            async with client.stream("test.watch", cancel_topic="test.watch-cancel") as responses:
+                async for _ in responses:
+                    pass
+        assert scope.cancelled_caught
+        assert client.statistics().streams_open == 0
+        assert await client.call("test.echo", {"n": 1}) == {"n": 1}
+
+    run(test)
+    assert instance.topics() == ["test.watch", "test.watch-cancel", "test.echo"]
+
+
+def test_submissions_that_are_given_up_leave_nothing_behind(run: Run) -> None:
+    async def test(client: Client) -> None:
+        def jobspecs() -> Iterator[dict[str, Any]]:
+            for n in range(100_000):
+                if n == 2000:
+                    scope.cancel()
+                yield {"version": 1}
+
+        with anyio.CancelScope() as scope:
+            await client.submit_many(jobspecs())
+        assert scope.cancelled_caught
+        assert client.statistics().calls_waiting == 0
+        assert await client.call("test.echo", {"n": 1}) == {"n": 1}
+
+    run(test)
+
+
+def test_asyncios_own_ways_of_cancelling_do_the_same(instance: SmallInstance) -> None:
+    async def main() -> None:
+        async with open_client(instance.local_uri) as client:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await client.call("test.silence")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05), client.stream("test.watch") as responses:
+                    await collect(responses, [])
+            async with asyncio.TaskGroup() as tasks:
+                waiting = tasks.create_task(client.call("test.silence"))
+                await client.call("test.echo")
+                waiting.cancel()
+            assert waiting.cancelled()
+            counted = client.statistics()
+            assert (counted.calls_waiting, counted.streams_open) == (0, 0)
+            assert await client.call("test.echo", {"n": 1}) == {"n": 1}
+
+    asyncio.run(main())
 
 
 def test_a_stream_that_ended_is_not_cancelled(run: Run, instance: SmallInstance) -> None:
