@@ -319,7 +319,8 @@ class Dispatcher:
         if problem is not None:
             asking.forget_since(call.mark)
             asking.error = blame(entry, question.topic, question.job, problem)
-            self.failed(asking.error, error)
+            if error is not None or asking.hook.rejects or asking.hook.told:
+                self.failed(asking.error, error)  # else the job machine logs it
         return self._record(entry, question.topic, question.job, result, problem, *call.times)
 
     def _record(
