@@ -19,6 +19,7 @@ from flux_trio.cli.endings import exit_code, how_it_ended
 from flux_trio.cli.errors import complain, remark, sole_error
 from flux_trio.cli.events import event_text
 from flux_trio.cli.output import Labels, show_output, standard_outputs
+from flux_trio.cli.status_line import StatusLine, is_interactive
 from flux_trio.formats import Event, format_fluid, parse_event
 from flux_trio.messages import FluxError, topics
 from flux_trio.protocols import JobEvent
@@ -83,14 +84,19 @@ class _Attachment:
     async def follow(self) -> None:
         """Show the job's output, and what of its events concerns people, until it is over."""
         watch = {"id": self._id, "path": "eventlog"}
+        waits = StatusLine(format_fluid(self._id, "f58")) if is_interactive() else None
         async with (
             anyio.create_task_group() as outputs,
             self._client.stream(
                 topics.INFO_WATCH, watch, cancel_topic=topics.INFO_WATCH_CANCEL
             ) as events,
         ):
+            if waits is not None:
+                outputs.start_soon(waits.run)
             async for response in events:
                 event = parse_event(response["event"])
+                if waits is not None:
+                    waits.take(event.name)
                 self._tell(event, response["event"])
                 if event.name == self._until:
                     outputs.cancel_scope.cancel()

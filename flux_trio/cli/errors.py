@@ -17,7 +17,7 @@ class CommandError(click.ClickException):
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.command = _command()
+        self.command = command_name()
 
     def show(self, file: IO[Any] | None = None) -> None:
         """`flux-trio submit: ERROR: message`."""
@@ -31,10 +31,11 @@ def complain(message: str) -> None:
 
 def remark(message: str) -> None:
     """Write a line to standard error that is not an error."""
-    click.echo(f"{_command()}: {message}", err=True)
+    click.echo(f"{command_name()}: {message}", err=True)
 
 
-def _command() -> str:
+def command_name() -> str:
+    """The command that runs, as it was typed: `flux-trio job attach`."""
     context = click.get_current_context(silent=True)
     return context.command_path if context is not None else "flux-trio"
 
