@@ -46,7 +46,7 @@ class Access(jobtap.Plugin):
         try:
             self._settings = msgspec.convert(self.conf, Conf)
         except msgspec.ValidationError as error:
-            raise jobtap.Reject(f"access: {error}") from None
+            raise jobtap.Reject(str(error)) from None
 
     @jobtap.on("job.validate")
     async def validate(self, job: jobtap.Job) -> None:

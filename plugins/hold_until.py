@@ -46,7 +46,7 @@ class HoldUntil(jobtap.Plugin):
         try:
             self._settings = msgspec.convert(self.conf, Conf)
         except msgspec.ValidationError as error:
-            raise jobtap.Reject(f"hold-until: {error}") from None
+            raise jobtap.Reject(str(error)) from None
 
     @jobtap.on("job.dependency.hold-until")
     def depend(self, job: jobtap.Job, dependency: jobtap.Dependency) -> None:

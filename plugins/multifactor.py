@@ -131,7 +131,7 @@ class Multifactor(jobtap.Plugin):
             self._settings = msgspec.convert(self.conf, Conf)
             self._read()
         except (sqlite3.Error, ValueError) as error:
-            raise jobtap.Reject(f"multifactor: {error}") from None
+            raise jobtap.Reject(str(error)) from None
 
     def loaded(self) -> None:
         """Look at usage and database now and then."""

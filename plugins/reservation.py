@@ -54,12 +54,12 @@ class Reservation(jobtap.Plugin):
         try:
             self._windows = msgspec.convert(self.conf, Conf).windows
         except msgspec.ValidationError as error:
-            raise jobtap.Reject(f"reservation: {error}") from None
+            raise jobtap.Reject(str(error)) from None
         for window in self._windows:
             if window.start.tzinfo is None or window.end.tzinfo is None:
-                raise jobtap.Reject("reservation: start and end need a time zone, such as +00:00")
+                raise jobtap.Reject("start and end need a time zone, such as +00:00")
             if window.end <= window.start:
-                raise jobtap.Reject(f"reservation: {window.end} is not after {window.start}")
+                raise jobtap.Reject(f"{window.end} is not after {window.start}")
 
     def loaded(self) -> None:
         """Watch the clock."""

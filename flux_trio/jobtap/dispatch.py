@@ -36,6 +36,7 @@ from flux_trio.jobtap.results import problem_with, shown
 from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog, stepped
 from flux_trio.messages import Level
 from flux_trio.protocols import (
+    CONF_UPDATE,
     DESTROY,
     EVENT_PREFIX,
     AskHook,
@@ -308,7 +309,7 @@ class Dispatcher:
         entry, question = call.entry, asking.question
         result, problem = None, None
         if isinstance(error, Reject) and asking.hook.rejects and isinstance(error.reason, str):
-            asking.reject = error.reason
+            asking.reject = _refusal(entry, question.topic, error.reason)
             result = {"reject": error.reason}
         elif error is not None:
             problem = describe(error)
@@ -354,3 +355,8 @@ class Dispatcher:
             entry, entry.label, view, f"blocked the instance without a checkpoint:\n{stack}"
         )
         self.given.log(Level.ERR, text)
+
+
+def _refusal(entry: Entry, topic: str, reason: str) -> str:
+    """A user reads the plugin's own words; who loads a configuration also reads whose they are."""
+    return f"plugin {entry.plugin}: {reason}" if topic == CONF_UPDATE else reason

@@ -258,7 +258,7 @@ class PluginHost(Dispatcher):
     async def _configure(self, loaded: Loaded) -> None:
         asked = await self._put(loaded, CONF_UPDATE, self.config)
         if asked is not None and asked.is_decided:
-            raise PluginError(asked.error or f"plugin {loaded.name}: {asked.reject}")
+            raise PluginError(asked.error or asked.reject)
         _, error = self.attempt(loaded.plugin.loaded)
         if error is not None:
             raise PluginError(f"plugin {loaded.name} failed when it was loaded: {describe(error)}")

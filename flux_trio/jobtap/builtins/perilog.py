@@ -194,6 +194,8 @@ class Perilog(jobtap.Plugin):
             "FLUX_JOB_RANKS": str(_ranks(run.job)),
             "FLUX_JOB_USERID": str(run.job.userid),
         }
+        # a later life has to know of what runs: a lookup comes after what is being stored
+        await self.rpc(topics.KVS_LOOKUP, {"key": f"{format_fluid(run.job.id, 'kvs')}.eventlog"})
         if run.is_taken_up and not self._pretends:
             await trio.to_thread.run_sync(kill_leftovers, environment[JOB_ID])
         async with trio.open_nursery() as nursery:
