@@ -106,7 +106,7 @@ class Plugin:
 
     @property
     def users(self) -> Any:
-        """The user database: names and groups of userids."""
+        """The user database: `await self.users(userid)` has a `name`, or None, and `groups`."""
         return self._host().users
 
     @property
