@@ -17,9 +17,12 @@ from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import (
     ANY_TOPIC,
     ERROR,
+    EVENT,
+    HOOK,
     ODD,
     OWN,
     PLAIN,
+    SEND,
     WITH_EVENTS,
     WITH_JOBSPEC,
     WITH_R,
@@ -36,7 +39,7 @@ from flux_trio.conformance.rule import Each, Rule, Said, State, Subjects
 from flux_trio.conformance.view import Fold, KeyOf, Parts, View
 from flux_trio.messages import Event, Request, Response, service_of, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 PLANS_MAX: Final = 4096  # that are remembered: topics are what peers choose to send
 
@@ -44,10 +47,6 @@ States = dict[Key, State]
 Marks = tuple[str, ...]
 Where = tuple[str, Any, str, Marks]
 """Kind, type of message (None: no message), topic or event name, and marks."""
-
-# Looked up once: asking a member for its value is slow.
-_EVENT: Final[str] = Kind.EVENT.value
-_SEND: Final[str] = Kind.SEND.value
 
 _ODD: Final = (ODD,)
 _PLAIN: Final = (PLAIN,)
@@ -79,6 +78,8 @@ class Plan(NamedTuple):
     rules: tuple[tuple[Any, Callable[..., Said], Rule], ...]
     tables: tuple[tuple[Subjects, tuple[tuple[Each, Rule], ...]], ...]
     """What is found in the record once, and the rules about each of these."""
+    alone: tuple[Keyed, ...]
+    """Views of one key that no other view reads: these need not wait for the others."""
     keyed: tuple[Keyed, ...]
     parted: tuple[Parted, ...]
     may_end: bool
@@ -100,6 +101,7 @@ class Dispatch:
         self._judges = judges
         self._states = states
         self._views = views
+        self._read = {other for view in views for other in view.reads}
         self._plans: dict[Where, Plan] = {}
         self._exec_service = ""
         self._logs = views.get(LOG, {})
@@ -131,8 +133,13 @@ class Dispatch:
     # --- marks
 
     def _of_note(self, record: Record, facts: Facts) -> tuple[str, Marks]:
-        """An event's name; it is plain when the job manager logs it of a job that goes on."""
-        if record.kind != _EVENT:
+        """The name of an event or hook.
+
+        An event is plain when the job manager logs it of a job that goes on.
+        """
+        if record.kind == HOOK:
+            return str((record.data or {}).get("hook")), ()
+        if record.kind != EVENT:
             return "", ()
         log: Any = self._logs.get(job_id(record))
         is_plain = log is not None and not log.ended and record.party == facts.manager
@@ -150,7 +157,7 @@ class Dispatch:
             and call.is_anywhere
             and not call.is_streaming
             and not found.flags & STREAMING
-            and (record.kind == _SEND or record.party == client)
+            and (record.kind == SEND or record.party == client)
             and not isinstance(found.payload, str)
         )
         marks = _PLAIN if is_plain else _ODD
@@ -161,7 +168,7 @@ class Dispatch:
         return marks
 
     def _of_request(self, record: Record, found: Request) -> Marks:
-        if record.kind != _SEND:
+        if record.kind != SEND:
             return _PLAIN if self._is_plain_received(record, found) else _ODD
         marks = _PLAIN if self._is_plain_sent(record, found) else _ODD
         return marks + _of_commit(record) if found.topic == topics.KVS_COMMIT else marks
@@ -197,15 +204,18 @@ class Dispatch:
             for rule, judge in self._judges.items()
             if (live := self._live(here, rule.legs, self._states.get(rule))) is not None
         ]
-        keyed, parted = self._foldings(here)
+        alone, keyed, parted = self._foldings(here)
         kept = frozenset(rule.clause for rule in self._rules if here.is_on(rule.kept_on))
         may_end, may_tell = here.is_on(ENDINGS), here.is_on(told.TELLING)
         tables = self._tables(here)
-        plan = Plan(kept, tuple(rules), tables, keyed, parted, may_end, may_tell)
+        plan = Plan(kept, tuple(rules), tables, alone, keyed, parted, may_end, may_tell)
         self._plans[where] = plan
         return plan
 
-    def _foldings(self, here: _Here) -> tuple[tuple[Keyed, ...], tuple[Parted, ...]]:
+    def _foldings(
+        self, here: _Here
+    ) -> tuple[tuple[Keyed, ...], tuple[Keyed, ...], tuple[Parted, ...]]:
+        alone: list[Keyed] = []
         keyed: list[Keyed] = []
         parted: list[Parted] = []
         for view, states in self._views.items():
@@ -213,10 +223,11 @@ class Dispatch:
             if live is None:
                 continue
             if view.key is not None and not here.is_on(view.many):
-                keyed.append((live, states, view.key, view.fold))
+                which = keyed if view in self._read else alone
+                which.append((live, states, view.key, view.fold))
             elif view.parts is not None:
                 parted.append((live, states, view.parts, view.fold))
-        return tuple(keyed), tuple(parted)
+        return tuple(alone), tuple(keyed), tuple(parted)
 
     def _tables(self, here: _Here) -> tuple[tuple[Subjects, tuple[tuple[Each, Rule], ...]], ...]:
         """Rules about the same subjects together."""

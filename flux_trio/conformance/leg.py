@@ -84,7 +84,12 @@ def logged(*names: str, mark: str = "") -> list[Leg]:
 
 def noted(kind: Kind) -> list[Leg]:
     """Records of a kind that has neither messages nor events."""
-    return [Leg(kind.value)]
+    return [Leg(kind.value, "", ANY_TOPIC)]
+
+
+def called(*hooks: str) -> list[Leg]:
+    """The moments a plugin is asked, by the hook's topic."""
+    return [Leg(HOOK, "", hook) for hook in hooks]
 
 
 def no_key(_record: Record) -> Key:

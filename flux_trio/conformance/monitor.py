@@ -10,18 +10,15 @@ import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 from flux_trio.conformance.dispatch import Dispatch, Plan
 from flux_trio.conformance.facts import Facts
-from flux_trio.conformance.leg import Key
+from flux_trio.conformance.leg import RECV, SEND, Key
 from flux_trio.conformance.registry import Clause
 from flux_trio.conformance.rule import Apply, Broken, Each, Rule, Said, State, Subjects
 from flux_trio.conformance.view import KeyOf, Seen, View
-from flux_trio.trace import Kind, Record
-
-_SEND: Final[str] = Kind.SEND.value  # looked up once: asking a member is slow
-_RECV: Final[str] = Kind.RECV.value
+from flux_trio.trace import Record
 
 
 class Verdict(StrEnum):
@@ -144,11 +141,11 @@ class Monitor:
 
     def _take_turn(self, record: Record) -> None:
         """A turn of a party: what it takes up, then what it sends."""
-        if record.kind == _RECV:
+        if record.kind == RECV:
             began, has_sent = self._turns.get(record.party, (0, True))
             if has_sent:
                 self._turns[record.party] = (record.n, False)
-        elif record.kind == _SEND:
+        elif record.kind == SEND:
             began, has_sent = self._turns.get(record.party, (0, True))
             if not has_sent:
                 self._turns[record.party] = (began, True)
@@ -175,7 +172,12 @@ class Monitor:
         return functools.partial(_applied, rule.key, rule.apply, self._states[rule])
 
     def _fold(self, plan: Plan, record: Record) -> None:
-        """All views see each other as they were before the record."""
+        """Views that are read by others see each other as they were before the record."""
+        for live, states, key_of, fold in plan.alone:
+            if live:
+                key = key_of(record)
+                if key is not None:
+                    _put(states, key, fold(states.get(key), None, record, self))
         after: list[tuple[dict[Key, State], Key, State]] = []
         for live, states, key_of, fold in plan.keyed:
             if live:
@@ -187,10 +189,7 @@ class Monitor:
                 for key, part in parts(record, self):
                     after.append((states, key, fold(states.get(key), part, record, self)))
         for states, key, state in after:
-            if state is None:
-                states.pop(key, None)
-            else:
-                states[key] = state
+            _put(states, key, state)
 
     def _clear(self, record: Record) -> None:
         """A party is gone: what was live between it and the job manager ends without a verdict."""
@@ -219,6 +218,13 @@ class Monitor:
         return Violation(rule.clause, sentence, party, broken.text, record, broken.because)
 
 
+def _put(states: dict[Key, State], key: Key, state: State) -> None:
+    if state is None:
+        states.pop(key, None)
+    else:
+        states[key] = state
+
+
 def _applied(
     key_of: KeyOf, apply: Apply, states: dict[Key, State], record: Record, seen: Seen
 ) -> Said:
@@ -227,10 +233,7 @@ def _applied(
     if key is None:
         return None
     state, kept, broken = apply(states.get(key), record, seen.facts)
-    if state is None:
-        states.pop(key, None)
-    else:
-        states[key] = state
+    _put(states, key, state)
     return broken or kept
 
 

@@ -8,8 +8,9 @@ nothing that depends on it. The anonymous queue is "".
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -34,6 +35,7 @@ from flux_trio.conformance.leg import (
     while_live,
 )
 from flux_trio.conformance.view import Live, Seen, view
+from flux_trio.formats import FormatError, parse_duration
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Kind, Record
 
@@ -47,12 +49,26 @@ RELOAD: Final = topics.config_reload_of(topics.JOB_MANAGER)
 # --- the configuration
 
 
+class Limits(NamedTuple):
+    """What a job may ask for; math.inf, or 0, where nothing limits it."""
+
+    most: tuple[float, float, float] = (math.inf, math.inf, math.inf)
+    """Nodes, cores and gpus."""
+    nnodes_min: float = 0
+    duration: float = math.inf
+    """Seconds."""
+
+
+NO_LIMITS: Final = Limits()
+
+
 class Tables:
     """The tables `policy` and `queues` of a configuration, read by hand."""
 
     def __init__(self, tables: Any) -> None:
         self._policy = _table(tables, "policy")
         self._queues = _table(tables, "queues")
+        self._limits: dict[str, Limits] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,6 +88,36 @@ class Tables:
         """What the policy says for the jobs of a queue, its own word first; None for nothing."""
         own = _at(_table(_table(self._queues, queue), "policy"), path)
         return _at(self._policy, path) if own is None else own
+
+    def limits(self, queue: str) -> Limits:
+        """What limits the jobs of a queue."""
+        known = self._limits.get(queue)
+        if known is None:
+            known = self._limits_of(queue)
+            if queue in self._queues or not queue:  # not for whatever name a job may have
+                self._limits[queue] = known
+        return known
+
+    def _limits_of(self, queue: str) -> Limits:
+        def size(*path: str, unlimited: float) -> float:
+            found = self.value(queue, "limits", "job-size", *path)
+            return found if type(found) is int and found != -1 else unlimited
+
+        kinds = ("nnodes", "ncores", "ngpus")
+        nnodes, ncores, ngpus = (size("max", kind, unlimited=math.inf) for kind in kinds)
+        return Limits(
+            (nnodes, ncores, ngpus),
+            size("min", "nnodes", unlimited=0),
+            _seconds(self.value(queue, "limits", "duration")),
+        )
+
+
+def _seconds(duration: Any) -> float:
+    """An FSD (RFC 23); math.inf for none and for 0."""
+    try:
+        return parse_duration(duration) or math.inf
+    except FormatError:
+        return math.inf
 
 
 def _table(tables: Any, key: str) -> dict[str, Any]:

@@ -23,11 +23,18 @@ from flux_trio.conformance.jobs import (
     Life,
     context_of,
 )
-from flux_trio.conformance.leg import COUNTERS, STATE, job_id, name_of
+from flux_trio.conformance.leg import COUNTERS, STATE, job_id, name_of, once
 from flux_trio.conformance.queueing import OUTSTANDING
 from flux_trio.conformance.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
 from flux_trio.conformance.rule import Broken, Rules, Said, Seen, logged, noted, payload, view
-from flux_trio.conformance.scheduling import ASKED, asked_of, is_eligible, is_freeing, is_pending
+from flux_trio.conformance.scheduling import (
+    ASKED,
+    Asked,
+    asked_of,
+    is_eligible,
+    is_freeing,
+    is_pending,
+)
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 
@@ -69,9 +76,10 @@ def _is_the_managers(record: Record, seen: Seen) -> bool:
     return is_its and record.party == seen.facts.manager
 
 
-def _by_job(account: dict[str, Any]) -> dict[Any, tuple[str, str]]:
+@once
+def _by_job(record: Record) -> dict[Any, tuple[str, str]]:
     """State and reason of each job in the job manager's account."""
-    return {jobid: (state, reason) for jobid, state, reason in account.get("jobs", [])}
+    return {jobid: (state, reason) for jobid, state, reason in payload(record).get("jobs", [])}
 
 
 # --- no job is stuck
@@ -96,9 +104,12 @@ def no_job_is_stuck(record: Record, seen: Seen) -> Said:
     """Each waits for a plugin, a service, a queue, or something of its own that is open."""
     if not _is_the_managers(record, seen):
         return None
-    account = payload(record)
-    known = _by_job(account)
+    account, known = payload(record), _by_job(record)
+    asked_for, lost = seen.all(ASKED), scheduling.link_of(seen).lost
     for jobid, life in seen.all(LIFE).items():
+        asked: Asked | None = asked_for.get(jobid)
+        if asked is not None and asked.alloc > lost and life.state == SCHED:
+            continue  # nearly always: its request is open
         held = known.get(jobid, ("", ""))[1]
         lacks = "" if held else _LACKS[life.state](jobid, life, account, seen)
         if lacks:
@@ -194,7 +205,7 @@ def counters_equal_a_recount(record: Record, seen: Seen) -> Said:
     if record.kind == STATE and not _is_the_managers(record, seen):
         return None
     is_plugins = record.kind == COUNTERS
-    wrong = _wrong_counters(record) if is_plugins else _wrong_in_account(payload(record), seen)
+    wrong = _wrong_counters(record) if is_plugins else _wrong_in_account(record, seen)
     for text in wrong:
         return Broken(text, party=record.party)
     return True
@@ -209,28 +220,30 @@ def _wrong_counters(record: Record) -> Iterator[str]:
                 yield f"counter {name} of {payload(record).get('plugin', record.party)}: {counts}"
 
 
-def _wrong_in_account(account: dict[str, Any], seen: Seen) -> Iterator[str]:
-    known, lives = _by_job(account), seen.all(LIFE)
+def _wrong_in_account(record: Record, seen: Seen) -> Iterator[str]:
+    account, known, lives = payload(record), _by_job(record), seen.all(LIFE)
     for jobid, life in lives.items():
         said = known.get(jobid, ("no active job", ""))[0]
         if said != life.state and life.state != NEW:  # new ones are known when admitted
             yield f"job {jobid}: {said} in the job manager's account, {life.state} by its eventlog"
     if account.get("scheduler") != "ready":
         return
-    pending = sum(is_pending(asked, seen) for asked in seen.all(ASKED).values())
+    lost = scheduling.link_of(seen).lost
+    pending = sum(asked.alloc > lost for asked in seen.all(ASKED).values())
     if account.get("outstanding") != pending:
         count = account.get("outstanding")
         yield f"{count} open sched.alloc requests in the job manager's account, {pending} were sent"
     waiting = sum(
-        not known.get(jobid, ("", ""))[1] and _waits_unasked(jobid, life, seen)
+        not known.get(jobid, ("", ""))[1] and _waits_unasked(jobid, seen)
         for jobid, life in lives.items()
+        if is_eligible(life)
     )
     if account.get("waiting") != waiting and not _is_stopped(seen):
         count = account.get("waiting")
         yield f"{count} jobs to ask for in the job manager's account, {waiting} by the messages"
 
 
-def _waits_unasked(jobid: Any, life: Life, seen: Seen) -> bool:
+def _waits_unasked(jobid: Any, seen: Seen) -> bool:
     asked = asked_of(seen, jobid)
     is_answered = asked.granted or asked.denied or is_freeing(asked, seen)
-    return is_eligible(life) and not is_pending(asked, seen) and not is_answered
+    return not is_pending(asked, seen) and not is_answered

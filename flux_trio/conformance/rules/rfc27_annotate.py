@@ -33,6 +33,7 @@ from flux_trio.conformance.scheduling import (
     ANNOTATE,
     ANNOTATES,
     ASKED,
+    LINK,
     asked_of,
     is_pending,
     link_of,
@@ -106,7 +107,7 @@ ANNOTATIONS: Final[View] = view(
     logged("alloc", "clean"),
     key=job_id,
     fold=_fold_annotations,
-    reads=(ASKED,),
+    reads=(ASKED, LINK),
 )
 """By job id: the annotations that a job has by all that its job manager took up."""
 

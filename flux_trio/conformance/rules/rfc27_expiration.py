@@ -89,10 +89,27 @@ class Verdict(Live, frozen=True, gc=False):
         return self.errnum in (0, Errno.ENOSYS)
 
 
+def _fold_in_force(_old: Any, _part: None, record: Record, _seen: Seen) -> Any:
+    return context_of(record).get("expiration")
+
+
+IN_FORCE: Final = view(
+    "in force", logged("resource-update", "clean"), key=job_id, fold=_fold_in_force
+)
+"""By job id: its expiration by its last resource-update."""
+
+
+def _is_told_again(wish: Wish, seen: Seen) -> bool:
+    """A scheduler that came later is told what holds already: its word changes nothing."""
+    updates = (each for key, each in seen.all(WISHES).items() if key[1] == UPDATE)
+    is_asked_for = any(each.jobid == wish.jobid for each in updates)
+    return not is_asked_for and wish.expiration == seen.at(IN_FORCE, wish.jobid)
+
+
 def _judged(record: Record, seen: Seen) -> Iterable[tuple[Key, None]]:
     if isinstance(record.message, Response):
         wish: Wish | None = seen.at(WISHES, rpc(record))
-        return [] if wish is None else [(wish.jobid, None)]
+        return [] if wish is None or _is_told_again(wish, seen) else [(wish.jobid, None)]
     return [(job_id(record), None)]
 
 
@@ -109,7 +126,7 @@ VERDICTS: Final = view(
     logged("resource-update", "clean"),
     parts=_judged,
     fold=_fold_verdict,
-    reads=(WISHES,),
+    reads=(WISHES, IN_FORCE),
 )
 """By job id, until the update is logged or asked for anew."""
 

@@ -18,7 +18,7 @@ from flux_trio.conformance.jobs import (
     is_durable,
 )
 from flux_trio.conformance.jobspecs import system
-from flux_trio.conformance.leg import EVENT, HOOK
+from flux_trio.conformance.leg import EVENT, HOOK, called
 from flux_trio.conformance.queues import (
     JOB_QUEUES,
     QUEUE,
@@ -40,7 +40,6 @@ from flux_trio.conformance.rule import (
     job_id,
     logged,
     message,
-    noted,
     payload,
     sent,
     while_live,
@@ -49,7 +48,7 @@ from flux_trio.conformance.scheduling import ASKED, Asked, is_pending
 from flux_trio.conformance.submitted import SUBMITTED, UPDATES, original_of, updated, updates_of
 from flux_trio.formats import apply_update
 from flux_trio.messages import topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
@@ -105,16 +104,15 @@ def every_change_is_in_the_eventlog(record: Record, seen: Seen) -> Said:
 
 @RULES.rule(
     "33.assignment.3",
-    noted(Kind.HOOK),
+    called("job.validate"),
     logged("jobspec-update", "validate", "invalidate", "clean"),
     key=job_id,
 )
 def assigned_before_plugins_are_asked(state: State, record: Record, _facts: Facts) -> Step:
     if record.kind == HOOK:
-        is_validation = payload(record).get("hook") == "job.validate"
         if type(state) is str:
-            return Step(state, kept=is_validation and state == "assigned")
-        return Step(record.n if is_validation else state)
+            return Step(state, kept=state == "assigned")
+        return Step(record.n)
     name = payload(record).get("name")
     if name != "jobspec-update":
         return Step("accepted" if name == "validate" else None)

@@ -19,6 +19,7 @@ from flux_trio.conformance.queues import (
     ANONYMOUS,
     CONFIGURED,
     DISABLED,
+    NO_LIMITS,
     QUEUE,
     Tables,
     disabled_at,
@@ -28,7 +29,6 @@ from flux_trio.conformance.queues import (
 )
 from flux_trio.conformance.rule import Broken, Rules, Said, Seen, job_id, logged
 from flux_trio.conformance.submitted import SUBMITTED, original_of, updated, updates_of
-from flux_trio.formats import FormatError, parse_duration
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
@@ -102,41 +102,28 @@ def _no_such_queue(job: Decided) -> str:
     return f"names queue {job.queue}, there is {', '.join(job.tables.names) or 'the anonymous one'}"
 
 
-def _limit(job: Decided, *path: str) -> float | None:
-    """A number of the limits policy; None where nothing limits."""
-    found = job.tables.value(job.queue, "limits", *path)
-    return found if type(found) is int and found != -1 else None
-
-
 def _beyond_limits(job: Decided) -> str:
     """Of nodes only what the jobspec says: how many its slots need is the scheduler's to find."""
+    limits = job.tables.limits(job.queue)
+    if limits == NO_LIMITS:
+        return ""
     total = totals(job.jobspec)
-    for what, kind in (("nnodes", "node"), ("ncores", "core"), ("ngpus", "gpu")):
-        most = _limit(job, "job-size", "max", what)
-        if most is not None and total[kind] > most:
-            return f"asks for {total[kind]} of at most {most:g} {what}"
-    least = _limit(job, "job-size", "min", "nnodes")
-    if least is not None and 0 < total["node"] < least:
-        return f"asks for {total['node']} of at least {least:g} nnodes"
-    return _too_long(job)
+    for kind, most in zip(("node", "core", "gpu"), limits.most, strict=True):
+        if total[kind] > most:
+            return f"asks for {total[kind]} of at most {most:g} {kind}s"
+    if 0 < total["node"] < limits.nnodes_min:
+        return f"asks for {total['node']} of at least {limits.nnodes_min:g} nodes"
+    return _too_long(job, limits.duration)
 
 
-def _too_long(job: Decided) -> str:
-    limit, duration = _seconds(job), system(job.jobspec).get("duration", 0)
+def _too_long(job: Decided, limit: float) -> str:
+    duration = system(job.jobspec).get("duration", 0)
     if not math.isfinite(limit) or type(duration) not in (int, float):
         return ""
     if 0 < duration <= limit:
         return ""
     asked = f"{duration:g} s" if duration else "no end"
     return f"asks for {asked}, and the limit is {limit:g} s"
-
-
-def _seconds(job: Decided) -> float:
-    found = job.tables.value(job.queue, "limits", "duration")
-    try:
-        return parse_duration(found) or math.inf
-    except FormatError:
-        return math.inf
 
 
 def _nobody_may(job: Decided) -> str:
