@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any, NamedTuple
 
+import trio
+
 from flux_trio.formats import format_fluid
 from flux_trio.jobtap.loaded import Entry
 from flux_trio.messages import Errno, FluxError
@@ -81,6 +83,19 @@ def note_of(
 def is_awaitable(said: Any) -> bool:
     """Whether a handler is async: it has only begun."""
     return type(said) is CoroutineType or hasattr(said, "__await__")
+
+
+def failure_in(raised: BaseException) -> BaseException:
+    """What an async function of a plugin raised, without that it was cancelled besides.
+
+    What was only cancelled is raised again.
+    """
+    if not isinstance(raised, BaseExceptionGroup):
+        return raised
+    _, failure = raised.split(trio.Cancelled)
+    if failure is None:
+        raise raised
+    return failure
 
 
 def describe(error: BaseException) -> str:

@@ -24,6 +24,7 @@ from flux_trio.jobtap.calls import (
     NoJobs,
     blame,
     describe,
+    failure_in,
     is_awaitable,
     note_of,
 )
@@ -182,8 +183,8 @@ class Dispatcher:
         _thinking.set(None)
         try:
             return await self.awaited(entry, None, awaitable), None
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin must not end the host
-            return None, error
+        except (Exception, SystemExit, BaseExceptionGroup) as raised:  # noqa: BLE001 - as above
+            return None, failure_in(raised)
 
     def failed(self, text: str, error: BaseException | None) -> None:
         """Something of a plugin did not work: say so, with the place if it raised."""
@@ -276,18 +277,18 @@ class Dispatcher:
         _thinking.set(asking)
         value: Any = None
         error: BaseException | None = None
-        ended = False
         try:
             with asking.scope, trio.move_on_after(limit_s) as limit:
                 value = await self.awaited(entry, view, said)
-            ended = True
-        except (Exception, SystemExit) as raised:  # noqa: BLE001 - must not end the host
-            error, ended = raised, True
+        except (Exception, SystemExit, BaseExceptionGroup) as raised:  # noqa: BLE001 - as above
+            error = failure_in(raised)
         finally:
             self._thinking.pop(asking.question.ticket, None)
-            if not ended and entry.owner.is_removed:
+            if entry.owner.is_removed and not asking.scope.cancel_called:
                 asking.forget_since(call.mark)
                 self._go_on(asking)
+        if entry.owner.is_removed:
+            return
         if asking.scope.cancel_called:
             self._record(entry, asking.question.topic, view, None, "canceled", *call.times)
             return

@@ -251,6 +251,40 @@ async def test_task_that_raises_ends_alone_and_is_told_with_its_stack(
         assert [note["hook"] for note in r.notes] == ["task len", "task fail"]
 
 
+@pytest.mark.parametrize("how", ["at once", "in a nursery of its own", "when it is cancelled"])
+async def test_whatever_fails_while_a_plugin_is_removed_ends_with_it(
+    autojump_clock: MockClock, how: str
+) -> None:
+    async def fail() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise ValueError("no cleanup")
+
+    async def work(job: jobtap.Job | None = None) -> None:
+        if how == "at once":
+            raise ValueError("no work")
+        if how == "when it is cancelled":
+            await fail()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail)
+            nursery.start_soon(trio.sleep_forever)
+
+    plugin = handling(PRIORITY, work)
+    async with rig(plugin, handling(PRIORITY, lambda job: 3, "b")) as r:
+        plugin.start_soon(work)
+        plugin.start_soon(trio.sleep_forever)
+        r.ask()
+        await trio.testing.wait_all_tasks_blocked()
+        await r.host.remove("a")
+        (answered,) = r.answers
+        assert answered.answer.priority == (None if how == "at once" else 3)
+        told = [text.partition("\n")[0] for text in r.logged if "task" in text]
+        assert len(told) == 1
+        assert told[0].startswith("plugin a: task work ended: ")
+        assert r.answer().priority == 3
+
+
 async def test_operations_of_a_task_go_to_the_job_machine_even_if_a_hook_started_it(
     autojump_clock: MockClock,
 ) -> None:

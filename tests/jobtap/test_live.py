@@ -246,3 +246,42 @@ async def test_plugin_that_thinks_holds_its_job_and_nobody_else(
         assert [event.name for event in await user.jobs.so_far(slow)] == ["submit", "validate"]
         await user.call(topics.JOB_JOBTAP, {"remove": "thinks"})
         await user.jobs.events(slow)
+
+
+LOOKS = """
+from flux_trio import jobtap
+
+class Looks(jobtap.Plugin):
+    def __init__(self):
+        self.seen = []
+
+    @jobtap.on("job.state.*")
+    def look(self, job):
+        event = job.event.name if job.event else None
+        previous = job.previous.name if job.previous else None
+        self.seen.append([job.state.name, previous, event, job.R is not None, job.result])
+
+    @jobtap.on("plugin.query")
+    def query(self):
+        return {"seen": self.seen}
+"""
+
+
+async def test_job_shows_its_resources_while_it_has_them_and_its_result_at_the_end(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    """20.overview.4: R is tracked through the states and plugins can have it"""
+    path = tmp_path / "looks.py"
+    path.write_text(LOOKS)
+    async with opened() as user:
+        await user.load(str(path))
+        await user.jobs.events(await user.jobs.submit(status=256))
+        told = await user.call(topics.JOB_JOBTAP_QUERY, {"name": "looks"})
+    assert told["seen"] == [
+        ["DEPEND", "NEW", "validate", False, None],
+        ["PRIORITY", "DEPEND", "depend", False, None],
+        ["SCHED", "PRIORITY", "priority", False, None],
+        ["RUN", "SCHED", "alloc", True, None],
+        ["CLEANUP", "RUN", "finish", True, "failed"],
+        ["INACTIVE", "CLEANUP", "clean", True, "failed"],
+    ]
