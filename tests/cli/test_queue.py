@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from flux_trio.cli.columns import Layout
-from flux_trio.cli.commands.queue import count_lines, status_lines
 from flux_trio.cli.queue_rows import FORMATS, HEADINGS, needs_jobs, queue_row
+from flux_trio.cli.queue_status import count_lines, status_lines
 from flux_trio.cli.resource_rows import Resources
 from flux_trio.config import Config, parse_config
 from flux_trio.sim import make_machine

@@ -20,7 +20,7 @@ import pytest
 import trio
 
 from flux_trio.cli import main
-from flux_trio.cli.commands.queue import status_lines, status_of
+from flux_trio.cli.queue_status import status_lines, statuses_and_counts
 from flux_trio.config import Config, read_config
 from flux_trio.formats import apply_update
 from flux_trio.instance import open_instance
@@ -78,7 +78,7 @@ class Steps:
                 case ["flux", "submit", *options]:
                     await self._submit(player, options, info)
                 case ["flux", "queue", "status", "-v"]:
-                    lines = await status_of(player.client, None, True, status_lines)  # type: ignore[arg-type]  # it has call
+                    lines = await statuses_and_counts(player.client, None, True, status_lines)  # type: ignore[arg-type]  # it has call
                     self.said.append((info.stdout, "\n".join(lines)))
                 case ["flux", "queue", verb, *options]:
                     await self._change(player, verb, options, info)

@@ -95,8 +95,11 @@ def status(name: str | None, named: str | None, verbose: bool) -> None:
 
     Exit codes: 0, 1 if there is no such queue or no answer, 2 for wrong usage.
     """
+    from flux_trio.cli.queue_status import status_lines, statuses_and_counts
+
     chosen = _one(name, named)
-    for line in with_client(lambda client: status_of(client, chosen, verbose, status_lines)):
+    lines = with_client(lambda client: statuses_and_counts(client, chosen, verbose, status_lines))
+    for line in lines:
         click.echo(line)
 
 
@@ -191,13 +194,14 @@ def _enable(
     verbose: bool,
     quiet: bool,
 ) -> None:
+    from flux_trio.cli.queue_status import enable_lines, statuses
     from flux_trio.messages import topics
 
     chosen = _one(name, named)
 
     async def change(client: Client) -> list[str]:
         await client.call(topics.JOB_QUEUE_ENABLE, _meant(payload, chosen, everyone))
-        return [] if quiet else await _statuses(client, chosen, verbose, enable_lines)
+        return [] if quiet else await statuses(client, chosen, verbose, enable_lines)
 
     for line in with_client(change):
         click.echo(line)
@@ -212,15 +216,16 @@ def _start(
     verbose: bool,
     quiet: bool,
 ) -> None:
+    from flux_trio.cli.queue_status import queue_names, start_lines, statuses_and_counts
     from flux_trio.messages import topics
 
     chosen = _one(name, named)
 
     async def change(client: Client) -> list[str] | None:
-        if chosen is None and not everyone and await _names(client) != [None]:
+        if chosen is None and not everyone and await queue_names(client) != [None]:
             return None
         await client.call(topics.JOB_QUEUE_START, _meant(payload, chosen, everyone))
-        return [] if quiet else await status_of(client, chosen, verbose, start_lines)
+        return [] if quiet else await statuses_and_counts(client, chosen, verbose, start_lines)
 
     lines = with_client(change)
     if lines is None:
@@ -247,53 +252,9 @@ def _wait(topic: str, name: str | None, timeout: float | None) -> dict[str, Any]
     return answer
 
 
-async def _names(client: Client) -> list[str | None]:
-    """The names of all queues; that of the anonymous one is None."""
-    from flux_trio.messages import topics
-
-    named: list[str | None] = (await client.call(topics.JOB_QUEUE_LIST))["queues"]
-    return named or [None]
-
-
-async def _told(client: Client, name: str | None) -> dict[str, Any]:
-    from flux_trio.messages import topics
-
-    return await client.call(topics.JOB_QUEUE_STATUS, {} if name is None else {"name": name})
-
-
-async def status_of(
-    client: Client,
-    name: str | None,
-    verbose: bool,
-    lines_of: Callable[[dict[str, Any]], list[str]],
-) -> list[str]:
-    """What `_statuses` says, and the counts if wanted."""
-    from flux_trio.messages import topics
-
-    lines = await _statuses(client, name, verbose, lines_of)
-    if verbose:
-        lines += count_lines(await client.call(topics.JOB_STATS))
-    return lines
-
-
-async def _statuses(
-    client: Client,
-    name: str | None,
-    verbose: bool,
-    lines_of: Callable[[dict[str, Any]], list[str]],
-) -> list[str]:
-    """The lines of one queue, or of all; then who is silent."""
-    lines: list[str] = []
-    silent: dict[str, None] = {}
-    for each in await _names(client) if name is None or verbose else [name]:
-        told = await _told(client, each)
-        lines += [line if each is None else f"{each}: {line}" for line in lines_of(told)]
-        silent |= dict.fromkeys(told.get("silent", ()))
-    return lines + list(silent)
-
-
 async def _rows(client: Client, wanted: list[str], fields: list[str]) -> list[dict[str, object]]:
     from flux_trio.cli.queue_rows import needs_jobs, queue_row
+    from flux_trio.cli.queue_status import queue_names, queue_status
     from flux_trio.cli.resource_query import fetch_resources
     from flux_trio.config import read_config
     from flux_trio.messages import topics
@@ -301,37 +262,6 @@ async def _rows(client: Client, wanted: list[str], fields: list[str]) -> list[di
     config = read_config((await client.call(topics.CONFIG_GET))["config"])
     _, resources = await fetch_resources(client, with_jobs=needs_jobs(fields))
     return [
-        queue_row(name, config, await _told(client, name), resources)
-        for name in wanted or await _names(client)
-    ]
-
-
-def status_lines(told: dict[str, Any]) -> list[str]:
-    """What a queue-status answer says, in flux-queue's words; then what plugins hold, and why."""
-    held = [f"{count} jobs are held: {reason}" for reason, count in told.get("held", {}).items()]
-    return enable_lines(told) + start_lines(told) + held
-
-
-def enable_lines(told: dict[str, Any]) -> list[str]:
-    """Whether jobs may be submitted."""
-    if told["enable"]:
-        return ["Job submission is enabled"]
-    return [f"Job submission is disabled: {told['disable_reason']}"]
-
-
-def start_lines(told: dict[str, Any]) -> list[str]:
-    """Whether jobs are scheduled."""
-    if told["start"]:
-        return ["Scheduling is started"]
-    reason = f": {told['stop_reason']}" if "stop_reason" in told else ""
-    return [f"Scheduling is stopped{reason}"]
-
-
-def count_lines(stats: dict[str, Any]) -> list[str]:
-    """The counts of flux-queue's verbose status."""
-    states, sched = stats["states"], stats["sched"]
-    return [
-        f"{sched['waiting']} alloc requests queued",
-        f"{sched['outstanding']} alloc requests pending to scheduler",
-        f"{states['run'] + states['cleanup']} running jobs",
+        queue_row(name, config, await queue_status(client, name), resources)
+        for name in wanted or await queue_names(client)
     ]
