@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from typing import Any
 
 import trio
 
@@ -30,8 +30,6 @@ from flux_trio.messages import (
 from flux_trio.transports import Inbox
 
 Clock = Callable[[], float]
-
-UPPER_HALF: Final = 1 << 31  # of the matchtags
 
 
 class Handle(ABC):
@@ -88,10 +86,6 @@ class Handle(ABC):
     def waiting(self) -> int:
         """How much waits to be received."""
         return len(self._inbox)
-
-    def share_matchtags(self) -> None:
-        """A core that runs here numbers its requests from 1: `call` takes others from now on."""
-        self._calls.skip_to(UPPER_HALF)
 
     async def call(self, topic: str, payload: Payload = None) -> dict[str, Any]:
         """One request, one response. Raises FluxError with the errnum and text of a failure.
@@ -188,6 +182,20 @@ class LocalHandle(Handle):
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
         """See `Handle`."""
         self._router.trace.note_all(kind, self.name, notes)
+
+    @contextmanager
+    def beside(self, name: str) -> Iterator[Handle]:
+        """Another peer of the same user, for the length of the block.
+
+        Its calls have matchtags and an order of their own: a core asks and receives here.
+        """
+        unique = self._router.unique_name(name)
+        rolemask = self.peer.rolemask
+        other = LocalHandle(unique, self._router, self.now, self._log, self.userid, rolemask)
+        try:
+            yield other
+        finally:
+            other.close()
 
     def close(self) -> None:
         """Leave the broker: synchronous, so that nothing can come between."""

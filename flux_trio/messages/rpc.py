@@ -96,10 +96,6 @@ class Calls(Generic[Purpose]):
         self._open: dict[int, Purpose] = {}
         self._last = 0
 
-    def skip_to(self, matchtag: int) -> None:
-        """Go on from there: somebody else numbers calls of the same party from 1."""
-        self._last = matchtag - 1
-
     def __len__(self) -> int:
         return len(self._open)
 

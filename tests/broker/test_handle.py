@@ -284,11 +284,12 @@ async def test_log_lines_bear_the_name_of_who_wrote_them(
     assert str(entry) == "client.warning: careful"
 
 
-async def test_calls_of_a_module_and_of_its_core_are_told_apart(world: ModuleWorld) -> None:
-    "6.matchtag.4: both number from 1 on."
+async def test_peer_beside_a_module_has_calls_of_its_own(world: ModuleWorld) -> None:
+    "6.matchtag.4: a core numbers its requests itself, and from 1 as well."
     module = world.handle("module")
-    module.share_matchtags()
-    module.send(Request("echo.back", {"of": "core"}, 1))
-    assert await module.call("echo.back", {"of": "module"}) == {"of": "module"}
-    (answer,) = await module.receive()
-    assert (answer.matchtag, answer.payload) == (1, {"of": "core"})
+    with module.beside("helper") as helper:
+        module.send(Request("echo.back", {"of": "core"}, 1))
+        assert await helper.call("echo.back", {"of": "helper"}) == {"of": "helper"}
+        (answer,) = await module.receive()
+        assert (answer.matchtag, answer.payload) == (1, {"of": "core"})
+    assert helper.name not in world.router.peers

@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 import trio
 
-from flux_trio.broker import Handle
+from flux_trio.broker import Handle, LocalHandle
 from flux_trio.config import Config
 from flux_trio.jobtap import Given, Loader, Plugin, PluginError, PluginHost, open_host
 from flux_trio.messages import Request, topics
@@ -35,44 +35,47 @@ async def run(
     looked for in `search_path`. Raises PluginError for one that cannot be loaded.
     """
     config, plugins = config or Config(), list(plugins)
-    handle.share_matchtags()  # with the calls of plugins
+    assert isinstance(handle, LocalHandle)  # the job manager runs in the broker's process
 
     def note_all(kind: str, notes: Sequence[dict[str, Any]]) -> None:
         if not core.note_all(kind, notes):
             handle.note_all(kind, notes)
 
-    given = Given(
-        tell=handle.post,
-        note_all=note_all,
-        now=handle.now,
-        log=handle.log,
-        rpc=handle.call,
-        owner=handle.userid,
-        users=users,
-    )
-    async with open_host(given, config) as host:
-        core = JobManagerCore(handle.userid, host, config)
-        host.jobs = core.jobs
+    with handle.beside("jobtap") as asker:  # whatever plugins ask of services
+        given = Given(
+            tell=handle.post,
+            note_all=note_all,
+            now=handle.now,
+            log=handle.log,
+            rpc=asker.call,
+            owner=handle.userid,
+            users=users,
+        )
+        async with open_host(given, config) as host:
+            core = JobManagerCore(handle.userid, host, config)
+            host.jobs = core.jobs
 
-        async def find_user(userid: int) -> None:
-            handle.post(UserFound(userid, await users(userid)))
+            async def find_user(userid: int) -> None:
+                handle.post(UserFound(userid, await users(userid)))
 
-        def perform(action: PluginReplayed | FindUser) -> None:
-            match action:
-                case PluginReplayed():
-                    host.replayed(action)
-                case FindUser():
-                    host.nursery.start_soon(find_user, action.userid)
-                case _:
-                    assert_never(action)
+            def perform(action: PluginReplayed | FindUser) -> None:
+                match action:
+                    case PluginReplayed():
+                        host.replayed(action)
+                    case FindUser():
+                        host.nursery.start_soon(find_user, action.userid)
+                    case _:
+                        assert_never(action)
 
-        handle.register(topics.JOB_MANAGER)
-        loader = Loader(search_path, plugins)
-        for plugin in plugins:
-            await host.load(plugin)
-        await _load_configured(host, loader, config)
-        machine = _Machine(core, host, PluginMethods(host, loader, handle.send), handle.waiting)
-        await run_core(handle, machine, perform, task_status=task_status)
+            handle.register(topics.JOB_MANAGER)
+            loader = Loader(search_path, plugins)
+            for plugin in plugins:
+                await host.load(plugin)
+            await _load_configured(host, loader, config)
+            machine = _Machine(
+                core, host, PluginMethods(host, loader, handle.send, handle.log), handle.waiting
+            )
+            await run_core(handle, machine, perform, task_status=task_status)
 
 
 async def _load_configured(host: PluginHost, loader: Loader, config: Config) -> None:
