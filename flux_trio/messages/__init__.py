@@ -6,6 +6,7 @@ when all went well. `Calls` remembers what a party has asked, `respond` and `res
 the answers. Wire names live in `topics`, once. Nothing here sends anything.
 """
 
+from flux_trio.messages.brief import MORE, brief
 from flux_trio.messages.errors import (
     Errno,
     FluxError,
@@ -44,6 +45,7 @@ from flux_trio.messages.types import (
 
 __all__ = [
     "MATCHTAG_NONE",
+    "MORE",
     "NODEID_ANY",
     "ROLE_LOCAL",
     "ROLE_OWNER",
@@ -63,6 +65,7 @@ __all__ = [
     "RemoteProtocolError",
     "Request",
     "Response",
+    "brief",
     "check_owner",
     "disconnect_request",
     "end_of_stream",

@@ -187,7 +187,7 @@ async def test_what_cannot_be_done_is_answered_with_why(
 ) -> None:
     async with opened() as user:
         cases: list[tuple[dict[str, Any], Errno, str]] = [
-            ({"load": "nothing"}, Errno.EINVAL, "no plugin nothing: looked for nothing.py in"),
+            ({"load": "nothing"}, Errno.EINVAL, "no plugin nothing: looked for nothing.py in the"),
             ({"load": plugin, "order": "random"}, Errno.EINVAL, "expected an order of none, state"),
             ({"remove": "x"}, Errno.EINVAL, "no plugin matches x"),
             ({"load": 3}, Errno.EPROTO, "load"),

@@ -25,8 +25,10 @@ from flux_trio.jobtap import (
 from flux_trio.messages import (
     Errno,
     FluxError,
+    Level,
     Request,
     Response,
+    brief,
     check_owner,
     expect_payload,
     respond,
@@ -64,10 +66,17 @@ class Query(msgspec.Struct):
 class PluginMethods:
     """Takes such requests; answers through `send`."""
 
-    def __init__(self, host: PluginHost, loader: Loader, send: Callable[[Response], None]) -> None:
+    def __init__(
+        self,
+        host: PluginHost,
+        loader: Loader,
+        send: Callable[[Response], None],
+        log: Callable[[int, str], None],
+    ) -> None:
         self._host = host
         self._loader = loader
         self._send = send
+        self._log = log
         self._changing = trio.Lock()
         self._own: Final[dict[str, Answer]] = {
             topics.JOB_JOBTAP: self._change,
@@ -92,7 +101,7 @@ class PluginMethods:
             if owner_only:
                 check_owner(request)
         except FluxError as error:
-            self._respond(respond_error(request, error.errnum, error.text))
+            self._refuse(request, error.errnum, error.text)
         else:
             self._host.nursery.start_soon(self._answer, request, answer)
 
@@ -100,11 +109,16 @@ class PluginMethods:
         try:
             self._respond(respond(request, await answer(request)))
         except FluxError as error:
-            self._respond(respond_error(request, error.errnum, error.text))
+            self._refuse(request, error.errnum, error.text)
         except FormatError as error:
-            self._respond(respond_error(request, Errno.EPROTO, f"{request.topic}: {error}"))
+            self._refuse(request, Errno.EPROTO, f"{request.topic}: {error}")
         except PluginError as error:
-            self._respond(respond_error(request, Errno.EINVAL, str(error)))
+            self._refuse(request, Errno.EINVAL, str(error))
+
+    def _refuse(self, request: Request, errnum: int, text: str) -> None:
+        if brief(text) != text:
+            self._log(Level.ERR, text)
+        self._respond(respond_error(request, errnum, brief(text)))
 
     def _respond(self, response: Response | None) -> None:
         if response is not None:
