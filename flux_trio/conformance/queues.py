@@ -69,16 +69,12 @@ class Tables:
         self._policy = _table(tables, "policy")
         self._queues = _table(tables, "queues")
         self._limits: dict[str, Limits] = {}
-
-    @property
-    def names(self) -> tuple[str, ...]:
+        self.names = tuple(self._queues)
         """The queues that have a name."""
-        return tuple(self._queues)
-
-    @property
-    def default(self) -> str:
+        self.default = str(self.value("", "jobspec", "defaults", "system", "queue") or "")
         """The queue of jobs that name none; "" when there is no such."""
-        return str(self.value("", "jobspec", "defaults", "system", "queue") or "")
+        known = (ANONYMOUS, *self.names)
+        self._closed = frozenset(queue for queue in known if self._lists_nobody(queue))
 
     def starts_stopped(self, name: str) -> bool:
         """Whether a queue is stopped until it is started."""
@@ -88,6 +84,15 @@ class Tables:
         """What the policy says for the jobs of a queue, its own word first; None for nothing."""
         own = _at(_table(_table(self._queues, queue), "policy"), path)
         return _at(self._policy, path) if own is None else own
+
+    def is_closed(self, queue: str) -> bool:
+        """Whether nobody may use a queue."""
+        return queue in self._closed
+
+    def _lists_nobody(self, queue: str) -> bool:
+        users = self.value(queue, "access", "allow-user")
+        groups = self.value(queue, "access", "allow-group")
+        return (users, groups) != (None, None) and not users and not groups
 
     def limits(self, queue: str) -> Limits:
         """What limits the jobs of a queue."""

@@ -27,7 +27,7 @@ from flux_trio.conformance.queues import (
     queue_of_job,
     tables_of,
 )
-from flux_trio.conformance.rule import Broken, Rules, Said, Seen, job_id, logged
+from flux_trio.conformance.rule import Broken, Rules, Said, Seen, job_id, logged, while_live
 from flux_trio.conformance.submitted import SUBMITTED, original_of, updated, updates_of
 from flux_trio.trace import Record
 
@@ -127,11 +127,8 @@ def _too_long(job: Decided, limit: float) -> str:
 
 
 def _nobody_may(job: Decided) -> str:
-    users = job.tables.value(job.queue, "access", "allow-user")
-    groups = job.tables.value(job.queue, "access", "allow-group")
-    if (users, groups) == (None, None) or users or groups:
-        return ""
-    return f"queue {job.queue or '(anonymous)'} lists nobody who may use it"
+    is_closed = job.tables.is_closed(job.queue)
+    return f"queue {job.queue or '(anonymous)'} lists nobody who may use it" if is_closed else ""
 
 
 _refused("33.validation.1", _no_such_queue)
@@ -152,7 +149,7 @@ def _not_scheduled(seen: Seen) -> Iterable[Broken]:
 
 @RULES.judge(
     "33.admin.3",
-    DECIDED,
+    while_live(DISABLED, DECIDED),
     views=(DISABLED, CONFIGURED, LIFE, *SUBMITTED, *UNSENT),
     owing=_not_scheduled,
 )
