@@ -7,7 +7,7 @@ through `serve_connection`. The broker never looks into a payload.
 """
 
 from flux_trio.broker.access import local_user
-from flux_trio.broker.configuration import Configuration
+from flux_trio.broker.configuration import ConfigRefused, Configuration
 from flux_trio.broker.connections import serve_connection
 from flux_trio.broker.handle import Clock, Handle, LocalHandle
 from flux_trio.broker.log import LogBook, LogEntry
@@ -31,6 +31,7 @@ __all__ = [
     "READY",
     "BrokerServices",
     "Clock",
+    "ConfigRefused",
     "Configuration",
     "Handle",
     "LocalHandle",

@@ -2,7 +2,9 @@
 
 A new configuration is all or nothing. First it is read; then each service that goes by it takes
 it or refuses, those that may refuse first; only then is it the instance's. What a module
-reads when it is loaded is in force when it is loaded again: the answer names those tables.
+reads when it is loaded is in force when it is loaded again: the answer names those tables. It has
+`refusal` instead when nothing has changed, for the reason may be longer than an error's text
+(RFC 6, Response Messages).
 """
 
 from __future__ import annotations
@@ -38,6 +40,10 @@ AT_ONCE: Final = ("policy", "queues")
 """Tables that are in force at once, but for what they have for the scheduler."""
 
 
+class ConfigRefused(Exception):
+    """Nothing has changed; the text says why, and what would have to."""
+
+
 class Load(msgspec.Struct):
     """config.load: the whole configuration."""
 
@@ -48,8 +54,7 @@ class Load(msgspec.Struct):
 class Configuration:
     """Serves `config`. `read` reads the file again, None where there is none.
 
-    `on_change` is told of a configuration that is in force. Both `read` and a bad configuration
-    raise FormatError.
+    `on_change` is told of a configuration that is in force. `read` raises ConfigRefused.
     """
 
     config: Config
@@ -88,8 +93,8 @@ class Configuration:
             answer = respond(request, await method(handle, request))
         except FluxError as error:
             answer = respond_error(request, error.errnum, error.text)
-        except FormatError as error:
-            answer = respond_error(request, Errno.EINVAL, str(error))
+        except (ConfigRefused, FormatError) as refusal:
+            answer = respond(request, {"refusal": str(refusal)})
         if answer is not None:
             handle.send(answer)
 
@@ -110,7 +115,7 @@ class Configuration:
         return {"requests": dict(self._counts)}
 
     async def _change(self, handle: Handle, new: Config) -> Payload:
-        """Raises FluxError when a service refuses; then the old one is in force."""
+        """Raises ConfigRefused when a service refuses; then the old one is in force."""
         async with self._changing:
             for service in TAKERS:
                 await self._give(handle, service, new)
@@ -120,12 +125,14 @@ class Configuration:
 
     async def _give(self, handle: Handle, service: str, new: Config) -> None:
         """Let a service take it; one that is not there gets it when it is loaded."""
+        topic = topics.config_reload_of(service)
         try:
-            await handle.call(topics.config_reload_of(service), {"config": new.to_json()})
+            answer = await handle.call(topic, {"config": new.to_json()})
         except FluxError as error:
-            if service == TAKERS[0] and error.errnum != Errno.ENOSYS:
-                raise
             handle.log(Level.WARNING, f"{service} has not taken the configuration: {error}")
+            return
+        if "refusal" in answer:
+            raise ConfigRefused(answer["refusal"])
 
 
 def _later(old: Config, new: Config) -> list[str]:

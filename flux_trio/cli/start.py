@@ -20,7 +20,7 @@ from typing import Final
 
 import trio
 
-from flux_trio.broker import LogEntry, ModuleCrashed, ModuleNotStarted
+from flux_trio.broker import ConfigRefused, LogEntry, ModuleCrashed, ModuleNotStarted
 from flux_trio.cli.enclosing import EnclosingError, environment_inside, find_allocation
 from flux_trio.cli.errors import complain, sole_error
 from flux_trio.cli.monitoring import Monitoring, open_monitor
@@ -29,7 +29,7 @@ from flux_trio.config import Config, parse_config
 from flux_trio.formats import FormatError
 from flux_trio.instance import Instance, Surroundings, durable_store, open_instance
 from flux_trio.jobtap import search_path
-from flux_trio.messages import USERID_UNKNOWN, Errno, FluxError, Level, topics
+from flux_trio.messages import USERID_UNKNOWN, FluxError, Level, topics
 from flux_trio.protocols import ACTIVE
 from flux_trio.services.resource.inventory import find_inventory
 from flux_trio.trace import JsonLines, Sink
@@ -84,7 +84,7 @@ def reread(path: Path | None) -> Callable[[], Awaitable[Config]] | None:
         try:
             return await trio.to_thread.run_sync(read_config, file)
         except StartError as error:
-            raise FluxError(Errno.EINVAL, str(error)) from None
+            raise ConfigRefused(str(error)) from None
 
     return read
 

@@ -437,7 +437,7 @@ def test_configuration_that_a_plugin_refuses_leaves_the_old_one_in_force() -> No
     """And all plugins go by the old one again."""
     m = ManagerScript(config=TWO, answers={CONF_UPDATE: _refuse_one_queue}, peers=True)
     (line,) = m.configure(ONE)
-    assert line == "job-manager.config-reload -> EINVAL one queue is not enough"
+    assert line == "job-manager.config-reload -> {'refusal': 'one queue is not enough'}"
     assert [question.args for question in m.plugins.questions] == [ONE, TWO]
     m.submit(1)
     assert m.state(1) == JobState.SCHED

@@ -151,5 +151,7 @@ def _read(file: str) -> Config:
 
 
 def _say_later(answer: dict[str, Any]) -> None:
+    if "refusal" in answer:
+        raise CommandError(answer["refusal"])
     if answer["later"]:
         remark(f"in force when their modules are loaded again: {', '.join(answer['later'])}")

@@ -149,7 +149,7 @@ class QueueMethods:
         if refusal is not None:
             # those asked before the one that refused go by the old one again
             self._hooks.ask_configuration(self._queues.config, _let_be)
-            self._ledger.send(respond_error(request, Errno.EINVAL, refusal))
+            self._ledger.send(respond(request, {"refusal": refusal}))
             return
         self._queues.configure(config)
         self._scheduler.queues_changed()
