@@ -82,6 +82,7 @@ async def test_requests_beyond_the_bound_are_refused_and_others_can_end(
     ask(ann, 1, connections.OPEN_MAX + 2, STREAMING)
     for refused in await receive(ann, 2):
         assert (refused.errnum, refused.payload) == (Errno.EAGAIN, connections.TOO_MANY)
+    await trio.testing.wait_all_tasks_blocked()
     assert len(heard) == connections.OPEN_MAX
     answer = respond(heard[0])
     assert answer is not None
