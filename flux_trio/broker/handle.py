@@ -188,10 +188,10 @@ class LocalHandle(Handle):
         """Another peer of the same user, for the length of the block.
 
         Its calls have matchtags and an order of their own: a core asks and receives here.
+        `name` must be nobody else's.
         """
-        unique = self._router.unique_name(name)
         rolemask = self.peer.rolemask
-        other = LocalHandle(unique, self._router, self.now, self._log, self.userid, rolemask)
+        other = LocalHandle(name, self._router, self.now, self._log, self.userid, rolemask)
         try:
             yield other
         finally:
