@@ -83,7 +83,8 @@ class PluginHost(Dispatcher):
         if any(each.name == plugin.name for each in self.plugins):
             raise PluginError(f"plugin {plugin.name} is already loaded")
         loaded = Loaded(self, plugin, read_handlers(plugin), path)
-        plugin.conf, plugin.host = dict(plugin.conf if conf is None else conf), loaded
+        plugin.conf = dict(plugin.conf if conf is None else conf)
+        plugin._jobtap = loaded
         if not loaded.is_builtin:
             self.watchdog.start()
         loaded.nursery = await self.nursery.start(self._live, loaded)
@@ -288,7 +289,7 @@ class PluginHost(Dispatcher):
             self.failed(
                 f"plugin {loaded.name} failed when it was removed: {describe(error)}", error
             )
-        loaded.plugin.host = None
+        loaded.plugin._jobtap = None
 
     async def _put(self, loaded: Loaded, topic: str, args: Any) -> Asking | None:
         """Ask one plugin something that is not about a job; None when it does not handle it."""

@@ -80,8 +80,7 @@ class Plugin:
 
     conf: dict[str, Any] = {}  # noqa: RUF012 - each loaded plugin is given one of its own
 
-    host: Host | None = None
-    """Set while it is loaded."""
+    _jobtap: Host | None = None  # while it is loaded; other names are the author's
 
     def loaded(self) -> None:
         """The plugin is in place: start what runs in the background here."""
@@ -144,6 +143,6 @@ class Plugin:
         self._host().reprioritize_all()
 
     def _host(self) -> Host:
-        if self.host is None:
+        if self._jobtap is None:
             raise PluginError(f"plugin {self.name or type(self).__name__} is not loaded")
-        return self.host
+        return self._jobtap

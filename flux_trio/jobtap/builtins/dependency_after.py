@@ -110,6 +110,7 @@ class DependencyAfter(jobtap.Plugin):
     @jobtap.on("job.state.inactive", "job.destroy")
     def on_end(self, job: jobtap.Job) -> None:
         """Free or end who waits for this; a job that was refused has ended too."""
+        self._late.pop(job.id, None)
         for key, condition in self._waiting.pop(job.id, {}).items():
             self._resolve(*key, condition, _outcome_of(job))
 

@@ -138,12 +138,15 @@ class Perilog(jobtap.Plugin):
             job.epilog_start(EPILOG)
         if PROLOG in job.prologs and not (run is not None and run.is_told):
             job.prolog_finish(PROLOG, LOST if run is None else run.worst.status)
-        if is_due:
-            ended = job.event_posted(JobEvent.FINISH) or job.event_posted(JobEvent.RELEASE)
-            if ended or not job.start_requested:
-                self._begin_epilog(job)
-            else:
-                self._awaited.add(job.id)
+        if is_due and (self._has_ended(job) or not job.start_requested):
+            self._begin_epilog(job)
+        elif is_due:
+            self._awaited.add(job.id)
+
+    def _has_ended(self, job: jobtap.Job) -> bool:
+        """Whether its processes are over; of a release in an earlier life it is not known which."""
+        was_released = job.id in self._taken_up and job.event_posted(JobEvent.RELEASE)
+        return was_released or job.event_posted(JobEvent.FINISH)
 
     def _had_epilog(self, job: jobtap.Job) -> bool:
         """Whether it needs none any more: it has one, or never had a prolog nor processes."""
