@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
+from flux_trio import jobtap
 from flux_trio.formats import FluidForm, format_fluid, parse_fluid
 from flux_trio.jobtap.builtins.dependency_after import CONDITIONS, Outcome
 from flux_trio.messages import topics
-from flux_trio.testing import simulated_instance
+from flux_trio.testing import EPOCH, simulated_instance
 from tests.support.playing import Jobs, context, guest_of, names, when
 
 UNSTARTED = Outcome(
@@ -217,4 +219,30 @@ async def test_plugin_that_is_loaded_again_takes_up_who_waits(autojump_clock):
         events = await jobs.events(second)
         assert names(events).count("dependency-add") == 1
         assert "finish" in names(events)
+        assert list(instance.log) == []
+
+
+class SlowToMeet(jobtap.Plugin):
+    """Takes 30 seconds with each new job that waits for another."""
+
+    name = "slow-to-meet"
+
+    @jobtap.on("job.new")
+    async def meet(self, job: jobtap.Job) -> None:
+        if job.dependencies:
+            await trio.sleep(30)
+
+
+@pytest.mark.parametrize("status", [0, 256])
+async def test_job_that_is_new_when_the_other_ends_learns_of_it(status: int, autojump_clock):
+    plugins = [SlowToMeet()]
+    async with simulated_instance(plugins=plugins) as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        first = await jobs.submit(seconds=10, status=status)
+        second = await jobs.submit(f"afterok:{first}")
+        events = await jobs.events(second)
+        assert when(events, "validate") == pytest.approx(EPOCH + 30, abs=0.1)
+        assert ("finish" in names(events)) is (status == 0)
+        if status:
+            assert context(events, "exception")["note"].endswith("can never be satisfied")
         assert list(instance.log) == []
