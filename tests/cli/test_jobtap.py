@@ -106,7 +106,9 @@ def test_what_cannot_be_loaded_is_said_with_the_rule(
         "from flux_trio import jobtap\n@jobtap.on('job.state.running')\ndef f(job): pass\n"
     )
     assert "plugin bad: no hook is called job.state.running" in error(given, "load", path)
-    assert "no plugin nothing: looked for nothing.py in" in error(given, "load", "nothing")
+    unknown = error(given, "load", "nothing")
+    assert "no plugin nothing: looked for nothing.py in" in unknown
+    assert f"{given.statedir}/jobtap" in unknown  # also where a response is too short for all of it
     assert "expected KEY=VALUE, got 'x'" in error(given, "load", path, "x")
 
 
