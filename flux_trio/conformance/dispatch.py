@@ -275,12 +275,10 @@ class _Here(NamedTuple):
 def _of_commit(record: Record) -> Marks:
     """What the operations of a kvs.commit are about."""
     ops = payload(record).get("ops")
-    pairs = [
-        (op[0], str(op[1]))
-        for op in (ops if isinstance(ops, list) else ())
-        if isinstance(op, (list, tuple)) and len(op) > 1
-    ]
-    found = {key.rpartition(".")[2] for _, key in pairs}
-    if any(how == WITH_UNLINK for how, _ in pairs):
-        found.add(WITH_UNLINK)
+    found = set()
+    for op in ops if isinstance(ops, list) else ():
+        if isinstance(op, (list, tuple)) and len(op) > 1:
+            found.add(str(op[1]).rpartition(".")[2])
+            if op[0] == WITH_UNLINK:
+                found.add(WITH_UNLINK)
     return tuple(mark for mark in _WRITTEN if mark in found)

@@ -138,7 +138,7 @@ class Stored(NamedTuple):
     @property
     def is_eventlog(self) -> bool:
         """Whether the key is that of an eventlog, a job's or another."""
-        return self.key.rpartition(".")[2] == "eventlog"
+        return self.key.endswith(".eventlog") or self.key == "eventlog"
 
     @property
     def job(self) -> tuple[int, str] | None:
@@ -165,8 +165,12 @@ def stored(record: Record) -> list[Stored]:
     return [
         Stored(*op)
         for op in found
-        if isinstance(op, (list, tuple)) and len(op) == 3 and all(isinstance(e, str) for e in op)
+        if isinstance(op, (list, tuple)) and len(op) == 3 and _are_texts(*op)
     ]
+
+
+def _are_texts(how: Any, key: Any, text: Any) -> bool:
+    return isinstance(how, str) and isinstance(key, str) and isinstance(text, str)
 
 
 class Appended(NamedTuple):
@@ -179,7 +183,7 @@ class Appended(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the events."""
-        return tuple(str(line.get("name")) for line in self.lines if isinstance(line, dict))
+        return tuple([str(line.get("name")) for line in self.lines if isinstance(line, dict)])
 
 
 @once
@@ -188,7 +192,19 @@ def appended(record: Record) -> list[Appended]:
     return [Appended(op, _lines_of(op.text)) for op in stored(record) if op.is_eventlog]
 
 
+_decoder: Final = msgspec.json.Decoder()
+
+
 def _lines_of(text: str) -> list[Any]:
+    """All at once where each line is surely one object."""
+    nlines = text.count("\n")
+    if text[:1] == "{" and text[-2:] == "}\n" and text.count("}\n{") == nlines - 1:
+        try:
+            lines = _decoder.decode_lines(text)
+        except msgspec.MsgspecError:
+            lines = []
+        if len(lines) == nlines:
+            return lines
     return [decoded(line) for line in text.split("\n") if line]
 
 

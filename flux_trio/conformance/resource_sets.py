@@ -216,6 +216,17 @@ def hostlist_of(value: Any) -> Hostlist | None:
     return _parsed_hostlist(value) if isinstance(value, str) else None
 
 
+_ONE: Final = re.compile(r"[!-+\--Z\\^-~]+(?:\[([0-9,-]+)\])?")
+
+
+def is_hostlist(text: str) -> bool:
+    """Whether a text is a hostlist; one name, or one with an idset in brackets, at once."""
+    found = _ONE.fullmatch(text)
+    if found is not None and (found[1] is None or idset_of(found[1])):
+        return True
+    return hostlist_of(text) is not None
+
+
 @functools.lru_cache(maxsize=64)
 def _parsed_hostlist(text: str) -> Hostlist | None:
     try:
@@ -283,3 +294,23 @@ def _by_target(pairs: Any) -> dict[int, str]:
 def hosts_by_target(seen: Seen) -> dict[int, str]:
     """HOSTS as a mapping."""
     return _by_target(seen.at(HOSTS) or ())
+
+
+@read_once
+def _prefix(pairs: Any) -> str | None:
+    """What all hosts are called before the number of their target; None when they are not."""
+    prefixes = {host.removesuffix(str(target)) for target, host in pairs}
+    return prefixes.pop() if len(prefixes) == 1 else None
+
+
+def names_targets(r: Any, seen: Seen) -> bool:
+    """Whether the nodelist of an R spells its targets, in an instance where hosts are numbered so.
+
+    True says that hosts and targets agree; False says nothing.
+    """
+    found, prefix = entries(r), _prefix(seen.at(HOSTS) or ())
+    ranks = found[0].get("rank") if len(found) == 1 else None
+    if prefix is None or not isinstance(ranks, str) or not idset_of(ranks):
+        return False
+    spelled = f"{prefix}{ranks}" if ranks.isdecimal() else f"{prefix}[{ranks}]"
+    return execution(r).get("nodelist") == [spelled]

@@ -21,9 +21,10 @@ from flux_trio.conformance.resource_sets import (
     entries,
     execution,
     found_in,
-    hostlist_of,
     hosts_by_target,
     hosts_of,
+    is_hostlist,
+    names_targets,
     pieces_of,
     targets_of,
 )
@@ -153,7 +154,7 @@ def nodelist_is_of_hostlists(r: Any, _t: float) -> Found:
     found = execution(r).get("nodelist")
     texts = [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
     for text in texts:
-        if hostlist_of(text) is None:
+        if not is_hostlist(text):
             return f"execution.nodelist: {wanted('a hostname or hostlist (RFC 29)', text)}"
     return True if texts else None
 
@@ -175,6 +176,9 @@ def hosts_go_by_ascending_target(record: Record, seen: Seen) -> Said:
     """Within one instance a target is one host, whoever writes the R."""
     names, kept = hosts_by_target(seen), None
     for r in found_in(record, seen):
+        if names_targets(r.value, seen):
+            kept = True
+            continue
         found = has_a_host_for_each_target(r.value, record.t)
         if isinstance(found, str):
             return Broken(f"{r.what}: {found}")

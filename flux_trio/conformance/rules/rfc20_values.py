@@ -148,11 +148,11 @@ def _keys(found: Any) -> Iterator[str]:
 @each_r(RULES, "20.scheduling.7")
 def scheduling_names_hosts(r: Any, _t: float) -> Found:
     """It may say ranks as well, as long as hosts are there to tell which they were."""
-    found, hosts = _scheduling(r), hosts_of(r) or []
+    found = _scheduling(r)
     if not found:
         return None
     text = json.dumps(found)
-    if any(host in text for host in hosts):
+    if any(host in text for host in hosts_of(r) or []):
         return True
     used = sorted(_RANK_KEYS.intersection(_keys(found)))
     return f"scheduling: expected hostnames, got only {', '.join(used)}" if used else None
