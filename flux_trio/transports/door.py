@@ -20,6 +20,7 @@ import trio
 import trio_websocket
 from wsproto.frame_protocol import FrameProtocol
 
+from flux_trio.messages import ROLE_OWNER
 from flux_trio.messages.address import uri_of, uri_of_socket
 from flux_trio.messages.codec import FRAME_BYTES_MAX
 from flux_trio.transports.base import Connection, Credentials
@@ -37,6 +38,7 @@ from flux_trio.transports.websocket import (
 
 CONNECTIONS_MAX: Final = 1024  # open at one door, let in or not; one more is cut at once
 CONNECTIONS_OF_USER_MAX: Final = 512  # of one userid: nobody can keep everybody else out
+GUEST_FRAME_BYTES_MAX: Final = 2**20  # a jobspec with all of an environment is 100 kB
 BACKLOG: Final = 128  # that wait to be let in; as for a port
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
@@ -175,6 +177,8 @@ class _Door:
         try:
             if isinstance(who, Credentials):
                 held.socket = await request.accept()
+                if not who.rolemask & ROLE_OWNER:  # it can only be said before it is known who
+                    held.socket._max_message_size = GUEST_FRAME_BYTES_MAX
                 return held.socket, who
             challenge = [(b"WWW-Authenticate", b"Bearer")] if who.status == 401 else []
             await request.reject(who.status, extra_headers=challenge, body=who.text.encode())

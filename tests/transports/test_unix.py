@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from flux_trio.messages import Request
+from flux_trio.messages import ROLE_OWNER, ROLE_USER, Request
 from flux_trio.transports import (
     Connection,
+    ConnectionLost,
     ConnectionRefused,
     Credentials,
     TransportError,
@@ -28,11 +29,12 @@ class Server:
     def __init__(self, path: Path, known: int) -> None:
         self.path = path
         self.known = known
+        self.role = ROLE_OWNER
         self.uri = ""
         self.came: list[Credentials] = []
 
     def who_is(self, userid: int) -> Credentials | None:
-        return Credentials(userid, 1, "me") if userid == self.known else None
+        return Credentials(userid, self.role, "me") if userid == self.known else None
 
     async def echo(self, connection: Connection, credentials: Credentials) -> None:
         self.came.append(credentials)
@@ -97,6 +99,21 @@ async def test_where_nobody_listens_the_connection_is_refused(tmp_path: Path) ->
     with pytest.raises(ConnectionRefused, match="No such file"):
         async with connect_websocket(f"unix://{tmp_path}/local"):
             pass
+
+
+@pytest.mark.parametrize("role", [ROLE_OWNER, ROLE_USER])
+async def test_a_guests_frames_are_smaller(tmp_path: Path, role: int) -> None:
+    async with serving(tmp_path / "local", os.getuid()) as server:
+        server.role = role
+        async with connect_websocket(server.uri) as connection:
+            connection.send_nowait(Request("a", {"x": "x" * (door.GUEST_FRAME_BYTES_MAX - 100)}))
+            assert len(await connection.receive()) == 1
+            connection.send_nowait(Request("a", {"x": "x" * door.GUEST_FRAME_BYTES_MAX}))
+            if role == ROLE_OWNER:
+                assert len(await connection.receive()) == 1
+                return
+            with pytest.raises(ConnectionLost, match=r"\(1009\).*size: 1048576 bytes"):
+                await connection.receive()
 
 
 async def test_one_user_cannot_have_all_connections(

@@ -424,5 +424,6 @@ def test_the_bounds_of_the_reference_are_those_of_the_code() -> None:
     assert f"when {QUEUE_MESSAGES_MAX} messages or {QUEUE_BYTES_MAX} bytes wait" in page
     assert f"within {websocket.HANDSHAKE_S_MAX:g} s" in page
     assert f"or {door.CONNECTIONS_MAX} connections are open" in page
+    assert f"| bytes in a frame of a guest's | {door.GUEST_FRAME_BYTES_MAX} |" in page
     assert f"{door.CONNECTIONS_OF_USER_MAX} connections of the user are open" in page
     assert f"goodbye takes {websocket.CLOSE_S_MAX:g} s at most" in page
