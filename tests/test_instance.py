@@ -160,10 +160,10 @@ class NoStart(Plugin):
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        ({"store": no_disk}, r"module kvs did not start: StoreError: state\.sqlite: no disk"),
+        ({"store": no_disk}, r"module kvs: StoreError: state\.sqlite: no disk"),
         (
             {"plugins": [NoStart()]},
-            "module job-manager did not start: PluginError: plugin no-start failed when it was "
+            "module job-manager: PluginError: plugin no-start failed when it was "
             "loaded: ZeroDivisionError: no start",
         ),
     ],

@@ -181,7 +181,7 @@ async def test_second_scheduler_does_not_start_and_says_why(tmp_path: Path) -> N
         with pytest.raises(FluxError) as refused:
             await user.call(topics.MODULE_LOAD, {"name": "sched-fifo", "exec": True})
         assert refused.value.text == (
-            "module sched-fifo did not start: ProcessEnded: service sched is already held by sched"
+            "module sched-fifo: ProcessEnded: service sched is already held by sched"
         )
         await user.wait(await user.submit("true"), "clean")
 

@@ -204,7 +204,7 @@ class Supervisor:
             loaded.gone.set()
         if not loaded.started:
             reason = "removed before it served" if loaded.removing else _reason(error)
-            raise ModuleNotStarted(f"module {spec.name} did not start: {reason}") from error
+            raise ModuleNotStarted(f"module {spec.name}: {reason}") from error
         self._end(spec, loaded, error)
 
     def _end(self, spec: ModuleSpec, loaded: _Loaded, error: Exception | None) -> None:

@@ -207,7 +207,7 @@ async def test_process_that_does_not_come_up_says_why(
 ) -> None:
     with trio.fail_after(TEST_S_MAX), pytest.raises(ModuleNotStarted) as error:
         await world.spawn(script)
-    assert str(error.value) == f"module echo did not start: ProcessEnded: {reason}"
+    assert str(error.value) == f"module echo: ProcessEnded: {reason}"
     assert world.supervisor.list() == []
 
 

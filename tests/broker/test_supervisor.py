@@ -71,7 +71,7 @@ async def test_error_before_the_start_is_raised_to_the_loader_and_nothing_stays(
 ) -> None:
     with pytest.raises(ModuleNotStarted) as error:
         await world.load("bad", main, essential=essential)
-    assert str(error.value) == f"module bad did not start: {why}"
+    assert str(error.value) == f"module bad: {why}"
     assert (error.value.__cause__ is None) == (main is returns)
     assert "bad" not in world.supervisor
     assert (world.router.peers, world.router.services) == ({}, {})
@@ -291,7 +291,7 @@ async def test_module_removed_while_it_starts_is_an_error_of_its_loader(
 
         @nursery.start_soon
         async def load() -> None:
-            with pytest.raises(ModuleNotStarted, match="stuck did not start: removed before"):
+            with pytest.raises(ModuleNotStarted, match="module stuck: removed before"):
                 await world.load("stuck", stuck)
 
         await trio.testing.wait_all_tasks_blocked()

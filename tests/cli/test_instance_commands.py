@@ -404,7 +404,7 @@ def test_trace_prints_messages_as_they_pass(instance: RunningInstance) -> None:
         (("kill", "nosuch"), "module nosuch is not loaded"),
         (("stats", "nosuch"), "module nosuch is not loaded"),
         (("load", "--exec", "nosuch"), "no module nosuch; there are"),
-        (("load", "sched-fifo"), "module sched-fifo did not start: FluxError: service sched is"),
+        (("load", "sched-fifo"), "module sched-fifo: FluxError: service sched is"),
     ],
 )
 def test_a_module_that_cannot_be_changed_is_refused(

@@ -12,7 +12,8 @@ from trio.testing import MockClock
 from flux_trio.jobtap import Job, Plugin, on
 from flux_trio.messages import Errno, FluxError, Level, Request, Response, topics
 from flux_trio.protocols import AllocType
-from tests.support.failing import ENDS, HOUR, FakeExec, FakeScheduler, Scene, scene, settle
+from flux_trio.trace import Kind
+from tests.support.failing import ENDS, EPOCH, HOUR, FakeExec, FakeScheduler, Scene, scene, settle
 from tests.support.leaks import nothing_left
 
 ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
@@ -374,6 +375,29 @@ async def test_cancel_that_crosses_a_crash_ends_the_job_and_asks_nobody(
         after = FakeScheduler()
         await s.load("sched", after)
         assert after.came == []
+
+
+async def test_expiration_that_changed_before_it_came_is_told_to_the_next_scheduler(
+    autojump_clock: MockClock,
+) -> None:
+    "27.expiration.1: R in the kvs has the first one, and hello has none."
+    async with scene() as s:
+        jobid = await s.submit(run_s=HOUR)
+        await trio.sleep(1)
+        updates = {"attributes.system.duration": 2 * HOUR}
+        await s.call(topics.JOB_UPDATE, {"id": jobid, "updates": updates})
+        await s.supervisor.reload("sched")
+        await trio.sleep(1)
+        told = [
+            record.message.payload["expiration"]
+            for record in s.instance.ring
+            if record.kind == Kind.RECV
+            and isinstance(record.message, Request)
+            and record.message.topic == topics.SCHED_EXPIRATION
+            and isinstance(record.message.payload, dict)
+        ]
+        assert told == [EPOCH + 2 * HOUR] * 2
+        assert s.log() == []
 
 
 async def test_annotations_of_a_scheduler_go_with_it(autojump_clock: MockClock) -> None:

@@ -220,6 +220,20 @@ def test_follower_that_is_gone_is_told_nothing() -> None:
     assert len(told(m)) == 1  # bob's: one a turn
 
 
+def test_journal_of_a_follower_that_left_goes_to_nobody() -> None:
+    """6.disconnect.2: not even what waits for a commit."""
+    m = ManagerScript(commits_wait=True)
+    m.put(asked(topics.JOB_JOURNAL, {}, by="follower", streaming=True))
+    m.put(asked(topics.JOB_JOURNAL, {}, by="stays", streaming=True))
+    m.submit(1)
+    m.gone("follower")
+    before = len(m.messages)
+    while m.commits:
+        m.commit()
+    told = {each.routes[0] for each in m.messages[before:] if each.topic == topics.JOB_JOURNAL}
+    assert told == {"stays"}
+
+
 def test_journal_needs_the_streaming_flag() -> None:
     m = ManagerScript()
     error = refusal(m.put(asked(topics.JOB_JOURNAL)))

@@ -59,7 +59,7 @@ def test_pending_job_is_requested_again_with_the_new_jobspec(m: ManagerScript) -
 
 
 def test_running_job_gets_a_new_expiration_from_its_start(m: ManagerScript) -> None:
-    """27.expiration.1-3, 21.events.11: the scheduler is asked first, in whole seconds."""
+    """27.expiration.1-3, 27.criteria.12, 21.events.11: the scheduler is asked, in whole seconds."""
     running(m, 1, starttime=START + 0.5)
     assert update(m, 1, 60) == ["sched.expiration 1"]
     asked = m.last(topics.SCHED_EXPIRATION)
@@ -73,7 +73,7 @@ def test_running_job_gets_a_new_expiration_from_its_start(m: ManagerScript) -> N
 
 
 def test_scheduler_without_the_method_agrees(m: ManagerScript) -> None:
-    """27.expiration.10: ENOSYS is processed as though the request were successful."""
+    """27.expiration.11: ENOSYS is processed as though the request were successful."""
     running(m, 1, starttime=START)
     update(m, 1, 60)
     assert scheduler_says(m, Errno.ENOSYS, "no method") == ["job-manager.update -> {}"]
@@ -89,11 +89,36 @@ def test_scheduler_that_is_lost_is_not_asked(m: ManagerScript) -> None:
 
 
 def test_refusal_of_the_scheduler_changes_nothing(m: ManagerScript) -> None:
+    """27.expiration.10, 27.impl.15: the requester gets the error, and it is no fatality."""
     running(m, 1, starttime=START)
     update(m, 1, 60)
     did = scheduler_says(m, Errno.EINVAL, "too long")
     assert did == ["job-manager.update -> EINVAL scheduler refused expiration update"]
     assert m.names(1)[-1] == "start"
+    assert m.stats()["sched"]["link"] == "ready"
+
+
+def test_next_scheduler_is_told_what_expiration_is_in_force(m: ManagerScript) -> None:
+    """27.expiration.1: R has the first one; what that scheduler says of it changes nothing."""
+    running(m, 1, starttime=START)
+    m.running(2)
+    update(m, 1, 60.5)
+    scheduler_says(m)
+    m.gone("sched")
+    assert m.attach_sched()[1:] == ["sched.expiration 1"]
+    assert m.last(topics.SCHED_EXPIRATION).payload == {"id": 1, "expiration": START + 61}
+    before = m.names(1)
+    assert scheduler_says(m, Errno.EINVAL, "no") == ["log 4: job 1: sched.expiration: no"]
+    assert m.names(1) == before
+    assert m.stats()["sched"]["link"] == "ready"
+
+
+def test_next_job_manager_tells_the_scheduler_too(m: ManagerScript) -> None:
+    running(m, 1, starttime=START)
+    update(m, 1, 60)
+    scheduler_says(m)
+    after = m.restarted(peers=True)
+    assert after.last(topics.SCHED_EXPIRATION).payload == {"id": 1, "expiration": START + 60}
 
 
 def test_job_that_ended_meanwhile_is_not_updated(m: ManagerScript) -> None:

@@ -255,6 +255,7 @@ class JobManagerCore:
         self._journal.forget(request.sender)
         self._waits.forget(request.sender)
         self._waitable.forget(request.sender)
+        self._ledger.forget(request.sender)
         if request.sender == self._scheduler.sender:
             self._scheduler.lost("scheduler disconnected", LinkEvent.LOST)
         if request.sender == self._exec.sender:

@@ -176,6 +176,11 @@ class Ledger:
         for waiting in (*self._uncommitted, self._messages):
             waiting[:] = [each for each in waiting if not _is_by_job_id(each, service)]
 
+    def forget(self, sender: str) -> None:
+        """A peer is gone: answers to it that wait for a commit do not go out (6.disconnect.2)."""
+        for waiting in (*self._uncommitted, self._messages):
+            waiting[:] = [each for each in waiting if not _is_answer_to(each, sender)]
+
     def log(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
         """Log an event of `job`, after the answer when a hook of it is being asked.
 
@@ -366,6 +371,10 @@ def ends_wait(job: ActiveJob, name: str, context: dict[str, Any] | None) -> bool
     """Whether the event is an exception that moves `job`, whatever hook of it is being asked."""
     is_fatal = name == JobEvent.EXCEPTION and context is not None and context.get("severity") == 0
     return is_fatal and job.state not in _LEFT_BY_NO_EXCEPTION
+
+
+def _is_answer_to(message: Action, sender: str) -> bool:
+    return isinstance(message, Response) and message.routes[:1] == (sender,)
 
 
 def _is_by_job_id(message: Action, service: str) -> bool:

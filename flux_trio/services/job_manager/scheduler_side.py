@@ -7,6 +7,7 @@ answer may come after the job is gone.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -225,6 +226,8 @@ class SchedulerSide:
         for job in self._ledger.jobs.values():
             if job.state == JobState.CLEANUP:  # frees that waited for a scheduler
                 self._ledger.dirty[job.id] = job
+            if job.has_resources and job.expiration is not None and not job.bypassed:
+                self._tell_expiration(job.id, job.expiration)
 
     def alloc_response(self, response: Response) -> None:
         """An answer to sched.alloc. One that breaks RFC 27 suspends scheduling."""
@@ -369,6 +372,19 @@ class SchedulerSide:
         self._held.pop(jobid, None)
         self._grants.give_back(jobid)
         self._request(topics.SCHED_FREE, {"id": jobid}, 0)
+
+    def _tell_expiration(self, jobid: int, expiration: float) -> None:
+        """R in the kvs has the first one; this is in force, whatever the scheduler says."""
+
+        def answered(response: Response) -> list[Any]:
+            if response.errnum in (0, Errno.ENOSYS):
+                return []
+            error = FluxError(response.errnum, response.error_text)
+            return [Log(Level.WARNING, f"job {jobid}: {topics.SCHED_EXPIRATION}: {error}")]
+
+        payload = {"id": jobid, "expiration": math.ceil(expiration)}
+        matchtag = self._ledger.calls.open(answered)
+        self._ledger.send(Request(topics.SCHED_EXPIRATION, payload, matchtag))
 
     def _cancel(self, jobid: int) -> None:
         self._step(jobid, AllocEvent.CANCEL)

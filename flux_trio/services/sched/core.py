@@ -5,8 +5,7 @@ answers sched.alloc as its policy decides, once R is durable (`granting`). A req
 between is answered CANCEL and its R is removed.
 
 Of its own it counts for `sched.stats-get` {"policy", "pending", "granting", "allocated", "nodes":
-{"all", "up"}}, counts all but the first. Left out: resource groups other than `default`;
-expirations updated before this scheduler came, since R in the KVS has the first one.
+{"all", "up"}}, counts all but the first. Left out: resource groups other than `default`.
 """
 
 from __future__ import annotations
