@@ -46,13 +46,18 @@ class JobShape:
         return None
 
     def _per_task(self, given: dict[str, int | None]) -> dict[str, Any]:
+        nodes, ntasks = given["nodes"], given["ntasks"]
+        if nodes is not None and ntasks is not None and nodes > ntasks:
+            raise ValueError("node count must not be greater than task count")
+        if nodes is None and self.exclusive:
+            raise ValueError("exclusive can only be set with a node count")
         return {
-            "ntasks": given["ntasks"],
+            "ntasks": ntasks,
             "cores_per_task": given["cores_per_task"] or 1,
             "gpus_per_task": given["gpus_per_task"] or 0,
-            "nnodes": given["nodes"],
+            "nnodes": nodes,
             # nodes alone means whole nodes
-            "exclusive": self.exclusive or bool(given["nodes"] and given["ntasks"] is None),
+            "exclusive": self.exclusive or (nodes is not None and ntasks is None),
         }
 
     def _per_resource(self, given: dict[str, int | None]) -> dict[str, Any]:
@@ -60,6 +65,8 @@ class JobShape:
         if given["tasks_per_node"] and given["tasks_per_core"]:
             text = "Do not specify both the number of tasks per node and per core"
             raise ValueError(text)
+        if nodes is None and self.exclusive:
+            raise ValueError("exclusive can only be set with a node count")
         if nodes is None and cores is None:
             raise ValueError("must specify node or core count with per_resource")
         if gpus and nodes is None:

@@ -222,7 +222,7 @@ def test_a_jobspec_file_is_taken_as_it_is() -> None:
     ("args", "message"),
     [
         ([], "job command and arguments are missing"),
-        (["-x", "true"], "exclusive needs a number of nodes (nnodes)"),
+        (["-x", "true"], "exclusive can only be set with a node count"),
         (["-n", "0", "true"], "--ntasks must be >= 1"),
         (["-N", "x", "true"], "--nodes: invalid int value 'x'"),
         (["-n", "1", "--cores", "2", "true"], "can't be used with per-task options"),
@@ -237,7 +237,7 @@ def test_a_jobspec_file_is_taken_as_it_is() -> None:
         (["--cc=1", "--bcc=1", "true"], "specify only one of --cc or --bcc"),
         (["--cc=x", "true"], "expected"),
         (["--cc=1", "{nosuch}"], "Invalid replacement string in command: '{nosuch}'"),
-        (["-N", "3", "-n", "2", "true"], "nnodes (3) must not exceed ntasks (2)"),
+        (["-N", "3", "-n", "2", "true"], "node count must not be greater than task count"),
         (["-t", "5x", "true"], '--time-limit: expected a duration such as "30"'),
         (["-t", "-5", "true"], "--time-limit: expected a duration from 0 to infinity"),
         (["--urgency", "32", "true"], "--urgency: expected 0 to 31, default, hold, expedite"),
