@@ -83,7 +83,10 @@ class Priorities:
             self._ledger.log_now(job, JobEvent.PRIORITY, {"priority": priority})
 
     def _ask(self, job: ActiveJob) -> None:
-        self._hooks.when_free(job, partial(self._ask_now, job))
+        if job.hook:
+            self._hooks.when_free(job, partial(self._ask_now, job))
+        else:
+            self._ask_now(job)
 
     def _ask_now(self, job: ActiveJob) -> None:
         if job.state & _RANKED:
