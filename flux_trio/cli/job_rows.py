@@ -123,10 +123,11 @@ class JobRow(Mapping[str, object]):
         """What matters most: why it waits, where it runs, or why it never ran."""
         if self.state is JobState.SCHED:
             return self._why_pending()
+        reason = str(self._annotation("sched", "reason_pending"))
         if self.state is JobState.PRIORITY:
-            return "priority-wait"
+            return reason or "priority-wait"
         if self.state is JobState.DEPEND:
-            return f"depends:{self.dependencies}"
+            return reason or f"depends:{self.dependencies}"
         where = str(self.record.get("nodelist", ""))
         return where or str(self.record.get("exception_type", ""))
 

@@ -53,7 +53,10 @@ async def statuses(
 
 def status_lines(told: dict[str, Any]) -> list[str]:
     """What a queue-status answer says, in flux-queue's words; then what plugins hold, and why."""
-    held = [f"{count} jobs are held: {reason}" for reason, count in told.get("held", {}).items()]
+    held = [
+        f"{'1 job is' if count == 1 else f'{count} jobs are'} held: {reason}"
+        for reason, count in told.get("held", {}).items()
+    ]
     return enable_lines(told) + start_lines(told) + held
 
 

@@ -106,6 +106,9 @@ def test_a_queue_has_a_column_when_a_job_has_one() -> None:
     assert shown("default", record(queue="batch"))[0].split()[:2] == ["JOBID", "QUEUE"]
 
 
+FAILED = {"annotations": {"sched": {"reason_pending": "plugin x failed"}}}
+
+
 @pytest.mark.parametrize(
     ("job", "info"),
     [
@@ -118,6 +121,8 @@ def test_a_queue_has_a_column_when_a_job_has_one() -> None:
         (pending(urgency=0, priority=0), "held"),
         (pending(priority=0), "priority-hold"),
         (pending(state=int(JobState.PRIORITY)), "priority-wait"),
+        (pending(state=int(JobState.PRIORITY), **FAILED), "plugin x failed"),
+        (pending(state=int(JobState.DEPEND), dependencies=["a"], **FAILED), "plugin x failed"),
         (pending(state=int(JobState.DEPEND), dependencies=["a", "b"]), "depends:a,b"),
         (pending(state=int(JobState.DEPEND), dependencies=[begin(17, 30)]), "depends:begin@17:30"),
         (

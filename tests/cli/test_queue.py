@@ -63,12 +63,13 @@ def test_why_nothing_moves() -> None:
         "disable_reason": "closed",
         "stop_reason": "Scheduler is offline",
         "blocked": "scheduler",
-        "held": {"plugin x: no answer": 3},
+        "held": {"plugin x: no answer": 3, "plugin y: no": 1},
     }
     assert status_lines(told) == [
         "Job submission is disabled: closed",
         "Scheduling is stopped: Scheduler is offline",
         "3 jobs are held: plugin x: no answer",
+        "1 job is held: plugin y: no",
     ]
 
 
