@@ -95,9 +95,10 @@ async def test_client_that_submits_and_does_not_read_is_held_up_and_then_dropped
     async with flooded(tmp_path) as (instance, client):
         before = await pings(client)
         ended, during = await flood(client, tmp_path, "submit")
-        assert ended["reason"] == "it sends, and has not read its answers for 1 s"
+        reason = "it sends, and has not read its answers for 1 s"
         (entry,) = [str(entry) for entry in instance.log if entry.level <= Level.ERR]
-        assert entry == f"owner-2.err: dropped: {ended['reason']}"
+        assert entry == f"owner-2.err: dropped: {reason}"
+        assert ended["reason"] in (reason, None)  # it may have read too late even for the goodbye
         await assert_little_changed(client, before, during)
         submitted = (await client.call(topics.JOB_STATS))["states"]["sched"]
         assert 0 < submitted < 20_000
