@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from flux_trio.conformance.calls import OPEN
 from flux_trio.conformance.monitor import Monitor, Verdict
-from flux_trio.conformance.rule import Broken, Rules, Step, job_id, logged, received, sent, view
+from flux_trio.conformance.rule import (
+    ODD,
+    PLAIN,
+    Broken,
+    Rules,
+    Step,
+    job_id,
+    logged,
+    received,
+    sent,
+    view,
+    while_live,
+)
 from flux_trio.messages import Event, Request, Response
 from flux_trio.trace import Record
 from tests.support.judged import (
@@ -136,6 +149,88 @@ def test_the_execution_service_is_known_by_what_it_calls_itself():
     )
     judge(trace, rules.all)
     assert topics == ["my-exec.start"]
+
+
+# --- which records a rule is asked about
+
+
+def test_a_star_stands_for_the_rest_of_a_topic():
+    rules, topics = Rules(), []
+    for pattern in ("a.*", "*.b"):
+        rules.check("invariant.x", sent("request", pattern))(
+            lambda record, _facts: topics.append(record.message.topic)
+        )
+    judge(
+        hand_made(*(made("x", "y", Request(topic)) for topic in ("a.b", "a.c", "c.b"))), rules.all
+    )
+    assert topics == ["a.b", "a.b", "a.c", "c.b"]
+
+
+def test_an_ordinary_answer_keeps_a_clause_without_being_looked_at():
+    rules, looked_at = Rules(), []
+    kept_on = received("response", "*", mark=PLAIN)
+
+    @rules.judge("invariant.x", received("response", "*", mark=ODD), views=[OPEN], kept_on=kept_on)
+    def look(record, _seen):
+        looked_at.append(record.message.matchtag)
+
+    request, answer = Request("a.b", {}, 1, routes=("x",)), Response("a.b", {}, 0, 1)
+    asked, answered = made("x", "y", request), made("y", "x", answer)
+    assert judge(asked + answered, rules.all).verdicts() == {"invariant.x": Verdict.KEPT}
+    assert looked_at == []
+    trace = hand_made(asked, answered, made("y", "x", Response("a.b", {}, 0, 2)))
+    assert judge(trace, rules.all).verdicts() == {"invariant.x": Verdict.KEPT}
+    assert looked_at == [2]
+
+
+def test_while_nothing_is_live_a_rule_is_not_asked():
+    rules, asked = Rules(), []
+
+    @rules.judge("invariant.x", while_live(COUNT, logged("finish")), views=[COUNT])
+    def look(record, _seen):
+        asked.append(record.n)
+
+    finish, start = made_event(1, "finish"), made_event(2, "start")
+    judge(hand_made(finish, start, finish), rules.all)
+    assert asked == [3]
+
+
+def test_rules_about_the_same_subjects_find_them_once_and_are_broken_once():
+    rules, found = Rules(), []
+
+    def numbers(record, _seen):
+        found.append(record.n)
+        return record.message.payload["numbers"]
+
+    @rules.each("invariant.x", sent("request", "a.b"), of=numbers)
+    def positive(number):
+        return number > 0 or Broken(f"{number}")
+
+    @rules.each("invariant.y", sent("request", "a.b"), of=numbers)
+    def even(number):
+        return True if number % 2 == 0 else None
+
+    trace = hand_made(made("x", "y", Request("a.b", {"numbers": [-1, -2, 3]})))
+    monitor = judge(trace, rules.all)
+    assert found == [1]
+    assert [(each.clause, each.text) for each in monitor.violations] == [("invariant.x", "-1")]
+    assert monitor.verdicts() == {"invariant.x": Verdict.BROKEN, "invariant.y": Verdict.KEPT}
+
+
+def test_a_view_of_one_key_may_have_records_of_many():
+    ages = view(
+        "ages",
+        logged("start"),
+        key=job_id,
+        parts=lambda record, _seen: [(jobid, None) for jobid in record.message.payload["ids"]],
+        many=sent("request", "a.b"),
+        fold=lambda age, _part, _record, _seen: (age or 0) + 1,
+    )
+    rules = Rules()
+    rules.judge("invariant.x", logged("start"), views=[ages])(lambda _record, _seen: None)
+    told = made("x", "y", Request("a.b", {"ids": [1, 2]}))
+    monitor = judge(hand_made(made_event(1, "start"), told), rules.all)
+    assert monitor.all(ages) == {1: 2, 2: 1}
 
 
 # --- the helpers that plant violations
