@@ -20,6 +20,9 @@ from flux_trio.trace import Kind
 JOBS_PER_EVENT: Final = 4
 """An account names every active job: so many for each event logged since the last one, at most."""
 
+JOBS_MAX: Final = 1000
+"""No account is given of more: it would take longer than a turn may, and stay in the trace."""
+
 
 class Rest:
     """Gives an account when something has happened since the last, and not too often."""
@@ -34,7 +37,7 @@ class Rest:
     def end_turn(self) -> list[Any]:
         """The account, if the job manager has asked nobody anything that is not answered."""
         jobs = self._ledger.jobs
-        due = self._nevents and len(jobs) <= self._nevents * JOBS_PER_EVENT
+        due = self._nevents and len(jobs) <= min(self._nevents * JOBS_PER_EVENT, JOBS_MAX)
         if not due or len(self._ledger.calls):
             return []
         self._nevents = 0
