@@ -93,7 +93,7 @@ class SchedulerSide:
         self._states: dict[int, AllocState] = {}  # IDLE ones are left out
         self._queue: SortedKeyList[ActiveJob] = SortedKeyList(key=rank_of)  # eligible, not sent
         self._queued: dict[int, tuple[int, float, int]] = {}  # id → the rank it is queued at
-        self._sent: SortedKeyList[ActiveJob] = SortedKeyList(key=lambda job: self._sent_at[job.id])
+        self._sent: dict[int, ActiveJob] = {}  # asked of the scheduler, not answered
         self._sent_at: dict[int, tuple[int, float, int]] = {}  # id → its rank at the scheduler
         self._grants = Grants(ledger, self._refuse)
         self._held: dict[int, AllocAnswer] = {}  # good grants of jobs whose hook is being asked
@@ -177,7 +177,7 @@ class SchedulerSide:
 
     def queues_changed(self) -> None:
         """Queues were started, stopped or configured anew: stopping cancels what is pending."""
-        for job in list(self._sent):
+        for job in self._sent_by_rank():
             if self.state(job.id) == AllocState.PENDING and not self._queues.schedules(job.queue):
                 self._cancel(job.id)
         for job in self._ledger.jobs.values():
@@ -265,7 +265,7 @@ class SchedulerSide:
         self.silence.broken()
         self.sender = ""
         judged = [self._ledger.jobs[jobid] for jobid in self._grants.drop()]
-        asked = [*self._sent, *judged]
+        asked = [*self._sent_by_rank(), *judged]
         self._sent.clear()
         self._sent_at.clear()
         for jobid in list(self._states):
@@ -338,15 +338,15 @@ class SchedulerSide:
         if job.priority == PRIORITY_MIN or job.jobspec_updates is not job.sent_updates:
             self._cancel(job.id)  # held, or to be asked for anew with another jobspec
         elif rank_of(job) != self._sent_at[job.id]:
-            self._sent.remove(job)
             self._sent_at[job.id] = rank_of(job)
-            self._sent.add(job)
             self._reranked[job.id] = job.priority
             self._step(job.id, AllocEvent.PRIORITIZE)
 
     def _make_room(self) -> None:
         """A better job waits and the limit is reached: take back the lowest (readings: Limited)."""
-        for better, lowest in zip(self._queue, reversed(self._sent), strict=False):
+        if rank_of(self._queue[0]) >= max(self._sent_at.values()):
+            return  # as nearly always: without sorting them
+        for better, lowest in zip(self._queue, reversed(self._sent_by_rank()), strict=False):
             if rank_of(better) >= self._sent_at[lowest.id]:
                 return
             if self.state(lowest.id) == AllocState.PENDING:
@@ -357,7 +357,7 @@ class SchedulerSide:
         job.sent_updates = job.jobspec_updates
         self._step(job.id, AllocEvent.ALLOC)
         self._sent_at[job.id] = rank_of(job)
-        self._sent.add(job)
+        self._sent[job.id] = job
         payload = {
             "id": job.id,
             "priority": job.priority,
@@ -397,11 +397,12 @@ class SchedulerSide:
         self._ledger.send(Request(topic, payload, flags=flags))
 
     def _retire_request(self, jobid: int) -> None:
-        if jobid in self._sent_at:
-            # the job may be inactive by now: find it by the rank it was sent at
-            at = self._sent.bisect_key_left(self._sent_at[jobid])
-            del self._sent[at]
-            del self._sent_at[jobid]
+        self._sent.pop(jobid, None)
+        self._sent_at.pop(jobid, None)
+
+    def _sent_by_rank(self) -> list[ActiveJob]:
+        """What was asked of the scheduler and is not answered, the best first."""
+        return sorted(self._sent.values(), key=lambda job: self._sent_at[job.id])
 
     def _unqueue(self, job: ActiveJob) -> None:
         rank = self._queued.pop(job.id, None)
