@@ -1,7 +1,6 @@
 """The monitor's process: records in, a line of text for each broken clause out.
 
-Records come as frames of MessagePack, a length before each; it ends when they do. A message that is
-taken up as it was sent is not repeated: most are, and soon.
+Records come as frames of MessagePack, a length before each; it ends when they do.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ _TYPES: Final[tuple[type[Message], ...]] = (Request, Response, Event, Control)
 _PLACES: Final = {type_: place for place, type_ in enumerate(_TYPES)}
 _LENGTH_BYTES: Final = 4
 _NO_MESSAGE: Final = -1
-_AS_SENT: Final = -2
-SENT_MAX: Final = 1024  # messages that both ends remember; later ones are repeated
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -46,76 +43,38 @@ _decoder = msgspec.msgpack.Decoder(_Frame)
 _messages: Final = tuple(msgspec.msgpack.Decoder(type_) for type_ in _TYPES)
 
 
-class _Sent:
-    """The last messages that were sent, by the place of that."""
-
-    def __init__(self) -> None:
-        self._messages: dict[int, Message] = {}
-
-    def remember(self, n: int, message: Message) -> None:
-        """Another one; the oldest is forgotten."""
-        self._messages[n] = message
-        if len(self._messages) > SENT_MAX:
-            del self._messages[next(iter(self._messages))]
-
-    def get(self, n: int) -> Message | None:
-        """The one sent at a place."""
-        return self._messages.get(n)
-
-
-class Encoder:
-    """Makes frames of records."""
-
-    def __init__(self) -> None:
-        self._sent = _Sent()
-
-    def encode(self, record: Record) -> bytes:
-        """The next record as a frame."""
-        message = record.message
-        type_ = _NO_MESSAGE if message is None else _PLACES[type(message)]
-        if message is not None:
-            if not record.ref:
-                self._sent.remember(record.n, message)
-            elif self._sent.get(record.ref) is message:
-                type_, message = _AS_SENT, None
-        body = _encoder.encode(
-            (
-                record.n,
-                record.t,
-                record.kind,
-                record.party,
-                record.peer,
-                record.ref,
-                type_,
-                message,
-                record.data,
-            )
+def encode_record(record: Record) -> bytes:
+    """A record as a frame."""
+    message = record.message
+    type_ = _NO_MESSAGE if message is None else _PLACES[type(message)]
+    body = _encoder.encode(
+        (
+            record.n,
+            record.t,
+            record.kind,
+            record.party,
+            record.peer,
+            record.ref,
+            type_,
+            message,
+            record.data,
         )
-        return len(body).to_bytes(_LENGTH_BYTES, "big") + body
+    )
+    return len(body).to_bytes(_LENGTH_BYTES, "big") + body
 
 
 def decode_records(stream: BinaryIO) -> Iterator[Record]:
     """The records in a stream of frames; one that is cut short ends it."""
-    sent = _Sent()
     while len(head := stream.read(_LENGTH_BYTES)) == _LENGTH_BYTES:
         length = int.from_bytes(head, "big")
         body = stream.read(length)
         if len(body) < length:
             return
-        frame = _decoder.decode(body)
-        message = _message(frame, sent)
-        if message is not None and not frame.ref:
-            sent.remember(frame.n, message)
-        yield _record(frame, message)
+        yield _record(_decoder.decode(body))
 
 
-def _message(frame: _Frame, sent: _Sent) -> Message | None:
-    if frame.type == _AS_SENT:
-        return sent.get(frame.ref)
-    return None if frame.type == _NO_MESSAGE else _messages[frame.type].decode(frame.message)
-
-
-def _record(frame: _Frame, message: Message | None) -> Record:
+def _record(frame: _Frame) -> Record:
+    message = None if frame.type == _NO_MESSAGE else _messages[frame.type].decode(frame.message)
     return Record(
         frame.n, frame.t, frame.kind, frame.party, frame.peer, frame.ref, message, frame.data
     )

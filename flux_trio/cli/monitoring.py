@@ -15,7 +15,7 @@ from typing import Final
 
 import trio
 
-from flux_trio.cli.monitor_process import Encoder
+from flux_trio.cli.monitor_process import encode_record
 from flux_trio.messages import Level
 from flux_trio.trace import Record
 
@@ -40,7 +40,6 @@ class Monitoring:
 
     def __init__(self, waiting_bytes_max: int = WAITING_BYTES_MAX) -> None:
         self._max = waiting_bytes_max
-        self._encoder = Encoder()
         self.report: Report | None = None
         self._unreported: list[str] = []
         self._frames: list[bytes] = []
@@ -53,7 +52,7 @@ class Monitoring:
         """Hand a record to the monitor (a Sink)."""
         if not self._is_open:
             return
-        frame = self._encoder.encode(record)
+        frame = encode_record(record)
         self._frames.append(frame)
         self._size += len(frame)
         if self._size > self._max:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import io
 
-import msgspec
 import pytest
 import trio
 
 from flux_trio.cli import monitor_process, monitoring
-from flux_trio.cli.monitor_process import SENT_MAX, TOLD_MAX, Encoder, decode_records, watch
+from flux_trio.cli.monitor_process import TOLD_MAX, decode_records, encode_record, watch
 from flux_trio.cli.monitoring import Monitoring, open_monitor
 from flux_trio.config import Config, ExecConfig
 from flux_trio.instance import Surroundings, open_instance
-from flux_trio.messages import FluxError, Level, Request, topics
+from flux_trio.messages import FluxError, Level, topics
 from flux_trio.sim import make_machine
 from flux_trio.testing import EPOCH, USERID
 from flux_trio.trace import Record
-from tests.support.judged import edit_payload, find_all, made, renumber
+from tests.support.judged import edit_payload, find_all
 from tests.support.scenarios import trace_of
 
 Entry = tuple[int, str, str]
@@ -25,32 +24,9 @@ Entry = tuple[int, str, str]
 
 def test_records_come_out_of_frames_as_they_went_in() -> None:
     trace = trace_of("everyday")
-    frames = b"".join(map(Encoder().encode, trace))
+    frames = b"".join(map(encode_record, trace))
     assert list(decode_records(io.BytesIO(frames))) == trace
     assert list(decode_records(io.BytesIO(frames[:-3]))) == trace[:-1]
-
-
-def test_message_taken_up_as_it_was_sent_is_not_repeated_unless_that_was_long_ago() -> None:
-    sends = [made("x", "y", Request("a.b", {"place": place})) for place in range(SENT_MAX + 1)]
-    trace = renumber([*(send for send, _ in sends), *(receipt for _, receipt in sends)])
-    trace = [
-        msgspec.structs.replace(receipt, ref=place, message=trace[place - 1].message)
-        if (place := receipt.n - len(sends)) > 0
-        else receipt
-        for receipt in trace
-    ]
-    encoder = Encoder()
-    frames = [encoder.encode(record) for record in trace]
-    assert list(decode_records(io.BytesIO(b"".join(frames)))) == trace
-    first, second, *_ = frames[len(sends) :]
-    assert len(second) < len(first)
-
-
-def test_message_that_was_changed_on_its_way_is_repeated() -> None:
-    sent, taken_up = made("x", "y", Request("a.b", {"id": 1}))
-    other = msgspec.structs.replace(taken_up, message=Request("a.b", {"id": 2}))
-    frames = b"".join(map(Encoder().encode, (sent, other)))
-    assert list(decode_records(io.BytesIO(frames))) == [sent, other]
 
 
 def told(trace: list[Record]) -> list[str]:
