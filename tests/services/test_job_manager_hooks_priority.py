@@ -15,7 +15,7 @@ from flux_trio.protocols import (
     Reprioritize,
     SetPriority,
 )
-from flux_trio.services.job_manager.sweeps import SLICE_JOBS
+from flux_trio.services.job_manager.sweeps import COMMITS_MAX, SLICE_JOBS
 from tests.support.manager_script import CANCEL, PRIORITIZE, ManagerScript
 
 GET = "job.priority.get"
@@ -178,3 +178,22 @@ def test_job_whose_urgency_holds_it_is_not_asked_into_motion() -> None:
     m.submit(1, urgency=0)
     m.plugins.answers[GET] = HookAnswer(priority=9)
     assert m.put(AGAIN) == []
+
+
+def test_sweep_that_is_ahead_of_the_disk_waits_for_it() -> None:
+    """Or an answer to somebody else would wait for all of its commits."""
+    jobids = range(1, 4 * SLICE_JOBS + 1)
+    m = pending(*jobids)
+    m.plugins.answers[GET] = by_id(lambda jobid: 100 + jobid)
+    m.commits_wait = True
+    m.put(AGAIN)
+    assert len(m.commits) == COMMITS_MAX
+    m.ask(topics.JOB_GETINFO)
+    assert m.plugins.heard.count(GET) == COMMITS_MAX * SLICE_JOBS
+    said: list[str] = []
+    for _ in range(4):
+        said += m.commit()
+    assert [line.partition(" ")[0] for line in said if not line.startswith("commit")] == [
+        "job-manager.getinfo",
+        "sched.prioritize",
+    ]

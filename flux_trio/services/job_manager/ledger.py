@@ -155,6 +155,11 @@ class Ledger:
         self._lines: dict[str, list[str]] = {}  # eventlog key → lines of this turn
         self._uncommitted: deque[list[Action]] = deque()  # what waits for each commit
 
+    @property
+    def commits(self) -> int:
+        """How many are under way."""
+        return len(self._uncommitted)
+
     def send(self, message: Action | None) -> None:
         """Send `message` once everything logged so far is durable; None is nothing to send."""
         if message is not None:

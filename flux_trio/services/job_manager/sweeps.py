@@ -1,4 +1,7 @@
-"""Work on many jobs, a slice a turn, so that requests that come meanwhile are answered between."""
+"""Work on many jobs, a slice a turn, so that requests that come meanwhile are answered between.
+
+An answer waits for the commits before it; so a sweep waits, too, when it is ahead of the disk.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
-from flux_trio.services.turns import SetTimer, TimerFired
+from flux_trio.services.turns import SetTimer
 
 SLICE_JOBS: Final = 500
 """Jobs a turn: below 50 ms with hooks of 50 us each."""
 
+COMMITS_MAX: Final = 2
+"""Commits under way with which no other slice is begun."""
+
 _KEY: Final = "sweep"
-NEXT_SLICE: Final = TimerFired(_KEY)
 
 
 @dataclass(slots=True)
@@ -53,14 +58,19 @@ class Sweeps:
 
     def step(self) -> bool:
         """Do what this turn allows; whether anything was done."""
-        if not self._open or not self._left:
+        if not self._open or not self._left or self._is_ahead:
             return False
         self._do(self._open[0])
         return True
 
     def end_turn(self) -> list[Any]:
-        """The timer for the rest."""
-        return [SetTimer(_KEY, self._ledger.now)] if self._open else []
+        """The timer for the rest; a commit that is answered makes a turn as well."""
+        is_due = self._open and not self._is_ahead
+        return [SetTimer(_KEY, self._ledger.now)] if is_due else []
+
+    @property
+    def _is_ahead(self) -> bool:
+        return self._ledger.commits >= COMMITS_MAX
 
     def _do(self, sweep: _Sweep) -> None:
         if sweep.jobs is None:
