@@ -178,7 +178,18 @@ JOB: Table[JobState, Step] = Table(
     },
 )
 
-_BITS = {event.value: 1 << place for place, event in enumerate(JobEvent)}
+# What every job goes through comes first: Python keeps small numbers once, for all jobs.
+_USUAL = (
+    JobEvent.SUBMIT,
+    JobEvent.VALIDATE,
+    JobEvent.DEPEND,
+    JobEvent.PRIORITY,
+    JobEvent.ALLOC,
+    JobEvent.START,
+    JobEvent.FINISH,
+    JobEvent.RELEASE,
+)
+_BITS = {event.value: 1 << place for place, event in enumerate(dict.fromkeys((*_USUAL, *JobEvent)))}
 
 _STEPS: dict[str, Step] = {
     event.value: Step(event.value) for event in JobEvent if event != "exception"

@@ -21,15 +21,16 @@ class DependencySingleton(jobtap.Plugin):
     name = ".dependency-singleton"
 
     def loaded(self) -> None:
-        """No job is known yet."""
+        """No job is counted before somebody asks: most have a name, and nobody does."""
         self._keys: dict[int, Key] = {}  # of every active job with a name, by id
         self._active: dict[Key, set[int]] = {}
         self._waiting: dict[Key, set[int]] = {}
-        self._has_seen_all = False
+        self._counts = False  # all jobs are, from the first singleton on
 
     @jobtap.on("job.dependency.singleton")
     def depend(self, job: jobtap.Job, _dependency: jobtap.Dependency) -> None:
         """Hold the job while others of its name are about."""
+        self._count_all()
         key = self._count(job)
         if key is None:
             raise jobtap.Reject("singleton jobs require a job name")
@@ -39,13 +40,13 @@ class DependencySingleton(jobtap.Plugin):
             return  # it is alone, or was when it was submitted
         self._waiting.setdefault(key, set()).add(job.id)
         if job.state is jobtap.State.DEPEND:  # what it waits for may have ended in an earlier life
-            self._count_all()
             self._free_next(key)
 
     @jobtap.on("job.new")
     def on_new(self, job: jobtap.Job) -> None:
         """One more."""
-        self._count(job)
+        if self._counts:
+            self._count(job)
 
     @jobtap.on("job.state.inactive", "job.destroy")
     def on_end(self, job: jobtap.Job) -> None:
@@ -63,6 +64,7 @@ class DependencySingleton(jobtap.Plugin):
     @jobtap.on("plugin.query")
     def query(self) -> dict[str, Any]:
         """By user and name: how many jobs there are, and which of them wait."""
+        self._count_all()
         return {
             f"{userid}:{name}": {
                 "count": len(jobids),
@@ -83,8 +85,8 @@ class DependencySingleton(jobtap.Plugin):
 
     def _count_all(self) -> None:
         """Also those that this plugin is told of later."""
-        if not self._has_seen_all:
-            self._has_seen_all = True
+        if not self._counts:
+            self._counts = True
             for job in self.jobs.active():
                 self._count(job)
 
