@@ -1,4 +1,4 @@
-"""Where messages are taken in: an instance's URI is `ws://HOST:PORT`, or `unix://PATH` beside it."""
+"""Where messages are taken in: an instance's URI is `ws://HOST:PORT`, or `unix://PATH` too."""
 
 from __future__ import annotations
 

@@ -12,7 +12,14 @@ from flux_trio.services.turns import Exit
 from tests.support.asking import asked
 from tests.support.eventlogs import event
 from tests.support.instant_kvs import InstantKvs
-from tests.support.manager_script import PRIORITIZE, START, USERID, ManagerScript, ScriptedPlugins, key
+from tests.support.manager_script import (
+    PRIORITIZE,
+    START,
+    USERID,
+    ManagerScript,
+    ScriptedPlugins,
+    key,
+)
 
 
 @pytest.fixture
