@@ -1,8 +1,9 @@
 """Which rules and views a record concerns: found once for each kind of record, then remembered.
 
 Most records are nothing out of the ordinary: the answer to the one open request of its matchtag, a
-request with a matchtag of its own. They are marked PLAIN, all others ODD, so that a rule about
-what should never be need only look at the odd ones.
+request with a matchtag of its own. They are marked PLAIN, or STREAMED if they are of a stream; what
+is as ordinary, and without a matchtag, UNTAGGED; all others ODD, so that a rule about what should
+never be need only look at the odd ones.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from flux_trio.conformance.leg import (
     OWN,
     PLAIN,
     SEND,
+    STREAMED,
+    UNTAGGED,
     WITH_EVENTS,
     WITH_JOBSPEC,
     WITH_R,
@@ -50,6 +53,8 @@ Where = tuple[str, Any, str, Marks]
 
 _ODD: Final = (ODD,)
 _PLAIN: Final = (PLAIN,)
+_STREAMED: Final = (STREAMED,)
+_UNTAGGED: Final = (UNTAGGED,)
 _ODD_ERROR: Final = (ODD, ERROR)
 _TYPES: Final = {Request: "request", Response: "response", Event: "event"}
 
@@ -149,39 +154,44 @@ class Dispatch:
         if found.errnum:
             return _ODD_ERROR
         client = found.routes[0] if found.routes else ""
-        call: Any = self._open.get((client, found.matchtag))
-        is_plain = (
-            call is not None
-            and call.topic == found.topic
-            and call.asked == 1
-            and call.is_anywhere
-            and not call.is_streaming
-            and not found.flags & STREAMING
-            and (record.kind == SEND or record.party == client)
-            and not isinstance(found.payload, str)
-        )
-        marks = _PLAIN if is_plain else _ODD
+        marks: Marks = _ODD
+        if (record.kind == SEND or record.party == client) and not isinstance(found.payload, str):
+            marks = self._of_answer(client, found)
         if record.party == facts.scheduler and found.topic == topics.KVS_LOOKUP:
             return (*marks, WITH_R)
         if "type" in payload(record):
             return (*marks, said(payload(record)["type"]))
         return marks
 
+    def _of_answer(self, client: str, found: Response) -> Marks:
+        """Of a success that comes to who asked."""
+        if not found.matchtag:
+            return _UNTAGGED
+        call: Any = self._open.get((client, found.matchtag))
+        if call is None or call.topic != found.topic or call.asked != 1 or not call.is_anywhere:
+            return _ODD
+        if call.is_streaming:
+            return _STREAMED if found.flags & STREAMING else _ODD
+        return _ODD if found.flags & STREAMING else _PLAIN
+
     def _of_request(self, record: Record, found: Request) -> Marks:
         if record.kind != SEND:
             return _PLAIN if self._is_plain_received(record, found) else _ODD
-        marks = _PLAIN if self._is_plain_sent(record, found) else _ODD
+        marks = self._of_asking(record, found)
         return marks + _of_commit(record) if found.topic == topics.KVS_COMMIT else marks
 
-    def _is_plain_sent(self, record: Record, found: Request) -> bool:
-        return (
-            found.matchtag != 0
-            and bool(record.peer)
+    def _of_asking(self, record: Record, found: Request) -> Marks:
+        is_ordinary = (
+            bool(record.peer)
             and not found.flags & NORESPONSE
             and isinstance(found.payload, dict)
-            and (found.sender, found.matchtag) not in self._open
             and "." in found.topic.strip(".")
         )
+        if not is_ordinary:
+            return _ODD
+        if not found.matchtag:
+            return _UNTAGGED
+        return _ODD if (found.sender, found.matchtag) in self._open else _PLAIN
 
     def _is_plain_received(self, record: Record, found: Request) -> bool:
         service = service_of(found.topic)

@@ -33,6 +33,8 @@ WITH_EVENTS: Final = "eventlog"
 WITH_JOBSPEC: Final = "jobspec"
 WITH_UNLINK: Final = "unlink"
 PLAIN: Final = "plain"
+STREAMED: Final = "streamed"
+UNTAGGED: Final = "untagged"
 ODD: Final = "odd"
 OWN: Final = object()
 
@@ -46,8 +48,9 @@ class Leg(NamedTuple):
     `topic` may have a star for anything; for topics of the execution service, whose name is its
     own, it is "<exec>.start". `mark` narrows it: ERROR are the responses with an errnum; WITH_R the
     commits that write or remove an R, and what the scheduler looked up; WITH_EVENTS, WITH_JOBSPEC
-    and WITH_UNLINK commits as well; PLAIN and ODD are told apart in `dispatch`. A record is passed
-    over while `live`, a view, has nothing that is live; OWN is what the rule or view keeps itself.
+    and WITH_UNLINK commits as well; PLAIN, STREAMED, UNTAGGED and ODD are told apart in
+    `dispatch`. A record is passed over while `live`, a view, has nothing that is live; OWN is what
+    the rule or view keeps itself.
     """
 
     kind: str

@@ -23,8 +23,9 @@ from flux_trio.conformance.jobspecs import (
     system,
     task,
 )
-from flux_trio.conformance.leg import EVENT
+from flux_trio.conformance.leg import EVENT, said
 from flux_trio.conformance.rule import (
+    OWN,
     Broken,
     Rules,
     Said,
@@ -38,6 +39,7 @@ from flux_trio.conformance.rule import (
     received,
     rpc,
     sent,
+    while_live,
 )
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
@@ -116,8 +118,8 @@ def malformed_jobspecs_are_rejected(state: State, record: Record, _facts: Facts)
 
 @RULES.rule(
     "14.submit.4",
-    received("response", START),
-    logged("start", "free", "clean"),
+    received("response", START, mark=said("exception")),
+    while_live(OWN, logged("start", "free", "clean")),
     key=job_id,
     owed=lambda state, _facts: _not_freed(state),
 )

@@ -23,7 +23,7 @@ from flux_trio.conformance.calls import (
     is_disconnect,
     silent_at,
 )
-from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT, ERROR, once
+from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT, ERROR, STREAMED, UNTAGGED, once
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
     ODD,
@@ -47,7 +47,12 @@ RULES: Final = Rules()
 
 PLAIN_REQUESTS: Final = sent("request", ANY_TOPIC, mark=PLAIN)
 ODD_REQUESTS: Final = sent("request", ANY_TOPIC, mark=ODD)
-PLAIN_ANSWERS: Final = received("response", ANY_TOPIC, mark=PLAIN)
+PLAIN_ANSWERS: Final = [
+    *received("response", ANY_TOPIC, mark=PLAIN),
+    *received("response", ANY_TOPIC, mark=STREAMED),
+]
+UNTAGGED_ANSWERS: Final = received("response", ANY_TOPIC, mark=UNTAGGED)
+UNTAGGED_REQUESTS: Final = sent("request", ANY_TOPIC, mark=UNTAGGED)
 ODD_ANSWERS: Final = received("response", ANY_TOPIC, mark=ODD)
 RESPONSES: Final = sent("response", ANY_TOPIC)
 ERRORS: Final = sent("response", ANY_TOPIC, mark=ERROR)
@@ -70,14 +75,19 @@ def _request(record: Record) -> Request:
 # --- what a request is
 
 
-@RULES.judge("6.request.2", ODD_REQUESTS, kept_on=PLAIN_REQUESTS)
+@RULES.judge("6.request.2", ODD_REQUESTS, kept_on=[*PLAIN_REQUESTS, *UNTAGGED_REQUESTS])
 def a_request_has_a_topic(record: Record, _seen: Seen) -> Said:
     topic = _request(record).topic
     is_named = bool(topic) and "." in topic.strip(".")
     return is_named or Broken(f"expected a topic service.method, got {topic!r}")
 
 
-@RULES.judge("3.payload.1", ODD_REQUESTS, sent("event", ANY_TOPIC), kept_on=PLAIN_REQUESTS)
+@RULES.judge(
+    "3.payload.1",
+    ODD_REQUESTS,
+    sent("event", ANY_TOPIC),
+    kept_on=[*PLAIN_REQUESTS, *UNTAGGED_REQUESTS],
+)
 def payloads_are_objects(record: Record, _seen: Seen) -> Said:
     found = message(record)
     assert isinstance(found, (Request, Event))
@@ -153,7 +163,9 @@ def a_response_is_of_one_request(record: Record, seen: Seen) -> Said:
     return Broken(f"{text}: this could answer any of them", (call.n,))
 
 
-@RULES.judge("3.routing.4", ODD_ANSWERS, needs_headers=True, kept_on=PLAIN_ANSWERS)
+@RULES.judge(
+    "3.routing.4", ODD_ANSWERS, UNTAGGED_ANSWERS, needs_headers=True, kept_on=PLAIN_ANSWERS
+)
 def a_response_comes_to_who_asked(record: Record, _seen: Seen) -> Said:
     to = client_of(record)
     if not to:
@@ -170,7 +182,11 @@ def a_response_comes_to_who_asked(record: Record, _seen: Seen) -> Said:
 @RULES.judge(
     "6.response.2",
     sent("response", ANY_TOPIC, mark=ODD),
-    kept_on=sent("response", ANY_TOPIC, mark=PLAIN),
+    kept_on=[
+        leg
+        for mark in (PLAIN, STREAMED, UNTAGGED)
+        for leg in sent("response", ANY_TOPIC, mark=mark)
+    ],
 )
 def success_has_an_object_or_nothing(record: Record, _seen: Seen) -> Said:
     found = _response(record)

@@ -16,7 +16,7 @@ from flux_trio.conformance.calls import (
     ended_at,
     left_open,
 )
-from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT, ERROR
+from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT, ERROR, STREAMED
 from flux_trio.conformance.resources import HEARD
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
@@ -95,7 +95,13 @@ def a_stream_ends_once(record: Record, seen: Seen) -> Said:
     return Broken(text, (ended,))
 
 
-@RULES.judge("6.streaming.4", ODD_ANSWERS, views=[OPEN], needs_headers=True)
+@RULES.judge(
+    "6.streaming.4",
+    ODD_ANSWERS,
+    views=[OPEN],
+    needs_headers=True,
+    kept_on=received("response", ANY_TOPIC, mark=STREAMED),
+)
 def responses_of_a_stream_have_the_flag(record: Record, seen: Seen) -> Said:
     call = call_of(record, seen)
     if call is None or not call.is_streaming or errnum(record):
