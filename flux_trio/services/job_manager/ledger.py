@@ -6,6 +6,7 @@ turn in one commit, and told to nobody before that commit is done: the turn's me
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -18,6 +19,7 @@ from flux_trio.messages import Calls, Payload, Request, Response, service_of, to
 from flux_trio.messages import Event as EventMessage
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.protocols import ExecState, Job, JobEvent, JobState, merge_annotations
+from flux_trio.services.job_manager.jobspecs import Jobspecs, KeptJobspec
 from flux_trio.services.turns import Exit, Note, NoteAll
 from flux_trio.trace import Kind
 
@@ -44,7 +46,7 @@ class ActiveJob(Job):
         "granted",  # R, from the grant that stood on; None when there is none or it cannot be read
         "hook",  # ticket of the hook being asked, 0 when none is
         "introduced",  # plugins were asked about it in this life, and have not been told of its end
-        "jobspec",  # JSON without the environment, as submitted
+        "kept_jobspec",  # without the environment, as submitted
         "named_queue",  # what the jobspec says of its queue, as submitted
         "question",  # number of the last question about its state, whose answer alone counts
         "sent_updates",  # the jobspec_updates that the last sched.alloc went by
@@ -54,10 +56,10 @@ class ActiveJob(Job):
         "waiting_for",  # why a plugin holds the job in its state, None when none does
     )
 
-    def __init__(self, jobid: int, jobspec: bytes) -> None:
+    def __init__(self, jobid: int, jobspec: KeptJobspec) -> None:
         super().__init__(jobid)
-        self.jobspec = jobspec
-        self.named_queue = _queue_in(jobspec)
+        self.kept_jobspec = jobspec
+        self.named_queue = _queue_in(jobspec.text)
         self.allocating: object | None = None
         self.asked = self.state
         self.deferred: deque[Any] | None = None
@@ -71,6 +73,11 @@ class ActiveJob(Job):
         self.start_sent = False
         self.updated: tuple[dict[str, Any], bytes] | None = None
         self.waiting_for: str | None = None
+
+    @property
+    def jobspec(self) -> bytes:
+        """JSON without the environment, as submitted."""
+        return self.kept_jobspec.text
 
     @property
     def queue(self) -> str | None:
@@ -137,6 +144,7 @@ class Ledger:
     def __init__(self, owner: int) -> None:
         self._owner = owner
         self.jobs: dict[int, ActiveJob] = {}
+        self.jobspecs = Jobspecs()
         self.inactive: dict[int, int] = {}  # id → userid
         self._recent: dict[int, ActiveJob] = {}  # those that became inactive last
         self.recent_max = RECENT_MAX
@@ -367,9 +375,10 @@ class _Jobspec(msgspec.Struct):
 def _queue_in(jobspec: bytes) -> str | None:
     """None as well for what is no jobspec: ingest lets none pass."""
     try:
-        return msgspec.json.decode(jobspec, type=_Jobspec).attributes.system.queue
+        queue = msgspec.json.decode(jobspec, type=_Jobspec).attributes.system.queue
     except msgspec.ValidationError:
         return None
+    return None if queue is None else sys.intern(queue)
 
 
 def ends_wait(job: ActiveJob, name: str, context: dict[str, Any] | None) -> bool:

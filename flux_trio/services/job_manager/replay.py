@@ -13,6 +13,7 @@ from flux_trio.formats import FormatError, parse_eventlog, parse_fluid
 from flux_trio.messages import Errno, FluxError, Level, Payload, Request, Response, topics
 from flux_trio.protocols import InvalidTransition, Job, JobState, replay
 from flux_trio.services.job_manager.grants import resources_in
+from flux_trio.services.job_manager.jobspecs import KeptJobspec
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 from flux_trio.services.job_manager.submission import redacted_bytes
 from flux_trio.services.turns import Exit, Log
@@ -57,7 +58,9 @@ class Replay:
             return [self._lookup(each) for each in logs if each.count(".") == 5]
         jobid = _jobid_in(key)
         if key.endswith(JOBSPEC):
-            self._ledger.resume(_revive(self._active.pop(jobid), payload["value"].encode()))
+            job = self._active.pop(jobid)
+            jobspec = redacted_bytes(payload["value"].encode())
+            self._ledger.resume(_revive(job, self._ledger.jobspecs.keep(job.userid, jobspec)))
             return []
         return self._folded(key, jobid, payload["value"])
 
@@ -95,9 +98,9 @@ def _jobid_in(key: str) -> int:
     return parse_fluid(key.removeprefix("job.").rpartition(".")[0])
 
 
-def _revive(job: Job, jobspec: bytes) -> ActiveJob:
+def _revive(job: Job, jobspec: KeptJobspec) -> ActiveJob:
     """The job as the job manager keeps it; what ran before it may run now."""
-    active = ActiveJob(job.id, redacted_bytes(jobspec))
+    active = ActiveJob(job.id, jobspec)
     for name in Job.__slots__:
         setattr(active, name, getattr(job, name))
     active.asked = job.state

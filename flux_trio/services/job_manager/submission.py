@@ -104,7 +104,7 @@ class Submission:
         if new.id in self._ledger.jobs or new.id in self._ledger.inactive:
             self._decided(batch, (new.id, f"job id {new.id} is already in use"))
             return
-        job = ActiveJob(new.id, redacted(new.jobspec))
+        job = ActiveJob(new.id, self._ledger.jobspecs.keep(new.userid, redacted(new.jobspec)))
         event = submit_event(new.t_submit, new.userid, new.urgency, new.flags)
         self._ledger.admit(job, event)
         if admission.refusal is not None:

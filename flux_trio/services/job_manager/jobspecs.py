@@ -1,0 +1,61 @@
+"""Jobspecs kept small: those of one user are alike, so each is kept as what differs from another.
+
+Most jobs only wait, and nobody looks at their jobspecs meanwhile. What differs is found by zlib
+(RFC 1951, with the other jobspec as its dictionary); equal jobspecs are one object.
+"""
+
+from __future__ import annotations
+
+import zlib
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+_WINDOW_BITS: Final = -13  # 8 kB: two jobspecs as people write them; negative: without a header
+_MEMORY_LEVEL: Final = 4
+_LEVEL: Final = 1  # of 9: the others take longer and find little more
+
+GAIN_MIN: Final = 2
+"""By that factor what is kept must be smaller; else the jobspec is what the next ones are like."""
+
+
+SHARED_MAX: Final = 256
+"""Different jobspecs that may come between two equal ones."""
+
+
+class KeptJobspec(msgspec.Struct, frozen=True, gc=False):
+    """One jobspec, as JSON."""
+
+    like: bytes
+    difference: bytes = b""  # from `like`; empty when there is none
+
+    @property
+    def text(self) -> bytes:
+        """The jobspec."""
+        if not self.difference:
+            return self.like
+        return zlib.decompressobj(_WINDOW_BITS, self.like).decompress(self.difference)
+
+
+class Jobspecs:
+    """What the jobspecs of each user are like: for each one jobspec, kept whole."""
+
+    def __init__(self) -> None:
+        self._like: dict[int, bytes] = {}  # by userid
+        self.keep = lru_cache(maxsize=SHARED_MAX)(self._keep)
+
+    def _keep(self, userid: int, jobspec: bytes) -> KeptJobspec:
+        """A jobspec of a user's job, as JSON."""
+        like = self._like.get(userid)
+        if like is not None:
+            difference = _difference(jobspec, like)
+            if len(difference) * GAIN_MIN <= len(jobspec):
+                return KeptJobspec(like, difference)
+        self._like[userid] = jobspec
+        return KeptJobspec(jobspec)
+
+
+def _difference(jobspec: bytes, like: bytes) -> bytes:
+    squeeze = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW_BITS, _MEMORY_LEVEL, zdict=like)
+    return squeeze.compress(jobspec) + squeeze.flush()
