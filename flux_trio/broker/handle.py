@@ -65,9 +65,9 @@ class Handle(ABC):
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """Put a record of this module into the trace."""
 
-    def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
-        """Put several records of this module into the trace."""
-        for data in notes:
+    def note_all(self, notes: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        """Put several records of this module, each (kind, data), into the trace."""
+        for kind, data in notes:
             self.note(kind, data)
 
     async def receive(self) -> list[Any]:
@@ -179,9 +179,9 @@ class LocalHandle(Handle):
         """See `Handle`."""
         self._router.trace.note(kind, self.name, data)
 
-    def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
+    def note_all(self, notes: Sequence[tuple[str, dict[str, Any]]]) -> None:
         """See `Handle`."""
-        self._router.trace.note_all(kind, self.name, notes)
+        self._router.trace.note_all(self.name, notes)
 
     @contextmanager
     def beside(self, name: str) -> Iterator[Handle]:

@@ -124,8 +124,8 @@ def _do_common(
             handle.log(level, text)
         case Note(kind, data):
             handle.note(kind, data)
-        case NoteAll(kind, notes):
-            handle.note_all(kind, notes)
+        case NoteAll(notes):
+            handle.note_all(notes)
         case Exit(reason):
             raise ServiceExit(reason)
         case _:

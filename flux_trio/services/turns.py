@@ -56,10 +56,9 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class NoteAll:
-    """The same for several records, in order: where there are many, one by one is too slow."""
+    """The same for several (kind, data), in order: where there are many, one by one is too slow."""
 
-    kind: str
-    notes: Sequence[dict[str, Any]]
+    notes: Sequence[tuple[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)

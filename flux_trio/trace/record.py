@@ -113,13 +113,13 @@ class Trace:
         if self._sinks:
             self._emit(Record(n, self._now(), kind, party, data=data))
 
-    def note_all(self, kind: str, party: str, notes: Sequence[dict[str, Any]]) -> None:
-        """Several of a kind, at once."""
+    def note_all(self, party: str, notes: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        """Several (kind, data) at once."""
         if not self._sinks:
             self._n += len(notes)
             return
         now = self._now()
-        for data in notes:
+        for kind, data in notes:
             self._n = n = self._n + 1
             record = Record(n, now, kind, party, "", 0, None, data)
             for sink in self._sinks:

@@ -52,7 +52,7 @@ from flux_trio.protocols import (
 from flux_trio.services.job_manager.core import JobManagerCore
 from flux_trio.services.job_manager.entrance import FindUser, User, UserFound
 from flux_trio.services.job_manager.queues import CHECKPOINT_KEY
-from flux_trio.services.turns import Exit, Log, Note, SetTimer, TimerFired
+from flux_trio.services.turns import Exit, Log, Note, NoteAll, SetTimer, TimerFired
 from tests.support.asking import OWNER_USERID, asked, gone
 from tests.support.instant_kvs import InstantKvs
 
@@ -373,6 +373,9 @@ class ManagerScript:
                 return [TimerFired(each)]
             case Note():
                 self.notes.append(action)
+                return []
+            case NoteAll(notes):
+                self.notes += [Note(kind, data) for kind, data in notes]
                 return []
             case Request() | Response() | Event():
                 self.messages.append(action)

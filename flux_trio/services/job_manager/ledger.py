@@ -20,7 +20,7 @@ from flux_trio.messages import Event as EventMessage
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.protocols import ExecState, Job, JobEvent, JobState, merge_annotations
 from flux_trio.services.job_manager.jobspecs import Jobspecs, KeptJobspec
-from flux_trio.services.turns import Exit, Note, NoteAll
+from flux_trio.services.turns import Exit, NoteAll
 from flux_trio.trace import Kind
 
 Action = Any
@@ -159,7 +159,8 @@ class Ledger:
         self.ask_hooks: Callable[[ActiveJob, Event], None]  # who also hears of each event last
         self._messages: list[Action] = []  # of this turn
         self._questions: list[Action] = []  # of this turn, that tell nobody what is not durable
-        self._notes: list[Action] = []  # of this turn, for the trace: events logged, hooks asked
+        # of this turn, for the trace: events logged, hooks asked
+        self._notes: list[tuple[str, dict[str, Any]]] = []
         self._lines: dict[str, list[str]] = {}  # eventlog key → lines of this turn
         self._uncommitted: deque[list[Action]] = deque()  # what waits for each commit
 
@@ -320,7 +321,8 @@ class Ledger:
         """What to do now: the commit of the turn's events, or its messages when nothing waits."""
         messages, self._messages = self._messages, []
         questions, self._questions = self._questions, []
-        notes, self._notes = self._notes, []
+        notes = [NoteAll(self._notes)] if self._notes else []
+        self._notes = []
         if self._lines:
             ops = [["append", key, "".join(lines)] for key, lines in self._lines.items()]
             self._lines = {}
@@ -335,11 +337,11 @@ class Ledger:
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """Put a record into the trace, in its place among this turn's."""
-        self._notes.append(Note(kind, data))
+        self._notes.append((kind, data))
 
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
         """The same for several."""
-        self._notes.append(NoteAll(kind, notes))
+        self._notes += [(kind, data) for data in notes]
 
     def _tell(self, job: ActiveJob, event: Event) -> None:
         data = {"id": job.id, "name": event.name, "context": event.context or {}}

@@ -39,7 +39,7 @@ async def run(
 
     def note_all(kind: str, notes: Sequence[dict[str, Any]]) -> None:
         if not core.note_all(kind, notes):
-            handle.note_all(kind, notes)
+            handle.note_all([(kind, data) for data in notes])
 
     with handle.beside("jobtap") as asker:  # whatever plugins ask of services
         given = Given(
