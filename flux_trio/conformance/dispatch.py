@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from flux_trio.conformance import facts as told
-from flux_trio.conformance.calls import GONE, OPEN, SERVES, is_disconnect
+from flux_trio.conformance.calls import GONE, OPEN, SERVES
 from flux_trio.conformance.eventlogs import LOG
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import (
@@ -51,6 +51,7 @@ Marks = tuple[str, ...]
 Where = tuple[str, Any, str, Marks]
 """Kind, type of message (None: no message), topic or event name, and marks."""
 
+_DISCONNECT: Final = f".{topics.DISCONNECT}"
 _ODD: Final = (ODD,)
 _PLAIN: Final = (PLAIN,)
 _STREAMED: Final = (STREAMED,)
@@ -118,12 +119,12 @@ class Dispatch:
         """What to do with a record."""
         found = record.message
         where: Where
-        if found is None:
-            where = (record.kind, None, *self._of_note(record, facts))
-        elif isinstance(found, Response):
+        if isinstance(found, Response):
             where = (record.kind, Response, found.topic, self._of_response(record, found, facts))
         elif isinstance(found, Request):
             where = (record.kind, Request, found.topic, self._of_request(record, found))
+        elif found is None:
+            where = self._of_note(record, facts)
         else:
             where = (record.kind, type(found), getattr(found, "topic", ""), ())
         plan = self._plans.get(where)
@@ -137,18 +138,19 @@ class Dispatch:
 
     # --- marks
 
-    def _of_note(self, record: Record, facts: Facts) -> tuple[str, Marks]:
-        """The name of an event or hook.
+    def _of_note(self, record: Record, facts: Facts) -> Where:
+        """By the name of an event or hook.
 
-        An event is plain when the job manager logs it of a job that goes on.
+        An event is plain when the job manager logs it of a job that goes on. The kind is spelled
+        out, since members of an enumeration are slow to look up by.
         """
+        if record.kind == EVENT:
+            log: Any = self._logs.get(job_id(record))
+            is_plain = log is not None and not log.ended and record.party == facts.manager
+            return EVENT, None, name_of(record), _PLAIN if is_plain else _ODD
         if record.kind == HOOK:
-            return str((record.data or {}).get("hook")), ()
-        if record.kind != EVENT:
-            return "", ()
-        log: Any = self._logs.get(job_id(record))
-        is_plain = log is not None and not log.ended and record.party == facts.manager
-        return name_of(record), _PLAIN if is_plain else _ODD
+            return HOOK, None, str((record.data or {}).get("hook")), ()
+        return str(record.kind), None, "", ()
 
     def _of_response(self, record: Record, found: Response, facts: Facts) -> Marks:
         if found.errnum:
@@ -195,7 +197,7 @@ class Dispatch:
 
     def _is_plain_received(self, record: Record, found: Request) -> bool:
         service = service_of(found.topic)
-        if self._serves.get(service) != record.party or is_disconnect(found):
+        if self._serves.get(service) != record.party or found.topic.endswith(_DISCONNECT):
             return False
         gone: Any = self._gone.get(service)
         return gone is None or gone[0] != found.sender

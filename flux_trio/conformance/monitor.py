@@ -68,14 +68,15 @@ class Monitor:
         """Take the next record of the trace; the violations that it is."""
         self._take_turn(record)
         plan = self._dispatch.plan(record, self.facts)
-        if not plan.kept <= self._kept:
-            self._kept |= plan.kept
-        found = []
+        kept = self._kept
+        if not plan.kept <= kept:
+            kept |= plan.kept
+        found: list[Violation] = []
         for live, judge, rule in plan.rules:
             if live:
                 said = judge(record, self)
                 if said is True:
-                    self._kept.add(rule.clause)
+                    kept.add(rule.clause)
                 elif said:
                     found.append(self._violation(rule, record, said))
         for subjects, rules in plan.tables:
@@ -155,11 +156,12 @@ class Monitor:
     ) -> list[Violation]:
         """What rules about the same subjects say of each that is in the record."""
         broken: dict[Rule, Violation] = {}
+        kept = self._kept
         for subject in subjects(record, self):
             for each, rule in rules:
                 said = each(subject)
                 if said is True:
-                    self._kept.add(rule.clause)
+                    kept.add(rule.clause)
                 elif said and rule not in broken:
                     broken[rule] = self._violation(rule, record, said)
         return list(broken.values())
