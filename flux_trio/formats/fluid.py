@@ -130,8 +130,7 @@ def _bounded(value: int, got: object) -> int:
 
 
 def _dothex(value: int) -> str:
-    digits = f"{value:016x}"
-    return ".".join((digits[:4], digits[4:8], digits[8:12], digits[12:]))
+    return value.to_bytes(8).hex(".", 2)
 
 
 def _base58(value: int) -> str:

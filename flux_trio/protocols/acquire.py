@@ -6,9 +6,9 @@ after a shrink, is data of the two sides; that a release needs a shrink is in th
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum
+from enum import StrEnum
 
-from flux_trio.protocols.table import Table
+from flux_trio.protocols.table import Member, Table
 
 
 class AcquireType(StrEnum):
@@ -20,7 +20,7 @@ class AcquireType(StrEnum):
     OFFLINE = "offline"
 
 
-class AcquireState(Enum):
+class AcquireState(Member):
     """Where one group stands."""
 
     IDLE = "not acquired"
@@ -29,7 +29,7 @@ class AcquireState(Enum):
     SHRINKING = "shrunk targets not all released"
 
 
-class AcquireEvent(Enum):
+class AcquireEvent(Member):
     """What passes between the two about one group."""
 
     ACQUIRE = "resource.acquire"

@@ -7,9 +7,9 @@ from hello to its loss. Neither knows which side it serves. What the messages me
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from enum import IntEnum
 
-from flux_trio.protocols.table import Table
+from flux_trio.protocols.table import Member, Table
 
 
 class AllocType(IntEnum):
@@ -21,7 +21,7 @@ class AllocType(IntEnum):
     CANCEL = 3
 
 
-class AllocState(Enum):
+class AllocState(Member):
     """Where one job stands with the scheduler."""
 
     IDLE = "no request, no resources"
@@ -31,7 +31,7 @@ class AllocState(Enum):
     FREEING = "sched.free sent, not answered"
 
 
-class AllocEvent(Enum):
+class AllocEvent(Member):
     """What passes between the two about one job."""
 
     ALLOC = "sched.alloc"
@@ -104,7 +104,7 @@ ALLOC_ANSWERS: dict[AllocType, AllocEvent] = {
 }
 
 
-class LinkState(Enum):
+class LinkState(Member):
     """Where the scheduler stands with the job manager."""
 
     DETACHED = "no scheduler, or scheduling suspended"
@@ -112,7 +112,7 @@ class LinkState(Enum):
     READY = "sched-ready answered: requests may be sent"
 
 
-class LinkEvent(Enum):
+class LinkEvent(Member):
     """What moves the link."""
 
     HELLO = "sched-hello"

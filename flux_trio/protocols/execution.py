@@ -6,9 +6,9 @@ start may be sent again, is the job manager's (readings: Exec override).
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum
+from enum import StrEnum
 
-from flux_trio.protocols.table import Table
+from flux_trio.protocols.table import Member, Table
 
 
 class StartType(StrEnum):
@@ -20,7 +20,7 @@ class StartType(StrEnum):
     FINISH = "finish"
 
 
-class ExecState(Enum):
+class ExecState(Member):
     """Where one job stands with the execution service."""
 
     IDLE = "no start outstanding"
@@ -30,7 +30,7 @@ class ExecState(Enum):
     RELEASED = "final release: end of stream"
 
 
-class ExecEvent(Enum):
+class ExecEvent(Member):
     """What passes between the two about one job."""
 
     REQUEST = "start request"

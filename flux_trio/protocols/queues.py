@@ -5,12 +5,10 @@ The two are independent of each other. A request for what is so already changes 
 
 from __future__ import annotations
 
-from enum import Enum
-
-from flux_trio.protocols.table import Table
+from flux_trio.protocols.table import Member, Table
 
 
-class QueueState(Enum):
+class QueueState(Member):
     """Submission, then scheduling."""
 
     ENABLED_STARTED = "enabled, started"
@@ -29,7 +27,7 @@ class QueueState(Enum):
         return self in (QueueState.ENABLED_STARTED, QueueState.DISABLED_STARTED)
 
 
-class QueueEvent(Enum):
+class QueueEvent(Member):
     """What an administrator asks of a queue."""
 
     ENABLE = "enable"

@@ -16,6 +16,12 @@ S = TypeVar("S", bound=Enum)
 E = TypeVar("E", bound=Enum)
 
 
+class Member(Enum):
+    """A state or event of a table. Each step looks two up: the hash of an Enum's own is slow."""
+
+    __hash__ = object.__hash__
+
+
 class InvalidTransition(ProtocolError):
     """An event that its conversation's table has no row for in this state."""
 
