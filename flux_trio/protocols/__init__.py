@@ -75,6 +75,7 @@ from flux_trio.protocols.job import (
 )
 from flux_trio.protocols.operations import FLAGS, check_updates, is_repeat, refusal
 from flux_trio.protocols.queues import QUEUE, QueueEvent, QueueState
+from flux_trio.protocols.rare import Rare
 from flux_trio.protocols.table import InvalidTransition, Table
 
 __all__ = [
@@ -140,6 +141,7 @@ __all__ = [
     "PostEvent",
     "QueueEvent",
     "QueueState",
+    "Rare",
     "Reprioritize",
     "SetPriority",
     "StartType",

@@ -7,11 +7,12 @@ initiates transitions.
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum, IntFlag, StrEnum
+from enum import IntEnum, IntFlag, StrEnum
 from typing import Any, Final
 
 from flux_trio.formats import Event
-from flux_trio.protocols.table import InvalidTransition, Table
+from flux_trio.protocols.rare import Rare
+from flux_trio.protocols.table import InvalidTransition, Member, Table
 
 URGENCY_MIN: Final = 0
 URGENCY_HOLD: Final = 0
@@ -77,7 +78,7 @@ class JobEvent(StrEnum):
     MEMO = "memo"
 
 
-class Step(Enum):
+class Step(Member):
     """The table's events: RFC 21's, with exceptions split by what they do, and the rest as one."""
 
     SUBMIT = JobEvent.SUBMIT.value
@@ -190,6 +191,7 @@ _USUAL = (
     JobEvent.RELEASE,
 )
 _BITS = {event.value: 1 << place for place, event in enumerate(dict.fromkeys((*_USUAL, *JobEvent)))}
+_STARTED = _BITS[JobEvent.START]
 
 _STEPS: dict[str, Step] = {
     event.value: Step(event.value) for event in JobEvent if event != "exception"
@@ -209,25 +211,15 @@ class Job:
 
     __slots__ = (
         "annotations",  # RFC 27; volatile until alloc
-        "bypassed",  # a plugin gave it its resources: no scheduler knows of them
-        "dependencies",  # descriptions open now
-        "dependencies_met",  # descriptions that were open once
-        "epilogs",  # descriptions open now
-        "exception",  # context of the first severity 0 exception: the root cause
-        "expiration",  # of the last resource-update, seconds since the Unix epoch
         "flags",
         "has_resources",  # alloc without free
         "id",
-        "immutable",  # the owner changed its jobspec: its user may not
         "jobspec_updates",  # key path → value, of all jobspec-update events
-        "memo",
         "nevents",  # events folded in so far
         "posted",  # their names, as a mask of _BITS
-        "posted_others",  # those of names that RFC 21 does not have
         "priority",
-        "prologs",  # descriptions open now
+        "rare",
         "released",  # the final release event
-        "started",  # the start event
         "state",
         "status",  # wait status of the finish event, None before it
         "t_submit",
@@ -235,7 +227,28 @@ class Job:
         "userid",
     )
 
+    bypassed = Rare(False)
+    """A plugin gave it its resources: no scheduler knows of them."""
+    dependencies = Rare[set[str] | None](None)
+    """Descriptions open now."""
+    dependencies_met = Rare[set[str] | None](None)
+    """Descriptions that were open once."""
+    epilogs = Rare[set[str] | None](None)
+    """Descriptions open now."""
+    exception = Rare[dict[str, Any] | None](None)
+    """Context of the first severity 0 exception: the root cause."""
+    expiration = Rare[float | None](None)
+    """Of the last resource-update, seconds since the Unix epoch."""
+    immutable = Rare(False)
+    """The owner changed its jobspec: its user may not."""
+    memo = Rare[dict[str, Any] | None](None)
+    posted_others = Rare[set[str] | None](None)
+    """Names of events that RFC 21 does not have."""
+    prologs = Rare[set[str] | None](None)
+    """Descriptions open now."""
+
     def __init__(self, jobid: int) -> None:
+        self.rare: dict[str, Any] | None = None
         self.id = jobid
         self.state = JOB.initial
         self.userid = 0
@@ -245,22 +258,11 @@ class Job:
         self.t_submit = 0.0
         self.nevents = 0
         self.posted = 0
-        self.posted_others: set[str] | None = None
         self.has_resources = False
-        self.bypassed = False
-        self.immutable = False
-        self.started = False
         self.released = False
         self.status: int | None = None
-        self.expiration: float | None = None
-        self.exception: dict[str, Any] | None = None
-        self.dependencies: set[str] | None = None
-        self.dependencies_met: set[str] | None = None
-        self.prologs: set[str] | None = None
-        self.epilogs: set[str] | None = None
         self.annotations: dict[str, Any] | None = None
         self.jobspec_updates: dict[str, Any] | None = None
-        self.memo: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.state.name}>"
@@ -269,6 +271,11 @@ class Job:
     def is_active(self) -> bool:
         """Not yet in the captive end state."""
         return self.state != JobState.INACTIVE
+
+    @property
+    def started(self) -> bool:
+        """Whether the start event was folded in."""
+        return bool(self.posted & _STARTED)
 
     def apply(self, event: Event) -> None:
         """Fold one event in. Raises InvalidTransition when RFC 21 has no place for it here."""
@@ -341,7 +348,7 @@ def _dependency_add(job: Job, event: Event) -> None:
 def _dependency_remove(job: Job, event: Event) -> None:
     gone = {_description(event)}
     job.dependencies_met = (job.dependencies_met or set()) | gone
-    job.dependencies = (job.dependencies or set()) - gone
+    job.dependencies = (job.dependencies or set()) - gone or None
 
 
 def _priority(job: Job, event: Event) -> None:
@@ -364,7 +371,7 @@ def _prolog_start(job: Job, event: Event) -> None:
 
 
 def _prolog_finish(job: Job, event: Event) -> None:
-    job.prologs = (job.prologs or set()) - {_description(event)}
+    job.prologs = (job.prologs or set()) - {_description(event)} or None
 
 
 def _epilog_start(job: Job, event: Event) -> None:
@@ -372,15 +379,11 @@ def _epilog_start(job: Job, event: Event) -> None:
 
 
 def _epilog_finish(job: Job, event: Event) -> None:
-    job.epilogs = (job.epilogs or set()) - {_description(event)}
+    job.epilogs = (job.epilogs or set()) - {_description(event)} or None
 
 
 def _free(job: Job, _event: Event) -> None:
     job.has_resources = False
-
-
-def _start(job: Job, _event: Event) -> None:
-    job.started = True
 
 
 def _release(job: Job, event: Event) -> None:
@@ -421,7 +424,6 @@ _CHANGES = {
     JobEvent.EPILOG_START.value: _epilog_start,
     JobEvent.EPILOG_FINISH.value: _epilog_finish,
     JobEvent.FREE.value: _free,
-    JobEvent.START.value: _start,
     JobEvent.RELEASE.value: _release,
     JobEvent.FINISH.value: _finish,
     JobEvent.EXCEPTION.value: _exception,

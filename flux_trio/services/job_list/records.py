@@ -23,6 +23,7 @@ from flux_trio.protocols import (
     Job,
     JobEvent,
     JobState,
+    Rare,
 )
 
 ID_BITS: Final = 64
@@ -69,8 +70,10 @@ class Record(Job):
         "t_depend",
         "t_inactive",
         "t_run",
-        "worst",  # context of the most severe exception, the first of several
     )
+
+    worst = Rare[dict[str, Any] | None](None)
+    """Context of the most severe exception, the first of several."""
 
     def __init__(self, jobid: int) -> None:
         super().__init__(jobid)
@@ -81,7 +84,6 @@ class Record(Job):
         self.t_run: float | None = None
         self.t_cleanup: float | None = None
         self.t_inactive: float | None = None
-        self.worst: dict[str, Any] | None = None
 
     @property
     def result(self) -> JobResult | None:

@@ -18,7 +18,7 @@ from flux_trio.formats import Event, ResourceSet, apply_update, format_event, fo
 from flux_trio.messages import Calls, Payload, Request, Response, service_of, topics
 from flux_trio.messages import Event as EventMessage
 from flux_trio.messages.types import NORESPONSE
-from flux_trio.protocols import ExecState, Job, JobEvent, JobState, merge_annotations
+from flux_trio.protocols import ExecState, Job, JobEvent, JobState, Rare, merge_annotations
 from flux_trio.services.job_manager.jobspecs import Jobspecs, KeptJobspec
 from flux_trio.services.turns import Exit, NoteAll
 from flux_trio.trace import Kind
@@ -39,40 +39,41 @@ class ActiveJob(Job):
     """A job that is not over, with what the job manager keeps beside its eventlog."""
 
     __slots__ = (
-        "allocating",  # the commit of R that a plugin gave it, None when there is none
         "asked",  # the state that plugins know it to be in
         "deferred",  # events and calls that wait for a hook's answer, in order; None: nothing does
-        "draining",  # `deferred` is being worked off
         "granted",  # R, from the grant that stood on; None when there is none or it cannot be read
         "hook",  # ticket of the hook being asked, 0 when none is
         "introduced",  # plugins were asked about it in this life, and have not been told of its end
         "kept_jobspec",  # without the environment, as submitted
         "named_queue",  # what the jobspec says of its queue, as submitted
         "question",  # number of the last question about its state, whose answer alone counts
-        "sent_updates",  # the jobspec_updates that the last sched.alloc went by
         "start",  # where the job stands with the execution service
         "start_sent",  # a start request went out, in this life of the job manager or an earlier one
-        "updated",  # `jobspec` with the updates beside it, once it was asked for
-        "waiting_for",  # why a plugin holds the job in its state, None when none does
     )
+
+    allocating = Rare[object | None](None)
+    """The commit of R that a plugin gave it, None when there is none."""
+    draining = Rare(False)
+    """`deferred` is being worked off."""
+    sent_updates = Rare[dict[str, Any] | None](None)
+    """The jobspec_updates that the last sched.alloc went by."""
+    updated = Rare[tuple[dict[str, Any], bytes] | None](None)
+    """`jobspec` with the updates beside it, once it was asked for."""
+    waiting_for = Rare[str | None](None)
+    """Why a plugin holds the job in its state, None when none does."""
 
     def __init__(self, jobid: int, jobspec: KeptJobspec) -> None:
         super().__init__(jobid)
         self.kept_jobspec = jobspec
         self.named_queue = _queue_in(jobspec.text)
-        self.allocating: object | None = None
         self.asked = self.state
         self.deferred: deque[Any] | None = None
-        self.draining = False
         self.hook = 0
         self.introduced = False
         self.question = 0
-        self.sent_updates: dict[str, Any] | None = None
         self.granted: ResourceSet | None = None
         self.start = ExecState.IDLE
         self.start_sent = False
-        self.updated: tuple[dict[str, Any], bytes] | None = None
-        self.waiting_for: str | None = None
 
     @property
     def jobspec(self) -> bytes:
@@ -112,6 +113,7 @@ class ActiveJob(Job):
         copy = ActiveJob.__new__(ActiveJob)
         for name in (*Job.__slots__, *ActiveJob.__slots__):
             setattr(copy, name, getattr(self, name))
+        copy.rare = self.rare and dict(self.rare)
         copy.jobspec_updates = (self.jobspec_updates or {}) | updates
         return copy
 
