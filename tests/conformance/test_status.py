@@ -78,6 +78,11 @@ def test_tests_and_reasons_name_clauses_that_exist_and_not_the_same():
     assert contradictions(load_clauses(), clause_mentions(), load_reasons()) == []
 
 
+def test_every_clause_has_a_test_or_a_reason():
+    statuses = judge(load_clauses(), clause_mentions(), load_reasons())
+    assert [id_ for id_, status in statuses.items() if status.word == "open"] == []
+
+
 def test_the_snapshot_is_up_to_date(request):
     """Rewritten by `pytest --update-snapshots`. Which test shows a clause may change freely."""
     now = report(judge(load_clauses(), clause_mentions(), load_reasons()))
