@@ -7,16 +7,20 @@ never ends, ends at infinity.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
-from sortedcontainers import SortedDict, SortedKeyList
+from sortedcontainers import SortedKeyList, SortedList
 
 from flux_trio.policies.pool import Pool
 from flux_trio.policies.shape import Allocation, Shape
 
 Rank = tuple[int, float, int]
 """What orders the queue: priority downward, then submit time, then id (RFC 27, Design Criteria)."""
+
+_downward = lru_cache(maxsize=1024)(operator.neg)  # many jobs have the same
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +40,7 @@ class Job:
     @property
     def rank(self) -> Rank:
         """Its place in the queue."""
-        return (-self.priority, self.t_submit, self.id)
+        return (_downward(self.priority), self.t_submit, self.id)
 
 
 class Queue:
@@ -44,7 +48,7 @@ class Queue:
 
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
-        self._order: SortedDict = SortedDict()  # Rank → Job
+        self._order: SortedList[Rank] = SortedList()  # the id is in them
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -53,7 +57,7 @@ class Queue:
         return id_ in self._jobs
 
     def __iter__(self) -> Iterator[Job]:
-        return iter(self._order.values())
+        return (self._jobs[id_] for _, _, id_ in self._order)
 
     def get(self, id_: int) -> Job | None:
         """The job `id_`; None when it does not wait."""
@@ -62,26 +66,25 @@ class Queue:
     @property
     def head(self) -> Job | None:
         """The job to be served first."""
-        return self._order.peekitem(0)[1] if self._order else None
+        return self._jobs[self._order[0][2]] if self._order else None
 
     def places(self, start: int, stop: int) -> list[Job]:
         """The jobs in places `start` to `stop`, counted from 0; `stop` is not among them."""
-        order = self._order
-        return [order[rank] for rank in order.islice(start, stop)]
+        return [self._jobs[id_] for _, _, id_ in self._order.islice(start, stop)]
 
     def is_within(self, job: Job, count: int) -> bool:
         """Whether `job` is one of the first `count`."""
-        return len(self) <= count or job.rank < self._order.peekitem(count)[0]
+        return len(self) <= count or job.rank < self._order[count]
 
     def add(self, job: Job) -> None:
         """Put `job`, not here yet, in its place."""
         self._jobs[job.id] = job
-        self._order[job.rank] = job
+        self._order.add(job.rank)
 
     def remove(self, job: Job) -> None:
         """Take out `job`, which is here."""
         del self._jobs[job.id]
-        del self._order[job.rank]
+        self._order.remove(job.rank)
 
 
 @dataclass(slots=True, eq=False)

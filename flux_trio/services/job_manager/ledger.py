@@ -18,7 +18,15 @@ from flux_trio.formats import Event, ResourceSet, apply_update, format_event, fo
 from flux_trio.messages import Calls, Payload, Request, Response, service_of, topics
 from flux_trio.messages import Event as EventMessage
 from flux_trio.messages.types import NORESPONSE
-from flux_trio.protocols import ExecState, Job, JobEvent, JobState, Rare, merge_annotations
+from flux_trio.protocols import (
+    PRIORITY_MIN,
+    ExecState,
+    Job,
+    JobEvent,
+    JobState,
+    Rare,
+    merge_annotations,
+)
 from flux_trio.services.job_manager.jobspecs import Jobspecs, KeptJobspec
 from flux_trio.services.turns import Exit, NoteAll
 from flux_trio.trace import Kind
@@ -47,6 +55,7 @@ class ActiveJob(Job):
         "kept_jobspec",  # without the environment, as submitted
         "named_queue",  # what the jobspec says of its queue, as submitted
         "question",  # number of the last question about its state, whose answer alone counts
+        "sent_priority",  # by which the scheduler has it, once sched.alloc was sent
         "start",  # where the job stands with the execution service
         "start_sent",  # a start request went out, in this life of the job manager or an earlier one
     )
@@ -72,6 +81,7 @@ class ActiveJob(Job):
         self.introduced = False
         self.question = 0
         self.granted: ResourceSet | None = None
+        self.sent_priority = PRIORITY_MIN
         self.start = ExecState.IDLE
         self.start_sent = False
 

@@ -84,6 +84,11 @@ def rank_of(job: ActiveJob) -> tuple[int, float, int]:
     return (-job.priority, job.t_submit, job.id)
 
 
+def _sent_rank_of(job: ActiveJob) -> tuple[int, float, int]:
+    """The same by what the scheduler knows."""
+    return (-job.sent_priority, job.t_submit, job.id)
+
+
 class SchedulerSide:
     """The conversation with whoever holds `sched`."""
 
@@ -94,7 +99,6 @@ class SchedulerSide:
         self._queue: SortedKeyList[ActiveJob] = SortedKeyList(key=rank_of)  # eligible, not sent
         self._queued: dict[int, tuple[int, float, int]] = {}  # id → the rank it is queued at
         self._sent: dict[int, ActiveJob] = {}  # asked of the scheduler, not answered
-        self._sent_at: dict[int, tuple[int, float, int]] = {}  # id → its rank at the scheduler
         self._grants = Grants(ledger, self._refuse)
         self._held: dict[int, AllocAnswer] = {}  # good grants of jobs whose hook is being asked
         self._reranked: dict[int, int] = {}  # id → new priority, for this turn's prioritize
@@ -267,7 +271,6 @@ class SchedulerSide:
         judged = [self._ledger.jobs[jobid] for jobid in self._grants.drop()]
         asked = [*self._sent_by_rank(), *judged]
         self._sent.clear()
-        self._sent_at.clear()
         for jobid in list(self._states):
             self._step(jobid, AllocEvent.LOST)
             job = self._ledger.jobs.get(jobid)
@@ -285,7 +288,7 @@ class SchedulerSide:
 
     def _answered(self, answer: AllocAnswer, kind: AllocType) -> None:
         job = self._ledger.jobs.get(answer.id)
-        if answer.id not in self._sent_at and self._is_late(answer.id, kind):
+        if answer.id not in self._sent and self._is_late(answer.id, kind):
             return
         self._take_step(answer.id, ALLOC_ANSWERS[kind])
         if kind != AllocType.ANNOTATE:
@@ -337,17 +340,17 @@ class SchedulerSide:
     def _reconsider_sent(self, job: ActiveJob) -> None:
         if job.priority == PRIORITY_MIN or job.jobspec_updates is not job.sent_updates:
             self._cancel(job.id)  # held, or to be asked for anew with another jobspec
-        elif rank_of(job) != self._sent_at[job.id]:
-            self._sent_at[job.id] = rank_of(job)
+        elif job.priority != job.sent_priority:
+            job.sent_priority = job.priority
             self._reranked[job.id] = job.priority
             self._step(job.id, AllocEvent.PRIORITIZE)
 
     def _make_room(self) -> None:
         """A better job waits and the limit is reached: take back the lowest (readings: Limited)."""
-        if rank_of(self._queue[0]) >= max(self._sent_at.values()):
+        if rank_of(self._queue[0]) >= max(map(_sent_rank_of, self._sent.values())):
             return  # as nearly always: without sorting them
         for better, lowest in zip(self._queue, reversed(self._sent_by_rank()), strict=False):
-            if rank_of(better) >= self._sent_at[lowest.id]:
+            if rank_of(better) >= _sent_rank_of(lowest):
                 return
             if self.state(lowest.id) == AllocState.PENDING:
                 self._cancel(lowest.id)
@@ -356,7 +359,7 @@ class SchedulerSide:
         del self._queued[job.id]
         job.sent_updates = job.jobspec_updates
         self._step(job.id, AllocEvent.ALLOC)
-        self._sent_at[job.id] = rank_of(job)
+        job.sent_priority = job.priority
         self._sent[job.id] = job
         payload = {
             "id": job.id,
@@ -398,11 +401,10 @@ class SchedulerSide:
 
     def _retire_request(self, jobid: int) -> None:
         self._sent.pop(jobid, None)
-        self._sent_at.pop(jobid, None)
 
     def _sent_by_rank(self) -> list[ActiveJob]:
         """What was asked of the scheduler and is not answered, the best first."""
-        return sorted(self._sent.values(), key=lambda job: self._sent_at[job.id])
+        return sorted(self._sent.values(), key=_sent_rank_of)
 
     def _unqueue(self, job: ActiveJob) -> None:
         rank = self._queued.pop(job.id, None)
