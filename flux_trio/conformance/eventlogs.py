@@ -192,6 +192,9 @@ def appended(record: Record) -> list[Appended]:
     return [Appended(op, _lines_of(op.text)) for op in stored(record) if op.is_eventlog]
 
 
+NOT_JSON: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""Also texts that no UTF-8 can say, or nested too deeply."""
+
 _decoder: Final = msgspec.json.Decoder()
 
 
@@ -201,18 +204,29 @@ def _lines_of(text: str) -> list[Any]:
     if text[:1] == "{" and text[-2:] == "}\n" and text.count("}\n{") == nlines - 1:
         try:
             lines = _decoder.decode_lines(text)
-        except msgspec.MsgspecError:
+        except NOT_JSON:
             lines = []
         if len(lines) == nlines:
             return lines
     return [decoded(line) for line in text.split("\n") if line]
 
 
+NULL: Final = "null"
+
+
+def encoded(value: Any) -> str:
+    """A value as JSON text, which can be hashed; null for what JSON cannot say."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (*NOT_JSON, ValueError, TypeError):
+        return NULL
+
+
 def decoded(text: str) -> Any:
     """The JSON value of a text, None if it is none."""
     try:
         return msgspec.json.decode(text)
-    except msgspec.MsgspecError:
+    except NOT_JSON:
         return None
 
 

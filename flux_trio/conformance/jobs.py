@@ -109,17 +109,27 @@ def _lives(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
     """job-manager.submit tells of many when they were submitted."""
     jobs = payload(record).get("jobs")
     jobs = jobs if isinstance(jobs, list) else []
-    return [(job["id"], job) for job in jobs if isinstance(job, dict) and "id" in job]
+    told = [job for job in jobs if isinstance(job, dict)]
+    return [(job["id"], job) for job in told if type(job.get("id")) is int]
+
+
+def integer(value: Any) -> int:
+    """The integer that a value is, -1 when it is none."""
+    return value if type(value) is int else -1
+
+
+def number(value: Any, unless: float) -> float:
+    """The number that a value is, another when it is none."""
+    return value if type(value) in (int, float) else unless
 
 
 def _fold_life(life: Life | None, submitted: Any, record: Record, _seen: Seen) -> Life | None:
     if submitted is not None:
-        t_submit = submitted.get("t_submit", record.t)
-        return life or Life(NEW, record.n, record.t, t_submit)
+        return life or Life(NEW, record.n, record.t, number(submitted.get("t_submit"), record.t))
     name, context = payload(record).get("name"), context_of(record)
     if name == "submit":
         t_submit = record.t if life is None else life.t_submit
-        return Life(NEW, record.n, record.t, t_submit, context.get("userid", -1))
+        return Life(NEW, record.n, record.t, t_submit, integer(context.get("userid")))
     if life is None:
         return None
     state = next_state(life.state, record)
@@ -129,7 +139,7 @@ def _fold_life(life: Life | None, submitted: Any, record: Record, _seen: Seen) -
         life = life.but(state=state, since=record.n, t=record.t)
     match name:
         case "priority":
-            priority = context.get("priority", -1)
+            priority = integer(context.get("priority"))
             return life.but(priority=priority, prioritized=record.n, t=record.t)
         case "alloc":
             return life.but(held=record.n)

@@ -67,8 +67,8 @@ def totals(jobspec: Any) -> dict[str, int]:
         vertex, above = waiting.pop()
         total = above * count(vertex)
         kind = vertex.get("type")
-        if kind in found:
-            found[kind] += total
+        if kind in TYPES:
+            found[str(kind)] += total
         waiting += [(each, total) for each in members(vertex.get("with"))]
     return found
 

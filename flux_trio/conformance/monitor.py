@@ -127,8 +127,11 @@ class Monitor:
     # --- what a rule may ask for (Seen)
 
     def at(self, view: View, key: Key = ()) -> Any:
-        """What `view` has under `key`, or None."""
-        return self._view_states[view].get(key)
+        """What `view` has under `key`, or None; nothing is under what cannot be a key."""
+        try:
+            return self._view_states[view].get(key)
+        except TypeError:
+            return None
 
     def all(self, view: View) -> Mapping[Any, Any]:
         """Everything that is live in `view`."""

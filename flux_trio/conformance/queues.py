@@ -12,10 +12,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from flux_trio.conformance.calls import call_key
-from flux_trio.conformance.eventlogs import decoded, stored
+from flux_trio.conformance.eventlogs import NULL, decoded, encoded, stored
 from flux_trio.conformance.jobs import context_of
 from flux_trio.conformance.jobspecs import system
 from flux_trio.conformance.leg import (
@@ -161,7 +159,7 @@ def _fold_configured(
 
 
 def _text(tables: Any) -> str:
-    return msgspec.json.encode({key: _table(tables, key) for key in ("policy", "queues")}).decode()
+    return encoded({key: _table(tables, key) for key in ("policy", "queues")})
 
 
 CONFIGURED: Final = view(
@@ -178,7 +176,7 @@ CONFIGURED: Final = view(
 def tables_of(seen: Seen) -> tuple[int, Tables] | None:
     """Where the configuration that is in force was told, and its tables; None when unsure."""
     found: Configured | None = seen.at(CONFIGURED)
-    if found is None or found.asked or not found.text:
+    if found is None or found.asked or found.text in ("", NULL):
         return None
     return found.n, _tables(found.text)
 

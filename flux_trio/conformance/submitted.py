@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
-from flux_trio.conformance.eventlogs import decoded, stored
+from flux_trio.conformance.eventlogs import decoded, encoded, stored
 from flux_trio.conformance.jobs import context_of
 from flux_trio.conformance.leg import WITH_JOBSPEC, job_id, logged, name_of, sent
 from flux_trio.conformance.view import Seen, view
@@ -22,13 +20,13 @@ class Update(NamedTuple):
     """One entry of a jobspec-update event."""
 
     path: str
-    json: bytes
+    json: str
     n: int
 
     @property
     def value(self) -> Any:
         """What it sets."""
-        return msgspec.json.decode(self.json)
+        return decoded(self.json)
 
 
 def _fold_updates(
@@ -37,7 +35,7 @@ def _fold_updates(
     if name_of(record) in ENDS:
         return None
     new = context_of(record).items()
-    return (*(found or ()), *(Update(k, msgspec.json.encode(v), record.n) for k, v in new))
+    return (*(found or ()), *(Update(k, encoded(v), record.n) for k, v in new))
 
 
 UPDATES: Final = view("updates", logged("jobspec-update", *ENDS), key=job_id, fold=_fold_updates)

@@ -79,7 +79,13 @@ def _is_the_managers(record: Record, seen: Seen) -> bool:
 @once
 def _by_job(record: Record) -> dict[Any, tuple[str, str]]:
     """State and reason of each job in the job manager's account."""
-    return {jobid: (state, reason) for jobid, state, reason in payload(record).get("jobs", [])}
+    jobs = payload(record).get("jobs")
+    entries = [each for each in (jobs if isinstance(jobs, list) else []) if _is_entry(each)]
+    return {jobid: (state, reason) for jobid, state, reason in entries}
+
+
+def _is_entry(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and list(map(type, value)) == [int, str, str]
 
 
 # --- no job is stuck

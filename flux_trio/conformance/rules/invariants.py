@@ -39,6 +39,7 @@ from flux_trio.conformance.scheduling import (
     is_freeing,
     is_pending,
 )
+from flux_trio.formats import ResourceSet
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 
@@ -133,6 +134,16 @@ def _scheduler_holders(seen: Seen) -> dict[Any, bool]:
     return {jobid: not told.free for jobid, told in known.items() if told.held}
 
 
+def _allocated(account: Any) -> dict[int, ResourceSet | None]:
+    """What each job has in the scheduler's account."""
+    pairs = [
+        each
+        for each in (account if isinstance(account, list) else ())
+        if isinstance(each, (list, tuple)) and len(each) == 2 and type(each[0]) is int
+    ]
+    return {jobid: resources_in(r) for jobid, r in pairs}
+
+
 @RULES.judge(
     "invariant.scheduler-agrees",
     noted(Kind.STATE),
@@ -146,7 +157,7 @@ def the_scheduler_knows_who_has_what(record: Record, seen: Seen) -> Said:
     state = payload(record)
     if state.get("service") != topics.SCHED or record.party != seen.facts.scheduler:
         return None
-    allocated = {each[0]: resources_in(each[1]) for each in state.get("allocated", [])}
+    allocated = _allocated(state.get("allocated"))
     known = _scheduler_holders(seen)
     surely = {jobid for jobid in _holders(seen) if known.get(jobid)}
     wrong = sorted(allocated.keys() - known.keys()) + sorted(surely - allocated.keys())

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.conformance.jobs import LIFE, context_of
+from flux_trio.conformance.jobspecs import system
 from flux_trio.conformance.leg import SEND, WITH_R, topic_of
 from flux_trio.conformance.resource_sets import (
     INVENTORY_LEGS,
@@ -115,17 +116,12 @@ def nothing_is_allocated_beyond_the_inventory(record: Record, seen: Seen) -> Sai
 # --- properties with a suffix
 
 
-def _suffixed(record: Record, _seen: Seen) -> Iterable[tuple[int, None]]:
-    found = job_id(record)
-    return [] if found is None else [(found, None)]
-
-
 def _names_asked(jobspec: Any) -> tuple[str, ...]:
     """The properties with @ in a constraint that is {"properties": [...]}; () for any other."""
-    system = jobspec.get("attributes", {}).get("system", {}) if isinstance(jobspec, dict) else {}
-    found = system.get("constraints") if isinstance(system, dict) else None
+    found = system(jobspec).get("constraints")
     names = found.get("properties") if isinstance(found, dict) and len(found) == 1 else None
-    return tuple(name for name in names or () if "@" in name and not name.startswith("^"))
+    texts = [name for name in (names if isinstance(names, list) else ()) if isinstance(name, str)]
+    return tuple(name for name in texts if "@" in name and not name.startswith("^"))
 
 
 SUFFIXED: Final = view(
@@ -133,7 +129,7 @@ SUFFIXED: Final = view(
     received("request", topics.SCHED_ALLOC),
     received("request", topics.SCHED_FREE),
     logged("clean"),
-    parts=_suffixed,
+    key=job_id,
     fold=lambda _old, _part, record, _seen: _names_asked(payload(record).get("jobspec")) or None,
 )
 """By job id: the properties with a suffix that it asks for."""

@@ -109,7 +109,7 @@ FOREIGN: Final = {
 def a_type_means_what_it_says(record: Record, _facts: object) -> Said:
     told = payload(record)
     kind = told.get("type")
-    if kind not in FOREIGN:
+    if type(kind) is not int or kind not in FOREIGN:
         return None
     for key in FOREIGN[kind]:
         if key in told:

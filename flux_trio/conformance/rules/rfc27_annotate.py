@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from flux_trio.conformance.eventlogs import NULL, encoded
 from flux_trio.conformance.granting import TOLD, told_of
 from flux_trio.conformance.jobs import LIFE, context_of
 from flux_trio.conformance.leg import ANY_TOPIC
@@ -87,7 +88,8 @@ def _fold_annotations(
             return None
         case 3:
             known.pop("sched", None)
-    return (record.n, msgspec.json.encode(known).decode()) if known else None
+    kept = encoded(known) if known else NULL
+    return None if kept == NULL else (record.n, kept)
 
 
 def current(text: tuple[int, str] | None, lost: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from flux_trio.conformance.granting import cores_min
 from flux_trio.conformance.jobs import LIFE
+from flux_trio.conformance.jobspecs import system
 from flux_trio.conformance.leg import EVENT, RECV, SEND, WITH_R, topic_of
 from flux_trio.conformance.resources import HEARD, HELD, Acquired, heard_by, wrote_r
 from flux_trio.conformance.rule import (
@@ -218,8 +219,7 @@ def satisfiability_is_judged_anew_after_shrink(record: Record, seen: Seen) -> Sa
 
 
 def _is_constrained(jobspec: Any) -> bool:
-    system = jobspec.get("attributes", {}).get("system", {}) if isinstance(jobspec, dict) else {}
-    return isinstance(system, dict) and bool({"constraints", "queue"} & set(system))
+    return not system(jobspec).keys().isdisjoint({"constraints", "queue"})
 
 
 CONSTRAINED: Final = view(
