@@ -119,6 +119,12 @@ class Handle(ABC):
     def _taken_up(self, ref: int, message: Message) -> None:
         """`message`, sent at place `ref`, was received."""
 
+    def _taken_up_all(self, batch: list[tuple[int, Any]]) -> None:
+        """The same for a batch; values that were posted are in no place."""
+        for ref, message in batch:
+            if ref >= 0:
+                self._taken_up(ref, message)
+
     @abstractmethod
     def _dropped(self, ref: int, message: Message, reason: str) -> None:
         """`message`, sent at place `ref`, will not be."""
@@ -139,9 +145,7 @@ class Handle(ABC):
 
     def _unwrap(self, batch: list[tuple[int, Any]]) -> list[Any]:
         self.t_active = self.now()
-        for ref, message in batch:
-            if ref >= 0:
-                self._taken_up(ref, message)
+        self._taken_up_all(batch)
         return [item for _, item in batch]
 
 
@@ -204,6 +208,9 @@ class LocalHandle(Handle):
 
     def _taken_up(self, ref: int, message: Message) -> None:
         self._router.trace.received(self.name, "", message, ref)
+
+    def _taken_up_all(self, batch: list[tuple[int, Any]]) -> None:
+        self._router.trace.received_all(self.name, batch)
 
     def _dropped(self, ref: int, message: Message, reason: str) -> None:
         self._router.trace.dropped(self.name, message, ref, reason)

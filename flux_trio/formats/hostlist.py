@@ -86,6 +86,8 @@ class Hostlist(Sequence[str]):
         return hash((Hostlist, self._hosts))
 
     def __str__(self) -> str:
+        if len(self._hosts) == 1:
+            return self._hosts[0]
         return ",".join(_expressions(self._hosts))
 
     def __repr__(self) -> str:

@@ -56,6 +56,8 @@ class Idset:
     def parse(cls, text: object) -> Idset:
         """The set that `text` spells; FormatError unless RFC 22 allows that very spelling."""
         edges = _edges(text)
+        if len(edges) == 1 and edges[0] < IDS_MAX:
+            return _wrap(1 << edges[0])
         ids = [abs(edge) for edge in edges]
         if not all(map(lt, ids, ids[1:])):
             raise FormatError("an idset in ascending order, each id once", text)
@@ -91,6 +93,8 @@ class Idset:
 
     def __str__(self) -> str:
         bits = self._bits
+        if not bits & (bits - 1):  # one id, as of most jobs, or none
+            return str(bits.bit_length() - 1) if bits else ""
         closing = bits & ~(bits >> 1) & (bits << 1)  # last ids of runs of two or more
         values = [*_positions(bits & ~(bits << 1)), *(-last for last in _positions(closing))]
         values.sort(key=abs)  # two ascending halves: a merge

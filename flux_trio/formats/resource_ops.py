@@ -27,6 +27,9 @@ _ByChildren = dict[tuple[int, int], int]  # (cores, gpus) -> ranks
 
 def canonical(groups: Iterable[Group]) -> Groups:
     """The canonical form; a rank in several groups holds all their children (20.format.10)."""
+    groups = tuple(groups)
+    if len(groups) == 1 and groups[0].ranks and (groups[0].cores or groups[0].gpus):
+        return groups  # as nearly always
     ranks_of: _ByChildren = {}
     seen = 0
     for ranks, cores, gpus in groups:

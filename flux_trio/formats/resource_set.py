@@ -281,7 +281,7 @@ class ResourceSet:
             raise ValueError(f"expected the hosts {expected} in any order") from None
 
 
-@lru_cache(maxsize=512)  # jobs that are granted and started at a time, on a busy instance
+@lru_cache(maxsize=4096)  # jobs that are granted and started at a time, on a busy instance
 def parse_r(text: str) -> ResourceSet:
     """R as it is stored, from its text; FormatError with the field's path from `R` on.
 

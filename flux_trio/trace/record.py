@@ -100,6 +100,17 @@ class Trace:
         if self._sinks:
             self._emit(Record(n, self._now(), _RECV, party, peer, ref, message))
 
+    def received_all(self, party: str, taken: Sequence[tuple[int, Any]]) -> None:
+        """`party` took up all that waited, each with its place; what has none it was not sent."""
+        if not self._sinks:
+            self._n += sum(ref >= 0 for ref, _ in taken)
+            return
+        now = self._now()
+        for ref, message in taken:
+            if ref >= 0:
+                self._n = n = self._n + 1
+                self._emit(Record(n, now, _RECV, party, "", ref, message))
+
     def dropped(self, party: str, message: Message, ref: int, reason: str) -> None:
         """The message sent at place `ref` will reach nobody."""
         self._n = n = self._n + 1
