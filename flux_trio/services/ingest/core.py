@@ -8,6 +8,7 @@ signatures (RFC 15); the broker vouches for the userid.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
@@ -137,8 +138,9 @@ class IngestCore:
         new = expect_payload(request, Submit)
         if not request.is_owner:
             _check_guest(new)
+        text = msgspec.json.encode(new.jobspec)
         try:
-            Jobspec.parse(new.jobspec)
+            _judge(text)
         except FormatError as error:
             raise FluxError(Errno.EINVAL, str(error)) from None
         assert self._ids is not None  # requests wait until it is there
@@ -146,7 +148,7 @@ class IngestCore:
         jobid = self._ids.next(int(now * 1000))
         event = submit_event(now, request.userid, new.urgency, new.flags)
         place = format_fluid(jobid, "kvs")
-        self._batch.ops.append(["put", f"{place}.jobspec", _encode(new.jobspec)])
+        self._batch.ops.append(["put", f"{place}.jobspec", text.decode()])
         self._batch.ops.append(["append", f"{place}.eventlog", format_event(event)])
         self._batch.requests[jobid] = request
         self._batch.jobs.append(
@@ -236,5 +238,7 @@ def _forget(_request: Request) -> None:
     """A submitter is gone: its jobs stay, and its answers are dropped on the way."""
 
 
-def _encode(jobspec: dict[str, Any]) -> str:
-    return msgspec.json.encode(jobspec).decode()
+@lru_cache(maxsize=16)  # many jobs that are submitted together differ in nothing
+def _judge(jobspec: bytes) -> None:
+    """Raises FormatError for what is no jobspec."""
+    Jobspec.parse(jobspec)
