@@ -61,7 +61,7 @@ SOCKET_MODE_OWNER: Final = 0o600
 SOCKET_MODE_ALL: Final = 0o666  # who may do what is decided for each connection
 STATEDIR_MODE_ALL: Final = 0o711  # to get at the socket by its name; all else in it is private
 
-YOUNG_MAX: Final = 20_000
+YOUNG_MAX: Final = 50_000
 """Objects made before the collector looks for cycles among them. An instance makes hardly any, and
 its many small objects outlive Python's 700: a third of its time went into looking at them."""
 
