@@ -8,9 +8,8 @@ nothing that depends on it. The anonymous queue is "".
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from flux_trio.conformance.calls import call_key
 from flux_trio.conformance.eventlogs import NULL, decoded, encoded, stored
@@ -32,107 +31,18 @@ from flux_trio.conformance.leg import (
     sent,
     while_live,
 )
+from flux_trio.conformance.queue_tables import ANONYMOUS, Tables, table
 from flux_trio.conformance.view import Live, Seen, view
-from flux_trio.formats import FormatError, parse_duration
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Kind, Record
 
 Rpc = tuple[str, int]
 """Client and matchtag."""
 
-ANONYMOUS: Final = ""
 QUEUE: Final = "attributes.system.queue"
 RELOAD: Final = topics.config_reload_of(topics.JOB_MANAGER)
 
 # --- the configuration
-
-
-class Limits(NamedTuple):
-    """What a job may ask for; math.inf, or 0, where nothing limits it."""
-
-    most: tuple[float, float, float] = (math.inf, math.inf, math.inf)
-    """Nodes, cores and gpus."""
-    nnodes_min: float = 0
-    duration: float = math.inf
-    """Seconds."""
-
-
-NO_LIMITS: Final = Limits()
-
-
-class Tables:
-    """The tables `policy` and `queues` of a configuration, read by hand."""
-
-    def __init__(self, tables: Any) -> None:
-        self._policy = _table(tables, "policy")
-        self._queues = _table(tables, "queues")
-        self._limits: dict[str, Limits] = {}
-        self.names = tuple(self._queues)
-        """The queues that have a name."""
-        self.default = str(self.value("", "jobspec", "defaults", "system", "queue") or "")
-        """The queue of jobs that name none; "" when there is no such."""
-        known = (ANONYMOUS, *self.names)
-        self._closed = frozenset(queue for queue in known if self._lists_nobody(queue))
-
-    def starts_stopped(self, name: str) -> bool:
-        """Whether a queue is stopped until it is started."""
-        return _table(self._queues, name).get("started") is False
-
-    def value(self, queue: str, *path: str) -> Any:
-        """What the policy says for the jobs of a queue, its own word first; None for nothing."""
-        own = _at(_table(_table(self._queues, queue), "policy"), path)
-        return _at(self._policy, path) if own is None else own
-
-    def is_closed(self, queue: str) -> bool:
-        """Whether nobody may use a queue."""
-        return queue in self._closed
-
-    def _lists_nobody(self, queue: str) -> bool:
-        users = self.value(queue, "access", "allow-user")
-        groups = self.value(queue, "access", "allow-group")
-        return (users, groups) != (None, None) and not users and not groups
-
-    def limits(self, queue: str) -> Limits:
-        """What limits the jobs of a queue."""
-        known = self._limits.get(queue)
-        if known is None:
-            known = self._limits_of(queue)
-            if queue in self._queues or not queue:  # not for whatever name a job may have
-                self._limits[queue] = known
-        return known
-
-    def _limits_of(self, queue: str) -> Limits:
-        def size(*path: str, unlimited: float) -> float:
-            found = self.value(queue, "limits", "job-size", *path)
-            return found if type(found) is int and found != -1 else unlimited
-
-        kinds = ("nnodes", "ncores", "ngpus")
-        nnodes, ncores, ngpus = (size("max", kind, unlimited=math.inf) for kind in kinds)
-        return Limits(
-            (nnodes, ncores, ngpus),
-            size("min", "nnodes", unlimited=0),
-            _seconds(self.value(queue, "limits", "duration")),
-        )
-
-
-def _seconds(duration: Any) -> float:
-    """An FSD (RFC 23); math.inf for none and for 0."""
-    try:
-        return parse_duration(duration) or math.inf
-    except FormatError:
-        return math.inf
-
-
-def _table(tables: Any, key: str) -> dict[str, Any]:
-    found = tables.get(key) if isinstance(tables, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def _at(table: dict[str, Any], path: tuple[str, ...]) -> Any:
-    *tables, last = path
-    for key in tables:
-        table = _table(table, key)
-    return table.get(last)
 
 
 class Configured(Live, frozen=True, gc=False):
@@ -159,7 +69,7 @@ def _fold_configured(
 
 
 def _text(tables: Any) -> str:
-    return encoded({key: _table(tables, key) for key in ("policy", "queues")})
+    return encoded({key: table(tables, key) for key in ("policy", "queues")})
 
 
 CONFIGURED: Final = view(

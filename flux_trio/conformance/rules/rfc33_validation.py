@@ -14,14 +14,12 @@ from typing import Any, Final, NamedTuple
 from flux_trio.conformance.jobs import LIFE, Life
 from flux_trio.conformance.jobspecs import system, totals
 from flux_trio.conformance.leg import name_of
+from flux_trio.conformance.queue_tables import ANONYMOUS, NO_LIMITS, Tables
 from flux_trio.conformance.queueing import UNSENT, unsent
 from flux_trio.conformance.queues import (
-    ANONYMOUS,
     CONFIGURED,
     DISABLED,
-    NO_LIMITS,
     QUEUE,
-    Tables,
     disabled_at,
     queue_of,
     queue_of_job,

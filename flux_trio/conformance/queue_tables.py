@@ -1,0 +1,102 @@
+"""RFC 33, Policy and Queue Configuration: the tables of a configuration, read by hand.
+
+Beside the reader in `config` on purpose: the judge reads the RFC.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, NamedTuple
+
+from flux_trio.formats import FormatError, parse_duration
+
+ANONYMOUS: Final = ""
+
+
+class Limits(NamedTuple):
+    """What a job may ask for; math.inf, or 0, where nothing limits it."""
+
+    most: tuple[float, float, float] = (math.inf, math.inf, math.inf)
+    """Nodes, cores and gpus."""
+    nnodes_min: float = 0
+    duration: float = math.inf
+    """Seconds."""
+
+
+NO_LIMITS: Final = Limits()
+
+
+class Tables:
+    """The tables `policy` and `queues` of a configuration, read by hand."""
+
+    def __init__(self, tables: Any) -> None:
+        self._policy = table(tables, "policy")
+        self._queues = table(tables, "queues")
+        self._limits: dict[str, Limits] = {}
+        self.names = tuple(self._queues)
+        """The queues that have a name."""
+        self.default = str(self.value("", "jobspec", "defaults", "system", "queue") or "")
+        """The queue of jobs that name none; "" when there is no such."""
+        known = (ANONYMOUS, *self.names)
+        self._closed = frozenset(queue for queue in known if self._lists_nobody(queue))
+
+    def starts_stopped(self, name: str) -> bool:
+        """Whether a queue is stopped until it is started."""
+        return table(self._queues, name).get("started") is False
+
+    def value(self, queue: str, *path: str) -> Any:
+        """What the policy says for the jobs of a queue, its own word first; None for nothing."""
+        own = _at(table(table(self._queues, queue), "policy"), path)
+        return _at(self._policy, path) if own is None else own
+
+    def is_closed(self, queue: str) -> bool:
+        """Whether nobody may use a queue."""
+        return queue in self._closed
+
+    def _lists_nobody(self, queue: str) -> bool:
+        users = self.value(queue, "access", "allow-user")
+        groups = self.value(queue, "access", "allow-group")
+        return (users, groups) != (None, None) and not users and not groups
+
+    def limits(self, queue: str) -> Limits:
+        """What limits the jobs of a queue."""
+        known = self._limits.get(queue)
+        if known is None:
+            known = self._limits_of(queue)
+            if queue in self._queues or not queue:  # not for whatever name a job may have
+                self._limits[queue] = known
+        return known
+
+    def _limits_of(self, queue: str) -> Limits:
+        def size(*path: str, unlimited: float) -> float:
+            found = self.value(queue, "limits", "job-size", *path)
+            return found if type(found) is int and found != -1 else unlimited
+
+        kinds = ("nnodes", "ncores", "ngpus")
+        nnodes, ncores, ngpus = (size("max", kind, unlimited=math.inf) for kind in kinds)
+        return Limits(
+            (nnodes, ncores, ngpus),
+            size("min", "nnodes", unlimited=0),
+            _seconds(self.value(queue, "limits", "duration")),
+        )
+
+
+def _seconds(duration: Any) -> float:
+    """An FSD (RFC 23); math.inf for none and for 0."""
+    try:
+        return parse_duration(duration) or math.inf
+    except FormatError:
+        return math.inf
+
+
+def table(tables: Any, key: str) -> dict[str, Any]:
+    """The table of a key; {} for what is none."""
+    found = tables.get(key) if isinstance(tables, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _at(found: dict[str, Any], path: tuple[str, ...]) -> Any:
+    *tables, last = path
+    for key in tables:
+        found = table(found, key)
+    return found.get(last)
