@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+import msgspec
 from sortedcontainers import SortedKeyList, SortedList
 
 from flux_trio.policies.pool import Pool
@@ -23,8 +24,7 @@ Rank = tuple[int, float, int]
 _downward = lru_cache(maxsize=1024)(operator.neg)  # many jobs have the same
 
 
-@dataclass(slots=True, eq=False)
-class Job:
+class Job(msgspec.Struct, eq=False, gc=False):
     """A request that waits for resources."""
 
     id: int

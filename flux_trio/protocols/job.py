@@ -192,6 +192,8 @@ _USUAL = (
 )
 _BITS = {event.value: 1 << place for place, event in enumerate(dict.fromkeys((*_USUAL, *JobEvent)))}
 _STARTED = _BITS[JobEvent.START]
+_ALLOCATED = _BITS[JobEvent.ALLOC]
+_HELD = _ALLOCATED | _BITS[JobEvent.FREE]
 
 _STEPS: dict[str, Step] = {
     event.value: Step(event.value) for event in JobEvent if event != "exception"
@@ -212,7 +214,6 @@ class Job:
     __slots__ = (
         "annotations",  # RFC 27; volatile until alloc
         "flags",
-        "has_resources",  # alloc without free
         "id",
         "jobspec_updates",  # key path → value, of all jobspec-update events
         "nevents",  # events folded in so far
@@ -258,7 +259,6 @@ class Job:
         self.t_submit = 0.0
         self.nevents = 0
         self.posted = 0
-        self.has_resources = False
         self.released = False
         self.status: int | None = None
         self.annotations: dict[str, Any] | None = None
@@ -271,6 +271,11 @@ class Job:
     def is_active(self) -> bool:
         """Not yet in the captive end state."""
         return self.state != JobState.INACTIVE
+
+    @property
+    def has_resources(self) -> bool:
+        """Whether alloc was folded in and free was not."""
+        return self.posted & _HELD == _ALLOCATED
 
     @property
     def started(self) -> bool:
@@ -360,7 +365,6 @@ def _urgency(job: Job, event: Event) -> None:
 
 
 def _alloc(job: Job, event: Event) -> None:
-    job.has_resources = True
     job.bypassed = bool((event.context or {}).get("bypass"))
     if event.context and "annotations" in event.context:
         job.annotations = event.context["annotations"]
@@ -380,10 +384,6 @@ def _epilog_start(job: Job, event: Event) -> None:
 
 def _epilog_finish(job: Job, event: Event) -> None:
     job.epilogs = (job.epilogs or set()) - {_description(event)} or None
-
-
-def _free(job: Job, _event: Event) -> None:
-    job.has_resources = False
 
 
 def _release(job: Job, event: Event) -> None:
@@ -423,7 +423,6 @@ _CHANGES = {
     JobEvent.PROLOG_FINISH.value: _prolog_finish,
     JobEvent.EPILOG_START.value: _epilog_start,
     JobEvent.EPILOG_FINISH.value: _epilog_finish,
-    JobEvent.FREE.value: _free,
     JobEvent.RELEASE.value: _release,
     JobEvent.FINISH.value: _finish,
     JobEvent.EXCEPTION.value: _exception,

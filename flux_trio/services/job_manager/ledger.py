@@ -49,23 +49,26 @@ class ActiveJob(Job):
     __slots__ = (
         "asked",  # the state that plugins know it to be in
         "deferred",  # events and calls that wait for a hook's answer, in order; None: nothing does
-        "granted",  # R, from the grant that stood on; None when there is none or it cannot be read
         "hook",  # ticket of the hook being asked, 0 when none is
         "introduced",  # plugins were asked about it in this life, and have not been told of its end
         "kept_jobspec",  # without the environment, as submitted
         "named_queue",  # what the jobspec says of its queue, as submitted
         "question",  # number of the last question about its state, whose answer alone counts
         "sent_priority",  # by which the scheduler has it, once sched.alloc was sent
-        "start",  # where the job stands with the execution service
-        "start_sent",  # a start request went out, in this life of the job manager or an earlier one
     )
 
     allocating = Rare[object | None](None)
     """The commit of R that a plugin gave it, None when there is none."""
     draining = Rare(False)
     """`deferred` is being worked off."""
+    granted = Rare[ResourceSet | None](None)
+    """R, from the grant that stood on; None when there is none or it cannot be read."""
     sent_updates = Rare[dict[str, Any] | None](None)
     """The jobspec_updates that the last sched.alloc went by."""
+    start = Rare(ExecState.IDLE)
+    """Where the job stands with the execution service."""
+    start_sent = Rare(False)
+    """A start request went out, in this life of the job manager or an earlier one."""
     updated = Rare[tuple[dict[str, Any], bytes] | None](None)
     """`jobspec` with the updates beside it, once it was asked for."""
     waiting_for = Rare[str | None](None)
@@ -80,10 +83,7 @@ class ActiveJob(Job):
         self.hook = 0
         self.introduced = False
         self.question = 0
-        self.granted: ResourceSet | None = None
         self.sent_priority = PRIORITY_MIN
-        self.start = ExecState.IDLE
-        self.start_sent = False
 
     @property
     def jobspec(self) -> bytes:

@@ -7,6 +7,7 @@ not be there (readings: t_submit in alloc).
 from __future__ import annotations
 
 import math
+import sys
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -129,7 +130,9 @@ class Shapes:
                 self._shapes.clear()
             shape = self._shapes[key] = _shape_of(asked.jobspec)
         duration = system.duration or math.inf  # 0 is unset (RFC 25)
-        return Job(asked.id, shape, duration, asked.priority, asked.t_submit, system.queue)
+        return Job(
+            asked.id, shape, duration, asked.priority, asked.t_submit, sys.intern(system.queue)
+        )
 
 
 def _shape_of(jobspec: dict[str, Any]) -> Shape:
