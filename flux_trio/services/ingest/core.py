@@ -47,7 +47,7 @@ from flux_trio.services.turns import Exit, Log
 Action = Any
 
 # The most jobs in one batch: a bound on one commit, and on how long the first waits for the last.
-BATCH_JOBS_MAX = 4096
+BATCH_JOBS_MAX = 1024
 
 # An ingest that was reloaded may have stored jobs that the job manager has not heard of. Their ids
 # are ahead of the last one it knows, by the time a commit takes.

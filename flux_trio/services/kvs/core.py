@@ -44,7 +44,7 @@ from flux_trio.services.methods import Methods
 from flux_trio.services.turns import Log
 
 COMMIT_OPS_MAX: Final = 100_000  # of one request
-ROUND_OPS_MAX: Final = 20_000  # where a round stops taking in commits: about 0.1 s of disk
+ROUND_OPS_MAX: Final = 4096  # where a round stops taking in commits: about 0.02 s of disk
 WATCHES_MAX: Final = 65_536
 
 LOG_CRIT: Final = 2  # syslog severities
