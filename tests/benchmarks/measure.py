@@ -58,6 +58,7 @@ async def measured_instance(
         plugins=plugins,
     )
     async with open_instance(config, given) as instance, instance.connect() as client:
+        await client.call(topics.LIST_STATS)  # once it has read what jobs there are, it is up
         yield client
 
 

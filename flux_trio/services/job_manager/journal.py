@@ -54,6 +54,8 @@ class Journal:
     def end_turn(self) -> None:
         """Tell the followers."""
         entries, self._entries = self._entries, []
+        if not entries:
+            return
         names = {entry[2]["name"] for entry in entries}
         for request, wanted in self._followers.values():
             if wanted is None:

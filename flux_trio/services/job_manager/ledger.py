@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 import msgspec
@@ -36,6 +37,8 @@ Reply = Callable[[Response], list[Action]]  # what an open call does with its an
 
 # Jobs in one commit; a turn with more (everybody's jobs are canceled) makes several, in order.
 COMMIT_OPS_MAX = 20_000
+
+_EVENT: Final[str] = Kind.EVENT.value  # looked up once: every event is traced
 
 _LEFT_BY_NO_EXCEPTION = (JobState.NEW, JobState.CLEANUP, JobState.INACTIVE)
 
@@ -173,7 +176,7 @@ class Ledger:
         self._questions: list[Action] = []  # of this turn, that tell nobody what is not durable
         # of this turn, for the trace: events logged, hooks asked
         self._notes: list[tuple[str, dict[str, Any]]] = []
-        self._lines: dict[str, list[str]] = {}  # eventlog key → lines of this turn
+        self._lines: dict[int, list[str]] = {}  # job id → lines of this turn for its eventlog
         self._uncommitted: deque[list[Action]] = deque()  # what waits for each commit
 
     @property
@@ -226,8 +229,7 @@ class Ledger:
         """Log an event of `job`, whatever hook is being asked."""
         event = Event(self.now, name, context)
         job.apply(event)
-        key = f"{format_fluid(job.id, 'kvs')}.eventlog"
-        self._lines.setdefault(key, []).append(format_event(event))
+        self._lines.setdefault(job.id, []).append(format_event(event))
         self.dirty[job.id] = job
         if name == JobEvent.CLEAN:
             self._retire(job)
@@ -271,7 +273,7 @@ class Ledger:
         """A job that was refused: it never was (RFC 21, Invalidate Event)."""
         del self.jobs[job.id]
         self.dirty.pop(job.id, None)
-        self._lines.pop(f"{format_fluid(job.id, 'kvs')}.eventlog", None)
+        self._lines.pop(job.id, None)
         event = Event(self.now, JobEvent.INVALIDATE)
         job.apply(event)
         job.asked = job.state  # plugins are told job.destroy alone
@@ -336,7 +338,7 @@ class Ledger:
         notes = [NoteAll(self._notes)] if self._notes else []
         self._notes = []
         if self._lines:
-            ops = [["append", key, "".join(lines)] for key, lines in self._lines.items()]
+            ops = [_append(jobid, lines) for jobid, lines in self._lines.items()]
             self._lines = {}
             slices = [ops[at : at + COMMIT_OPS_MAX] for at in range(0, len(ops), COMMIT_OPS_MAX)]
             commits = [self._commit(each) for each in slices]
@@ -347,17 +349,13 @@ class Ledger:
             return notes + questions
         return notes + messages + questions
 
-    def note(self, kind: str, data: dict[str, Any]) -> None:
-        """Put a record into the trace, in its place among this turn's."""
-        self._notes.append((kind, data))
-
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
-        """The same for several."""
-        self._notes += [(kind, data) for data in notes]
+        """Put records into the trace, in their place among this turn's."""
+        self._notes.extend(zip(repeat(kind), notes))
 
     def _tell(self, job: ActiveJob, event: Event) -> None:
         data = {"id": job.id, "name": event.name, "context": event.context or {}}
-        self.note(Kind.EVENT, data)
+        self._notes.append((_EVENT, data))
         for tell in self.on_logged:
             tell(job, event)
         self.ask_hooks(job, event)
@@ -393,6 +391,10 @@ def _queue_in(jobspec: bytes) -> str | None:
     except msgspec.ValidationError:
         return None
     return None if queue is None else sys.intern(queue)
+
+
+def _append(jobid: int, lines: list[str]) -> list[str]:
+    return ["append", f"{format_fluid(jobid, 'kvs')}.eventlog", "".join(lines)]
 
 
 def ends_wait(job: ActiveJob, name: str, context: dict[str, Any] | None) -> bool:
