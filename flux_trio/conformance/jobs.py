@@ -79,6 +79,8 @@ class Life(Live, frozen=True, gc=False):
     prioritized: int = 0
     held: int = 0
     """Its alloc event; 0 again after its free event."""
+    bypassed: bool = False
+    """A plugin gave it its resources: no scheduler knows of them."""
     fatal: int = 0
     """Its first exception of severity 0."""
     released: int = 0
@@ -96,6 +98,11 @@ def context_of(record: Record) -> dict[str, Any]:
 def is_fatal(record: Record) -> bool:
     """Whether an event is an exception of severity 0."""
     return payload(record).get("name") == "exception" and context_of(record).get("severity") == 0
+
+
+def is_bypass(record: Record) -> bool:
+    """Whether an alloc event is of resources that a plugin gave the job: no scheduler did."""
+    return context_of(record).get("bypass") is True
 
 
 def next_state(state: JobState, record: Record) -> JobState:
@@ -142,7 +149,7 @@ def _fold_life(life: Life | None, submitted: Any, record: Record, _seen: Seen) -
             priority = integer(context.get("priority"))
             return life.but(priority=priority, prioritized=record.n, t=record.t)
         case "alloc":
-            return life.but(held=record.n)
+            return life.but(held=record.n, bypassed=is_bypass(record))
         case "release" if context.get("final") is True:
             return life.but(released=record.n)
         case "free":

@@ -28,8 +28,6 @@ BREAKING: Final = {
     "tests/recordings/test_eventlogs.py": "27.impl.10 32.impl.5",
     # asks everything wrongly, as in the recording
     "tests/recordings/test_rpc_errors.py": ANY,
-    # a plugin gives jobs their resources, and no scheduler is asked
-    "tests/jobtap/builtins/test_alloc_": "27.impl.3 27.success.6 27.free.9",
     # a scheduler that ends between hello and ready, as if ENODATA were the reason
     "tests/failures/test_scheduler.py::test_next_scheduler_takes_over_from_every_state"
     "[queued_before_ready": "6.streaming.3",

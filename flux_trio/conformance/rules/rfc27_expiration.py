@@ -135,7 +135,7 @@ VERDICTS: Final = view(
 def the_scheduler_is_asked(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
     life: Life | None = seen.at(LIFE, jobid)
-    if life is None or not life.held or "expiration" not in context_of(record):
+    if life is None or not life.held or life.bypassed or "expiration" not in context_of(record):
         return None
     if seen.at(VERDICTS, jobid) is not None:
         return True

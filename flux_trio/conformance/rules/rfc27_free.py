@@ -97,7 +97,8 @@ def _freed_without_event(seen: Seen) -> Iterable[Broken]:
 @RULES.judge("27.free.9", logged("free"), views=[ASKED, LIFE], owing=_freed_without_event)
 def the_answer_makes_the_free_event(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
-    if seen.at(LIFE, jobid) is None or not link_of(seen).hello:
+    life = seen.at(LIFE, jobid)
+    if life is None or life.bypassed or not link_of(seen).hello:
         return None
     if asked_of(seen, jobid).freed:
         return True

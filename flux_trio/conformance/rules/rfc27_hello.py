@@ -110,7 +110,10 @@ def _unreported(seen: Seen) -> list[tuple[int, Life]]:
     return [
         (jobid, life)
         for jobid, life in jobs
-        if isinstance(jobid, int) and life.held and (seen.at(REPORTED, jobid) or 0) < hello
+        if isinstance(jobid, int)
+        and life.held
+        and not life.bypassed
+        and (seen.at(REPORTED, jobid) or 0) < hello
     ]
 
 

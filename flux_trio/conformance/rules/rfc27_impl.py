@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.conformance.jobs import ANY_JOB, LIFE, RAISED, context_of, is_fatal
+from flux_trio.conformance.jobs import ANY_JOB, LIFE, RAISED, context_of, is_bypass, is_fatal
 from flux_trio.conformance.leg import EVENT, topic_of
 from flux_trio.conformance.rule import (
     Broken,
@@ -51,7 +51,7 @@ RULES.judge("27.impl.2", sent("request", FREE), needs_headers=True)(has_no_match
 @RULES.judge("27.impl.3", logged("alloc"), views=[ASKED, LIFE])
 def answers_are_matched_by_id(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
-    if seen.at(LIFE, jobid) is None or not link_of(seen).hello:
+    if seen.at(LIFE, jobid) is None or is_bypass(record) or not link_of(seen).hello:
         return None
     if asked_of(seen, jobid).granted:
         return True

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from flux_trio.conformance.granting import TOLD, told_of
 from flux_trio.conformance.holding import COMMITS, WRITTEN, Written
-from flux_trio.conformance.jobs import LIFE, PRIORITY, SCHED, context_of
+from flux_trio.conformance.jobs import LIFE, PRIORITY, SCHED, context_of, is_bypass
 from flux_trio.conformance.rule import (
     Broken,
     Rules,
@@ -114,7 +114,7 @@ def _no_alloc_event(seen: Seen) -> Iterable[Broken]:
 @RULES.judge("27.success.6", logged("alloc"), views=[ASKED, LIFE], owing=_no_alloc_event)
 def success_makes_the_alloc_event(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
-    if seen.at(LIFE, jobid) is None or not link_of(seen).hello:
+    if seen.at(LIFE, jobid) is None or is_bypass(record) or not link_of(seen).hello:
         return None
     if asked_of(seen, jobid).granted:
         return True
