@@ -205,10 +205,12 @@ class Dispatcher:
 
     def _advance(self, asking: Asking) -> HookAnswer | None:
         """Ask the rest of the chain; the answer, or None when it comes later."""
-        question, view, arg = asking.question, asking.question.job, asking.arg
+        question, arg = asking.question, asking.arg
+        topic, view = question.topic, question.job
+        jobid = None if view is None else view.id
         watchdog, outer = self.watchdog, self._asking
         self._asking = asking
-        calls: list[tuple[Entry, Any, float]] = []  # that went well: with result and seconds
+        notes: list[dict[str, Any]] = []  # of calls that went well
         began, t_began = self._now(), perf_counter()
         try:
             for entry in asking.rest:
@@ -226,10 +228,13 @@ class Dispatcher:
                     error = raised
                 if error is None and (said is None or asking.takes(said)):
                     t_ended = perf_counter()
-                    calls.append((entry, said, t_ended - t_began))
+                    spent = t_ended - t_began
+                    entry.spent(spent)
+                    result = None if said is None else shown(said)
+                    notes.append(note_of(entry, topic, jobid, result, None, spent))
                     t_began = t_ended
                     continue
-                began = self._record_calls(question, calls, began)
+                began = self._note_calls(notes, began)
                 call = Call(entry, mark, began, t_began)
                 if said is not None and is_awaitable(said):
                     self._start_thinking(asking, call, said)
@@ -239,29 +244,22 @@ class Dispatcher:
                     break
         finally:
             watchdog.running, self._asking = None, outer
-        self._record_calls(question, calls, began)
+        self._note_calls(notes, began)
         return asking.answer()
 
-    def _record_calls(
-        self, question: AskHook, calls: list[tuple[Entry, Any, float]], began: float
-    ) -> float:
-        """Record calls that came one after another; the time now, by the instance's clock.
+    def _note_calls(self, notes: list[dict[str, Any]], began: float) -> float:
+        """Trace calls that came one after another, once; the time now, by the instance's clock.
 
         All at once, and not each with a look at the clock: ten plugins a state must cost little.
         """
-        if not calls:
+        if not notes:
             return began
         now = self._now()
-        jobid = None if question.job is None else question.job.id
-        notes = []
-        for entry, said, spent in calls:
-            entry.spent(spent)
-            # a clock that stands still while a handler runs is a virtual one
-            duration = spent if now != began else 0.0
-            result = None if said is None else shown(said)
-            notes.append(note_of(entry, question.topic, jobid, result, None, duration))
-        calls.clear()
+        if now == began:  # a clock that stands still while a handler runs is a virtual one
+            for note in notes:
+                note["duration"] = 0.0
         self._note_all(_HOOK, notes)
+        notes.clear()
         return now
 
     def _start_thinking(self, asking: Asking, call: Call, said: Awaitable[Any]) -> None:
