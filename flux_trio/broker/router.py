@@ -34,6 +34,8 @@ from flux_trio.trace import Trace
 # the memory of an instance, and answers, which nobody can refuse, need the room.
 REQUESTS_WAITING_MAX: Final = 1 << 18
 
+_PRIVATE: Final = int(Flag.PRIVATE)  # an IntFlag operation costs a microsecond
+
 
 class Peer:
     """One end of the broker: a module, or a connection from outside."""
@@ -215,8 +217,9 @@ class Router:
             sender.rolemask,
         )
         ref = self.trace.sent(sender.name, "", event)
-        private = event.flags & Flag.PRIVATE
-        for peer in list(self.peers.values()):
+        private = event.flags & _PRIVATE
+        subscribers = [peer for peer in self.peers.values() if peer.subscriptions]
+        for peer in subscribers:
             if private and not peer.rolemask & ROLE_OWNER and peer.userid != sender.userid:
                 continue
             if any(fnmatch.fnmatchcase(event.topic, pattern) for pattern in peer.subscriptions):
