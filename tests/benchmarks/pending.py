@@ -6,9 +6,10 @@ No two jobspecs are the same, and the whole process is counted: every service, S
 from __future__ import annotations
 
 import gc
+import itertools
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -72,6 +73,15 @@ async def submit_all(client: Handle, jobspecs: Iterable[dict[str, Any]], count: 
     return ids
 
 
+async def next_with_resources(journal: AsyncIterator[dict[str, Any]]) -> int:
+    """The id of the next job that the journal tells an alloc event of."""
+    async for response in journal:
+        for jobid, _, event in response["events"]:
+            if event["name"] == "alloc":
+                return int(jobid)
+    raise AssertionError("the journal ended")
+
+
 async def settled(client: Handle) -> None:
     """Until the job manager has done all that came before."""
     await client.call(topics.JOB_STATS)
@@ -130,8 +140,10 @@ def _many(count: int) -> dict[str, float]:
                 await operation(jobid)
             figures[f"us per {name}"] = (time.perf_counter() - began) / len(some) * 1e6
 
-        async def submit(jobid: int) -> object:
-            return await client.call(topics.INGEST_SUBMIT, {"jobspec": pending_job(-jobid)})
+        further = iter(map(pending_job, itertools.count(count + 1)))
+
+        async def submit(_jobid: int) -> object:
+            return await client.call(topics.INGEST_SUBMIT, {"jobspec": next(further)})
 
         async def urgency(jobid: int) -> object:
             return await client.call(topics.JOB_URGENCY, {"id": jobid, "urgency": 20})
@@ -141,6 +153,16 @@ def _many(count: int) -> dict[str, float]:
             return await client.call(topics.JOB_RAISE, payload)
 
         await timed("submit", submit)
+        running = min(ids)
+        async with client.stream(topics.JOB_JOURNAL) as journal:
+
+            async def alloc(_jobid: int) -> None:
+                """The job that runs is canceled, until the next has its resources."""
+                nonlocal running
+                await cancel(running)
+                running = await next_with_resources(journal)
+
+            await timed("alloc", alloc)
         await timed("urgency", urgency)
         await timed("cancel", cancel)
         return figures
