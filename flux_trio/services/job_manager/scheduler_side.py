@@ -95,7 +95,7 @@ class SchedulerSide:
     def __init__(self, ledger: Ledger, queues: Queues) -> None:
         self._ledger = ledger
         self._queues = queues
-        self._states: dict[int, AllocState] = {}  # IDLE ones are left out
+        self._states: dict[int, AllocState] = {}  # without the IDLE, and the PENDING: those sent
         self._queue: SortedKeyList[ActiveJob] = SortedKeyList(key=rank_of)  # eligible, not sent
         self._queued: dict[int, tuple[int, float, int]] = {}  # id → the rank it is queued at
         self._sent: dict[int, ActiveJob] = {}  # asked of the scheduler, not answered
@@ -112,7 +112,10 @@ class SchedulerSide:
 
     def state(self, jobid: int) -> AllocState:
         """Where a job stands with the scheduler."""
-        return self._states.get(jobid, AllocState.IDLE)
+        state = self._states.get(jobid)
+        if state is None:
+            return AllocState.PENDING if jobid in self._sent else AllocState.IDLE
+        return state
 
     def waiting(self) -> int:
         """Jobs eligible but not sent: the count of sched-ready (readings: sched-ready's count)."""
@@ -270,14 +273,14 @@ class SchedulerSide:
         self.sender = ""
         judged = [self._ledger.jobs[jobid] for jobid in self._grants.drop()]
         asked = [*self._sent_by_rank(), *judged]
-        self._sent.clear()
-        for jobid in list(self._states):
+        for jobid in dict.fromkeys((*self._sent, *self._states)):
             self._step(jobid, AllocEvent.LOST)
             job = self._ledger.jobs.get(jobid)
             if job is None or not job.has_resources:  # granted, but no eventlog says so
                 self._states.pop(jobid, None)
             if job is not None:
                 self._ledger.dirty[jobid] = job
+        self._sent.clear()
         self._held.clear()
         for job in asked:
             self._drop_sched_annotations(job)
@@ -425,7 +428,7 @@ class SchedulerSide:
 
     def _step(self, jobid: int, event: AllocEvent) -> None:
         after = ALLOC.step(self.state(jobid), event)
-        if after == AllocState.IDLE:
+        if after in (AllocState.IDLE, AllocState.PENDING):
             self._states.pop(jobid, None)
         else:
             self._states[jobid] = after
