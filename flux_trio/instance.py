@@ -61,9 +61,10 @@ SOCKET_MODE_OWNER: Final = 0o600
 SOCKET_MODE_ALL: Final = 0o666  # who may do what is decided for each connection
 STATEDIR_MODE_ALL: Final = 0o711  # to get at the socket by its name; all else in it is private
 
-YOUNG_MAX: Final = 50_000
-"""Objects made before the collector looks for cycles among them. An instance makes hardly any, and
-its many small objects outlive Python's 700: a third of its time went into looking at them."""
+COLLECT_AT: Final = (20_000, 2, 50)
+"""How seldom the collector of cycles looks (`gc.set_threshold`). An instance makes hardly any, and
+its many small objects outlive Python's 700: a third of its time went into looking at them. More
+than these at once, and requests wait for it."""
 
 more_sinks: Final[ContextVar[tuple[Callable[[], Sink], ...]]] = ContextVar("more_sinks", default=())
 """What makes a further sink for each instance that is opened in this context: for who tests code
@@ -247,9 +248,10 @@ async def _bring_up(
 
 @contextmanager
 def _collecting_seldom() -> Iterator[None]:
-    """In this block the collector of cycles waits for YOUNG_MAX, or for more if that is set."""
+    """In this block the collector works as COLLECT_AT has it, unless it is set to be as seldom."""
     before = gc.get_threshold()
-    gc.set_threshold(max(before[0], YOUNG_MAX) if before[0] else 0, *before[1:])
+    if 0 < before[0] < COLLECT_AT[0]:
+        gc.set_threshold(*COLLECT_AT)
     try:
         yield
     finally:

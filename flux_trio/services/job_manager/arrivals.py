@@ -86,7 +86,8 @@ class Arrivals:
     def _in_order(self, order: str) -> Iterable[ActiveJob]:
         """Active jobs as they came, by state ("state"), or by state backwards ("-state")."""
         sign = {"state": 1, "-state": -1}.get(order, 0)
-        return sorted(self._ledger.active(), key=lambda job: sign * job.state)
+        jobs = self._ledger.active()
+        return sorted(jobs, key=lambda job: sign * job.state) if sign else jobs
 
     def _present(self, plugin: str, told: _Countdown, job: ActiveJob) -> None:
         if job.state != JobState.NEW:  # one in NEW is on its way through the hooks
