@@ -45,10 +45,12 @@ from flux_trio.services.sched.requests import (
     Shapes,
     jobid_in,
 )
+from flux_trio.services.sched.reranking import Reranking
 from flux_trio.services.turns import Note, SetTimer, TimerFired
 from flux_trio.trace import Kind
 
 ANNOTATE_TIMER: Final = "annotate"
+RERANK_TIMER: Final = "rerank"
 
 
 class SchedCore:
@@ -76,6 +78,7 @@ class SchedCore:
         # The route to who sends them, its name first.
         self._manager: tuple[str, ...] = (topics.JOB_MANAGER,)
         self._granting = Grantings(self._context, self._schedule, self._succeed)
+        self._reranking = Reranking(self._schedule, self._granting)
         self._busy = False  # somebody waits or holds something
         self._shrunk = 0  # ranks whose holders were not told of it, as a bit set
         self._methods = Methods(
@@ -107,7 +110,9 @@ class SchedCore:
                     self._context.answered(item)
                 case TimerFired(key):
                     self._timer(key)
-        if self._ready:
+        if not self._reranking.step():
+            self._context.do(SetTimer(RERANK_TIMER, now))
+        elif self._ready:
             self._decide()
         self._granting.commit()
         self._note_rest()
@@ -177,6 +182,7 @@ class SchedCore:
         self._ready = False
         self._granting.forget_all()
         self._annotator.forget_all()
+        self._reranking.forget_all()
         self._context.forget_jobs()
         self._schedule.forget_jobs()
         if self._greeting is not None:
@@ -197,6 +203,7 @@ class SchedCore:
         except InvalidTransition as error:
             self._context.log_error(f"job {asked.id}: {error}")
             return
+        self._reranking.forget(asked.id)
         try:
             job = self._shapes.job(asked)
         except ValueError as error:  # FormatError is one
@@ -243,10 +250,7 @@ class SchedCore:
         self._answer(jobid, AllocType.CANCEL)
 
     def _prioritize(self, request: Request) -> None:
-        for jobid, priority in expect_payload(request, PrioritizeRequest).jobs:
-            self._schedule.prioritize(jobid, priority)
-            if (one := self._granting.get(jobid)) is not None:
-                one.job.priority = priority  # should it have to wait again
+        self._reranking.add(expect_payload(request, PrioritizeRequest).jobs)
 
     def _expiration(self, request: Request) -> None:
         asked = expect_payload(request, ExpirationRequest)
