@@ -26,7 +26,7 @@ from flux_trio.messages import (
     respond_error,
     service_of,
 )
-from flux_trio.messages.topics import DISCONNECT
+from flux_trio.messages.topics import DISCONNECT, SERVICE_BACK_EVENT
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Trace
 
@@ -82,12 +82,18 @@ class Router:
         self.peers[peer.name] = peer
 
     def register(self, peer: Peer, service: str) -> None:
-        """Give `peer` the service name. Raises FluxError(EEXIST) naming who holds it."""
+        """Give `peer` the service name. Raises FluxError(EEXIST) naming who holds it.
+
+        Those who have called the one that held it before hear of it by an event: nobody needs to
+        ask again and again (readings: When the job manager goes away).
+        """
         holder = self.services.get(service)
         if holder is not None:
             raise FluxError(Errno.EEXIST, f"service {service} is already held by {holder.name}")
         self.services[service] = peer
         peer.services.add(service)
+        if any(service in each.called for each in self.peers.values()):
+            self._publish(peer, Event(SERVICE_BACK_EVENT, {"service": service}))
 
     def unregister(self, peer: Peer, service: str) -> None:
         """Take a service name from the `peer` that holds it; who waits on it is answered ENOSYS.

@@ -24,6 +24,7 @@ from flux_trio.messages.rpc import (
     respond,
     respond_error,
     respond_stream,
+    tells_return_of,
     unknown_method,
 )
 from flux_trio.messages.types import (
@@ -74,5 +75,6 @@ __all__ = [
     "respond_error",
     "respond_stream",
     "service_of",
+    "tells_return_of",
     "unknown_method",
 ]

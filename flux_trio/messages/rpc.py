@@ -11,7 +11,9 @@ from flux_trio.messages import topics
 from flux_trio.messages.errors import Errno, FluxError
 from flux_trio.messages.types import (
     NORESPONSE,
+    ROLE_OWNER,
     STREAMING,
+    Event,
     Payload,
     Request,
     Response,
@@ -72,6 +74,13 @@ def disconnect_request(service: str, sender: str, userid: int, rolemask: int) ->
         rolemask=rolemask,
         routes=(sender,),
     )
+
+
+def tells_return_of(service: str, event: Event) -> bool:
+    """Whether by `event` somebody serves `service` again; a guest may publish one, to no effect."""
+    if event.topic != topics.SERVICE_BACK_EVENT or not event.rolemask & ROLE_OWNER:
+        return False
+    return isinstance(event.payload, dict) and event.payload.get("service") == service
 
 
 def check_owner(request: Request) -> None:

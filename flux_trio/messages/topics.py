@@ -50,6 +50,9 @@ START_METHOD: Final = "start"
 # Readings 30: how exec learns of cancels and new expirations
 JOB_EXCEPTION_EVENT: Final = "job-exception"
 
+# Readings 31: how those who wait for a service learn that somebody serves it again; {service}
+SERVICE_BACK_EVENT: Final = "service-back"
+
 # Job submission and control
 INGEST_SUBMIT: Final = "job-ingest.submit"
 JOB_SUBMIT: Final = "job-manager.submit"

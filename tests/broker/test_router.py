@@ -60,6 +60,21 @@ def test_a_request_goes_to_the_service_its_topic_names(router: Router) -> None:
     assert (request.topic, request.matchtag, request.sender) == ("kvs.lookup.deep", 7, "client")
 
 
+def test_who_called_a_service_hears_that_somebody_holds_its_name_again(router: Router) -> None:
+    "Readings 31: nobody has to ask again and again."
+    waiting = Party(router, "sched")
+    waiting.peer.subscriptions.append("service-back")
+    first = Party(router, "job-manager", "job-manager")
+    assert waiting.take() == []  # nobody has called it before
+    router.route(waiting.peer, Request("job-manager.sched-hello", None, 1))
+    router.remove(first.peer, first.inbox)
+    waiting.take()
+    Party(router, "job-manager", "job-manager")
+    (event,) = waiting.take()
+    assert (event.topic, event.payload) == ("service-back", {"service": "job-manager"})
+    assert event.rolemask & ROLE_OWNER
+
+
 def test_nobody_holds_the_service(router: Router) -> None:
     "6.errors.1, 3.routing.2: an unmatched topic is answered ENOSYS (38), with text."
     client = Party(router, "client")

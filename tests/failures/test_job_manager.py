@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import trio
 from trio.testing import MockClock
 
-from flux_trio.broker import Handle
+from flux_trio.broker import Handle, ModuleNotStarted
 from flux_trio.messages import Errno, Flag, Level, Request, topics
+from flux_trio.trace import Kind, Record
 from tests.support.failing import (
     ENDS,
     HOUR,
@@ -70,6 +73,61 @@ async def test_job_that_ends_while_the_job_manager_is_away_ends_when_it_is_back(
         manager = await s.make_mortal(NAME)
         jobid = await s.submit(run_s=60)
         await replace(s, manager, end, away_s=100)
+        assert (await s.events(jobid))[-1] == "clean"
+
+
+class _Stillborn:
+    """A job manager that has its name and the others' hellos, and then fails to start."""
+
+    async def run(self, handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
+        handle.register(topics.JOB_MANAGER)
+        await trio.sleep(0.5)
+        raise ZeroDivisionError("as asked")
+
+
+HELLOS = (topics.SCHED_HELLO, topics.EXEC_HELLO)
+
+
+def hellos_in(records: list[Record]) -> Counter[str]:
+    """How often each hello was said."""
+    said = [record.message for record in records if record.kind == Kind.SEND]
+    return Counter(m.topic for m in said if isinstance(m, Request) and m.topic in HELLOS)
+
+
+async def test_nobody_asks_for_a_job_manager_that_is_never_there(
+    autojump_clock: MockClock,
+) -> None:
+    "Readings 31: scheduler and execution service wait for the name; a day of it is no work."
+    records: list[Record] = []
+    async with scene(sinks=[records.append]) as s:
+        await s.supervisor.remove(NAME)
+        await settle()
+        records.clear()
+        await trio.sleep(24 * HOUR)
+        journals = [each for each in records if each.kind == Kind.SEND]
+        assert hellos_in(records) == Counter()
+        assert len(journals) < 3_000  # the job list looks, once a minute, and is answered
+
+
+async def test_each_job_manager_that_fails_to_start_is_told_hello_once_and_the_next_one_serves(
+    autojump_clock: MockClock,
+) -> None:
+    "Readings 31: the name comes and goes; each hello is for one that came."
+    records: list[Record] = []
+    async with scene(sinks=[records.append]) as s:
+        manager = await s.make_mortal(NAME)
+        jobid = await s.submit(run_s=HOUR)
+        await s.end(NAME, "raises", manager)
+        records.clear()
+        for _ in range(20):
+            with pytest.raises(ModuleNotStarted):
+                await s.load(NAME, _Stillborn())
+        await trio.sleep(24 * HOUR)
+        # one that it hears, one that the broker answers when it is gone
+        assert all(count <= 2 * 20 for count in hellos_in(records).values())
+        assert set(hellos_in(records)) == set(HELLOS)
+        await s.load(NAME, manager.again())
+        await trio.sleep(RECOVERY_S)
         assert (await s.events(jobid))[-1] == "clean"
 
 

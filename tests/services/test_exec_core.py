@@ -8,10 +8,10 @@ import pytest
 
 from flux_trio.config import ExecConfig
 from flux_trio.formats import Event, Idset, format_eventlog
-from flux_trio.messages import Errno, Flag, Request, Response, respond_stream
+from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response, respond_stream
 from flux_trio.services.exec.core import ExecCore
 from flux_trio.services.turns import ClearTimer, Exit, Log, TimerFired
-from tests.support.asking import asked, asked_by_guest, gone
+from tests.support.asking import asked, asked_by_guest, gone, service_back
 from tests.support.exec_script import (
     MANAGER,
     START_AT,
@@ -375,9 +375,10 @@ def test_lost_job_manager_is_greeted_again_until_it_answers() -> None:
     script.start(7, simulated("60s"))
     actions = script(gone("job-exec", MANAGER))
     (hello,) = [action for action in actions if isinstance(action, Request)]
-    actions = script(Response(hello.topic, "No service", Errno.ENOSYS, hello.matchtag))
-    assert len(timers(actions)) == 1
-    (hello,) = script.fire(actions)
+    assert script(Response(hello.topic, "No service", Errno.ENOSYS, hello.matchtag)) == []
+    assert script(service_back("kvs"), service_back(MANAGER, rolemask=ROLE_USER)) == []
+    (hello,) = script(service_back(MANAGER))
+    assert script(service_back(MANAGER)) == []
     assert hello.topic == "job-manager.exec-hello"
 
 

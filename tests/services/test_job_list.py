@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from flux_trio.formats import format_eventlog
-from flux_trio.messages import Errno, Flag, Request, Response
+from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response
 from flux_trio.protocols import ACTIVE, RUNNING, JobState
 from flux_trio.services.job_list import JobListCore
 from flux_trio.services.job_list.scan import LOOKUPS_MAX
-from flux_trio.services.turns import Exit
+from flux_trio.services.turns import Exit, SetTimer
+from tests.support.asking import service_back
 from tests.support.eventlogs import ending, event, inactive, pending, running
 from tests.support.listing import ListedJobs, key
 
@@ -140,6 +141,35 @@ def test_journal_is_opened_again_when_the_job_manager_is_back(listed: ListedJobs
     assert [(job["id"], job["priority"]) for job in listed.jobs(states=ACTIVE)] == [(3, 16), (1, 9)]
     listed.tell((1, 6, event("alloc")))
     assert listed.ids(states=RUNNING) == [1]
+
+
+def test_journal_is_opened_at_once_when_the_broker_says_that_there_is_a_job_manager(
+    listed: ListedJobs,
+) -> None:
+    """Readings 31: it waits for the name to return."""
+    listed.lose_journal()
+    lost = listed.journal
+    listed.turn(service_back("kvs"), service_back("job-manager", rolemask=ROLE_USER))
+    assert listed.journal is lost
+    listed.turn(service_back("job-manager"))
+    asked_again = listed.journal
+    assert asked_again is not lost
+    assert listed.timers == []
+    listed.turn(service_back("job-manager"))
+    assert listed.journal is asked_again
+
+
+def test_journal_that_is_never_there_is_asked_for_less_and_less_often(listed: ListedJobs) -> None:
+    waits: list[float] = []
+    for _ in range(9):
+        listed.lose_journal()
+        waits.append(listed.timers[0].at)
+        listed.timers[0] = SetTimer(listed.timers[0].key, 0.0)  # each turn is at 0
+        listed.fire_timer()
+    assert waits == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+    listed.tell()
+    listed.lose_journal()
+    assert listed.timers[0].at == 1
 
 
 def test_running_job_that_is_read_again_is_followed_further(listed: ListedJobs) -> None:

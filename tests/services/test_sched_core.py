@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from flux_trio.messages import Errno, Flag, Request, Response, topics
+from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response, topics
 from flux_trio.services.sched.annotations import ANNOTATE_DELAY_S, NO_NODES, NO_ROOM
 from flux_trio.services.turns import Exit, Log, Note, SetTimer, TimerFired
-from tests.support.asking import asked, asked_by_guest, gone
+from tests.support.asking import asked, asked_by_guest, gone, service_back
 from tests.support.sched_script import (
     MANAGER,
     SchedScript,
@@ -501,9 +501,10 @@ class TestJobManagerGone:
         """Readings: When the job manager goes away."""
         script.turn(alloc(1, jobspec(3)), alloc(2, jobspec(2)))
         (hello,) = script.turn(gone("sched", MANAGER))
-        (timer,) = script.turn(answer(hello, errnum=Errno.ENOSYS))
-        assert isinstance(timer, SetTimer)
-        (hello,) = script.turn(TimerFired(timer.key))
+        assert script.turn(answer(hello, errnum=Errno.ENOSYS)) == []
+        assert script.turn(service_back("kvs"), service_back(MANAGER, rolemask=ROLE_USER)) == []
+        (hello,) = script.turn(service_back(MANAGER))
+        assert script.turn(service_back(MANAGER)) == []
         assert hello.topic == "job-manager.sched-hello"
         (ready,) = script.turn(*script.hello_answers(hello, {"j1": script.r(1)}))
         script.turn(answer(ready, {"count": 1}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flux_trio.messages import ROLE_OWNER, ROLE_USER, Flag, Request, disconnect_request
+from flux_trio.messages import ROLE_OWNER, ROLE_USER, Event, Flag, Request, disconnect_request
 
 OWNER_USERID = 1000
 GUEST_USERID = 2000
@@ -31,3 +31,8 @@ def asked_by_guest(topic: str, payload: Any = None, *, streaming: bool = False) 
 def gone(service: str, peer: str) -> Request:
     """What the broker tells `service` when `peer` has gone."""
     return disconnect_request(service, peer, OWNER_USERID, ROLE_OWNER)
+
+
+def service_back(service: str, *, rolemask: int = ROLE_OWNER) -> Event:
+    """What the broker publishes when somebody holds the name of `service` again."""
+    return Event("service-back", {"service": service}, rolemask=rolemask)

@@ -12,7 +12,7 @@ from flux_trio.formats import Event, Jobspec, format_eventlog, format_fluid
 from flux_trio.messages import Errno, Flag, Request, Response, respond_error, service_of, topics
 from flux_trio.protocols import ACTIVE, JobState
 from flux_trio.services.job_list import JobListCore
-from flux_trio.services.turns import Log, SetTimer, TimerFired
+from flux_trio.services.turns import ClearTimer, Log, SetTimer, TimerFired
 from tests.support.asking import asked
 from tests.support.instant_kvs import InstantKvs
 
@@ -134,6 +134,8 @@ class ListedJobs:
                     self.journal = action
                 case Response():
                     self.sent.append(action)
+                case ClearTimer():
+                    self.timers = []
                 case SetTimer():
                     self.timers.append(action)
                 case Log():

@@ -17,11 +17,10 @@ class TimerKind(Enum):
     END = "a simulated job's end, or a time limit"
     KILL = "SIGKILL for what did not heed the signal before it"
     POLL = "output that someone follows may have grown"
-    HELLO = "the job manager may be back"
 
 
 class TimerKey(NamedTuple):
-    """The keys of the exec core's timers; the last two kinds have one timer each."""
+    """The keys of the exec core's timers; the last kind has one timer."""
 
     kind: TimerKind
     id: int = 0

@@ -33,6 +33,7 @@ from flux_trio.messages import (
     Response,
     expect_payload,
     respond,
+    tells_return_of,
     topics,
 )
 from flux_trio.protocols import JobEvent
@@ -58,9 +59,8 @@ from flux_trio.services.exec.vocabulary import (
     ShellLost,
 )
 from flux_trio.services.methods import Methods
-from flux_trio.services.turns import Exit, Log, SetTimer, TimerFired
+from flux_trio.services.turns import Exit, Log, TimerFired
 
-HELLO_RETRY_S: Final = 0.25  # while a job manager that was there is away
 # New expirations of jobs that were not started yet, latest first to be kept: one is used up when
 # its job starts, and jobs that never start must not pile up.
 UPDATES_MAX: Final = 10_000
@@ -127,6 +127,7 @@ class ExecCore:
         self._manager = topics.JOB_MANAGER  # sender of the latest start request
         self._owner = -1  # and its userid: the instance owner's
         self._attached = False  # hello was accepted and the job manager is there
+        self._waits = False  # for somebody to hold the name of a job manager that is gone
         self._follows = False  # its journal has begun to tell
         self._attached_at: float | None = None  # time of the latest hello that was accepted
         self._updates: dict[int, float] = {}  # see UPDATES_MAX
@@ -180,6 +181,7 @@ class ExecCore:
     # Hello
 
     def _hello(self) -> None:
+        self._waits = False
         self._context.ask(topics.EXEC_HELLO, {"service": self._service}, self._hello_answered)
 
     def _hello_answered(self, response: Response) -> None:
@@ -190,9 +192,7 @@ class ExecCore:
             wanted = {"allow": {JobEvent.RESOURCE_UPDATE.value: 1}}
             self._context.ask(topics.JOB_JOURNAL, wanted, self._journal, Flag.STREAMING)
         elif response.errnum == Errno.ENOSYS and self._attached_at is not None:
-            self._context.emit(
-                SetTimer(TimerKey(TimerKind.HELLO), self._context.now + HELLO_RETRY_S)
-            )
+            self._waits = True
         else:  # 32.hello.9
             self._context.emit(Exit(f"{response.topic}: {response.error_text}"))
 
@@ -354,6 +354,8 @@ class ExecCore:
     # Events, timers, the journal
 
     def _event(self, event: Event) -> None:
+        if self._waits and tells_return_of(topics.JOB_MANAGER, event):
+            self._hello()
         if event.topic != topics.JOB_EXCEPTION_EVENT or not event.rolemask & ROLE_OWNER:
             return
         try:
@@ -375,9 +377,7 @@ class ExecCore:
         assert isinstance(timer.key, TimerKey)
         kind, jobid = timer.key
         job = self._jobs.get(jobid)
-        if kind is TimerKind.HELLO:
-            self._hello()
-        elif kind is TimerKind.POLL:
+        if kind is TimerKind.POLL:
             self._attachments.poll()
         elif kind is TimerKind.KILL and job is not None:
             self._real.kill(job)

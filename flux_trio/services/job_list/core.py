@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from flux_trio.config import Config
-from flux_trio.messages import Request, Response, respond, topics
+from flux_trio.messages import Event, Request, Response, respond, tells_return_of, topics
 from flux_trio.services.configuring import configuration_in
 from flux_trio.services.job_list.details import Details
 from flux_trio.services.job_list.exchange import Exchange
@@ -63,6 +63,8 @@ class JobListCore:
                     self._exchange.take(message)
                 case Request():
                     self._waiting.append(message)
+                case Event() if tells_return_of(topics.JOB_MANAGER, message):
+                    self._follower.manager_is_back()
                 case TimerFired():
                     self._follower.open()
         for jobid in self._records.settle():

@@ -2,7 +2,8 @@
 
 The journal is opened first and the eventlogs are read once it is; what it tells meanwhile waits,
 and what was in an eventlog already is skipped. When the journal ends, because the job manager is
-gone, it is opened again, and the eventlogs of all jobs not known to be inactive are read again.
+gone, it is opened again as soon as there is another one, and the eventlogs of all jobs not known to
+be inactive are read again. What nobody tells the end of is tried again, less and less often.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from flux_trio.protocols import InvalidTransition
 from flux_trio.services.job_list.exchange import Exchange
 from flux_trio.services.job_list.records import JournalGap, Records
 from flux_trio.services.job_list.scan import Scan
-from flux_trio.services.turns import Log, SetTimer
+from flux_trio.services.turns import ClearTimer, Log, SetTimer
 
-RETRY_S: Final = 1.0  # between attempts to open the journal
+RETRY_S: Final = 1.0  # between the first two attempts to open the journal, then twice as long
+RETRY_S_MAX: Final = 64.0
 
 
 class JournalBatch(msgspec.Struct):
@@ -37,16 +39,25 @@ class Follower:
         self._scan = Scan(exchange, records, self._scanned)
         self._matchtag = 0  # of the journal
         self._begun = False  # whether the journal has told anything
+        self._waits = False  # whether the timer is set for the next attempt
+        self._retry_s = RETRY_S
         self._down = False  # whether it has ended, and the log says so
         self._held: list[JournalBatch] = []  # what it told while eventlogs are read
         self.ready = False
 
     def open(self) -> None:
         """Ask for the journal, unless the eventlogs are still being read for the last one."""
+        self._waits = False
         if self._scan.running:
             self._retry()
         else:
             self._matchtag = self._exchange.ask_stream(topics.JOB_JOURNAL, {}, self._journal)
+
+    def manager_is_back(self) -> None:
+        """Do not wait any longer."""
+        if self._waits:
+            self._exchange.send(ClearTimer(topics.JOB_JOURNAL))
+            self.open()
 
     def _journal(self, response: Response) -> None:
         if response.errnum:
@@ -61,6 +72,7 @@ class Follower:
         if not self._begun:  # from here on nothing is missed
             self._begun = True
             self._down = False
+            self._retry_s = RETRY_S
             self._scan.start()
         if self._scan.running:
             self._held.append(batch)
@@ -94,4 +106,6 @@ class Follower:
         self._retry()
 
     def _retry(self) -> None:
-        self._exchange.send(SetTimer(topics.JOB_JOURNAL, self._exchange.now + RETRY_S))
+        self._waits = True
+        self._exchange.send(SetTimer(topics.JOB_JOURNAL, self._exchange.now + self._retry_s))
+        self._retry_s = min(2 * self._retry_s, RETRY_S_MAX)

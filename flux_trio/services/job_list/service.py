@@ -20,4 +20,5 @@ async def run(
     """Serve `job-list.*` and `job-info.*` until cancelled; `config` says which queue is listed."""
     handle.register(topics.JOB_LIST)
     handle.register(topics.JOB_INFO)
+    handle.subscribe(topics.SERVICE_BACK_EVENT)
     await run_core(handle, JobListCore(config), task_status=task_status)

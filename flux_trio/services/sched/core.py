@@ -20,18 +20,19 @@ from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import Idset
 from flux_trio.messages import (
     Errno,
+    Event,
     FluxError,
     Request,
     Response,
     expect_payload,
     respond,
+    tells_return_of,
     topics,
 )
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.policies import Schedule, Shape
 from flux_trio.protocols import AllocEvent, AllocState, AllocType, InvalidTransition
 from flux_trio.services.methods import Methods
-from flux_trio.services.sched import greeting
 from flux_trio.services.sched.acquisition import Acquisition
 from flux_trio.services.sched.annotations import ANNOTATE_DELAY_S, Annotator
 from flux_trio.services.sched.context import Context
@@ -108,6 +109,8 @@ class SchedCore:
                     self._context.do(self._methods.call(item))
                 case Response():
                     self._context.answered(item)
+                case Event():
+                    self._event(item)
                 case TimerFired(key):
                     self._timer(key)
         if not self._reranking.step():
@@ -119,9 +122,7 @@ class SchedCore:
         return self._context.take_actions()
 
     def _timer(self, key: object) -> None:
-        if key == greeting.TIMER:
-            self._greet(again=True)
-        elif key == ANNOTATE_TIMER:
+        if key == ANNOTATE_TIMER:
             self._annotating = False
             for jobid, keys in self._annotator.changes():
                 self._context.step(jobid, AllocEvent.ANNOTATE)
@@ -143,6 +144,11 @@ class SchedCore:
         self._ready = True
         self._busy = len(self._schedule.state.grants) > 0
         self._shrunk_or_ready()
+
+    def _event(self, event: Event) -> None:
+        waits = self._greeting is not None and self._greeting.waits
+        if waits and tells_return_of(topics.JOB_MANAGER, event):
+            self._greet(again=True)
 
     def _shrinking(self, ranks: int) -> None:
         """28.shrink; before hello has told who holds what, nobody can say what is free."""

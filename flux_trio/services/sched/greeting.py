@@ -1,14 +1,15 @@
 """RFC 27, Hello and Ready: learning what is allocated, and saying that requests may come.
 
 If the job manager goes away, hello is said again once somebody holds its name (readings: When the
-job manager goes away). Until then ENOSYS comes from the broker, so it is no answer to hello.
+job manager goes away), which the event `service-back` tells. Until then ENOSYS comes from the
+broker, so it is no answer to hello.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from flux_trio.config import SchedConfig
 from flux_trio.formats import ResourceSet
@@ -19,13 +20,8 @@ from flux_trio.protocols import AllocEvent, AllocState
 from flux_trio.services.sched.context import Context
 from flux_trio.services.sched.keys import resource_key
 from flux_trio.services.sched.requests import HelloAnswer, LookupAnswer
-from flux_trio.services.turns import Note, SetTimer
+from flux_trio.services.turns import Note
 from flux_trio.trace import Kind
-
-RETRY_S: Final = 0.1
-"""How often to look whether there is a job manager again: hardly noticed, and next to no work."""
-
-TIMER: Final = "hello"
 
 
 class Greeting:
@@ -46,6 +42,7 @@ class Greeting:
         self._on_ready = on_ready
         self._again = again  # ENOSYS means that the job manager is not back yet
         self._over = False  # the job manager is gone: answers mean nothing
+        self.waits = False  # for somebody to hold the job manager's name
         self._told_all = False  # ENODATA has come
         self._lookups = 0  # of R, not answered
         self._allocated: list[list[Any]] = []  # [id, R]
@@ -68,7 +65,7 @@ class Greeting:
                 self._told_all = True
                 self._ready_if_complete()
             case Errno.ENOSYS if self._again:
-                self._context.do(SetTimer(TIMER, self._context.now + RETRY_S))
+                self.waits = True
             case _:
                 self._context.give_up(f"{response.topic}: {response.error_text}")
 

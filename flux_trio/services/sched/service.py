@@ -30,5 +30,6 @@ async def run(
     except FormatError as error:
         raise FluxError(Errno.EINVAL, str(error)) from None
     handle.register(topics.SCHED)
+    handle.subscribe(topics.SERVICE_BACK_EVENT)
     core = SchedCore(sched, config.edition_value, queues)
     await run_core(handle, core, task_status=task_status)
