@@ -15,7 +15,7 @@ import msgspec
 from flux_trio.formats.errors import FormatError, Words
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One event: `timestamp` in seconds since the Unix epoch, above zero; no context is None."""
 
     timestamp: Annotated[float, msgspec.Meta(gt=0)]

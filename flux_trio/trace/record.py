@@ -36,7 +36,7 @@ _RECV: Final[str] = Kind.RECV.value
 _DROP: Final[str] = Kind.DROP.value
 
 
-class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One thing that happened.
 
     `n` is its place in the order and `t` its time, seconds since the Unix epoch. For messages,
