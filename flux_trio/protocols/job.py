@@ -202,10 +202,12 @@ _STEPS: dict[str, Step] = {
 
 def step_of(event: Event) -> Step:
     """Which event of the table an eventlog entry is."""
-    if event.name == JobEvent.EXCEPTION:
-        fatal = event.context is not None and event.context.get("severity") == 0
-        return Step.EXCEPTION_FATAL if fatal else Step.EXCEPTION_MINOR
-    return _STEPS.get(event.name, Step.OTHER)
+    if (step := _STEPS.get(event.name)) is not None:
+        return step
+    if event.name != JobEvent.EXCEPTION:
+        return Step.OTHER
+    fatal = event.context is not None and event.context.get("severity") == 0
+    return Step.EXCEPTION_FATAL if fatal else Step.EXCEPTION_MINOR
 
 
 class Job:

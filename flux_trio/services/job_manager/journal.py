@@ -80,5 +80,6 @@ class Journal:
 
 def _as_json(event: Event) -> dict[str, Any]:
     """By hand, since every event passes here."""
-    told = {"timestamp": event.timestamp, "name": event.name}
-    return told if event.context is None else told | {"context": event.context}
+    if event.context is None:
+        return {"timestamp": event.timestamp, "name": event.name}
+    return {"timestamp": event.timestamp, "name": event.name, "context": event.context}
