@@ -24,6 +24,7 @@ from flux_trio.sim import make_machine
 from tests.benchmarks.measure import Figure, measured_instance
 
 SUBMITS_MAX = 10_000  # unanswered at a time
+FEW_SUBMITS = 1_000  # the same where bytes are counted: of jobs, not of requests on their way
 OPERATIONS = 200  # of each kind that is timed
 
 
@@ -53,16 +54,18 @@ def pending_job(place: int) -> dict[str, Any]:
 
 async def submit_pending(client: Handle, count: int) -> list[int]:
     """Submit that many; their ids in the order of their answers."""
-    return await submit_all(client, map(pending_job, range(1, count + 1)), count)
+    return await submit_all(client, map(pending_job, range(1, count + 1)), count, FEW_SUBMITS)
 
 
-async def submit_all(client: Handle, jobspecs: Iterable[dict[str, Any]], count: int) -> list[int]:
+async def submit_all(
+    client: Handle, jobspecs: Iterable[dict[str, Any]], count: int, at_once: int = SUBMITS_MAX
+) -> list[int]:
     """Submit `count` jobspecs, pipelined; their ids in the order of their answers."""
     ids: list[int] = []
     sent = 0
     rest = iter(jobspecs)
     while len(ids) < count:
-        while sent < count and sent - len(ids) < SUBMITS_MAX:
+        while sent < count and sent - len(ids) < at_once:
             sent += 1
             payload = {"jobspec": next(rest)}
             client.send(Request(topics.INGEST_SUBMIT, payload, 1_000_000 + sent))
