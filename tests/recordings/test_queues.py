@@ -21,13 +21,12 @@ import trio
 
 from flux_trio.cli import main
 from flux_trio.cli.queue_status import status_lines, statuses_and_counts
-from flux_trio.config import Config, read_config
 from flux_trio.formats import apply_update
 from flux_trio.instance import open_instance
 from flux_trio.messages import FluxError, topics
 from flux_trio.protocols import URGENCY_DEFAULT
 from flux_trio.services.job_manager import User
-from tests.support.comparing import comparable, given_of
+from tests.support.comparing import comparable, given_of, our_config
 from tests.support.recordings import Player, Recording, StepInfo, load_recording
 
 # What our commands say before they ask; tests of the command show it.
@@ -40,18 +39,6 @@ NOT_ROUNDED = {
         "requested duration (61m) exceeds policy limit of 1h for queue batch"
     )
 }
-
-
-def our_config(theirs: dict[str, Any]) -> Config:
-    """The recorded configuration as RFC 33 has it."""
-    queues = {
-        name: table
-        | {"started": False}
-        | ({"requires": {"properties": table["requires"]}} if "requires" in table else {})
-        for name, table in theirs.get("queues", {}).items()
-    }
-    policy = theirs.get("policy", {})
-    return read_config({"exec": {"simulate": True}, "policy": policy, "queues": queues})
 
 
 class Steps:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flux_trio.config import Config, ExecConfig
+from flux_trio.config import Config, ExecConfig, read_config
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.instance import Surroundings
 from flux_trio.services.kvs.stores import MemoryStore
@@ -121,6 +121,18 @@ def comparable(events: list[dict[str, Any]], scenario: str = "") -> list[Entry]:
 
 
 # --- the comparison
+
+
+def our_config(theirs: dict[str, Any]) -> Config:
+    """The recorded configuration as RFC 33 has it."""
+    queues = {
+        name: table
+        | {"started": False}
+        | ({"requires": {"properties": table["requires"]}} if "requires" in table else {})
+        for name, table in theirs.get("queues", {}).items()
+    }
+    policy = theirs.get("policy", {})
+    return read_config({"exec": {"simulate": True}, "policy": policy, "queues": queues})
 
 
 def given_of(recording: Recording, store: MemoryStore | None = None) -> Surroundings:
