@@ -1,6 +1,6 @@
 """The monitor's process: records in, a line of text for each broken clause out.
 
-Records come as frames of MessagePack, a length before each; it ends when they do.
+Records come as frames of MessagePack, many in each and a length before it; it ends when they do.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import BinaryIO, Final, TextIO
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, Final, TextIO
 
 import msgspec
 
@@ -23,11 +23,13 @@ _TYPES: Final[tuple[type[Message], ...]] = (Request, Response, Event, Control)
 _PLACES: Final = {type_: place for place, type_ in enumerate(_TYPES)}
 _LENGTH_BYTES: Final = 4
 _NO_MESSAGE: Final = -1
+_SAME_MESSAGE: Final = -2  # as the record at `ref`, which is in the same frame
+_READ_BYTES: Final = 1 << 20  # at once: the instance, which may wait for room, wakes seldom
 
 _encoder = msgspec.msgpack.Encoder()
 
 
-class _Frame(msgspec.Struct, array_like=True):
+class _Row(msgspec.Struct, array_like=True):
     n: int
     t: float
     kind: str
@@ -39,28 +41,29 @@ class _Frame(msgspec.Struct, array_like=True):
     data: dict[str, object] | None
 
 
-_decoder = msgspec.msgpack.Decoder(_Frame)
+_decoder = msgspec.msgpack.Decoder(list[_Row])
 _messages: Final = tuple(msgspec.msgpack.Decoder(type_) for type_ in _TYPES)
 
 
-def encode_record(record: Record) -> bytes:
-    """A record as a frame."""
-    message = record.message
-    type_ = _NO_MESSAGE if message is None else _PLACES[type(message)]
-    body = _encoder.encode(
-        (
-            record.n,
-            record.t,
-            record.kind,
-            record.party,
-            record.peer,
-            record.ref,
-            type_,
-            message,
-            record.data,
-        )
-    )
+def encode_records(records: Sequence[Record]) -> bytes:
+    """Records as a frame. What was received is not repeated where its send is in the frame too."""
+    body = _encoder.encode([_fields(record, records) for record in records])
     return len(body).to_bytes(_LENGTH_BYTES, "big") + body
+
+
+def _fields(record: Record, records: Sequence[Record]) -> tuple[Any, ...]:
+    """What a `_Row` has."""
+    message, data = record.message, record.data
+    if message is None:
+        type_ = _NO_MESSAGE
+    else:
+        sent = record.ref - records[0].n
+        if 0 <= sent < len(records) and records[sent].message is message:
+            type_, message = _SAME_MESSAGE, None
+        else:
+            type_ = _PLACES[type(message)]
+    head = record.n, record.t, record.kind, record.party
+    return *head, record.peer, record.ref, type_, message, data
 
 
 def decode_records(stream: BinaryIO) -> Iterator[Record]:
@@ -70,14 +73,21 @@ def decode_records(stream: BinaryIO) -> Iterator[Record]:
         body = stream.read(length)
         if len(body) < length:
             return
-        yield _record(_decoder.decode(body))
+        yield from _records(_decoder.decode(body))
 
 
-def _record(frame: _Frame) -> Record:
-    message = None if frame.type == _NO_MESSAGE else _messages[frame.type].decode(frame.message)
-    return Record(
-        frame.n, frame.t, frame.kind, frame.party, frame.peer, frame.ref, message, frame.data
-    )
+def _records(rows: Sequence[_Row]) -> list[Record]:
+    records: list[Record] = []
+    for row in rows:
+        message: Message | None = None
+        if row.type == _SAME_MESSAGE:
+            message = records[row.ref - records[0].n].message
+        elif row.type != _NO_MESSAGE:
+            message = _messages[row.type].decode(row.message)
+        records.append(
+            Record(row.n, row.t, row.kind, row.party, row.peer, row.ref, message, row.data)
+        )
+    return records
 
 
 def watch(records: Iterable[Record], out: TextIO) -> None:
@@ -103,7 +113,8 @@ def watch(records: Iterable[Record], out: TextIO) -> None:
 def main() -> None:
     """Judge what comes on standard input until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the instance, which closes the pipe
-    watch(decode_records(sys.stdin.buffer), sys.stdout)
+    with open(sys.stdin.fileno(), "rb", buffering=_READ_BYTES, closefd=False) as records:
+        watch(decode_records(records), sys.stdout)
 
 
 if __name__ == "__main__":

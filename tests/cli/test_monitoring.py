@@ -8,11 +8,11 @@ import pytest
 import trio
 
 from flux_trio.cli import monitor_process, monitoring
-from flux_trio.cli.monitor_process import TOLD_MAX, decode_records, encode_record, watch
+from flux_trio.cli.monitor_process import TOLD_MAX, decode_records, encode_records, watch
 from flux_trio.cli.monitoring import Monitoring, open_monitor
 from flux_trio.config import Config, ExecConfig
 from flux_trio.instance import Surroundings, open_instance
-from flux_trio.messages import FluxError, Level, topics
+from flux_trio.messages import FluxError, Level, Request, topics
 from flux_trio.sim import make_machine
 from flux_trio.testing import EPOCH, USERID
 from flux_trio.trace import Record
@@ -22,11 +22,34 @@ from tests.support.scenarios import trace_of
 Entry = tuple[int, str, str]
 
 
+FEW = 50  # records in a frame
+
+
+def frames_of(trace: list[Record]) -> bytes:
+    return b"".join(encode_records(trace[at : at + FEW]) for at in range(0, len(trace), FEW))
+
+
 def test_records_come_out_of_frames_as_they_went_in() -> None:
     trace = trace_of("everyday")
-    frames = b"".join(map(encode_record, trace))
+    frames = frames_of(trace)
     assert list(decode_records(io.BytesIO(frames))) == trace
-    assert list(decode_records(io.BytesIO(frames[:-3]))) == trace[:-1]
+    whole = (len(trace) - 1) // FEW * FEW
+    assert list(decode_records(io.BytesIO(frames[:-3]))) == trace[:whole]
+
+
+def test_records_in_any_order_come_out_of_frames_as_they_went_in() -> None:
+    trace = trace_of("everyday")
+    for shuffled in (trace[::-1], trace[::3], [*trace[7:], *trace[:7]], trace[:9] * 3):
+        assert list(decode_records(io.BytesIO(frames_of(shuffled)))) == shuffled
+
+
+def test_message_is_in_a_frame_once_for_its_send_and_its_receipt() -> None:
+    message = Request("sched.alloc", {"jobspec": "x" * 1000})
+    sent = Record(5, 1.0, "send", "job-manager", "sched", 0, message)
+    received = Record(6, 1.0, "recv", "sched", "", 5, message)
+    assert len(encode_records([sent, received])) < 1500
+    first, second = decode_records(io.BytesIO(encode_records([sent, received])))
+    assert first.message is second.message
 
 
 def told(trace: list[Record]) -> list[str]:
