@@ -9,7 +9,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, Final, TextIO
+from typing import BinaryIO, Final, TextIO
 
 import msgspec
 
@@ -20,10 +20,13 @@ TOLD_MAX: Final = 10
 """Violations of one clause that are told: the first show how, and more would flood the log."""
 
 _TYPES: Final[tuple[type[Message], ...]] = (Request, Response, Event, Control)
-_PLACES: Final = {type_: place for place, type_ in enumerate(_TYPES)}
-_LENGTH_BYTES: Final = 4
 _NO_MESSAGE: Final = -1
 _SAME_MESSAGE: Final = -2  # as the record at `ref`, which is in the same frame
+_PLACES: Final[dict[type, int]] = {
+    type(None): _NO_MESSAGE,
+    **{type_: place for place, type_ in enumerate(_TYPES)},
+}
+_LENGTH_BYTES: Final = 4
 _READ_BYTES: Final = 1 << 20  # at once: the instance, which may wait for room, wakes seldom
 
 _encoder = msgspec.msgpack.Encoder()
@@ -46,24 +49,31 @@ _messages: Final = tuple(msgspec.msgpack.Decoder(type_) for type_ in _TYPES)
 
 
 def encode_records(records: Sequence[Record]) -> bytes:
-    """Records as a frame. What was received is not repeated where its send is in the frame too."""
-    body = _encoder.encode([_fields(record, records) for record in records])
+    """Records as a frame: at least one, and one after the other as a trace hands them out.
+
+    What was received is not repeated where its send is in the frame too.
+    """
+    first = records[0].n
+    end = first + len(records)
+    body = _encoder.encode(
+        [
+            (r.n, r.t, r.kind, r.party, r.peer, r.ref, _SAME_MESSAGE, None, r.data)
+            if first <= r.ref < end and records[r.ref - first].message is r.message
+            else (
+                r.n,
+                r.t,
+                r.kind,
+                r.party,
+                r.peer,
+                r.ref,
+                _PLACES[type(r.message)],
+                r.message,
+                r.data,
+            )
+            for r in records
+        ]
+    )
     return len(body).to_bytes(_LENGTH_BYTES, "big") + body
-
-
-def _fields(record: Record, records: Sequence[Record]) -> tuple[Any, ...]:
-    """What a `_Row` has."""
-    message, data = record.message, record.data
-    if message is None:
-        type_ = _NO_MESSAGE
-    else:
-        sent = record.ref - records[0].n
-        if 0 <= sent < len(records) and records[sent].message is message:
-            type_, message = _SAME_MESSAGE, None
-        else:
-            type_ = _PLACES[type(message)]
-    head = record.n, record.t, record.kind, record.party
-    return *head, record.peer, record.ref, type_, message, data
 
 
 def decode_records(stream: BinaryIO) -> Iterator[Record]:

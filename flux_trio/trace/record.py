@@ -143,14 +143,32 @@ class Trace:
 
 _TYPES: Final = {"request": Request, "response": Response, "event": Event, "control": Control}
 _NAMES: Final = {shape: name for name, shape in _TYPES.items()}
-_encoder = msgspec.json.Encoder(order="deterministic")
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+class _WithMessage(msgspec.Struct, omit_defaults=True):
+    """What a line has of a record with a message."""
+
+    n: int
+    t: float
+    kind: str
+    party: str
+    type: str
+    message: Message
+    peer: str = ""
+    ref: int = 0
+    data: dict[str, Any] | None = None
 
 
 def record_to_json(record: Record) -> bytes:
     """One line of the JSON-lines trace, without its newline; `type` is that of the message."""
-    line = msgspec.to_builtins(record)
-    if record.message is not None:
-        line["type"] = _NAMES[type(record.message)]
+    message = record.message
+    if message is None:
+        return _encoder.encode(record)
+    r = record
+    line = _WithMessage(
+        r.n, r.t, r.kind, r.party, _NAMES[type(message)], message, r.peer, r.ref, r.data
+    )
     return _encoder.encode(line)
 
 
