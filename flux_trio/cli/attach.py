@@ -3,7 +3,7 @@
 As flux-job(1), attach: exceptions and a bad end are told on standard error, the exit code is the
 job's (128 and the signal's number if that ended it; 1 if it never ran). One ctrl-C tells what a
 second within two seconds does: cancel the job; ctrl-Z then, or a third ctrl-C, detaches. Other
-signals go to the job. Left out: standard input.
+signals go to the job, and so does standard input.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from flux_trio.cli.endings import exit_code, how_it_ended
 from flux_trio.cli.errors import complain, remark, sole_error
 from flux_trio.cli.events import event_text
 from flux_trio.cli.output import Labels, show_output, standard_outputs
+from flux_trio.cli.standard_input import StandardInput
 from flux_trio.cli.status_line import StatusLine, is_interactive
 from flux_trio.formats import Event, format_fluid, parse_event
 from flux_trio.messages import FluxError, topics
@@ -46,14 +47,16 @@ async def attach(
     show_events: bool = False,
     until: str | None = None,
     read_only: bool = False,
+    stdin: int | None = None,
 ) -> int:
     """Follow a job to its end, to the event `until`, or until told to detach; the exit code.
 
     `label` puts the task in front of each line, `show_events` tells every event, and with
-    `read_only` signals mean what they mean to any command. Raises FluxError when the job may not be
-    followed, ConnectionLost.
+    `read_only` signals mean what they mean to any command. `stdin` is the descriptor to read input
+    for the job from. Raises FluxError when the job may not be followed, ConnectionLost.
     """
-    attachment = _Attachment(client, jobid, label, show_events, until)
+    given = None if stdin is None else StandardInput(client, jobid, stdin)
+    attachment = _Attachment(client, jobid, label, show_events, until, given)
     try:
         async with anyio.create_task_group() as tasks:
             if not read_only:
@@ -68,13 +71,20 @@ async def attach(
 
 class _Attachment:
     def __init__(
-        self, client: Client, jobid: int, label: bool, show_events: bool, until: str | None
+        self,
+        client: Client,
+        jobid: int,
+        label: bool,
+        show_events: bool,
+        until: str | None,
+        given: StandardInput | None,
     ) -> None:
         self._client = client
         self._id = jobid
         self._label = label
         self._show_events = show_events
         self._until = until
+        self._input = given
         self._begun: float | None = None  # time of the first event
         self._interrupted_at = -SECOND_S
         self._canceled = False
@@ -103,6 +113,10 @@ class _Attachment:
                     return
                 if event.name == JobEvent.START:
                     outputs.start_soon(self._show_output)
+                    if self._input is not None:
+                        outputs.start_soon(self._input.run)
+            if self._input is not None:
+                self._input.stop()
         if self.exit_code and self._finished:
             remark(how_it_ended(self.exit_code))
 

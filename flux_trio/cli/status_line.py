@@ -36,7 +36,9 @@ _OVER: Final = (JobEvent.START.value, JobEvent.FINISH.value, JobEvent.CLEAN.valu
 def is_interactive() -> bool:
     """Whether somebody looks, and may be shown a line that comes and goes."""
     quiet = "FLUX_ATTACH_NONINTERACTIVE" in os.environ
-    return not quiet and all(each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr))
+    return not quiet and all(
+        each is not None and each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr)
+    )
 
 
 class StatusLine:

@@ -218,6 +218,17 @@ def make_jobspec(submission: Submission, path: str | None = None) -> Jobspec:
         raise CommandError(str(error)) from None
 
 
+def with_input(jobspec: Jobspec) -> Jobspec:
+    """The jobspec of a job that takes what commands write to it, unless its input is settled."""
+    from flux_trio.formats import Jobspec, apply_update
+
+    place = "system.shell.options.input.stdin"
+    if jobspec.attribute(place) is not None:
+        return jobspec
+    service = {"type": "service"}
+    return Jobspec.parse(apply_update(jobspec.to_json(), f"attributes.{place}", service))
+
+
 def print_jobspec(jobspec: dict[str, Any]) -> None:
     """For --dry-run."""
     import msgspec

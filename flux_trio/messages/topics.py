@@ -99,9 +99,10 @@ RESOURCE_DRAIN: Final = "resource.drain"
 RESOURCE_UNDRAIN: Final = "resource.undrain"
 RESOURCE_EXCLUDE: Final = "resource.exclude"
 
-# Execution: output of a running job
+# Execution: output and input of a running job
 EXEC_ATTACH: Final = "job-exec.attach"
 EXEC_ATTACH_CANCEL: Final = "job-exec.attach-cancel"
+EXEC_INPUT: Final = "job-exec.input"
 EXEC_KILL: Final = "job-exec.kill"
 
 # The broker's log

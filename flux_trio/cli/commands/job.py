@@ -231,7 +231,7 @@ def wait_event(
 @click.option("-l", "--label-io", is_flag=True, help="Begin lines of output with the task.")
 @click.option("-E", "--show-events", is_flag=True, help="Print every event on standard error.")
 @click.option("-w", "--wait-event", metavar="NAME", help="Be done when the job has had this event.")
-@click.option("-r", "--read-only", is_flag=True, help="Do not take signals for the job.")
+@click.option("-r", "--read-only", is_flag=True, help="Take no signals and no input for the job.")
 @click.argument("jobid", metavar="JOBID", type=JOBID)
 @click.pass_context
 def attach(
@@ -245,10 +245,13 @@ def attach(
 ) -> None:
     """Show the output of a job from its beginning, and end as it does.
 
-    Exit codes and signals are those of `flux-trio run`.
+    Exit codes, signals and, of a job that takes it, standard input are those of `flux-trio run`.
     """
     from flux_trio.cli.attach import attach as follow
     from flux_trio.cli.each import about
+    from flux_trio.cli.standard_input import input_to_forward
+
+    stdin = None if read_only else input_to_forward()
 
     async def follow_job(client: Client) -> int:
         with about(jobid):
@@ -259,6 +262,7 @@ def attach(
                 show_events=show_events,
                 until=wait_event,
                 read_only=read_only,
+                stdin=stdin,
             )
 
     ctx.exit(with_client(follow_job))

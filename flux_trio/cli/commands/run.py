@@ -13,6 +13,7 @@ from flux_trio.cli.submit_options import (
     print_jobspec,
     read_submission,
     run_options,
+    with_input,
 )
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ def run(
 ) -> None:
     """Submit a job that runs COMMAND, show its output, and end as it does.
 
-    Standard output and standard error of the tasks are those of this command. Two ctrl-C within
-    two seconds cancel the job; ctrl-C and ctrl-Z leave it to itself.
+    Standard output and standard error of the tasks are those of this command. So is standard input
+    without --input, for each task, unless it is a terminal. Two ctrl-C within two seconds cancel
+    the job; ctrl-C and ctrl-Z leave it to itself.
 
     Exit codes: the highest of the tasks, 128 and the number of the signal that ended one; 1 if the
     job is refused or never ran, 2 for wrong usage.
@@ -45,16 +47,20 @@ def run(
         print_jobspec(jobspec.to_json())
         return
     from flux_trio.cli.attach import attach
+    from flux_trio.cli.standard_input import input_to_forward
     from flux_trio.formats import format_fluid
 
+    stdin = None if jobspec_file == "-" else input_to_forward()
+
     async def send_and_follow(client: Client) -> int:
+        sent = jobspec if stdin is None else with_input(jobspec)
         jobid = await client.submit(
-            jobspec.to_json(), urgency=submission.urgency_number(), flags=submission.flag_mask()
+            sent.to_json(), urgency=submission.urgency_number(), flags=submission.flag_mask()
         )
         if verbose and not quiet:
             click.echo(f"jobid: {format_fluid(jobid, 'f58')}", err=True)
         return await attach(
-            client, jobid, label=label_io, show_events=verbose > 1, until=wait_event
+            client, jobid, label=label_io, show_events=verbose > 1, until=wait_event, stdin=stdin
         )
 
     click.get_current_context().exit(with_client(send_and_follow))

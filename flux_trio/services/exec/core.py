@@ -39,6 +39,7 @@ from flux_trio.messages import (
 from flux_trio.protocols import JobEvent
 from flux_trio.services.exec.attach import Attachments
 from flux_trio.services.exec.context import Context, TimerKey, TimerKind
+from flux_trio.services.exec.inputs import Inputs
 from flux_trio.services.exec.job import (
     EXEC_LOG,
     SEVERITY_FATAL,
@@ -49,7 +50,7 @@ from flux_trio.services.exec.job import (
     job_key,
 )
 from flux_trio.services.exec.real import RealJobs
-from flux_trio.services.exec.shell_protocol import Done, Listing, Started, Unknown
+from flux_trio.services.exec.shell_protocol import Done, Fed, Listing, Started, Unknown
 from flux_trio.services.exec.simulated import SimulatedJobs
 from flux_trio.services.exec.simulation import simulation_of
 from flux_trio.services.exec.vocabulary import (
@@ -133,6 +134,7 @@ class ExecCore:
         self._updates: dict[int, float] = {}  # see UPDATES_MAX
         self._context = context = Context()
         self._attachments = Attachments(context, self._jobs, self._settle)
+        self._inputs = Inputs(context, self._jobs)
         self._simulated = SimulatedJobs(context)
         grace_s = parse_duration(config.kill_timeout)
         self._real = RealJobs(
@@ -144,6 +146,7 @@ class ExecCore:
                 topics.disconnect_of(service): self._disconnect,
                 f"{service}.{_method(topics.EXEC_ATTACH)}": self._attachments.open,
                 f"{service}.{_method(topics.EXEC_ATTACH_CANCEL)}": self._attachments.cancel,
+                f"{service}.{_method(topics.EXEC_INPUT)}": self._inputs.write,
                 f"{service}.{_method(topics.EXEC_KILL)}": self._kill,
             },
             stats=(topics.stats_of(service), self._stats),
@@ -156,10 +159,11 @@ class ExecCore:
             OutputRead: self._output_read,
             Started: self._started,
             Done: self._done,
+            Fed: self._inputs.fed,
             Unknown: lambda notice: self._real.unknown(notice.id),
             Listing: lambda notice: self._real.forget_unasked(notice.ended),
-            ShellConnected: lambda _: self._real.connected(),
-            ShellLost: lambda notice: self._real.disconnected(notice.reason),
+            ShellConnected: self._shell_connected,
+            ShellLost: self._shell_lost,
             ShellFailed: lambda notice: self._real.unavailable(notice.reason),
         }
 
@@ -276,6 +280,7 @@ class ExecCore:
 
     def _disconnect(self, request: Request) -> None:
         self._attachments.disconnect(request.sender)
+        self._inputs.disconnect(request.sender)
         if request.sender == self._manager:
             self._manager_gone()
 
@@ -415,6 +420,14 @@ class ExecCore:
         return self._real if job.simulation is None else self._simulated
 
     # Shell host, output, the end
+
+    def _shell_connected(self, _: ShellConnected) -> None:
+        self._inputs.connected()
+        self._real.connected()
+
+    def _shell_lost(self, notice: ShellLost) -> None:
+        self._inputs.disconnected(notice.reason)
+        self._real.disconnected(notice.reason)
 
     def _started(self, notice: Started) -> None:
         self._real.started(notice)

@@ -34,6 +34,12 @@ def redirects_of(jobspec: Jobspec) -> dict[str, str]:
     return found
 
 
+def takes_input(jobspec: Jobspec) -> bool:
+    """Whether the tasks read what commands write to the job: {"type": "service"}, as in flux."""
+    value = jobspec.attribute("system.shell.options.input.stdin")
+    return isinstance(value, dict) and value.get("type") == "service"
+
+
 def job_tags(jobid: int, jobspec: Jobspec, ntasks: int, nnodes: int) -> dict[str, str]:
     """The tags that are the same for all tasks."""
     ids: dict[str, Any] = {

@@ -20,12 +20,17 @@ _INPUT_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC
 
 @contextmanager
 def open_streams(
-    own: Mapping[str, Path], asked: Mapping[str, str], cwd: str, emptied: set[str]
+    own: Mapping[str, Path],
+    asked: Mapping[str, str],
+    cwd: str,
+    emptied: set[str],
+    pipe: int | None = None,
 ) -> Iterator[tuple[int, int, int]]:
     """Descriptors for standard input, output and error, until the block is left.
 
     `own` are the shell host's files, which are there in any case; `asked` those that are used
-    instead, by stream; `emptied` the ones that other tasks of the job have opened. OSError.
+    instead, by stream; `emptied` the ones that other tasks of the job have opened; `pipe` is the
+    standard input if that is no file. OSError.
     """
     with ExitStack() as files:
 
@@ -34,7 +39,9 @@ def open_streams(
             files.callback(os.close, descriptor)
             return descriptor
 
-        descriptors = [opened(_place(cwd, asked.get("stdin", os.devnull)), _INPUT_FLAGS)]
+        if pipe is None:
+            pipe = opened(_place(cwd, asked.get("stdin", os.devnull)), _INPUT_FLAGS)
+        descriptors = [pipe]
         for stream in STREAMS:
             descriptor = opened(own[stream], _OUTPUT_FLAGS)
             if stream in asked:

@@ -29,6 +29,7 @@ from flux_trio.services.exec.shell_protocol import (
     SOCKET_NAME,
     Ack,
     Attach,
+    Feed,
     List,
     ShellNotice,
     ShellProtocolError,
@@ -75,7 +76,7 @@ class ShellHost:
                 nursery.start_soon(client.pump)
                 while requests := await client.receive():
                     for request in requests:
-                        self._handle(client, request)
+                        self._handle(client, request, nursery)
                         await trio.lowlevel.checkpoint()  # a launch takes a millisecond
                 nursery.cancel_scope.cancel()
         except* ShellProtocolError as errors:
@@ -85,7 +86,9 @@ class ShellHost:
             self._clients.discard(client)
             self._busy_at = trio.current_time()
 
-    def _handle(self, client: ShellStream[ShellRequest], request: ShellRequest) -> None:
+    def _handle(
+        self, client: ShellStream[ShellRequest], request: ShellRequest, nursery: trio.Nursery
+    ) -> None:
         match request:
             case Start():
                 self._tell(self._jobs.start(request))
@@ -93,6 +96,8 @@ class ShellHost:
                 self._tell(self._jobs.describe(jobid))
             case Signal(jobid, signum):
                 self._jobs.signal(jobid, signum)
+            case Feed():
+                nursery.start_soon(self._feed, client, request)
             case Ack(jobid):
                 self._jobs.ack(jobid)
             case List():
@@ -100,6 +105,10 @@ class ShellHost:
             case Shutdown():
                 if not self._jobs.nrunning and self._clients == {client}:
                     self._end.set()
+
+    async def _feed(self, client: ShellStream[ShellRequest], request: Feed) -> None:
+        """Given up with the client: nobody else can say what was taken."""
+        client.send(await self._jobs.inputs.feed(request))
 
     def _tell(self, notices: list[ShellNotice]) -> None:
         for notice in notices:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from flux_trio.services.exec.shell_files import open_streams
+from flux_trio.services.exec.shell_input import JobInputs
 from flux_trio.services.exec.shell_protocol import (
     JOBS_NAME,
     STREAMS,
@@ -153,6 +154,7 @@ class ShellJobs:
     """All jobs of one directory that are not acknowledged."""
 
     def __init__(self, directory: Path) -> None:
+        self.inputs = JobInputs()
         self._directory = directory
         self._jobs: dict[int, ShellJob] = {}
         self._children: dict[int, Process] = {}
@@ -187,10 +189,14 @@ class ShellJobs:
                 ]
             job = self._jobs[request.id] = ShellJob(request.id)
             self._note(job, Accepted(len(request.tasks)))
+            if request.input and not self.inputs.has_room(len(request.tasks)):
+                request = msgspec.structs.replace(request, input=False)
             emptied: set[str] = set()
             for task in request.tasks:
                 if not self._launch(job, request, task, emptied):
                     break
+            if not job.running:
+                self.inputs.end(job.id)
         return self.describe(request.id)
 
     def describe(self, jobid: int) -> list[ShellNotice]:
@@ -247,14 +253,21 @@ class ShellJobs:
     def _end(self, process: Process, status: int | None) -> list[ShellNotice]:
         job = process.job
         self._note(job, Ended(process.taskid, status))
-        return [] if job.running else [self._done(job)]
+        if job.running:
+            return []
+        self.inputs.end(job.id)
+        return [self._done(job)]
 
     def _launch(self, job: ShellJob, request: Start, task: Task, emptied: set[str]) -> bool:
         """Start one task; False when it could not be."""
         own = {stream: self._output_path(job.id, task.taskid, stream) for stream in STREAMS}
-        streams = open_streams(own, task.files, request.cwd, emptied)
         try:
-            with streams as (stdin, stdout, stderr), self._on_cores(task.cores):
+            with (
+                self.inputs.pipe(job.id, task.taskid, wanted=request.input) as pipe,
+                open_streams(own, task.files, request.cwd, emptied, pipe) as files,
+                self._on_cores(task.cores),
+            ):
+                stdin, stdout, stderr = files
                 child = subprocess.Popen(
                     request.argv,
                     stdin=stdin,

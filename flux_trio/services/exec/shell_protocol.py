@@ -2,8 +2,9 @@
 
 Messages are JSON behind a length of four bytes, most significant first, over the Unix socket
 `shell.sock` of the shell host's directory. A client sends requests; every client is sent every
-notice. Nothing has an answer of its own: a request changes what is true of a job, notices say what
-is true, and a client that comes back asks again with `Start`, `Attach` or `List`.
+notice. But for input nothing has an answer of its own: a request changes what is true of a job,
+notices say what is true, and a client that comes back asks again with `Start`, `Attach` or `List`.
+Each `Feed` is answered by one `Fed`, sent to who sent it.
 """
 
 from __future__ import annotations
@@ -44,13 +45,17 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """Launch a job, unless its id was ever started here: then just say how it is."""
+    """Launch a job, unless its id was ever started here: then just say how it is.
+
+    With `input` the standard input of each task is a pipe that `Feed` writes to.
+    """
 
     id: int
     argv: list[str]
     env: dict[str, str]
     cwd: str
     tasks: list[Task]
+    input: bool = False
 
 
 class Attach(msgspec.Struct, frozen=True, tag=True):
@@ -64,6 +69,14 @@ class Signal(msgspec.Struct, frozen=True, tag=True):
 
     id: int
     signum: int
+
+
+class Feed(msgspec.Struct, frozen=True, tag=True):
+    """Write `data` to the standard input of every task of a job; with `eof` close it then."""
+
+    id: int
+    data: bytes
+    eof: bool
 
 
 class Ack(msgspec.Struct, frozen=True, tag=True):
@@ -116,6 +129,17 @@ class Done(msgspec.Struct, frozen=True, tag=True):
     sizes: list[TaskSize] = []
 
 
+class Fed(msgspec.Struct, frozen=True, tag=True):
+    """Every task has taken what a `Feed` brought, or takes no more.
+
+    `open` says whether any task could take more, `refusal` why none was ever written to.
+    """
+
+    id: int
+    open: bool
+    refusal: str = ""
+
+
 class Unknown(msgspec.Struct, frozen=True, tag=True):
     """The job of an `Attach` was never started here, or has been acknowledged."""
 
@@ -128,8 +152,8 @@ class Listing(msgspec.Struct, frozen=True, tag=True):
     ended: list[int]
 
 
-ShellRequest: TypeAlias = Start | Attach | Signal | Ack | List | Shutdown
-ShellNotice: TypeAlias = Started | Done | Unknown | Listing
+ShellRequest: TypeAlias = Start | Attach | Signal | Feed | Ack | List | Shutdown
+ShellNotice: TypeAlias = Started | Done | Fed | Unknown | Listing
 
 REQUESTS: Final = msgspec.json.Decoder[ShellRequest](ShellRequest)
 NOTICES: Final = msgspec.json.Decoder[ShellNotice](ShellNotice)

@@ -20,7 +20,13 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid
-from flux_trio.services.exec.redirects import filled_in, job_tags, redirects_of, task_tags
+from flux_trio.services.exec.redirects import (
+    filled_in,
+    job_tags,
+    redirects_of,
+    takes_input,
+    task_tags,
+)
 from flux_trio.services.exec.shell_protocol import Start, Task
 
 TASKS_MAX: Final = 1 << 14  # processes of one job: one machine runs them all
@@ -127,7 +133,8 @@ def start_request(
         environ = _of_task(Placement(taskid, rank, local_id), hosts[rank])
         tasks.append(Task(taskid, environ, cores[rank], files))
     command = list(jobspec.tasks[0].command)
-    return Start(jobid, command, given | dict(environment) | of_job, jobspec.cwd or "/", tasks)
+    environ = given | dict(environment) | of_job
+    return Start(jobid, command, environ, jobspec.cwd or "/", tasks, takes_input(jobspec))
 
 
 def _of_task(place: Placement, host: str) -> dict[str, str]:
