@@ -5,8 +5,8 @@ listens and only pretends to run jobs. Ids are given the labels of the recording
 kept the errors of commands that fail, and output where it matters; of the others the exit code is
 compared, and that a submission prints the ids of its jobs.
 
-Not played: what no command of ours does (`tests.support.specials`, `touch`, `flux python`); 04, which
-needs the real executor; and 34, since the classic edition of RFC 33 has no virtual queues.
+Not played: what no command of ours does (`tests.support.specials`, `touch`, `flux python`); 04,
+which needs the real executor; and 34, since the classic edition of RFC 33 has no virtual queues.
 """
 
 from __future__ import annotations
