@@ -15,8 +15,9 @@ $(READY): pyproject.toml .ci/constraints.txt
 demo: $(READY)
 	$(BIN)/python -m tests.demo
 
+# In two processes, for a machine of two cores; `make test ARGS=-n0` is one after the other.
 test: $(READY)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n2 $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .
