@@ -155,5 +155,7 @@ async def _read(stream: anyio.abc.ByteStream) -> bytes:
         return await stream.receive(READ_BYTES)
     except anyio.EndOfStream:
         raise ConnectionLost("the instance is gone: its end of the connection is closed") from None
-    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        raise ConnectionLost("the connection to the instance broke") from None
+    except anyio.BrokenResourceError:
+        raise ConnectionLost("the instance is gone: its end of the connection broke") from None
+    except anyio.ClosedResourceError:
+        raise ConnectionLost("the connection to the instance is closed") from None
