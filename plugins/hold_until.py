@@ -43,10 +43,7 @@ class HoldUntil(jobtap.Plugin):
     @jobtap.on("conf.update")
     def configure(self, _config: jobtap.Config) -> None:
         """Read what it was loaded with."""
-        try:
-            self._settings = msgspec.convert(self.conf, Conf)
-        except msgspec.ValidationError as error:
-            raise jobtap.Reject(str(error)) from None
+        self._settings = self.read_conf(Conf)
 
     @jobtap.on("job.dependency.hold-until")
     def depend(self, job: jobtap.Job, dependency: jobtap.Dependency) -> None:

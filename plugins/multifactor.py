@@ -127,8 +127,8 @@ class Multifactor(jobtap.Plugin):
     @jobtap.on("conf.update")
     def configure(self, _config: jobtap.Config) -> None:
         """What it was loaded with, and the accounts as they are now."""
+        self._settings = self.read_conf(Conf)
         try:
-            self._settings = msgspec.convert(self.conf, Conf)
             self._read()
         except (sqlite3.Error, ValueError) as error:
             raise jobtap.Reject(str(error)) from None

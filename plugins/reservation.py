@@ -51,10 +51,7 @@ class Reservation(jobtap.Plugin):
     @jobtap.on("conf.update")
     def configure(self, _config: jobtap.Config) -> None:
         """Read what it was loaded with."""
-        try:
-            self._windows = msgspec.convert(self.conf, Conf).windows
-        except msgspec.ValidationError as error:
-            raise jobtap.Reject(str(error)) from None
+        self._windows = self.read_conf(Conf).windows
         for window in self._windows:
             if window.start.tzinfo is None or window.end.tzinfo is None:
                 raise jobtap.Reject("start and end need a time zone, such as +00:00")

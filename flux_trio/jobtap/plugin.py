@@ -6,13 +6,17 @@ A module with decorated functions is one as well; then `job.plugin` is what `sel
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
-from flux_trio.jobtap.errors import PluginError
+import msgspec
+
+from flux_trio.jobtap.errors import PluginError, Reject
 
 if TYPE_CHECKING:
     from flux_trio.config import Config
     from flux_trio.jobtap.job import Job
+
+T = TypeVar("T")
 
 DEADLINE_S: Final = 60.0  # an async hook that takes longer holds its job for no good reason
 
@@ -117,6 +121,13 @@ class Plugin:
     def jobs(self) -> JobLookup:
         """Jobs other than the one a handler is given."""
         return self._host().jobs
+
+    def read_conf(self, shape: type[T]) -> T:
+        """`conf` as a msgspec struct. Raises Reject, naming the field and what is wrong with it."""
+        try:
+            return msgspec.convert(self.conf, shape)
+        except msgspec.ValidationError as error:
+            raise Reject(str(error)) from None
 
     # --- what it can do
 
