@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.conformance.jobs import ANY_JOB, LIFE, RAISED, context_of, is_bypass, is_fatal
+from flux_trio.conformance.jobs import ANY_JOB, LIFE, RAISED, context_of, is_fatal
 from flux_trio.conformance.leg import EVENT, topic_of
 from flux_trio.conformance.rule import (
     Broken,
@@ -17,6 +17,7 @@ from flux_trio.conformance.rule import (
     message,
     sent,
 )
+from flux_trio.conformance.rules.rfc27_success import was_granted
 from flux_trio.conformance.scheduling import (
     ASKED,
     LINK,
@@ -50,12 +51,7 @@ RULES.judge("27.impl.2", sent("request", FREE), needs_headers=True)(has_no_match
 
 @RULES.judge("27.impl.3", logged("alloc"), views=[ASKED, LIFE])
 def answers_are_matched_by_id(record: Record, seen: Seen) -> Said:
-    jobid = job_id(record)
-    if seen.at(LIFE, jobid) is None or is_bypass(record) or not link_of(seen).hello:
-        return None
-    if asked_of(seen, jobid).granted:
-        return True
-    return Broken(f"job {jobid}: alloc event, but no SUCCESS has its id")
+    return was_granted(record, seen, "alloc event, but no SUCCESS has its id")
 
 
 require_key(RULES, "27.impl.4", sent("request", ALLOC), key="id")

@@ -106,6 +106,19 @@ def nulls_remove_and_are_not_kept(record: Record, _facts: object) -> Said:
     return Broken(text, party=record.party)
 
 
+def was_granted(record: Record, seen: Seen, unless: str) -> Said:
+    """Whether an alloc event follows a SUCCESS; `unless` says what it is without one.
+
+    A job whose resources a plugin gave, or that came before the scheduler did, is not judged.
+    """
+    jobid = job_id(record)
+    if seen.at(LIFE, jobid) is None or is_bypass(record) or not link_of(seen).hello:
+        return None
+    if asked_of(seen, jobid).granted:
+        return True
+    return Broken(f"job {jobid}: {unless}")
+
+
 def _no_alloc_event(seen: Seen) -> Iterable[Broken]:
     for jobid, asked in _granted(seen):
         yield Broken(f"job {jobid}: SUCCESS, and no alloc event follows", (asked.granted,))
@@ -113,12 +126,7 @@ def _no_alloc_event(seen: Seen) -> Iterable[Broken]:
 
 @RULES.judge("27.success.6", logged("alloc"), views=[ASKED, LIFE], owing=_no_alloc_event)
 def success_makes_the_alloc_event(record: Record, seen: Seen) -> Said:
-    jobid = job_id(record)
-    if seen.at(LIFE, jobid) is None or is_bypass(record) or not link_of(seen).hello:
-        return None
-    if asked_of(seen, jobid).granted:
-        return True
-    return Broken(f"job {jobid}: alloc event without a SUCCESS")
+    return was_granted(record, seen, "alloc event without a SUCCESS")
 
 
 @RULES.judge("27.success.8", ANSWERED, views=[TOLD])
