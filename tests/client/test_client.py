@@ -51,7 +51,8 @@ def run(request: pytest.FixtureRequest, instance: SmallInstance, backend: str) -
                 async with open_client(*at) as client:
                     await test(client)
 
-        anyio.run(main, backend=backend)
+        with instance.one_served():
+            anyio.run(main, backend=backend)
 
     return run
 

@@ -45,6 +45,8 @@ class SmallInstance:
         self.known_users = True
         self.requests: list[Request] = []
         self.connections = 0
+        self._served = threading.Condition()
+        self._served_count = 0  # connections that have ended here
         self._streams: dict[int, Request] = {}
         self._jobs = 0
 
@@ -67,6 +69,17 @@ class SmallInstance:
                     await self._take(connection, message)
         except TransportError:
             self.connections -= 1
+            with self._served:
+                self._served_count += 1
+                self._served.notify_all()
+
+    @contextmanager
+    def one_served(self) -> Iterator[None]:
+        """A block with one connection; it ends when the instance has read all of that."""
+        count = self._served_count + 1
+        yield
+        with self._served:
+            assert self._served.wait_for(lambda: self._served_count >= count, 10)
 
     async def _take(self, connection: Connection, request: Request) -> None:
         assert isinstance(connection, WebSocketConnection)
