@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -194,10 +194,10 @@ async def test_address_that_is_taken_is_raised_before_the_block(tmp_path: Path) 
 class DiesLater(MemoryStore):
     """Fails in a way that no store should."""
 
-    def lookup(self, key: str) -> str | None:
-        if key == "bad":
+    def lookup(self, keys: Sequence[str]) -> list[str | None]:
+        if "bad" in keys:
             raise ZeroDivisionError("bad sector")
-        return super().lookup(key)
+        return super().lookup(keys)
 
 
 async def test_crash_of_the_kvs_ends_the_instance(autojump_clock: MockClock) -> None:

@@ -21,10 +21,10 @@ DEADLINE_S = 30.0
 class Breaks(MemoryStore):
     """Fails in a way that no store should, at the key `bad`."""
 
-    def lookup(self, key: str) -> str | None:
-        if key == "bad":
+    def lookup(self, keys: Sequence[str]) -> list[str | None]:
+        if "bad" in keys:
             raise ZeroDivisionError("bad sector")
-        return super().lookup(key)
+        return super().lookup(keys)
 
 
 def crash(s: Scene) -> None:

@@ -104,9 +104,9 @@ def kept_jobs(store: MemoryStore) -> dict[int, Kept]:
         place, _, name = key.rpartition(".")
         if name == "eventlog" and key.count(".") == 5:
             jobid = parse_fluid(place.removeprefix("job."))
-            r = store.lookup(f"{format_fluid(jobid, 'kvs')}.R")
+            r, log = store.lookup([f"{format_fluid(jobid, 'kvs')}.R", key])
             resources = None if r is None else ResourceSet.parse(r.encode())
-            jobs[jobid] = Kept(jobid, parse_eventlog(store.lookup(key) or ""), resources, "")
+            jobs[jobid] = Kept(jobid, parse_eventlog(log or ""), resources, "")
     return jobs
 
 

@@ -105,7 +105,7 @@ async def test_transaction_under_way_is_finished_and_the_store_closed_at_the_end
         await trio.testing.wait_all_tasks_blocked()
         store.go_on.set()
     assert store.closed
-    assert store.lookup("a") == "1"
+    assert store.lookup(["a"]) == ["1"]
 
 
 class FullStore(MemoryStore):

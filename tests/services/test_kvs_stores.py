@@ -37,6 +37,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     made.close()
 
 
+def value(store: Store, key: str) -> str | None:
+    return store.lookup([key])[0]
+
+
 def opening_error(path: Path) -> StoreError:
     with pytest.raises(StoreError) as caught:
         SqliteStore(path)
@@ -47,15 +51,15 @@ def opening_error(path: Path) -> StoreError:
 def test_value_is_what_was_put_and_then_appended(store: Store) -> None:
     store.commit([Append("a", "0"), Put("a", "1"), Append("a", "2")])
     store.commit([Append("a", "3")])
-    assert store.lookup("a") == "123"
+    assert value(store, "a") == "123"
     store.commit([Put("a", "4")])
-    assert store.lookup("a") == "4"
+    assert value(store, "a") == "4"
 
 
 def test_absent_key_has_no_value_and_an_empty_value_is_one(store: Store) -> None:
     store.commit([Put("empty", "")])
-    assert store.lookup("empty") == ""
-    assert store.lookup("absent") is None
+    assert value(store, "empty") == ""
+    assert value(store, "absent") is None
 
 
 def test_unlink_takes_a_key_and_those_below_and_no_neighbours(store: Store) -> None:
@@ -66,7 +70,7 @@ def test_unlink_takes_a_key_and_those_below_and_no_neighbours(store: Store) -> N
 
 def test_what_follows_an_unlink_in_its_commit_stays(store: Store) -> None:
     store.commit([Append("a.b", "old"), Unlink("a"), Append("a.b", "new")])
-    assert store.lookup("a.b") == "new"
+    assert value(store, "a.b") == "new"
 
 
 def test_dir_lists_all_below_sorted_and_not_the_key_itself(store: Store) -> None:
@@ -77,10 +81,21 @@ def test_dir_lists_all_below_sorted_and_not_the_key_itself(store: Store) -> None
     assert len(store.dir("")) == 7
 
 
+def test_many_keys_are_written_replaced_and_read_at_once(store: Store) -> None:
+    names = [f"k{n}" for n in range(1000)]
+    store.commit([Put(name, name) for name in names])
+    store.commit([op for name in names[::2] for op in (Put(name, "new"), Append(name, "er"))])
+    asked = ["absent", *reversed(names), "k0"]
+    expected = [None, *("newer" if int(name[1:]) % 2 == 0 else name for name in asked[1:])]
+    assert store.lookup(asked) == expected
+    store.commit([Unlink(name) for name in names[1:]])
+    assert (store.dir(""), store.lookup([])) == (["k0"], [])
+
+
 def test_any_text_comes_back_as_it_was(store: Store) -> None:
     text = "line\nnul\x00quote'\" \U0001f600"
     store.commit([Put("a", text), Append("a", text)])
-    assert store.lookup("a") == text * 2
+    assert value(store, "a") == text * 2
 
 
 KEYS = st.sampled_from(["a", "a.b", "a.b.c", "a.bc", "ab", "b", "ä.\U0001f600", "A"])
@@ -118,7 +133,7 @@ class StoresAgree(RuleBasedStateMachine):
         if hasattr(self, "sqlite"):
             keys = self.memory.dir("")
             assert self.sqlite.dir("") == keys
-            assert [self.sqlite.lookup(k) for k in keys] == [self.memory.lookup(k) for k in keys]
+            assert self.sqlite.lookup(keys) == self.memory.lookup(keys)
 
     def teardown(self) -> None:
         if hasattr(self, "sqlite"):
@@ -142,7 +157,7 @@ def test_commit_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be written: database or disk is full") as caught:
         store.commit([Append("a", "2"), Unlink("b"), Put("big", "x" * 100_000)])
     assert caught.value.errnum == Errno.ENOSPC
-    assert (store.lookup("a"), store.lookup("big")) == ("1", None)
+    assert (value(store, "a"), value(store, "big")) == ("1", None)
     store.close()
 
 
@@ -187,7 +202,7 @@ def test_every_acknowledged_commit_survives_sigkill(tmp_path: Path) -> None:
         writer.send_signal(signal.SIGKILL)
         acknowledged = [500, *(int(line) for line in writer.stdout if line.endswith("\n"))][-1]
     store = SqliteStore(path)
-    numbers = (store.lookup("log") or "").split()
+    numbers = (value(store, "log") or "").split()
     assert numbers == [str(n) for n in range(len(numbers))]
     assert len(numbers) > acknowledged
     assert len(store.dir("pair")) == 2 * len(numbers), "a commit is there whole or not at all"
@@ -262,7 +277,7 @@ def test_damage_that_shows_only_later_is_an_error_of_that_read(tmp_path: Path) -
     content[4096:] = b"\xa5" * (len(content) - 4096)
     path.write_bytes(content)
     with pytest.raises(StoreError, match="cannot be read: database disk image is malformed"):
-        store.lookup("k1")
+        value(store, "k1")
     store._db.close()
 
 

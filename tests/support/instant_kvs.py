@@ -32,7 +32,7 @@ class InstantKvs:
 
     def value(self, key: str) -> str | None:
         """What is stored under `key`."""
-        return self._store.lookup(key)
+        return self._store.lookup([key])[0]
 
     def stored(self) -> list[str]:
         """The keys below `job`."""
@@ -50,5 +50,6 @@ class InstantKvs:
         if isinstance(action, StoreOps):
             self._store.commit(action.ops)
             return Stored()
-        values = [self._store.lookup(key) for key in action.keys]
-        return Fetched(values, [self._store.dir(prefix) for prefix in action.prefixes])
+        return Fetched(
+            self._store.lookup(action.keys), [self._store.dir(prefix) for prefix in action.prefixes]
+        )

@@ -97,8 +97,7 @@ def _execute(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
         if isinstance(action, StoreOps):
             store.commit(action.ops)
             return Stored()
-        values = [store.lookup(key) for key in action.keys]
-        return Fetched(values, [store.dir(prefix) for prefix in action.prefixes])
+        return Fetched(store.lookup(action.keys), [store.dir(prefix) for prefix in action.prefixes])
     except StoreError as error:
         if isinstance(action, StoreOps):
             return Stored(error.errnum, error.text)
