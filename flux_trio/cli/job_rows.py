@@ -232,7 +232,7 @@ _COMPUTED: Final[Mapping[str, tuple[str, Callable[[JobRow], object]]]] = {
     "id": ("JOBID", _jobid("f58")),
     **{
         f"id.{form}": ("JOBID", _jobid(form))
-        for form in ("dec", "hex", "f58", "f58plain", "kvs", "dothex")
+        for form in ("dec", "hex", "f58", "f58plain", "kvs", "dothex", "words")
     },
     "username": ("USER", lambda row: user_name(row.record["userid"])),
     "state": ("STATE", lambda row: row.state.name),

@@ -1,7 +1,7 @@
 """RFC 19 FLUIDs, the 64-bit job ids: reading and writing their spellings, and making new ones.
 
 An id is 40 bits of milliseconds since the generator's epoch, 14 bits of generator id and 10 bits of
-sequence number. The mnemonic words and the emoji are recognised and refused by name.
+sequence number. The emoji are recognised and refused by name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, Literal, assert_never
 
 from flux_trio.formats.errors import FormatError
 
-FluidForm = Literal["dec", "hex", "dothex", "kvs", "f58", "f58plain"]
+FluidForm = Literal["dec", "hex", "dothex", "kvs", "f58", "f58plain", "words"]
 """`kvs` is `job.` and dothex, the job's KVS directory; `f58plain` has an ASCII f."""
 
 FLUID_MAX: Final = (1 << 64) - 1
@@ -27,6 +27,8 @@ _DOTHEX = re.compile(r"(?:job\.)?[0-9a-fA-F]{4}(?:\.[0-9a-fA-F]{4}){3}")
 _HEX = re.compile("0x[0-9a-fA-F]{1,16}")
 _F58 = re.compile(f"[ƒf][{_BASE58}]{{1,11}}")  # 58**11 > 2**64
 _DECIMAL = re.compile("[0-9]{1,20}")
+_WORD_GROUP = "[A-Za-z]{3,7}-+[A-Za-z]{3,7}-+[A-Za-z]{3,7}"  # 32 bits, the lower ones first
+_WORDS = re.compile(f"{_WORD_GROUP}-+{_WORD_GROUP}")
 _EMOJI = re.compile("[\U0001f000-\U0001ffff]")  # what starts with the bytes F0 9F
 
 
@@ -43,7 +45,7 @@ def parse_fluid(text: object) -> int:
             raise FormatError("a dothex job id such as 0017.e9fb.8df1.6c2e", text)
         return int(word.removeprefix("job.").replace(".", ""), 16)
     if "-" in word:
-        raise FormatError("a job id (the mnemonic words form is not supported)", text)
+        return _words_value(word, text)
     if word.startswith(("ƒ", "f")):
         if not _F58.fullmatch(word):
             raise FormatError("an F58 job id such as ƒuZZybuNNy", text)
@@ -80,6 +82,8 @@ def _spelled(value: int, form: FluidForm) -> str:
             return f"ƒ{_base58(value)}"
         case "f58plain":
             return f"f{_base58(value)}"
+        case "words":
+            return _words(value)
         case _:
             assert_never(form)
 
@@ -146,3 +150,23 @@ def _base58_value(digits: str) -> int:
     for digit in digits:
         value = value * 58 + _BASE58_VALUE[digit]
     return value
+
+
+def _words(value: int) -> str:
+    from mnemonicode import mnformat  # here, since its list of words takes long to load
+
+    return mnformat(value.to_bytes(8, "little"))
+
+
+def _words_value(word: str, got: object) -> int:
+    from mnemonicode import mndecode
+
+    if _WORDS.fullmatch(word):
+        one, two, three, four, five, six = re.findall("[a-z]+", word.lower())
+        try:
+            halves = [mndecode(iter([group])) for group in ((one, two, three), (four, five, six))]
+        except ValueError:  # a word that is not in the list
+            halves = []
+        if [len(half) for half in halves] == [4, 4]:  # words can also be 3 bytes, or more than 4
+            return int.from_bytes(b"".join(halves), "little")
+    raise FormatError("a job id in words such as reform-remote-galileo--heart-package-academy", got)

@@ -224,6 +224,7 @@ def test_wrong_usage_is_exit_code_2(args: list[str]) -> None:
         ("dothex", "0017.e9fb.8df1.6c2e"),
         ("f58", "ƒuZZybuNNy"),
         ("f58plain", "fuZZybuNNy"),
+        ("words", "reform-remote-galileo--heart-package-academy"),
     ],
 )
 def test_job_ids_are_converted_from_and_to_every_form(form: str, text: str) -> None:

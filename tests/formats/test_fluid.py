@@ -21,12 +21,13 @@ SPELLINGS: dict[FluidForm, str] = {
     "kvs": "job.0017.e9fb.8df1.6c2e",
     "f58": "ƒuZZybuNNy",
     "f58plain": "fuZZybuNNy",
+    "words": "reform-remote-galileo--heart-package-academy",
 }
 
 
 @pytest.mark.parametrize(("form", "text"), SPELLINGS.items())
 def test_the_spellings_of_one_id(form: FluidForm, text: str) -> None:
-    """19.fluid.3, 19.fluid.4, 19.fluid.5, 19.fluid.6: F58, its ASCII prefix, hex and dothex."""
+    """19.fluid.3-7: F58, its ASCII prefix, hex, dothex and mnemonic words."""
     assert format_fluid(ID, form) == text
     assert parse_fluid(text) == ID
 
@@ -38,10 +39,11 @@ def test_the_spellings_of_one_id(form: FluidForm, text: str) -> None:
         ("0xedaf97d000000", 0xEDAF97D000000),
         ("000e.daf9.7d00.0000", 0xEDAF97D000000),
         ("ƒ278oEf7zGf", 8213253243011072),
+        ("random-idea-yoyo--sugar-printer-academy", 0xEDAF97D000000),
     ],
 )
 def test_further_examples_of_the_rfc(text: str, value: int) -> None:
-    """19.fluid.3: and hex and dothex of the same id."""
+    """19.fluid.3, 19.fluid.7: and hex, dothex and words of the same id."""
     assert parse_fluid(text) == value
 
 
@@ -76,9 +78,11 @@ def test_the_form_follows_from_how_the_text_begins(text: str, value: int) -> Non
         ("1-2.3", "a dothex job id"),
         ("0017.e9fb.8df1", "a dothex job id"),
         ("17.e9fb.8df1.6c2e", "a dothex job id"),
-        ("f-1", "words form is not supported"),
-        ("-5", "words form is not supported"),
-        ("reform-remote-galileo--heart-package-academy", "words form is not supported"),
+        ("f-1", "a job id in words"),
+        ("-5", "a job id in words"),
+        ("reform-remote-galileo", "a job id in words"),
+        ("reform-remote-galileo--heart-package-flux", "a job id in words"),
+        ("amen-amen-amen--academy-academy-ego", "a job id in words"),  # 5 bytes and 3
         ("f0x1", "an F58 job id"),
         ("ƒ", "an F58 job id"),
         ("ƒ0", "an F58 job id"),
@@ -97,6 +101,18 @@ def test_errors_name_the_form_that_the_text_was_taken_for(text: str, expected: s
     """19.fluid.9: dothex, words, F58, emoji, hex, decimal, in that order."""
     with pytest.raises(FormatError, match=expected):
         parse_fluid(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Reform-Remote-Galileo--Heart-Package-Academy",
+        "reform-remote-galileo-heart-package-academy",
+    ],
+)
+def test_words_are_taken_as_they_are_spoken(text: str) -> None:
+    """19.fluid.7: over the phone nobody hears capitals, or one hyphen from two."""
+    assert parse_fluid(text) == ID
 
 
 @pytest.mark.parametrize("text", SPELLINGS.values())

@@ -32,7 +32,7 @@ for _command in (*job_control.COMMANDS, *job_end.COMMANDS):
 @click.option(
     "--to",
     "form",
-    type=click.Choice(["dec", "hex", "kvs", "dothex", "f58", "f58plain"]),
+    type=click.Choice(["dec", "hex", "kvs", "dothex", "words", "f58", "f58plain"]),
     default="dec",
     show_default=True,
     help="The form to print.",
