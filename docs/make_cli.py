@@ -22,9 +22,9 @@ INTRODUCTION = """\
 
 {about}
 
-Job ids are taken in every form of RFC 19 but emoji: `ƒuZZybuNNy` (or `fuZZybuNNy`), decimal, `0x`
-hexadecimal, dotted hexadecimal, mnemonic words and KVS path. Durations are in Flux Standard Duration (RFC 23):
-`30`, `1.5h`, `100ms`.
+Job ids are taken in every form of RFC 19 but emoji: `ƒuZZybuNNy` (or `fuZZybuNNy`), decimal,
+`0x` hexadecimal, dotted hexadecimal, mnemonic words and KVS path. Durations are in Flux Standard
+Duration (RFC 23): `30`, `1.5h`, `100ms`.
 
 What fails is told in one line on standard error, `flux-trio COMMAND: ERROR: text`, with exit
 code 1; wrong usage has exit code 2. Text is plain when it does not go to a terminal.
