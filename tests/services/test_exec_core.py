@@ -19,8 +19,10 @@ from tests.support.exec_script import (
     job_exception,
     job_key,
     jobspec,
+    journal,
     resources,
     start_request,
+    streamed,
     timers,
     told,
 )
@@ -448,16 +450,6 @@ def test_job_that_is_over_is_forgotten() -> None:
     script.fire(actions)
     assert script(job_exception(7), TimerFired(actions[-1].key)) == []
     assert script.core._jobs == {}
-
-
-def journal(script: ExecScript, jobid: int, expiration: float) -> Response:
-    assert script.journal is not None
-    event = {"timestamp": 1.0, "name": "resource-update", "context": {"expiration": expiration}}
-    return streamed(script.journal, {"events": [[jobid, 9, event]]})
-
-
-def streamed(request: Request, payload: dict[str, Any]) -> Response:
-    return Response(request.topic, payload, 0, request.matchtag, int(Flag.STREAMING))
 
 
 def ended(request: Request, errnum: Errno, text: str) -> Response:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.formats import Event, format_eventlog, parse_eventlog
+from flux_trio.formats import Event, Jobspec, format_eventlog, parse_eventlog
 from flux_trio.messages import Errno, Request
 from flux_trio.services.exec.shell_protocol import (
     Ack,
@@ -31,6 +31,7 @@ from flux_trio.services.exec.vocabulary import (
     ShellFailed,
     ShellLost,
 )
+from flux_trio.services.exec.warning import warning_of
 from flux_trio.services.turns import Log
 from tests.support.asking import asked, gone
 from tests.support.exec_script import (
@@ -40,6 +41,7 @@ from tests.support.exec_script import (
     job_exception,
     job_key,
     jobspec,
+    journal,
     resources,
     start_request,
     timers,
@@ -222,6 +224,59 @@ def test_time_limit_is_an_exception_and_a_signal() -> None:
     assert told(actions) == [("exception", 0, "timeout", "resource allocation expired")]
     assert to_shell(actions) == [Signal(7, 14)]
     assert told(script.end(7, 14)) == [("finish", 14), RELEASE]
+
+
+WARNED = {"system.shell.options.signal": {"signum": 12, "timeleft": "4s"}}
+
+
+def test_signal_comes_before_the_time_limit() -> None:
+    script = ExecScript()
+    r = resources(expiration=START_AT + 9)
+    actions = script.started(7, jobspec(attributes=WARNED), r)
+    assert timers(actions) == [START_AT + 9, START_AT + 5]
+    assert to_shell(script.fire(actions)) == [Signal(7, 12)]
+    assert told(script.fire(actions, 0))[0][:3] == ("exception", 0, "timeout")
+
+
+def test_signal_moves_with_the_time_limit_and_comes_at_once_if_it_is_due() -> None:
+    script = ExecScript()
+    actions = script.started(7, jobspec(attributes=WARNED), resources(expiration=START_AT + 3))
+    assert timers(actions) == [START_AT + 3, START_AT]
+    assert timers(script(journal(script, 7, START_AT + 20))) == [START_AT + 20, START_AT + 16]
+    assert timers(script(journal(script, 7, 0.0))) == []
+
+
+def test_signal_is_not_sent_to_a_job_that_ends_or_has_no_limit() -> None:
+    script = ExecScript()
+    assert timers(script.started(8, jobspec(attributes=WARNED))) == []
+    actions = script.started(7, jobspec(attributes=WARNED), resources(expiration=START_AT + 9))
+    script(job_exception(7))
+    assert to_shell(script.fire(actions)) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("USR1", "system.shell.options.signal: expected object, got str"),
+        ({"signum": 65}, "system.shell.options.signal.signum: expected int"),
+        ({"timeleft": "soon"}, "system.shell.options.signal.timeleft: expected a duration"),
+    ],
+)
+def test_signal_that_cannot_be_read_is_an_exception(option: Any, text: str) -> None:
+    script = ExecScript()
+    spec = jobspec(attributes={"system.shell.options.signal": option})
+    (exception, release) = told(script.start(7, spec))
+    assert exception[3].startswith(text)
+    assert release == RELEASE
+
+
+@pytest.mark.parametrize(
+    ("option", "warning"),
+    [(1, (10, 60.0)), (0, None), ({"timeleft": 0}, None), ({"signum": 2}, (2, 60.0))],
+)
+def test_signal_has_defaults(option: Any, warning: tuple[int, float] | None) -> None:
+    spec = jobspec(attributes={"system.shell.options.signal": option})
+    assert warning_of(Jobspec.parse(spec)) == warning
 
 
 def test_job_canceled_while_it_is_launched_is_stopped_when_it_runs() -> None:

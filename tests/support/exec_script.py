@@ -7,7 +7,7 @@ from typing import Any
 
 from flux_trio.config import ExecConfig
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid
-from flux_trio.messages import ROLE_OWNER, Errno, Event, Request, Response
+from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response
 from flux_trio.services.exec.core import ExecCore
 from flux_trio.services.exec.shell_protocol import Done, Started
 from flux_trio.services.exec.vocabulary import ShellConnected, ToShell
@@ -32,8 +32,9 @@ def resources(
 
 def jobspec(*command: str, test: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
     """The JSON of a version 1 jobspec; `test` makes it a simulated job."""
-    attributes = {} if test is None else {"system.exec.test": test}
-    return Jobspec.from_command(command or ("true",), attributes=attributes, **options).to_json()
+    if test is not None:
+        options["attributes"] = {"system.exec.test": test}
+    return Jobspec.from_command(command or ("true",), **options).to_json()
 
 
 def job_key(jobid: int, name: str) -> str:
@@ -172,3 +173,15 @@ def to_shell(actions: list[Any]) -> list[Any]:
 def timers(actions: list[Any]) -> list[float]:
     """When the timers that were set fire."""
     return [action.at for action in actions if isinstance(action, SetTimer)]
+
+
+def journal(script: ExecScript, jobid: int, expiration: float) -> Response:
+    """The job manager's journal tells of a new expiration."""
+    assert script.journal is not None
+    event = {"timestamp": 1.0, "name": "resource-update", "context": {"expiration": expiration}}
+    return streamed(script.journal, {"events": [[jobid, 9, event]]})
+
+
+def streamed(request: Request, payload: dict[str, Any]) -> Response:
+    """One more answer to a streaming request."""
+    return Response(request.topic, payload, 0, request.matchtag, int(Flag.STREAMING))

@@ -15,6 +15,7 @@ class TimerKind(Enum):
     """What a timer of the exec core is for."""
 
     END = "a simulated job's end, or a time limit"
+    WARN = "a signal that the job asked for, before its time limit"
     KILL = "SIGKILL for what did not heed the signal before it"
     POLL = "output that someone follows may have grown"
 

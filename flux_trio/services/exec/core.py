@@ -386,6 +386,8 @@ class ExecCore:
             self._attachments.poll()
         elif kind is TimerKind.KILL and job is not None:
             self._real.kill(job)
+        elif kind is TimerKind.WARN and job is not None:
+            self._real.warn(job)
         elif kind is TimerKind.END and job is not None:
             self._kind(job).expire(job)
 

@@ -7,7 +7,7 @@ manager. So a repeated start is told the whole story again, whoever asks (readin
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from flux_trio.formats import (
     Event,
@@ -23,6 +23,9 @@ from flux_trio.protocols import JobEvent, StartType
 from flux_trio.services.exec.context import Context
 from flux_trio.services.exec.shell_protocol import Start
 from flux_trio.services.exec.simulation import Simulation
+
+if TYPE_CHECKING:
+    from flux_trio.services.exec.warning import WarningSignal
 
 SIGKILL: Final = 9
 SIGALRM: Final = 14  # at the time limit, as flux-core does
@@ -72,6 +75,7 @@ class Job:
         "stopping",  # a signal was sent, SIGKILL follows
         "told",  # type and data of every answer so far
         "userid",
+        "warning",  # what it asked for before its time limit, real jobs only
     )
 
     def __init__(self, request: Request, jobid: int, userid: int, jobspec: dict[str, Any]) -> None:
@@ -94,6 +98,7 @@ class Job:
         self.resources: ResourceSet | None = None
         self.simulation: Simulation | None = None
         self.start: Start | None = None
+        self.warning: WarningSignal | None = None
         self.sizes: dict[tuple[int, str], int] | None = None
         self.exec_log: list[Event] = []
         self.told: list[tuple[StartType, dict[str, Any]]] = []

@@ -35,6 +35,7 @@ from flux_trio.services.exec.shell_protocol import (
 from flux_trio.services.exec.simulated import TIME_LIMIT_NOTE
 from flux_trio.services.exec.tasks import LayoutError, place_tasks, start_request
 from flux_trio.services.exec.vocabulary import Chunk, ReadOutput, ToShell
+from flux_trio.services.exec.warning import warning_of
 from flux_trio.services.turns import ClearTimer, Log, SetTimer
 
 
@@ -85,6 +86,7 @@ class RealJobs:
     def _lay_out(self, job: Job) -> None:
         assert job.resources is not None
         jobspec = Jobspec.parse(job.jobspec)
+        job.warning = warning_of(jobspec)
         placements = place_tasks(jobspec, job.resources)
         job.ntasks = len(placements)
         job.start = start_request(job.id, jobspec, job.resources, placements, self._environment)
@@ -192,10 +194,20 @@ class RealJobs:
     # Time limit and signals
 
     def arm(self, job: Job) -> None:
-        """Set the timer for the time limit."""
-        timer = TimerKey(TimerKind.END, job.id)
-        expiration = job.expiration
-        self._context.emit(SetTimer(timer, expiration) if expiration else ClearTimer(timer))
+        """Set the timer for the time limit, and that of the warning before it."""
+        self._set_timer(TimerKind.END, job, job.expiration)
+        if job.warning is not None:
+            at = max(job.expiration - job.warning.before_s, self._context.now)
+            self._set_timer(TimerKind.WARN, job, at if job.expiration else 0.0)
+
+    def _set_timer(self, kind: TimerKind, job: Job, at: float) -> None:
+        timer = TimerKey(kind, job.id)
+        self._context.emit(SetTimer(timer, at) if at else ClearTimer(timer))
+
+    def warn(self, job: Job) -> None:
+        """The time limit is near. To a job that ends already it would mean nothing."""
+        if job.warning is not None and job.phase is Phase.RUNNING and not job.stopping:
+            self.signal(job, job.warning.signum)
 
     def expire(self, job: Job) -> None:
         """The time limit has come."""
@@ -226,6 +238,8 @@ class RealJobs:
             self._context.emit(ClearTimer(TimerKey(TimerKind.END, job.id)))
         if job.stopping:
             self._context.emit(ClearTimer(TimerKey(TimerKind.KILL, job.id)))
+        if job.warning is not None:
+            self._context.emit(ClearTimer(TimerKey(TimerKind.WARN, job.id)))
 
     # The end (RFC 16: the guest's content is there before the job manager is told)
 
