@@ -13,7 +13,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +43,7 @@ from flux_trio.config import Config
 from flux_trio.formats import FormatError, Idset, ResourceSet
 from flux_trio.jobtap import Plugin, search_path
 from flux_trio.jobtap.builtins import builtin_plugins
-from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, Level
+from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, Level, topics
 from flux_trio.module_process import PROCESS_MODULES, main_of, module_command, module_environment
 from flux_trio.services.ingest import service as ingest
 from flux_trio.services.job_list import service as job_list
@@ -143,14 +143,37 @@ class Instance:
             (URI_VARIABLE, TOKEN_VARIABLE),
             self._environment,
         )
+        self._config = config
         self.configure(config)
+
+    @property
+    def expiration(self) -> float:
+        """When the instance ends: seconds since the Unix epoch, 0.0 never."""
+        return self._given.inventory.expiration
+
+    async def set_expiration(self, expiration: float) -> None:
+        """The instance ends at another time than it was told to; jobs end by then too.
+
+        Raises FluxError; modules that are loaded later know of it all the same.
+        """
+        inventory = self._given.inventory
+        inventory = inventory.with_times(inventory.starttime, expiration)
+        self._given = replace(self._given, inventory=inventory)
+        self._specify_modules()
+        async with self.connect("broker") as handle:
+            await handle.call(topics.RESOURCE_EXPIRATION, {"expiration": expiration})
 
     def configure(self, config: Config) -> None:
         """Have modules that are loaded from here on go by `config`."""
         tables = config.to_json()
         self.trace.note(Kind.CONFIG, "config", {key: tables[key] for key in ("policy", "queues")})
         self._environment.update(module_environment(config, self._given.statedir))
-        for spec in _module_specs(config, self._given, self.processes):
+        self._config = config
+        self._specify_modules()
+
+    def _specify_modules(self) -> None:
+        plugins = builtin_plugins(lambda: self.expiration)
+        for spec in _module_specs(self._config, self._given, self.processes, plugins):
             self.supervisor.specs[spec.name] = spec
 
     @asynccontextmanager
@@ -304,9 +327,10 @@ async def _take_down(instance: Instance) -> None:
             await instance.supervisor.remove(name)
 
 
-def _module_specs(config: Config, given: Surroundings, processes: Processes) -> list[ModuleSpec]:
-    expiration = given.inventory.expiration
-    plugins = [*builtin_plugins(expiration), *given.plugins]
+def _module_specs(
+    config: Config, given: Surroundings, processes: Processes, builtin: Iterable[Plugin]
+) -> list[ModuleSpec]:
+    plugins = [*builtin, *given.plugins]
     mains: dict[str, ModuleMain] = {
         "kvs": functools.partial(kvs.run, store_factory=given.store),
         "resource": functools.partial(

@@ -98,6 +98,9 @@ RESOURCE_STATUS: Final = "resource.status"
 RESOURCE_DRAIN: Final = "resource.drain"
 RESOURCE_UNDRAIN: Final = "resource.undrain"
 RESOURCE_EXCLUDE: Final = "resource.exclude"
+RESOURCE_EXPIRATION: Final = "resource.expiration-update"
+# The instance has a new end: {expiration}; as the scheduler hears of it by a grow response
+RESOURCE_EXPIRATION_EVENT: Final = "resource-expiration"
 
 # Execution: output and input of a running job
 EXEC_ATTACH: Final = "job-exec.attach"

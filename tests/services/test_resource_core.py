@@ -9,6 +9,7 @@ import pytest
 from flux_trio.config import ResourceEntry
 from flux_trio.formats import Idset, ResourceSet, parse_eventlog
 from flux_trio.messages import Errno, Flag, Request, Response, topics
+from flux_trio.messages import Event as EventMessage
 from flux_trio.services.resource import (
     ResourceCore,
     TargetsDown,
@@ -485,3 +486,26 @@ def test_kvs_that_fails_ends_the_service_with_a_reason() -> None:
     (lookup,) = core.start(1.0)
     failed = Response(lookup.topic, "kvs is gone", Errno.ENOSYS, lookup.matchtag)
     assert core.turn(2.0, [failed]) == [Exit("cannot read resource.eventlog: kvs is gone")]
+
+
+def test_new_expiration_is_told_by_a_grow_that_adds_nothing_and_by_an_event() -> None:
+    """20.execution: R has the expiration; who acquires later gets the same R."""
+    script = Script()
+    script(acquire(), drain("3"))
+    told = script(asked("resource.expiration-update", {"expiration": 100}))
+    assert told == [("acquire", 0, told[0][2]), ("expiration-update", 0, None)]
+    grow = told[0][2]
+    assert (grow["type"], grow["online"], grow["offline"]) == ("grow", "0-2", "3")
+    assert grow["resources"]["execution"]["expiration"] == 100
+    (event,) = [each for each in script.other if isinstance(each, EventMessage)]
+    assert (event.topic, event.payload) == ("resource-expiration", {"expiration": 100})
+    script(gone("resource", "sched"))
+    (((_, _, again)),) = script(acquire())
+    assert again["resources"]["execution"]["expiration"] == 100
+
+
+@pytest.mark.parametrize("wrong", [-1.0, "soon", None, 5.0])
+def test_what_is_no_end_of_the_instance_is_refused(wrong: Any) -> None:
+    script = Script(inventory=INVENTORY.with_times(10.0, 20.0))
+    ((_, errnum, _),) = script(asked("resource.expiration-update", {"expiration": wrong}))
+    assert errnum in (Errno.EPROTO, Errno.EINVAL)

@@ -4,6 +4,8 @@
 are loaded by name.
 """
 
+from collections.abc import Callable
+
 from flux_trio.jobtap import Plugin
 from flux_trio.jobtap.builtins.alloc_bypass import AllocBypass
 from flux_trio.jobtap.builtins.alloc_check import AllocCheck
@@ -37,7 +39,7 @@ __all__ = [
 ]
 
 
-def builtin_plugins(expiration: float) -> list[Plugin]:
+def builtin_plugins(expiration: Callable[[], float]) -> list[Plugin]:
     """In the order they are asked; `expiration` as ValidateDuration takes it."""
     return [
         PriorityDefault(),

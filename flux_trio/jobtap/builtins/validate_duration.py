@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flux_trio import jobtap
 from flux_trio.jobtap.builtins.durations import spell_duration
 
@@ -9,20 +11,20 @@ from flux_trio.jobtap.builtins.durations import spell_duration
 class ValidateDuration(jobtap.Plugin):
     """Refuses a duration that ends after the instance.
 
-    `expiration` is the instance's, seconds since the Unix epoch; 0.0 is none.
+    `expiration` tells the instance's, seconds since the Unix epoch; 0.0 is none.
     """
 
     name = ".validate-duration"
 
-    def __init__(self, expiration: float) -> None:
+    def __init__(self, expiration: Callable[[], float]) -> None:
         self._expiration = expiration
 
     @jobtap.on("job.validate")
     def validate(self, job: jobtap.Job) -> None:
         """Refuse what ends too late; a job without a duration ends with the instance."""
-        if not self._expiration:
+        if not (expiration := self._expiration()):
             return
-        duration, left = job.jobspec.duration, max(0.0, self._expiration - self.now())
+        duration, left = job.jobspec.duration, max(0.0, expiration - self.now())
         if duration > left:
             asked, remaining = spell_duration(duration), spell_duration(left)
             raise jobtap.Reject(

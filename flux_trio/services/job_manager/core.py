@@ -15,6 +15,7 @@ from typing import Any
 
 from flux_trio.config import Config
 from flux_trio.messages import (
+    Event,
     Level,
     Request,
     Response,
@@ -48,6 +49,7 @@ from flux_trio.services.job_manager.introduction import Introduction
 from flux_trio.services.job_manager.journal import Journal
 from flux_trio.services.job_manager.kill import Kills
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.job_manager.lifetime import Lifetime
 from flux_trio.services.job_manager.memo import Memos
 from flux_trio.services.job_manager.operations import Operations
 from flux_trio.services.job_manager.orphans import Orphans
@@ -182,6 +184,7 @@ class JobManagerCore:
             self._sweeps,
         )
         self._updates = Updates(ledger, hooks, scheduler)
+        self._lifetime = Lifetime(ledger, hooks, scheduler)
 
     def _make_methods(self) -> Methods:
         return Methods(
@@ -228,6 +231,8 @@ class JobManagerCore:
             self._ledger.send(self._methods.call(message))
         elif isinstance(message, Response):
             self._take_answer(message)
+        elif isinstance(message, Event):
+            self._lifetime.event(message)
         elif isinstance(message, HookAnswered):
             self._hooks.answered(message)
         elif isinstance(message, (PostEvent, SetPriority, Annotate, Reprioritize)):

@@ -8,6 +8,7 @@ answer may come after the job is gone.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -235,6 +236,26 @@ class SchedulerSide:
                 self._ledger.dirty[job.id] = job
             if job.has_resources and job.expiration is not None and not job.bypassed:
                 self._tell_expiration(job.id, job.expiration)
+
+    def propose_expiration(
+        self, job: ActiveJob, expiration: int, then: Callable[[bool], None]
+    ) -> None:
+        """Ask whether the resources of `job` may be its until `expiration`, and tell `then`.
+
+        Nobody objects where nobody is asked: nothing may be sent to a scheduler that is lost
+        (27.impl.14, 27.finalization.4). ENOSYS is one that does not care.
+        """
+        if self.link != LinkState.READY or job.bypassed:
+            then(True)
+            return
+
+        def answered(response: Response) -> list[Any]:
+            then(response.errnum in (0, Errno.ENOSYS))
+            return []
+
+        payload = {"id": job.id, "expiration": expiration}
+        matchtag = self._ledger.calls.open(answered)
+        self._ledger.send(Request(topics.SCHED_EXPIRATION, payload, matchtag))
 
     def alloc_response(self, response: Response) -> None:
         """An answer to sched.alloc. One that breaks RFC 27 suspends scheduling."""

@@ -68,6 +68,7 @@ async def run(
                         assert_never(action)
 
             handle.register(topics.JOB_MANAGER)
+            handle.subscribe(topics.RESOURCE_EXPIRATION_EVENT)
             loader = Loader(search_path, plugins)
             for plugin in plugins:
                 await host.load(plugin)

@@ -22,11 +22,9 @@ from flux_trio.messages import (
     Errno,
     FluxError,
     Request,
-    Response,
     expect_payload,
     respond,
     respond_error,
-    topics,
 )
 from flux_trio.protocols import (
     UPDATE_PREFIX,
@@ -34,7 +32,6 @@ from flux_trio.protocols import (
     HookAnswer,
     JobEvent,
     JobState,
-    LinkState,
     UpdateAsked,
     check_updates,
 )
@@ -159,20 +156,14 @@ class Updates:
         duration = float(asked.updates[DURATION])
         # whole seconds on this message, so that all three parties go by the same number
         expiration = math.ceil(job.granted.starttime + duration) if duration else 0
-        if self._scheduler.link != LinkState.READY or job.bypassed:
-            # nothing may be sent to a scheduler that is lost (27.impl.14, 27.finalization.4)
-            self._apply(asked, expiration)
-            return
-        proposed = {"id": job.id, "expiration": expiration}
         then = partial(self._expiration_answered, asked, expiration)
-        self._call(topics.SCHED_EXPIRATION, proposed, then)
+        self._scheduler.propose_expiration(job, expiration, then)
 
-    def _expiration_answered(self, asked: _Asked, expiration: int, response: Response) -> list[Any]:
-        if response.errnum not in (0, Errno.ENOSYS):
-            self._refuse(asked, "scheduler refused expiration update")
-        else:
+    def _expiration_answered(self, asked: _Asked, expiration: int, accepted: bool) -> None:
+        if accepted:
             self._hooks.when_free(asked.job, partial(self._apply, asked, expiration))
-        return []
+        else:
+            self._refuse(asked, "scheduler refused expiration update")
 
     # --- the end
 
@@ -195,9 +186,6 @@ class Updates:
 
     def _refuse(self, asked: _Asked, text: str) -> None:
         self._ledger.send(respond_error(asked.request, Errno.EINVAL, text))
-
-    def _call(self, topic: str, payload: dict[str, Any], then: Any) -> None:
-        self._ledger.send(Request(topic, payload, self._ledger.calls.open(then)))
 
 
 def _duration_problem(updates: dict[str, Any]) -> str | None:

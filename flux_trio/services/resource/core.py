@@ -7,6 +7,8 @@ Administration is the instance owner's, targets being text, an idset or a hostli
   once the event is durable in the kvs at `resource.eventlog`, from which a start replays them;
 - `resource.exclude` {"targets"}, "" for none: the members of the exclude group from now on, until
   the next start, when the configuration says again;
+- `resource.expiration-update` {"expiration"}, when the whole instance ends, 0 for never: whoever
+  acquired gets R anew, everybody else the event `resource-expiration` {"expiration"};
 - `resource.status`, for everybody: {"R": all resources, "drained": {idset: {"timestamp": seconds,
   "reason": text}}, "offline": idset, "exclude": idset}. Offline are those that went down; drained
   ones are offline to a scheduler too (28.offline.6) but not listed there.
@@ -34,6 +36,7 @@ from flux_trio.messages import (
     respond_error,
     topics,
 )
+from flux_trio.messages import Event as EventMessage
 from flux_trio.services.methods import Methods
 from flux_trio.services.resource.drains import Drains, Mode
 from flux_trio.services.resource.groups import Groups
@@ -81,6 +84,10 @@ class _Targets(msgspec.Struct, frozen=True):
     targets: str
 
 
+class _Expiration(msgspec.Struct, frozen=True):
+    expiration: Annotated[float, msgspec.Meta(ge=0)]
+
+
 class ResourceCore:
     """The whole state of the resource service. `exclude` is among the targets of `inventory`."""
 
@@ -102,6 +109,7 @@ class ResourceCore:
                 topics.RESOURCE_DRAIN: self._waiting.append,
                 topics.RESOURCE_UNDRAIN: self._waiting.append,
                 topics.RESOURCE_EXCLUDE: self._exclude,
+                topics.RESOURCE_EXPIRATION: self._expire,
             },
             for_all={
                 topics.RESOURCE_STATUS: self._status,
@@ -171,6 +179,19 @@ class ResourceCore:
         targets = parse_targets(text, self._inventory) if text else Idset()
         self._groups.exclude = targets
         self._note("exclude", targets)
+        self._send(respond(request))
+
+    def _expire(self, request: Request) -> None:
+        """The instance runs in a job, and that has a new end."""
+        expiration = expect_payload(request, _Expiration).expiration
+        starttime = self._inventory.starttime
+        if 0 < expiration <= starttime:
+            text = f"{request.topic}: expiration: {expiration} is not after {starttime}, the start"
+            raise FluxError(Errno.EINVAL, text)
+        self._inventory = self._inventory.with_times(starttime, expiration)
+        self._actions += self._groups.renew(self._inventory)
+        payload = {"expiration": expiration}
+        self._actions.append(EventMessage(topics.RESOURCE_EXPIRATION_EVENT, payload))
         self._send(respond(request))
 
     def _status(self, request: Request) -> None:

@@ -91,11 +91,22 @@ class Group:
             told += self._tell(AcquireEvent.OFFLINE, payload)
         return told
 
+    def renew(self, inventory: ResourceSet) -> list[Response]:
+        """From now on the resources are those of `inventory`, the same for another time.
+
+        Who holds some hears of it by a grow response that adds nothing else.
+        """
+        self._inventory = inventory
+        return self._tell_grown(self._granted, self._online) if self._granted else []
+
     def _grow(self, new: Idset, up: Idset) -> list[Response]:
         if not new:
             return []
         self._granted |= new
         self._online |= new & up
+        return self._tell_grown(new, up)
+
+    def _tell_grown(self, new: Idset, up: Idset) -> list[Response]:
         payload = {
             "type": AcquireType.GROW.value,
             "resources": self._inventory.restrict(new).to_json(),
@@ -149,6 +160,10 @@ class Groups:
         for group in self._groups.values():
             if group.holder == peer:
                 group.disconnect()
+
+    def renew(self, inventory: ResourceSet) -> list[Response]:
+        """What the holders are told when `inventory`, the same resources, has other times."""
+        return [told for group in self._groups.values() for told in group.renew(inventory)]
 
     def tell(self, up: Idset) -> list[Response]:
         """What the holders do not know yet, when exactly the targets `up` can be used."""
