@@ -30,6 +30,13 @@ from flux_trio.formats.jobspec_tasks import Task
 from flux_trio.formats.properties import check_property_name
 from flux_trio.formats.resource_ops import Group
 from flux_trio.formats.resource_set import ResourceSet, parse_r
+from flux_trio.formats.taskmap import (
+    format_pmi_taskmap,
+    format_raw_taskmap,
+    parse_taskmap,
+    taskmap_blocks,
+    tasks_by_node,
+)
 
 __all__ = [
     "FLUID_MAX",
@@ -57,6 +64,8 @@ __all__ = [
     "format_event",
     "format_eventlog",
     "format_fluid",
+    "format_pmi_taskmap",
+    "format_raw_taskmap",
     "parse_constraint",
     "parse_dependency_uri",
     "parse_duration",
@@ -64,5 +73,8 @@ __all__ = [
     "parse_eventlog",
     "parse_fluid",
     "parse_r",
+    "parse_taskmap",
+    "taskmap_blocks",
+    "tasks_by_node",
     "timestamp_of",
 ]

@@ -19,6 +19,7 @@ from flux_trio.services.exec.output import (
     parts_to_keep,
     whole_length,
 )
+from flux_trio.services.exec.placement import TASKS_MAX, LayoutError, place_tasks
 from flux_trio.services.exec.shell_protocol import (
     REQUESTS,
     Ack,
@@ -30,7 +31,7 @@ from flux_trio.services.exec.shell_protocol import (
     Unframer,
     frame,
 )
-from flux_trio.services.exec.tasks import TASKS_MAX, LayoutError, place_tasks, start_request
+from flux_trio.services.exec.tasks import start_request
 from flux_trio.services.exec.vocabulary import Chunk, Part
 from tests.support.exec_script import resources
 
@@ -104,6 +105,7 @@ def test_task_knows_who_and_where_it_is() -> None:
     start = start_request(0xABC, jobspec, r, place_tasks(jobspec, r), {"FLUX_URI": "u"})
     assert (start.argv, start.cwd) == (["hi", "there"], "/w")
     assert start.env == {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "A": "1",
         "FLUX_URI": "u",
         "FLUX_JOB_ID": "ƒpP",

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from flux_trio.formats import Jobspec
-from flux_trio.services.exec.redirects import filled_in, redirects_of
-from flux_trio.services.exec.tasks import place_tasks, start_request
+from flux_trio.services.exec.placement import place_tasks
+from flux_trio.services.exec.redirects import redirects_of
+from flux_trio.services.exec.tasks import start_request
+from flux_trio.services.exec.templates import filled_in
 from tests.support.exec_script import resources
 
 FILE = {"type": "file"}

@@ -20,6 +20,7 @@ from flux_trio.services.exec.job import (
     job_key,
 )
 from flux_trio.services.exec.output import output_log, parts_to_keep
+from flux_trio.services.exec.placement import LayoutError, place_tasks
 from flux_trio.services.exec.shell_protocol import (
     STREAMS,
     Ack,
@@ -33,7 +34,7 @@ from flux_trio.services.exec.shell_protocol import (
     frame,
 )
 from flux_trio.services.exec.simulated import TIME_LIMIT_NOTE
-from flux_trio.services.exec.tasks import LayoutError, place_tasks, start_request
+from flux_trio.services.exec.tasks import start_request
 from flux_trio.services.exec.vocabulary import Chunk, ReadOutput, ToShell
 from flux_trio.services.exec.warning import warning_of
 from flux_trio.services.turns import ClearTimer, Log, SetTimer

@@ -260,6 +260,7 @@ class ShellJobs:
 
     def _launch(self, job: ShellJob, request: Start, task: Task, emptied: set[str]) -> bool:
         """Start one task; False when it could not be."""
+        argv = task.argv or request.argv
         own = {stream: self._output_path(job.id, task.taskid, stream) for stream in STREAMS}
         try:
             with (
@@ -269,7 +270,7 @@ class ShellJobs:
             ):
                 stdin, stdout, stderr = files
                 child = subprocess.Popen(
-                    request.argv,
+                    argv,
                     stdin=stdin,
                     stdout=stdout,
                     stderr=stderr,
@@ -278,12 +279,12 @@ class ShellJobs:
                     start_new_session=True,
                 )
         except OSError as error:
-            missing = isinstance(error, FileNotFoundError) and error.filename == request.argv[0]
+            missing = isinstance(error, FileNotFoundError) and error.filename == argv[0]
             status = STATUS_NOT_FOUND if missing else STATUS_NOT_EXECUTED
             self._note(job, Failed(task.taskid, status, f"{error.filename}: {error.strerror}"))
             return False
         except ValueError as error:  # what no process can be given, such as a NUL in a string
-            self._note(job, Failed(task.taskid, STATUS_NOT_EXECUTED, f"{request.argv[0]}: {error}"))
+            self._note(job, Failed(task.taskid, STATUS_NOT_EXECUTED, f"{argv[0]}: {error}"))
             return False
         process = Process(job, task.taskid, child.pid, start_time(child.pid) or 0, child)
         self._note(job, Launched(task.taskid, process.pid, process.starttime))

@@ -35,13 +35,15 @@ def output_name(jobid: int, taskid: int, stream: str) -> str:
 class Task(msgspec.Struct, frozen=True):
     """One process: what it has in its environment beside the job's, its cores, and its files.
 
-    `files` are those of standard streams that are not the shell host's own, by stream.
+    `files` are those of standard streams that are not the shell host's own, by stream; `argv` is
+    its command if that is not the job's.
     """
 
     taskid: int
     env: dict[str, str]
     cores: list[int]
     files: dict[str, str] = {}
+    argv: list[str] = []
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):

@@ -1,110 +1,36 @@
-"""From a jobspec and R to processes: how many, where, with which environment and cores.
+"""From a jobspec and R to processes: with which command, environment, files and cores.
 
-Slots go to the ranks of R in ascending order, as many on each as its cores hold, or as the jobspec
-says for each node; tasks go to slots in blocks, or so many to each node or core as the shell option
-`per-resource` says. A task has in its environment what the jobspec
-gives it, what the instance adds, and
+A task has in its environment what the jobspec gives it, what the instance adds, and
 
 - `FLUX_JOB_ID` (F58), `FLUX_JOB_SIZE` (tasks), `FLUX_JOB_NNODES` (ranks of R),
 - `FLUX_TASK_RANK` (in the job), `FLUX_TASK_LOCAL_ID` (on its rank),
-- `FLUX_TRIO_RANK` and `FLUX_TRIO_HOST`: the execution target it poses to be on.
+- `FLUX_TRIO_RANK` and `FLUX_TRIO_HOST`: the execution target it poses to be on,
+- CUDA_VISIBLE_DEVICES: its gpus.
 
-It may use all cores that R has on its rank. Left out: gpus, and binding task by task.
+Tags of `templates` are filled in in its command, its files, and what the shell option `env-expand`
+adds to its environment.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, NamedTuple
-
-import msgspec
+from typing import Final
 
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid
-from flux_trio.services.exec.redirects import (
-    filled_in,
-    job_tags,
-    redirects_of,
-    takes_input,
-    task_tags,
+from flux_trio.services.exec.affinity import (
+    GPU_ORDER,
+    Affinities,
+    affinities_of,
+    bound_cores,
+    gpu_environment,
 )
+from flux_trio.services.exec.placement import LayoutError, Placement
+from flux_trio.services.exec.redirects import redirects_of, takes_input
 from flux_trio.services.exec.shell_protocol import Start, Task
+from flux_trio.services.exec.templates import filled_in, has_tags, job_tags, node_tags, task_tags
 
-TASKS_MAX: Final = 1 << 14  # processes of one job: one machine runs them all
-PER_RESOURCE: Final = "system.shell.options.per-resource"
-
-
-class LayoutError(ValueError):
-    """The tasks of a jobspec cannot be laid out on its R (RFC 14)."""
-
-
-class _PerResource(msgspec.Struct):
-    """The shell option of flux-core for so many tasks on each resource, whatever was asked for."""
-
-    type: Literal["node", "core"]
-    count: Annotated[int, msgspec.Meta(ge=1, le=TASKS_MAX)] = 1
-
-
-class Placement(NamedTuple):
-    """One task and its place."""
-
-    taskid: int
-    rank: int
-    local_id: int  # among the tasks on its rank
-
-
-def place_tasks(jobspec: Jobspec, resources: ResourceSet) -> list[Placement]:
-    """The tasks in order. Raises LayoutError when R has no room for the slots."""
-    per_resource = jobspec.attribute(PER_RESOURCE)
-    if per_resource is None:
-        ranks = _by_slot(jobspec, resources)
-    else:
-        ranks = _by_resource(per_resource, resources)
-    if len(ranks) > TASKS_MAX:
-        raise LayoutError(f"expected at most {TASKS_MAX} tasks, got {len(ranks)}")
-    placements: list[Placement] = []
-    on_rank: dict[int, int] = {}
-    for rank in ranks:
-        local_id = on_rank.get(rank, 0)
-        on_rank[rank] = local_id + 1
-        placements.append(Placement(len(placements), rank, local_id))
-    return placements
-
-
-def _by_slot(jobspec: Jobspec, resources: ResourceSet) -> list[int]:
-    """The rank of each task, given that slots share them."""
-    (task,) = jobspec.tasks
-    if task.ntasks > TASKS_MAX:  # before there is a list of them
-        raise LayoutError(f"expected at most {TASKS_MAX} tasks, got {task.ntasks}")
-    slots = slot_ranks(jobspec, resources)
-    share, more = divmod(task.ntasks, len(slots))
-    return [rank for index, rank in enumerate(slots) for _ in range(share + (index < more))]
-
-
-def _by_resource(value: object, resources: ResourceSet) -> list[int]:
-    """The rank of each task, given that there are so many on each node or core of R."""
-    try:
-        wanted = msgspec.convert(value, _PerResource)
-    except msgspec.ValidationError as error:
-        raise LayoutError(f"{PER_RESOURCE}: {error}") from None
-    if wanted.type == "node":
-        return [rank for rank in resources.ranks for _ in range(wanted.count)]
-    counts = {rank: wanted.count * len(resources.cores(rank)) for rank in resources.ranks}
-    return [rank for rank, count in counts.items() for _ in range(count)]
-
-
-def slot_ranks(jobspec: Jobspec, resources: ResourceSet) -> list[int]:
-    """The rank of each slot. Raises LayoutError when R has no room for them."""
-    request = jobspec.request
-    ranks: list[int] = []
-    for rank in resources.ranks:
-        room = request.slots_per_node or len(resources.cores(rank)) // request.cores_per_slot
-        ranks += [rank] * min(room, request.nslots - len(ranks))
-    if len(ranks) < request.nslots:
-        raise LayoutError(
-            f"expected room for {request.nslots} slots of {request.cores_per_slot} cores, "
-            f"got {resources.summary()}"
-        )
-    return ranks
+ENV_EXPAND: Final = "system.shell.options.env-expand"
 
 
 def start_request(
@@ -114,27 +40,44 @@ def start_request(
     placements: list[Placement],
     environment: Mapping[str, str],
 ) -> Start:
-    """What the shell host is to launch; `environment` is what the instance adds."""
+    """What the shell host is to launch; `environment` is what the instance adds. LayoutError."""
     given = {key: value for key, value in jobspec.environment.items() if value is not None}
     of_job = {
         "FLUX_JOB_ID": format_fluid(jobid, "f58"),
         "FLUX_JOB_SIZE": str(len(placements)),
         "FLUX_JOB_NNODES": str(resources.nnodes),
     }
-    cores = {rank: list(resources.cores(rank)) for rank in {place.rank for place in placements}}
-    hosts = resources.hosts
-    redirects = redirects_of(jobspec)
-    tags = job_tags(jobid, jobspec, len(placements), resources.nnodes) if redirects else {}
-    nodes = {rank: index for index, rank in enumerate(resources.ranks)}
-    tasks = []
-    for taskid, rank, local_id in placements:
-        of_task = task_tags(taskid, local_id, nodes[rank], rank, hosts[rank]) if redirects else {}
-        files = {stream: filled_in(path, tags | of_task) for stream, path in redirects.items()}
-        environ = _of_task(Placement(taskid, rank, local_id), hosts[rank])
-        tasks.append(Task(taskid, environ, cores[rank], files))
+    try:
+        affinities = affinities_of(jobspec)
+    except ValueError as error:
+        raise LayoutError(str(error)) from None
+    tasks = _bound(affinities, resources, placements)
     command = list(jobspec.tasks[0].command)
-    environ = given | dict(environment) | of_job
+    templates = _Templates(jobspec)
+    if templates:
+        tasks = templates.fill_in(jobid, resources, placements, tasks)
+    order = {} if affinities.gpus == "off" else GPU_ORDER
+    environ = order | given | dict(environment) | of_job
     return Start(jobid, command, environ, jobspec.cwd or "/", tasks, takes_input(jobspec))
+
+
+def _bound(
+    affinities: Affinities, resources: ResourceSet, placements: list[Placement]
+) -> list[Task]:
+    """The tasks with what tells them where they are, and their cores."""
+    counts = Counter(place.rank for place in placements)
+    cores = {rank: list(resources.cores(rank)) for rank in counts}
+    gpus = {rank: list(resources.gpus(rank)) for rank in counts}
+    hosts = resources.hosts
+    tasks = []
+    for place in placements:
+        taskid, rank, local_id = place
+        ntasks = counts[rank]
+        environ = _of_task(place, hosts[rank])
+        environ |= gpu_environment(affinities.gpus, gpus[rank], local_id, ntasks)
+        bound = bound_cores(affinities.cores, cores[rank], local_id, ntasks)
+        tasks.append(Task(taskid, environ, bound))
+    return tasks
 
 
 def _of_task(place: Placement, host: str) -> dict[str, str]:
@@ -144,3 +87,41 @@ def _of_task(place: Placement, host: str) -> dict[str, str]:
         "FLUX_TRIO_RANK": str(place.rank),
         "FLUX_TRIO_HOST": host,
     }
+
+
+class _Templates:
+    """What of a jobspec may have tags; false if nothing has to be done."""
+
+    def __init__(self, jobspec: Jobspec) -> None:
+        self._jobspec = jobspec
+        self._files = redirects_of(jobspec)
+        command = list(jobspec.tasks[0].command)
+        self._command = command if any(map(has_tags, command)) else []
+        expand = jobspec.attribute(ENV_EXPAND)
+        self._environment = expand if isinstance(expand, dict) else {}
+
+    def __bool__(self) -> bool:
+        return bool(self._files or self._command or self._environment)
+
+    def fill_in(
+        self, jobid: int, resources: ResourceSet, placements: list[Placement], tasks: list[Task]
+    ) -> list[Task]:
+        """The tasks with their commands, files and environments."""
+        hosts = resources.hosts
+        of_job = job_tags(jobid, self._jobspec, len(placements), resources.nnodes)
+        of_node = {
+            rank: node_tags(node, rank, hosts[rank], resources.cores(rank), resources.gpus(rank))
+            for node, rank in enumerate(resources.ranks)
+        }
+        filled = []
+        for task, (taskid, rank, local_id) in zip(tasks, placements, strict=True):
+            tags = {**of_job, **of_node[rank], **task_tags(taskid, local_id)}
+            argv = [filled_in(word, tags) for word in self._command]
+            files = {stream: filled_in(path, tags) for stream, path in self._files.items()}
+            more = {
+                name: filled_in(text, tags)
+                for name, text in self._environment.items()
+                if isinstance(text, str)
+            }
+            filled.append(Task(task.taskid, task.env | more, task.cores, files, argv))
+        return filled

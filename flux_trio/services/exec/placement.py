@@ -1,0 +1,145 @@
+"""Where each task of a job is: on which rank of its R. Pure.
+
+Slots go to the ranks of R in ascending order, as many on each as its cores hold, or as the jobspec
+says for each node; tasks go to slots in blocks, or so many to each node or core as the shell option
+`per-resource` says. The shell option `taskmap` gives the ranks their tasks in another order:
+`cyclic` one after the other, or so many as its value says, `manual` as an RFC 34 task map says.
+Left out: flux-core's `hostfile`, since the file is not here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Final, Literal, NamedTuple
+
+import msgspec
+
+from flux_trio.formats import FormatError, Jobspec, ResourceSet, parse_taskmap
+
+TASKS_MAX: Final = 1 << 14  # processes of one job: one machine runs them all
+PER_RESOURCE: Final = "system.shell.options.per-resource"
+TASKMAP: Final = "system.shell.options.taskmap"
+
+
+class LayoutError(ValueError):
+    """The tasks of a jobspec cannot be laid out on its R (RFC 14)."""
+
+
+class _PerResource(msgspec.Struct):
+    """The shell option of flux-core for so many tasks on each resource, whatever was asked for."""
+
+    type: Literal["node", "core"]
+    count: Annotated[int, msgspec.Meta(ge=1, le=TASKS_MAX)] = 1
+
+
+class _Taskmap(msgspec.Struct):
+    """The shell option of flux-core for another order of tasks; `value` is the scheme's own."""
+
+    scheme: Literal["block", "cyclic", "manual"]
+    value: str = ""
+
+
+class Placement(NamedTuple):
+    """One task and its place."""
+
+    taskid: int
+    rank: int
+    local_id: int  # among the tasks on its rank
+
+
+def place_tasks(jobspec: Jobspec, resources: ResourceSet) -> list[Placement]:
+    """The tasks in order. LayoutError if R has no room for the slots, or an option is wrong."""
+    per_resource = jobspec.attribute(PER_RESOURCE)
+    if per_resource is None:
+        ranks = _by_slot(jobspec, resources)
+    else:
+        ranks = _by_resource(per_resource, resources)
+    if len(ranks) > TASKS_MAX:
+        raise LayoutError(f"expected at most {TASKS_MAX} tasks, got {len(ranks)}")
+    taskmap = jobspec.attribute(TASKMAP)
+    if taskmap is not None:
+        ranks = _mapped(taskmap, ranks, resources)
+    placements: list[Placement] = []
+    on_rank: dict[int, int] = {}
+    for rank in ranks:
+        local_id = on_rank.get(rank, 0)
+        on_rank[rank] = local_id + 1
+        placements.append(Placement(len(placements), rank, local_id))
+    return placements
+
+
+def _by_slot(jobspec: Jobspec, resources: ResourceSet) -> list[int]:
+    """The rank of each task, given that slots share them."""
+    (task,) = jobspec.tasks
+    if task.ntasks > TASKS_MAX:  # before there is a list of them
+        raise LayoutError(f"expected at most {TASKS_MAX} tasks, got {task.ntasks}")
+    slots = slot_ranks(jobspec, resources)
+    share, more = divmod(task.ntasks, len(slots))
+    return [rank for index, rank in enumerate(slots) for _ in range(share + (index < more))]
+
+
+def _by_resource(value: object, resources: ResourceSet) -> list[int]:
+    """The rank of each task, given that there are so many on each node or core of R."""
+    try:
+        wanted = msgspec.convert(value, _PerResource)
+    except msgspec.ValidationError as error:
+        raise LayoutError(f"{PER_RESOURCE}: {error}") from None
+    if wanted.type == "node":
+        return [rank for rank in resources.ranks for _ in range(wanted.count)]
+    counts = {rank: wanted.count * len(resources.cores(rank)) for rank in resources.ranks}
+    return [rank for rank, count in counts.items() for _ in range(count)]
+
+
+def _mapped(option: object, ranks: list[int], resources: ResourceSet) -> list[int]:
+    """The rank of each task, where `ranks` is that of each in blocks."""
+    try:
+        wanted = msgspec.convert(option, _Taskmap)
+    except msgspec.ValidationError as error:
+        raise LayoutError(f"{TASKMAP}: {error}") from None
+    match wanted.scheme:
+        case "cyclic":
+            return _cyclic(wanted.value or "1", ranks)
+        case "manual":
+            return _manual(wanted.value, len(ranks), list(resources.ranks))
+    return ranks
+
+
+def _cyclic(value: str, ranks: list[int]) -> list[int]:
+    if not (value.isascii() and value.isdigit() and int(value)):
+        raise LayoutError(f"{TASKMAP}: invalid cyclic stride: {value}")
+    left, dealt = Counter(ranks), list[int]()
+    while left:
+        for rank in sorted(left):
+            count = min(int(value), left[rank])
+            dealt += [rank] * count
+            left[rank] -= count
+        left = +left  # without the ranks that have all of theirs
+    return dealt
+
+
+def _manual(value: str, ntasks: int, ranks: list[int]) -> list[int]:
+    try:
+        nodes = parse_taskmap(value)
+    except FormatError as error:
+        raise LayoutError(f"{TASKMAP}: {error}") from None
+    if len(nodes) != ntasks or set(nodes) != set(range(len(ranks))):
+        raise LayoutError(
+            f"{TASKMAP}: expected a map of {ntasks} tasks on {len(ranks)} nodes, "
+            f"got {len(nodes)} on {len(set(nodes))}"
+        )
+    return [ranks[node] for node in nodes]
+
+
+def slot_ranks(jobspec: Jobspec, resources: ResourceSet) -> list[int]:
+    """The rank of each slot. Raises LayoutError when R has no room for them."""
+    request = jobspec.request
+    ranks: list[int] = []
+    for rank in resources.ranks:
+        room = request.slots_per_node or len(resources.cores(rank)) // request.cores_per_slot
+        ranks += [rank] * min(room, request.nslots - len(ranks))
+    if len(ranks) < request.nslots:
+        raise LayoutError(
+            f"expected room for {request.nslots} slots of {request.cores_per_slot} cores, "
+            f"got {resources.summary()}"
+        )
+    return ranks

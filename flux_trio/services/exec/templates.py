@@ -1,0 +1,80 @@
+"""Mustache tags of a job's command, environment and files (flux-submit(1), Mustache Templates).
+
+Pure. {{id}} ({{id.dec}} and the other forms of an id), {{name}}, {{nnodes}}, {{size}}, {{task.id}},
+{{task.index}}, {{node.id}}, {{node.name}}, {{node.cores}} and their like of flux-core's shell; a
+tag that there is not stays as it is. Left out: {{tmpdir}}, since jobs have no such directory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, TypeAlias, get_args
+
+from flux_trio.formats import FluidForm, Idset, Jobspec, format_fluid
+
+_TAG: Final = re.compile(r"\{\{([^{}]+)\}\}")
+
+# Some texts are made only when they are asked for: words take long to load.
+Tags: TypeAlias = Mapping[str, str | Callable[[], str]]
+
+
+def has_tags(text: str) -> bool:
+    """Whether there may be anything to fill in."""
+    return "{{" in text
+
+
+def job_tags(jobid: int, jobspec: Jobspec, ntasks: int, nnodes: int) -> Tags:
+    """The tags that are the same for all tasks."""
+    ids = {
+        f"{name}.{form}": partial(format_fluid, jobid, form)
+        for name in ("id", "jobid")
+        for form in get_args(FluidForm)
+    }
+    named = jobspec.attribute("system.job.name")
+    name = named if isinstance(named, str) else jobspec.tasks[0].command[0].rpartition("/")[2]
+    size = str(ntasks)
+    return {
+        **ids,
+        "id": ids["id.f58"],
+        "jobid": ids["id.f58"],
+        "name": name,
+        "nnodes": str(nnodes),
+        "size": size,
+        "ntasks": size,
+    }
+
+
+def node_tags(node: int, rank: int, host: str, cores: Idset, gpus: Idset) -> Tags:
+    """The tags of the `node`th of a job's nodes."""
+    return {
+        "node.id": str(node),
+        "node.name": host,
+        "node.broker_rank": str(rank),
+        "node.cores": str(cores),
+        "node.ncores": str(len(cores)),
+        "node.gpus": str(gpus),
+    }
+
+
+def task_tags(taskid: int, index: int) -> Tags:
+    """The tags of one task: its number in the job, and on its node."""
+    number, local = str(taskid), str(index)
+    return {
+        "task.id": number,
+        "task.rank": number,
+        "taskid": number,
+        "task.index": local,
+        "task.localid": local,
+    }
+
+
+def filled_in(template: str, tags: Tags) -> str:
+    """The text that a template makes."""
+
+    def text(match: re.Match[str]) -> str:
+        value = tags.get(match[1], match[0])
+        return value if isinstance(value, str) else value()
+
+    return _TAG.sub(text, template)
