@@ -246,9 +246,8 @@ def test_answer_whose_event_has_no_place_is_logged_and_the_job_goes_on() -> None
     m = manager(DEPEND)
     m.submit(1)
     line, alloc = m.answer(DEPEND, posts=(("prolog-start", {"description": "p"}),))
-    assert line.startswith(
-        "log 3: cannot post prolog-start to job ƒ2: prolog-start: expected a job"
-    )
+    who = "log 3: plugin plug: cannot post prolog-start to job ƒ2: "
+    assert line.startswith(f"{who}prolog-start: expected a job")
     assert alloc == "sched.alloc 1"
 
 

@@ -7,7 +7,7 @@ import pytest
 from flux_trio.protocols import AskHook, HookAnswer, JobState, PluginsChanged
 from flux_trio.services.job_manager.sweeps import SLICE_JOBS
 from tests.support.asking import asked
-from tests.support.manager_script import PRIORITIZE, ManagerScript
+from tests.support.manager_script import PRIORITIZE, ManagerScript, posting
 
 DEPEND = "job.state.depend"
 RUN = "job.state.run"
@@ -39,7 +39,7 @@ def test_job_in_sched_is_created_and_new_before_its_restart_is_an_event() -> Non
 
 def test_job_in_depend_has_its_dependencies_and_its_hook_again() -> None:
     """26.events.4: so that a plugin reacquires its state."""
-    add = HookAnswer(posts=(("dependency-add", A),))
+    add = posting(("dependency-add", A))
     m = ManagerScript(answers={"job.dependency.moon": add}, peers=True)
     m.submit(1, attributes={"system.dependencies": [{"scheme": "moon", "value": ""}]})
     after = m.restarted(answers={"job.dependency.moon": add}, everything=True, peers=True)
@@ -50,7 +50,7 @@ def test_job_in_depend_has_its_dependencies_and_its_hook_again() -> None:
 
 @pytest.mark.parametrize("answer", [HookAnswer(error="no moon"), HookAnswer(reject="no moon")])
 def test_dependency_that_fails_at_restart_raises_an_exception(answer: HookAnswer) -> None:
-    add = HookAnswer(posts=(("dependency-add", A),))
+    add = posting(("dependency-add", A))
     m = ManagerScript(answers={"job.dependency.moon": add}, peers=True)
     m.submit(1, attributes={"system.dependencies": [{"scheme": "moon", "value": ""}]})
     after = m.restarted(answers={"job.dependency.moon": answer}, peers=True)
@@ -79,7 +79,7 @@ def test_failing_create_and_new_are_logged_at_restart() -> None:
 
 
 def test_hook_of_run_is_asked_again_unless_the_job_had_its_prolog_or_started() -> None:
-    prolog = HookAnswer(posts=(("prolog-start", A),))
+    prolog = posting(("prolog-start", A))
     m = ManagerScript(peers=True)
     m.running(1)
     m.submit(2)
@@ -89,18 +89,17 @@ def test_hook_of_run_is_asked_again_unless_the_job_had_its_prolog_or_started() -
     m.gone("job-exec")
     m.submit(3)
     m.alloc(3)
-    take_up = {2: prolog}
 
     def on_new(question: AskHook) -> HookAnswer:
         assert question.job is not None
-        return take_up.get(question.job.id, HookAnswer())
+        return prolog(question) if question.job.id == 2 else HookAnswer()
 
     after = m.restarted(everything=True, answers={"job.new": on_new})
     assert [q.job.id for q in after.plugins.questions if q.topic == RUN and q.job] == [3]
 
 
 def test_prolog_that_no_plugin_takes_up_ends_and_so_does_its_job() -> None:
-    m = ManagerScript(answers={RUN: HookAnswer(posts=(("prolog-start", A),))}, peers=True)
+    m = ManagerScript(answers={RUN: posting(("prolog-start", A))}, peers=True)
     m.submit(1)
     m.alloc(1)
     after = m.restarted(peers=True)
@@ -112,7 +111,7 @@ def test_prolog_that_no_plugin_takes_up_ends_and_so_does_its_job() -> None:
 
 
 def test_epilog_that_no_plugin_takes_up_ends_with_a_note() -> None:
-    m = ManagerScript(answers={CLEANUP: HookAnswer(posts=(("epilog-start", A),))}, peers=True)
+    m = ManagerScript(answers={CLEANUP: posting(("epilog-start", A))}, peers=True)
     m.running(1)
     m.execute(1, "finish", "release final")
     after = m.restarted(peers=True)
@@ -123,7 +122,7 @@ def test_epilog_that_no_plugin_takes_up_ends_with_a_note() -> None:
 
 @pytest.mark.parametrize("kind", ["prolog", "epilog"])
 def test_plugin_takes_up_a_prolog_or_epilog_by_starting_it_again(kind: str) -> None:
-    post = HookAnswer(posts=((f"{kind}-start", A),))
+    post = posting((f"{kind}-start", A))
     m = ManagerScript(answers={RUN if kind == "prolog" else CLEANUP: post}, peers=True)
     m.submit(1)
     m.alloc(1)
@@ -163,7 +162,7 @@ def test_loaded_plugin_is_told_of_each_job_and_then_all_priorities_are_asked_for
 
 
 def test_jobs_in_depend_have_their_dependencies_and_hook_for_the_loaded_plugin_alone() -> None:
-    add = HookAnswer(posts=(("dependency-add", A),))
+    add = posting(("dependency-add", A))
     m = ManagerScript(answers={"job.dependency.moon": add}, peers=True)
     m.submit(1, attributes={"system.dependencies": [{"scheme": "moon", "value": ""}]})
     m.plugins.everything = True
@@ -183,7 +182,7 @@ def test_jobs_in_depend_have_their_dependencies_and_hook_for_the_loaded_plugin_a
 def test_jobs_are_told_in_the_order_asked_for(order: str, jobids: list[int]) -> None:
     m = ManagerScript(peers=True)
     m.submit(1)
-    m.plugins.answers[DEPEND] = HookAnswer(posts=(("dependency-add", A),))
+    m.plugins.answers[DEPEND] = posting(("dependency-add", A))
     m.submit(2)
     del m.plugins.answers[DEPEND]
     m.running(3)

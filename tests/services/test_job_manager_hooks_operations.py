@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from flux_trio.protocols import Annotate, HookAnswer, JobState, PostEvent, SetPriority
-from tests.support.manager_script import PRIORITIZE, ManagerScript
+from flux_trio.protocols import Annotate, AskHook, HookAnswer, JobState, PostEvent, SetPriority
+from tests.support.manager_script import PRIORITIZE, ManagerScript, posting
 
 DEPEND = "job.state.depend"
 SCHED = "job.state.sched"
@@ -20,7 +20,7 @@ FINISHED = {"description": "a", "status": 0}
 
 def saying(topic: str, *posts: tuple[str, dict[str, Any]], **how: Any) -> ManagerScript:
     """Each job gets these events in the hook `topic`."""
-    return ManagerScript(answers={topic: HookAnswer(posts=posts)}, peers=True, **how)
+    return ManagerScript(answers={topic: posting(*posts)}, peers=True, **how)
 
 
 def refused(did: list[str]) -> str:
@@ -201,8 +201,8 @@ def test_jobspec_update_that_changes_nothing_is_not_logged() -> None:
 def test_plugins_that_send_a_job_round_for_ever_hold_it() -> None:
     count = iter(range(10_000))
 
-    def another(_question: object) -> HookAnswer:
-        return HookAnswer(posts=(("jobspec-update", {"attributes.system.n": next(count)}),))
+    def another(question: AskHook) -> HookAnswer:
+        return posting(("jobspec-update", {"attributes.system.n": next(count)}))(question)
 
     m = ManagerScript(answers={SCHED: another}, peers=True)
     did = m.submit(1)
@@ -226,7 +226,10 @@ def test_events_of_no_meaning_to_the_job_manager_are_logged() -> None:
 
 
 def test_annotations_are_merged_and_told_in_the_journal_alone() -> None:
-    m = ManagerScript(answers={DEPEND: HookAnswer(annotations={"user": {"a": 1}})}, peers=True)
+    m = ManagerScript(
+        answers={DEPEND: HookAnswer(operations=(Annotate(1, {"user": {"a": 1}}, "plug"),))},
+        peers=True,
+    )
     m.submit(1)
     m.put(Annotate(1, {"user": {"b": 2}}, "plug"))
     m.put(Annotate(1, {"user": {"a": None}}, "plug"))

@@ -10,7 +10,7 @@ from flux_trio.formats import Event, apply_update
 from flux_trio.messages import topics
 from flux_trio.protocols import STATE_TOPICS, AskHook, HookAnswer, JobState, UpdateAsked
 from flux_trio.services.job_manager.ledger import Ledger
-from tests.support.manager_script import PRIORITIZE, ManagerScript
+from tests.support.manager_script import PRIORITIZE, ManagerScript, posting
 
 DURATION = "attributes.system.duration"
 DEPEND = "job.state.depend"
@@ -229,7 +229,7 @@ def test_plugin_that_fails_in_update_is_logged_and_the_job_goes_on() -> None:
 def test_events_of_a_job_that_is_being_admitted_are_logged_before_validate() -> None:
     """A plugin writes defaults in job.new; job.update tells of them before job.state.depend."""
     post = ("jobspec-update", {"attributes.system.bank": "b"})
-    m = everything(answers={"job.new": HookAnswer(posts=(post,))})
+    m = everything(answers={"job.new": posting(post)})
     m.submit(1)
     assert m.names(1)[:3] == ["submit", "jobspec-update", "validate"]
     assert m.plugins.heard[2:5] == ["job.new", "job.update", "job.state.depend"]

@@ -83,7 +83,6 @@ class Chaos:
         return HookAnswer(
             priority=self.random.choice([None, UNAVAILABLE, 0, 7, 9, 9]),
             operations=tuple(self.operation() for _ in range(self.random.choice([0, 0, 0, 1, 2]))),
-            annotations={"user": {"n": choice}} if choice > 0.9 else None,
             resource_set=R if with_r else None,
             handled=choice > 0.2,
             validated=choice > 0.5,

@@ -57,6 +57,7 @@ from tests.support.asking import OWNER_USERID, asked, gone
 from tests.support.instant_kvs import InstantKvs
 
 NAME = "job-manager"
+PLUGIN = "plug"  # whose operations these are
 PRIORITIZE = STATE_TOPICS[JobState.PRIORITY]
 USERID = 2000
 START = 1000.0
@@ -65,6 +66,8 @@ JOBSPEC = Jobspec.from_command(["true"], environment={"HOME": "/"}).to_json()
 SUCCESS, ANNOTATE, DENY, CANCEL = AllocType
 
 Saying = HookAnswer | Callable[[AskHook], HookAnswer]
+Posted = tuple[str, dict[str, Any]]
+"""Name and context of an event."""
 
 
 class ScriptedPlugins:
@@ -113,6 +116,17 @@ class ScriptedPlugins:
 
     def subscribed(self, jobid: int) -> bool:
         return jobid in self.subscriptions
+
+
+def posting(*posts: Posted, **what: Any) -> Callable[[AskHook], HookAnswer]:
+    """What answers a job's hook with these events to be logged to it, and `what` besides."""
+
+    def saying(question: AskHook) -> HookAnswer:
+        jobid = 0 if question.job is None else question.job.id
+        operations = [PostEvent(jobid, name, context, PLUGIN) for name, context in posts]
+        return HookAnswer(operations=tuple(operations), **what)
+
+    return saying
 
 
 def _urgency(question: AskHook) -> HookAnswer:
@@ -280,14 +294,14 @@ class ManagerScript:
         """A peer is gone."""
         return self.put(gone(NAME, peer))
 
-    def answer(self, topic: str, **what: Any) -> list[str]:
-        """The plugins answer the question `topic`."""
+    def answer(self, topic: str, posts: Iterable[Posted] = (), **what: Any) -> list[str]:
+        """The plugins answer the question `topic`, and want `posts` logged."""
         question = self.asked.pop(topic)
-        return self.put(HookAnswered(question.ticket, HookAnswer(**what)))
+        return self.put(HookAnswered(question.ticket, posting(*posts, **what)(question)))
 
     def post(self, jobid: int, name: str, **context: Any) -> list[str]:
         """A plugin posts an event."""
-        return self.put(PostEvent(jobid, name, context, "plug"))
+        return self.put(PostEvent(jobid, name, context, PLUGIN))
 
     def commit(self) -> list[str]:
         """The oldest commit that waits is durable."""

@@ -186,7 +186,7 @@ class Hooks:
 
     def _take(self, job: ActiveJob, answer: HookAnswer, then: Answered, is_state: bool) -> None:
         """Queue what the answer asks for, and `then` behind it, or behind all that waits."""
-        if job.deferred is None and not (answer.posts or answer.operations or answer.annotations):
+        if job.deferred is None and not answer.operations:
             then(answer)
             return
         queue = self._queue(job)
@@ -196,18 +196,8 @@ class Hooks:
             queue.appendleft(partial(then, answer))
         if job.state != JobState.NEW or not (answer.reject or answer.error):
             # a job that is refused never was, and has no events
-            queue.extendleft(reversed(self._wanted(job, answer)))
+            queue.extendleft(partial(self._do, job, each) for each in reversed(answer.operations))
         self._drain(job)
-
-    def _wanted(self, job: ActiveJob, answer: HookAnswer) -> list[Any]:
-        operations: list[Operation] = [
-            PostEvent(job.id, name, context, "") for name, context in answer.posts
-        ]
-        operations += answer.operations
-        wanted = [partial(self._do, job, operation) for operation in operations]
-        if answer.annotations is not None:
-            wanted.append(partial(self._ledger.merge_annotations, job, answer.annotations))
-        return wanted
 
     def _do(self, job: ActiveJob, operation: Operation) -> None:
         """An operation asked for by a hook of `job`; one on another job may have to wait."""
