@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.formats import Jobspec, ResourceSet, format_fluid
+from flux_trio.formats import FormatError, Jobspec, ResourceSet, format_fluid
 from flux_trio.services.exec.placement import LayoutError, place_tasks
 from flux_trio.services.exec.shell_protocol import Start
 from flux_trio.services.exec.tasks import start_request
@@ -145,3 +145,26 @@ def test_environment_is_filled_in_where_it_is_asked_for() -> None:
     (task,) = start(made, resources()).tasks
     assert task.env["OUT"] == f"{format_fluid(58, 'words')}.0"
     assert "N" not in task.env
+
+
+# Limits
+
+
+def test_limits_go_to_the_shell_host() -> None:
+    assert start(jobspec(options={}), resources()).limits == {}
+    limits = {"nofile": 64, "core": -1}
+    assert start(jobspec(options={"rlimit": limits}), resources()).limits == limits
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        ({"nosuch": 1}, "rlimit: expected names of limits"),
+        ({"nofile": "1"}, "rlimit.*: expected int, got str"),
+        ({"nofile": -2}, "rlimit.*: expected int"),
+        ("nofile", "rlimit: expected object, got str"),
+    ],
+)
+def test_limits_that_cannot_be_are_refused(limits: object, text: str) -> None:
+    with pytest.raises(FormatError, match=text):
+        start(jobspec(options={"rlimit": limits}), resources())

@@ -54,6 +54,15 @@ async def test_greatest_status_of_all_tasks_counts(directory: Path) -> None:
         assert (done.status, done.ntasks) == (3 << 8, 3)
 
 
+async def test_limits_are_those_of_the_tasks(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        limits = {"nofile": 64, "core": -1, "cpu": 7, "stack": 1 << 62}
+        await shell.run(1, "sh", "-c", "ulimit -n; ulimit -t", limits=limits)
+        assert shell.output(1) == "64\n7\n"
+        await shell.run(2, "sh", "-c", "ulimit -n")
+        assert shell.output(2) != "64\n"
+
+
 async def test_output_of_each_task_is_in_files_of_its_own(directory: Path) -> None:
     async with open_shell(directory) as shell:
         script = "echo out $FLUX_TASK_RANK $A; echo err >&2"

@@ -56,12 +56,13 @@ class Shell:
         await self.hear(ShellConnected)
 
     def start(self, jobid: int, *argv: str, ntasks: int = 1, **options: Any) -> None:
-        """Ask for a job of `ntasks` tasks; `env`, `cwd`, `cores` and `input` may be given."""
+        """Ask for a job of `ntasks` tasks; `options` are env, cwd, cores, limits and input."""
         env = {"PATH": "/usr/bin:/bin", MARK: str(self.directory)} | options.get("env", {})
         cores = options.get("cores", [])
         tasks = [Task(taskid, {"FLUX_TASK_RANK": str(taskid)}, cores) for taskid in range(ntasks)]
-        cwd = options.get("cwd", "/")
-        self.send(Start(jobid, list(argv), env, cwd, tasks, options.get("input", False)))
+        cwd, input_ = options.get("cwd", "/"), options.get("input", False)
+        limits = options.get("limits", {})
+        self.send(Start(jobid, list(argv), env, cwd, tasks, input_, limits))
 
     async def hear(self, kind: type[T], jobid: int | None = None) -> T:
         """The next thing of that kind, of that job if one is given; others are passed over."""

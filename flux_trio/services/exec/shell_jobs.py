@@ -22,6 +22,7 @@ import msgspec
 
 from flux_trio.services.exec.shell_files import open_streams
 from flux_trio.services.exec.shell_input import JobInputs
+from flux_trio.services.exec.shell_limits import limiting
 from flux_trio.services.exec.shell_protocol import (
     JOBS_NAME,
     STREAMS,
@@ -277,13 +278,14 @@ class ShellJobs:
                     cwd=request.cwd,
                     env=request.env | task.env,
                     start_new_session=True,
+                    preexec_fn=limiting(request.limits),
                 )
         except OSError as error:
             missing = isinstance(error, FileNotFoundError) and error.filename == argv[0]
             status = STATUS_NOT_FOUND if missing else STATUS_NOT_EXECUTED
             self._note(job, Failed(task.taskid, status, f"{error.filename}: {error.strerror}"))
             return False
-        except ValueError as error:  # what no process can be given, such as a NUL in a string
+        except (ValueError, subprocess.SubprocessError) as error:  # a NUL in a string, a limit
             self._note(job, Failed(task.taskid, STATUS_NOT_EXECUTED, f"{argv[0]}: {error}"))
             return False
         process = Process(job, task.taskid, child.pid, start_time(child.pid) or 0, child)

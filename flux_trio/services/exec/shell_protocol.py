@@ -49,7 +49,8 @@ class Task(msgspec.Struct, frozen=True):
 class Start(msgspec.Struct, frozen=True, tag=True):
     """Launch a job, unless its id was ever started here: then just say how it is.
 
-    With `input` the standard input of each task is a pipe that `Feed` writes to.
+    With `input` the standard input of each task is a pipe that `Feed` writes to. `limits` are soft
+    limits of the tasks by name, such as `nofile`.
     """
 
     id: int
@@ -58,6 +59,7 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     cwd: str
     tasks: list[Task]
     input: bool = False
+    limits: dict[str, int] = {}
 
 
 class Attach(msgspec.Struct, frozen=True, tag=True):

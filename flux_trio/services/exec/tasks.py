@@ -25,6 +25,7 @@ from flux_trio.services.exec.affinity import (
     bound_cores,
     gpu_environment,
 )
+from flux_trio.services.exec.limits import limits_of
 from flux_trio.services.exec.placement import LayoutError, Placement
 from flux_trio.services.exec.redirects import redirects_of, takes_input
 from flux_trio.services.exec.shell_protocol import Start, Task
@@ -40,7 +41,10 @@ def start_request(
     placements: list[Placement],
     environment: Mapping[str, str],
 ) -> Start:
-    """What the shell host is to launch; `environment` is what the instance adds. LayoutError."""
+    """What the shell host is to launch; `environment` is what the instance adds.
+
+    LayoutError, FormatError.
+    """
     given = {key: value for key, value in jobspec.environment.items() if value is not None}
     of_job = {
         "FLUX_JOB_ID": format_fluid(jobid, "f58"),
@@ -58,7 +62,8 @@ def start_request(
         tasks = templates.fill_in(jobid, resources, placements, tasks)
     order = {} if affinities.gpus == "off" else GPU_ORDER
     environ = order | given | dict(environment) | of_job
-    return Start(jobid, command, environ, jobspec.cwd or "/", tasks, takes_input(jobspec))
+    cwd, limits = jobspec.cwd or "/", limits_of(jobspec)
+    return Start(jobid, command, environ, cwd, tasks, takes_input(jobspec), limits)
 
 
 def _bound(
