@@ -1,7 +1,8 @@
 """The environment of a job: `--env` rules over that of the command (flux-submit(1), Environment).
 
 `-PATTERN` leaves out what the glob matches (`-/REGEX/` a regular expression), `PATTERN` takes it
-in again, `NAME=VALUE` sets, with `$NAME` in the value replaced, `^FILE` reads rules, one a line.
+in again, `NAME=VALUE` sets, with `$NAME` in the value replaced, `^FILE` reads rules, one a line. A
+value with tags such as {{id}} is filled in where the job runs.
 """
 
 from __future__ import annotations
@@ -20,11 +21,20 @@ from flux_trio.client import TOKEN_VARIABLE, URI_VARIABLE
 PRIVATE: Final = (URI_VARIABLE, TOKEN_VARIABLE)
 
 
-def job_environment(rules: Iterable[str], current: Mapping[str, str]) -> dict[str, str]:
-    """`current` as changed by `rules`, in their order. Raises ValueError that names the rule."""
+def job_environment(
+    rules: Iterable[str], current: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """`current` as changed by `rules`, in their order, and what has tags to be filled in later.
+
+    Raises ValueError that names the rule.
+    """
     current = {name: value for name, value in current.items() if name not in PRIVATE}
-    environment = dict(current)
+    environment, templates = dict(current), {}
     for rule in _all_rules(rules):
+        name, _, value = rule.partition("=")
+        if "{{" in value and not rule.startswith("-"):
+            templates[name] = value
+            continue
         try:
             environment = _apply(rule, environment, current)
         except re.error as error:
@@ -33,7 +43,7 @@ def job_environment(rules: Iterable[str], current: Mapping[str, str]) -> dict[st
             raise ValueError(f"{rule!r}: there is no variable {error}") from None
         except ValueError as error:
             raise ValueError(f"{rule!r}: {error}") from None
-    return environment
+    return environment, templates
 
 
 def _all_rules(rules: Iterable[str]) -> Iterator[str]:
@@ -52,19 +62,20 @@ def _all_rules(rules: Iterable[str]) -> Iterator[str]:
 def _apply(rule: str, environment: dict[str, str], current: Mapping[str, str]) -> dict[str, str]:
     name, is_assignment, value = rule.partition("=")
     if rule.startswith("-"):
-        pattern = _pattern(rule[1:])
+        pattern = name_pattern(rule[1:])
         return {name: value for name, value in environment.items() if not pattern.match(name)}
     if is_assignment:
         if not name:
             raise ValueError("expected NAME=VALUE")
         expanded = Template(value).substitute({**current, **environment})
         return {**environment, name: expanded}
-    pattern = _pattern(rule)
+    pattern = name_pattern(rule)
     again = {name: value for name, value in current.items() if pattern.match(name)}
     return {**again, **environment}
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def name_pattern(text: str) -> re.Pattern[str]:
+    """What a rule's pattern matches: a glob, or a regular expression if it begins with /."""
     if text.startswith("/"):
         return re.compile(text[1:].removesuffix("/"))
     return re.compile(fnmatch.translate(text))

@@ -14,7 +14,8 @@ import msgspec
 from flux_trio.cli.constraint_query import parse_constraint_query
 from flux_trio.cli.environment import job_environment
 from flux_trio.cli.job_shape import JobShape
-from flux_trio.cli.values import read_time, read_time_limit, read_urgency
+from flux_trio.cli.resource_limits import job_limits
+from flux_trio.cli.values import read_time, read_time_limit, read_urgency, read_warning_signal
 from flux_trio.formats import Jobspec, parse_dependency_uri
 from flux_trio.protocols import JobFlag
 
@@ -40,7 +41,11 @@ class Submission(JobShape):
     error: str | None = None
     cwd: str | None = None
     job_name: str | None = None
+    signal: str | None = None
+    taskmap: str | None = None
+    rlimit: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    debug: bool = False
     queue: str | None = None
     bank: str | None = None
     cc: str | None = None
@@ -66,35 +71,39 @@ class Submission(JobShape):
                 changed[each.name] = change(each.name, value)[0]
         return replace(self, **changed)
 
-    def to_jobspec(self, environ: Mapping[str, str], cwd: str, now: float) -> Jobspec:
-        """The jobspec; `environ` and `cwd` are the command's own, `now` is the Unix time.
+    def to_jobspec(
+        self, environ: Mapping[str, str], cwd: str, now: float, limits: Mapping[str, int]
+    ) -> Jobspec:
+        """The jobspec; `now` is the Unix time, all else the command's own: `limits` are soft.
 
         Raises ValueError that names the option, or FormatError with the path in the jobspec.
         """
         if not self.command:
             raise ValueError("job command and arguments are missing")
+        environment, templates = _named("--env", job_environment, self.env, environ)
+        given = {
+            "env-expand": templates or None,
+            "rlimit": _named("--rlimit", job_limits, self.rlimit, limits) or None,
+        }
         limit = self.time_limit and _named("--time-limit", read_time_limit, self.time_limit)
         return Jobspec.from_command(
             self.command,
             **self.counts(),
             duration=None if not limit or math.isinf(limit) else limit,
             cwd=self.cwd or cwd,
-            environment=_named("--env", job_environment, self.env, environ),
+            environment=environment,
             queue=self.queue,
-            attributes=self._attributes(now),
+            attributes=self._attributes(now, given),
         )
 
-    def _attributes(self, now: float) -> dict[str, Any]:
+    def _attributes(self, now: float, options: dict[str, Any]) -> dict[str, Any]:
+        options |= self._shell_options()
         given: dict[str, Any] = {
             "system.job.name": self.job_name,
             "system.bank": self.bank,
-            "system.shell.options.per-resource": self.per_resource(),
+            **{f"system.shell.options.{name}": value for name, value in options.items()},
         }
         attributes = {path: value for path, value in given.items() if value is not None}
-        files = {"input.stdin": self.input, "output.stdout": self.output}
-        for place, path in {**files, "output.stderr": self.error}.items():
-            if path is not None:
-                attributes[f"system.shell.options.{place}"] = {"type": "file", "path": path}
         if self.requires:
             query = " and ".join(f"({text})" for text in self.requires)
             attributes["system.constraints"] = _named("--requires", parse_constraint_query, query)
@@ -107,6 +116,19 @@ class Submission(JobShape):
             key, value = _named("--setattr", parse_attribute, text)
             attributes[key] = value
         return attributes
+
+    def _shell_options(self) -> dict[str, Any]:
+        """Those that have an option of their own; None for what was not given."""
+        files = {"input.stdin": self.input, "output.stdout": self.output}
+        return {
+            "per-resource": self.per_resource(),
+            "signal": self.signal and _named("--signal", read_warning_signal, self.signal),
+            "taskmap": self.taskmap and _taskmap(self.taskmap),
+            **{
+                place: None if path is None else {"type": "file", "path": path}
+                for place, path in {**files, "output.stderr": self.error}.items()
+            },
+        }
 
     def _dependencies(self, now: float) -> list[dict[str, Any]]:
         dependencies = [
@@ -123,7 +145,7 @@ class Submission(JobShape):
 
     def flag_mask(self) -> int:
         """The flags as one number. Raises ValueError for one that is not known."""
-        mask = 0
+        mask = int(JobFlag.DEBUG) if self.debug else 0
         for name in ",".join(self.flags).split(","):
             if name:
                 try:
@@ -153,6 +175,11 @@ def parse_attribute(text: str) -> tuple[str, Any]:
     if key.startswith("."):
         return key[1:], value
     return key if key.startswith(("system.", "user.")) else f"system.{key}", value
+
+
+def _taskmap(text: str) -> dict[str, str]:
+    scheme, _, value = text.partition(":")
+    return {"scheme": scheme, "value": value}
 
 
 def _key_value(text: str) -> tuple[str, Any]:

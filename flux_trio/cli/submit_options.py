@@ -116,7 +116,26 @@ _JOB: Final[Options[Any]] = (
     ),
     _text("--error", metavar="FILE", help="The same for standard error. [default: as --output]"),
     _text("--cwd", metavar="DIR", help="Working directory. [default: this one]"),
+    _text(
+        "--signal",
+        metavar="[SIG][@TIME]",
+        help="Send SIG (USR1) to the job TIME (60s) before its time limit: USR2@5m, @90s, TERM.",
+    ),
+    _text(
+        "--taskmap",
+        metavar="SCHEME[:VALUE]",
+        help="Give the nodes their tasks in another order than in blocks: cyclic, cyclic:2, "
+        "manual:TASKMAP (RFC 34).",
+    ),
+    _texts(
+        "--rlimit",
+        metavar="RULE,...",
+        help="Which resource limits of here the tasks have: -PATTERN leaves out, PATTERN takes in, "
+        "NAME=VALUE sets. [default: all but memlock, ofile, msgqueue, nice, rtprio, rttime and "
+        "sigpending]",
+    ),
     _texts("--flags", metavar="FLAG,...", help="debug, waitable or novalidate."),
+    click.option("--debug", is_flag=True, help="The same as --flags=debug."),
     click.option("--dry-run", is_flag=True, help="Print what would be submitted, and submit none."),
     click.option("--quiet", is_flag=True, help="Do not print job ids."),
     click.option("-v", "--verbose", count=True, help="Tell more on standard error; -vv tells all."),
@@ -208,12 +227,15 @@ def make_jobspec(submission: Submission, path: str | None = None) -> Jobspec:
     import os
     import time
 
+    from flux_trio.cli.resource_limits import current_limits
+
     try:
         submission.flag_mask()
         submission.urgency_number()
         if path is not None:
             return read_jobspec_file(submission, path)
-        return submission.to_jobspec(os.environ, str(Path.cwd()), time.time())
+        cwd, limits = str(Path.cwd()), current_limits()
+        return submission.to_jobspec(os.environ, cwd, time.time(), limits)
     except ValueError as error:
         raise CommandError(str(error)) from None
 

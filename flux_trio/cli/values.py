@@ -91,6 +91,15 @@ def read_signal(text: str) -> int:
     raise ValueError(f"Invalid signal {text}")
 
 
+def read_warning_signal(text: str) -> dict[str, float]:
+    """Flux's shell option `signal`, from [SIG][@TIME]: SIGUSR1 60 s before the time limit."""
+    name, _, before = text.partition("@")
+    before_s = parse_duration(before or "60s")
+    if math.isinf(before_s):
+        raise ValueError(f"expected a duration that ends, got {before!r}")
+    return {"signum": read_signal(name or "USR1"), "timeleft": before_s}
+
+
 def read_time(text: str, now: float) -> float:
     """A time in seconds since the Unix epoch.
 

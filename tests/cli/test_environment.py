@@ -24,7 +24,7 @@ CURRENT = {"HOME": "/h", "PATH": "/bin", "OMP_A": "1", "OMP_B": "2"}
     ],
 )
 def test_rules_apply_in_their_order(rules: list[str], environment: dict[str, str]) -> None:
-    assert job_environment(rules, CURRENT) == environment
+    assert job_environment(rules, CURRENT) == (environment, {})
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,9 @@ def test_a_rule_that_cannot_be_followed_is_named(rule: str, message: str) -> Non
 
 def test_the_token_of_this_command_is_not_the_jobs() -> None:
     secret = {"FLUX_TRIO_TOKEN": "t", "FLUX_TRIO_URI": "ws://h:1"}
-    assert job_environment(["FLUX_TRIO_TOKEN"], CURRENT | secret) == CURRENT
+    assert job_environment(["FLUX_TRIO_TOKEN"], CURRENT | secret) == (CURRENT, {})
+
+
+def test_what_has_tags_is_left_to_the_job() -> None:
+    rules = ["-*", "A={{id}}", "B=x"]
+    assert job_environment(rules, CURRENT) == ({"B": "x"}, {"A": "{{id}}"})

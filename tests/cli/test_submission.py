@@ -16,13 +16,18 @@ JOBSPECS = Path(__file__).parents[1] / "data" / "jobspecs"
 
 
 def jobspec(*command: str, **options: Any) -> dict[str, Any]:
+    limits = options.pop("limits", {})
     submission = Submission(command=command or ("true",), **options)
-    return submission.to_jobspec({"HOME": "/h"}, "/here", 1000.0).to_json()
+    return submission.to_jobspec({"HOME": "/h"}, "/here", 1000.0, limits).to_json()
 
 
 def system(**options: Any) -> dict[str, Any]:
     attributes: dict[str, Any] = jobspec(**options)["attributes"]["system"]
     return attributes
+
+
+def shell_options(**options: Any) -> dict[str, Any]:
+    return {"shell": {"options": options}}
 
 
 def slot(cores: int = 1, gpus: int = 0, count: int = 1) -> dict[str, Any]:
@@ -83,6 +88,22 @@ def test_the_job_runs_here_with_this_environment_and_no_limit() -> None:
             },
         ),
         ({"setopt": ("a.b=1", "c")}, {"shell": {"options": {"a": {"b": 1}, "c": 1}}}),
+        ({"signal": "USR2@5m"}, shell_options(signal={"signum": 12, "timeleft": 300.0})),
+        ({"signal": "@90"}, shell_options(signal={"signum": 10, "timeleft": 90.0})),
+        ({"signal": "15"}, shell_options(signal={"signum": 15, "timeleft": 60.0})),
+        ({"taskmap": "cyclic"}, shell_options(taskmap={"scheme": "cyclic", "value": ""})),
+        (
+            {"taskmap": "manual:[[0,1,1,1]]"},
+            shell_options(taskmap={"scheme": "manual", "value": "[[0,1,1,1]]"}),
+        ),
+        ({"limits": {"core": 0, "memlock": 1}}, shell_options(rlimit={"core": 0})),
+        (
+            {"env": ("-*", "A={{id}}", "B=$HOME/{{name}}")},
+            {
+                "environment": {},
+                **shell_options(**{"env-expand": {"A": "{{id}}", "B": "$HOME/{{name}}"}}),
+            },
+        ),
         ({"dependency": ()}, {}),  # 26.format.4
         (
             {"dependency": ("afterok:ƒ3", "singleton"), "begin_time": ("+12.5s",)},

@@ -48,13 +48,15 @@ def comparable(jobspec: dict[str, Any]) -> dict[str, Any]:
     """Without what tells of the machine, and of the time.
 
     flux-core has an object of shell options also when there are none, and rlimits in it, which were
-    removed from the recordings.
+    removed from the recordings: they tell of the machine.
     """
     system = {**jobspec["attributes"]["system"]}
     for key in ("cwd", "environment"):
         system.pop(key, None)
-    if not system.get("shell", {}).get("options", True):
-        del system["shell"]
+    options = {**system.pop("shell", {}).get("options", {})}
+    options.pop("rlimit", None)
+    if options:
+        system["shell"] = {"options": options}
     for dependency in system.get("dependencies", ()):
         dependency.pop("value")  # an id in another spelling, or a time
     return apply_update(jobspec, "attributes.system", system)
