@@ -21,13 +21,19 @@ from typing import Final
 import trio
 
 from flux_trio.broker import ConfigRefused, LogEntry, ModuleCrashed, ModuleNotStarted
-from flux_trio.cli.enclosing import EnclosingError, environment_inside, find_allocation
+from flux_trio.cli.enclosing import (
+    Allocation,
+    EnclosingError,
+    environment_inside,
+    find_allocation,
+    follow_expiration,
+)
 from flux_trio.cli.errors import complain, sole_error
 from flux_trio.cli.monitoring import Monitoring, open_monitor
 from flux_trio.client import STATEDIR_VARIABLE
 from flux_trio.config import Config, parse_config
 from flux_trio.formats import FormatError
-from flux_trio.instance import Instance, Surroundings, durable_store, open_instance
+from flux_trio.instance import Enclosing, Instance, Surroundings, durable_store, open_instance
 from flux_trio.jobtap import search_path
 from flux_trio.messages import USERID_UNKNOWN, FluxError, Level, topics
 from flux_trio.protocols import ACTIVE
@@ -186,16 +192,38 @@ async def _run_instance(
             instance.log.sinks.append(_show_log)
             if monitoring is not None:
                 monitoring.report_to(instance.write_log)
-            if not startup.command:
-                _announce(instance, startup.statedir)
-                await _until_told(instance, signals)
-                code = 0
-            else:
-                environment = environment_inside(os.environ, str(startup.statedir), enclosing)
-                code = await _run_command(instance, startup.command, environment, signals)
-            if not startup.lasting:
-                await _cancel_jobs(instance)
+            async with _following(instance, startup, allocation):
+                code = await _serve(instance, startup, enclosing, signals)
+                if not startup.lasting:
+                    await _cancel_jobs(instance)
             return code
+
+
+@asynccontextmanager
+async def _following(
+    instance: Instance, startup: Startup, allocation: Allocation | None
+) -> AsyncIterator[None]:
+    """Meanwhile the instance ends when its job does, if its resources are the job's."""
+    async with trio.open_nursery() as nursery:
+        if allocation is not None and not startup.config.resource.config:
+            nursery.start_soon(follow_expiration, os.environ, allocation, instance)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+async def _serve(
+    instance: Instance,
+    startup: Startup,
+    enclosing: Enclosing | None,
+    signals: AsyncIterator[int],
+) -> int:
+    """Until the command has ended, whose exit code it is, or without one until told."""
+    if not startup.command:
+        _announce(instance, startup.statedir)
+        await _until_told(instance, signals)
+        return 0
+    environment = environment_inside(os.environ, str(startup.statedir), enclosing)
+    return await _run_command(instance, startup.command, environment, signals)
 
 
 def _announce(instance: Instance, statedir: Path) -> None:

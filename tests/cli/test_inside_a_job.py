@@ -68,6 +68,21 @@ def test_it_ends_when_the_job_does(instance: RunningInstance) -> None:
     assert 0 < times["expiration"] - times["starttime"] <= 60
 
 
+def test_it_ends_later_or_sooner_when_the_job_does(instance: RunningInstance) -> None:
+    """21.events.11: what the job is told after its start counts, and what it was told before."""
+    script = (
+        "id=$($F submit sleep 1000); $F job wait-event -q $id start;"
+        " FLUX_TRIO_URI=$FLUX_TRIO_PARENT_URI $F update $FLUX_ENCLOSING_ID duration=2h;"
+        " $F job wait-event -q $id resource-update; $F submit -t 90m true >/dev/null && echo taken;"
+        " FLUX_TRIO_URI=$FLUX_TRIO_PARENT_URI $F update $FLUX_ENCLOSING_ID duration=30m;"
+        " $F job wait-event -q -c 2 $id resource-update; $F submit -t 1h true"
+    )
+    command = [*FLUX_TRIO, "start", "sh", "-c", f"F='{SELF}'; {script}"]
+    done = instance.run("run", "-t", "300s", *command)
+    assert done.stdout == "taken\n", done.stderr
+    assert "job duration (1h) exceeds remaining instance lifetime" in done.stderr
+
+
 def test_without_a_command_it_has_a_directory_of_its_own_and_leaves_with_its_jobs(
     instance: RunningInstance, tmp_path: Path
 ) -> None:
