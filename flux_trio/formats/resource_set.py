@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from weakref import WeakValueDictionary
 
 from flux_trio.formats import resource_json, resource_ops
 from flux_trio.formats.errors import FormatError
@@ -18,7 +18,7 @@ from flux_trio.formats.idset import Idset
 from flux_trio.formats.resource_ops import Group, Groups
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ResourceSet:
     """Concrete resources: for each rank its host, cores and gpus, and for how long they are given.
 
@@ -281,13 +281,18 @@ class ResourceSet:
             raise ValueError(f"expected the hosts {expected} in any order") from None
 
 
-@lru_cache(maxsize=4096)  # jobs that are granted and started at a time, on a busy instance
+_held: WeakValueDictionary[str, ResourceSet] = WeakValueDictionary()
+
+
 def parse_r(text: str) -> ResourceSet:
     """R as it is stored, from its text; FormatError with the field's path from `R` on.
 
-    Whoever reads the R of a job soon after another gets what that one has read.
+    Whoever reads the R of a job gets what another, who still holds it, has read.
     """
-    return ResourceSet.parse(text.encode(), "R")
+    resources = _held.get(text)
+    if resources is None:
+        resources = _held[text] = ResourceSet.parse(text.encode(), "R")
+    return resources
 
 
 _NONE = Idset.of(())

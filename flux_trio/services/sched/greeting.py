@@ -11,8 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from flux_trio.config import SchedConfig
-from flux_trio.formats import ResourceSet
+from flux_trio.formats import parse_r
 from flux_trio.messages import Errno, FluxError, Request, Response, expect_payload, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.policies import PoolError, Schedule
@@ -92,9 +94,8 @@ class Greeting:
             if response.errnum:
                 raise FluxError(response.errnum, response.error_text)
             text = expect_payload(response, LookupAnswer).value
-            resources = ResourceSet.parse(text.encode())
-            self._schedule.mark(jobid, resources)
-            self._allocated.append([jobid, resources.to_json()])
+            self._schedule.mark(jobid, parse_r(text))
+            self._allocated.append([jobid, msgspec.json.decode(text)])
         except (FluxError, PoolError, ValueError) as error:
             self._refuse(jobid, f"cannot hold its resources: {error}")
         self._ready_if_complete()
