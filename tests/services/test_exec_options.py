@@ -56,7 +56,7 @@ def test_tasks_go_to_nodes_in_the_order_that_was_asked_for(
     ("taskmap", "text"),
     [
         ("cyclic", "Expected `object`"),
-        ({"scheme": "hostfile", "value": "f"}, "Invalid enum value 'hostfile'"),
+        ({"scheme": "hostfile", "value": "f"}, "block, cyclic or manual, got 'hostfile'"),
         ({"scheme": "cyclic", "value": "0"}, "invalid cyclic stride: 0"),
         ({"scheme": "cyclic", "value": "x"}, "invalid cyclic stride: x"),
         ({"scheme": "manual"}, "expected a task map"),

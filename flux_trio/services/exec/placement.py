@@ -35,7 +35,7 @@ class _PerResource(msgspec.Struct):
 class _Taskmap(msgspec.Struct):
     """The shell option of flux-core for another order of tasks; `value` is the scheme's own."""
 
-    scheme: Literal["block", "cyclic", "manual"]
+    scheme: str
     value: str = ""
 
 
@@ -97,11 +97,15 @@ def _mapped(option: object, ranks: list[int], resources: ResourceSet) -> list[in
     except msgspec.ValidationError as error:
         raise LayoutError(f"{TASKMAP}: {error}") from None
     match wanted.scheme:
+        case "block":
+            return ranks
         case "cyclic":
             return _cyclic(wanted.value or "1", ranks)
         case "manual":
             return _manual(wanted.value, len(ranks), list(resources.ranks))
-    return ranks
+        case other:
+            text = f"expected the scheme block, cyclic or manual, got {other!r}"
+            raise LayoutError(f"{TASKMAP}: {text}")
 
 
 def _cyclic(value: str, ranks: list[int]) -> list[int]:
