@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -24,11 +25,11 @@ from flux_trio.protocols import (
     SetPriority,
 )
 from tests.support.instant_kvs import InstantKvs
-from tests.support.manager_script import PRIORITIZE, ManagerScript
+from tests.support.manager_script import PRIORITIZE, ManagerScript, Posted
 
 DURATION = "attributes.system.duration"
 R: dict[str, Any] = dict(ResourceSet.build([(0, 1, 0)], "node{}".format, nslots=1).to_json())
-POSTS = [
+POSTS: list[Posted] = [
     ("memo", {"a": 1}),
     ("weather", {"sky": "blue"}),
     ("finish", {"status": 0}),
@@ -162,6 +163,15 @@ class Chaos:
         assert job is not None
         assert not job.prologs or job.state == JobState.CLEANUP
 
+    def check_counts(self) -> None:
+        """What is counted as jobs change is what there is."""
+        jobs = list(self.m.core.jobs.active())
+        states = Counter(job.state.name.lower() for job in jobs)
+        counted = self.m.stats()["states"]
+        assert {name: counted[name] for name in counted if name != "inactive"} == {
+            name: states[name] for name in counted if name != "inactive"
+        }
+
     def settle(self) -> None:
         """The plugins come to their senses, and whoever waits is let go."""
         self.m.plugins.ask = lambda question: self.sane(question)  # type: ignore[method-assign]  # the same
@@ -187,8 +197,10 @@ class Chaos:
 @pytest.mark.parametrize("seed", range(25))
 def test_job_machine_survives_and_every_job_comes_to_its_end(seed: int) -> None:
     chaos = Chaos(seed)
-    for _ in range(150):
-        chaos.step()
+    for _ in range(15):
+        for _ in range(10):
+            chaos.step()
+        chaos.check_counts()
     chaos.settle()
     stats = chaos.m.stats()
     assert stats["sched"]["link"] == "ready", chaos.m.messages[-5:]

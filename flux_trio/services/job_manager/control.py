@@ -122,9 +122,8 @@ class Control:
 
     def stats(self) -> dict[str, Any]:
         """job-manager.stats-get: how many jobs there are in each state, and with the scheduler."""
-        counts = dict.fromkeys((state.name.lower() for state in JobState), 0)
-        for job in self._ledger.jobs.values():
-            counts[job.state.name.lower()] += 1
+        tally = self._ledger.tally
+        counts = {state.name.lower(): tally.jobs(state) for state in JobState}
         counts["inactive"] += len(self._ledger.inactive)
         return {
             "states": counts,

@@ -32,7 +32,7 @@ class History:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._ids: dict[int, list[int]] | None = None  # by user, oldest first
-        ledger.on_logged.append(self._logged)
+        ledger.tell_of(JobEvent.VALIDATE, self._accepted)
 
     def get(self, request: Request) -> None:
         """{"jobs": ids} of the sender's own jobs."""
@@ -49,8 +49,8 @@ class History:
                 self._ids.setdefault(userid, []).append(jobid)
         return self._ids
 
-    def _logged(self, job: ActiveJob, event: Event) -> None:
-        if self._ids is not None and event.name == JobEvent.VALIDATE:
+    def _accepted(self, job: ActiveJob, _event: Event) -> None:
+        if self._ids is not None:
             insort(self._ids.setdefault(job.userid, []), job.id)
 
 

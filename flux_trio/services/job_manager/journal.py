@@ -34,6 +34,7 @@ class Journal:
         self._ledger = ledger
         self._followers: dict[tuple[str, int], tuple[Request, frozenset[str] | None]] = {}
         self._entries: list[list[Any]] = []
+        self._names: set[str] = set()  # of events among them
         ledger.on_logged.append(self._logged)
         ledger.on_annotated.append(self._annotated)
 
@@ -54,9 +55,9 @@ class Journal:
     def end_turn(self) -> None:
         """Tell the followers."""
         entries, self._entries = self._entries, []
+        names, self._names = self._names, set()
         if not entries:
             return
-        names = {entry[2]["name"] for entry in entries}
         for request, wanted in self._followers.values():
             if wanted is None:
                 told = entries
@@ -69,12 +70,14 @@ class Journal:
 
     def _logged(self, job: ActiveJob, event: Event) -> None:
         if self._followers:
+            self._names.add(event.name)
             self._entries.append([job.id, job.nevents - 1, _as_json(event)])
 
     def _annotated(self, job: ActiveJob) -> None:
         if self._followers:
             context = {"annotations": job.annotations or {}}
             event = Event(self._ledger.now, ANNOTATIONS, context)
+            self._names.add(ANNOTATIONS)
             self._entries.append([job.id, -1, _as_json(event)])
 
 

@@ -29,6 +29,7 @@ from flux_trio.protocols import (
     merge_annotations,
 )
 from flux_trio.services.job_manager.jobspecs import Jobspecs, KeptJobspec
+from flux_trio.services.job_manager.tally import Tally
 from flux_trio.services.turns import Exit, NoteAll
 from flux_trio.trace import Kind
 
@@ -39,6 +40,9 @@ Reply = Callable[[Response], list[Action]]  # what an open call does with its an
 COMMIT_OPS_MAX = 20_000
 
 _EVENT: Final[str] = Kind.EVENT.value  # looked up once: every event is traced
+
+# Looked at by few, of many events: so by a set, not by one comparison after another.
+_FURTHER = frozenset({JobEvent.CLEAN, JobEvent.EXCEPTION})
 
 _LEFT_BY_NO_EXCEPTION = (JobState.NEW, JobState.CLEANUP, JobState.INACTIVE)
 
@@ -96,7 +100,10 @@ class ActiveJob(Job):
     @property
     def queue(self) -> str | None:
         """Its queue (RFC 33); None for the anonymous one."""
-        updates = self.jobspec_updates
+        return self.queue_by(self.jobspec_updates)
+
+    def queue_by(self, updates: dict[str, Any] | None) -> str | None:
+        """What its queue is with these jobspec-updates."""
         return updates[QUEUE_KEY] if updates and QUEUE_KEY in updates else self.named_queue
 
     def current_jobspec(self) -> dict[str, Any]:
@@ -150,6 +157,9 @@ class ActiveJob(Job):
         return [(name, context or {}) for name, context in waiting]
 
 
+Told = Callable[[ActiveJob, Event], None]
+
+
 class Ledger:
     """Jobs by id, this turn's events and messages, and what still waits for a commit.
 
@@ -159,6 +169,7 @@ class Ledger:
     def __init__(self, owner: int) -> None:
         self._owner = owner
         self.jobs: dict[int, ActiveJob] = {}
+        self.tally = Tally()  # of `jobs`
         self.jobspecs = Jobspecs()
         self.inactive: dict[int, int] = {}  # id → userid
         self._recent: dict[int, ActiveJob] = {}  # those that became inactive last
@@ -168,16 +179,22 @@ class Ledger:
         self.now = 0.0  # of this turn
         self.calls: Calls[Reply] = Calls()
         self.dirty: dict[int, ActiveJob] = {}  # jobs whose due action is to be looked at
-        self.on_logged: list[Callable[[ActiveJob, Event], None]] = []
+        self.nlogged = 0  # events so far
+        self.on_logged: list[Told] = []
+        self._on_event: dict[str, list[Told]] = {}  # by name
         self.on_annotated: list[Callable[[ActiveJob], None]] = []
         self.abandon_hook: Callable[[ActiveJob], None]  # set by whoever asks hooks,
-        self.ask_hooks: Callable[[ActiveJob, Event], None]  # who also hears of each event last
+        self.ask_hooks: Told  # who also hears of each event last
         self._messages: list[Action] = []  # of this turn
         self._questions: list[Action] = []  # of this turn, that tell nobody what is not durable
         # of this turn, for the trace: events logged, hooks asked
         self._notes: list[tuple[str, dict[str, Any]]] = []
-        self._lines: dict[int, list[str]] = {}  # job id → lines of this turn for its eventlog
+        self._lines: dict[int, str] = {}  # job id → what this turn adds to its eventlog
         self._uncommitted: deque[list[Action]] = deque()  # what waits for each commit
+
+    def tell_of(self, name: str, told: Told) -> None:
+        """Have `told` called with each event of one name; `on_logged` are with all."""
+        self._on_event.setdefault(name, []).append(told)
 
     @property
     def commits(self) -> int:
@@ -228,15 +245,11 @@ class Ledger:
     def log_now(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
         """Log an event of `job`, whatever hook is being asked."""
         event = Event(self.now, name, context)
-        job.apply(event)
-        self._lines.setdefault(job.id, []).append(format_event(event))
+        self._apply(job, event)
+        self._lines[job.id] = self._lines.get(job.id, "") + format_event(event)
         self.dirty[job.id] = job
-        if name == JobEvent.CLEAN:
-            self._retire(job)
-        if name == JobEvent.EXCEPTION and context is not None:
-            # exec learns of cancels by it (readings: How exec)
-            payload = {"id": job.id, "type": context["type"], "severity": context["severity"]}
-            self.send(EventMessage(topics.JOB_EXCEPTION_EVENT, payload))
+        if name in _FURTHER:
+            self._go_further(job, event)
         self._tell(job, event)
 
     def raise_exception(
@@ -254,14 +267,12 @@ class Ledger:
     def admit(self, job: ActiveJob, event: Event) -> None:
         """A new job, with the submit event that ingest has logged."""
         job.apply(event)
-        self.jobs[job.id] = job
-        self.max_jobid = max(self.max_jobid, job.id)
+        self._add(job)
         self._tell(job, event)
 
     def resume(self, job: ActiveJob) -> None:
         """A job that an earlier life of the job manager left active."""
-        self.jobs[job.id] = job
-        self.max_jobid = max(self.max_jobid, job.id)
+        self._add(job)
         self.resumed.append(job)
 
     def remember_inactive(self, jobid: int, userid: int) -> None:
@@ -271,7 +282,7 @@ class Ledger:
 
     def discard(self, job: ActiveJob) -> None:
         """A job that was refused: it never was (RFC 21, Invalidate Event)."""
-        del self.jobs[job.id]
+        self._remove(job)
         self.dirty.pop(job.id, None)
         self._lines.pop(job.id, None)
         event = Event(self.now, JobEvent.INVALIDATE)
@@ -296,9 +307,16 @@ class Ledger:
         if job.is_active:
             self.annotate(job, merge_annotations(job.annotations or {}, update))
 
+    def hold(self, job: ActiveJob, reason: str) -> None:
+        """A plugin holds `job` in its state, and says why."""
+        job.waiting_for = reason
+        self.tally.held(job.id, job.queue, reason)
+        self.merge_annotations(job, {"sched": {"reason_pending": reason}})
+
     def release(self, job: ActiveJob) -> None:
         """Nothing holds `job` in its state any more, and nothing says so."""
         job.waiting_for = None
+        self.tally.released(job.id)
         annotations = dict(job.annotations or {})
         sched = {
             key: value
@@ -309,11 +327,36 @@ class Ledger:
             annotations["sched"] = sched
         self.annotate(job, annotations or None)
 
-    def _retire(self, job: ActiveJob) -> None:
-        """The job is inactive: its eventlog tells of it, and for a while what plugins look up."""
+    def _add(self, job: ActiveJob) -> None:
+        self.jobs[job.id] = job
+        self.tally.came(job.queue, job.state)
+        self.max_jobid = max(self.max_jobid, job.id)
+
+    def _remove(self, job: ActiveJob) -> None:
         del self.jobs[job.id]
-        self.inactive[job.id] = job.userid
-        self._recent[job.id] = job
+        self.tally.went(job.id, job.queue, job.state)
+
+    def _apply(self, job: ActiveJob, event: Event) -> None:
+        """Fold it in, and count the job as what it is now."""
+        state, updates = job.state, job.jobspec_updates
+        job.apply(event)
+        if job.jobspec_updates is not updates:
+            self.tally.requeued(job.id, state, job.queue_by(updates), job.queue)
+        if job.state is not state:
+            self.tally.moved(job.queue, state, job.state)
+
+    def _go_further(self, job: ActiveJob, event: Event) -> None:
+        """What these events mean besides."""
+        if event.name == JobEvent.CLEAN:
+            # it is inactive: its eventlog tells of it, and for a while what plugins look up
+            self._remove(job)
+            self.inactive[job.id] = job.userid
+            self._recent[job.id] = job
+        elif event.context is not None:
+            # exec learns of cancels by it (readings: How exec)
+            what = event.context
+            payload = {"id": job.id, "type": what["type"], "severity": what["severity"]}
+            self.send(EventMessage(topics.JOB_EXCEPTION_EVENT, payload))
 
     def forget_oldest(self) -> ActiveJob | None:
         """Drop the job that was inactive for longest when there are too many; the job dropped."""
@@ -338,7 +381,7 @@ class Ledger:
         notes = [NoteAll(self._notes)] if self._notes else []
         self._notes = []
         if self._lines:
-            ops = [_append(jobid, lines) for jobid, lines in self._lines.items()]
+            ops = [_append(jobid, text) for jobid, text in self._lines.items()]
             self._lines = {}
             slices = [ops[at : at + COMMIT_OPS_MAX] for at in range(0, len(ops), COMMIT_OPS_MAX)]
             commits = [self._commit(each) for each in slices]
@@ -356,7 +399,10 @@ class Ledger:
     def _tell(self, job: ActiveJob, event: Event) -> None:
         data = {"id": job.id, "name": event.name, "context": event.context or {}}
         self._notes.append((_EVENT, data))
+        self.nlogged += 1
         for tell in self.on_logged:
+            tell(job, event)
+        for tell in self._on_event.get(event.name, ()):
             tell(job, event)
         self.ask_hooks(job, event)
 
@@ -393,8 +439,8 @@ def _queue_in(jobspec: bytes) -> str | None:
     return None if queue is None else sys.intern(queue)
 
 
-def _append(jobid: int, lines: list[str]) -> list[str]:
-    return ["append", f"{format_fluid(jobid, 'kvs')}.eventlog", "".join(lines)]
+def _append(jobid: int, text: str) -> list[str]:
+    return ["append", f"{format_fluid(jobid, 'kvs')}.eventlog", text]
 
 
 def ends_wait(job: ActiveJob, name: str, context: dict[str, Any] | None) -> bool:

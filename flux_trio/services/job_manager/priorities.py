@@ -111,5 +111,4 @@ def hold(ledger: Ledger, scheduler: SchedulerSide, job: ActiveJob, reason: str) 
     """Keep `job` in its state, and say why; no request of it stays with the scheduler."""
     if job.state & _RANKED:
         scheduler.withdraw(job)
-    job.waiting_for = reason
-    ledger.merge_annotations(job, {"sched": {"reason_pending": reason}})
+    ledger.hold(job, reason)

@@ -5,7 +5,6 @@ A change is in force at once and answered when it is durable, unless it is not t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -116,12 +115,8 @@ class QueueMethods:
         silent = [each.text(self._ledger.now) for each in self._silences()]
         if any(silent):
             status["silent"] = [text for text in silent if text]
-        jobs = self._ledger.jobs.values()
-        held = Counter(
-            job.waiting_for for job in jobs if job.waiting_for and job.queue == queue.name
-        )
-        if held:
-            status["held"] = dict(held)
+        if held := self._ledger.tally.reasons(queue.name):
+            status["held"] = held
         self._ledger.send(respond(request, status))
 
     def enable(self, request: Request) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from flux_trio.formats import Event
 from flux_trio.messages import topics
 from flux_trio.services.job_manager.exec_side import ExecSide
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
@@ -31,16 +30,16 @@ class Rest:
         self._ledger = ledger
         self._scheduler = scheduler
         self._exec = execution
-        self._nevents = 0  # since the last account
-        ledger.on_logged.append(self._logged)
+        self._told = 0  # events up to the last account
 
     def end_turn(self) -> list[Any]:
         """The account, if the job manager has asked nobody anything that is not answered."""
         jobs = self._ledger.jobs
-        due = self._nevents and len(jobs) <= min(self._nevents * JOBS_PER_EVENT, JOBS_MAX)
+        nevents = self._ledger.nlogged - self._told
+        due = nevents and len(jobs) <= min(nevents * JOBS_PER_EVENT, JOBS_MAX)
         if not due or len(self._ledger.calls):
             return []
-        self._nevents = 0
+        self._told = self._ledger.nlogged
         account = {
             "service": topics.JOB_MANAGER,
             "scheduler": self._scheduler.link.name.lower(),
@@ -50,9 +49,6 @@ class Rest:
             "jobs": [[job.id, job.state.name, _reason(job)] for job in jobs.values()],
         }
         return [Note(Kind.STATE, account)]
-
-    def _logged(self, _job: ActiveJob, _event: Event) -> None:
-        self._nevents += 1
 
 
 def _reason(job: ActiveJob) -> str:

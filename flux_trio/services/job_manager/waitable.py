@@ -40,7 +40,9 @@ class Waitable:
         self._waiting: dict[int, Request] = {}  # by the id of an active job
         self._any: deque[Request] = deque()  # for the next job, whichever it is
         self._active: set[int] | None = None  # waitable jobs; None until first asked for
-        ledger.on_logged.append(self._logged)
+        ledger.tell_of(JobEvent.SUBMIT, self._came)
+        ledger.tell_of(JobEvent.INVALIDATE, self._refused)
+        ledger.tell_of(JobEvent.CLEAN, self._over)
 
     def wait(self, request: Request) -> None:
         """job-manager.wait: {"id", "success", "errstr", "waitstatus"?} when the job is over."""
@@ -86,14 +88,16 @@ class Waitable:
             self._active = {job.id for job in jobs if job.flags & _WAITABLE}
         return self._active
 
-    def _logged(self, job: ActiveJob, event: Event) -> None:
-        if not job.flags & _WAITABLE:
-            return
-        if event.name == JobEvent.SUBMIT:
+    def _came(self, job: ActiveJob, _event: Event) -> None:
+        if job.flags & _WAITABLE:
             self._jobs().add(job.id)
-        elif event.name == JobEvent.INVALIDATE:
+
+    def _refused(self, job: ActiveJob, _event: Event) -> None:
+        if job.flags & _WAITABLE:
             self._jobs().discard(job.id)
-        elif event.name == JobEvent.CLEAN:
+
+    def _over(self, job: ActiveJob, _event: Event) -> None:
+        if job.flags & _WAITABLE:
             self._jobs().discard(job.id)
             self._ended(job.id, _result_of(job))
 

@@ -1,8 +1,7 @@
 """Waiting for a queue to become empty or idle (RFC 33, Administrative Tools).
 
 Empty is a queue without active jobs, idle one without jobs in RUN or CLEANUP. It has to be so at
-one instant: at the end of a turn. Each wait keeps one job that is in its way, so that a turn costs
-nothing while that one still is.
+one instant: at the end of a turn.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from dataclasses import dataclass
 import msgspec
 
 from flux_trio.messages import Request, expect_payload, respond
-from flux_trio.protocols import ACTIVE, RUNNING
-from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobState
+from flux_trio.services.job_manager.ledger import Ledger
 from flux_trio.services.job_manager.queues import Queues
 
 
@@ -29,11 +28,7 @@ class _Wait:
 
     request: Request
     name: str | None
-    states: int  # a mask
-    hinders: ActiveJob | None = None  # a job that is in the way, when last looked at
-
-    def is_hindered_by(self, job: ActiveJob) -> bool:
-        return bool(job.state & self.states) and self.name in (None, job.queue)
+    states: int  # a mask: no job may be in any
 
 
 class Waits:
@@ -59,10 +54,7 @@ class Waits:
     def end_turn(self) -> None:
         """Answer those whose time has come."""
         for wait in list(self._open):
-            if wait.hinders is None or not wait.is_hindered_by(wait.hinders):
-                jobs = self._ledger.jobs.values()
-                wait.hinders = next(filter(wait.is_hindered_by, jobs), None)
-            if wait.hinders is None:
+            if not self._ledger.tally.jobs(wait.states, wait.name):
                 self._open.remove(wait)
                 self._answer(wait)
 
@@ -76,6 +68,5 @@ class Waits:
         if wait.states == ACTIVE:
             self._ledger.send(respond(wait.request))
             return
-        jobs = self._ledger.jobs.values()
-        pending = sum(1 for job in jobs if wait.name in (None, job.queue))
+        pending = self._ledger.tally.jobs(JobState.NEW | PENDING, wait.name)
         self._ledger.send(respond(wait.request, {"pending": pending}))
