@@ -16,6 +16,16 @@ _OUTCOMES: Final = {
 }
 _BANK_KEY: Final = "attributes.system.bank"
 
+EVENTS: Final = (
+    JobEvent.PRIORITY,
+    JobEvent.START,
+    JobEvent.FINISH,
+    JobEvent.CLEAN,
+    JobEvent.EXCEPTION,
+    JobEvent.JOBSPEC_UPDATE,
+)
+"""Those that a followed job is told of: the journal need not tell others."""
+
 
 class FollowedJob:
     """What the journal has told of a job."""
@@ -31,7 +41,7 @@ class FollowedJob:
         self._status = 0
 
     def take(self, event: dict[str, Any]) -> None:
-        """One event of its eventlog (RFC 21)."""
+        """One of EVENTS, as its eventlog has it (RFC 21)."""
         match event["name"]:
             case JobEvent.PRIORITY:
                 self.priorities.append((event["timestamp"], event["context"]["priority"]))

@@ -24,7 +24,7 @@ from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
 from flux_trio.jobtap import Plugin
 from flux_trio.messages import Calls, Flag, Request, Response, topics
 from flux_trio.protocols import JobEvent
-from flux_trio.sim.followed import FollowedJob
+from flux_trio.sim.followed import EVENTS, FollowedJob
 from flux_trio.sim.metrics import JobFacts, Metrics, Outcome, measure
 from flux_trio.sim.users import UserBook, userids_of
 from flux_trio.sim.workload import WorkloadJob, to_jobspec
@@ -176,7 +176,8 @@ class _Replay:
 
     async def run(self, instance: Instance) -> SimulationStalled | None:
         """Until all jobs have ended, or nothing happens any more."""
-        self._handle.send(Request(topics.JOB_JOURNAL, {}, self._journal, int(Flag.STREAMING)))
+        wanted = {"allow": {name.value: 1 for name in EVENTS}}
+        self._handle.send(Request(topics.JOB_JOURNAL, wanted, self._journal, int(Flag.STREAMING)))
         while self._ended < len(self._jobs):
             self._submit_due()
             at = self._next_submit()
