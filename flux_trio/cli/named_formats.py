@@ -8,6 +8,7 @@ perhaps `description`.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +34,8 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 def choose_format(text: str | None, tool: str, builtin: Mapping[str, NamedFormat]) -> str:
     """The format that `text` is or names; of the variable FLUX_TOOL_FORMAT_DEFAULT without one.
 
-    `help` and `get-config=NAME` print, and end the command. Raises CommandError for a file that
-    cannot be read.
+    `help` and `get-config=NAME` print, and end the command. Raises CommandError for a name that
+    nothing has, and for a file that cannot be read.
     """
     if text is None:
         text = os.environ.get(f"{tool.upper().replace('-', '_')}_FORMAT_DEFAULT", "default")
@@ -47,7 +48,12 @@ def choose_format(text: str | None, tool: str, builtin: Mapping[str, NamedFormat
     if text.startswith("get-config="):
         _print_config(text.removeprefix("get-config="), known)
         click.get_current_context().exit()
-    return known[text].format if text in known else text
+    if text in known:
+        return known[text].format
+    if "{" in text:
+        return text
+    guess = re.sub(r"\w+", r"{\g<0>}", text)
+    raise CommandError(f"--format: No such format {text} (Did you mean '{guess}'?)")
 
 
 def _read_files(tool: str) -> dict[str, NamedFormat]:

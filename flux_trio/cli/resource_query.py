@@ -30,7 +30,7 @@ async def fetch_resources(
         "queues": [],  # of all queues
     }
     jobs = (await client.call(topics.LIST_LIST, running))["jobs"]
-    return status, Resources.read(status, await _held(client, [job["id"] for job in jobs]))
+    return status, Resources.read(status, await held_by(client, [job["id"] for job in jobs]))
 
 
 async def fetch_with_queues(client: Client) -> Resources:
@@ -45,7 +45,7 @@ async def fetch_with_queues(client: Client) -> Resources:
     return replace(resources, queues=queues)
 
 
-async def _held(client: Client, jobids: list[int]) -> list[str]:
+async def held_by(client: Client, jobids: list[int]) -> list[str]:
     """R of each job, asked for at once; a job that has just ended may have none."""
     held = []
 

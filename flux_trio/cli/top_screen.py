@@ -1,7 +1,7 @@
 """What `flux-trio top` shows: a summary of the instance, and the jobs that run (flux-top(1)).
 
 Pure: from answers of the instance, and what keys have chosen, to something rich can print. Left
-out: gpus in use, and the instances inside of jobs.
+out: the instances inside of jobs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rich.text import Text
 
 from flux_trio.cli.columns import short_duration
 from flux_trio.cli.job_rows import JobRow
-from flux_trio.formats import Idset, ResourceSet
+from flux_trio.formats import Idset, ResourceSet, parse_r
 
 BAR_WIDTH: Final = 40
 
@@ -42,6 +42,7 @@ class Snapshot:
     queues: Sequence[str]  # their names, none if there is but the anonymous one
     jobs: Sequence[Mapping[str, Any]]  # that run, the newest first
     now: float
+    held: Sequence[str] = ()  # R of each of `jobs`, if there are gpus
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,15 @@ def _summary(snapshot: Snapshot, view: View) -> list[RenderableType]:
     for job in snapshot.jobs:
         busy |= Idset.parse(job.get("ranks") or "")
     ncores = sum(job.get("ncores", 0) for job in snapshot.jobs)
+    ngpus = sum(parse_r(text).ngpus for text in snapshot.held)
     lost = inventory.restrict(down)
-    return [
-        _headline(snapshot, view, inventory),
+    bars = [
         _bar("nodes", len(busy), len(down - busy), inventory.nnodes),
         _bar("cores", ncores, lost.ncores, inventory.ncores),
-        _counts(snapshot, view),
+        _bar("gpus", ngpus, lost.ngpus, inventory.ngpus),
     ]
+    shown = bars if inventory.ngpus else bars[:2]
+    return [_headline(snapshot, view, inventory), *shown, _counts(snapshot, view)]
 
 
 def _headline(snapshot: Snapshot, view: View, inventory: ResourceSet) -> Text:

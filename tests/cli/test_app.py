@@ -175,6 +175,7 @@ def test_an_instance_that_cannot_be_reached_is_one_sentence(
         (["token", "--user", "nosuchuser"], "--user: there is no user 'nosuchuser'"),
         (["jobs", "fIO"], "JOBID: expected an F58 job id"),
         (["jobs", "-o", "{nosuch}"], "Unknown format field: nosuch"),
+        (["jobs", "-o", "id"], "--format: No such format id (Did you mean '{id}'?)"),
         (["jobs", "-o", "{id"], "expected '}' before end of string"),
         (["jobs", "-f", "nosuch"], "Invalid filter specified: nosuch"),
         (["job", "id", "0xyz"], "expected a hexadecimal job id"),

@@ -79,3 +79,9 @@ def test_a_state_that_there_is_not_names_those_there_are(instance: RunningInstan
     )
     where = instance.invoke("resource", "list", "-i", "[")
     assert (where.exit_code, "--include: " in where.stderr) == (1, True)
+
+
+def test_no_resources_have_no_r(instance: RunningInstance) -> None:
+    done = instance.invoke("resource", "R", "-s", "down")
+    text = "flux-trio resource R: ERROR: there are no such resources, and no R without any\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "", text)

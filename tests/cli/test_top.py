@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pty
 import select
@@ -14,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from flux_trio.cli.top_screen import Snapshot, View, screen
-from flux_trio.formats import ResourceSet, format_fluid
+from flux_trio.formats import Idset, ResourceSet, format_fluid
 from tests.support.instance import DEADLINE_S, FLUX_TRIO, RunningInstance
 
 NOW = 10_000.0
@@ -58,6 +59,14 @@ def test_the_summary_tells_what_is_used_down_and_counted() -> None:
     assert nodes == f" nodes [{'|' * 20}{' ' * 10}{'|' * 10}] 2/4 (1 down)"
     assert cores == f" cores [{'|' * 20}{' ' * 10}{'|' * 10}] 4/8 (2 down)"
     assert counts == "  jobs: 3 pending, 3 running, 4 complete, 3 failed"
+
+
+def test_gpus_have_a_bar_if_there_are_any() -> None:
+    gpus = ResourceSet.build([(rank, 0b11, 0b11) for rank in range(4)], lambda rank: f"n{rank}")
+    status = {"R": gpus.to_json(), "drained": {}, "offline": "3", "exclude": ""}
+    held = (json.dumps(gpus.restrict(Idset.of([0, 1])).to_json()),)
+    lines = shown(snapshot(job(1, "0-1", ncores=4), status=status, held=held))
+    assert lines[3] == f"  gpus [{'|' * 20}{' ' * 10}{'|' * 10}] 4/8 (2 down)"
 
 
 def test_jobs_are_listed_with_how_long_they_run() -> None:
@@ -131,3 +140,10 @@ def _read_until(terminal: int, text: bytes) -> bytes:
         assert ready, seen
         seen += os.read(terminal, 65536)
     return seen
+
+
+@pytest.mark.real
+def test_queue_that_is_not_there_is_an_error(instance: RunningInstance) -> None:
+    done = instance.invoke("top", "-q", "nosuch")
+    text = "flux-trio top: ERROR: queue nosuch not configured\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "", text)

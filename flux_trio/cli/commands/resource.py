@@ -101,11 +101,14 @@ def info(states: str | None, queue: str | None, include: str | None) -> None:
 def print_r(states: str | None, queue: str | None, include: str | None) -> None:
     """Print resources as an RFC 20 object.
 
-    Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
+    Exit codes: 0, 1 if there are none such or no answer, 2 for wrong usage.
     """
     import msgspec
 
-    click.echo(msgspec.json.encode(_in_states(states, include, queue).to_json()))
+    found = _in_states(states, include, queue)
+    if not found:
+        raise CommandError("there are no such resources, and no R without any")
+    click.echo(msgspec.json.encode(found.to_json()))
 
 
 @resource.command()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from flux_trio.cli.color import color_option
+from flux_trio.cli.errors import CommandError
 from flux_trio.cli.session import with_client
 
 if TYPE_CHECKING:
@@ -33,17 +34,21 @@ def top(queue: str | None, color: bool) -> None:
     Keys: j and k or arrows move the cursor, h and l show other queues, d tells jobs that are over
     apart or together, q ends.
 
-    Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
+    Exit codes: 0, 1 if there is no such queue or no answer, 2 for wrong usage.
     """
     from rich.console import Console
 
     from flux_trio.cli.top_screen import View, screen
+    from flux_trio.messages import topics
 
     live = sys.stdin.isatty() and sys.stdout.isatty()
     console = Console(no_color=not color, highlight=False)
 
     async def show(client: Client) -> None:
         view = View(queue=queue)
+        known = (await client.call(topics.JOB_QUEUE_LIST))["queues"]
+        if queue is not None and queue not in known:
+            raise CommandError(f"queue {queue} not configured")
         if live:
             await _show_live(client, console, view)
         else:
@@ -89,7 +94,9 @@ def _keys() -> Iterator[None]:
 
 
 async def _snapshot(client: Client, view: View) -> Snapshot:
+    from flux_trio.cli.resource_query import held_by
     from flux_trio.cli.top_screen import Snapshot
+    from flux_trio.formats import ResourceSet
     from flux_trio.messages import USERID_UNKNOWN, topics
     from flux_trio.protocols import RUNNING
 
@@ -99,11 +106,15 @@ async def _snapshot(client: Client, view: View) -> Snapshot:
         "userid": USERID_UNKNOWN,
         "queues": [] if view.queue is None else [view.queue],
     }
+    status = await client.call(topics.RESOURCE_STATUS)
+    jobs = (await client.call(topics.LIST_LIST, wanted))["jobs"]
+    has_gpus = ResourceSet.parse(status["R"], "R").ngpus
     return Snapshot(
         info=await client.call(topics.BROKER_INFO),
-        status=await client.call(topics.RESOURCE_STATUS),
+        status=status,
         stats=await client.call(topics.LIST_STATS),
         queues=(await client.call(topics.JOB_QUEUE_LIST))["queues"],
-        jobs=(await client.call(topics.LIST_LIST, wanted))["jobs"],
+        jobs=jobs,
         now=time.time(),
+        held=await held_by(client, [job["id"] for job in jobs]) if has_gpus else (),
     )
