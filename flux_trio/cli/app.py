@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from typing import Final
+import signal
+import sys
+from typing import Any, Final
 
 import click
 
@@ -51,6 +53,15 @@ class LazyGroup(click.Group):
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; ctrl-C ends this process by SIGINT, so that a shell's loop ends too."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.stdout.flush()
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGINT)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

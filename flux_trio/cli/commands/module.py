@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from flux_trio.cli.errors import CommandError
+from flux_trio.cli.full_errors import call_in_full
 from flux_trio.cli.session import with_client
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def trace(names: tuple[str, ...], full: bool, topic: str) -> None:
     request, < response, e event), the topic and the size of the payload. A module need not be
     loaded yet.
 
-    Exit codes: 1 when interrupted or if there is no answer, 2 for wrong usage.
+    Exit codes: 1 if there is no answer, 2 for wrong usage; ctrl-C is what ends it.
     """
     with_client(lambda client: _trace(client, names, full, topic))
 
@@ -152,4 +153,4 @@ async def _trace(client: Client, names: tuple[str, ...], full: bool, topic: str)
 
 
 def _change(topic: str, payload: dict[str, Any]) -> None:
-    with_client(lambda client: client.call(topic, payload))
+    with_client(lambda client: call_in_full(client, topic, payload))
