@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -385,6 +386,11 @@ def _kept_tokens(path: Path) -> list[TokenEntry]:
 def write_private(path: Path, text: str) -> None:
     """Put `text` into a file that only this user can read, whole or not at all."""
     draft = path.with_name(path.name + ".new")
-    draft.touch(mode=0o600)
-    draft.write_text(text)
+    draft.unlink(missing_ok=True)
+    with open(draft, "x", opener=_open_private) as file:
+        file.write(text)
     draft.replace(path)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)

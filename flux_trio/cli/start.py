@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
 import tempfile
 import time
@@ -43,6 +44,7 @@ from flux_trio.trace import JsonLines, Sink
 NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
 NOT_EXECUTABLE: Final = 126
 SHOWN_LEVEL: Final = Level.ERR  # entries of the log that go to standard error
+OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 IDLE_POLL_S: Final = 0.02
 # Not bugs: the text says all.
 EXPECTED: Final = (
@@ -109,8 +111,13 @@ def state_directory(given: Path | None, default: Path | None) -> Iterator[tuple[
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StartError(f"{directory}: {error.strerror}") from None
-    if directory.stat().st_uid != os.getuid():  # in /tmp anybody could have made it
+    if given is None and directory.is_symlink():
+        raise StartError(f"{directory} is a link: remove it, or name a directory by --statedir")
+    status = directory.stat()
+    if status.st_uid != os.getuid():  # in /tmp anybody could have made it
         raise StartError(f"{directory} belongs to another user")
+    if status.st_mode & OTHERS_WRITE:
+        raise StartError(f"{directory}: others may write in it: chmod go-w")
     yield directory.absolute(), True
 
 

@@ -64,6 +64,8 @@ def default_statedir(environ: Mapping[str, str]) -> Path:
 
 def _check_owner(statedir: Path) -> None:
     """In /tmp anybody could have made the directory, and would be handed our jobs."""
+    if statedir.is_symlink():
+        raise AccessDenied(f"{statedir} is a link: remove it, or set FLUX_TRIO_STATEDIR")
     try:
         owner = statedir.stat().st_uid
     except FileNotFoundError:
