@@ -20,6 +20,7 @@ from flux_trio.conformance.leg import (
     ERROR,
     EVENT,
     HOOK,
+    LOOKUP_TOPICS,
     ODD,
     OWN,
     PLAIN,
@@ -159,7 +160,7 @@ class Dispatch:
         marks: Marks = _ODD
         if (record.kind == SEND or record.party == client) and not isinstance(found.payload, str):
             marks = self._of_answer(client, found)
-        if record.party == facts.scheduler and found.topic == topics.KVS_LOOKUP:
+        if record.party == facts.scheduler and found.topic in LOOKUP_TOPICS:
             return (*marks, WITH_R)
         if "type" in payload(record):
             return (*marks, said(payload(record)["type"]))

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from flux_trio.messages import Message, Request, Response
+from flux_trio.messages import Message, Request, Response, topics
 from flux_trio.trace import Kind, Record
 
 MessageType: TypeAlias = Literal["request", "response", "event"]
@@ -19,6 +19,7 @@ ANY_CANCEL: Final = "*-cancel"
 ANY_DISCONNECT: Final = "*.disconnect"
 
 ERROR: Final = "error"
+LOOKUP_TOPICS: Final = (topics.KVS_LOOKUP, topics.KVS_LOOKUP_ALL)
 # The kinds of records: asking Kind for a member takes longer than most rules.
 SEND: Final[str] = Kind.SEND.value
 RECV: Final[str] = Kind.RECV.value

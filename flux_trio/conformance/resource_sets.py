@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
 from flux_trio.conformance.leg import (
+    LOOKUP_TOPICS,
     WITH_R,
     errnum,
     message,
@@ -101,8 +102,19 @@ def _lookups(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
     return [((found.routes[:1], found.matchtag), None)]  # type: ignore[union-attr] # of these legs
 
 
-def _fold_lookup(_job: int | None, _part: None, record: Record, _seen: Seen) -> int | None:
-    return job_of_key(payload(record).get("key")) if topic_is_request(record) else None
+def _fold_lookup(
+    _jobs: tuple[int | None, ...] | None, _part: None, record: Record, _seen: Seen
+) -> tuple[int | None, ...] | None:
+    if not topic_is_request(record):
+        return None
+    keys = _listed(payload(record), "keys", "key")
+    return tuple(map(job_of_key, keys))
+
+
+def _listed(told: dict[str, Any], many: str, one: str) -> list[Any]:
+    """What a message of kvs.lookup-all has under `many`, or one of kvs.lookup under `one`."""
+    found = told.get(many, [told.get(one)])
+    return found if isinstance(found, list) else []
 
 
 def topic_is_request(record: Record) -> bool:
@@ -112,16 +124,16 @@ def topic_is_request(record: Record) -> bool:
 
 LOOKUPS: Final = view(
     "lookups of R",
-    sent("request", topics.KVS_LOOKUP),
-    received("response", topics.KVS_LOOKUP),
+    sent("request", *LOOKUP_TOPICS),
+    received("response", *LOOKUP_TOPICS),
     parts=_lookups,
     fold=_fold_lookup,
 )
-"""By client and matchtag: the job whose R is being looked up."""
+"""By client and matchtag: the jobs whose R is being looked up, None for another key."""
 
 R_LEGS: Final = (
     *sent("request", topics.KVS_COMMIT, mark=WITH_R),
-    *received("response", topics.KVS_LOOKUP, mark=WITH_R),
+    *received("response", *LOOKUP_TOPICS, mark=WITH_R),
     *sent("response", topics.RESOURCE_ACQUIRE),
 )
 
@@ -133,12 +145,15 @@ def found_in(record: Record, seen: Seen) -> list[SeenR]:
     topic = topic_of(record)
     if topic == topics.KVS_COMMIT:
         return [each for _, each in committed(record) if each is not None]
-    if topic == topics.KVS_LOOKUP:
+    if topic in LOOKUP_TOPICS:
         if record.party != seen.facts.scheduler or errnum(record):
             return []
         ((key, _),) = _lookups(record, seen)
-        jobid = seen.at(LOOKUPS, key)
-        return [] if jobid is None else [_of_job(jobid, payload(record).get("value"), record.t)]
+        values = _listed(payload(record), "values", "value")
+        pairs = zip(seen.at(LOOKUPS, key) or (), values, strict=False)
+        return [
+            _of_job(jobid, text, record.t) for jobid, text in pairs if None not in (jobid, text)
+        ]
     grown = payload(record)
     if errnum(record) or grown.get("type") != "grow" or "resources" not in grown:
         return []

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from flux_trio.conformance.leg import (
+    LOOKUP_TOPICS,
     MODULE,
     RECV,
     WITH_R,
@@ -233,7 +234,7 @@ def _holders(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
     match topic_of(record):
         case topics.KVS_COMMIT:
             return list(committed(record))
-        case topics.KVS_LOOKUP:
+        case topics.KVS_LOOKUP | topics.KVS_LOOKUP_ALL:
             return [(r.jobid, r) for r in found_in(record, seen) if r.jobid is not None]
     found = payload(record).get("id")
     return [(found, None)] if type(found) is int else []
@@ -242,7 +243,7 @@ def _holders(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
 def _fold_held(had: Held | None, r: SeenR | None, record: Record, _seen: Seen) -> Held | None:
     if r is None:
         return None
-    if topic_of(record) == topics.KVS_LOOKUP and had is not None:
+    if topic_of(record) in LOOKUP_TOPICS and had is not None:
         return had
     return Held(record.n, targets_of(r.value) or NONE)
 
@@ -250,7 +251,7 @@ def _fold_held(had: Held | None, r: SeenR | None, record: Record, _seen: Seen) -
 HELD: Final = view(
     "held",
     sent("request", topics.KVS_COMMIT, mark=WITH_R),
-    received("response", topics.KVS_LOOKUP, mark=WITH_R),
+    received("response", *LOOKUP_TOPICS, mark=WITH_R),
     received("request", topics.SCHED_FREE),
     logged("clean"),
     parts=_holders,

@@ -89,6 +89,7 @@ INFO_WATCH_CANCEL: Final = "job-info.eventlog-watch-cancel"
 # Key-value store
 KVS_COMMIT: Final = "kvs.commit"
 KVS_LOOKUP: Final = "kvs.lookup"
+KVS_LOOKUP_ALL: Final = "kvs.lookup-all"
 KVS_WATCH: Final = "kvs.watch"
 KVS_CANCEL: Final = "kvs.watch-cancel"
 KVS_DIR: Final = "kvs.dir"

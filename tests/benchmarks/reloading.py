@@ -47,9 +47,10 @@ class Served:
     def take(self, record: Record) -> None:
         """Look at a record: the answer to ready, as it is taken up, is the one."""
         message = record.message
-        if record.kind == Kind.RECV and isinstance(message, Response):
-            if message.topic == topics.SCHED_READY:
-                self._told.set()
+        if not isinstance(message, Response) or message.topic != topics.SCHED_READY:
+            return
+        if record.kind == Kind.RECV:
+            self._told.set()
 
     async def wait(self) -> None:
         """Until the next time."""
@@ -80,5 +81,4 @@ async def _once(client: Handle, served: Served) -> float:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.call, topics.MODULE_RELOAD, {"name": "sched"})
         await served.wait()
-        seconds = time.perf_counter() - started
-    return seconds
+        return time.perf_counter() - started

@@ -8,7 +8,7 @@ import pytest
 
 from flux_trio.messages import Errno, Request, Response
 from flux_trio.services.kvs import Append, Fetch, Fetched, KvsCore, Put, Stored, StoreOps, Unlink
-from flux_trio.services.kvs.core import COMMIT_OPS_MAX, ROUND_OPS_MAX
+from flux_trio.services.kvs.core import COMMIT_OPS_MAX, LOOKUP_KEYS_MAX, ROUND_OPS_MAX
 from flux_trio.services.kvs.ops import KEY_CHARS_MAX
 from flux_trio.services.turns import Log
 from tests.support.asking import asked, asked_by_guest, gone
@@ -111,6 +111,17 @@ def test_lookup_of_an_absent_key_is_enoent() -> None:
     assert answers(turn(core, Fetched([None], []))) == [(2, Errno.ENOENT, "a.b: no such key")]
 
 
+def test_lookup_of_many_keys_has_null_for_an_absent_one() -> None:
+    core = KvsCore()
+    ask = [asked("kvs.lookup-all", {"keys": ["a", "b"]}), lookup("c"), watch("d")]
+    assert turn(core, *ask) == [Fetch(["a", "b", "c", "d"], [])]
+    assert answers(turn(core, Fetched(["1", None, "3", "4"], []))) == [
+        (1, 0, {"values": ["1", None]}),
+        (2, 0, {"value": "3"}),
+        (3, 0, {"value": "4"}),
+    ]
+
+
 def test_dir_lists_keys() -> None:
     core = KvsCore()
     ask = [asked("kvs.dir", {"prefix": prefix}) for prefix in ("job", "")]
@@ -120,9 +131,11 @@ def test_dir_lists_keys() -> None:
     assert answers(turn(core, Fetched([], lists))) == expected
 
 
-@pytest.mark.parametrize("method", ["commit", "lookup", "dir", "watch", "watch-cancel"])
+@pytest.mark.parametrize(
+    "method", ["commit", "lookup", "lookup-all", "dir", "watch", "watch-cancel"]
+)
 def test_guests_are_refused(method: str) -> None:
-    payload = {"ops": [], "key": "a", "prefix": "a", "matchtag": 1}
+    payload = {"ops": [], "key": "a", "keys": [], "prefix": "a", "matchtag": 1}
     refused = asked_by_guest(f"kvs.{method}", payload, streaming=True)
     text = "Request requires owner credentials"
     assert answers(turn(KvsCore(), refused)) == [(1, Errno.EPERM, text)]
@@ -138,7 +151,8 @@ def test_what_was_asked_is_counted() -> None:
     core = KvsCore()
     turn(core, asked("kvs.lookup", {"key": "a"}), asked("kvs.watch", {"key": "a"}, streaming=True))
     ((_, _, stats),) = answers(turn(core, asked_by_guest("kvs.stats-get")))
-    counts = {"commit": 0, "lookup": 1, "dir": 0, "watch": 1, "watch-cancel": 0, "disconnect": 0}
+    others = ("commit", "lookup-all", "dir", "watch-cancel", "disconnect")
+    counts = {"lookup": 1, "watch": 1} | dict.fromkeys(others, 0)
     requests = {f"kvs.{method}": count for method, count in counts.items()} | {"kvs.stats-get": 1}
     assert stats == {"requests": requests, "waiting": 0, "watches": 1}
 
@@ -182,10 +196,11 @@ def test_keys_are_names_joined_by_periods(key: str) -> None:
 
 def test_values_and_commits_are_bounded() -> None:
     many = commit(*[["unlink", "a"]] * (COMMIT_OPS_MAX + 1))
+    keys = asked("kvs.lookup-all", {"keys": ["a"] * (LOOKUP_KEYS_MAX + 1)})
     long = commit(["put", "a", "x" * ((1 << 24) + 1)])
     surrogate = commit(["append", "a", "\udc80"])
-    errnums = [e for _, e, _ in answers(turn(KvsCore(), many, long, surrogate))]
-    assert errnums == [Errno.EMSGSIZE, Errno.EMSGSIZE, Errno.EINVAL]
+    errnums = [e for _, e, _ in answers(turn(KvsCore(), many, keys, long, surrogate))]
+    assert errnums == [*[Errno.EMSGSIZE] * 3, Errno.EINVAL]
 
 
 def test_failed_store_refuses_its_commits_and_all_later_ones_with_one_text() -> None:

@@ -76,7 +76,7 @@ class TestStart:
         told, end = script.hello_answers(hello, {"j7": machine(1, 1)})
         assert script.turn(told) == []
         assert script.turn(end) == []
-        assert [request.payload for request in script.unanswered] == [{"key": r_key(7)}]
+        assert [request.payload for request in script.unanswered] == [{"keys": [r_key(7)]}]
         (ready,) = script.turn(*script.take_kvs_answers())
         assert ready.topic == "job-manager.sched-ready"
 
@@ -108,6 +108,25 @@ class TestStart:
         assert "core0 of rank0 is allocated already" in raised.payload["note"]
         assert ready.topic == "job-manager.sched-ready"
         assert ("sched.free", {"id": 8}) in sent(script.turn(tell("free", id=8)))
+
+    def test_a_job_whose_r_is_nowhere_gets_an_exception(self) -> None:
+        script = SchedScript()
+        (hello,) = script.grow(machine(1, 2))
+        told = script.hello_answers(hello, {"j7": machine(1, 1)})
+        script.kvs.clear()
+        raised, _ready = (each for each in script.turn(*told) if isinstance(each, Request))
+        assert (raised.payload["id"], raised.payload["severity"]) == (7, 0)
+        assert raised.payload["note"] == "its R is not in the kvs"
+
+    @pytest.mark.parametrize(
+        "found", [{"errnum": Errno.EIO}, {"payload": {"values": []}}, {"payload": {"value": "{}"}}]
+    )
+    def test_leaves_when_the_kvs_cannot_say_who_holds_what(self, found: dict[str, Any]) -> None:
+        script = SchedScript()
+        script.kvs_waits = True
+        (hello,) = script.grow(machine(1, 2))
+        script.turn(*script.hello_answers(hello, {"j7": machine(1, 1)}))
+        assert leaves(script.turn(answer(script.unanswered[0], **found)))
 
     def test_what_is_allocated_is_noted_after_ready(self) -> None:
         script = SchedScript()

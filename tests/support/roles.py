@@ -157,6 +157,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     # the key-value store
     topics.KVS_COMMIT: plain({"ops": [["put", "a", "1"]]}),
     topics.KVS_LOOKUP: plain({"key": "resource.eventlog"}),
+    topics.KVS_LOOKUP_ALL: plain({"keys": ["a"]}),
     topics.KVS_DIR: plain({"prefix": "job"}),
     topics.KVS_WATCH: plain({"key": "a"}, streaming=True),
     topics.KVS_CANCEL: plain({"matchtag": 5}),

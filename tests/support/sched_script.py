@@ -81,11 +81,8 @@ class SchedScript:
 
     def _kvs(self, request: Request) -> Response:
         assert isinstance(request.payload, dict)
-        if request.topic == topics.KVS_LOOKUP:
-            text = self.kvs.get(request.payload["key"])
-            if text is None:
-                return answer(request, errnum=Errno.ENOENT)
-            return answer(request, {"value": text})
+        if request.topic == topics.KVS_LOOKUP_ALL:
+            return answer(request, {"values": [self.kvs.get(k) for k in request.payload["keys"]]})
         self.commits.append(request.payload["ops"])
         for op, key, *text in request.payload["ops"]:
             if op == "put":

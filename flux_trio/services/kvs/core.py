@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -44,6 +45,7 @@ from flux_trio.services.methods import Methods
 from flux_trio.services.turns import Log
 
 COMMIT_OPS_MAX: Final = 100_000  # of one request
+LOOKUP_KEYS_MAX: Final = 10_000  # of one request
 ROUND_OPS_MAX: Final = 4096  # where a round stops taking in commits: about 0.02 s of disk
 WATCHES_MAX: Final = 65_536
 
@@ -56,6 +58,10 @@ class _CommitRequest(msgspec.Struct, frozen=True):
 
 class _KeyRequest(msgspec.Struct, frozen=True):
     key: str
+
+
+class _KeysRequest(msgspec.Struct, frozen=True):
+    keys: list[str]
 
 
 class _DirRequest(msgspec.Struct, frozen=True):
@@ -75,7 +81,7 @@ class _Commit:
 @dataclass(frozen=True, slots=True)
 class _Read:
     request: Request
-    name: str  # a key, or the prefix of a listing
+    names: list[str]  # keys, or the prefix of a listing
 
 
 @dataclass(slots=True)
@@ -114,6 +120,7 @@ class KvsCore:
             for_owner={
                 topics.KVS_COMMIT: self._commit,
                 topics.KVS_LOOKUP: self._lookup,
+                topics.KVS_LOOKUP_ALL: self._lookup_all,
                 topics.KVS_DIR: self._dir,
                 topics.KVS_WATCH: self._watch,
                 topics.KVS_CANCEL: self._watch_cancel,
@@ -161,11 +168,18 @@ class KvsCore:
         self._queue.append(_Commit(request, ops))
 
     def _lookup(self, request: Request) -> None:
-        self._queue.append(_Read(request, check_key(expect_payload(request, _KeyRequest).key)))
+        self._queue.append(_Read(request, [check_key(expect_payload(request, _KeyRequest).key)]))
+
+    def _lookup_all(self, request: Request) -> None:
+        keys = expect_payload(request, _KeysRequest).keys
+        if len(keys) > LOOKUP_KEYS_MAX:
+            text = f"{len(keys)} keys: at most {LOOKUP_KEYS_MAX} in one lookup"
+            raise FluxError(Errno.EMSGSIZE, text)
+        self._queue.append(_Read(request, [check_key(key) for key in keys]))
 
     def _dir(self, request: Request) -> None:
         prefix = expect_payload(request, _DirRequest).prefix
-        self._queue.append(_Read(request, check_key(prefix) if prefix else ""))
+        self._queue.append(_Read(request, [check_key(prefix) if prefix else ""]))
 
     def _watch(self, request: Request) -> None:
         key = check_key(expect_payload(request, _KeyRequest).key)
@@ -218,8 +232,9 @@ class KvsCore:
         if work.commits:
             self._actions.append(StoreOps([op for commit in work.commits for op in commit.ops]))
         if readers:
-            keys = [read.name for read in work.lookups] + [watch.key for watch in work.watches]
-            self._actions.append(Fetch(keys, [read.name for read in work.listings]))
+            keys = [key for read in work.lookups for key in read.names]
+            keys += [watch.key for watch in work.watches]
+            self._actions.append(Fetch(keys, [read.names[0] for read in work.listings]))
 
     def _stored(self, done: Stored) -> None:
         """Nobody hears of a change before this."""
@@ -244,15 +259,20 @@ class KvsCore:
             return
         values = iter(done.values)
         for read in work.lookups:
-            value = next(values)
-            if value is None:
-                self._send(respond_error(read.request, Errno.ENOENT, f"{read.name}: no such key"))
-            else:
-                self._send(respond(read.request, {"value": value}))
+            self._answer(read, list(islice(values, len(read.names))))
         for watch in work.watches:
             self._watch_begins(watch, next(values))
         for read, keys in zip(work.listings, done.listings, strict=True):
             self._send(respond(read.request, {"keys": keys}))
+
+    def _answer(self, read: _Read, values: list[str | None]) -> None:
+        if read.request.topic == topics.KVS_LOOKUP_ALL:
+            self._send(respond(read.request, {"values": values}))
+        elif values[0] is None:
+            text = f"{read.names[0]}: no such key"
+            self._send(respond_error(read.request, Errno.ENOENT, text))
+        else:
+            self._send(respond(read.request, {"value": values[0]}))
 
     def _expect_round(self) -> _Round:
         assert self._round is not None, "the store answered and had nothing to do"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +24,9 @@ from flux_trio.services.sched.keys import resource_key
 from flux_trio.services.sched.requests import HelloAnswer, LookupAnswer
 from flux_trio.services.turns import Note
 from flux_trio.trace import Kind
+
+LOOKUP_JOBS_MAX: Final = 1000
+"""Whose R is asked for at once: some are marked while the kvs reads the next."""
 
 
 class Greeting:
@@ -46,6 +49,7 @@ class Greeting:
         self._over = False  # the job manager is gone: answers mean nothing
         self.waits = False  # for somebody to hold the job manager's name
         self._told_all = False  # ENODATA has come
+        self._told: list[int] = []  # jobs whose R is not asked for yet
         self._lookups = 0  # of R, not answered
         self._allocated: list[list[Any]] = []  # [id, R]
 
@@ -65,6 +69,8 @@ class Greeting:
                 self._job(response)
             case Errno.ENODATA:
                 self._told_all = True
+                if self._told:
+                    self._look_up()
                 self._ready_if_complete()
             case Errno.ENOSYS if self._again:
                 self.waits = True
@@ -81,24 +87,43 @@ class Greeting:
             self._context.log_error(f"job {jobid}: told twice in answer to {response.topic}")
             return
         self._context.step(jobid, AllocEvent.HELLO)
-        self._lookups += 1
-        self._context.ask(
-            topics.KVS_LOOKUP, {"key": resource_key(jobid)}, partial(self._found, jobid)
-        )
+        self._told.append(jobid)
+        if len(self._told) == LOOKUP_JOBS_MAX:
+            self._look_up()
 
-    def _found(self, jobid: int, response: Response) -> None:
+    def _look_up(self) -> None:
+        """Read R of the jobs told of since the last time."""
+        jobids, self._told = self._told, []
+        keys = [resource_key(jobid) for jobid in jobids]
+        self._lookups += 1
+        self._context.ask(topics.KVS_LOOKUP_ALL, {"keys": keys}, partial(self._found, jobids))
+
+    def _found(self, jobids: list[int], response: Response) -> None:
         if self._over:
             return
         self._lookups -= 1
         try:
             if response.errnum:
                 raise FluxError(response.errnum, response.error_text)
-            text = expect_payload(response, LookupAnswer).value
+            values = expect_payload(response, LookupAnswer).values
+            for jobid, text in zip(jobids, values, strict=True):
+                self._mark(jobid, text)
+        except (FluxError, ValueError) as error:
+            self._context.give_up(f"{response.topic}: {error}")
+        else:
+            self._ready_if_complete()
+
+    def _mark(self, jobid: int, text: str | None) -> None:
+        """The job holds the R of that text."""
+        if text is None:
+            self._refuse(jobid, "its R is not in the kvs")
+            return
+        try:
             self._schedule.mark(jobid, parse_r(text))
-            self._allocated.append([jobid, msgspec.json.decode(text)])
-        except (FluxError, PoolError, ValueError) as error:
+        except (PoolError, ValueError) as error:
             self._refuse(jobid, f"cannot hold its resources: {error}")
-        self._ready_if_complete()
+        else:
+            self._allocated.append([jobid, msgspec.json.decode(text)])
 
     def _refuse(self, jobid: int, note: str) -> None:
         """A job whose resources cannot be marked must not go on using them."""

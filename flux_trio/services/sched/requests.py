@@ -105,9 +105,9 @@ class TargetsAnswer(msgspec.Struct):
 
 
 class LookupAnswer(msgspec.Struct):
-    """A kvs.lookup response."""
+    """A kvs.lookup-all response."""
 
-    value: str
+    values: list[str | None]
 
 
 class Shapes:
