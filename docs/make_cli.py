@@ -27,8 +27,8 @@ Job ids are taken in every form of RFC 19 but emoji: `ƒuZZybuNNy` (or `fuZZybuN
 Duration (RFC 23): `30`, `1.5h`, `100ms`.
 
 What fails is told in one line on standard error, `flux-trio COMMAND: ERROR: text`, with exit
-code 1; wrong usage has exit code 2. Ctrl-C ends a command by SIGINT, which a shell makes 130, if the
-command says nothing else of it. Text is plain when it does not go to a terminal.
+code 1; wrong usage has exit code 2. Ctrl-C ends a command by SIGINT, which is 130 to a shell,
+unless the command says otherwise. Text is plain when it does not go to a terminal.
 """
 
 

@@ -88,17 +88,29 @@ def copies(submission: Submission, jobspec_file: str | None = None) -> list[Copy
     try:
         if submission.cc is not None and submission.bcc is not None:
             raise ValueError("specify only one of --cc or --bcc")
-        text = submission.bcc if submission.cc is None else submission.cc
+        option, text = ("--cc", submission.cc)
+        if text is None:
+            option, text = ("--bcc", submission.bcc)
         if text is None:
             return [Copy(submission, "", jobspec_file)]
         made = []
-        for number in Idset.parse(text):
+        for number in _numbers(option, text):
             copy = replaced(submission, (), {"cc": number})
             cc = None if submission.cc is None else number
             made.append(Copy(copy, f"cc={number}: ", jobspec_file, cc))
     except ValueError as error:
         raise CommandError(str(error)) from None
     return made
+
+
+def _numbers(option: str, text: str) -> Idset:
+    try:
+        numbers = Idset.parse(text)
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from None
+    if not numbers:
+        raise ValueError(f"{option}: expected at least one id, got none")
+    return numbers
 
 
 def submit_all(jobs: Sequence[Copy], wishes: Wishes) -> int:

@@ -17,6 +17,9 @@ from flux_trio.cli.submission import Submission
 # In place of what must survive `str.format`: no word of a command line has a NUL in it.
 _OPEN, _CLOSE, _LIST = "\0<", "\0>", "\0,"
 
+# What a short expression can get wrong about its input.
+_MISTAKES: Final = (ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError)
+
 _PARTS: Final[Mapping[str, Callable[[str], str]]] = {
     "%": lambda text: text.removesuffix(Path(text).suffix),
     "/": lambda text: text.rpartition("/")[2],
@@ -57,8 +60,11 @@ class Input:
             return _PARTS[name](self._text)
         if name not in self._methods:
             raise ValueError(f"Unknown input string method '.{name}'")
-        # the user's own code, on the user's own command line
-        result = eval(self._methods[name], {"x": self._text})
+        try:  # the user's own code, on the user's own command line
+            result = eval(self._methods[name], {"x": self._text})
+        except _MISTAKES as error:
+            kind = type(error).__name__
+            raise ValueError(f"--define: {name} of {self._text!r}: {kind}: {error}") from None
         return _LIST.join(map(str, result)) if isinstance(result, list) else result
 
 

@@ -105,8 +105,13 @@ class Submission(JobShape):
         }
         attributes = {path: value for path, value in given.items() if value is not None}
         if self.requires:
-            query = " and ".join(f"({text})" for text in self.requires)
-            attributes["system.constraints"] = _named("--requires", parse_constraint_query, query)
+            for query in self.requires:  # alone, so that an error is about what was typed
+                constraint = _named("--requires", parse_constraint_query, query)
+            if len(self.requires) > 1:
+                constraint = parse_constraint_query(
+                    " and ".join(f"({query})" for query in self.requires)
+                )
+            attributes["system.constraints"] = constraint
         if dependencies := self._dependencies(now):  # without any, no such key (RFC 26, in jobspec)
             attributes["system.dependencies"] = dependencies
         for text in self.setopt:

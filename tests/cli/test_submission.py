@@ -205,6 +205,7 @@ def test_copies_have_their_number_in_options_command_and_environment() -> None:
 def test_flags_are_a_mask() -> None:
     assert Submission(flags=("debug,waitable",)).flag_mask() == 3
     assert Submission(flags=("novalidate", "debug")).flag_mask() == 5
+    assert Submission(flags=("waitable",), debug=True).flag_mask() == 3
     assert Submission().flag_mask() == 0
 
 
@@ -256,7 +257,12 @@ def test_a_jobspec_file_is_taken_as_it_is() -> None:
         (["-S", "^x=/nosuch", "true"], "--setattr: /nosuch: No such file"),
         (["-o", "a..b", "true"], "--setopt: expected KEY=VALUE"),
         (["--cc=1", "--bcc=1", "true"], "specify only one of --cc or --bcc"),
-        (["--cc=x", "true"], "expected"),
+        (["--cc=x", "true"], "--cc: expected an idset"),
+        (["--bcc=", "true"], "--bcc: expected at least one id, got none"),
+        (["--requires=((", "true"], "--requires: expected a term, got nothing in '(('"),
+        (["--signal=USR3", "true"], "--signal: Invalid signal USR3"),
+        (["--signal=@inf", "true"], "--signal: expected a duration that ends, got 'inf'"),
+        (["--rlimit=nosuch", "true"], "--rlimit: No corresponding rlimit matching"),
         (["--cc=1", "{nosuch}"], "Invalid replacement string in command: '{nosuch}'"),
         (["-N", "3", "-n", "2", "true"], "node count must not be greater than task count"),
         (["-t", "5x", "true"], '--time-limit: expected a duration such as "30"'),

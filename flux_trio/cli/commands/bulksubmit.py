@@ -64,7 +64,9 @@ def bulksubmit(
     submission = read_submission(options)
     try:
         jobs = list(_submissions(submission, definitions, separator))
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from None
+    except ValueError as error:
         raise CommandError(str(error)) from None
     if shuffle:
         import random
