@@ -103,12 +103,23 @@ class Record(Job):
         super().apply(event)
         if self.state is not before and self.state in _TIMES:
             setattr(self, _TIMES[self.state], event.timestamp)
-        if event.name == JobEvent.FINISH:
-            self.success = self.status == 0 and self.exception is None
-        elif event.name == JobEvent.EXCEPTION:
-            context = event.context or {}
-            if self.worst is None or context["severity"] < self.worst["severity"]:
-                self.worst = context
+        if (further := _FURTHER.get(event.name)) is not None:
+            further(self, event)
+
+
+def _finish(record: Record, _event: Event) -> None:
+    record.success = record.status == 0 and record.exception is None
+
+
+def _exception(record: Record, event: Event) -> None:
+    context = event.context or {}
+    if record.worst is None or context["severity"] < record.worst["severity"]:
+        record.worst = context
+
+
+# What a record keeps of an event beyond what `Job` does.
+_FURTHER: Final = {JobEvent.FINISH.value: _finish, JobEvent.EXCEPTION.value: _exception}
+_INVALIDATE: Final = JobEvent.INVALIDATE.value
 
 
 class Records:
@@ -153,7 +164,7 @@ class Records:
             raise JournalGap(f"job {jobid}: expected event {record.nevents}, got {place}")
         record.apply(event)
         self.jobs[jobid] = self._changed[jobid] = record
-        if event.name == JobEvent.INVALIDATE:  # it never was
+        if event.name == _INVALIDATE:  # it never was
             del self.jobs[jobid], self._changed[jobid]
 
     def annotate(self, jobid: int, annotations: dict[str, Any]) -> None:
@@ -181,7 +192,8 @@ class Records:
         changed, self._changed = self._changed, {}
         ended = []
         for record in changed.values():
-            self._count(record)
+            if record.counted != record.state:
+                self._count(record)
             place = _place_of(record)
             if place != record.place:
                 self._move(record, place)

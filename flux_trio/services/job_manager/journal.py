@@ -71,18 +71,15 @@ class Journal:
     def _logged(self, job: ActiveJob, event: Event) -> None:
         if self._followers:
             self._names.add(event.name)
-            self._entries.append([job.id, job.nevents - 1, _as_json(event)])
+            # by hand, since every event passes here
+            told = {"timestamp": event.timestamp, "name": event.name}
+            if event.context is not None:
+                told["context"] = event.context
+            self._entries.append([job.id, job.nevents - 1, told])
 
     def _annotated(self, job: ActiveJob) -> None:
         if self._followers:
-            context = {"annotations": job.annotations or {}}
-            event = Event(self._ledger.now, ANNOTATIONS, context)
             self._names.add(ANNOTATIONS)
-            self._entries.append([job.id, -1, _as_json(event)])
-
-
-def _as_json(event: Event) -> dict[str, Any]:
-    """By hand, since every event passes here."""
-    if event.context is None:
-        return {"timestamp": event.timestamp, "name": event.name}
-    return {"timestamp": event.timestamp, "name": event.name, "context": event.context}
+            context = {"annotations": job.annotations or {}}
+            told = {"timestamp": self._ledger.now, "name": ANNOTATIONS, "context": context}
+            self._entries.append([job.id, -1, told])

@@ -381,7 +381,10 @@ class Ledger:
         notes = [NoteAll(self._notes)] if self._notes else []
         self._notes = []
         if self._lines:
-            ops = [_append(jobid, text) for jobid, text in self._lines.items()]
+            ops = [
+                ["append", f"{format_fluid(jobid, 'kvs')}.eventlog", text]
+                for jobid, text in self._lines.items()
+            ]
             self._lines = {}
             slices = [ops[at : at + COMMIT_OPS_MAX] for at in range(0, len(ops), COMMIT_OPS_MAX)]
             commits = [self._commit(each) for each in slices]
@@ -437,10 +440,6 @@ def _queue_in(jobspec: bytes) -> str | None:
     except msgspec.ValidationError:
         return None
     return None if queue is None else sys.intern(queue)
-
-
-def _append(jobid: int, text: str) -> list[str]:
-    return ["append", f"{format_fluid(jobid, 'kvs')}.eventlog", text]
 
 
 def ends_wait(job: ActiveJob, name: str, context: dict[str, Any] | None) -> bool:

@@ -34,6 +34,8 @@ UNAVAILABLE_TEXT: Final = "priority unavailable"
 
 _RANKED = JobState.PRIORITY | JobState.SCHED
 
+_PRIORITY: Final = JobEvent.PRIORITY  # looked up once: many are given at a time
+
 Said = int | Unavailable | None
 
 
@@ -54,12 +56,10 @@ class Priorities:
         if not job.state & _RANKED:
             return
         priority = effective_priority(job, said)
-        if job.state == JobState.SCHED:
-            self._set_in_sched(job, priority)
-        elif priority is None:
-            hold(self._ledger, self._scheduler, job, UNAVAILABLE_TEXT)
-        else:
-            self._ledger.log_now(job, JobEvent.PRIORITY, {"priority": priority})
+        if priority is None:
+            self._miss(job)
+        elif priority != job.priority or job.state == JobState.PRIORITY:
+            self._ledger.log_now(job, _PRIORITY, {"priority": priority})
 
     def ask_all(self) -> None:
         """job.priority.get of all jobs in PRIORITY or SCHED; the scheduler is told all at once."""
@@ -75,26 +75,24 @@ class Priorities:
     def _asked_all(self) -> None:
         self._scheduler.holds_prioritize = False
 
-    def _set_in_sched(self, job: ActiveJob, priority: int | None) -> None:
-        if priority is None:
+    def _miss(self, job: ActiveJob) -> None:
+        """Nobody has a priority for it."""
+        if job.state == JobState.PRIORITY:
+            hold(self._ledger, self._scheduler, job, UNAVAILABLE_TEXT)
+        else:
             text = f"job {format_fluid(job.id, 'f58')}: {UNAVAILABLE_TEXT}, but it had one: kept"
             self._ledger.send(Log(Level.ERR, text))
-        elif priority != job.priority:
-            self._ledger.log_now(job, JobEvent.PRIORITY, {"priority": priority})
 
     def _ask(self, job: ActiveJob) -> None:
         if job.hook:
-            self._hooks.when_free(job, partial(self._ask_now, job))
-        else:
-            self._ask_now(job)
-
-    def _ask_now(self, job: ActiveJob) -> None:
-        if job.state & _RANKED:
+            self._hooks.when_free(job, partial(self._ask, job))
+        elif job.state & _RANKED:
             self._hooks.ask(job, PRIORITY_GET, partial(self._got, job))
 
     def _got(self, job: ActiveJob, answer: HookAnswer) -> None:
-        self._hooks.log_error(job, answer)
-        if answer.error is None and answer.priority is not None:
+        if answer.error is not None:
+            self._hooks.log_error(job, answer)
+        elif answer.priority is not None:
             self.set(job, answer.priority)
 
 

@@ -13,11 +13,11 @@ from typing import Any, Final
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 from flux_trio.services.turns import SetTimer
 
-SLICE_JOBS: Final = 500
-"""Jobs a turn: below 50 ms with hooks of 50 us each."""
+SLICE_JOBS: Final = 200
+"""Jobs a turn: below 20 ms with hooks of 50 us each. A request may have to wait for two slices."""
 
-COMMITS_MAX: Final = 2
-"""Commits under way with which no other slice is begun."""
+COMMITS_MAX: Final = 4
+"""Commits under way with which no other slice is begun; the kvs takes up several at once."""
 
 _KEY: Final = "sweep"
 
