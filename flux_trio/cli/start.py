@@ -194,7 +194,7 @@ async def _run_instance(
         reread=reread(startup.config_file),
         plugin_path=tuple(search_path(os.environ, startup.statedir)),
     )
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(*_ending_signals()) as signals:
         async with open_instance(startup.config, given) as instance:
             instance.log.sinks.append(_show_log)
             if monitoring is not None:
@@ -231,6 +231,13 @@ async def _serve(
         return 0
     environment = environment_inside(os.environ, str(startup.statedir), enclosing)
     return await _run_command(instance, startup.command, environment, signals)
+
+
+def _ending_signals() -> list[int]:
+    """Those that tell it to end: SIGALRM in a job whose time is over, SIGHUP without nohup."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    hangup = [] if ignored else [signal.SIGHUP]
+    return [signal.SIGINT, signal.SIGTERM, signal.SIGALRM, *hangup]
 
 
 def _announce(instance: Instance, statedir: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.instance import DEADLINE_S, FLUX_TRIO, RunningInstance, flux_trio
+from tests.support.instance import DEADLINE_S, FLUX_TRIO, RunningInstance, flux_trio, until
 
 pytestmark = pytest.mark.real
 
@@ -101,6 +101,18 @@ def test_without_a_command_it_has_a_directory_of_its_own_and_leaves_with_its_job
     log = instance.ok("job", "eventlog", jobid)
     assert '"signal":9' not in log, "it has canceled what was left and ended by itself"
     assert not Path(statedir).exists()
+
+
+def test_its_jobs_end_with_it_when_the_time_of_the_job_is_over(
+    instance: RunningInstance, tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    script = f"{SELF} run sh -c 'echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 1000'"
+    command = [*FLUX_TRIO, "start", "sh", "-c", script]
+    jobid = instance.ok("submit", *command).strip()
+    until(pid.exists)
+    instance.ok("job", "kill", "-s", "ALRM", jobid)  # as at the end of a time limit
+    until(lambda: not Path("/proc", pid.read_text().strip()).exists())
 
 
 def announcement(output: Path) -> str:

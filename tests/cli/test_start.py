@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -75,14 +76,17 @@ def test_a_state_directory_is_kept_and_gone_on_from(tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
 
 
-def test_without_a_command_it_says_where_it_is_and_a_signal_ends_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP])
+def test_without_a_command_it_says_where_it_is_and_a_signal_ends_it(
+    tmp_path: Path, signum: signal.Signals
+) -> None:
     with running_instance(tmp_path, SIMULATED) as instance:
         uri = (tmp_path / "uri").read_text()
         assert instance.announcement == (
             f"flux-trio: instance at {uri} is ready; to reach it from elsewhere: "
             f"export FLUX_TRIO_STATEDIR={tmp_path}\n"
         )
-        assert instance.stop(signal.SIGINT) == 0
+        assert instance.stop(signum) == 0
     assert not (tmp_path / "uri").exists()
     assert not (tmp_path / "token").exists()
 
@@ -118,6 +122,18 @@ def test_a_signal_goes_to_the_command(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait(DEADLINE_S)
+
+
+def test_with_nohup_it_stays(tmp_path: Path) -> None:
+    script = "trap '' HUP; kill -HUP $$; exec \"$0\" -m flux_trio start sh -c 'kill -HUP $PPID'"
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable],
+        env=environment(),
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize(
