@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
+import trio.testing
 
 from flux_trio.broker import Handle
 from flux_trio.formats import Jobspec
