@@ -22,7 +22,6 @@ from flux_trio.protocols import (
     ExecState,
     InvalidTransition,
     JobEvent,
-    JobState,
     StartType,
 )
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
@@ -103,7 +102,7 @@ class ExecSide:
     def hello(self, request: Request) -> None:
         """job-manager.exec-hello: a service takes over, unless another has starts outstanding."""
         service = expect_payload(request, Hello).service
-        busy = sum(job.start in OUTSTANDING for job in self._ledger.jobs.values())
+        busy = sum(job.start in OUTSTANDING for job in self._ledger.running.values())
         if busy:
             text = f"{self.service} has {busy} start requests outstanding"
             raise FluxError(Errno.EINVAL, text)
@@ -111,9 +110,7 @@ class ExecSide:
         self.sender = request.sender
         self.silence.broken()
         self._ledger.send(respond(request))
-        for job in self._ledger.jobs.values():
-            if job.state in (JobState.RUN, JobState.CLEANUP):
-                self._ledger.dirty[job.id] = job
+        self._ledger.dirty |= self._ledger.running
 
     def start_response(self, response: Response) -> None:
         """An answer to <service>.start; a conventional error is the service's end."""
@@ -142,7 +139,7 @@ class ExecSide:
         self.service = ""
         self.sender = ""
         self.silence.broken()
-        for job in self._ledger.jobs.values():
+        for job in self._ledger.running.values():
             if job.start != ExecState.IDLE:
                 job.start = EXECUTION.step(job.start, ExecEvent.LOST)
                 self._ledger.dirty[job.id] = job

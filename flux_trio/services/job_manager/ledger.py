@@ -21,6 +21,7 @@ from flux_trio.messages import Event as EventMessage
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.protocols import (
     PRIORITY_MIN,
+    RUNNING,
     ExecState,
     Job,
     JobEvent,
@@ -170,6 +171,7 @@ class Ledger:
         self._owner = owner
         self.jobs: dict[int, ActiveJob] = {}
         self.tally = Tally()  # of `jobs`
+        self.running: dict[int, ActiveJob] = {}  # those of `jobs` that are in RUN or CLEANUP
         self.jobspecs = Jobspecs()
         self.inactive: dict[int, int] = {}  # id → userid
         self._recent: dict[int, ActiveJob] = {}  # those that became inactive last
@@ -329,11 +331,14 @@ class Ledger:
 
     def _add(self, job: ActiveJob) -> None:
         self.jobs[job.id] = job
+        if job.state & RUNNING:
+            self.running[job.id] = job
         self.tally.came(job.queue, job.state)
         self.max_jobid = max(self.max_jobid, job.id)
 
     def _remove(self, job: ActiveJob) -> None:
         del self.jobs[job.id]
+        self.running.pop(job.id, None)
         self.tally.went(job.id, job.queue, job.state)
 
     def _apply(self, job: ActiveJob, event: Event) -> None:
@@ -344,6 +349,8 @@ class Ledger:
             self.tally.requeued(job.id, state, job.queue_by(updates), job.queue)
         if job.state is not state:
             self.tally.moved(job.queue, state, job.state)
+            if job.state & RUNNING:
+                self.running[job.id] = job
 
     def _go_further(self, job: ActiveJob, event: Event) -> None:
         """What these events mean besides."""
