@@ -254,7 +254,7 @@ async def serve_kvs(handle: Handle, *, task_status: trio.TaskStatus[None]) -> No
 
 
 async def serve_manager(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
-    await service.run(handle, builtin_plugins(1500.0), task_status=task_status)
+    await service.run(handle, builtin_plugins(lambda: 1500.0), task_status=task_status)
 
 
 def new_job(jobid: int, duration: float = 0.0) -> dict[str, Any]:
