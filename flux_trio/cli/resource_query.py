@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
 from flux_trio.cli.resource_rows import Resources
 from flux_trio.config import read_config
-from flux_trio.messages import USERID_UNKNOWN, Errno, FluxError, topics
-from flux_trio.protocols import RUNNING
+from flux_trio.messages import topics
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
@@ -21,16 +18,8 @@ async def fetch_resources(
 ) -> tuple[dict[str, Any], Resources]:
     """The resource.status response, and the resources, with what jobs hold of them if wanted."""
     status = await client.call(topics.RESOURCE_STATUS)
-    if not with_jobs:
-        return status, Resources.read(status, [])
-    running = {
-        "max_entries": 0,
-        "states": int(RUNNING),
-        "userid": USERID_UNKNOWN,
-        "queues": [],  # of all queues
-    }
-    jobs = (await client.call(topics.LIST_LIST, running))["jobs"]
-    return status, Resources.read(status, await held_by(client, [job["id"] for job in jobs]))
+    held = (await client.call(topics.JOB_RESOURCE_STATUS))["allocated"] if with_jobs else None
+    return status, Resources.read(status, held)
 
 
 async def fetch_with_queues(client: Client) -> Resources:
@@ -43,22 +32,3 @@ async def fetch_with_queues(client: Client) -> Resources:
         every = resources.all
         queues[name] = every.ranks if constraint is None else constraint.select(every)
     return replace(resources, queues=queues)
-
-
-async def held_by(client: Client, jobids: list[int]) -> list[str]:
-    """R of each job, asked for at once; a job that has just ended may have none."""
-    held = []
-
-    async def look_up(jobid: int) -> None:
-        try:
-            answer = await client.call(topics.INFO_LOOKUP, {"id": jobid, "keys": ["R"]})
-        except FluxError as error:
-            if error.errnum != Errno.ENOENT:
-                raise
-        else:
-            held.append(answer["R"])
-
-    async with anyio.create_task_group() as tasks:
-        for jobid in jobids:
-            tasks.start_soon(look_up, jobid)
-    return held

@@ -1,8 +1,8 @@
 """Rows of `flux-trio resource list`, `status` and `drain` (flux-resource(1)).
 
-Which resources are free follows from resource.status and from what the jobs that run hold: down is
-what is drained or offline; free is what is neither down nor held. Nodes that differ in
-nothing that a format shows share a row.
+Which resources are free follows from resource.status and from what jobs hold: down is what is
+drained or offline; free is what is neither down nor held. Nodes that differ in nothing that a
+format shows share a row.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ class Resources:
     queues: Mapping[str, Idset] = field(default_factory=dict)  # which ranks each may use
 
     @classmethod
-    def read(cls, status: Mapping[str, Any], held: Iterable[str]) -> Resources:
-        """From a resource.status response, and the R of each running job as JSON text."""
+    def read(cls, status: Mapping[str, Any], held: object = None) -> Resources:
+        """From a resource.status response, and R of what jobs hold, None if that is nothing."""
         inventory = ResourceSet.parse(status["R"], "R")
         allocated = inventory.restrict(Idset())
-        for text in held:
-            allocated = allocated.union(ResourceSet.parse(text.encode(), "R"))
+        if held is not None:
+            allocated = ResourceSet.parse(held, "R")
         offline, exclude = Idset.parse(status["offline"]), Idset.parse(status["exclude"])
         drained = tuple(
             (Idset.parse(ranks), drain["timestamp"], drain["reason"])

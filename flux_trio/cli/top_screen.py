@@ -1,7 +1,7 @@
 """What `flux-trio top` shows: a summary of the instance, and the jobs that run (flux-top(1)).
 
 Pure: from answers of the instance, and what keys have chosen, to something rich can print. Left
-out: the instances inside of jobs.
+out: the instances inside of jobs, and gpus by queue.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rich.text import Text
 
 from flux_trio.cli.columns import short_duration
 from flux_trio.cli.job_rows import JobRow
-from flux_trio.formats import Idset, ResourceSet, parse_r
+from flux_trio.formats import Idset, ResourceSet
 
 BAR_WIDTH: Final = 40
 
@@ -42,7 +42,7 @@ class Snapshot:
     queues: Sequence[str]  # their names, none if there is but the anonymous one
     jobs: Sequence[Mapping[str, Any]]  # that run, the newest first
     now: float
-    held: Sequence[str] = ()  # R of each of `jobs`, if there are gpus
+    held: Mapping[str, Any] | None = None  # R of what jobs hold, of all queues
 
 
 @dataclass(frozen=True)
@@ -93,14 +93,14 @@ def _summary(snapshot: Snapshot, view: View) -> list[RenderableType]:
     for job in snapshot.jobs:
         busy |= Idset.parse(job.get("ranks") or "")
     ncores = sum(job.get("ncores", 0) for job in snapshot.jobs)
-    ngpus = sum(parse_r(text).ngpus for text in snapshot.held)
+    ngpus = ResourceSet.parse(snapshot.held, "R").ngpus if snapshot.held else 0
     lost = inventory.restrict(down)
     bars = [
         _bar("nodes", len(busy), len(down - busy), inventory.nnodes),
         _bar("cores", ncores, lost.ncores, inventory.ncores),
         _bar("gpus", ngpus, lost.ngpus, inventory.ngpus),
     ]
-    shown = bars if inventory.ngpus else bars[:2]
+    shown = bars if inventory.ngpus and view.queue is None else bars[:2]
     return [_headline(snapshot, view, inventory), *shown, _counts(snapshot, view)]
 
 

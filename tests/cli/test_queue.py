@@ -47,7 +47,7 @@ UP = {"enable": True, "start": True}
 def shown(config: Config, *names: str | None, layout: str = "default") -> list[str]:
     machine = make_machine(4, 4).to_json()
     told = {"R": machine, "offline": "0", "exclude": "", "drained": {}}
-    resources = Resources.read(told, [])
+    resources = Resources.read(told)
     rows = [queue_row(name, config, UP, resources) for name in names]
     return list(Layout(FORMATS[layout].format, HEADINGS).lines(rows))
 

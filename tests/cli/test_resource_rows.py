@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from flux_trio.cli.resource_rows import (
     list_rows,
     status_rows,
 )
-from flux_trio.formats import Idset
+from flux_trio.formats import Idset, ResourceSet
 
 
 def r(ranks: str, nodelist: str, cores: str, **more: Any) -> dict[str, Any]:
@@ -38,20 +38,26 @@ def status(**more: Any) -> dict[str, Any]:
     return {"R": r("0-3", "n[0-3]", "0-3"), "drained": {}, "offline": "", "exclude": ""} | more
 
 
-def held(ranks: str, nodelist: str, cores: str) -> str:
-    return json.dumps(r(ranks, nodelist, cores, nslots=1))
+def held(ranks: str, nodelist: str, cores: str) -> ResourceSet:
+    return ResourceSet.parse(r(ranks, nodelist, cores, nslots=1))
 
 
-def listed(told: dict[str, Any], *jobs: str, form: str = "", **how: Any) -> list[str]:
+def read(told: dict[str, Any], *jobs: ResourceSet) -> Resources:
+    return Resources.read(told, reduce(ResourceSet.union, jobs).to_json() if jobs else None)
+
+
+def listed(told: dict[str, Any], *jobs: ResourceSet, form: str = "", **how: Any) -> list[str]:
     layout = Layout(form or LIST_FORMATS["default"].format, LIST_HEADINGS)
-    rows = list_rows(Resources.read(told, jobs), fields=layout.fields, **how)
+    rows = list_rows(read(told, *jobs), fields=layout.fields, **how)
     return list(layout.lines(rows))
 
 
-def shown(told: dict[str, Any], *jobs: str, states: Any = STATUS_SHOWN, **how: Any) -> list[str]:
+def shown(
+    told: dict[str, Any], *jobs: ResourceSet, states: Any = STATUS_SHOWN, **how: Any
+) -> list[str]:
     layout = Layout(STATUS_FORMATS["default"].format, STATUS_HEADINGS)
     how = {"skip_empty": True, **how}
-    rows = status_rows(Resources.read(told, jobs), states, layout.fields, **how)
+    rows = status_rows(read(told, *jobs), states, layout.fields, **how)
     return list(layout.lines(rows))[1:]
 
 
@@ -94,7 +100,7 @@ def test_nodes_of_different_properties_have_rows_of_their_own() -> None:
 
 def test_a_drained_node_with_a_job_is_draining() -> None:
     told = status(drained={"0-1": {"timestamp": 1.0, "reason": "bad"}})
-    rows = drain_rows(Resources.read(told, [held("1", "n1", "0")]))
+    rows = drain_rows(read(told, held("1", "n1", "0")))
     assert [(row["state"], row["nodelist"], row["reason"]) for row in rows] == [
         ("draining", "n1", "bad"),
         ("drained", "n0", "bad"),
@@ -144,7 +150,7 @@ def test_status_has_a_row_for_each_state_and_those_offline() -> None:
 
 def test_resources_can_be_narrowed_to_ranks_or_hosts() -> None:
     drained = {"1": {"timestamp": 1.0, "reason": "a"}}
-    resources = Resources.read(status(drained=drained, offline="2"), [held("3", "n3", "0")])
+    resources = read(status(drained=drained, offline="2"), held("3", "n3", "0"))
     for targets in ("1-3", "n[1-3]"):
         some = resources.restrict(targets)
         assert [row["ranks"] for row in list_rows(some)] == ["3", "3", "1-2"]
@@ -155,7 +161,7 @@ def test_resources_can_be_narrowed_to_ranks_or_hosts() -> None:
 def test_queues_have_columns_and_can_be_looked_at_alone() -> None:
     told = status(R=r("0-3", "n[0-3]", "0-3", properties={"batch": "0-1", "big": "1"}))
     queues = {"batch": Idset.parse("0-1"), "all": Idset.parse("0-3")}
-    resources = replace(Resources.read(told, []), queues=queues)
+    resources = replace(read(told), queues=queues)
     layout = Layout(LIST_FORMATS["default"].format, LIST_HEADINGS)
 
     def shown(what: Resources) -> list[list[str]]:

@@ -259,7 +259,7 @@ def test_a_jobspec_file_is_taken_as_it_is() -> None:
         (["--cc=1", "--bcc=1", "true"], "specify only one of --cc or --bcc"),
         (["--cc=x", "true"], "--cc: expected an idset"),
         (["--bcc=", "true"], "--bcc: expected at least one id, got none"),
-        (["--requires=((", "true"], "--requires: expected a term, got nothing in '(('"),
+        (["--requires=((", "true"], "--requires: expected a term, got 'the end' in '(('"),
         (["--signal=USR3", "true"], "--signal: Invalid signal USR3"),
         (["--signal=@inf", "true"], "--signal: expected a duration that ends, got 'inf'"),
         (["--rlimit=nosuch", "true"], "--rlimit: No corresponding rlimit matching"),

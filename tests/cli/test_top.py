@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import pty
 import select
@@ -64,7 +63,7 @@ def test_the_summary_tells_what_is_used_down_and_counted() -> None:
 def test_gpus_have_a_bar_if_there_are_any() -> None:
     gpus = ResourceSet.build([(rank, 0b11, 0b11) for rank in range(4)], lambda rank: f"n{rank}")
     status = {"R": gpus.to_json(), "drained": {}, "offline": "3", "exclude": ""}
-    held = (json.dumps(gpus.restrict(Idset.of([0, 1])).to_json()),)
+    held = gpus.restrict(Idset.of([0, 1])).to_json()
     lines = shown(snapshot(job(1, "0-1", ncores=4), status=status, held=held))
     assert lines[3] == f"  gpus [{'|' * 20}{' ' * 10}{'|' * 10}] 4/8 (2 down)"
 

@@ -8,7 +8,7 @@ import pytest
 from flux_trio.formats import ResourceSet
 from flux_trio.messages import Response, topics
 from flux_trio.protocols import JobState
-from tests.support.asking import asked
+from tests.support.asking import asked, asked_by_guest
 from tests.support.manager_script import (
     ANNOTATE,
     CANCEL,
@@ -61,6 +61,24 @@ def test_job_that_is_granted_what_another_holds_stays_pending(m: ManagerScript) 
     )
     assert (m.state(1), m.state(2)) == (JobState.RUN, JobState.SCHED)
     assert allocs(m.attach_sched()) == [2]
+
+
+def test_what_jobs_hold_is_told_to_everybody(m: ManagerScript) -> None:
+    m.put(asked_by_guest(topics.JOB_RESOURCE_STATUS))
+    assert m.last(topics.JOB_RESOURCE_STATUS).payload == {"allocated": None}
+    m.submit(1, 2)
+    m.store_r(1, {0: [0, 1], 1: [3]})
+    m.store_r(2, {0: [2]})
+    m.alloc(1)
+    m.alloc(2)
+    m.ask(topics.JOB_RESOURCE_STATUS)
+    total = ResourceSet.parse(m.last(topics.JOB_RESOURCE_STATUS).payload["allocated"])
+    assert total.summary() == "rank0/core[0-2] rank1/core3"
+    assert total.hosts == {0: "node0", 1: "node1"}
+    m.execute(2, "start", "finish", "release final")
+    m.ask(topics.JOB_RESOURCE_STATUS)
+    total = ResourceSet.parse(m.last(topics.JOB_RESOURCE_STATUS).payload["allocated"])
+    assert total.summary() == "rank0/core[0-1] rank1/core3"
 
 
 def test_gpus_are_held_as_cores_are(m: ManagerScript) -> None:

@@ -107,6 +107,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.JOB_QUEUE_STATUS: plain({}),
     topics.JOB_QUEUE_ENABLE: plain({"enable": True, "all": True}),
     topics.JOB_QUEUE_START: plain({"start": True, "all": True}),
+    topics.JOB_RESOURCE_STATUS: plain(),
     topics.JOB_STATS: plain(),
     topics.JOB_JOURNAL: plain({}, streaming=True),
     topics.JOB_JOBTAP: plain({}),

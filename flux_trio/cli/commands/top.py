@@ -94,9 +94,7 @@ def _keys() -> Iterator[None]:
 
 
 async def _snapshot(client: Client, view: View) -> Snapshot:
-    from flux_trio.cli.resource_query import held_by
     from flux_trio.cli.top_screen import Snapshot
-    from flux_trio.formats import ResourceSet
     from flux_trio.messages import USERID_UNKNOWN, topics
     from flux_trio.protocols import RUNNING
 
@@ -108,7 +106,7 @@ async def _snapshot(client: Client, view: View) -> Snapshot:
     }
     status = await client.call(topics.RESOURCE_STATUS)
     jobs = (await client.call(topics.LIST_LIST, wanted))["jobs"]
-    has_gpus = ResourceSet.parse(status["R"], "R").ngpus
+    held = await client.call(topics.JOB_RESOURCE_STATUS)
     return Snapshot(
         info=await client.call(topics.BROKER_INFO),
         status=status,
@@ -116,5 +114,5 @@ async def _snapshot(client: Client, view: View) -> Snapshot:
         queues=(await client.call(topics.JOB_QUEUE_LIST))["queues"],
         jobs=jobs,
         now=time.time(),
-        held=await held_by(client, [job["id"] for job in jobs]) if has_gpus else (),
+        held=held["allocated"],
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flux_trio.formats import ResourceSet
+from flux_trio.formats import Idset, ResourceSet
 
 
 class Allocated:
@@ -55,6 +55,20 @@ class Allocated:
             return
         for plane, ranks in _planes(resources):
             self._taken[plane] &= ~ranks
+
+    def total(self) -> ResourceSet | None:
+        """All that is held, without times and properties; None if nothing is."""
+        taken: dict[int, tuple[int, int]] = {}
+        hosts: dict[int, str] = {}
+        for resources in self._holders.values():
+            hosts |= resources.hosts
+            for group in resources.groups:
+                for rank in Idset.from_bits(group.ranks):
+                    cores, gpus = taken.get(rank, (0, 0))
+                    taken[rank] = (cores | group.cores, gpus | group.gpus)
+        if not taken:
+            return None
+        return ResourceSet.build([(rank, *held) for rank, held in taken.items()], hosts.__getitem__)
 
 
 def _planes(resources: ResourceSet) -> list[tuple[int, int]]:

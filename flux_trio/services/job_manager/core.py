@@ -211,6 +211,7 @@ class JobManagerCore:
                 topics.JOB_HISTORY: self._history.get,
                 topics.JOB_QUEUE_LIST: self._queue_methods.names,
                 topics.JOB_QUEUE_STATUS: self._queue_methods.status,
+                topics.JOB_RESOURCE_STATUS: self._scheduler.resource_status,
                 topics.JOB_DRAIN: self._waits.drain,
                 topics.JOB_IDLE: self._waits.idle,
                 topics.JOB_MANAGER_DISCONNECT: self._disconnect,

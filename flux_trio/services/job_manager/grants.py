@@ -44,6 +44,10 @@ class Grants:
         self._inventory = None
         self._ledger.ask(topics.RESOURCE_STATUS, None, self._learn)
 
+    def total(self) -> ResourceSet | None:
+        """All that jobs hold; None if they hold nothing."""
+        return self._allocated.total()
+
     def judge(self, jobid: int, accept: Accept) -> None:
         """The scheduler has said SUCCESS: call `accept` with R when nothing is wrong with it."""
         self._open[jobid] = accept

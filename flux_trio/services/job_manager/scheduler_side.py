@@ -221,6 +221,12 @@ class SchedulerSide:
             self._ledger.send(respond_stream(request, facts))
         self._ledger.send(end_of_stream(request))
 
+    def resource_status(self, request: Request) -> None:
+        """job-manager.resource-status: R of all that jobs hold together, null if nothing."""
+        total = self._grants.total()
+        payload = {"allocated": None if total is None else total.to_json()}
+        self._ledger.send(respond(request, payload))
+
     def ready(self, request: Request) -> None:
         """job-manager.sched-ready: the mode is set, requests may be sent."""
         payload = expect_payload(request, Ready)
