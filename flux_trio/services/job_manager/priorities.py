@@ -7,6 +7,7 @@ in PRIORITY until a plugin sets one; for one in SCHED that is a plugin's fault: 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
@@ -65,12 +66,12 @@ class Priorities:
         """job.priority.get of all jobs in PRIORITY or SCHED; the scheduler is told all at once."""
         if not self._is_due:
             self._is_due = True
-            self._sweeps.begin(self._ranked, self._ask, self._asked_all)
+            self._sweeps.begin(self._begun, self._ask, self._asked_all)
 
-    def _ranked(self) -> list[ActiveJob]:
+    def _begun(self) -> Iterable[ActiveJob]:
         self._is_due = False
         self._scheduler.holds_prioritize = True
-        return [job for job in self._ledger.jobs.values() if job.state & _RANKED]
+        return self._ledger.active()
 
     def _asked_all(self) -> None:
         self._scheduler.holds_prioritize = False
