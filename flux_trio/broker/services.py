@@ -22,6 +22,7 @@ from flux_trio.broker.supervisor import ModuleNotStarted, Supervisor
 from flux_trio.broker.tokens import Tokens
 from flux_trio.broker.tracing import TraceStreams
 from flux_trio.messages import (
+    USERID_UNKNOWN,
     Errno,
     FluxError,
     Level,
@@ -54,11 +55,20 @@ class Service(msgspec.Struct):
     service: Annotated[str, msgspec.Meta(pattern=r"\A[\w-]+\Z")]
 
 
+Userid = Annotated[int, msgspec.Meta(ge=0, lt=USERID_UNKNOWN)]
+
+
 class TokenFor(msgspec.Struct):
     """broker.token: whom a new token is for."""
 
-    userid: int
+    userid: Userid
     name: str
+
+
+class TokensOf(msgspec.Struct):
+    """broker.token-revoke: whose tokens are to be good no more."""
+
+    userid: Userid
 
 
 class ModuleName(msgspec.Struct):
@@ -171,6 +181,7 @@ class BrokerServices:
             topics.BROKER_REGISTER: self._owner_only(self._register),
             topics.BROKER_UNREGISTER: self._owner_only(self._unregister),
             topics.BROKER_TOKEN: self._owner_only(self._token),
+            topics.BROKER_REVOKE: self._owner_only(self._revoke),
             topics.BROKER_SHUTDOWN: self._owner_only(self._shutdown),
             topics.MODULE_LIST: self._list,
             topics.MODULE_LOAD: self._owner_only(self._load),
@@ -250,6 +261,13 @@ class BrokerServices:
             return {"token": self.tokens.issue(user.userid, user.name, owner=False)}
         except OSError as error:
             raise FluxError(Errno.EIO, f"cannot keep the token: {error}") from error
+
+    async def _revoke(self, request: Request) -> Payload:
+        userid = expect_payload(request, TokensOf).userid
+        try:
+            return {"count": self.tokens.revoke(userid)}
+        except OSError as error:
+            raise FluxError(Errno.EIO, f"cannot forget the tokens: {error}") from error
 
     async def _shutdown(self, _request: Request) -> Payload:
         self.shutdown.set()

@@ -1,7 +1,7 @@
 """Tokens: who a connection is. Each means a userid and a role; only digests are kept.
 
-Left out: expiry and revocation; a token lives as long as the state directory, one that is lent as
-long as the module in another process that it is lent to.
+Left out: expiry. A token lives until it is revoked, one that is lent as long as the module in
+another process that it is lent to; a connection outlives the token by which it was let in.
 """
 
 from __future__ import annotations
@@ -53,6 +53,22 @@ class Tokens:
         self._save([*self._entries.values(), entry])
         self._entries[entry.digest] = entry
         return token
+
+    def revoke(self, userid: int) -> int:
+        """No token of a guest `userid` is good any more; how many there were.
+
+        Raises what `save` does; then they all are good still.
+        """
+        left = {
+            digest: entry
+            for digest, entry in self._entries.items()
+            if entry.userid != userid or entry.rolemask & ROLE_OWNER
+        }
+        count = len(self._entries) - len(left)
+        if count:
+            self._save(list(left.values()))
+            self._entries = left
+        return count
 
     @contextmanager
     def lend(self, userid: int, name: str) -> Iterator[tuple[str, Credentials]]:

@@ -60,6 +60,25 @@ def test_what_is_saved_holds_no_token_text_and_brings_them_back(kept: Kept) -> N
     ]
 
 
+def test_revoked_tokens_of_a_guest_are_nobodys_and_stay_so(kept: Kept) -> None:
+    ann, again = [kept.tokens.issue(500, "ann", owner=False) for _ in range(2)]
+    bob, owner = kept.tokens.issue(501, "bob", owner=False), kept.tokens.issue(500, "o", owner=True)
+    kept.full = True
+    with pytest.raises(OSError, match="no space"):
+        kept.tokens.revoke(500)
+    assert kept.tokens.authenticate(ann)
+    kept.full = False
+    assert kept.tokens.revoke(500) == 2
+    assert kept.tokens.revoke(500) == 0
+    for tokens in (kept.tokens, Tokens(lambda: "unused", kept.save, kept.saved)):
+        assert [bool(tokens.authenticate(each)) for each in (ann, again, bob, owner)] == [
+            False,
+            False,
+            True,
+            True,
+        ]
+
+
 def test_token_that_cannot_be_kept_is_nobodys(kept: Kept) -> None:
     kept.full = True
     with pytest.raises(OSError, match="no space"):

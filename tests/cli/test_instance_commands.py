@@ -433,8 +433,15 @@ def test_a_token_makes_a_guest(instance: RunningInstance, monkeypatch: pytest.Mo
     owner_only = "flux-trio token: ERROR: Request requires owner credentials\n"
     assert instance.invoke("token", "--user", "nobody").stderr == owner_only
     assert instance.ok("jobs", "-n", "-u", "nobody") == ""
+    revoke = ("token", "--revoke", "--user", "nobody")
+    assert instance.invoke(*revoke).stderr == owner_only
+    guest = dict(instance.env)
     monkeypatch.undo()
     instance.ok("cancel", mine)
+    assert instance.ok(*revoke) == "1 revoked\n"
+    assert instance.invoke(*revoke).stderr == "flux-trio token: ERROR: nobody has no token\n"
+    monkeypatch.setattr(instance, "env", guest, raising=True)
+    assert "does not know that token" in instance.invoke("jobs").stderr
 
 
 def test_a_token_that_is_not_known_is_refused(instance: RunningInstance) -> None:

@@ -170,6 +170,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.BROKER_LOG: plain({"level": 6, "text": "x"}),
     topics.BROKER_NOTE: plain({"kind": "note", "data": {}}),
     topics.BROKER_TOKEN: plain({"userid": 2002, "name": "x"}),
+    topics.BROKER_REVOKE: plain({"userid": 2002}),
     topics.BROKER_REGISTER: plain({"service": "mine"}),
     topics.BROKER_UNREGISTER: plain({"service": "mine"}),
     topics.BROKER_SUBSCRIBE: plain({"topic": "x"}),

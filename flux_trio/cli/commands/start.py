@@ -54,9 +54,9 @@ def start(
     In a job it has the resources of that job, and its first task is the instance: the others do
     nothing.
 
-    Without COMMAND the instance runs until SIGINT, SIGTERM, SIGHUP or a broker.shutdown request, and
-    keeps its state in the default directory unless --statedir says otherwise. Jobs that run go on, and
-    the next instance of the directory finds them.
+    Without COMMAND the instance runs until SIGINT, SIGTERM, SIGHUP or a broker.shutdown request,
+    and keeps its state in the default directory unless --statedir says otherwise. Jobs that run go
+    on, and the next instance of the directory finds them.
 
     Exit codes: that of COMMAND (128 and the number of the signal that ended it, 127 if it is not
     found, 126 if it cannot be run), else 0; 1 if the instance cannot start or go on.

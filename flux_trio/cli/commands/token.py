@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flux_trio.cli.errors import CommandError
 from flux_trio.cli.params import USER
 from flux_trio.cli.session import with_client
 
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
 @click.option(
     "--user", "userid", type=USER, required=True, metavar="NAME", help="Whom the token is for."
 )
-def token(userid: int) -> None:
+@click.option("--revoke", is_flag=True, help="Let none of the user's tokens be good any more.")
+def token(userid: int, *, revoke: bool) -> None:
     """Print a new token, with which a user reaches this instance as a guest.
 
     The user puts it into FLUX_TRIO_TOKEN, and the instance's address into FLUX_TRIO_URI. The
-    instance does not tell it again.
+    instance does not tell it again. It is good until --revoke; who has connected by then stays
+    connected.
 
     Exit codes: 0, 1 if there is no such user or you are not the owner, 2 for wrong usage.
     """
@@ -32,4 +35,12 @@ def token(userid: int) -> None:
         payload = {"userid": userid, "name": user_name(userid)}
         return str((await client.call(topics.BROKER_TOKEN, payload))["token"])
 
-    click.echo(with_client(ask))
+    async def ask_to_forget(client: Client) -> int:
+        return int((await client.call(topics.BROKER_REVOKE, {"userid": userid}))["count"])
+
+    if not revoke:
+        click.echo(with_client(ask))
+    elif not (count := with_client(ask_to_forget)):
+        raise CommandError(f"{user_name(userid)} has no token")
+    else:
+        click.echo(f"{count} revoked")
