@@ -98,7 +98,7 @@ def simulate(
         users=UserBook(userids),
     )
     main = functools.partial(_replay, ordered, config, given, userids, progress)
-    facts, shares = run_world(main, seed)
+    facts, shares = run_world(main, seed, given.epoch)
     return SimulationResult(facts, measure(facts, machine.ncores), shares)
 
 

@@ -32,14 +32,14 @@ class _WorldClock(trio.abc.Clock):
     Trio's own MockClock goes once more around the loop for each jump, and reads the real time.
     """
 
-    def __init__(self) -> None:
-        self._now = 0.0
+    def __init__(self, start: float) -> None:
+        self._now = start
 
     def start_clock(self) -> None:
-        """It starts at 0."""
+        """It stands still by itself."""
 
     def current_time(self) -> float:
-        """Seconds since the world began."""
+        """Seconds, counted from what the world's start was called."""
         return self._now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
@@ -50,10 +50,10 @@ class _WorldClock(trio.abc.Clock):
         return 0.0
 
 
-def run_world(main: Callable[[], Awaitable[T]], seed: int) -> T:
-    """Run `main` from time 0 of a virtual clock and return what it returns."""
+def run_world(main: Callable[[], Awaitable[T]], seed: int, start: float = 0.0) -> T:
+    """Run `main` from the time `start` of a virtual clock and return what it returns."""
     with _seeded(seed):
-        return trio.run(functools.partial(_await, main), clock=_WorldClock())
+        return trio.run(functools.partial(_await, main), clock=_WorldClock(start))
 
 
 async def _await(main: Callable[[], Awaitable[T]]) -> T:
