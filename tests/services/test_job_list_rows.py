@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from flux_trio.formats import ResourceSet
-from flux_trio.messages import Errno, Response
+from flux_trio.messages import Errno, Response, topics
 from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobState
 from flux_trio.services.job_list import JobResult
 from flux_trio.services.job_list.details import FACTS_MAX, Details
 from flux_trio.services.job_list.exchange import Exchange
-from flux_trio.services.job_list.listing import SLICE_JOBS
+from flux_trio.services.job_list.listing import LOOKS_MAX, SLICE_JOBS
 from flux_trio.services.job_list.records import Record
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone
 from tests.support.eventlogs import canceled, ending, event, inactive, pending, raised, running
@@ -92,6 +92,37 @@ def test_jobs_beyond_one_slice_are_listed_in_order(listed: ListedJobs) -> None:
         listed.tell_all(jobid, pending())
     assert listed.ids(max_entries=0) == ids
     assert listed.ids(max_entries=SLICE_JOBS + 1) == ids[: SLICE_JOBS + 1]
+
+
+def test_user_with_few_jobs_among_many_is_answered_in_slices(listed: ListedJobs) -> None:
+    mine = LOOKS_MAX + 1
+    for jobid in range(1, mine + 1):
+        listed.tell_all(jobid, pending(userid=1000 + (jobid == mine)))
+    wanted = {"states": int(JobState.SCHED), "userid": 1001}
+    assert listed.ask(topics.LIST_LIST, wanted) == []  # others are served between
+    listed.tell_all(mine + 1, pending(userid=1001))  # came after
+    listed.fire_timer()
+    ((_, payload),) = listed.take_sent()
+    assert [job["id"] for job in payload["jobs"]] == [mine]
+
+
+def test_job_that_moves_while_others_are_looked_up_is_listed_as_it_is_then(
+    listed: ListedJobs,
+) -> None:
+    ids = list(range(1, LOOKS_MAX + 3))
+    for jobid in ids:
+        listed.tell_all(jobid, pending(userid=1000 + (jobid > LOOKS_MAX)))
+    wanted = {"states": int(ACTIVE), "userid": 1001}
+    assert listed.ask(topics.LIST_LIST, wanted) == []
+    first, second = ids[-2:]
+    listed.tell((first, 4, event("alloc")))
+    listed.tell((second, 4, event("priority", priority=99)))
+    listed.fire_timer()
+    ((_, payload),) = listed.take_sent()
+    assert [(job["id"], job["state"]) for job in payload["jobs"]] == [
+        (first, JobState.RUN),
+        (second, JobState.SCHED),
+    ]
 
 
 def test_pending_job_is_listed_with_what_it_asks_for(listed: ListedJobs) -> None:

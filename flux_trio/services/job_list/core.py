@@ -65,8 +65,10 @@ class JobListCore:
                     self._waiting.append(message)
                 case Event() if tells_return_of(topics.JOB_MANAGER, message):
                     self._follower.manager_is_back()
-                case TimerFired():
+                case TimerFired(topics.JOB_JOURNAL):
                     self._follower.open()
+                case TimerFired((str(sender), int(matchtag))):
+                    self._listings.go_on((sender, matchtag))
         for jobid in self._records.settle():
             self._info.ended(jobid)
         if self._follower.ready:

@@ -27,8 +27,10 @@ from flux_trio.services.job_list.details import Details, Facts
 from flux_trio.services.job_list.exchange import Exchange
 from flux_trio.services.job_list.records import Record, Records
 from flux_trio.services.job_list.stats import job_stats
+from flux_trio.services.turns import SetTimer
 
 SLICE_JOBS: Final = 256  # twice as many lookups at most; parsed in about 10 ms
+LOOKS_MAX: Final = 4096  # at jobs a turn, for a slice: about 2 ms
 
 UNKNOWN_JOB: Final = "unknown job id"
 
@@ -59,11 +61,37 @@ class _Listing:
     """One list request under way."""
 
     request: Request
-    left: Iterator[Record]  # candidates
+    left: Iterator[Record]  # not looked at yet
+    userid: int
     name: str  # "" for any
     queues: list[str]  # none for any
     rows_max: int | None
     rows: list[dict[str, Any]] = field(default_factory=list)
+    is_over: bool = False  # nothing is left
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Its sender and matchtag."""
+        return self.request.sender, self.request.matchtag
+
+    def take_slice(self) -> list[Record]:
+        """The next jobs of its user, none if there are none among so many."""
+        rows_left = SLICE_JOBS if self.rows_max is None else self.rows_max - len(self.rows)
+        if rows_left <= 0:
+            self.is_over = True
+            return []
+        is_filtered = self.name or self.queues  # by facts that are not known yet
+        wanted = SLICE_JOBS if is_filtered else min(SLICE_JOBS, rows_left)
+        found: list[Record] = []
+        looked = 0
+        for record in islice(self.left, LOOKS_MAX):
+            looked += 1
+            if self.userid in (USERID_UNKNOWN, record.userid):
+                found.append(record)
+                if len(found) == wanted:
+                    return found
+        self.is_over = looked < LOOKS_MAX
+        return found
 
     def wants(self, facts: Facts) -> bool:
         """Whether a candidate of which this is known is to be listed."""
@@ -86,17 +114,11 @@ class Listings:
         """job-list.list: the jobs that are asked for, in order."""
         wanted = expect_payload(request, ListRequest)
         rows_max = wanted.max_entries or None
-        chosen = (
-            record
-            for record in self._records.in_order(wanted.states, wanted.since)
-            if wanted.userid in (USERID_UNKNOWN, record.userid)
-        )
-        # the jobs of now: later slices must not miss one that has moved
+        chosen = self._records.in_order(wanted.states, wanted.since)
         queues = self._queues(wanted)
-        candidates = list(islice(chosen, None if wanted.name or queues else rows_max))
-        listing = _Listing(request, iter(candidates), wanted.name, queues, rows_max)
-        self._open[request.sender, request.matchtag] = listing
-        self._go_on(listing)
+        listing = _Listing(request, chosen, wanted.userid, wanted.name, queues, rows_max)
+        self._open[listing.key] = listing
+        self.go_on(listing.key)
 
     def list_id(self, request: Request) -> None:
         """job-list.list-id: one job."""
@@ -123,23 +145,27 @@ class Listings:
             return wanted.queues
         return [] if self.default_queue is None else [self.default_queue]
 
-    def _go_on(self, listing: _Listing) -> None:
-        key = (listing.request.sender, listing.request.matchtag)
-        if self._open.get(key) is not listing:
+    def go_on(self, key: tuple[str, int]) -> None:
+        """The next slice of a list, unless nobody waits for it any more."""
+        listing = self._open.get(key)
+        if listing is None:
             return
-        slice_ = list(islice(listing.left, SLICE_JOBS))
-        if slice_ and (listing.rows_max is None or len(listing.rows) < listing.rows_max):
+        slice_ = listing.take_slice()
+        if slice_:
             self._details.gather(slice_, partial(self._add, listing, slice_))
-        else:
+        elif listing.is_over:
             del self._open[key]
             rows = listing.rows[: listing.rows_max]
             self._exchange.send(respond(listing.request, {"jobs": rows}))
+        else:
+            self._exchange.send(SetTimer(key, self._exchange.now))
 
     def _add(self, listing: _Listing, slice_: list[Record], facts: list[Facts]) -> None:
         for record, known in zip(slice_, facts, strict=True):
             if listing.wants(known):
                 listing.rows.append(row_of(record, known))
-        self._go_on(listing)
+        if self._open.get(listing.key) is listing:
+            self.go_on(listing.key)
 
 
 def row_of(record: Record, facts: Facts) -> dict[str, Any]:
