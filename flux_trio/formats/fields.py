@@ -35,7 +35,7 @@ def document(value: object) -> Object:
 
 def as_object(value: object, where: str = "") -> Object:
     """`value` if it is an object with string keys."""
-    if type(value) is not dict or not set(map(type, value)) <= _STR:
+    if not isinstance(value, dict) or not set(map(type, value)) <= _STR:
         raise FormatError("an object", value, where)
     return value
 

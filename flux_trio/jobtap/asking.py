@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import trio
 
 from flux_trio.jobtap.catalogue import Hook, Returns, hook_of
 from flux_trio.jobtap.loaded import Entry
+from flux_trio.jobtap.plain import plain
 from flux_trio.jobtap.results import is_priority
 from flux_trio.jobtap.values import Dependency, UpdateAllowed
 from flux_trio.protocols import (
@@ -58,7 +61,11 @@ class Asking:
         self.hook = hook
         self.rest: Iterator[Entry] = iter(chain)
         self.done = done
-        self.arg = Dependency.of(question.args) if hook is _DEPENDENCY else question.args
+        self.arg = question.args
+        if len(hook.parameters) > 1:  # what others hold, too
+            self.arg = copy.deepcopy(self.arg)
+            if hook is _DEPENDENCY:
+                self.arg = Dependency.of(self.arg)
         self.operations: list[Operation] | None = None
         self.resource_set: dict[str, Any] | None = None
         self.priority: int | Unavailable | None = None
@@ -70,12 +77,15 @@ class Asking:
         self.scope: trio.CancelScope
 
     def takes(self, said: Any) -> bool:
-        """Take a handler's value, which is not None; False for one of a wrong type or range."""
+        """Take a handler's value, which is not None; False for one of a wrong type or range.
+
+        Raises NotAllowed for one that holds what is no JSON.
+        """
         match self.hook.returns:
             case Returns.PRIORITY if is_priority(said):
                 self.priority = said
             case Returns.ALLOWED if isinstance(said, UpdateAllowed):
-                self.allowed = said
+                self.allowed = replace(said, updates=plain(said.updates, "updates"))
             case Returns.OBJECT if isinstance(said, dict):
                 self.said = said
             case Returns.ANYTHING:

@@ -7,7 +7,7 @@ what it added when the job leaves, so that nothing can leak.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from math import isclose
+from math import isclose, isfinite
 from typing import TYPE_CHECKING, Any
 
 from flux_trio.protocols import JobState
@@ -72,13 +72,21 @@ class Counter(Mapping[Hashable, float]):
 
     # --- for the host
 
+    def shown(self) -> dict[str, float]:
+        """Amounts by key as text."""
+        return {str(key): amount for key, amount in self._totals.items()}
+
     def take(self, job: Job, state: JobState) -> None:
         """The job is in `state` now."""
         jobid = job.id
         counted = jobid in self._of_job
         if state in self.states:
             if not counted:
-                self._add(jobid, self.key(job), self.amount(job))
+                key, amount = self.key(job), self.amount(job)
+                hash(key)  # or it is no key
+                if not isinstance(amount, (int, float)) or not isfinite(amount):
+                    raise TypeError(f"counter {self.name}: expected a number, got {amount!r}")
+                self._add(jobid, key, amount)
         elif counted:
             self.drop(jobid)
 

@@ -6,7 +6,7 @@ say is checked when the plugin is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -48,6 +48,7 @@ def on(*topics: str) -> Callable[[F], F]:
 
     The function may be async. Its parameters are the topic's.
     """
+    _expect(str, topics, '@on("job.new")')
     return _marking(OnMark(topics))
 
 
@@ -56,6 +57,7 @@ def enter(*states: JobState) -> Callable[[F], F]:
 
     On load it is called for the jobs that are in one already.
     """
+    _expect(JobState, states, "@enter(State.RUN)")
     return _marking(StateMark(states, leaving=False))
 
 
@@ -65,6 +67,7 @@ def leave(*states: JobState) -> Callable[[F], F]:
     It is called once for each time the job came in since the plugin was loaded, also when the
     plugin is removed.
     """
+    _expect(JobState, states, "@leave(State.RUN)")
     return _marking(StateMark(states, leaving=True))
 
 
@@ -73,6 +76,7 @@ def service(method: str, *, owner_only: bool = True) -> Callable[[F], F]:
 
     The function may be async. Guests are refused unless `owner_only` is off.
     """
+    _expect(str, [method], '@service("reload")')
     return _marking(ServiceMark(method, owner_only))
 
 
@@ -80,6 +84,13 @@ def marks_of(function: Any) -> tuple[Mark, ...]:
     """What a function is decorated with, first said first."""
     found: tuple[Mark, ...] = getattr(function, MARKS, ())
     return found
+
+
+def _expect(kind: type, given: Iterable[Any], example: str) -> None:
+    """Or a decorator without its parentheses would do nothing."""
+    for each in given:
+        if not isinstance(each, kind):
+            raise TypeError(f"expected a decorator such as {example}, got {each!r}")
 
 
 def _marking(mark: Mark) -> Callable[[F], F]:

@@ -9,7 +9,7 @@ This is the one place besides the module supervisor that catches `Exception` bro
 from __future__ import annotations
 
 import traceback
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, Final
@@ -27,9 +27,10 @@ from flux_trio.jobtap.calls import (
     failure_in,
     is_awaitable,
     note_of,
+    refusal_in,
 )
 from flux_trio.jobtap.catalogue import CUSTOM, hook_of
-from flux_trio.jobtap.errors import PluginError, Reject
+from flux_trio.jobtap.errors import PluginError
 from flux_trio.jobtap.handlers import Function
 from flux_trio.jobtap.job import Job
 from flux_trio.jobtap.loaded import Entry, Loaded
@@ -133,47 +134,61 @@ class Dispatcher:
 
     def timed(self, entry: Entry, view: JobView | None, arg: Any) -> Any:
         """Call a handler that is no answer to a question; what it raises goes on."""
-        outer = self.watchdog.running
-        self.watchdog.running = (entry, view)
         began, t_began = self.given.now(), perf_counter()
         problem = None
         try:
-            return entry.function(arg)
-        except (Exception, SystemExit) as error:
+            return self.watched(entry, view, arg)
+        except BaseException as error:
             problem = describe(error)
             raise
         finally:
-            self.watchdog.running = outer
             self._record(entry, entry.label, view, None, problem, began, t_began)
+
+    def watched(self, entry: Entry, view: JobView | None, *args: Any) -> Any:
+        """Call something of a plugin under the watchdog's eyes; what it raises goes on."""
+        outer = self.watchdog.running
+        self.watchdog.running = (entry, view)
+        try:
+            return entry.function(*args)
+        finally:
+            self.watchdog.running = outer
 
     def attempt(self, function: Function, *args: Any) -> tuple[Any, BaseException | None]:
         """Call something of a plugin: what it returned, or raised."""
         try:
             return function(*args), None
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin must not end the host
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a plugin must not end the host
             return None, error
 
-    async def awaited(self, entry: Entry, view: JobView | None, awaitable: Awaitable[Any]) -> Any:
-        """Await something of a plugin, under the watchdog's eyes."""
+    async def awaited(
+        self,
+        entry: Entry,
+        view: JobView | None,
+        awaitable: Awaitable[Any],
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> Any:
+        """Await something of a plugin, under the watchdog's eyes, until it has to end."""
 
         def step(begins: bool) -> None:
             self.watchdog.running = (entry, view) if begins else None
 
-        return await stepped(awaitable, step)
+        return await stepped(awaitable, step, lambda: entry.owner.is_ending or is_over())
 
     async def outcome(self, entry: Entry, arg: Any) -> tuple[Any, BaseException | None]:
         """What a handler that may be async returned or raised; it has the plugin's deadline."""
         _thinking.set(None)
-        limit_s = entry.owner.plugin.deadline
-        said, error = self.attempt(self.timed, entry, None, arg)
+        limit_s = entry.owner.deadline
+        began, t_began = self._now(), perf_counter()
+        said, error = self.attempt(self.watched, entry, None, arg)
         if error is None and is_awaitable(said):
-            began, t_began = self._now(), perf_counter()
             with trio.move_on_after(limit_s) as limit:
                 said, error = await self.ended(entry, said)
             if limit.cancelled_caught:
                 error = NoAnswer(f"no answer in {limit_s:g} s")
-            problem = None if error is None else describe(error)
-            self._record(entry, entry.label, None, None, problem, began, t_began)
+        problem = None if error is None else describe(error)
+        self._record(entry, entry.label, None, None, problem, began, t_began)
         return said, error
 
     async def ended(
@@ -183,7 +198,7 @@ class Dispatcher:
         _thinking.set(None)
         try:
             return await self.awaited(entry, None, awaitable), None
-        except (Exception, SystemExit, BaseExceptionGroup) as raised:  # noqa: BLE001 - as above
+        except BaseException as raised:  # noqa: BLE001 - as above
             return None, failure_in(raised)
 
     def failed(self, text: str, error: BaseException | None) -> None:
@@ -217,16 +232,20 @@ class Dispatcher:
                 watchdog.running = (entry, view)
                 operations = asking.operations
                 mark = 0 if operations is None else len(operations)
-                said, error = None, None
+                said, error, taken = None, None, True
                 try:
                     if entry.of_job:
                         job = Job(entry.owner, view, question)  # type: ignore[arg-type]  # is of a job
                         said = entry.function(job, arg) if entry.extra else entry.function(job)
                     else:
                         said = entry.function(arg) if entry.extra else entry.function()
-                except (Exception, SystemExit) as raised:  # noqa: BLE001 - must not end the host
+                    if said is not None:
+                        taken = asking.takes(said)
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as raised:  # noqa: BLE001 - must not end the host
                     error = raised
-                if error is None and (said is None or asking.takes(said)):
+                if taken and error is None:
                     t_ended = perf_counter()
                     spent = t_ended - t_began
                     entry.spent(spent)
@@ -236,7 +255,7 @@ class Dispatcher:
                     continue
                 began = self._note_calls(notes, began)
                 call = Call(entry, mark, began, t_began)
-                if said is not None and is_awaitable(said):
+                if said is not None and error is None and is_awaitable(said):
                     self._start_thinking(asking, call, said)
                     return None
                 began, t_began = self._conclude(asking, call, said, error)
@@ -271,14 +290,18 @@ class Dispatcher:
     async def _think(self, asking: Asking, call: Call, said: Awaitable[Any]) -> None:
         """Wait for an async handler, then go on with the others."""
         entry, view = call.entry, asking.question.job
-        limit_s = entry.owner.plugin.deadline
+        limit_s = entry.owner.deadline
         _thinking.set(asking)
+
+        def is_over() -> bool:
+            return asking.scope.cancel_called or limit.cancel_called
+
         value: Any = None
         error: BaseException | None = None
         try:
             with asking.scope, trio.move_on_after(limit_s) as limit:
-                value = await self.awaited(entry, view, said)
-        except (Exception, SystemExit, BaseExceptionGroup) as raised:  # noqa: BLE001 - as above
+                value = await self.awaited(entry, view, said, is_over)
+        except BaseException as raised:  # noqa: BLE001 - as above
             error = failure_in(raised)
         finally:
             self._thinking.pop(asking.question.ticket, None)
@@ -307,15 +330,13 @@ class Dispatcher:
         """What a handler said or raised goes into the answer and the trace; the times now."""
         entry, question = call.entry, asking.question
         result, problem = None, None
-        if isinstance(error, Reject) and asking.hook.rejects and isinstance(error.reason, str):
-            asking.reject = _refusal(entry, question.topic, error.reason)
-            result = {"reject": error.reason}
+        if (reason := refusal_in(error, asking.hook)) is not None:
+            asking.reject = _refusal(entry, question.topic, reason)
+            result = {"reject": reason}
         elif error is not None:
             problem = describe(error)
-        elif said is not None and not asking.takes(said):
-            problem = problem_with(asking.hook, said)
         elif said is not None:
-            result = shown(said)
+            result, problem = _taken(asking, said)
         if problem is not None:
             asking.forget_since(call.mark)
             asking.error = blame(entry, question.topic, question.job, problem)
@@ -354,6 +375,16 @@ class Dispatcher:
             entry, entry.label, view, f"blocked the instance without a checkpoint:\n{stack}"
         )
         self.given.log(Level.ERR, text)
+
+
+def _taken(asking: Asking, said: Any) -> tuple[Any, str | None]:
+    """What the trace shows of a value, or what is wrong with it."""
+    try:
+        if asking.takes(said):
+            return shown(said), None
+        return None, problem_with(asking.hook, said)
+    except Exception as error:  # noqa: BLE001 - a value may have code of its own
+        return None, describe(error)
 
 
 def _refusal(entry: Entry, topic: str, reason: str) -> str:

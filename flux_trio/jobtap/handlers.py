@@ -65,8 +65,11 @@ class ModulePlugin(Plugin):
 
 def read_handlers(plugin: Plugin) -> Handlers:
     """What `plugin` has. Raises PluginError, naming the rule, for what can not work."""
-    if not _NAME.fullmatch(plugin.name):
-        raise PluginError(f"{plugin.name!r} is no name of a plugin: letters, digits, hyphens")
+    name, deadline = plugin.name, plugin.deadline
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise PluginError(f"{name!r} is no name of a plugin: letters, digits, hyphens")
+    if type(deadline) not in (int, float) or not deadline > 0:
+        raise PluginError(f"plugin {name}: expected a deadline in seconds, got {deadline!r}")
     found = Handlers()
     for value in _members(plugin):
         if isinstance(value, Counter):

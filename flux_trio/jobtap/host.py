@@ -19,12 +19,13 @@ import trio
 
 from flux_trio.config import Config
 from flux_trio.jobtap.asking import Asking
-from flux_trio.jobtap.calls import Given, blame, describe, note_of
+from flux_trio.jobtap.calls import Given, blame, describe, is_awaitable, note_of
 from flux_trio.jobtap.catalogue import CUSTOM, hook_of, is_glob
 from flux_trio.jobtap.dispatch import Dispatcher
-from flux_trio.jobtap.errors import PluginError
+from flux_trio.jobtap.errors import NotAllowed, PluginError
 from flux_trio.jobtap.handlers import read_handlers
 from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod
+from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, STACK_CHARS_MAX, plain, readable
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.recounting import recount
 from flux_trio.jobtap.values import ServiceRequest
@@ -40,6 +41,7 @@ from flux_trio.protocols import (
 )
 from flux_trio.trace import Kind
 
+END_S: Final = 5.0  # for the tasks of a plugin that is removed
 RECOUNT_S: Final = 60.0
 RECOUNT_JOBS_MAX: Final = 1000  # about 5 ms
 ALL: Final = "all"  # what removes every plugin that is not builtin
@@ -64,6 +66,7 @@ class PluginHost(Dispatcher):
         super().__init__(given, blocked_s)
         self.config = config or Config()
         self.nursery = nursery
+        self.is_ending = False
         self._methods: dict[str, PluginMethod] = {}  # by topic
         self._tickets = 0
         self._recounted = given.now()
@@ -79,12 +82,13 @@ class PluginHost(Dispatcher):
         Without `conf` it keeps the one that it was given when it was made.
         What it has to be told of active jobs comes with `replay`.
         """
-        plugin.name = plugin.name or _name_of_class(plugin)
+        loaded, error = self.attempt(self._make, plugin, conf, path)
+        if isinstance(error, PluginError):
+            raise error
+        if error is not None:
+            raise PluginError(f"plugin {plugin!r} is none: {describe(error)}")
         if any(each.name == plugin.name for each in self.plugins):
             raise PluginError(f"plugin {plugin.name} is already loaded")
-        loaded = Loaded(self, plugin, read_handlers(plugin), path)
-        plugin.conf = dict(plugin.conf if conf is None else conf)
-        plugin._jobtap = loaded
         if not loaded.is_builtin:
             self.watchdog.start()
         loaded.nursery = await self.nursery.start(self._live, loaded)
@@ -95,6 +99,13 @@ class PluginHost(Dispatcher):
             raise
         self.plugins.append(loaded)
         self._changed()
+
+    def _make(self, plugin: Plugin, conf: dict[str, Any] | None, path: str) -> Loaded:
+        plugin.name = plugin.name or _name_of_class(plugin)
+        loaded = Loaded(self, plugin, read_handlers(plugin), path)
+        plugin.conf = dict(plugin.conf if conf is None else conf)
+        plugin._jobtap = loaded
+        return loaded
 
     async def replay(self, name: str, order: str = "none") -> None:
         """Have a plugin told of every active job, and all priorities asked for again.
@@ -154,14 +165,16 @@ class PluginHost(Dispatcher):
         asked = await self._put(loaded, QUERY, None)
         if asked is not None and asked.error is not None:
             raise PluginError(asked.error)
-        found: dict[str, Any] = dict(asked.said or {}) if asked is not None else {}
+        own = asked.said or {} if asked is not None else {}
+        counters, error = self.attempt(loaded.counters)
+        try:
+            found = plain(own, "answer", ANSWER_BYTES_MAX)
+        except NotAllowed as unfit:
+            error = unfit
+        if error is not None:
+            raise PluginError(f"plugin {name} failed in {QUERY}: {describe(error)}")
         found |= {"name": loaded.name, "path": loaded.path, "hooks": loaded.statistics()}
-        if loaded.tracker is not None and loaded.tracker.counters:
-            found["counters"] = {
-                counter.name: {str(key): value for key, value in counter.items()}
-                for counter in loaded.tracker.counters
-            }
-        return found
+        return found | ({"counters": counters} if counters else {})
 
     def find(self, name: str) -> Loaded:
         """Raises PluginError when no plugin of that name is loaded."""
@@ -177,6 +190,8 @@ class PluginHost(Dispatcher):
     async def serve(self, method: PluginMethod, request: ServiceRequest) -> dict[str, Any]:
         """What a plugin's method answers. Raises FluxError."""
         owner = method.owner
+        if owner.is_removed:
+            raise FluxError(Errno.ENOSYS, f"plugin {owner.name} was removed")
         answers: list[tuple[Any, BaseException | None]] = []
         ended = trio.Event()
         entry = owner.entry(f"service {method.name}", method.function, CUSTOM)
@@ -192,14 +207,19 @@ class PluginHost(Dispatcher):
         if not answers:
             raise FluxError(Errno.ENOSYS, f"plugin {owner.name} was removed")
         said, error = answers[0]
-        if isinstance(error, FluxError):
-            raise error
-        if error is not None or not isinstance(said, dict | None):
-            problem = f"expected a dict, got {reprlib.repr(said)}"
-            text = blame(entry, entry.label, None, describe(error) if error else problem)
-            self.failed(text, error)
-            raise FluxError(Errno.EINVAL, text)
-        return said or {}
+        if isinstance(error, FluxError) and _is_sendable(error):
+            raise FluxError(error.errnum, readable(error.text))
+        try:
+            if error is None:
+                return _answer(said)
+            problem = describe(error)
+        except NotAllowed as unfit:
+            problem = str(unfit)
+        except Exception as unfit:  # noqa: BLE001 - a value may have code of its own
+            problem = describe(unfit)
+        text = blame(entry, entry.label, None, problem)
+        self.failed(text, error)
+        raise FluxError(Errno.EINVAL, text)
 
     def ask(self, question: AskHook) -> HookAnswer | None:
         """See `Plugins`."""
@@ -215,11 +235,14 @@ class PluginHost(Dispatcher):
         entry = Entry(loaded, f"task {getattr(function, '__name__', function)}", function, CUSTOM)
         began = self.given.now()
         awaitable, error = self.attempt(function, *args)
+        if error is None and not is_awaitable(awaitable):
+            error = TypeError(f"expected an async function, got one that returned {awaitable!r}")
         if error is None:
             _, error = await self.ended(entry, awaitable)
         if error is not None:
             text = f"plugin {loaded.name}: {entry.label} ended: {describe(error)}"
-            self.given.log(Level.ERR, f"{text}\n{''.join(traceback.format_exception(error))}")
+            stack = "".join(traceback.format_exception(error))
+            self.given.log(Level.ERR, f"{text}\n{readable(stack, STACK_CHARS_MAX)}")
             note = note_of(
                 entry, entry.label, None, None, describe(error), self.given.now() - began
             )
@@ -260,7 +283,8 @@ class PluginHost(Dispatcher):
         asked = await self._put(loaded, CONF_UPDATE, self.config)
         if asked is not None and asked.is_decided:
             raise PluginError(asked.error or asked.reject)
-        _, error = self.attempt(loaded.plugin.loaded)
+        entry = Entry(loaded, "loaded", loaded.plugin.loaded, CUSTOM)
+        _, error = self.attempt(self.watched, entry, None)
         if error is not None:
             raise PluginError(f"plugin {loaded.name} failed when it was loaded: {describe(error)}")
 
@@ -278,13 +302,18 @@ class PluginHost(Dispatcher):
         """Nothing of it is called any more after this."""
         loaded.is_removed = True
         loaded.nursery.cancel_scope.cancel()
-        with trio.CancelScope(shield=True):
+        with trio.move_on_after(END_S) as limit:
+            limit.shield = True
             await loaded.ended.wait()
+        if limit.cancelled_caught:
+            text = f"plugin {loaded.name}: its tasks go on {END_S:g} s after they were cancelled"
+            self.given.log(Level.ERR, text)
         loaded.forget_all()
         self._tell_removed(loaded)
 
     def _tell_removed(self, loaded: Loaded) -> None:
-        _, error = self.attempt(loaded.plugin.removed)
+        entry = Entry(loaded, "removed", loaded.plugin.removed, CUSTOM)
+        _, error = self.attempt(self.watched, entry, None)
         if error is not None:
             self.failed(
                 f"plugin {loaded.name} failed when it was removed: {describe(error)}", error
@@ -316,7 +345,10 @@ async def open_host(
     try:
         async with trio.open_nursery() as nursery:
             host = PluginHost(nursery, given, config, blocked_s)
-            yield host
+            try:
+                yield host
+            finally:
+                host.is_ending = True
             nursery.cancel_scope.cancel()
     finally:
         if host is not None:
@@ -329,6 +361,18 @@ def _is_meant(loaded: Loaded, pattern: str) -> bool:
     if loaded.is_builtin and not pattern.startswith("."):
         return False
     return fnmatch.fnmatchcase(loaded.name, pattern) if is_glob(pattern) else loaded.name == pattern
+
+
+def _answer(said: Any) -> dict[str, Any]:
+    """What a method returned, as it can be sent."""
+    if not isinstance(said, dict | None):
+        raise NotAllowed(f"expected a dict, got {reprlib.repr(said)}")
+    return plain(said or {}, "answer", ANSWER_BYTES_MAX)
+
+
+def _is_sendable(error: FluxError) -> bool:
+    """Whether a plugin has made it of a number and a text."""
+    return isinstance(error.errnum, int) and error.errnum > 0 and isinstance(error.text, str)
 
 
 def _name_of_class(plugin: Plugin) -> str:

@@ -7,6 +7,7 @@ returned; called at any other time it goes to the job machine. Nothing happens i
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +16,7 @@ import msgspec
 
 from flux_trio.formats import Event, Jobspec, format_fluid
 from flux_trio.jobtap.errors import NotAllowed
+from flux_trio.jobtap.plain import plain, read_only
 from flux_trio.jobtap.results import priority_of
 from flux_trio.protocols import (
     Annotate,
@@ -32,6 +34,7 @@ from flux_trio.protocols.operations import Queued, is_repeat, refusal
 if TYPE_CHECKING:
     from flux_trio.jobtap.plugin import Plugin
 
+R_BYTES_MAX = 2**22  # of 16,384 nodes that have nothing in common
 _JOBSPECS_KEPT = 64  # parsed once for all plugins of a chain, and its next states
 
 
@@ -132,7 +135,7 @@ class Job:
     @property
     def annotations(self) -> dict[str, Any]:
         """All there are (RFC 27, Alloc Annotate)."""
-        return dict(self.view.annotations or {})
+        return copy.deepcopy(self.view.annotations or {})
 
     @property
     def raw_jobspec(self) -> dict[str, Any]:
@@ -142,7 +145,7 @@ class Job:
 
     @property
     def jobspec(self) -> Jobspec:
-        """The same, parsed (RFC 14). Raises FormatError for one that is no jobspec."""
+        """The same, parsed (RFC 14), to be read only. Raises FormatError for one that is none."""
         return _parse(self.view.current_jobspec_bytes())
 
     @property
@@ -158,7 +161,7 @@ class Job:
     @property
     def exception(self) -> dict[str, Any] | None:
         """Context of the fatal exception that ended it (RFC 21, Exception Event)."""
-        return self.view.exception
+        return None if self.view.exception is None else dict(self.view.exception)
 
     # --- why it is here
 
@@ -181,7 +184,7 @@ class Job:
     def event(self) -> Event | None:
         """In job.state.* and job.event.*: the event that caused this."""
         args = self._question.args if self._question else None
-        return args if isinstance(args, Event) else None
+        return copy.deepcopy(args) if isinstance(args, Event) else None
 
     @property
     def data(self) -> dict[str, Any]:
@@ -229,7 +232,7 @@ class Job:
 
         Silent when it would open a dependency, prolog or epilog that is open.
         """
-        wanted = dict(context or {})
+        wanted = plain(context or {}, str(name))
         queued = list(self._keeper.queued(self.view))
         # a repeat is told all the same: so the plugin goes on with what an earlier life left open
         if not is_repeat(self.view, name, wanted, queued):
@@ -263,11 +266,11 @@ class Job:
         """Merge annotations into the job's; None removes a key (RFC 27, Alloc Annotate)."""
         if self.state == JobState.INACTIVE:
             raise NotAllowed("only active jobs have annotations")
-        self._keeper.do(Annotate(self.id, dict(annotations), self.plugin.name))
+        self._keeper.do(Annotate(self.id, plain(annotations, "annotations"), self.plugin.name))
 
     def allocate(self, resource_set: Mapping[str, Any]) -> None:
         """In job.state.sched: run this job on these resources (RFC 20), without the scheduler."""
-        self._keeper.allocate(self._question, dict(resource_set))
+        self._keeper.allocate(self._question, plain(resource_set, "R", R_BYTES_MAX))
 
     def subscribe(self) -> None:
         """From now on, job.event.* of this job is told to the plugin."""
@@ -280,7 +283,7 @@ class Job:
 
 @functools.lru_cache(maxsize=_JOBSPECS_KEPT)
 def _parse(jobspec: bytes) -> Jobspec:
-    return Jobspec.parse_general(jobspec)
+    return read_only(Jobspec.parse_general(jobspec))
 
 
 def _result_of(view: JobView) -> str | None:

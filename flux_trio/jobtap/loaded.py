@@ -19,8 +19,10 @@ from flux_trio.jobtap.catalogue import Hook, hook_of, is_glob, takes
 from flux_trio.jobtap.errors import NotAllowed
 from flux_trio.jobtap.handlers import Function, Handlers
 from flux_trio.jobtap.job import Job
+from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, plain, readable
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.tracking import Tracker
+from flux_trio.messages import Level
 from flux_trio.protocols import (
     DEPENDENCY_PREFIX,
     NEW,
@@ -102,6 +104,7 @@ class Loaded:
         self.nursery: trio.Nursery
         self.ended = trio.Event()  # its nursery has
         self.is_removed = False
+        self.deadline = plugin.deadline
         self._host = host
         self._data: dict[int, dict[str, Any]] = {}
         self._found: dict[str, Entry | None] = {}  # by topic
@@ -110,6 +113,11 @@ class Loaded:
     def is_builtin(self) -> bool:
         """Spelled with a period: hidden, and not removed by a glob."""
         return self.name.startswith(".")
+
+    @property
+    def is_ending(self) -> bool:
+        """It is removed, or the instance ends: its tasks are cancelled."""
+        return self.is_removed or self._host.is_ending
 
     # --- its handlers
 
@@ -148,6 +156,11 @@ class Loaded:
             told["total"] += entry.total
             told["max"] = max(told["max"], entry.longest)
         return found
+
+    def counters(self) -> dict[str, dict[str, float]]:
+        """Those it has declared, by name: amounts by key."""
+        found = [] if self.tracker is None else self.tracker.counters
+        return {counter.name: counter.shown() for counter in found}
 
     def methods(self) -> Iterator[PluginMethod]:
         """Of its service."""
@@ -277,12 +290,14 @@ class Loaded:
 
     def log(self, level: int, text: str) -> None:
         """See `Host`."""
-        self._host.given.log(level, f"{self.name}: {text}")
+        self._host.given.log(Level(level), readable(f"{self.name}: {text}"))
 
     def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         """See `Host`."""
         if self.is_removed:
             raise NotAllowed(f"plugin {self.name} is removed")
+        if not callable(function):
+            raise TypeError(f"start_soon expected an async function, not called, got {function!r}")
         self.nursery.start_soon(self._host.run_task, self, function, args)
 
     def call(self, topic: str, args: Any) -> Any:
@@ -291,7 +306,8 @@ class Loaded:
 
     async def rpc(self, topic: str, payload: dict[str, Any] | None) -> dict[str, Any]:
         """See `Host`."""
-        return await self._host.given.rpc(topic, payload)
+        asked = None if payload is None else plain(payload, topic, ANSWER_BYTES_MAX)
+        return await self._host.given.rpc(topic, asked)
 
     def reprioritize_all(self) -> None:
         """See `Host`."""

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from flux_trio.jobtap.calls import describe
 from flux_trio.jobtap.errors import PluginError
 from flux_trio.jobtap.handlers import ModulePlugin, is_plugin_module
 from flux_trio.jobtap.plugin import Plugin
@@ -76,9 +77,11 @@ def load_file(path: Path) -> Plugin:
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a file does when it is run
-        del sys.modules[name]
-        raise PluginError(f"{path}{_line(error, path)}: {type(error).__name__}: {error}") from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever a file does when it is run
+        sys.modules.pop(name, None)
+        raise PluginError(f"{path}{_line(error, path)}: {describe(error)}") from None
     finally:
         sys.path.remove(str(path.parent))
     return _of_module(module, path.stem.replace("_", "-"), str(path))
@@ -88,8 +91,8 @@ def _of_entry_point(entry_point: importlib.metadata.EntryPoint) -> tuple[Plugin,
     where = f"{GROUP} {entry_point.name} = {entry_point.value}"
     try:
         found: Any = entry_point.load()
-    except Exception as error:  # noqa: BLE001 - whatever a module does when it is imported
-        raise PluginError(f"{where}: {type(error).__name__}: {error}") from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a module does
+        raise PluginError(f"{where}: {describe(error)}") from None
     if isinstance(found, types.ModuleType):
         return _of_module(found, entry_point.name, where), where
     return _of_class(found, entry_point.name, where), where
@@ -120,9 +123,9 @@ def _of_class(found: Any, name: str, where: str) -> Plugin:
         raise PluginError(f"{where}: expected a jobtap.Plugin, got {found!r}")
     try:
         plugin = found()
-    except Exception as error:  # noqa: BLE001 - whatever a plugin does when it is made
-        raise PluginError(f"{where}: {type(error).__name__}: {error}") from None
-    plugin.name = plugin.name or name
+        plugin.name = plugin.name or name
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a plugin does when it is made
+        raise PluginError(f"{where}: {describe(error)}") from None
     return plugin
 
 

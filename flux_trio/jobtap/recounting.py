@@ -24,14 +24,15 @@ def recount(loaded: Loaded, tracker: Tracker, jobs: Jobs, given: Given) -> int:
     for counter in tracker.counters:
         try:
             kept = counter.recount(handles)
+            declared[counter.name] = {str(key): amount for key, amount in kept.items()}
+            recounted[counter.name] = counter.shown()
+            differences = list(_differences(counter, kept))
         except Exception as error:  # noqa: BLE001 - a key is the plugin's own code
             given.log(Level.ERR, f"plugin {loaded.name}: counter {counter.name}: {describe(error)}")
             continue
-        declared[counter.name] = {str(key): amount for key, amount in kept.items()}
-        recounted[counter.name] = {str(key): amount for key, amount in counter.items()}
-        for text in _differences(counter, kept):
-            found += 1
+        for text in differences:
             given.log(Level.ERR, f"plugin {loaded.name}: {text}")
+        found += len(differences)
     data = {"plugin": loaded.name, "declared": declared, "recounted": recounted}
     given.note_all(Kind.COUNTERS, [data])
     return found

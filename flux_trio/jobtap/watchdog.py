@@ -18,6 +18,7 @@ from typing import Any, Final
 import trio
 
 BLOCKED_S: Final = 1.0  # a handler that holds the whole instance for longer is named
+CANCELS_MAX: Final = 100  # that an ending function may meet: each await of its cleanup raises one
 _OURS: Final = str(Path(__file__).parent)
 
 Blamed = Callable[[Any, str], None]
@@ -77,11 +78,17 @@ class Watchdog:
 
 
 @types.coroutine
-def stepped(awaitable: Awaitable[Any], step: Callable[[bool], None]) -> Generator[Any, Any, Any]:
-    """Await; `step(True)` comes before and `step(False)` after each stretch between checkpoints."""
+def stepped(
+    awaitable: Awaitable[Any], step: Callable[[bool], None], is_over: Callable[[], bool]
+) -> Generator[Any, Any, Any]:
+    """Await; `step(True)` comes before and `step(False)` after each stretch between checkpoints.
+
+    Once it `is_over`, who goes on after CANCELS_MAX cancels is closed where it is.
+    """
     iterator: Any = awaitable.__await__()
     value: Any = None
     thrown: BaseException | None = None
+    cancels = 0
     while True:
         step(True)
         try:
@@ -95,3 +102,10 @@ def stepped(awaitable: Awaitable[Any], step: Callable[[bool], None]) -> Generato
             value = yield trap
         except BaseException as error:  # noqa: BLE001 - it is thrown into the awaitable itself
             thrown = error
+        met = getattr(value, "error", None)  # Trio hands its outcomes in
+        if isinstance(met, trio.Cancelled) and is_over():
+            cancels += 1
+            if cancels > CANCELS_MAX:
+                with contextlib.suppress(RuntimeError):  # it ignores even that
+                    iterator.close()
+                raise met

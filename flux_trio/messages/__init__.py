@@ -43,6 +43,7 @@ from flux_trio.messages.types import (
     Response,
     service_of,
 )
+from flux_trio.messages.values import UnfitError, check_object
 
 __all__ = [
     "MATCHTAG_NONE",
@@ -66,7 +67,9 @@ __all__ = [
     "RemoteProtocolError",
     "Request",
     "Response",
+    "UnfitError",
     "brief",
+    "check_object",
     "check_owner",
     "disconnect_request",
     "end_of_stream",

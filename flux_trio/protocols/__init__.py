@@ -73,7 +73,13 @@ from flux_trio.protocols.job import (
     step_of,
     submit_event,
 )
-from flux_trio.protocols.operations import FLAGS, check_updates, is_repeat, refusal
+from flux_trio.protocols.operations import (
+    FLAGS,
+    check_updated,
+    check_updates,
+    is_repeat,
+    refusal,
+)
 from flux_trio.protocols.queues import QUEUE, QueueEvent, QueueState
 from flux_trio.protocols.rare import Rare
 from flux_trio.protocols.table import InvalidTransition, Table
@@ -150,6 +156,7 @@ __all__ = [
     "Unavailable",
     "UpdateAsked",
     "check_context",
+    "check_updated",
     "check_updates",
     "is_repeat",
     "merge_annotations",

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.formats import Event, FormatError, apply_update
+from flux_trio.formats import Event, FormatError, Jobspec, apply_update
 from flux_trio.protocols.contexts import check_context
 from flux_trio.protocols.hooks import JobView
 from flux_trio.protocols.job import JobEvent, JobState
@@ -46,6 +46,8 @@ _PENDING = _UNDECIDED | JobState.PRIORITY | JobState.SCHED
 
 def refusal(job: JobView, name: str, context: Mapping[str, Any], queued: Queued = ()) -> str | None:
     """Why a plugin may not post event `name` to `job` now, naming the rule; None when it may."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        return f"expected the name of an event, got {name!r}"
     try:
         check_context(Event(0.0, name, dict(context)))
     except FormatError as error:
@@ -153,19 +155,31 @@ def _exception(job: JobView, context: Mapping[str, Any], _queued: Queued) -> str
 
 
 def _jobspec_update(job: JobView, context: Mapping[str, Any], _queued: Queued) -> str | None:
-    try:
-        check_updates(context, job.current_jobspec_bytes())
-    except FormatError as error:
-        return str(error)
-    return _in(job, _PENDING, "jobspec-update")
+    rule = _in(job, _PENDING, "jobspec-update")
+    if rule is None:
+        try:
+            check_updated(context, job.current_jobspec_bytes())
+        except FormatError as error:
+            return str(error)
+    return rule
 
 
-def check_updates(updates: Mapping[str, Any], jobspec: bytes) -> None:
-    """Raise FormatError unless each key path starts with attributes. and fits `jobspec`."""
+def check_updates(updates: Mapping[str, Any], jobspec: bytes) -> dict[str, Any]:
+    """The jobspec with `updates`, which may be none any more.
+
+    Raises FormatError unless each key path starts with attributes. and fits `jobspec`.
+    """
+    updated: dict[str, Any] = msgspec.json.decode(jobspec)
     for path, value in updates.items():
         if not path.startswith("attributes."):
             raise FormatError("a key that starts with attributes.", path, JobEvent.JOBSPEC_UPDATE)
-        apply_update(msgspec.json.decode(jobspec), path, value)
+        updated = apply_update(updated, path, value)
+    return updated
+
+
+def check_updated(updates: Mapping[str, Any], jobspec: bytes) -> None:
+    """The same, and raises FormatError unless a jobspec (RFC 14) comes out."""
+    Jobspec.parse_general(check_updates(updates, jobspec))
 
 
 def _set_flags(_job: JobView, context: Mapping[str, Any], _queued: Queued) -> str | None:

@@ -172,7 +172,7 @@ class Stage:
 
     async def grant(self, jobid: int) -> None:
         """Whole nodes for a job that was offered."""
-        payload = self.offered[jobid].payload
+        payload = _expect(self.offered, jobid, "it is not offered to the scheduler").payload
         assert isinstance(payload, dict)
         jobspec = Jobspec.parse_general(payload["jobspec"])
         ranks = sorted(self._free.pop() for _ in range(jobspec.nnodes or 1))
@@ -212,12 +212,19 @@ class Stage:
 
     async def executed(self, jobid: int, kind: StartType, **data: Any) -> None:
         """A response of the execution service to a job's start."""
-        request = self.starts[jobid]
+        request = _expect(self.starts, jobid, "the execution service is not asked to start it")
         if kind == StartType.RELEASE:
             ranks = ",".join(map(str, self._granted.get(jobid, [])))
             data = {"ranks": ranks, "final": True}
             del self.starts[jobid]
         self._exec.send(_response(request, {"id": jobid, "type": kind, "data": data}))
+
+
+def _expect(requests: Mapping[int, Request], jobid: int, why_not: str) -> Request:
+    """The request about a job; a test that expects one is told why there is none."""
+    if jobid not in requests:
+        raise AssertionError(f"job {format_fluid(jobid, 'f58')}: {why_not}")
+    return requests[jobid]
 
 
 def _response(request: Request, payload: dict[str, Any]) -> Response:

@@ -439,7 +439,7 @@ async def test_events_go_to_those_who_subscribed_to_the_job() -> None:
 
         @jobtap.on("job.event.*")
         def event(self, job: jobtap.Job, event: jobtap.Event) -> None:
-            assert job.event is event
+            assert job.event == event
             job.post("seen", {"name": event.name})
 
     follows, other = Follows(), Follows()

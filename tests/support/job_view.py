@@ -6,7 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from flux_trio.formats import Jobspec
 from flux_trio.protocols import JobState
+
+JOBSPEC = msgspec.json.encode(Jobspec.from_command(["true"]).to_json())
 
 
 @dataclass(frozen=True)
@@ -19,7 +24,7 @@ class SeenJob:
     priority: int = 0
     state: JobState = JobState.NEW
     t_submit: float = 100.0
-    jobspec: bytes = b"{}"
+    jobspec: bytes = JOBSPEC
     flags: int = 0
     dependencies: set[str] | None = None
     dependencies_met: set[str] | None = None

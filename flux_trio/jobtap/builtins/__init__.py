@@ -1,37 +1,29 @@
 """The plugins that come with the instance, one file each, written as anybody would write one.
 
 `builtin_plugins` makes those that every instance loads, in the order they are asked; the others
-are loaded by name.
+are loaded by name, from their files, and not imported before.
 """
 
 from collections.abc import Callable
 
 from flux_trio.jobtap import Plugin
-from flux_trio.jobtap.builtins.alloc_bypass import AllocBypass
-from flux_trio.jobtap.builtins.alloc_check import AllocCheck
 from flux_trio.jobtap.builtins.begin_time import BeginTime
 from flux_trio.jobtap.builtins.dependency_after import DependencyAfter
 from flux_trio.jobtap.builtins.dependency_singleton import DependencySingleton
 from flux_trio.jobtap.builtins.limit_duration import LimitDuration
 from flux_trio.jobtap.builtins.limit_job_size import LimitJobSize
-from flux_trio.jobtap.builtins.perilog import Perilog
 from flux_trio.jobtap.builtins.priority_default import PriorityDefault
-from flux_trio.jobtap.builtins.submit_hold import SubmitHold
 from flux_trio.jobtap.builtins.update_duration import UpdateDuration
 from flux_trio.jobtap.builtins.update_queue import UpdateQueue
 from flux_trio.jobtap.builtins.validate_duration import ValidateDuration
 
 __all__ = [
-    "AllocBypass",
-    "AllocCheck",
     "BeginTime",
     "DependencyAfter",
     "DependencySingleton",
     "LimitDuration",
     "LimitJobSize",
-    "Perilog",
     "PriorityDefault",
-    "SubmitHold",
     "UpdateDuration",
     "UpdateQueue",
     "ValidateDuration",

@@ -33,6 +33,7 @@ from flux_trio.protocols import (
     JobEvent,
     JobState,
     UpdateAsked,
+    check_updated,
     check_updates,
 )
 from flux_trio.services.job_manager.hooks import Hooks
@@ -125,8 +126,10 @@ class Updates:
 
     def _ask_validate(self, asked: _Asked) -> None:
         asked.updates = asked.updates | asked.further
-        if problem := _duration_problem(asked.updates):
-            self._refuse(asked, problem)
+        try:
+            check_updated(asked.updates, asked.job.current_jobspec_bytes())
+        except FormatError as error:
+            self._refuse(asked, str(error))
             return
         if asked.is_validated:
             self._check_expiration(asked)
@@ -189,10 +192,3 @@ class Updates:
 
     def _refuse(self, asked: _Asked, text: str) -> None:
         self._ledger.send(respond_error(asked.request, Errno.EINVAL, text))
-
-
-def _duration_problem(updates: dict[str, Any]) -> str | None:
-    value = updates.get(DURATION, 0)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-        return f"{DURATION}: expected a number of seconds from 0, got {value!r}"
-    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flux_trio.formats import ResourceSet
-from flux_trio.jobtap.builtins import AllocBypass
+from flux_trio.jobtap.builtins.alloc_bypass import AllocBypass
 from flux_trio.sim import make_machine
 from flux_trio.testing import simulated_instance
 from tests.support.playing import Jobs, context, guest_of, names

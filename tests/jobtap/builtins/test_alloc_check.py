@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flux_trio.jobtap.builtins import AllocBypass, AllocCheck
+from flux_trio.jobtap.builtins.alloc_bypass import AllocBypass
+from flux_trio.jobtap.builtins.alloc_check import AllocCheck
 from flux_trio.sim import make_machine
 from flux_trio.testing import simulated_instance
 from tests.support.playing import Jobs, context, names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flux_trio.jobtap.builtins import SubmitHold
+from flux_trio.jobtap.builtins.submit_hold import SubmitHold
 from flux_trio.messages import topics
 from flux_trio.testing import USERID, simulated_instance
 from tests.support.playing import Jobs, context, names

@@ -1,0 +1,81 @@
+"""What plugins hand over and are handed, as plain JSON: nothing of it can break, or change, what it
+comes into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from flux_trio.formats import Jobspec
+from flux_trio.jobtap.errors import NotAllowed
+from flux_trio.messages import UnfitError, check_object
+
+BYTES_MAX: Final = 2**18  # of JSON: a jobspec with all of an environment is 100 kB
+ANSWER_BYTES_MAX: Final = 2**23  # of what a plugin asks or answers: a message has twice as much
+LEVELS_MAX: Final = 32  # of maps and arrays: messages that carry it add some
+STACK_CHARS_MAX: Final = 20_000  # of what the log shows of where it did
+TEXT_CHARS_MAX: Final = 2000  # of what a plugin says went wrong
+
+
+def plain(value: Mapping[str, Any], what: str, bytes_max: int = BYTES_MAX) -> dict[str, Any]:
+    """A copy of `value` as JSON gives it back. Raises NotAllowed for what JSON cannot have."""
+    given = dict(value)
+    try:
+        check_object(given)
+        text = msgspec.json.encode(given)
+    except (UnfitError, TypeError, ValueError) as error:
+        raise NotAllowed(f"{what}: expected a JSON object: {error}") from None
+    if len(text) > bytes_max:
+        raise NotAllowed(f"{what}: expected at most {bytes_max} bytes of JSON, got {len(text)}")
+    if _levels(given) > LEVELS_MAX:
+        raise NotAllowed(f"{what}: expected at most {LEVELS_MAX} levels of maps and arrays")
+    copied: dict[str, Any] = msgspec.json.decode(text)
+    return copied
+
+
+def readable(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
+    """`text` as it can be logged and sent: without lone surrogates, and not too long."""
+    if len(text) > chars_max:
+        text = f"{text[:chars_max]}..."
+    return text.encode(errors="backslashreplace").decode()
+
+
+class ReadOnly(dict[str, Any]):
+    """A JSON object that several plugins read."""
+
+    def _refuse(self, *_args: Any, **_values: Any) -> NoReturn:
+        raise NotAllowed("a job's jobspec is changed with job.update({...}); take a copy to edit")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __deepcopy__(self, memo: Any) -> dict[str, Any]:
+        copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return copied
+
+    def copy(self) -> dict[str, Any]:
+        """One that may be edited."""
+        return dict(self)
+
+
+def read_only(jobspec: Jobspec) -> Jobspec:
+    """The same, whose objects nobody can change."""
+    return replace(jobspec, json=_read_only(jobspec.json))
+
+
+def _read_only(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ReadOnly({key: _read_only(each) for key, each in value.items()})
+    return [_read_only(each) for each in value] if isinstance(value, list) else value
+
+
+def _levels(value: Any) -> int:
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return 0
+    return 1 + max(map(_levels, value), default=0)

@@ -1,0 +1,445 @@
+"""Plugins that do what no plugin should: the instance goes on, and says who did what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from flux_trio import jobtap
+from flux_trio.jobtap import FluxError, NotAllowed, PluginError, Reject, ServiceRequest, State
+from flux_trio.protocols import Annotate, JobState, PostEvent
+from flux_trio.testing.pytest_plugin import StartHarness
+from tests.support.plugin_host import JOB, PRIORITY, asked_to_set, handling, rig
+
+FAILED = f"plugin a failed in {PRIORITY} for job ƒ8: "
+SURROGATE = "a\ud800b"
+
+
+class Untold(Exception):
+    def __str__(self) -> NoReturn:
+        raise RuntimeError("no text")
+
+
+class Own(BaseException):
+    pass
+
+
+class Nothing:
+    """Lies about its class, and has no text."""
+
+    @property
+    def __class__(self) -> NoReturn:
+        raise RuntimeError("no class")
+
+
+# --- what it raises
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (Own("mine"), "Own: mine"),
+        (GeneratorExit("g"), "GeneratorExit: g"),
+        (asyncio.CancelledError("elsewhere"), "CancelledError: elsewhere"),
+        (BaseExceptionGroup("all", [SystemExit(3)]), "BaseExceptionGroup: all (1 sub-exception)"),
+        (Untold(), "Untold: (its text cannot be told: RuntimeError)"),
+        (ValueError(SURROGATE), "ValueError: a\\ud800b"),
+    ],
+)
+async def test_whatever_a_handler_raises_is_its_failure(
+    how: str, error: BaseException, said: str
+) -> None:
+    def raise_it(_job: jobtap.Job) -> None:
+        raise error
+
+    async def raise_later(_job: jobtap.Job) -> None:
+        raise error
+
+    async with rig(handling(PRIORITY, raise_it if how == "sync" else raise_later)) as r:
+        answer = r.ask()
+        await trio.testing.wait_all_tasks_blocked()
+        answer = answer or r.answers[0].answer
+        assert answer.error == FAILED + said
+        assert r.logged[0].startswith(FAILED + said)
+
+
+async def test_long_text_of_an_error_is_cut() -> None:
+    def fail(_job: jobtap.Job) -> None:
+        raise ValueError("x" * 10_000_000)
+
+    async with rig(handling(PRIORITY, fail)) as r:
+        assert len(r.answer().error or "") < 3000
+
+
+async def test_cancelled_that_was_kept_and_raised_later_ends_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    kept: list[trio.Cancelled] = []
+    with trio.move_on_after(1):
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled as cancelled:
+            kept.append(cancelled)
+            raise
+
+    async def fail(_job: jobtap.Job) -> None:
+        raise kept[0]
+
+    async with rig(handling(PRIORITY, fail)) as r:
+        r.ask()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (r.answers[0].answer.error or "").startswith(FAILED + "Cancelled")
+
+
+class NoReason(Reject):
+    def __init__(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("error", [NoReason(), Reject(""), Reject(5)])  # type: ignore[arg-type]  # that is the point
+async def test_reject_without_a_sentence_is_a_failure(error: Reject) -> None:
+    def refuse(_job: jobtap.Job) -> None:
+        raise error
+
+    async with rig(handling("job.validate", refuse)) as r:
+        answer = r.answer("job.validate")
+        assert answer.reject is None
+        assert (answer.error or "").startswith("plugin a failed in job.validate for job ƒ8: ")
+
+
+# --- what it returns
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_value_that_raises_when_it_is_looked_at_is_a_failure(how: str) -> None:
+    async def later(_job: jobtap.Job) -> Nothing:
+        return Nothing()
+
+    handler = later if how == "async" else lambda _job: Nothing()
+    async with rig(handling(PRIORITY, handler)) as r:
+        answer = r.ask()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (answer or r.answers[0].answer).error == FAILED + "RuntimeError: no class"
+
+
+@pytest.mark.parametrize("updates", [5, {"attributes.x": object()}, {1: 2}])
+async def test_further_updates_have_to_be_json(updates: Any) -> None:
+    def allow(_job: jobtap.Job, _update: jobtap.UpdateAsked) -> jobtap.UpdateAllowed:
+        return jobtap.UpdateAllowed(updates=updates)
+
+    async with rig(handling("job.update.x", allow)) as r:
+        answer = r.answer("job.update.x", args=asked_to_set("x", 1))
+        assert answer.error is not None
+        assert not answer.handled
+
+
+# --- what it hands over
+
+ROUND: dict[str, Any] = {}
+ROUND["again"] = ROUND
+
+NO_JSON: list[dict[Any, Any]] = [
+    {"a": object()},
+    {"a": {1, 2}},
+    {"a": float("nan")},
+    {"a": SURROGATE},
+    {"a": 2**70},
+    {1: 2},
+    ROUND,
+    {"a": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]},
+    {"a": "x" * 300_000},
+]
+
+
+@pytest.mark.parametrize("value", NO_JSON, ids=range(len(NO_JSON)))
+@pytest.mark.parametrize("call", ["post", "annotate", "update", "allocate", "add_dependency"])
+async def test_what_is_no_json_is_refused_at_the_call(call: str, value: dict[Any, Any]) -> None:
+    given: Any = {"attributes.user.x": value} if call == "update" else value
+    met: list[str] = []
+
+    def do(job: jobtap.Job) -> None:
+        with pytest.raises(NotAllowed) as refused:
+            job.post("memo", given) if call == "post" else getattr(job, call)(given)
+        met.append(str(refused.value))
+
+    if call == "add_dependency" and value.get("a") == "x" * 300_000:
+        given = value["a"]
+    async with rig(handling(PRIORITY, do)) as r:
+        assert r.answer().operations == ()
+        assert len(met) == 1
+
+
+@pytest.mark.parametrize("name", [5, "", "a\nb", SURROGATE])
+async def test_event_has_a_name_that_can_be_written(name: Any) -> None:
+    def do(job: jobtap.Job) -> None:
+        job.post(name)
+
+    async with rig(handling(PRIORITY, do)) as r:
+        assert "expected the name of an event, got " in (r.answer().error or "")
+
+
+@pytest.mark.parametrize(
+    "updates",
+    [
+        {"attributes.system.duration": "1h"},
+        {"attributes.system": 3},
+        {"attributes.system.queue": 5},
+        {"attributes.nonsense": {}},
+    ],
+)
+async def test_update_leaves_a_jobspec(updates: dict[str, Any]) -> None:
+    async with rig(handling(PRIORITY, lambda job: job.update(updates))) as r:
+        answer = r.answer()
+        assert answer.operations == ()
+        assert "NotAllowed: jobspec." in (answer.error or "")
+
+
+async def test_what_was_handed_over_does_not_change_later() -> None:
+    kept: dict[str, Any] = {"a": {"b": 1}}
+
+    def do(job: jobtap.Job) -> None:
+        job.post("memo", kept)
+        job.annotate(kept)
+
+    async with rig(handling(PRIORITY, do)) as r:
+        operations = r.answer().operations
+        kept["a"]["b"] = 2
+        assert operations == (
+            PostEvent(7, "memo", {"a": {"b": 1}}, "a"),
+            Annotate(7, {"a": {"b": 1}}, "a"),
+        )
+
+
+async def test_what_a_handler_is_given_cannot_be_changed_for_others() -> None:
+    updates = {"attributes.system.bank": {"a": 1}}
+    event = jobtap.Event(5.0, "memo", {"a": {"b": 1}})
+
+    def spoil(job: jobtap.Job, given: Any) -> None:
+        given.clear()
+        job.annotations.clear()
+        with pytest.raises(NotAllowed, match=r"changed with job\.update"):
+            job.jobspec.system["bank"] = "theirs"
+        assert dict(job.jobspec.system) | {"bank": "mine"}
+
+    def spoil_event(job: jobtap.Job) -> None:
+        assert job.event is not None
+        assert job.event.context is not None
+        job.event.context["a"].clear()
+
+    async with rig(handling("job.update", spoil)) as r:
+        assert r.answer("job.update", args=updates).error is None
+        assert updates == {"attributes.system.bank": {"a": 1}}
+    async with rig(handling(PRIORITY, spoil_event)) as r:
+        assert r.answer(args=event).error is None
+        assert event.context == {"a": {"b": 1}}
+
+
+# --- how it is made
+
+
+@pytest.mark.parametrize(
+    ("more", "rule"),
+    [
+        ({"deadline": "5"}, "plugin a: expected a deadline in seconds, got '5'"),
+        ({"deadline": 0}, "plugin a: expected a deadline in seconds, got 0"),
+        ({"deadline": float("nan")}, "plugin a: expected a deadline in seconds, got nan"),
+        ({"name": 5}, "5 is no name of a plugin"),
+        ({"name": property(lambda _: "x")}, "AttributeError"),
+        ({"conf": property(lambda _: {})}, "AttributeError"),
+    ],
+)
+async def test_plugin_that_cannot_work_is_not_loaded(more: dict[str, Any], rule: str) -> None:
+    made = type("Made", (jobtap.Plugin,), {"name": "a", **more})()
+    async with rig() as r:
+        with pytest.raises(PluginError) as refused:
+            await r.host.load(made)
+        assert rule in str(refused.value)
+        assert r.host.names() == []
+
+
+@pytest.mark.parametrize("decorator", [jobtap.on, jobtap.enter, jobtap.leave, jobtap.service])
+def test_decorator_without_its_parentheses_is_an_error(decorator: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match="expected a decorator such as @"):
+        decorator(lambda job: None)
+
+
+# --- counters
+
+
+@pytest.mark.parametrize(
+    ("key", "amount"),
+    [
+        (lambda job: [], None),
+        (None, lambda job: "3"),
+        (None, lambda job: None),
+        (None, lambda job: float("nan")),
+        (lambda job: 1 / 0, None),
+    ],
+)
+async def test_counter_that_cannot_count_holds_the_job_and_nothing_else(
+    key: Any, amount: Any
+) -> None:
+    class Counts(jobtap.Plugin):
+        name = "counts"
+        jobs = jobtap.counter(State.SCHED, key=key, amount=amount)
+
+    async with rig(Counts()) as r:
+        r.jobs(JOB)
+        job = type(JOB)(state=JobState.SCHED)
+        assert "plugin counts failed in job.state.sched" in (
+            r.answer("job.state.sched", job).error or ""
+        )
+        r.host.tell("job.destroy", type(JOB)(state=JobState.INACTIVE))
+        assert (await r.host.query("counts"))["counters"] == {"jobs": {}}
+        await r.host.remove("counts")
+
+
+# --- ends that do not come
+
+
+class Swallows(jobtap.Plugin):
+    name = "a"
+    deadline = 5.0
+
+    @jobtap.on(PRIORITY)
+    async def think(self, _job: jobtap.Job) -> int:
+        while True:
+            try:  # noqa: SIM105 - as people write it
+                await trio.sleep(1)
+            except trio.Cancelled:
+                pass
+
+    @jobtap.service("watch")
+    def watch(self, _request: ServiceRequest) -> None:
+        self.start_soon(self.think, None)
+
+
+async def test_handler_that_swallows_its_cancel_has_no_more_than_its_deadline(
+    autojump_clock: MockClock,
+) -> None:
+    async with rig(Swallows()) as r:
+        r.ask()
+        await trio.sleep(6)
+        assert r.answers[0].answer.error == FAILED + "no answer in 5 s"
+
+
+async def test_plugin_that_swallows_its_cancel_is_removed(autojump_clock: MockClock) -> None:
+    async with rig(Swallows()) as r:
+        watch = r.host.method("job-manager.a.watch")
+        assert watch is not None
+        await r.host.serve(watch, ServiceRequest("watch", {}, 7, is_owner=True))
+        r.ask()
+        await trio.testing.wait_all_tasks_blocked()
+        began = trio.current_time()
+        assert await r.host.remove("a") == ["a"]
+        assert trio.current_time() == began
+        assert r.logged == []
+
+
+async def test_plugin_whose_task_is_shielded_is_removed_and_named(
+    autojump_clock: MockClock,
+) -> None:
+    class Shields(jobtap.Plugin):
+        name = "a"
+
+        def loaded(self) -> None:
+            self.start_soon(self.watch)
+
+        async def watch(self) -> None:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(100)
+
+    async with rig(Shields()) as r:
+        await trio.testing.wait_all_tasks_blocked()
+        await r.host.remove("a")
+        assert r.logged == ["plugin a: its tasks go on 5 s after they were cancelled"]
+
+
+async def test_task_that_is_no_async_function_is_told(autojump_clock: MockClock) -> None:
+    class Wrong(jobtap.Plugin):
+        name = "a"
+
+        def loaded(self) -> None:
+            self.start_soon(lambda: 5)  # type: ignore[arg-type,return-value]  # that is the point
+            with pytest.raises(TypeError, match="start_soon expected an async function"):
+                self.start_soon(5)  # type: ignore[arg-type]  # and that
+
+    async with rig(Wrong()) as r:
+        await trio.testing.wait_all_tasks_blocked()
+        assert "expected an async function, got one that returned 5" in r.logged[0]
+
+
+# --- what it answers
+
+
+@pytest.mark.parametrize("error", [FluxError(0, "no"), FluxError("x", 5)])  # type: ignore[arg-type]  # that is the point
+async def test_error_of_a_method_is_a_number_and_a_text(error: FluxError) -> None:
+    class Serves(jobtap.Plugin):
+        name = "a"
+
+        @jobtap.service("fails")
+        def fails(self, _request: ServiceRequest) -> None:
+            raise error
+
+    async with rig(Serves()) as r:
+        method = r.host.method("job-manager.a.fails")
+        assert method is not None
+        with pytest.raises(FluxError, match="plugin a failed in service fails"):
+            await r.host.serve(method, ServiceRequest("fails", {}, 7, is_owner=False))
+
+
+class Tells(jobtap.Plugin):
+    name = "a"
+
+    @jobtap.on("plugin.query")
+    def query(self) -> dict[str, Any]:
+        return {"a": object()}
+
+    @jobtap.service("tell")
+    async def tell(self, _request: ServiceRequest) -> dict[str, Any]:
+        return {"a": object()}
+
+
+async def test_answer_that_is_no_json_is_refused_and_a_call_counts_once() -> None:
+    async with rig(Tells()) as r:
+        method = r.host.method("job-manager.a.tell")
+        assert method is not None
+        with pytest.raises(FluxError, match="answer: expected a JSON object"):
+            await r.host.serve(method, ServiceRequest("tell", {}, 7, is_owner=False))
+        with pytest.raises(PluginError, match="answer: expected a JSON object"):
+            await r.host.query("a")
+        assert r.host.find("a").statistics()["service tell"]["count"] == 1
+        assert [note["hook"] for note in r.notes] == ["service tell", "plugin.query"]
+
+
+# --- all of it on a job manager
+
+
+def test_job_manager_goes_on_whatever_its_plugins_do(plugin_harness: StartHarness) -> None:
+    class Worst(jobtap.Plugin):
+        name = "worst"
+
+        @jobtap.on("job.new")
+        def new(self, _job: jobtap.Job) -> None:
+            raise Own(SURROGATE)
+
+        @jobtap.on("job.state.depend")
+        def depend(self, job: jobtap.Job) -> None:
+            job.annotate({"a": object()})
+
+    harness = plugin_harness(Worst())
+    job = harness.submit()
+    assert job.state == State.DEPEND
+    harness.remove("worst")
+    assert job.state == State.SCHED
+    job.run()
+    assert job.state == State.INACTIVE
+    with pytest.raises(AssertionError, match="it is not offered to the scheduler"):
+        job.grant()
