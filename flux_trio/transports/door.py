@@ -36,7 +36,7 @@ from flux_trio.transports.websocket import (
     talking,
 )
 
-CONNECTIONS_MAX: Final = 1024  # open at one door, let in or not; one more is cut at once
+CONNECTIONS_MAX: Final = 1024  # open at one door; one more takes the place of one not let in yet
 CONNECTIONS_OF_USER_MAX: Final = 512  # of one userid: nobody can keep everybody else out
 GUEST_FRAME_BYTES_MAX: Final = 2**20  # a jobspec with all of an environment is 100 kB
 BACKLOG: Final = 128  # that wait to be let in; as for a port
@@ -132,23 +132,42 @@ class _Door:
         self._identify = identify
         self._on_connection = on_connection
         self._open = 0
+        self._shaking: dict[Tasks, None] = {}  # hands, those who came first at the front
         self._of_user: Counter[int] = Counter()
 
     async def take(self, stream: trio.SocketStream) -> None:
         """One connection from its first byte to its last; whatever the peer sends stays here."""
-        if self._open >= CONNECTIONS_MAX:
+        if self._open >= CONNECTIONS_MAX and not self._give_up_oldest():
             return
         self._open += 1
         try:
             async with open_tasks() as tasks:
+                self._shaking[tasks] = None
                 admitted = None
-                with tasks.handshake:
-                    admitted = await self._admit(stream, tasks)
+                try:
+                    with tasks.handshake:
+                        admitted = await self._admit(stream, tasks)
+                finally:
+                    given_up = tasks not in self._shaking
+                    self._shaking.pop(tasks, None)
                 if admitted is not None:
                     await self._serve(*admitted, tasks)
-            await _linger(stream)
+            if not given_up:
+                await _linger(stream)
         finally:
             self._open -= 1
+
+    def _give_up_oldest(self) -> bool:
+        """Make room for one more at the cost of who has not said all of its request by now.
+
+        Anybody can open connections and say nothing; honest ones take no time.
+        """
+        oldest = next(iter(self._shaking), None)
+        if oldest is None:
+            return False
+        del self._shaking[oldest]
+        oldest.handshake.cancel()
+        return True
 
     async def _serve(
         self, socket: trio_websocket.WebSocketConnection, credentials: Credentials, tasks: Tasks

@@ -417,6 +417,23 @@ async def test_beyond_the_bound_a_connection_is_cut_before_it_can_ask(
             pass
 
 
+async def test_who_says_nothing_does_not_keep_others_out(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "CONNECTIONS_MAX", 4)
+    address, _, port = server.uri.removeprefix("ws://").partition(":")
+    silent = [await trio.open_tcp_stream(address, int(port)) for _ in range(5)]
+    for stream in silent:
+        await stream.send_all(b"GET /")
+    async with (
+        connect_websocket(server.uri, TOKEN),
+        connect_websocket(server.uri, TOKEN),
+    ):
+        assert await silent[0].receive_some() == b"", "the one that came first makes room"
+    for stream in silent:
+        await stream.aclose()
+
+
 def test_the_bounds_of_the_reference_are_those_of_the_code() -> None:
     page = " ".join(
         (Path(__file__).parents[2] / "docs" / "reference" / "wire.md").read_text().split()
