@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from flux_trio.instance import Instance
-from flux_trio.jobtap.builtins import AllocBypass
+from flux_trio.jobtap.builtins.alloc_bypass import AllocBypass
 from flux_trio.messages import Errno, Flag, FluxError, Request, Response, service_of, topics
 from flux_trio.testing import simulated_instance
 from tests.support.roles import ASKED, JOB_SPEC, LONG_SPEC

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from flux_trio.services.exec.shell_protocol import (
 )
 from flux_trio.services.exec.shell_stream import socket_address
 from flux_trio.services.exec.vocabulary import ShellConnected, ShellFailed
+from tests.support.instance import environment
 from tests.support.shell import Shell, hosts, no_process_left, open_shell, tasks, until
 
 pytestmark = pytest.mark.real
@@ -303,3 +306,14 @@ async def test_record_that_is_damaged_is_read_as_far_as_it_goes(directory: Path)
     async with open_shell(directory) as shell:
         done = await shell.run(1, "never")
         assert (done.status, done.lost) == (512, [1])
+
+
+def test_it_is_up_at_once() -> None:
+    """The first job waits for it: it imports no jobspecs."""
+    code = (
+        "import sys, flux_trio.services.exec.shell_host\nprint('flux_trio.formats' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"

@@ -1,4 +1,8 @@
-"""Limits of processes, as the shell host gives them to a child."""
+"""Limits of processes, as the shell host gives them to a child.
+
+What they may be is `limits`'s; it is left out here, with all of jobspecs, so that the host is up
+at once.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ import resource
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from typing import Final
 
-from flux_trio.services.exec.limits import UNLIMITED
+UNLIMITED: Final = resource.RLIM_INFINITY  # -1, as in jobspecs
 
 
 def limiting(wanted: Mapping[str, int]) -> Callable[[], None] | None:
