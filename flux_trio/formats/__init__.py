@@ -29,7 +29,7 @@ from flux_trio.formats.jobspec_resources import ResourceRequest
 from flux_trio.formats.jobspec_tasks import Task
 from flux_trio.formats.properties import check_property_name
 from flux_trio.formats.resource_ops import Group
-from flux_trio.formats.resource_set import ResourceSet, parse_r
+from flux_trio.formats.resource_set import ResourceSet, format_r, parse_r
 from flux_trio.formats.taskmap import (
     format_pmi_taskmap,
     format_raw_taskmap,
@@ -65,6 +65,7 @@ __all__ = [
     "format_eventlog",
     "format_fluid",
     "format_pmi_taskmap",
+    "format_r",
     "format_raw_taskmap",
     "parse_constraint",
     "parse_dependency_uri",

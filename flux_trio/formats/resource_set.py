@@ -7,9 +7,13 @@ of RFC 4.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 from weakref import WeakValueDictionary
+
+import msgspec
 
 from flux_trio.formats import resource_json, resource_ops
 from flux_trio.formats.errors import FormatError
@@ -281,13 +285,25 @@ class ResourceSet:
             raise ValueError(f"expected the hosts {expected} in any order") from None
 
 
+WRITTEN_MAX: Final = 1024  # sets that were written last, and may not have been read yet
+
 _held: WeakValueDictionary[str, ResourceSet] = WeakValueDictionary()
+_written: deque[ResourceSet] = deque(maxlen=WRITTEN_MAX)
+
+
+def format_r(resources: ResourceSet) -> str:
+    """The text of R as it is stored; ValueError as by `to_json`."""
+    text = _encode(resources.to_json()).decode()
+    _held[text] = resources
+    _written.append(resources)
+    return text
 
 
 def parse_r(text: str) -> ResourceSet:
     """R as it is stored, from its text; FormatError with the field's path from `R` on.
 
-    Whoever reads the R of a job gets what another, who still holds it, has read.
+    Whoever reads the R of a job gets what another, who still holds it, has read, or has written
+    not long ago.
     """
     resources = _held.get(text)
     if resources is None:
@@ -295,6 +311,7 @@ def parse_r(text: str) -> ResourceSet:
     return resources
 
 
+_encode = msgspec.json.Encoder().encode
 _NONE = Idset.of(())
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import msgspec
-
+from flux_trio.formats import format_r
 from flux_trio.messages import Response, topics
 from flux_trio.policies import Grant, Job, Schedule
 from flux_trio.services.sched.context import Context
@@ -60,8 +59,7 @@ class Grantings:
         resources = grant.allocation.resource_set(
             pool.hosts, properties, self._context.now, expiration
         )
-        text = msgspec.json.encode(resources.to_json()).decode()
-        self._ops.append(["put", resource_key(job.id), text])
+        self._ops.append(["put", resource_key(job.id), format_r(resources)])
         one = Granting(job, grant, {**outdated, "resource_summary": resources.summary()})
         self._by_id[job.id] = one
         self._granted.append(one)
