@@ -172,8 +172,8 @@ class LocalHandle(Handle):
 
     def send(self, message: Request | Response | Event) -> None:
         """See `Handle`."""
-        self.t_active = self.now()
         self._router.route(self.peer, message)
+        self.t_active = self._router.trace.t
 
     def log(self, level: int, text: str) -> None:
         """See `Handle`."""

@@ -72,40 +72,49 @@ class Ring:
 
 
 class Trace:
-    """Numbers records and hands each to every sink, in order, as it happens."""
+    """Numbers records and hands each to every sink, in order, as it happens.
+
+    `t` is when the last message was sent or received: seconds since the Unix epoch.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        self.t = 0.0
         self._sinks: list[Sink] = []
+        self._emit: Sink = self._emit_to_all
         self._n = 0
 
     def add_sink(self, sink: Sink) -> None:
         """From now on, `sink` is called with every record; it must not block."""
         self._sinks.append(sink)
+        self._choose_emit()
 
     def remove_sink(self, sink: Sink) -> None:
         """Stop calling `sink`."""
         self._sinks.remove(sink)
+        self._choose_emit()
 
     def sent(self, party: str, peer: str, message: Message) -> int:
         """`party` sent `message` towards `peer`; returns its place in the order."""
         self._n = n = self._n + 1
+        self.t = now = self._now()
         if self._sinks:
-            self._emit(Record(n, self._now(), _SEND, party, peer, 0, message))
+            self._emit(Record(n, now, _SEND, party, peer, 0, message))
         return n
 
     def received(self, party: str, peer: str, message: Message, ref: int) -> None:
         """`party` took up the message that was sent at place `ref`."""
         self._n = n = self._n + 1
+        self.t = now = self._now()
         if self._sinks:
-            self._emit(Record(n, self._now(), _RECV, party, peer, ref, message))
+            self._emit(Record(n, now, _RECV, party, peer, ref, message))
 
     def received_all(self, party: str, taken: Sequence[tuple[int, Any]]) -> None:
         """`party` took up all that waited, each with its place; what has none it was not sent."""
+        self.t = now = self._now()
         if not self._sinks:
             self._n += sum(ref >= 0 for ref, _ in taken)
             return
-        now = self._now()
         for ref, message in taken:
             if ref >= 0:
                 self._n = n = self._n + 1
@@ -132,11 +141,13 @@ class Trace:
         now = self._now()
         for kind, data in notes:
             self._n = n = self._n + 1
-            record = Record(n, now, kind, party, "", 0, None, data)
-            for sink in self._sinks:
-                sink(record)
+            self._emit(Record(n, now, kind, party, "", 0, None, data))
 
-    def _emit(self, record: Record) -> None:
+    def _choose_emit(self) -> None:
+        """The one sink there mostly is, is called without a loop: every message comes by twice."""
+        self._emit = self._sinks[0] if len(self._sinks) == 1 else self._emit_to_all
+
+    def _emit_to_all(self, record: Record) -> None:
         for sink in self._sinks:
             sink(record)
 

@@ -9,9 +9,11 @@ plugins'.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from flux_trio.config import Assignment, NoQueue, access_refusal, assign
 from flux_trio.formats import FormatError
@@ -41,11 +43,10 @@ class UserFound:
     user: User
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(msgspec.Struct, frozen=True, gc=False):
     """`refusal` says to the user why not; otherwise `updates` are the job's jobspec-update."""
 
-    updates: dict[str, Any] = field(default_factory=dict)
+    updates: dict[str, Any] = {}
     refusal: str | None = None
 
 
