@@ -144,9 +144,10 @@ class SchedulerSide:
     def withdraw(self, job: ActiveJob) -> None:
         """The job has left SCHED without resources: no request of it may stay."""
         self._unqueue(job)
-        if self.state(job.id) == AllocState.ALLOCATED:  # granted, but no eventlog says so
+        state = self.state(job.id)
+        if state == AllocState.ALLOCATED:  # granted, but no eventlog says so
             self._send_free(job.id)
-        elif self.state(job.id) == AllocState.PENDING:
+        elif state == AllocState.PENDING:
             self._cancel(job.id)
         self._ledger.annotate(job, None)
 

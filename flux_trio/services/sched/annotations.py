@@ -51,7 +51,8 @@ class Annotator:
     def forget(self, jobid: int) -> dict[str, Any]:
         """The job waits no longer: the keys that are out of date, with null as value."""
         self._waiting.pop(jobid, None)
-        return _difference(self._told.pop(jobid, None), None)
+        told = self._told.pop(jobid, None)
+        return {} if told is None else _difference(told, None)
 
     def forget_all(self) -> None:
         """Nobody has been told anything."""
