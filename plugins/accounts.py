@@ -43,9 +43,12 @@ TABLES: Final = {
 
 
 @contextmanager
-def open_database(path: Path) -> Iterator[sqlite3.Connection]:
-    """The database, made when it is not there; one transaction for the block."""
-    with closing(sqlite3.connect(path)) as connection, connection:
+def open_database(path: Path, wait_s: float = 5.0) -> Iterator[sqlite3.Connection]:
+    """The database, made when it is not there; one transaction for the block.
+
+    Raises sqlite3.Error also when somebody else has it for longer than `wait_s`.
+    """
+    with closing(sqlite3.connect(path, timeout=wait_s)) as connection, connection:
         connection.row_factory = sqlite3.Row
         for table, columns in TABLES.items():
             connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
@@ -106,8 +109,8 @@ class Accounts:
 
     @classmethod
     def read(cls, path: Path) -> Accounts:
-        """Raises sqlite3.Error, and ValueError for what makes no sense."""
-        with open_database(path) as database:
+        """Raises sqlite3.Error, also when it is in use, and ValueError for what makes no sense."""
+        with open_database(path, wait_s=0.0) as database:
             return cls.of(database)
 
     @classmethod
@@ -128,8 +131,20 @@ class Accounts:
         for user in users:
             if user.is_default or user.userid not in accounts.default_bank:
                 accounts.default_bank[user.userid] = user.bank
+        if len(accounts.users) < len(users):
+            raise ValueError("two users in a bank have one userid")
         accounts._check_tree()
+        accounts._check_numbers()
         return accounts
+
+    def _check_numbers(self) -> None:
+        """Raises ValueError for shares or a limit that are none."""
+        rows: list[Bank | Association | Queue] = [*self.banks.values(), *self.users.values()]
+        for row in [*rows, *self.queues.values()]:
+            for name, value in msgspec.structs.asdict(row).items():
+                counts = name == "shares" or name.startswith("max_")
+                if counts and value is not None and not 0 <= value < math.inf:
+                    raise ValueError(f"{row.name}: expected {name} from 0, got {value}")
 
     def _check_tree(self) -> None:
         """Raises ValueError for a bank that is not there, or is below itself."""
@@ -225,12 +240,17 @@ def _walk(siblings: list[Node]) -> Iterator[list[Association]]:
         yield from _walk([child for node in tied for child in node.children])
 
 
-def record_usage(path: Path, accounts: Accounts) -> None:
-    """Keep the usage of all users for the next life of the plugin."""
+def usage_to_record(accounts: Accounts) -> list[tuple[float, float, str, str, float]]:
+    """The usage of all users as it is now."""
+    return [(u.usage, u.usage_at, u.name, u.bank, u.usage_at) for u in accounts.users.values()]
+
+
+def record_usage(path: Path, usage: list[tuple[float, float, str, str, float]]) -> None:
+    """Keep it for the next life of the plugin."""
     with open_database(path) as database:
         database.executemany(
             "UPDATE user SET usage = ?, usage_at = ? WHERE name = ? AND bank = ? AND usage_at < ?",
-            [(u.usage, u.usage_at, u.name, u.bank, u.usage_at) for u in accounts.users.values()],
+            usage,
         )
 
 
@@ -273,10 +293,16 @@ def set_row(path: Path, table: str, name: str, settings: tuple[str, ...]) -> Non
 @main.command("delete")
 @click.argument("table", type=click.Choice(list(TABLES)))
 @click.argument("name")
+@click.option("--bank", help="Delete a user in this bank, and not in every one.")
 @click.pass_obj
-def delete_row(path: Path, table: str, name: str) -> None:
-    """Delete a row; of a user, in every bank."""
-    _execute(path, f"DELETE FROM {table} WHERE name = ?", [name])
+def delete_row(path: Path, table: str, name: str, bank: str | None) -> None:
+    """Delete a row; of a user, in every bank unless --bank says."""
+    if bank is None:
+        _execute(path, f"DELETE FROM {table} WHERE name = ?", [name])
+    elif table == "user":
+        _execute(path, "DELETE FROM user WHERE name = ? AND bank = ?", [name, bank])
+    else:
+        raise click.ClickException("--bank is of users")
 
 
 @main.command()

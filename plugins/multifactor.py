@@ -15,11 +15,18 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import trio
-from accounts import Accounts, Association, Queue, record_usage, set_fair_shares
+from accounts import (
+    Accounts,
+    Association,
+    Queue,
+    record_usage,
+    set_fair_shares,
+    usage_to_record,
+)
 
 from flux_trio import jobtap
 
@@ -32,6 +39,7 @@ USER_JOBS: Final = "max-running-jobs-user-limit"
 USER_RESOURCES: Final = "max-resources-user-limit"
 QUEUE_JOBS: Final = "max-run-jobs-queue"
 QUEUE_RESOURCES: Final = "max-resources-queue"
+UNREADABLE: Final = (sqlite3.Error, OSError, ValueError)  # a database in use, gone, or of nonsense
 OURS: Final = frozenset({USER_JOBS, USER_RESOURCES, QUEUE_JOBS, QUEUE_RESOURCES})
 
 
@@ -45,42 +53,67 @@ class Size:
 
 
 @dataclass
+class Taken:
+    """What jobs take together."""
+
+    jobs: int = 0
+    nnodes: int = 0
+    ncores: int = 0
+
+    def change(self, sign: int, size: Size) -> None:
+        """One job more (1) or less (-1)."""
+        self.jobs += sign
+        self.nnodes += sign * size.nnodes
+        self.ncores += sign * size.ncores
+
+
+@dataclass
 class Standing:
     """The active jobs of an association: a job is counted by its id, so none counts twice."""
 
     active: dict[int, Size] = field(default_factory=dict)
-    admitted: set[int] = field(default_factory=set)  # could run, or do
-    held: list[int] = field(default_factory=list)  # wait for a limit, oldest first
+    admitted: dict[int, Size] = field(default_factory=dict)  # could run, or do
+    held: dict[int, None] = field(default_factory=dict)  # wait for a limit, oldest first
+    taken: Taken = field(default_factory=Taken)  # by those admitted
+    taken_in: dict[str | None, Taken] = field(default_factory=dict)  # the same by queue
 
     def admit(self, jobid: int) -> None:
         """It counts against the limits from here on."""
-        self.admitted.add(jobid)
-        if jobid in self.held:
-            self.held.remove(jobid)
+        self.held.pop(jobid, None)
+        self._leave(jobid)
+        size = self.admitted[jobid] = self.active[jobid]
+        self._change(1, size)
 
     def drop(self, jobid: int) -> None:
         """It is over."""
         self.active.pop(jobid, None)
-        self.admit(jobid)
-        self.admitted.discard(jobid)
+        self.held.pop(jobid, None)
+        self._leave(jobid)
 
     def obstacles(self, user: Association, queue: Queue | None, size: Size) -> set[str]:
         """The dependencies a job of `size` has to wait for."""
-        jobs = [self.active[each] for each in self.admitted]
-        here = [job for job in jobs if job.queue == size.queue]
-        nodes = sum(job.nnodes for job in jobs) + size.nnodes
-        cores = sum(job.ncores for job in jobs) + size.ncores
+        taken, here = self.taken, self.taken_in.get(size.queue, Taken())
         found = set()
-        if _beyond(len(jobs) + 1, user.max_running_jobs):
+        if _beyond(taken.jobs + 1, user.max_running_jobs):
             found.add(USER_JOBS)
-        if _beyond(nodes, user.max_nodes) or _beyond(cores, user.max_cores):
+        if _beyond(taken.nnodes + size.nnodes, user.max_nodes) or _beyond(
+            taken.ncores + size.ncores, user.max_cores
+        ):
             found.add(USER_RESOURCES)
-        if queue is not None and _beyond(len(here) + 1, queue.max_running_jobs):
+        if queue is not None and _beyond(here.jobs + 1, queue.max_running_jobs):
             found.add(QUEUE_JOBS)
-        here_nodes = sum(job.nnodes for job in here) + size.nnodes
-        if queue is not None and _beyond(here_nodes, queue.max_nodes):
+        if queue is not None and _beyond(here.nnodes + size.nnodes, queue.max_nodes):
             found.add(QUEUE_RESOURCES)
         return found
+
+    def _leave(self, jobid: int) -> None:
+        size = self.admitted.pop(jobid, None)
+        if size is not None:
+            self._change(-1, size)
+
+    def _change(self, sign: int, size: Size) -> None:
+        self.taken.change(sign, size)
+        self.taken_in.setdefault(size.queue, Taken()).change(sign, size)
 
 
 def _beyond(value: int, limit: int | None) -> bool:
@@ -94,13 +127,17 @@ def _names(text: str) -> list[str]:
 # --- the plugin
 
 
+Weight = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
 class Weights(msgspec.Struct, forbid_unknown_fields=True):
     """How much each factor counts."""
 
-    fairshare: float = 100_000
-    queue: float = 10_000
-    bank: float = 0
-    urgency: float = 1_000
+    fairshare: Weight = 100_000
+    queue: Weight = 10_000
+    bank: Weight = 0
+    urgency: Weight = 1_000
 
 
 class Conf(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
@@ -108,8 +145,8 @@ class Conf(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
 
     database: str
     weights: Weights = msgspec.field(default_factory=Weights)
-    interval: float = 15.0
-    half_life: float = 7 * 86400.0
+    interval: Seconds = 15.0
+    half_life: Seconds = 7 * 86400.0
     record_usage: bool = True
 
 
@@ -130,12 +167,17 @@ class Multifactor(jobtap.Plugin):
         self._settings = self.read_conf(Conf)
         try:
             self._read()
-        except (sqlite3.Error, ValueError) as error:
-            raise jobtap.Reject(str(error)) from None
+        except UNREADABLE as error:
+            raise jobtap.Reject(f"{self._settings.database}: {error}") from None
 
     def loaded(self) -> None:
         """Look at usage and database now and then."""
         self.start_soon(self._tend)
+
+    def removed(self) -> None:
+        """Nothing of what was used is lost."""
+        if self._settings.record_usage and self._accounts.users:
+            record_usage(Path(self._settings.database), usage_to_record(self._accounts))
 
     # --- may it be submitted
 
@@ -238,40 +280,45 @@ class Multifactor(jobtap.Plugin):
         if user is None:
             return
         standing = self._standing(user)
+        if OURS & job.dependencies:  # of before this plugin was loaded: others are counted first
+            standing.held[job.id] = None
+            return
         obstacles = self._obstacles(user, job)
         for text in sorted(obstacles):
             job.add_dependency(text)
-        if obstacles and job.id not in standing.held:
-            standing.held.append(job.id)
-        elif not obstacles:
+        if obstacles:
+            standing.held[job.id] = None
+        else:
             standing.admit(job.id)
 
     @jobtap.on("job.update")
     def updated(self, job: jobtap.Job, _updates: dict[str, Any]) -> None:
         """It may be in another bank or queue, or of another size."""
-        before = self._user_of(job)
+        before = self._standing_of(job)
         user = self._accounts.find(job.userid, _bank_of(job))
         if before is not None and user is not None:
-            was_admitted = job.id in self._standing(before).admitted
-            self._standing(before).drop(job.id)
+            was_admitted, was_held = job.id in before.admitted, job.id in before.held
+            before.drop(job.id)
             self._count(job, user)
             if was_admitted:
                 self._standing(user).admit(job.id)
+            elif was_held:
+                self._standing(user).held[job.id] = None
 
     @jobtap.on("job.state.inactive")
     def inactive(self, job: jobtap.Job) -> None:
         """Charge what it used, and let go on who waited for its room."""
-        user = self._user_of(job)
-        if user is None:
+        user, standing = self._user_of(job), self._standing_of(job)
+        if standing is None:
             return
-        standing = self._standing(user)
-        if job.R is not None:
-            used = self.now() - job.R["execution"]["starttime"]
-            nnodes = standing.active[job.id].nnodes
-            user.usage = user.usage_now(self.now(), self._settings.half_life) + nnodes * used
-            user.usage_at = self.now()
+        size = standing.active.get(job.id)
+        if user is not None and size is not None and job.R is not None:
+            now = self.now()
+            used = max(0.0, now - job.R["execution"].get("starttime", now))
+            user.usage = user.usage_now(now, self._settings.half_life) + size.nnodes * used
+            user.usage_at = now
         standing.drop(job.id)
-        self._release(user)
+        self._release(job.userid, job.data["bank"])
 
     def _count(self, job: jobtap.Job, user: Association) -> None:
         standing = self._standing(user)
@@ -280,17 +327,20 @@ class Multifactor(jobtap.Plugin):
         if job.state not in (jobtap.State.NEW, jobtap.State.DEPEND):
             standing.admit(job.id)  # of before this plugin was loaded
 
-    def _release(self, user: Association) -> None:
-        standing = self._standing(user)
+    def _release(self, userid: int, bank: str) -> None:
+        """Let go on whom nothing holds any more; of an association that is gone, that is all."""
+        user, standing = self._accounts.users.get((userid, bank)), self._standings[userid, bank]
         for jobid in list(standing.held):
             job = self.jobs.get(jobid)
             if job is None or job.state != jobtap.State.DEPEND:
                 continue
-            obstacles = self._obstacles(user, job)
+            obstacles = set() if user is None else self._obstacles(user, job)
             for text in sorted((OURS & job.dependencies) - obstacles):
                 job.remove_dependency(text)
             if not obstacles:
                 standing.admit(jobid)
+            elif USER_JOBS in obstacles:
+                return  # nor can those behind it
 
     def _obstacles(self, user: Association, job: jobtap.Job) -> set[str]:
         standing = self._standing(user)
@@ -300,6 +350,10 @@ class Multifactor(jobtap.Plugin):
     def _user_of(self, job: jobtap.Job) -> Association | None:
         """Who it was counted for; None for a job that came before there was data."""
         return self._accounts.users.get((job.userid, job.data.get("bank", "")))
+
+    def _standing_of(self, job: jobtap.Job) -> Standing | None:
+        """Where it is counted, also when there is no such association any more."""
+        return self._standings.get((job.userid, job.data.get("bank", "")))
 
     def _standing(self, user: Association) -> Standing:
         return self._standings.setdefault((user.userid, user.bank), Standing())
@@ -350,7 +404,10 @@ class Multifactor(jobtap.Plugin):
     @jobtap.service("reload")
     def reload(self, _request: jobtap.ServiceRequest) -> dict[str, Any]:
         """job-manager.multifactor.reload: read the database now, not at the next look."""
-        self._read()
+        try:
+            self._read()
+        except UNREADABLE as error:
+            raise jobtap.FluxError(jobtap.Errno.EINVAL, str(error)) from None
         self._refresh()
         return {}
 
@@ -358,11 +415,18 @@ class Multifactor(jobtap.Plugin):
         while True:
             self._refresh()
             await trio.sleep(self._settings.interval)
-            path = Path(self._settings.database)
-            if self._settings.record_usage:
-                await trio.to_thread.run_sync(record_usage, path, self._accounts)
-            if self._read_at != _changed_at(path):
-                self._read()
+            try:
+                await self._exchange(Path(self._settings.database))
+            except UNREADABLE as error:
+                text = f"{self._settings.database}: {error}; the accounts stay as they were"
+                self.log(jobtap.Level.ERR, text)
+
+    async def _exchange(self, path: Path) -> None:
+        """Write down the usage, and take in what was edited."""
+        if self._settings.record_usage:
+            await trio.to_thread.run_sync(record_usage, path, usage_to_record(self._accounts))
+        if self._read_at != _changed_at(path):
+            self._read()
 
     def _read(self) -> None:
         path = Path(self._settings.database)
@@ -377,8 +441,8 @@ class Multifactor(jobtap.Plugin):
     def _refresh(self) -> None:
         """New fair shares, new priorities, and room where limits have grown."""
         set_fair_shares(self._accounts, self.now(), self._settings.half_life)
-        for user in self._accounts.users.values():
-            self._release(user)
+        for userid, bank in list(self._standings):
+            self._release(userid, bank)
         self.reprioritize_all()
 
 

@@ -178,7 +178,9 @@ class Stage:
         ranks = sorted(self._free.pop() for _ in range(jobspec.nnodes or 1))
         self._granted[jobid] = ranks
         resources = ResourceSet.build(
-            ((rank, (1 << CORES) - 1, 0) for rank in ranks), "node{}".format
+            ((rank, (1 << CORES) - 1, 0) for rank in ranks),
+            "node{}".format,
+            starttime=EPOCH + trio.current_time(),
         )
         key = f"{format_fluid(jobid, 'kvs')}.R"
         text = msgspec.json.encode(resources.to_json()).decode()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import accounts
 import click.testing
+import msgspec
 import pytest
-from multifactor import Multifactor
+from multifactor import Multifactor, Size, Standing
 
+from flux_trio.jobtap import FluxError, PluginError
 from flux_trio.protocols import JobState
 from flux_trio.testing import HarnessJob, PluginHarness, Rejected
 from flux_trio.testing.pytest_plugin import StartHarness
@@ -151,7 +154,7 @@ class TestRejections:
         path.write_text("not a database, and long enough to be looked at as one")
         plugin = Multifactor()
         plugin.conf = {"database": str(path)}
-        with pytest.raises(Exception, match="multifactor: file is not a database"):
+        with pytest.raises(Exception, match=r"multifactor: .*site\.db: file is not a database"):
             plugin_harness(plugin)
 
 
@@ -212,3 +215,160 @@ def test_bank_and_project_are_written_down(start: Callable[..., PluginHarness], 
 
 def test_what_is_owed_is_told(start: Callable[..., PluginHarness]) -> None:
     assert start().query("multifactor")["shares"] == {str(ANN): 0.5, str(BOB): 0.5}
+
+
+# --- a database that is edited while jobs are there
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Edit:
+    """Any of the command's subcommands."""
+
+    def invoke(*args: str) -> None:
+        result = click.testing.CliRunner().invoke(accounts.main, [str(tmp_path / "site.db"), *args])
+        assert result.exit_code == 0, result.output
+
+    return invoke
+
+
+def reload(harness: PluginHarness) -> None:
+    harness.request("job-manager.multifactor.reload")
+
+
+def described(harness: PluginHarness, userid: int) -> dict[str, Any]:
+    users: list[dict[str, Any]] = harness.query("multifactor")["users"]
+    return next(user for user in users if user["userid"] == userid)
+
+
+class TestEdits:
+    def test_job_of_a_user_who_is_deleted_is_not_counted_when_they_are_back(
+        self, start: Callable[..., PluginHarness], edit: Edit, run: Edit
+    ) -> None:
+        harness = start()
+        job = submit(harness)
+        job.grant()
+        run("delete", "user", "ann")
+        reload(harness)
+        job.start()
+        job.finish()
+        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_active_jobs=1")
+        reload(harness)
+        assert described(harness, ANN)["active_jobs"] == 0
+        assert submit(harness).state == JobState.SCHED
+
+    def test_job_that_waits_for_room_of_a_user_who_is_deleted_is_ended_with_why(
+        self, start: Callable[..., PluginHarness], edit: Edit, run: Edit
+    ) -> None:
+        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=0")
+        harness = start()
+        job = submit(harness)
+        assert job.dependencies == {"max-running-jobs-user-limit"}
+        run("delete", "user", "ann", "--bank", "physics")
+        reload(harness)
+        assert job.state == JobState.INACTIVE
+        assert "cannot find user/bank" in job.context("exception")["note"]
+
+    def test_user_is_deleted_in_one_bank_of_two(
+        self, start: Callable[..., PluginHarness], edit: Edit, run: Edit
+    ) -> None:
+        edit("bank", "chemistry")
+        harness = start()
+        edit("user", "ann", "bank=chemistry", f"userid={ANN}")
+        run("delete", "user", "ann", "--bank", "physics")
+        reload(harness)
+        assert described(harness, ANN)["bank"] == "chemistry"
+
+    def test_limit_below_what_runs_holds_the_next_until_enough_are_over(
+        self, start: Callable[..., PluginHarness], edit: Edit
+    ) -> None:
+        harness = start()
+        jobs = [submit(harness) for _ in range(3)]
+        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=2")
+        reload(harness)
+        late = submit(harness)
+        jobs[0].run()
+        assert late.state == JobState.DEPEND
+        jobs[1].run()
+        assert late.state == JobState.SCHED
+
+    def test_plugin_that_is_loaded_again_lets_go_on_whom_nothing_holds_any_more(
+        self, start: Callable[..., PluginHarness], edit: Edit, tmp_path: Path
+    ) -> None:
+        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=1")
+        harness = start()
+        running, held = submit(harness), submit(harness)
+        harness.remove("multifactor")
+        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=2")
+        conf = {"database": str(tmp_path / "site.db"), "record-usage": False}
+        load = {"load": "plugins/multifactor.py", "conf": conf}
+        harness.request("job-manager.jobtap", load)
+        harness.advance(15)
+        assert held.state == JobState.SCHED
+        assert described(harness, ANN)["active_jobs"] == 2
+        running.run()
+        held.run()
+        assert described(harness, ANN)["active_jobs"] == 0
+
+    def test_database_that_is_gone_or_in_use_is_told_and_read_later(
+        self, start: Callable[..., PluginHarness], edit: Edit, tmp_path: Path
+    ) -> None:
+        harness = start()
+        path = tmp_path / "site.db"
+        path.rename(tmp_path / "away.db")
+        harness.advance(60)
+        assert "the accounts stay as they were" in harness.log[-1]
+        (tmp_path / "away.db").rename(path)
+        edit("user", "ann", "bank=physics", f"userid={ANN}", "active=0")
+        with sqlite3.connect(path) as database:
+            database.execute("BEGIN EXCLUSIVE")
+            harness.advance(60)
+            assert "locked" in harness.log[-1]
+            with pytest.raises(FluxError, match="locked"):
+                reload(harness)
+        harness.advance(60)
+        with pytest.raises(Rejected, match="disabled"):
+            submit(harness)
+
+    def test_usage_is_written_down_when_the_plugin_goes(
+        self, start: Callable[..., PluginHarness], tmp_path: Path
+    ) -> None:
+        harness = start(**{"record-usage": True, "interval": 1e6})
+        job = submit(harness)
+        job.grant()
+        job.start()
+        harness.advance(100)
+        job.finish()
+        harness.remove("multifactor")
+        with sqlite3.connect(tmp_path / "site.db") as database:
+            ((used,),) = database.execute("SELECT usage FROM user WHERE name = 'ann'")
+        assert used == pytest.approx(100, abs=1)
+
+
+@pytest.mark.parametrize(
+    "conf", [{"interval": 0}, {"half-life": 0}, {"interval": -1}, {"weights": {"queue": 1e300}}]
+)
+def test_conf_that_makes_no_sense_is_refused(
+    start: Callable[..., PluginHarness], conf: dict[str, Any]
+) -> None:
+    with pytest.raises(PluginError, match=r"plugin multifactor: Expected `float`"):
+        start(**conf)
+
+
+def test_many_jobs_of_one_user_cost_no_more_each() -> None:
+    standing = Standing()
+    for jobid in range(50_000):  # seconds, if each looked at all others
+        standing.active[jobid] = Size(1, 1, None)
+        standing.admit(jobid)
+    user = msgspec.convert(
+        dict.fromkeys(("name", "bank", "queues", "projects", "default_project"), "")
+        | dict.fromkeys(("userid", "is_default", "active", "shares", "usage", "usage_at"), 0)
+        | {"max_active_jobs": None, "max_running_jobs": 50_000, "max_nodes": None}
+        | {"max_cores": 50_000},
+        accounts.Association,
+    )
+    for _ in range(50_000):
+        found = standing.obstacles(user, None, Size(1, 1, None))
+    assert found == {"max-running-jobs-user-limit", "max-resources-user-limit"}
+    for jobid in range(50_000):
+        standing.drop(jobid)
+    assert standing.taken.jobs == standing.taken.ncores == 0
