@@ -56,14 +56,14 @@ async def test_bytes_at_the_door_end_their_own_connection(tmp_path: Path) -> Non
     await fuzz_door(Random(SEED), DOOR, tmp_path)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(st.text(), values, max_size=5))
 def test_what_may_travel_arrives_as_it_was(payload: dict[str, Any]) -> None:
     request = Request("a.b", payload, 1)
     assert decode_frame(encode(request)) == [request]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_refused_with_a_place(data: bytes) -> None:
     assert ": expected" in refusal(data) or "in the item at byte" in refusal(data)

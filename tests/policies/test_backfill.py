@@ -363,7 +363,7 @@ PRIORITIZED = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(WORKLOADS)
 def test_fifo_starts_in_order(jobs: list[Timed]) -> None:
     story = simulate(schedule("fifo", 3, 3), jobs)
@@ -371,7 +371,7 @@ def test_fifo_starts_in_order(jobs: list[Timed]) -> None:
     assert story.order == arrivals
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(WORKLOADS)
 def test_easy_never_delays_the_head(jobs: list[Timed]) -> None:
     """All have one priority, so that a head stays the head: each estimate is a promise."""
@@ -381,7 +381,7 @@ def test_easy_never_delays_the_head(jobs: list[Timed]) -> None:
         assert story.started[jobid] <= min(estimates)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(WORKLOADS)
 def test_conservative_delays_nobody(jobs: list[Timed]) -> None:
     story = simulate(schedule("conservative", 3, 3), jobs)
@@ -398,7 +398,7 @@ class Thorough(Conservative):
         return super()._improve(job, profile, -1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(WORKLOADS)
 def test_conservative_looks_wherever_there_is_something_to_find(jobs: list[Timed]) -> None:
     thorough = schedule("conservative", 3, 3)
@@ -406,21 +406,21 @@ def test_conservative_looks_wherever_there_is_something_to_find(jobs: list[Timed
     assert simulate(schedule("conservative", 3, 3), jobs) == simulate(thorough, jobs)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(PRIORITIZED, st.sampled_from(sorted(POLICIES)))
 def test_every_job_runs_once(jobs: list[Timed], policy: str) -> None:
     story = simulate(schedule(policy, 3, 3), jobs)
     assert sorted(story.order) == list(range(len(jobs)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(WORKLOADS, st.sampled_from(sorted(POLICIES)))
 def test_the_same_workload_gives_the_same_story(jobs: list[Timed], policy: str) -> None:
     first, second = (simulate(schedule(policy, 3, 3), jobs) for _ in range(2))
     assert first == second
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(WORKLOADS)
 def test_easy_reserves_when_a_naive_look_says(jobs: list[Timed]) -> None:
     """The estimate is the first end of a grant at which what is free then would do."""

@@ -33,7 +33,7 @@ def both_ways(free: dict[int, Children]) -> tuple[FreePlanes, FreeIndex]:
     return FreePlanes(layout, layout.flatten(groups_of(free))), index
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(FREE)
 def test_ranks_are_found_by_their_counts(free: dict[int, Children]) -> None:
     planes, index = both_ways(free)
@@ -41,14 +41,14 @@ def test_ranks_are_found_by_their_counts(free: dict[int, Children]) -> None:
     assert planes.by_free == with_cores
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(FREE)
 def test_idle_ranks_have_everything_free(free: dict[int, Children]) -> None:
     planes, index = both_ways(free)
     assert planes.idle_ranks() == index.idle_ranks()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(FREE, st.integers(0, 0b1111111))
 def test_ranks_are_split_by_what_they_have_free(free: dict[int, Children], some: int) -> None:
     planes, index = both_ways(free)
@@ -59,7 +59,7 @@ def test_ranks_are_split_by_what_they_have_free(free: dict[int, Children], some:
     assert {children: ranks for ranks, children in planes.parts(known)} == by_children
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(FREE, FREE)
 def test_what_is_free_at_both_times_is_the_intersection(
     now: dict[int, Children], later: dict[int, Children]

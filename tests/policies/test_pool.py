@@ -204,7 +204,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(STEPS)
 def test_the_pool_does_what_a_naive_one_does(steps: list[tuple[str, object]]) -> None:
     """Nothing is handed out twice or when down; whatever fits is found; free restores."""

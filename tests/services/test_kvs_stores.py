@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -145,8 +145,6 @@ TestStoresAgree = StoresAgree.TestCase
 TestStoresAgree.settings = settings(
     max_examples=25,
     stateful_step_count=12,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
 )
 
 

@@ -111,4 +111,4 @@ class Schedulers(RuleBasedStateMachine):
 
 
 TestSchedulers = Schedulers.TestCase
-TestSchedulers.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestSchedulers.settings = settings(max_examples=60, stateful_step_count=25)
