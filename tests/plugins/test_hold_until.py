@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from hold_until import HoldUntil
 
+from flux_trio.jobtap import PluginError
 from flux_trio.protocols import JobState
-from flux_trio.testing import HarnessJob, PluginHarness
+from flux_trio.testing import HarnessJob, PluginHarness, Rejected
 from flux_trio.testing.pytest_plugin import StartHarness
 
 INTERVAL_S = 5.0  # below the timeout of one question: a deadline that near is that of a sleep
@@ -84,3 +85,88 @@ def test_a_canceled_job_is_not_asked_about_again(plugin_harness: StartHarness, a
     job.cancel()
     harness.advance(3 * INTERVAL_S)
     assert times_asked(asked) == 1
+
+
+def program(tmp_path: Path, text: str) -> Path:
+    made = tmp_path / "program"
+    made.write_text(f"#!/bin/sh\n{text}\n")
+    made.chmod(0o755)
+    return made
+
+
+def test_a_program_that_writes_without_end_is_asked_again(
+    plugin_harness: StartHarness, tmp_path: Path
+) -> None:
+    talks = program(tmp_path, f"echo $$ >>{tmp_path}/pids\nyes | tee /dev/stderr")
+    harness = start(plugin_harness, talks, timeout=2.0, interval=INTERVAL_S)
+    job = submit(harness)
+    harness.wait_until((tmp_path / "pids").exists)
+    harness.advance(2.0)
+    wait_for_answer(harness)
+    assert job.state == JobState.DEPEND
+    (pid,) = (tmp_path / "pids").read_text().split()
+    harness.wait_until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_what_a_program_leaves_behind_neither_holds_the_job_nor_stays(
+    plugin_harness: StartHarness, tmp_path: Path
+) -> None:
+    leaves = program(tmp_path, f"sleep 1000 & echo $! >{tmp_path}/pid\nexit 0")
+    harness = start(plugin_harness, leaves)
+    job = submit(harness)
+    harness.wait_until(lambda: harness.has_deadline(1.0))
+    harness.advance(1.0)
+    harness.wait_until(lambda: job.state == JobState.SCHED)
+    pid = (tmp_path / "pid").read_text().strip()
+    harness.wait_until(lambda: not _runs(pid))
+
+
+def _runs(pid: str) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_program_that_is_killed_is_asked_again(
+    plugin_harness: StartHarness, tmp_path: Path
+) -> None:
+    dies = program(tmp_path, "kill -9 $$")
+    harness = start(plugin_harness, dies, interval=INTERVAL_S)
+    job = submit(harness)
+    wait_for_answer(harness)
+    assert job.state == JobState.DEPEND
+
+
+def test_no_more_programs_run_at_a_time_than_said(
+    plugin_harness: StartHarness, asked: Path
+) -> None:
+    waits = asked.with_name("waits")
+    waits.write_text(f"#!/bin/sh\necho $1 >>{asked.parent}/asked\nsleep 1000\n")
+    waits.chmod(0o755)
+    harness = start(plugin_harness, waits, **{"at-once": 2, "timeout": 1000.0})
+    jobs = [submit(harness) for _ in range(4)]
+    harness.wait_until(lambda: times_asked(asked) == 2)
+    for job in jobs:
+        job.cancel()
+    assert times_asked(asked) == 2
+
+
+def test_a_value_that_no_program_can_be_given_is_refused(
+    plugin_harness: StartHarness, asked: Path
+) -> None:
+    entry = {"scheme": "hold-until", "value": "a\0b"}
+    with pytest.raises(Rejected, match="expected a value without NUL"):
+        start(plugin_harness, asked).submit(attributes={"system.dependencies": [entry]})
+
+
+@pytest.mark.parametrize("conf", [{"timeout": 0}, {"interval": -1}, {"at-once": 0}])
+def test_conf_that_makes_no_sense_is_refused(
+    plugin_harness: StartHarness, conf: dict[str, Any]
+) -> None:
+    with pytest.raises(PluginError, match="plugin hold-until: Expected"):
+        start(plugin_harness, "true", **conf)
+
+
+def test_a_command_is_needed(plugin_harness: StartHarness) -> None:
+    """Or the value that a user gives would be run as the owner of the instance."""
+    with pytest.raises(PluginError, match="plugin hold-until: Expected `array` of length >= 1"):
+        start(plugin_harness)
