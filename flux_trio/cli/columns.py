@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from string import Formatter
@@ -83,6 +84,21 @@ class Layout:
 
     def lines(self, rows: Sequence[Row], *, header: bool = True) -> Iterator[str]:
         """The lines, without newlines or blanks at their ends; the header first."""
+        columns, cells = self._fit(rows)
+        if header:
+            yield self._line(columns, [column.heading for column in columns])
+        for index in range(len(rows)):
+            yield self._line(columns, [texts[index] for texts in cells])
+
+    def fitted(self, rows: Sequence[Row]) -> Layout:
+        """The layout that these rows have got, whatever other rows are to be shown in it."""
+        fitted = copy(self)
+        columns, _ = self._fit(rows)
+        fitted._columns = [replace(column, drops=False, widens=False) for column in columns]
+        return fitted
+
+    def _fit(self, rows: Sequence[Row]) -> tuple[list[Column], list[list[str]]]:
+        """The columns that are shown, as wide as they get, and the texts in each."""
         columns = []
         cells = []
         for column in self._columns:
@@ -94,10 +110,7 @@ class Layout:
                 column = replace(column, width=width)
             columns.append(column)
             cells.append(texts)
-        if header:
-            yield self._line(columns, [column.heading for column in columns])
-        for index in range(len(rows)):
-            yield self._line(columns, [texts[index] for texts in cells])
+        return columns, cells
 
     @property
     def fields(self) -> list[str]:

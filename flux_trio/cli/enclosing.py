@@ -15,6 +15,7 @@ from typing import Final
 import trio
 
 from flux_trio.client import (
+    LOCAL_SCHEME,
     STATEDIR_VARIABLE,
     TOKEN_VARIABLE,
     URI_VARIABLE,
@@ -100,6 +101,18 @@ async def find_allocation(environ: Mapping[str, str]) -> Allocation | None:
     except (ClientError, FluxError, FormatError) as error:
         raise EnclosingError(f"resources of job {name}: {error}") from None
     return Allocation(Enclosing(address.uri, jobid, level), resources, len(events))
+
+
+async def tell_address(
+    environ: Mapping[str, str], allocation: Allocation, instance: Instance, statedir: str
+) -> None:
+    """Note on the job where its instance is (`user.uri`, as in flux), so that others find it."""
+    note = {"id": allocation.enclosing.jobid, "memo": {"uri": f"{LOCAL_SCHEME}{statedir}"}}
+    try:
+        async with open_client(*find_instance(environ)) as client:
+            await client.call(topics.JOB_MEMO, note)
+    except (ClientError, FluxError) as error:
+        instance.write_log(Level.WARNING, "enclosing", f"job {environ[JOB_VARIABLE]}: {error}")
 
 
 async def follow_expiration(

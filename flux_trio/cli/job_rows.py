@@ -1,7 +1,7 @@
 """Jobs as `flux-trio jobs` shows them: the fields of flux-jobs(1) from a job-list record.
 
-A record is one job of a job-list.list response. What is unknown is an empty text. Left out: fields
-of jobs that are Flux instances themselves, emoji.
+A record is one job of a job-list.list response. What is unknown is an empty text. Left out: what is
+inside of jobs that are instances (`instance.*`), emoji.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final
 from flux_trio.cli.columns import short_duration
 from flux_trio.cli.job_query import RESULTS
 from flux_trio.cli.named_formats import NamedFormat
+from flux_trio.cli.nested import address_in
 from flux_trio.formats import format_fluid
 from flux_trio.protocols import PENDING, JobState
 
@@ -234,6 +235,7 @@ _COMPUTED: Final[Mapping[str, tuple[str, Callable[[JobRow], object]]]] = {
         f"id.{form}": ("JOBID", _jobid(form))
         for form in ("dec", "hex", "f58", "f58plain", "kvs", "dothex", "words")
     },
+    "uri": ("URI", lambda row: address_in(row.record)),
     "username": ("USER", lambda row: user_name(row.record["userid"])),
     "state": ("STATE", lambda row: row.state.name),
     "state_single": ("S", lambda row: row.state.name[0]),

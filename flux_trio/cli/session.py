@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from flux_trio.cli.errors import CommandError, sole_error
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def with_client(use: Callable[[Client], Awaitable[T]]) -> T:
-    """What `use` returns, given a client of the instance that the environment names.
+def with_client(
+    use: Callable[[Client], Awaitable[T]], environ: Mapping[str, str] = os.environ
+) -> T:
+    """What `use` returns, given a client of the instance that `environ` names.
 
     Raises CommandError when `use` does, there is no instance, it refuses, the connection is lost,
     or `use` raises FluxError or FormatError.
@@ -27,7 +29,7 @@ def with_client(use: Callable[[Client], Awaitable[T]]) -> T:
     from flux_trio.messages import FluxError
 
     async def main() -> T:
-        async with open_client(*find_instance(os.environ)) as client:
+        async with open_client(*find_instance(environ)) as client:
             return await use(client)
 
     expected = (CommandError, ClientError, FluxError, FormatError, BrokenPipeError)

@@ -28,6 +28,7 @@ from flux_trio.cli.enclosing import (
     environment_inside,
     find_allocation,
     follow_expiration,
+    tell_address,
 )
 from flux_trio.cli.errors import complain, sole_error
 from flux_trio.cli.monitoring import Monitoring, open_monitor
@@ -210,10 +211,13 @@ async def _run_instance(
 async def _following(
     instance: Instance, startup: Startup, allocation: Allocation | None
 ) -> AsyncIterator[None]:
-    """Meanwhile the instance ends when its job does, if its resources are the job's."""
+    """Meanwhile the job says where its instance is, which ends with it if it has its resources."""
     async with trio.open_nursery() as nursery:
-        if allocation is not None and not startup.config.resource.config:
-            nursery.start_soon(follow_expiration, os.environ, allocation, instance)
+        if allocation is not None:
+            where = str(startup.statedir)
+            nursery.start_soon(tell_address, os.environ, allocation, instance, where)
+            if not startup.config.resource.config:
+                nursery.start_soon(follow_expiration, os.environ, allocation, instance)
         yield
         nursery.cancel_scope.cancel()
 

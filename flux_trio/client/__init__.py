@@ -8,6 +8,7 @@ talking is a `ClientError`. It imports neither trio nor asyncio: anyio has the o
 from flux_trio.client.client import Client, open_client
 from flux_trio.client.errors import AccessDenied, ClientError, ConnectionLost, NoInstance
 from flux_trio.client.find import (
+    LOCAL_SCHEME,
     SOCKET_FILE,
     STATEDIR_VARIABLE,
     TOKEN_FILE,
@@ -21,6 +22,7 @@ from flux_trio.client.find import (
 from flux_trio.client.link import ClientStatistics
 
 __all__ = [
+    "LOCAL_SCHEME",
     "SOCKET_FILE",
     "STATEDIR_VARIABLE",
     "TOKEN_FILE",

@@ -20,6 +20,7 @@ TOKEN_VARIABLE: Final = "FLUX_TRIO_TOKEN"
 STATEDIR_VARIABLE: Final = "FLUX_TRIO_STATEDIR"
 URI_FILE: Final = "uri"
 SOCKET_FILE: Final = "local"
+LOCAL_SCHEME: Final = "local://"  # and a state directory
 TOKEN_FILE: Final = "token"  # readable by its owner alone: whoever has the token is the owner
 
 HOW_TO_START: Final = "start one with `flux-trio start`"
@@ -38,8 +39,8 @@ def find_instance(environ: Mapping[str, str]) -> Address:
     Raises NoInstance when there is none, AccessDenied when its token may not be read.
     """
     uri = environ.get(URI_VARIABLE, "")
-    if uri.startswith("local://"):
-        return _read_statedir(Path(uri.removeprefix("local://")))
+    if uri.startswith(LOCAL_SCHEME):
+        return _read_statedir(Path(uri.removeprefix(LOCAL_SCHEME)))
     if socket_path(uri) is not None:
         return Address(uri, "")
     if uri:

@@ -124,3 +124,27 @@ def test_an_instance_in_a_job_that_is_not_there_says_so(instance: RunningInstanc
     done = flux_trio("start", "true", env=env)
     assert done.returncode == 1
     assert done.stderr == ("flux-trio start: ERROR: resources of job f1: unknown job id\n")
+
+
+def test_jobs_of_instances_in_jobs_are_listed_below_them(instance: RunningInstance) -> None:
+    hold = f"{SELF} submit --urgency=hold --job-name"
+    inner = f"{SELF} start sh -c '{hold}=deep x; sleep 100'"
+    script = f"{hold}=held x; {SELF} submit --job-name=inner {inner}; sleep 100"
+    outer = [*FLUX_TRIO, "start", "sh", "-c", script]
+    jobid = instance.ok("submit", "-c2", "--job-name=outer", *outer).strip()
+    listing = ["jobs", "-R", "-n", "-o", "{name} {status_abbrev}"]
+    until(lambda: "deep" in instance.ok(*listing))
+    top, path, *middle, deep_path, deep = filter(None, instance.ok(*listing).splitlines())
+    assert (top, path, sorted(middle)) == ("outer R", f"{jobid}:", ["held S", "inner R"])
+    assert (deep_path.startswith(f"{jobid}/"), deep) == (True, "deep S")
+
+    shallow = instance.ok(*listing, "-L1", "--stats", jobid).splitlines()[1:]
+    assert shallow[1:4] == ["", f"{jobid}:", "1 running, 0 completed, 0 failed, 1 pending"]
+    assert sorted(shallow[4:]) == ["held S", "inner R"]
+
+    told = json.loads(instance.ok("jobs", "--recurse-all", "--json", jobid))
+    found = {job["name"]: [each["name"] for each in job.get("jobs", ())] for job in told["jobs"]}
+    assert found == {"held": [], "inner": ["deep"]}
+    instance.ok("cancel", jobid)
+    instance.ok("job", "wait-event", "-q", jobid, "clean")
+    assert instance.ok(*listing, "-a", jobid) == "outer CA\n"  # where it was is nobody any more

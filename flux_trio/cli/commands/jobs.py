@@ -16,12 +16,7 @@ if TYPE_CHECKING:
     from flux_trio.cli.job_query import JobQuery
     from flux_trio.client import Client
 
-_STYLES: Final[dict[str, dict[str, Any]]] = {
-    "COMPLETED": {"fg": "green", "bold": True},
-    "FAILED": {"fg": "red", "bold": True},
-    "CANCELED": {"fg": "white"},
-    "TIMEOUT": {"fg": "red", "bold": True},
-}
+LEVEL_MAX: Final = 9999  # of instances in instances, as in flux
 
 
 @click.command()
@@ -87,6 +82,19 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
 @click.option(
     "--stats-only", is_flag=True, help="Only count; exit code 1 if no job is active any more."
 )
+@click.option(
+    "-R", "--recursive", is_flag=True, help="List the jobs of instances in running jobs as well."
+)
+@click.option(
+    "-L",
+    "--level",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="With -R, go only N instances deep.",
+)
+@click.option(
+    "--recurse-all", is_flag=True, help="The same as -R, into the jobs of other users, too."
+)
 @click.argument("jobids", metavar="[JOBID]...", nargs=-1, type=JOBID)
 def jobs(
     *,
@@ -98,6 +106,9 @@ def jobs(
     color: bool,
     stats: bool,
     stats_only: bool,
+    recursive: bool,
+    level: int | None,
+    recurse_all: bool,
     jobids: tuple[int, ...],
     **filters: Any,
 ) -> None:
@@ -110,10 +121,12 @@ def jobs(
     Exit codes: 0, 1 if none of the named jobs is known or the list cannot be made, 2 for wrong
     usage.
     """
-    from flux_trio.cli.columns import Layout, read_sort_keys, sort_rows
+    from flux_trio.cli.columns import Layout, read_sort_keys
     from flux_trio.cli.job_query import fetch_named
-    from flux_trio.cli.job_rows import FORMATS, HEADINGS, JobRow
+    from flux_trio.cli.job_rows import FORMATS, HEADINGS
+    from flux_trio.cli.jobs_page import JobsPage, counts_text, print_json
     from flux_trio.cli.named_formats import choose_format
+    from flux_trio.cli.nested import Recursion
 
     if as_json and (stats or stats_only):
         raise CommandError("--json incompatible with --stats or --stats-only")
@@ -136,20 +149,24 @@ def jobs(
     truncated = 0 < query.count < len(records) and not jobids
     if not jobids and query.count:
         records = records[: query.count]
-    now = time.time()
-    rows = [JobRow(record, now, hindered.get(record.get("queue"), "")) for record in records]
-    sort_rows(rows, keys)
-    if jobids and not rows:
+    if jobids and not records:
         click.get_current_context().exit(1)
+    page = JobsPage(columns, keys, width, color)
+    rows = page.rows(records, hindered)
+    depth = LEVEL_MAX if level is None else level
+    recursion = Recursion(
+        query, depth if recursive or recurse_all else 0, recurse_all, _stats if stats else None
+    )
     if as_json:
-        _print_json(rows, single=len(jobids) == 1)
+        print_json(rows, recursion, single=len(jobids) == 1)
         return
-    header, *lines = [line[:width] for line in columns.lines(rows)]
-    if not suppress_header:
-        click.echo(header)
-    for row, line in zip(rows, lines, strict=True):
-        style = _STYLES.get(row.result(0)) if color else None
-        click.echo(click.style(line, **style) if style else line, color=color)
+    page.print(rows, header=not suppress_header)
+    page = page.fitted(rows)
+    for nested in recursion.descend(row.record for row in rows):
+        click.echo("\n{}:".format("/".join(nested.path)))
+        if nested.stats is not None:
+            click.echo(counts_text(nested.stats))
+        page.print(page.rows(nested.records))
     if truncated and not suppress_header:
         click.echo(f"warning: output truncated at {query.count} jobs.", err=True)
 
@@ -200,18 +217,19 @@ def _queue_names(options: tuple[str, ...]) -> tuple[str, ...] | None:
 
 def _show_stats() -> int:
     """Print the counts; how many jobs are active."""
-    from flux_trio.messages import topics
+    from flux_trio.cli.jobs_page import counts_text
 
-    told = with_client(lambda client: client.call(topics.LIST_STATS))
+    told = with_client(_stats)
+    click.echo(f"{counts_text(told)}, {told['inactive_purged']} inactive purged")
     states = told["job_states"]
-    failed = told["failed"] + told["canceled"] + told["timeout"]
-    pending = states["depend"] + states["priority"] + states["sched"]
-    click.echo(
-        f"{states['run'] + states['cleanup']} running, {told['successful']} completed, "
-        f"{failed} failed, {pending} pending, {told['inactive_purged']} inactive purged"
-    )
     active: int = states["total"] - states["inactive"]
     return active
+
+
+async def _stats(client: Client) -> dict[str, Any]:
+    from flux_trio.messages import topics
+
+    return await client.call(topics.LIST_STATS)
 
 
 async def _hindrances(client: Client, records: list[dict[str, Any]]) -> dict[str | None, str]:
@@ -235,10 +253,3 @@ def _reason_in(status: dict[str, Any]) -> str:
     """Why nothing is scheduled, from a queue-status response."""
     stopped = "" if status["start"] else status.get("stop_reason") or "queue is stopped"
     return str(stopped or next(iter(status.get("silent", ())), ""))
-
-
-def _print_json(rows: list[Any], *, single: bool) -> None:
-    import msgspec
-
-    values = [row.to_json() for row in rows]
-    click.echo(msgspec.json.encode(values[0] if single else {"jobs": values}))
