@@ -108,6 +108,7 @@ class Dispatcher:
                 if answer is not None:
                     self._told(asking, answer)
         if topic == DESTROY:
+            self.subscribers.pop(job.id, None)
             for loaded in self.plugins:
                 loaded.forget(job)
 

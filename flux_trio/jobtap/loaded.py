@@ -227,11 +227,10 @@ class Loaded:
             self._host.subscribers.pop(jobid, None)
 
     def forget(self, view: JobView) -> None:
-        """The job is gone."""
+        """The job is gone, and with it who subscribed to it."""
         if self.tracker is not None:
             self._leave([view])
         self._data.pop(view.id, None)
-        self.unsubscribe(view.id)
 
     def forget_all(self) -> None:
         """The plugin is gone: it leaves every state it was told of, and nothing is kept for it."""

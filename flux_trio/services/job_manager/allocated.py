@@ -7,9 +7,13 @@ comes (27.free.5).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final
 
 from flux_trio.formats import Idset, ResourceSet
+
+PLANES_KEPT: Final = 1024  # by what jobs are given of a node: most are given the same
 
 
 class Allocated:
@@ -28,8 +32,8 @@ class Allocated:
 
     def shared(self, resources: ResourceSet) -> tuple[int, ResourceSet] | None:
         """A job that holds some of `resources`, and which; None when nobody does."""
-        taken = self._taken
-        if not any(taken.get(plane, 0) & ranks for plane, ranks in _planes(resources)):
+        taken = self._taken.get
+        if not any(taken(plane, 0) & ranks for plane, ranks in _planes(resources)):
             return None  # as nearly always: without a look at every job
         for jobid, held in self._holders.items():
             both = resources.intersection(held)
@@ -39,10 +43,12 @@ class Allocated:
 
     def take(self, jobid: int, resources: ResourceSet) -> None:
         """The job holds `resources`."""
+        taken = self._taken
         for plane, ranks in _planes(resources):
-            taken = self._taken.get(plane, 0)
-            self._overlaps |= bool(taken & ranks)
-            self._taken[plane] = taken | ranks
+            before = taken.get(plane, 0)
+            if before & ranks:
+                self._overlaps = True
+            taken[plane] = before | ranks
         self._holders[jobid] = resources
 
     def give_back(self, jobid: int) -> None:
@@ -53,8 +59,9 @@ class Allocated:
         if self._overlaps:
             self.refill(list(self._holders.items()))
             return
+        taken = self._taken
         for plane, ranks in _planes(resources):
-            self._taken[plane] &= ~ranks
+            taken[plane] &= ~ranks
 
     def total(self) -> ResourceSet | None:
         """All that is held, without times and properties; None if nothing is."""
@@ -73,14 +80,17 @@ class Allocated:
 
 def _planes(resources: ResourceSet) -> list[tuple[int, int]]:
     """Each core as its bit, and each gpu as less than nothing, with the ranks it is named of."""
-    found = []
-    for ranks, cores, gpus in resources.groups:
-        while cores:
-            core = cores & -cores
-            found.append((core, ranks))
-            cores ^= core
-        while gpus:
-            gpu = gpus & -gpus
-            found.append((-gpu, ranks))
-            gpus ^= gpu
-    return found
+    groups = resources.groups
+    return [(plane, ranks) for ranks, cores, gpus in groups for plane in _of_node(cores, gpus)]
+
+
+@lru_cache(maxsize=PLANES_KEPT)
+def _of_node(cores: int, gpus: int) -> tuple[int, ...]:
+    return (*_bits(cores), *(-gpu for gpu in _bits(gpus)))
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        bit = mask & -mask
+        yield bit
+        mask ^= bit

@@ -23,6 +23,9 @@ GAIN_MIN: Final = 2
 SHARED_MAX: Final = 256
 """Different jobspecs that may come between two equal ones."""
 
+TEXTS_MAX: Final = 64
+"""Jobspecs that are kept whole for a while: a job's is looked at several times in each state."""
+
 
 class KeptJobspec(msgspec.Struct, frozen=True, gc=False):
     """One jobspec, as JSON."""
@@ -33,9 +36,7 @@ class KeptJobspec(msgspec.Struct, frozen=True, gc=False):
     @property
     def text(self) -> bytes:
         """The jobspec."""
-        if not self.difference:
-            return self.like
-        return zlib.decompressobj(_WINDOW_BITS, self.like).decompress(self.difference)
+        return _applied(self.like, self.difference) if self.difference else self.like
 
 
 class Jobspecs:
@@ -54,6 +55,11 @@ class Jobspecs:
                 return KeptJobspec(like, difference)
         self._like[userid] = jobspec
         return KeptJobspec(jobspec)
+
+
+@lru_cache(maxsize=TEXTS_MAX)
+def _applied(like: bytes, difference: bytes) -> bytes:
+    return zlib.decompressobj(_WINDOW_BITS, like).decompress(difference)
 
 
 def _difference(jobspec: bytes, like: bytes) -> bytes:
