@@ -5,11 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.instance import DEADLINE_S, FLUX_TRIO, RunningInstance, flux_trio, until
+from tests.support.instance import (
+    DEADLINE_S,
+    FLUX_TRIO,
+    TWO_NODES,
+    RunningInstance,
+    flux_trio,
+    running_instance,
+    until,
+)
 
 pytestmark = pytest.mark.real
 
@@ -83,9 +92,18 @@ def test_it_ends_later_or_sooner_when_the_job_does(instance: RunningInstance) ->
     assert "job duration (1h) exceeds remaining instance lifetime" in done.stderr
 
 
+@pytest.fixture
+def patient(tmp_path: Path) -> Iterator[RunningInstance]:
+    """An instance that gives its jobs all the time that a busy machine needs to end them."""
+    config = TWO_NODES.replace('kill-timeout = "0.2s"', 'kill-timeout = "30s"')
+    with running_instance(tmp_path / "outer", config) as running:
+        yield running
+
+
 def test_without_a_command_it_has_a_directory_of_its_own_and_leaves_with_its_jobs(
-    instance: RunningInstance, tmp_path: Path
+    patient: RunningInstance, tmp_path: Path
 ) -> None:
+    instance = patient
     script = f"exec {SELF} start >{tmp_path}/out"
     jobid = instance.ok("submit", f"--env=TMPDIR={tmp_path}", "sh", "-c", script).strip()
     until = time.monotonic() + DEADLINE_S
