@@ -15,10 +15,11 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import trio
 
 from flux_trio.broker import ConfigRefused, LogEntry, ModuleCrashed, ModuleNotStarted
@@ -59,39 +60,53 @@ class StartError(Exception):
 
 
 @dataclass(frozen=True)
+class ConfigSource:
+    """Where the configuration comes from: a file (None is the default one), and options."""
+
+    path: Path | None = None
+    targets: int | None = None  # of --test-size
+
+    def read(self) -> Config:
+        """The configuration as it is now. Raises StartError."""
+        config = Config() if self.path is None else self._parse(self.path)
+        if self.targets is None:
+            return config
+        if config.resource.config:
+            raise StartError(f"expected --test-size or [[resource.config]], got both: {self.path}")
+        resource = msgspec.structs.replace(config.resource, targets=self.targets)
+        return msgspec.structs.replace(config, resource=resource)
+
+    def _parse(self, path: Path) -> Config:
+        try:
+            return parse_config(path.read_text(), str(path))
+        except OSError as error:
+            raise StartError(f"{path}: {error.strerror}") from None
+        except (FormatError, UnicodeError) as error:
+            raise StartError(str(error)) from None
+
+
+@dataclass(frozen=True)
 class Startup:
     """What to run: a command in `statedir`, or none and until told to end."""
 
-    config: Config
+    source: ConfigSource
+    config: Config  # that was read there
     statedir: Path
     lasting: bool  # the directory outlives the instance
     command: tuple[str, ...] = ()
     trace: Path | None = None  # a file for JSON lines
     monitor: bool = False
-    config_file: Path | None = None  # where the configuration came from
 
 
-def read_config(path: Path | None) -> Config:
-    """The configuration in a file, or the default one. Raises StartError."""
-    if path is None:
-        return Config()
-    try:
-        return parse_config(path.read_text(), str(path))
-    except OSError as error:
-        raise StartError(f"{path}: {error.strerror}") from None
-    except (FormatError, UnicodeError) as error:
-        raise StartError(str(error)) from None
-
-
-def reread(path: Path | None) -> Callable[[], Awaitable[Config]] | None:
+def reread(source: ConfigSource) -> Callable[[], Awaitable[Config]] | None:
     """How a running instance reads its configuration anew, None without a file."""
-    if path is None:
+    if source.path is None:
         return None
-    file = path.absolute()
+    source = replace(source, path=source.path.absolute())  # who asks may be elsewhere
 
     async def read() -> Config:
         try:
-            return await trio.to_thread.run_sync(read_config, file)
+            return await trio.to_thread.run_sync(source.read)
         except StartError as error:
             raise ConfigRefused(str(error)) from None
 
@@ -192,7 +207,7 @@ async def _run_instance(
         store=durable_store(startup.config, startup.statedir),
         enclosing=enclosing,
         sinks=sinks,
-        reread=reread(startup.config_file),
+        reread=reread(startup.source),
         plugin_path=tuple(search_path(os.environ, startup.statedir)),
     )
     with trio.open_signal_receiver(*_ending_signals()) as signals:

@@ -165,6 +165,18 @@ def assert_refused(message: str, *args: str | Path) -> None:
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
 
 
+def test_the_machine_poses_as_many_targets_if_told_to() -> None:
+    listing = ["resource", "list", "-n", "-s", "all", "-o", "{nnodes} {ranks}"]
+    done = flux_trio("start", "-s", "3", *FLUX_TRIO, *listing)
+    assert (done.stdout, done.returncode) == ("3 0-2\n", 0)
+
+
+def test_targets_are_told_in_one_way_only(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[[resource.config]]\nhosts = "a"\ncores = "0"\n')
+    assert_refused("expected --test-size or [[resource.config]], got both", "-s2", "-c", path)
+
+
 def test_a_configuration_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert_refused(f"{tmp_path}: Is a directory", "--config", tmp_path)
 

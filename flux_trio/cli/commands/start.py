@@ -12,10 +12,20 @@ from flux_trio.cli.errors import CommandError
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option(
+    "-c",
     "--config",
+    "--config-path",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Read the instance's TOML configuration from FILE.",
+)
+@click.option(
+    "-s",
+    "--test-size",
+    "targets",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Let this machine pose as N execution targets: resource.targets.",
 )
 @click.option(
     "--statedir",
@@ -40,6 +50,7 @@ def start(
     ctx: click.Context,
     *,
     config: Path | None,
+    targets: int | None,
     statedir: Path | None,
     trace: Path | None,
     monitor: bool,
@@ -62,17 +73,17 @@ def start(
     found, 126 if it cannot be run), else 0; 1 if the instance cannot start or go on.
     """
     from flux_trio.cli.enclosing import is_further_task, is_in_job
-    from flux_trio.cli.start import StartError, Startup, read_config, run, state_directory
+    from flux_trio.cli.start import ConfigSource, StartError, Startup, run, state_directory
     from flux_trio.client import default_statedir
 
     if is_further_task(os.environ):
         return
     temporary = command or is_in_job(os.environ)  # the default one is the enclosing instance's
     try:
-        parsed = read_config(config)
+        source = ConfigSource(config, targets)
         default = None if temporary else default_statedir(os.environ)
         with state_directory(statedir, default) as (directory, lasting):
-            startup = Startup(parsed, directory, lasting, command, trace, monitor, config)
+            startup = Startup(source, source.read(), directory, lasting, command, trace, monitor)
             ctx.exit(run(startup))
     except StartError as error:
         raise CommandError(str(error)) from None
