@@ -139,7 +139,7 @@ def test_kvs_that_cannot_read_r_is_not_the_schedulers_fault() -> None:
     m = waiting()
     request = m.lookups.popleft()
     answer = Response(request.topic, "disk", 5, request.matchtag)
-    assert m.put(answer) == ["exit: cannot read job 1's R: disk"]
+    assert m.put(answer) == ["exit: cannot read R of jobs that were granted resources: disk"]
 
 
 # --- what is not

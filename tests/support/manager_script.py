@@ -372,9 +372,7 @@ class ManagerScript:
                 self.commits.append(action)
                 self._did.append(_commit_line(action))
                 return []
-            case Request(topic=topics.KVS_LOOKUP, payload={"key": str(name)}) if (
-                self.lookups_wait and name.endswith(".R")
-            ):
+            case Request(topic=topics.KVS_LOOKUP_ALL) if self.lookups_wait:
                 self.lookups.append(action)
                 return []
             case Request(topic=topics.RESOURCE_STATUS):

@@ -1,7 +1,7 @@
 """R of each SUCCESS, judged before anyone goes by it (27.success.1, RFC 20).
 
 A grant is looked up in the kvs and must parse, name no core or gpu that another job holds, and none
-that the instance does not have. All lookups of a turn go out together and are answered in order.
+that the instance does not have. Those of a turn are looked up together, and judged in order.
 
 The inventory is asked of the resource service at each sched-hello, and again before a scheduler is
 told that it granted what is not there: nobody says when it changes. As long as it is not known,
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -23,6 +23,9 @@ from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 from flux_trio.services.turns import Exit
 
 Accept = Callable[[ResourceSet], None]
+
+LOOKUP_JOBS_MAX: Final = 1000
+"""Whose R is asked for at once: some are judged while the kvs reads the next."""
 
 
 class Grants:
@@ -35,6 +38,7 @@ class Grants:
         self._ledger = ledger
         self._refuse = refuse
         self._open: dict[int, Accept] = {}  # by job id, in the order they came
+        self._asked: list[tuple[int, Accept]] = []  # those of this turn
         self._allocated = Allocated()
         self._inventory: ResourceSet | None = None
 
@@ -51,8 +55,15 @@ class Grants:
     def judge(self, jobid: int, accept: Accept) -> None:
         """The scheduler has said SUCCESS: call `accept` with R when nothing is wrong with it."""
         self._open[jobid] = accept
-        key = {"key": f"{format_fluid(jobid, 'kvs')}.R"}
-        self._ledger.ask(topics.KVS_LOOKUP, key, partial(self._found, jobid, accept))
+        self._asked.append((jobid, accept))
+
+    def end_turn(self) -> None:
+        """Look up what was granted in this turn."""
+        asked, self._asked = self._asked, []
+        for start in range(0, len(asked), LOOKUP_JOBS_MAX):
+            some = asked[start : start + LOOKUP_JOBS_MAX]
+            keys = {"keys": [_key_of(jobid) for jobid, _ in some]}
+            self._ledger.ask(topics.KVS_LOOKUP_ALL, keys, partial(self._found, some))
 
     def give_back(self, jobid: int) -> None:
         """The job holds nothing any more, nor is to get what is being judged."""
@@ -69,18 +80,25 @@ class Grants:
         self._inventory = _inventory_in(response)
         return []
 
-    def _found(self, jobid: int, accept: Accept, response: Response) -> list[Any]:
-        if self._open.get(jobid) is not accept:
-            return []
+    def _found(self, asked: list[tuple[int, Accept]], response: Response) -> list[Any]:
         try:
-            resources = resources_in(response)
-        except (FluxError, FormatError) as error:
-            if response.errnum not in (0, Errno.ENOENT):
-                return [Exit(f"cannot read job {jobid}'s {error}")]
-            self._refuse(f"job {jobid}: {error}")
-            return []
-        self._check(jobid, resources, is_known_well=False)
+            values = _values_in(response)
+        except FluxError as error:
+            return [Exit(f"cannot read R of jobs that were granted resources: {error}")]
+        for (jobid, accept), text in zip(asked, values, strict=True):
+            if self._open.get(jobid) is accept:
+                self._read(jobid, text)
         return []
+
+    def _read(self, jobid: int, text: str | None) -> None:
+        try:
+            if text is None:
+                raise FluxError(Errno.ENOENT, f"R: {_key_of(jobid)}: no such key")
+            resources = parse_r(text)
+        except (FluxError, FormatError) as error:
+            self._refuse(f"job {jobid}: {error}")
+        else:
+            self._check(jobid, resources, is_known_well=False)
 
     def _check(self, jobid: int, resources: ResourceSet, *, is_known_well: bool) -> None:
         """Accept or refuse; ask for the inventory first if it might have changed."""
@@ -122,6 +140,10 @@ class _Value(msgspec.Struct):
     value: str
 
 
+class _Values(msgspec.Struct):
+    values: list[str | None]
+
+
 class _Status(msgspec.Struct):
     R: dict[str, Any]
 
@@ -131,6 +153,17 @@ def resources_in(response: Response) -> ResourceSet:
     if response.errnum:
         raise FluxError(response.errnum, f"R: {response.error_text}")
     return parse_r(expect_payload(response, _Value).value)
+
+
+def _values_in(response: Response) -> list[str | None]:
+    """The values of several keys. Raises FluxError."""
+    if response.errnum:
+        raise FluxError(response.errnum, response.error_text)
+    return expect_payload(response, _Values).values
+
+
+def _key_of(jobid: int) -> str:
+    return f"{format_fluid(jobid, 'kvs')}.R"
 
 
 def _inventory_in(response: Response) -> ResourceSet | None:

@@ -169,6 +169,7 @@ class SchedulerSide:
 
     def end_turn(self) -> None:
         """Send what the turn made due: one prioritize, then requests as the mode allows."""
+        self._grants.end_turn()
         if self.link != LinkState.READY:
             return
         if self._reranked and not self.holds_prioritize:
