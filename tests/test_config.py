@@ -174,3 +174,18 @@ def test_error_says_where_what_was_expected_and_what_came(text: str, complaint: 
     with pytest.raises(FormatError) as error:
         parse_config(text, "site.toml")
     assert str(error.value) == complaint
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("policy.scheduler = {a = inf}", "policy.scheduler.a"),
+        ("policy.scheduler = {a = 1979-05-27}", "policy.scheduler.a"),
+        ("policy.limits.job-size.max.nnodes = 99999999999999999999", "job-size.max.nnodes"),
+        ("job-manager.plugins = [{load = 'x', conf = {a = nan}}]", "plugins[0].conf.a"),
+    ],
+)
+def test_value_that_no_message_can_have_is_refused_when_it_is_read(text: str, key: str) -> None:
+    with pytest.raises(FormatError) as refused:
+        parse_config(text)
+    assert key in str(refused.value)

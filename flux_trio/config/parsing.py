@@ -25,6 +25,7 @@ from flux_trio.config.tables import (
 )
 from flux_trio.editions import CLASSIC, EDITIONS, Edition
 from flux_trio.formats import MISSING, FormatError, Words, parse_constraint, parse_duration
+from flux_trio.messages import UnfitError, check_object
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True):
@@ -87,6 +88,10 @@ def read_config(raw: object, where: str = "config") -> Config:
         config = msgspec.convert(raw, Config)
     except msgspec.ValidationError as error:
         raise _explain(FormatError.of_msgspec(error), raw).at(where) from None
+    try:
+        check_object(raw)  # TOML's dates and infinities, and larger integers, cannot be told
+    except UnfitError as error:
+        raise FormatError("what a message can have", Words(error), where) from None
     try:
         _check(config)
     except FormatError as error:

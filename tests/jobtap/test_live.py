@@ -202,13 +202,20 @@ async def test_what_cannot_be_done_is_answered_with_why(
         assert await user.call(topics.JOB_JOBTAP_LIST, {}) == {"plugins": ["counts"]}
 
 
-async def test_failed_load_with_a_removal_has_removed(
-    autojump_clock: MockClock, plugin: str
+async def test_failed_load_with_a_removal_has_removed_unless_there_is_nothing_to_load(
+    autojump_clock: MockClock, plugin: str, tmp_path: Path
 ) -> None:
+    refuses = tmp_path / "refuses.py"
+    refuses.write_text(
+        "from flux_trio import jobtap\n@jobtap.on('conf.update')\n"
+        "def no(config):\n    raise jobtap.Reject('never')\n"
+    )
     async with opened() as user:
         _, _, pending = await three_jobs(user)
         await user.load(plugin, conf={"priority": 77})
         await user.error(topics.JOB_JOBTAP, {"remove": "all", "load": "nothing"})
+        assert await user.call(topics.JOB_JOBTAP_LIST, {}) == {"plugins": ["counts"]}
+        await user.error(topics.JOB_JOBTAP, {"remove": "all", "load": str(refuses)})
         assert await user.call(topics.JOB_JOBTAP_LIST, {}) == {"plugins": []}
         await user.call(topics.JOB_GETINFO)
         assert (await user.jobs.so_far(pending))[-1].context == {"priority": 16}

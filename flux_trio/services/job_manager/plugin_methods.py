@@ -17,6 +17,7 @@ from flux_trio.formats import FormatError
 from flux_trio.jobtap import (
     ORDERS,
     Loader,
+    Plugin,
     PluginError,
     PluginHost,
     PluginMethod,
@@ -129,9 +130,10 @@ class PluginMethods:
     async def _change(self, request: Request) -> dict[str, Any]:
         change = expect_payload(request, Change)
         async with self._changing:
+            found = None if change.load is None else self._find(change.load, change.order)
             removed = await self._host.remove(change.remove) if change.remove is not None else []
             try:
-                loaded = {} if change.load is None else await self._load(change.load, change)
+                loaded = {} if found is None else await self._load(*found, change.conf)
             except PluginError:
                 if removed:
                     self._host.announce()
@@ -142,11 +144,14 @@ class PluginMethods:
                 self._host.announce()
         return {"removed": removed} | loaded
 
-    async def _load(self, what: str, change: Change) -> dict[str, str]:
-        if change.order not in ORDERS:
-            raise PluginError(f"expected an order of {', '.join(ORDERS)}, got {change.order}")
-        plugin, path = self._loader.find(what)
-        await self._host.load(plugin, change.conf, path)
+    def _find(self, what: str, order: str) -> tuple[Plugin, str]:
+        """What is not there, or cannot be run, removes nothing."""
+        if order not in ORDERS:
+            raise PluginError(f"expected an order of {', '.join(ORDERS)}, got {order}")
+        return self._loader.find(what)
+
+    async def _load(self, plugin: Plugin, path: str, conf: dict[str, Any]) -> dict[str, str]:
+        await self._host.load(plugin, conf, path)
         return {"name": plugin.name, "path": path}
 
     async def _list(self, request: Request) -> dict[str, Any]:
