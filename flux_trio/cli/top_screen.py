@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from flux_trio.cli.columns import short_duration
 from flux_trio.cli.job_rows import JobRow
 from flux_trio.formats import Idset, ResourceSet
 
-BAR_WIDTH: Final = 40
+WIDTH: Final = 80  # of the screen, unless it is told
+BAR_WIDTH: Final = 40  # at most
+FIGURES_WIDTH: Final = 25  # beside a bar, with what is down of some hundreds of nodes
 
 _COLUMNS: Final = (
     ("JOBID", "right", lambda row: row["id.f58"]),
@@ -78,13 +79,16 @@ class View:
         return replace(self, queue=choices[(place + step) % len(choices)], cursor=0)
 
 
-def screen(snapshot: Snapshot, view: View, height: int) -> RenderableType:
-    """Both panes, in so many lines."""
-    summary = _summary(snapshot, view)
-    return Group(*summary, Text(), _job_table(snapshot, view, height - len(summary) - 2))
+def screen(snapshot: Snapshot, view: View, height: int, width: int = WIDTH) -> RenderableType:
+    """Both panes, in so many lines; what is too wide is cut off."""
+    summary = _summary(snapshot, view, max(min(BAR_WIDTH, width - FIGURES_WIDTH), 1))
+    lines = [*summary, Text(), *_job_lines(snapshot, view, height - len(summary) - 2)]
+    for line in lines:
+        line.no_wrap, line.overflow = True, "crop"
+    return Group(*lines)
 
 
-def _summary(snapshot: Snapshot, view: View) -> list[RenderableType]:
+def _summary(snapshot: Snapshot, view: View, bar_width: int) -> list[Text]:
     inventory = ResourceSet.parse(snapshot.status["R"], "R")
     down = Idset.parse(snapshot.status["offline"]) | Idset.parse(snapshot.status["exclude"])
     for ranks in snapshot.status["drained"]:
@@ -96,9 +100,9 @@ def _summary(snapshot: Snapshot, view: View) -> list[RenderableType]:
     ngpus = ResourceSet.parse(snapshot.held, "R").ngpus if snapshot.held else 0
     lost = inventory.restrict(down)
     bars = [
-        _bar("nodes", len(busy), len(down - busy), inventory.nnodes),
-        _bar("cores", ncores, lost.ncores, inventory.ncores),
-        _bar("gpus", ngpus, lost.ngpus, inventory.ngpus),
+        _bar("nodes", len(busy), len(down - busy), inventory.nnodes, bar_width),
+        _bar("cores", ncores, lost.ncores, inventory.ncores, bar_width),
+        _bar("gpus", ngpus, lost.ngpus, inventory.ngpus, bar_width),
     ]
     shown = bars if inventory.ngpus and view.queue is None else bars[:2]
     return [_headline(snapshot, view, inventory), *shown, _counts(snapshot, view)]
@@ -113,15 +117,15 @@ def _headline(snapshot: Snapshot, view: View, inventory: ResourceSet) -> Text:
     return Text(f"{text}  flux-trio {snapshot.info['version']}", style="bold")
 
 
-def _bar(name: str, used: int, down: int, total: int) -> Text:
+def _bar(name: str, used: int, down: int, total: int, width: int) -> Text:
     """How much is used, from the left, and down, from the right."""
-    scale = BAR_WIDTH / max(total, 1)
-    filled = min(round(used * scale), BAR_WIDTH)
-    lost = min(round(down * scale), BAR_WIDTH - filled)
+    scale = width / max(total, 1)
+    filled = min(round(used * scale), width)
+    lost = min(round(down * scale), width - filled)
     return Text.assemble(
         f"{name:>6} [",
         ("|" * filled, "yellow"),
-        " " * (BAR_WIDTH - filled - lost),
+        " " * (width - filled - lost),
         ("|" * lost, "red"),
         f"] {used}/{total}" + (f" ({down} down)" if down else ""),
     )
@@ -137,14 +141,21 @@ def _counts(snapshot: Snapshot, view: View) -> Text:
     return Text(f"  jobs: {pending} pending, {states['run'] + states['cleanup']} running, {over}")
 
 
-def _job_table(snapshot: Snapshot, view: View, height: int) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold reverse")
+def _job_lines(snapshot: Snapshot, view: View, height: int) -> list[Text]:
     rows = [JobRow(job, snapshot.now) for job in snapshot.jobs]
-    columns = [each for each in _COLUMNS if each[0] != "QUEUE" or snapshot.queues]
-    for heading, justify, _ in columns:
-        table.add_column(heading, justify="right" if justify == "right" else "left", no_wrap=True)
     first = max(0, view.cursor - max(height, 1) + 1)  # the job at the cursor is always seen
-    for place, row in enumerate(rows[first : first + max(height, 1)], start=first):
-        cells = [str(value(row)) for _, _, value in columns]
-        table.add_row(*cells, style="reverse" if place == view.cursor else None)
-    return table
+    shown = rows[first : first + max(height, 1)]
+    columns = []
+    for heading, justify, value in _COLUMNS:
+        if heading == "QUEUE" and not snapshot.queues:
+            continue
+        texts = [heading, *(str(value(row)) for row in shown)]
+        width = max(map(len, texts))
+        adjust = str.rjust if justify == "right" else str.ljust
+        columns.append([adjust(text, width) for text in texts])
+    header, *lines = ["  ".join(cells) for cells in zip(*columns, strict=True)]
+    styles = ["reverse" if first + place == view.cursor else "" for place in range(len(lines))]
+    return [
+        Text(header, style="bold reverse"),
+        *(Text(line, style) for line, style in zip(lines, styles, strict=True)),
+    ]

@@ -68,6 +68,17 @@ def test_gpus_have_a_bar_if_there_are_any() -> None:
     assert lines[3] == f"  gpus [{'|' * 20}{' ' * 10}{'|' * 10}] 4/8 (2 down)"
 
 
+def test_narrow_terminal_has_short_bars_and_lines_that_are_cut_off() -> None:
+    console = Console(file=io.StringIO(), width=40)
+    with console.capture() as capture:
+        console.print(screen(snapshot(job(1, "0")), View(), 20, 40))
+    lines = capture.get().splitlines()
+    assert lines[1] == f" nodes [{'|' * 4}{' ' * 11}] 1/4"
+    assert [len(line) <= 40 for line in lines] == [True] * 7
+    assert lines[5].startswith("JOBID  ")
+    assert lines[6].startswith(f"   {format_fluid(1, 'f58')}  ")
+
+
 def test_jobs_are_listed_with_how_long_they_run() -> None:
     *_, header, line = shown(snapshot(job(1, "0")))
     assert header.split() == ["JOBID", "USER", "ST", "NTASKS", "NNODES", "RUNTIME", "NAME"]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from flux_trio.client import Client
 
 REFRESH_S: Final = 2.0
+UNCUT: Final = 1000  # columns of what is no terminal
 KEY_BYTES_MAX: Final = 16  # of one key, such as an arrow's
 
 
@@ -42,7 +43,8 @@ def top(queue: str | None, color: bool) -> None:
     from flux_trio.messages import topics
 
     live = sys.stdin.isatty() and sys.stdout.isatty()
-    console = Console(no_color=not color, highlight=False)
+    width = None if sys.stdout.isatty() else UNCUT
+    console = Console(no_color=not color, highlight=False, width=width)
 
     async def show(client: Client) -> None:
         view = View(queue=queue)
@@ -53,7 +55,7 @@ def top(queue: str | None, color: bool) -> None:
             await _show_live(client, console, view)
         else:
             snapshot = await _snapshot(client, view)
-            console.print(screen(snapshot, view, len(snapshot.jobs) + 8))
+            console.print(screen(snapshot, view, len(snapshot.jobs) + 8, console.width))
 
     with_client(show)
 
@@ -67,7 +69,8 @@ async def _show_live(client: Client, console: Console, view: View) -> None:
     with _keys(), Live(console=console, screen=True, auto_refresh=False) as screen_of:
         snapshot = await _snapshot(client, view)
         while not view.ended:
-            screen_of.update(screen(snapshot, view, console.height), refresh=True)
+            shown = screen(snapshot, view, console.height, console.width)
+            screen_of.update(shown, refresh=True)
             key = ""
             with anyio.move_on_after(REFRESH_S):
                 await anyio.wait_readable(sys.stdin.fileno())
