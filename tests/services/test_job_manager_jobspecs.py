@@ -37,6 +37,14 @@ def test_equal_jobspecs_are_one_object() -> None:
     assert kept[3] is kept[1]
 
 
+def test_equal_jobspecs_are_decoded_once() -> None:
+    keeper = Jobspecs()
+    decoded = [keeper.keep(1, case(place % 2)).json for place in range(4)]
+    assert decoded[2] is decoded[0]
+    assert decoded[3] is decoded[1]
+    assert [msgspec.json.encode(each) for each in decoded[:2]] == [case(0), case(1)]
+
+
 def test_a_jobspec_like_none_before_is_what_the_next_are_like() -> None:
     keeper = Jobspecs()
     keeper.keep(1, b"{}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -38,6 +38,11 @@ class KeptJobspec(msgspec.Struct, frozen=True, gc=False):
         """The jobspec."""
         return _applied(self.like, self.difference) if self.difference else self.like
 
+    @property
+    def json(self) -> dict[str, Any]:
+        """The same decoded; shared by all who ask, and not to be changed."""
+        return _decoded(self.text)
+
 
 class Jobspecs:
     """What the jobspecs of each user are like: for each one jobspec, kept whole."""
@@ -60,6 +65,11 @@ class Jobspecs:
 @lru_cache(maxsize=TEXTS_MAX)
 def _applied(like: bytes, difference: bytes) -> bytes:
     return zlib.decompressobj(_WINDOW_BITS, like).decompress(difference)
+
+
+@lru_cache(maxsize=TEXTS_MAX)
+def _decoded(text: bytes) -> dict[str, Any]:
+    return msgspec.json.decode(text, type=dict[str, Any])
 
 
 def _difference(jobspec: bytes, like: bytes) -> bytes:

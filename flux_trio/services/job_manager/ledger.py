@@ -108,8 +108,11 @@ class ActiveJob(Job):
         return updates[QUEUE_KEY] if updates and QUEUE_KEY in updates else self.named_queue
 
     def current_jobspec(self) -> dict[str, Any]:
-        """The jobspec object with every jobspec-update applied (RFC 33, Note)."""
-        jobspec: dict[str, Any] = msgspec.json.decode(self.jobspec)
+        """The jobspec object with every jobspec-update applied (RFC 33, Note).
+
+        Not to be changed: jobs have parts of it in common.
+        """
+        jobspec = self.kept_jobspec.json
         for path, value in (self.jobspec_updates or {}).items():
             jobspec = apply_update(jobspec, path, value)
         return jobspec

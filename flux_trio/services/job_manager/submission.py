@@ -26,7 +26,7 @@ from flux_trio.services.job_manager.introduction import Introduction
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 
 
-class NewJob(msgspec.Struct):
+class NewJob(msgspec.Struct, gc=False):
     """One entry of a job-manager.submit request; `t_submit` in seconds since the Unix epoch."""
 
     id: int
@@ -75,7 +75,7 @@ class Submission:
 
     def revalidate(self, job: ActiveJob) -> None:
         """A job that was stored but not acknowledged when the job manager stopped."""
-        system = system_of(msgspec.json.decode(job.jobspec))
+        system = system_of(job.kept_jobspec.json)
         self._entrance.decide(job.userid, system, partial(self._readmit, job))
 
     def _readmit(self, job: ActiveJob, admission: Admission) -> None:
