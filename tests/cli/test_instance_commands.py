@@ -372,8 +372,34 @@ def test_a_scheduler_runs_in_a_process_of_its_own(instance: RunningInstance) -> 
     assert json.loads(instance.ok("module", "stats", "sched"))["allocated"] == 0
 
 
+def test_module_need_not_be_loaded_if_that_is_what_force_says(instance: RunningInstance) -> None:
+    instance.ok("module", "remove", "sched")
+    assert instance.invoke("module", "remove", "sched").exit_code == 1
+    instance.ok("module", "remove", "-f", "sched")
+    instance.ok("module", "reload", "-f", "sched")
+    instance.ok("module", "reload", "-f", "sched")
+    instance.ok("run", "true")
+
+
+def test_one_value_of_a_modules_statistics_may_be_asked_for(instance: RunningInstance) -> None:
+    assert instance.ok("module", "stats", "-p", "states.sched", "job-manager") == "0\n"
+    done = instance.invoke("module", "stats", "-p", "states.nosuch", "job-manager")
+    text = "ERROR: states.nosuch: there is no 'nosuch' in the statistics of job-manager\n"
+    assert (done.exit_code, done.stdout, done.stderr.endswith(text)) == (1, "", True)
+
+
+def test_types_of_messages_to_trace_are_known(instance: RunningInstance) -> None:
+    done = instance.invoke("module", "trace", "-t", "request,nosuch")
+    text = (
+        "flux-trio module trace: ERROR: --type: expected request, response, event, got 'nosuch'\n"
+    )
+    assert (done.exit_code, done.stderr) == (1, text)
+
+
 def test_trace_prints_messages_as_they_pass(instance: RunningInstance) -> None:
-    tracer = instance.popen("module", "trace", "-T", "sched.alloc", "sched", "job-manager")
+    tracer = instance.popen(
+        "module", "trace", "-t", "request", "-T", "sched.alloc", "sched", "job-manager"
+    )
     try:
         line = ""
         while " rx > sched.alloc [" not in line:

@@ -231,6 +231,13 @@ def wait_event(
 @click.option("-l", "--label-io", is_flag=True, help="Begin lines of output with the task.")
 @click.option("-E", "--show-events", is_flag=True, help="Print every event on standard error.")
 @click.option("-w", "--wait-event", metavar="NAME", help="Be done when the job has had this event.")
+@click.option(
+    "-u",
+    "--unbuffered",
+    is_flag=True,
+    expose_value=False,
+    help="Do not hold back input; it never is, here.",
+)
 @click.option("-r", "--read-only", is_flag=True, help="Take no signals and no input for the job.")
 @click.argument("jobid", metavar="JOBID", type=JOBID)
 @click.pass_context

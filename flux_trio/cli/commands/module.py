@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from flux_trio.client import Client
 
 _LIST_FORMAT: Final = "{name:<25} {idle:>5.0f} {status:<8} {waiting:>5} {services}"
+_TYPES: Final = ("request", "response", "event")  # of messages
 _HEADINGS: Final = {
     "name": "Module",
     "idle": "Idle",
@@ -38,9 +39,8 @@ def list_modules() -> None:
     Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
     """
     from flux_trio.cli.columns import Layout
-    from flux_trio.messages import topics
 
-    loaded = with_client(lambda client: client.call(topics.MODULE_LIST))["modules"]
+    loaded = with_client(_loaded).values()
     rows = [{**each, "services": ",".join(each["services"])} for each in loaded]
     for line in Layout(_LIST_FORMAT, _HEADINGS).lines(rows):
         click.echo(line)
@@ -64,27 +64,32 @@ def load(name: str, as_process: bool) -> None:
 
 @module.command()
 @_EXEC
+@click.option("-f", "--force", is_flag=True, help="Start it also if it is not loaded.")
 @click.argument("name")
-def reload(name: str, as_process: bool) -> None:
+def reload(name: str, as_process: bool, force: bool) -> None:
     """Stop a module and start it again.
 
     Exit codes: 0, 1 if it is not loaded or does not start, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
-    _change(topics.MODULE_RELOAD, {"name": name, "exec": as_process})
+    is_new = force and name not in with_client(_loaded)
+    topic = topics.MODULE_LOAD if is_new else topics.MODULE_RELOAD
+    _change(topic, {"name": name, "exec": as_process})
 
 
 @module.command()
+@click.option("-f", "--force", is_flag=True, help="It is no error if it is not loaded.")
 @click.argument("name")
-def remove(name: str) -> None:
+def remove(name: str, force: bool) -> None:
     """Stop a module, and wait until nothing of it is left.
 
     Exit codes: 0, 1 if it is not loaded, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
-    _change(topics.MODULE_REMOVE, {"name": name})
+    if not force or name in with_client(_loaded):
+        _change(topics.MODULE_REMOVE, {"name": name})
 
 
 @module.command()
@@ -100,22 +105,28 @@ def kill(name: str) -> None:
 
 
 @module.command()
+@click.option("-p", "--parse", "path", metavar="KEY.KEY...", help="Print this value only.")
 @click.argument("name")
-def stats(name: str) -> None:
+def stats(name: str, path: str | None) -> None:
     """Print the statistics of a module, as JSON.
 
-    Exit codes: 0, 1 if it is not loaded or keeps none, 2 for wrong usage.
+    Exit codes: 0, 1 if it is not loaded or keeps none such, 2 for wrong usage.
     """
     import json
 
-    click.echo(json.dumps(with_client(lambda client: _stats(client, name)), indent=2))
+    told: Any = with_client(lambda client: _stats(client, name))
+    for key in path.split(".") if path else ():
+        if not isinstance(told, dict) or key not in told:
+            raise CommandError(f"{path}: there is no {key!r} in the statistics of {name}")
+        told = told[key]
+    click.echo(json.dumps(told, indent=2))
 
 
 async def _stats(client: Client, name: str) -> dict[str, Any]:
     """Answered by the service of the module's name, or by the one it has."""
     from flux_trio.messages import topics
 
-    loaded = {each["name"]: each for each in (await client.call(topics.MODULE_LIST))["modules"]}
+    loaded = await _loaded(client)
     if name not in loaded:
         raise CommandError(f"module {name} is not loaded")
     services = loaded[name]["services"]
@@ -125,11 +136,27 @@ async def _stats(client: Client, name: str) -> dict[str, Any]:
     return await client.call(f"{service}.{topics.STATS_METHOD}")
 
 
+async def _loaded(client: Client) -> dict[str, dict[str, Any]]:
+    """The loaded modules by name."""
+    from flux_trio.messages import topics
+
+    modules: list[dict[str, Any]] = (await client.call(topics.MODULE_LIST))["modules"]
+    return {each["name"]: each for each in modules}
+
+
 @module.command()
 @click.option("-f", "--full", is_flag=True, help="Also print payloads, as JSON.")
 @click.option("-T", "--topic", metavar="GLOB", default="*", help="Only messages of these topics.")
+@click.option(
+    "-t",
+    "--type",
+    "types",
+    metavar="TYPE,...",
+    default=",".join(_TYPES),
+    help="Only messages of these types: request, response, event.",
+)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-def trace(names: tuple[str, ...], full: bool, topic: str) -> None:
+def trace(names: tuple[str, ...], full: bool, topic: str, types: str) -> None:
     """Print the messages that modules send and receive, until interrupted.
 
     Of all modules if none is named. Each line has the time, the module, tx or rx, the type (>
@@ -138,10 +165,15 @@ def trace(names: tuple[str, ...], full: bool, topic: str) -> None:
 
     Exit codes: 1 if there is no answer, 2 for wrong usage; ctrl-C is what ends it.
     """
-    with_client(lambda client: _trace(client, names, full, topic))
+    chosen = set(types.split(","))
+    if unknown := chosen.difference(_TYPES):
+        raise CommandError(f"--type: expected {', '.join(_TYPES)}, got {unknown.pop()!r}")
+    with_client(lambda client: _trace(client, names, full, topic, chosen))
 
 
-async def _trace(client: Client, names: tuple[str, ...], full: bool, topic: str) -> None:
+async def _trace(
+    client: Client, names: tuple[str, ...], full: bool, topic: str, types: set[str]
+) -> None:
     from flux_trio.cli.trace_lines import trace_line
     from flux_trio.messages import topics
 
@@ -149,7 +181,8 @@ async def _trace(client: Client, names: tuple[str, ...], full: bool, topic: str)
     width = max(map(len, names), default=0)
     async with client.stream(topics.MODULE_TRACE, wanted) as responses:
         async for told in responses:
-            click.echo(trace_line(told, width))
+            if "lost" in told or told["type"] in types:
+                click.echo(trace_line(told, width))
 
 
 def _change(topic: str, payload: dict[str, Any]) -> None:
