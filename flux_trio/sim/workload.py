@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from flux_trio.formats import MISSING, FormatError, Jobspec, Words
@@ -25,6 +26,7 @@ SWF_FIELDS: Final = 18
 # What submit times of an SWF log count from that does not say: 2000-01-01. Not 0, since no event
 # of a job may be at time 0 (RFC 18, timestamp).
 SWF_EPOCH_DEFAULT: Final = 946684800.0
+SHAPES_KEPT: Final = 1024  # most jobs of a log ask for what others ask for
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +86,28 @@ def to_jobspec(job: WorkloadJob) -> dict[str, Any]:
     has 44 cores, of which jobs may use 40, and its log counts those: simulated with 40-core nodes,
     nodes are not shared, as they were not.
     """
-    attributes: dict[str, Any] = {
-        "system.job.name": job.name,
-        "system.exec.test.run_duration": job.elapsed_s,
+    system: dict[str, Any] = {
+        "duration": job.timelimit_s,
+        "job": {"name": job.name},
+        "exec": {"test": {"run_duration": job.elapsed_s}},
     }
     if job.bank is not None:
-        attributes["system.bank"] = job.bank
+        system["bank"] = job.bank
+    shape = _shape(job.nnodes, job.nslots, job.cores_per_slot, job.gpus_per_slot)
+    return shape | {"attributes": {"system": system}}
+
+
+@lru_cache(maxsize=SHAPES_KEPT)
+def _shape(
+    nnodes: int | None, nslots: int, cores_per_slot: int, gpus_per_slot: int
+) -> dict[str, Any]:
+    """The jobspec of such a job without its attributes; it is shared, and not to be changed."""
     return Jobspec.from_command(
         ["simulated"],
-        nnodes=job.nnodes,
-        ntasks=job.nslots,
-        cores_per_task=job.cores_per_slot,
-        gpus_per_task=job.gpus_per_slot,
-        duration=job.timelimit_s,
-        attributes=attributes,
+        nnodes=nnodes,
+        ntasks=nslots,
+        cores_per_task=cores_per_slot,
+        gpus_per_task=gpus_per_slot,
     ).to_json()
 
 
