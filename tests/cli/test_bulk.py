@@ -209,6 +209,8 @@ def test_output_and_errors_go_to_one_file_which_is_emptied_once(
     out.write_text("of before\n")
     instance.ok("run", "-n2", f"--output={out}", "sh", "-c", "echo o; echo e >&2")
     assert sorted(out.read_text().split()) == ["e", "e", "o", "o"]
+    instance.ok("run", f"--output={out}", "-o", "output.mode=append", "echo", "p")
+    assert sorted(out.read_text().split()) == ["e", "e", "o", "o", "p"]
     done = instance.invoke("run", "--output=/no/such/dir", "true")
     assert done.exit_code == 126
     assert "/no/such/dir: No such file or directory" in done.stderr

@@ -168,3 +168,14 @@ def test_limits_go_to_the_shell_host() -> None:
 def test_limits_that_cannot_be_are_refused(limits: object, text: str) -> None:
     with pytest.raises(FormatError, match=text):
         start(jobspec(options={"rlimit": limits}), resources())
+
+
+# Files
+
+
+def test_files_are_emptied_unless_they_are_to_be_kept() -> None:
+    appends = {None: False, "truncate": False, "append": True}
+    for mode, kept in appends.items():
+        assert start(jobspec(options={"output.mode": mode}), resources()).append is kept
+    with pytest.raises(FormatError, match="output.mode: expected append or truncate"):
+        start(jobspec(options={"output.mode": "a"}), resources())

@@ -1,16 +1,17 @@
 """Standard streams from and to files, as the shell options `input` and `output` say. Pure.
 
 `output.stdout` and `output.stderr` are {"type": "file", "path"}; errors go where output goes if
-nothing else is said of them. A path may have the tags of `templates`. Left out: `output.mode`
-append, labels.
+nothing else is said of them. A path may have the tags of `templates`. `output.mode` says whether
+files are emptied. Left out: labels.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.formats import Jobspec
+from flux_trio.formats import FormatError, Jobspec
 
+OUTPUT_MODE: Final = "system.shell.options.output.mode"
 _PLACES: Final = (("input", "stdin"), ("output", "stdout"), ("output", "stderr"))
 
 
@@ -32,3 +33,11 @@ def takes_input(jobspec: Jobspec) -> bool:
     """Whether the tasks read what commands write to the job: {"type": "service"}, as in flux."""
     value = jobspec.attribute("system.shell.options.input.stdin")
     return isinstance(value, dict) and value.get("type") == "service"
+
+
+def appends(jobspec: Jobspec) -> bool:
+    """Whether what is in the files for output stays there. FormatError."""
+    mode = jobspec.attribute(OUTPUT_MODE)
+    if mode not in (None, "append", "truncate"):
+        raise FormatError("append or truncate", mode, OUTPUT_MODE)
+    return mode == "append"

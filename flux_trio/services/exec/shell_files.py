@@ -1,7 +1,7 @@
 """The files that a task of the shell host reads and writes: its own, or those that were asked for.
 
 Files that were asked for are relative to the job's directory; the first task of a job that opens
-one for output empties it, and every task appends.
+one for output empties it, unless it is to be kept, and every task appends.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def open_streams(
     own: Mapping[str, Path],
     asked: Mapping[str, str],
     cwd: str,
-    emptied: set[str],
+    emptied: set[str] | None,
     pipe: int | None = None,
 ) -> Iterator[tuple[int, int, int]]:
     """Descriptors for standard input, output and error, until the block is left.
 
     `own` are the shell host's files, which are there in any case; `asked` those that are used
-    instead, by stream; `emptied` the ones that other tasks of the job have opened; `pipe` is the
-    standard input if that is no file. OSError.
+    instead, by stream; `emptied` the ones that other tasks of the job have opened, None if none is
+    to be emptied; `pipe` is the standard input if that is no file. OSError.
     """
     with ExitStack() as files:
 
@@ -46,9 +46,10 @@ def open_streams(
             descriptor = opened(own[stream], _OUTPUT_FLAGS)
             if stream in asked:
                 path = _place(cwd, asked[stream])
-                first = path not in emptied
-                emptied.add(path)
+                first = emptied is not None and path not in emptied
                 descriptor = opened(path, _OUTPUT_FLAGS | (os.O_TRUNC if first else 0))
+                if emptied is not None:
+                    emptied.add(path)
             descriptors.append(descriptor)
         stdin, stdout, stderr = descriptors
         yield stdin, stdout, stderr

@@ -192,7 +192,7 @@ class ShellJobs:
             self._note(job, Accepted(len(request.tasks)))
             if request.input and not self.inputs.has_room(len(request.tasks)):
                 request = msgspec.structs.replace(request, input=False)
-            emptied: set[str] = set()
+            emptied: set[str] | None = None if request.append else set()
             for task in request.tasks:
                 if not self._launch(job, request, task, emptied):
                     break
@@ -259,7 +259,7 @@ class ShellJobs:
         self.inputs.end(job.id)
         return [self._done(job)]
 
-    def _launch(self, job: ShellJob, request: Start, task: Task, emptied: set[str]) -> bool:
+    def _launch(self, job: ShellJob, request: Start, task: Task, emptied: set[str] | None) -> bool:
         """Start one task; False when it could not be."""
         argv = task.argv or request.argv
         own = {stream: self._output_path(job.id, task.taskid, stream) for stream in STREAMS}

@@ -50,7 +50,7 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     """Launch a job, unless its id was ever started here: then just say how it is.
 
     With `input` the standard input of each task is a pipe that `Feed` writes to. `limits` are soft
-    limits of the tasks by name, such as `nofile`.
+    limits of the tasks by name, such as `nofile`. With `append` files for output are not emptied.
     """
 
     id: int
@@ -60,6 +60,7 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     tasks: list[Task]
     input: bool = False
     limits: dict[str, int] = {}
+    append: bool = False
 
 
 class Attach(msgspec.Struct, frozen=True, tag=True):

@@ -27,7 +27,7 @@ from flux_trio.services.exec.affinity import (
 )
 from flux_trio.services.exec.limits import limits_of
 from flux_trio.services.exec.placement import LayoutError, Placement
-from flux_trio.services.exec.redirects import redirects_of, takes_input
+from flux_trio.services.exec.redirects import appends, redirects_of, takes_input
 from flux_trio.services.exec.shell_protocol import Start, Task
 from flux_trio.services.exec.templates import filled_in, has_tags, job_tags, node_tags, task_tags
 
@@ -63,7 +63,9 @@ def start_request(
     order = {} if affinities.gpus == "off" else GPU_ORDER
     environ = order | given | dict(environment) | of_job
     cwd, limits = jobspec.cwd or "/", limits_of(jobspec)
-    return Start(jobid, command, environ, cwd, tasks, takes_input(jobspec), limits)
+    return Start(
+        jobid, command, environ, cwd, tasks, takes_input(jobspec), limits, appends(jobspec)
+    )
 
 
 def _bound(
