@@ -177,5 +177,5 @@ def test_files_are_emptied_unless_they_are_to_be_kept() -> None:
     appends = {None: False, "truncate": False, "append": True}
     for mode, kept in appends.items():
         assert start(jobspec(options={"output.mode": mode}), resources()).append is kept
-    with pytest.raises(FormatError, match="output.mode: expected append or truncate"):
+    with pytest.raises(FormatError, match=r"output\.mode: expected append or truncate"):
         start(jobspec(options={"output.mode": "a"}), resources())
