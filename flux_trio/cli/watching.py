@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from flux_trio.cli.endings import exit_code
-from flux_trio.cli.errors import remark
+from flux_trio.cli.errors import command_name, remark
 from flux_trio.cli.events import event_text
 from flux_trio.cli.output import Labels, Outputs, show_output
 from flux_trio.formats import Event, format_fluid, parse_event
-from flux_trio.messages import topics
+from flux_trio.messages import FluxError, topics
 from flux_trio.protocols import JobEvent
 
 if TYPE_CHECKING:
@@ -51,8 +51,16 @@ class Watcher:
         self.exit_code = 0
 
     async def watch(self, jobid: int, outputs: Outputs) -> None:
-        """Watch one job. Raises FluxError, ConnectionLost."""
+        """Watch one job; that it cannot be is told, and keeps no other. Raises ConnectionLost."""
         job = _Watched(self, jobid, outputs)
+        try:
+            await self._follow(job, jobid, outputs)
+        except* FluxError as errors:
+            job.fail(str(errors.exceptions[0]))
+        if self.progress is not None:
+            self.progress.advance()
+
+    async def _follow(self, job: _Watched, jobid: int, outputs: Outputs) -> None:
         payload = {"id": jobid, "path": "eventlog"}
         async with (
             anyio.create_task_group() as tasks,
@@ -68,8 +76,6 @@ class Watcher:
                     tasks.start_soon(show_output, self._client, jobid, outputs, labels)
                 if event.name == self._until:
                     break
-        if self.progress is not None:
-            self.progress.advance()
 
 
 def progress_bar(
@@ -109,6 +115,12 @@ class _Watched:
         self._begun = 0.0
         self._started = False
         self._status = "pending"
+
+    def fail(self, text: str) -> None:
+        """It cannot be watched."""
+        self._worst(FAILED_TO_START)
+        self._becomes("failed")
+        self._outputs.remark(f"{command_name()}: ERROR: {self.name}: {text}")
 
     def take(self, event: Event, line: str) -> None:
         """Fold one event in; tell what is worth it."""

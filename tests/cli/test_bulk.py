@@ -156,7 +156,10 @@ def test_watch_takes_the_jobs_of_a_state(instance: RunningInstance) -> None:
         1,
         "flux-trio watch: ERROR: At least one job selection option is required\n",
     )
-    assert instance.invoke("watch", "f1").stderr == "flux-trio watch: ERROR: unknown job id\n"
+    jobid = instance.ok("submit", "echo", "seen").strip()
+    done = instance.invoke("watch", "f1", jobid)
+    assert (done.exit_code, done.stdout) == (1, "seen\n")
+    assert done.stderr == "flux-trio watch: ERROR: ƒ1: unknown job id\n"
 
 
 # dmesg

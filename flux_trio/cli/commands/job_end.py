@@ -138,8 +138,16 @@ async def _ended(client: Client, jobid: int) -> dict[str, Any]:
         async with client.stream(topics.INFO_WATCH, {"id": jobid}) as responses:
             async for _ in responses:
                 pass
-        answer = await client.call(topics.LIST_ID, {"id": jobid})
-    record: dict[str, Any] = answer["job"]
+    return await _listed(client, jobid)
+
+
+async def _listed(client: Client, jobid: int) -> dict[str, Any]:
+    """A job as it is listed now."""
+    from flux_trio.cli.each import about
+    from flux_trio.messages import topics
+
+    with about(jobid):
+        record: dict[str, Any] = (await client.call(topics.LIST_ID, {"id": jobid}))["job"]
     return record
 
 
@@ -191,7 +199,6 @@ def timeleft(human: bool, jobid: int | None) -> None:
     """
     from flux_trio.cli.columns import short_duration
     from flux_trio.cli.job_rows import JobRow
-    from flux_trio.messages import topics
     from flux_trio.protocols import PENDING, JobState
 
     if jobid is None:
@@ -199,7 +206,7 @@ def timeleft(human: bool, jobid: int | None) -> None:
         if own is None:
             raise CommandError("expected a JOBID, or to be run inside a job")
         jobid = JOBID.convert(own, None, None)
-    record = with_client(lambda client: client.call(topics.LIST_ID, {"id": jobid}))["job"]
+    record = with_client(lambda client: _listed(client, jobid))
     row = JobRow(record, time.time())
     if row.state & PENDING:
         raise CommandError("job has not started")
