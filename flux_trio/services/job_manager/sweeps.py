@@ -13,10 +13,11 @@ from typing import Any, Final
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
 from flux_trio.services.turns import SetTimer
 
-SLICE_JOBS: Final = 200
-"""Jobs a turn: below 20 ms with hooks of 50 us each. A request may have to wait for two slices."""
+SLICE_JOBS: Final = 300
+"""Jobs a turn: below 25 ms with hooks of 50 us each, since a request may have to wait for two
+slices. With smaller ones the commits cost more than they bring."""
 
-COMMITS_MAX: Final = 4
+COMMITS_MAX: Final = 3
 """Commits under way with which no other slice is begun; the kvs takes up several at once."""
 
 _KEY: Final = "sweep"
