@@ -9,6 +9,7 @@ limit.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from flux_trio.config import Config, ExecConfig
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
 from flux_trio.jobtap import Plugin
-from flux_trio.messages import Calls, Flag, Request, Response, topics
+from flux_trio.messages import Calls, Flag, FluxError, Request, Response, topics
 from flux_trio.protocols import JobEvent
 from flux_trio.sim.followed import EVENTS, FollowedJob
 from flux_trio.sim.metrics import JobFacts, Metrics, Outcome, measure
@@ -144,10 +145,19 @@ async def _shares(handle: Handle, userids: dict[str, int]) -> dict[str, float]:
     """`shares` of the first plugin that tells them when queried: {userid: share}."""
     listed = await handle.call(topics.JOB_JOBTAP_LIST, {})
     for name in listed["plugins"]:
-        told = (await handle.call(topics.JOB_JOBTAP_QUERY, {"name": name})).get("shares")
+        try:
+            queried = await handle.call(topics.JOB_JOBTAP_QUERY, {"name": name})
+        except FluxError:
+            continue  # its query fails
+        told = queried.get("shares")
         if isinstance(told, dict):
-            return {user: float(told.get(str(userid), 0.0)) for user, userid in userids.items()}
+            return {user: _share(told.get(str(userid))) for user, userid in userids.items()}
     return {}
+
+
+def _share(value: object) -> float:
+    """What a plugin says a user is owed; nothing for what is no share."""
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < math.inf else 0.0
 
 
 class _Replay:

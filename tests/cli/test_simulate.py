@@ -115,3 +115,24 @@ def test_a_configuration_that_is_wrong_is_said(tmp_path: Path) -> None:
     result = simulate(WORKLOAD, *MACHINE, "--config", config)
     assert result.exit_code == 1
     assert f"{config}: expected" in result.stderr
+
+
+def test_plugin_that_is_not_there_is_said_in_a_line(tmp_path: Path) -> None:
+    result = simulate(WORKLOAD, *MACHINE, "--limit", 1, "--plugin", tmp_path / "none.py")
+    assert result.exit_code == 1
+    assert "none.py: there is no such file" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_two_versions_of_a_file_are_compared_and_odd_shares_are_none(tmp_path: Path) -> None:
+    odd = PRIORITIES.replace('"1001": 3', '"1001": "a"')
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "one.py").write_text(odd.replace("NAME", "one"))
+    plugins = [part for name in ("old", "new") for part in ("--plugin", tmp_path / name / "one.py")]
+    options = ("--limit", 3, "--users", 1, "--json")
+    result = simulate(WORKLOAD, *MACHINE, *options, *plugins)
+    assert result.exit_code == 0, result.output
+    assert list(json.loads(result.stdout)) == [
+        str(tmp_path / each / "one.py") for each in ("old", "new")
+    ]

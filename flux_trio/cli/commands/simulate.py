@@ -110,26 +110,23 @@ def simulate(
     Exit codes: 0, 1 if the workload cannot be read or jobs are left that never end, 2 for wrong
     usage.
     """
-    from flux_trio.cli.simulating import plan, read_config_file, read_jobs
-    from flux_trio.sim import SimulationStalled, make_machine
+    from flux_trio.cli.simulating import expected_failures, plan, read_config_file, read_jobs
+    from flux_trio.sim import make_machine
     from flux_trio.sim import simulate as run
 
     jobs = read_jobs(workload, limit, users, seed)
     planned = list(plan(read_config_file(config), plugins))
     results = {}
     for each in planned:
-        try:
-            with _progress_bar(len(jobs), each.name) as progress:
-                results[each.name] = run(
-                    jobs,
-                    make_machine(nodes, cores, gpus),
-                    policy,
-                    seed,
-                    config=each.config,
-                    progress=progress,
-                )
-        except SimulationStalled as error:
-            raise CommandError(str(error)) from None
+        with expected_failures(), _progress_bar(len(jobs), each.name) as progress:
+            results[each.name] = run(
+                jobs,
+                make_machine(nodes, cores, gpus),
+                policy,
+                seed,
+                config=each.config,
+                progress=progress,
+            )
     title = f"{workload.name} on {nodes} nodes, {policy}"
     if plot is not None:
         _draw(results[planned[0].name], plot, title)
