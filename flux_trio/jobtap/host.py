@@ -266,6 +266,17 @@ class PluginHost(Dispatcher):
             if loaded.tracker is not None and loaded.tracker.counters
         )
 
+    async def name_who_stays(self) -> None:
+        """The instance ends, and cannot as long as a task of a plugin does not."""
+        await trio.sleep(END_S)
+        for loaded in self.plugins:
+            if not loaded.ended.is_set():
+                self._name_as_staying(loaded)
+
+    def _name_as_staying(self, loaded: Loaded) -> None:
+        text = f"plugin {loaded.name}: its tasks go on {END_S:g} s after they were cancelled"
+        self.given.log(Level.ERR, text)
+
     def close(self) -> None:
         """The instance ends: the nursery has ended already."""
         self.watchdog.stop()
@@ -306,8 +317,7 @@ class PluginHost(Dispatcher):
             limit.shield = True
             await loaded.ended.wait()
         if limit.cancelled_caught:
-            text = f"plugin {loaded.name}: its tasks go on {END_S:g} s after they were cancelled"
-            self.given.log(Level.ERR, text)
+            self._name_as_staying(loaded)
         loaded.forget_all()
         self._tell_removed(loaded)
 
@@ -349,6 +359,7 @@ async def open_host(
                 yield host
             finally:
                 host.is_ending = True
+                trio.lowlevel.spawn_system_task(host.name_who_stays)
             nursery.cancel_scope.cancel()
     finally:
         if host is not None:

@@ -343,23 +343,32 @@ async def test_plugin_that_swallows_its_cancel_is_removed(autojump_clock: MockCl
         assert r.logged == []
 
 
+class Shields(jobtap.Plugin):
+    name = "a"
+
+    def loaded(self) -> None:
+        self.start_soon(self.watch)
+
+    async def watch(self) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(100)
+
+
 async def test_plugin_whose_task_is_shielded_is_removed_and_named(
     autojump_clock: MockClock,
 ) -> None:
-    class Shields(jobtap.Plugin):
-        name = "a"
-
-        def loaded(self) -> None:
-            self.start_soon(self.watch)
-
-        async def watch(self) -> None:
-            with trio.CancelScope(shield=True):
-                await trio.sleep(100)
-
     async with rig(Shields()) as r:
         await trio.testing.wait_all_tasks_blocked()
         await r.host.remove("a")
         assert r.logged == ["plugin a: its tasks go on 5 s after they were cancelled"]
+
+
+async def test_plugin_that_keeps_the_instance_from_ending_is_named(
+    autojump_clock: MockClock,
+) -> None:
+    async with rig(Shields()) as r:
+        await trio.testing.wait_all_tasks_blocked()
+    assert r.logged == ["plugin a: its tasks go on 5 s after they were cancelled"]
 
 
 async def test_task_that_is_no_async_function_is_told(autojump_clock: MockClock) -> None:
