@@ -27,6 +27,7 @@ from flux_trio.formats import (
     Event,
     FormatError,
     ResourceSet,
+    parse_duration,
     parse_event,
     parse_eventlog,
     parse_fluid,
@@ -63,11 +64,15 @@ class EnclosingError(Exception):
 
 @dataclass(frozen=True)
 class Allocation:
-    """What the job has: its instance, and R as it is after the first `nevents` of the eventlog."""
+    """What the job has: its instance, and R as it is after the first `nevents` of the eventlog.
+
+    When the job is to end it has `kill_timeout_s` from SIGTERM to SIGKILL.
+    """
 
     enclosing: Enclosing
     resources: ResourceSet
     nevents: int
+    kill_timeout_s: float
 
 
 def is_in_job(environ: Mapping[str, str]) -> bool:
@@ -93,6 +98,7 @@ async def find_allocation(environ: Mapping[str, str]) -> Allocation | None:
             wanted = {"id": jobid, "keys": ["R", "eventlog"]}
             found = await client.call(topics.INFO_LOOKUP, wanted)
             level = int((await client.call(topics.BROKER_INFO))["level"]) + 1
+            config = (await client.call(topics.CONFIG_GET))["config"]
         resources = ResourceSet.parse(found["R"].encode(), "R")
         events = parse_eventlog(found["eventlog"])
         for event in events:
@@ -100,7 +106,8 @@ async def find_allocation(environ: Mapping[str, str]) -> Allocation | None:
                 resources = resources.with_times(resources.starttime, expiration)
     except (ClientError, FluxError, FormatError) as error:
         raise EnclosingError(f"resources of job {name}: {error}") from None
-    return Allocation(Enclosing(address.uri, jobid, level), resources, len(events))
+    kill_timeout_s = parse_duration(config["exec"]["kill-timeout"])
+    return Allocation(Enclosing(address.uri, jobid, level), resources, len(events), kill_timeout_s)
 
 
 async def tell_address(

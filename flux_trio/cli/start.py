@@ -35,7 +35,7 @@ from flux_trio.cli.errors import complain, sole_error
 from flux_trio.cli.monitoring import Monitoring, open_monitor
 from flux_trio.client import STATEDIR_VARIABLE
 from flux_trio.config import Config, parse_config
-from flux_trio.formats import FormatError
+from flux_trio.formats import FormatError, parse_duration
 from flux_trio.instance import Enclosing, Instance, Surroundings, durable_store, open_instance
 from flux_trio.jobtap import search_path
 from flux_trio.messages import USERID_UNKNOWN, FluxError, Level, topics
@@ -211,7 +211,8 @@ async def _run_instance(
         plugin_path=tuple(search_path(os.environ, startup.statedir)),
     )
     with trio.open_signal_receiver(*_ending_signals()) as signals:
-        async with open_instance(startup.config, given) as instance:
+        config = _sooner_than(allocation, startup.config) if allocation else startup.config
+        async with open_instance(config, given) as instance:
             instance.log.sinks.append(_show_log)
             if monitoring is not None:
                 monitoring.report_to(instance.write_log)
@@ -220,6 +221,15 @@ async def _run_instance(
                 if not startup.lasting:
                     await _cancel_jobs(instance)
             return code
+
+
+def _sooner_than(allocation: Allocation, config: Config) -> Config:
+    """With half of the job's own time to end: what its jobs leave is killed before it is."""
+    half_s = allocation.kill_timeout_s / 2
+    if parse_duration(config.exec.kill_timeout) <= half_s:
+        return config
+    quicker = msgspec.structs.replace(config.exec, kill_timeout=f"{half_s:.3f}s")
+    return msgspec.structs.replace(config, exec=quicker)
 
 
 @asynccontextmanager
@@ -249,7 +259,8 @@ async def _serve(
         await _until_told(instance, signals)
         return 0
     environment = environment_inside(os.environ, str(startup.statedir), enclosing)
-    return await _run_command(instance, startup.command, environment, signals)
+    cancels = enclosing is not None and not startup.lasting
+    return await _run_command(instance, startup.command, environment, signals, cancels=cancels)
 
 
 def _ending_signals() -> list[int]:
@@ -290,10 +301,13 @@ async def _run_command(
     command: tuple[str, ...],
     environment: dict[str, str],
     signals: AsyncIterator[int],
+    *,
+    cancels: bool,
 ) -> int:
     """The command's exit code; it is ended when the instance is told to end.
 
     SIGINT comes from the terminal, and to the command as well: what it means is the command's.
+    With `cancels` the jobs are canceled at once, since there is no time to wait for the command.
     """
     try:
         process = await trio.lowlevel.open_process(command, env=environment)
@@ -307,6 +321,8 @@ async def _run_command(
             async for signum in signals:
                 if signum != signal.SIGINT:
                     process.send_signal(signum)
+                    if cancels:
+                        nursery.start_soon(_cancel_jobs, instance)
 
         async def on_shutdown() -> None:
             await instance.shutdown.wait()

@@ -133,6 +133,21 @@ def test_its_jobs_end_with_it_when_the_time_of_the_job_is_over(
     until(lambda: not Path("/proc", pid.read_text().strip()).exists())
 
 
+def test_what_does_not_want_to_end_is_killed_before_the_instance_is(tmp_path: Path) -> None:
+    pid, inner = tmp_path / "pid", tmp_path / "inner.toml"
+    inner.write_text('[exec]\nkill-timeout = "60s"\n')
+    stubborn = f"trap '' TERM; echo $$ >{pid}.new; mv {pid}.new {pid}; while :; do sleep 0.1; done"
+    (tmp_path / "stubborn").write_text(stubborn)
+    command = [*FLUX_TRIO, "start", "--config", str(inner), *FLUX_TRIO, "run", "sh"]
+    config = TWO_NODES.replace('kill-timeout = "0.2s"', 'kill-timeout = "8s"')
+    with running_instance(tmp_path / "outer", config) as instance:
+        jobid = instance.ok("submit", *command, str(tmp_path / "stubborn")).strip()
+        until(pid.exists)
+        instance.ok("cancel", jobid)
+        instance.ok("job", "wait-event", "-q", jobid, "clean")
+    assert not Path("/proc", pid.read_text().strip()).exists()
+
+
 def announcement(output: Path) -> str:
     return output.read_text() if output.exists() else ""
 
