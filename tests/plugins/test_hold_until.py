@@ -101,6 +101,7 @@ def test_a_program_that_writes_without_end_is_asked_again(
     harness = start(plugin_harness, talks, timeout=2.0, interval=INTERVAL_S)
     job = submit(harness)
     harness.wait_until((tmp_path / "pids").exists)
+    harness.wait_until(lambda: harness.has_deadline(2.0))
     harness.advance(2.0)
     wait_for_answer(harness)
     assert job.state == JobState.DEPEND
