@@ -110,12 +110,17 @@ class Client:
         link = self._link
         with link.open_queue() as events:
             link.subscriptions.append((pattern, events))
+            is_subscribed = True  # for all this client knows, even if it is given up meanwhile
             try:
-                await self.call(topics.BROKER_SUBSCRIBE, {"topic": pattern})
+                try:
+                    await self.call(topics.BROKER_SUBSCRIBE, {"topic": pattern})
+                except FluxError:
+                    is_subscribed = False
+                    raise
                 yield events
             finally:
                 link.subscriptions.remove((pattern, events))
-                if not link.is_lost:
+                if is_subscribed and not link.is_lost:
                     end = {"topic": pattern}
                     link.send(Request(topics.BROKER_UNSUBSCRIBE, end, flags=_NORESPONSE))
 

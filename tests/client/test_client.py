@@ -17,7 +17,7 @@ from flux_trio.client import (
     open_client,
     waiting,
 )
-from flux_trio.messages import Errno, FluxError, LocalProtocolError
+from flux_trio.messages import Errno, FluxError, LocalProtocolError, topics
 from tests.support.small_instance import TOKEN, SmallInstance, run_small_instance
 
 Run = Callable[[Callable[[Client], Awaitable[None]]], None]
@@ -320,6 +320,20 @@ def test_events_that_match_are_received_in_order(run: Run, instance: SmallInstan
     left = [each for each in instance.requests if each.topic == "broker.unsubscribe"]
     assert [each.payload for each in subscribed] == [{"topic": "job-*"}, {"topic": "*"}]
     assert [each.payload for each in left] == [{"topic": "*"}, {"topic": "job-*"}]
+
+
+def test_a_subscription_that_is_refused_is_not_taken_back(
+    run: Run, instance: SmallInstance
+) -> None:
+    "An unsubscribe would end another subscription to the same pattern."
+
+    async def test(client: Client) -> None:
+        with pytest.raises(FluxError, match="no more for you"):
+            async with client.subscribe("one-too-many"):
+                pytest.fail("entered")
+
+    run(test)
+    assert instance.topics() == [topics.BROKER_SUBSCRIBE]
 
 
 def test_jobs_are_submitted_one_by_one_and_many_at_a_time(

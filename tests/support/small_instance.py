@@ -121,6 +121,8 @@ class SmallInstance:
                 for sequence, name in enumerate(names):
                     yield Event(name, {"name": name}, sequence)
                 yield respond(request)
+            case topics.BROKER_SUBSCRIBE, {"topic": "one-too-many"}:
+                yield respond_error(request, Errno.ENOSPC, "no more for you")
             case topics.BROKER_SUBSCRIBE | topics.BROKER_UNSUBSCRIBE, {"topic": _}:
                 yield respond(request)
             case topics.INGEST_SUBMIT, {"jobspec": dict(jobspec), "urgency": int(), "flags": int()}:
