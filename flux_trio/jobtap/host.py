@@ -268,10 +268,14 @@ class PluginHost(Dispatcher):
 
     async def name_who_stays(self) -> None:
         """The instance ends, and cannot as long as a task of a plugin does not."""
-        await trio.sleep(END_S)
-        for loaded in self.plugins:
-            if not loaded.ended.is_set():
-                self._name_as_staying(loaded)
+        with trio.move_on_after(END_S) as limit:
+            limit.shield = True
+            for loaded in self.plugins:
+                await loaded.ended.wait()
+        if limit.cancelled_caught:
+            for loaded in self.plugins:
+                if not loaded.ended.is_set():
+                    self._name_as_staying(loaded)
 
     def _name_as_staying(self, loaded: Loaded) -> None:
         text = f"plugin {loaded.name}: its tasks go on {END_S:g} s after they were cancelled"
@@ -285,10 +289,12 @@ class PluginHost(Dispatcher):
 
     async def _live(self, loaded: Loaded, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
         """The nursery of one plugin."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(trio.sleep_forever)
-            task_status.started(nursery)
-        loaded.ended.set()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.sleep_forever)
+                task_status.started(nursery)
+        finally:
+            loaded.ended.set()
 
     async def _configure(self, loaded: Loaded) -> None:
         asked = await self._put(loaded, CONF_UPDATE, self.config)
@@ -359,7 +365,7 @@ async def open_host(
                 yield host
             finally:
                 host.is_ending = True
-                trio.lowlevel.spawn_system_task(host.name_who_stays)
+                nursery.start_soon(host.name_who_stays)
             nursery.cancel_scope.cancel()
     finally:
         if host is not None:

@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -76,11 +78,24 @@ def test_a_state_directory_is_kept_and_gone_on_from(tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
 
 
+@contextmanager
+def started_with(signum: signal.Signals, handler: signal.Handlers) -> Iterator[None]:
+    """What is started in this block takes or ignores a signal, whatever these tests do."""
+    before = signal.signal(signum, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signum, before)
+
+
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP])
 def test_without_a_command_it_says_where_it_is_and_a_signal_ends_it(
     tmp_path: Path, signum: signal.Signals
 ) -> None:
-    with running_instance(tmp_path, SIMULATED) as instance:
+    with (
+        started_with(signal.SIGHUP, signal.SIG_DFL),
+        running_instance(tmp_path, SIMULATED) as instance,
+    ):
         uri = (tmp_path / "uri").read_text()
         assert instance.announcement == (
             f"flux-trio: instance at {uri} is ready; to reach it from elsewhere: "
