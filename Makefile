@@ -23,6 +23,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy -p tests.support -p tests.benchmarks
 	MYPYPATH=plugins $(BIN)/mypy plugins/*.py
 	$(BIN)/lint-imports
 

@@ -54,7 +54,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     data: dict[str, Any] | None = None
 
 
-Sink = Callable[[Record], None]
+Sink = Callable[[Record], object]
 
 
 class Ring:

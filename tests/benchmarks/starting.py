@@ -38,8 +38,8 @@ def _once() -> float:
 def _finished_at(statedir: Path) -> float:
     store = SqliteStore(statedir / STATE_FILE, "normal")
     try:
-        log, *_ = (key for key in store.dir("job") if key.endswith(".eventlog"))
-        events = parse_eventlog(store.lookup(log) or "")
+        keys = [key for key in store.dir("job") if key.endswith(".eventlog")]
+        events = parse_eventlog(store.lookup(keys)[0] or "")
         return next(event.timestamp for event in events if event.name == "finish")
     finally:
         store.close()

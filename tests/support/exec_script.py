@@ -116,7 +116,8 @@ class ExecScript:
 
     def _kvs(self, request: Request) -> Response:
         assert isinstance(request.payload, dict)
-        errnum, payload = 0, {}
+        errnum = 0
+        payload: dict[str, Any] | str = {}
         if request.topic in self.errors:
             errnum, payload = self.errors[request.topic]
         elif request.topic == "kvs.lookup":

@@ -207,7 +207,9 @@ class _Fake:
 
     def asked(self, topic: str) -> list[Any]:
         """The ids, or pairs, of the requests of a topic so far."""
-        payloads = [m.payload for m in self.came if isinstance(m, Request) and m.topic == topic]
+        payloads: list[Any] = [
+            m.payload for m in self.came if isinstance(m, Request) and m.topic == topic
+        ]
         return [payload.get("id", payload.get("jobs")) for payload in payloads]
 
 

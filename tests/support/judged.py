@@ -63,7 +63,7 @@ def find_all(
             continue
         if errnum is not None and getattr(message, "errnum", 0) != errnum:
             continue
-        if _has(message.payload, keys):
+        if _has(getattr(message, "payload", None), keys):
             found.append(record)
     return found
 
@@ -145,7 +145,8 @@ def edit_payload(trace: Trace, record: Record, **keys: Any) -> Trace:
     """The message with other keys in its payload object; REMOVED takes one away."""
 
     def change(old: Any) -> Message:
-        return msgspec.structs.replace(old, payload=_edited(old.payload, keys))
+        changed: Message = msgspec.structs.replace(old, payload=_edited(old.payload, keys))
+        return changed
 
     return _with_message(trace, record, change)
 
@@ -173,7 +174,8 @@ def edit_r(trace: Trace, jobid: int, text: str) -> Trace:
     """Another text where the R of a job is put into the KVS."""
     name = f"{format_fluid(jobid, 'kvs')}.R"
     for record in find_all(trace, topics.KVS_COMMIT, "request"):
-        ops = record.message.payload["ops"]
+        message: Any = record.message
+        ops = message.payload["ops"]
         if any(op[:2] == ["put", name] for op in ops):
             other = [["put", name, text] if op[:2] == ["put", name] else op for op in ops]
             return edit_payload(trace, record, ops=other)

@@ -90,4 +90,5 @@ def take(connection: Connection, message: Message, asked: list[Request]) -> None
 
 
 if __name__ == "__main__":
-    trio.run(main, *sys.argv[1:])
+    role, uri, token = sys.argv[1:]
+    trio.run(main, role, uri, token)

@@ -41,8 +41,8 @@ def of_job(**more: Any) -> dict[str, Asked]:
     return {"": Asked(lambda running, *_: {"id": running, **more})}
 
 
-def submitted(urgency: int = 16, flags: int = 0, **attributes: Any) -> Asked:
-    spec = Jobspec.from_command(["true"], attributes={**_RUN, **attributes}).to_json()
+def submitted(urgency: int = 16, flags: int = 0, attributes: dict[str, Any] = _RUN) -> Asked:
+    spec = Jobspec.from_command(["true"], attributes=attributes).to_json()
     return Asked(lambda *_: {"jobspec": spec, "urgency": urgency, "flags": flags})
 
 
@@ -73,7 +73,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
         "urgency 17": submitted(urgency=17),
         "the flag waitable": submitted(flags=JobFlag.WAITABLE),
         "the flag novalidate": submitted(flags=JobFlag.NOVALIDATE),
-        "alloc-bypass": submitted(**{ALLOC_BYPASS_R: _R}),
+        "alloc-bypass": submitted(attributes={**_RUN, ALLOC_BYPASS_R: _R}),
     },
     # the job manager, for users
     topics.JOB_RAISE: {"": Asked(lambda running, *_: {"id": running, **_CANCEL})},

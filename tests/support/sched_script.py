@@ -140,8 +140,9 @@ def answers(actions: list[Any]) -> list[Any]:
         assert response.errnum == 0, "27.impl.10"
         assert response.matchtag == 0, "27.impl.1"
         assert response.routes == (MANAGER,)
-        assert isinstance(response.payload["id"], int), "27.impl.5"
-    return [response.payload for response in found]
+    payloads: list[Any] = [response.payload for response in found]
+    assert all(isinstance(payload["id"], int) for payload in payloads), "27.impl.5"
+    return payloads
 
 
 def success(jobid: int, summary: str, **outdated: None) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class SmallInstance:
         match request.topic, payload:
             case "test.echo", _:
                 yield respond(request, payload)
-            case "test.count", {"n": n}:
+            case "test.count", {"n": int(n)}:
                 for index in range(n):
                     yield respond_stream(request, {"index": index})
                 yield end_of_stream(request)
@@ -113,7 +113,7 @@ class SmallInstance:
             case "test.watch", _:
                 self._streams[request.matchtag] = request
                 yield respond_stream(request, {"index": 0})
-            case "test.watch-cancel", {"matchtag": matchtag}:
+            case "test.watch-cancel", {"matchtag": int(matchtag)}:
                 yield respond_error(self._streams.pop(matchtag), Errno.ECANCELED)
             case "test.silence", _:
                 return
@@ -121,10 +121,8 @@ class SmallInstance:
                 for sequence, name in enumerate(names):
                     yield Event(name, {"name": name}, sequence)
                 yield respond(request)
-            case topics.BROKER_SUBSCRIBE, {"topic": "one-too-many"}:
-                yield respond_error(request, Errno.ENOSPC, "no more for you")
-            case topics.BROKER_SUBSCRIBE | topics.BROKER_UNSUBSCRIBE, {"topic": _}:
-                yield respond(request)
+            case topics.BROKER_SUBSCRIBE | topics.BROKER_UNSUBSCRIBE, {"topic": topic}:
+                yield _subscribed(request, topic)
             case topics.INGEST_SUBMIT, {"jobspec": dict(jobspec), "urgency": int(), "flags": int()}:
                 yield self._submit(request, jobspec)
             case _:
@@ -135,6 +133,12 @@ class SmallInstance:
             return respond_error(request, Errno.EINVAL, jobspec["bad"])
         self._jobs += 1
         return respond(request, {"id": self._jobs})
+
+
+def _subscribed(request: Request, topic: str) -> Message | None:
+    if topic == "one-too-many":
+        return respond_error(request, Errno.ENOSPC, "no more for you")
+    return respond(request)
 
 
 @contextmanager
