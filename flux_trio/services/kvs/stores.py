@@ -172,7 +172,7 @@ class SqliteStore:
     def lookup(self, keys: Sequence[str]) -> list[str | None]:
         """The value of each of `keys`, None where there is none."""
         parts: dict[str, list[tuple[int, str]]] = {}
-        for some in _batches(keys):
+        for some in _batches(list(dict.fromkeys(keys))):  # two may ask for the same
             # One row of JSON for all of them
             query = (
                 "SELECT json_group_array(json_array(key, id, text)) FROM part "
