@@ -19,6 +19,7 @@ from flux_trio.formats.fluid import (
     FluidForm,
     FluidGenerator,
     format_fluid,
+    job_key,
     parse_fluid,
     timestamp_of,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "format_pmi_taskmap",
     "format_r",
     "format_raw_taskmap",
+    "job_key",
     "parse_constraint",
     "parse_dependency_uri",
     "parse_duration",

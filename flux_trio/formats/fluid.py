@@ -66,6 +66,11 @@ def format_fluid(value: int, form: FluidForm) -> str:
     return _spelled(value, form)
 
 
+def job_key(jobid: int, name: str) -> str:
+    """Where the KVS keeps `name` of a job (RFC 16); FormatError outside 0..2**64-1."""
+    return f"{_spelled(jobid, 'kvs')}.{name}"
+
+
 @lru_cache(maxsize=4096)  # a job's directory is named a dozen times while it passes
 def _spelled(value: int, form: FluidForm) -> str:
     _bounded(value, value)

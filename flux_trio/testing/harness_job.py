@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from flux_trio.formats import Event, format_fluid, parse_eventlog
+from flux_trio.formats import Event, format_fluid, job_key, parse_eventlog
 from flux_trio.messages import topics
 from flux_trio.protocols import Job, JobState, StartType, replay
 from flux_trio.testing.stage import Stage
@@ -34,7 +34,7 @@ class HarnessJob:
     @property
     def events(self) -> list[Event]:
         """Its eventlog so far (RFC 21)."""
-        payload = {"key": f"{format_fluid(self.id, 'kvs')}.eventlog"}
+        payload = {"key": job_key(self.id, "eventlog")}
         return parse_eventlog(self._request(topics.KVS_LOOKUP, payload)["value"])
 
     @property

@@ -14,7 +14,7 @@ import trio.testing
 
 from flux_trio.broker import Handle
 from flux_trio.config import Config
-from flux_trio.formats import Jobspec, ResourceSet, format_fluid
+from flux_trio.formats import Jobspec, ResourceSet, format_fluid, format_r, job_key
 from flux_trio.instance import Instance, Surroundings, open_instance
 from flux_trio.jobtap import Plugin
 from flux_trio.messages import Event, Request, Response, topics
@@ -182,8 +182,8 @@ class Stage:
             "node{}".format,
             starttime=EPOCH + trio.current_time(),
         )
-        key = f"{format_fluid(jobid, 'kvs')}.R"
-        text = msgspec.json.encode(resources.to_json()).decode()
+        key = job_key(jobid, "R")
+        text = format_r(resources)
         await self._sched.call(topics.KVS_COMMIT, {"ops": [["put", key, text]]})
         self._answer(jobid, AllocType.SUCCESS)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from flux_trio import jobtap
-from flux_trio.formats import FormatError, format_fluid, parse_eventlog, parse_fluid
+from flux_trio.formats import FormatError, job_key, parse_eventlog, parse_fluid
 from flux_trio.jobtap.builtins.dependencies import hold
 from flux_trio.messages import topics
 from flux_trio.protocols import JobEvent
@@ -144,7 +144,7 @@ class DependencyAfter(jobtap.Plugin):
 
     async def _stored(self, jobid: int, dependency: jobtap.Dependency) -> Outcome:
         """What became of a job that only its eventlog tells of. Raises Reject."""
-        key = f"{format_fluid(jobid, 'kvs')}.eventlog"
+        key = job_key(jobid, "eventlog")
         try:
             events = parse_eventlog((await self.rpc(topics.KVS_LOOKUP, {"key": key}))["value"])
         except jobtap.FluxError as error:

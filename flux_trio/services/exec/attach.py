@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.formats import FormatError, parse_eventlog
+from flux_trio.formats import FormatError, job_key, parse_eventlog
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -26,7 +26,7 @@ from flux_trio.messages import (
 )
 from flux_trio.protocols import JobEvent
 from flux_trio.services.exec.context import Context, TimerKey, TimerKind
-from flux_trio.services.exec.job import OUTPUT, SEVERITY_FATAL, Job, Phase, check_access, job_key
+from flux_trio.services.exec.job import OUTPUT, SEVERITY_FATAL, Job, Phase, check_access
 from flux_trio.services.exec.output import data_pieces, logged_pieces, whole_length
 from flux_trio.services.exec.shell_protocol import STREAMS
 from flux_trio.services.exec.vocabulary import Chunk, OutputRead, Part, ReadOutput

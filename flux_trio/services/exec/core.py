@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.config import ExecConfig
-from flux_trio.formats import FormatError, format_fluid, parse_duration, parse_r
+from flux_trio.formats import FormatError, format_fluid, job_key, parse_duration, parse_r
 from flux_trio.messages import (
     ROLE_OWNER,
     Errno,
@@ -47,7 +47,6 @@ from flux_trio.services.exec.job import (
     SIGTERM,
     Job,
     Phase,
-    job_key,
 )
 from flux_trio.services.exec.real import RealJobs
 from flux_trio.services.exec.shell_protocol import Done, Fed, Listing, Started, Unknown

@@ -15,7 +15,6 @@ from flux_trio.formats import (
     Jobspec,
     ResourceSet,
     apply_update,
-    format_fluid,
     parse_eventlog,
 )
 from flux_trio.messages import Errno, FluxError, Request, respond
@@ -188,11 +187,6 @@ def check_access(request: Request, userid: int) -> None:
     """Raise FluxError(EPERM) unless `request` is from the owner or from `userid`."""
     if not request.is_owner and request.userid != userid:
         raise FluxError(Errno.EPERM, f"{request.topic}: the job belongs to another user")
-
-
-def job_key(jobid: int, name: str) -> str:
-    """The KVS key of a job's `name` (RFC 16)."""
-    return f"{format_fluid(jobid, 'kvs')}.{name}"
 
 
 def completed_status(exec_log: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from flux_trio.formats import FormatError, Idset, Jobspec, format_eventlog
+from flux_trio.formats import FormatError, Idset, Jobspec, format_eventlog, job_key
 from flux_trio.messages import Level, Response, topics
 from flux_trio.services.exec.context import Context, TimerKey, TimerKind
 from flux_trio.services.exec.job import (
@@ -17,7 +17,6 @@ from flux_trio.services.exec.job import (
     Job,
     Phase,
     completed_status,
-    job_key,
 )
 from flux_trio.services.exec.output import output_log, parts_to_keep
 from flux_trio.services.exec.placement import LayoutError, place_tasks

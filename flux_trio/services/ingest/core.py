@@ -19,6 +19,7 @@ from flux_trio.formats import (
     Jobspec,
     format_event,
     format_fluid,
+    job_key,
     timestamp_of,
 )
 from flux_trio.messages import (
@@ -147,9 +148,8 @@ class IngestCore:
         now = self._now
         jobid = self._ids.next(int(now * 1000))
         event = submit_event(now, request.userid, new.urgency, new.flags)
-        place = format_fluid(jobid, "kvs")
-        self._batch.ops.append(["put", f"{place}.jobspec", text.decode()])
-        self._batch.ops.append(["append", f"{place}.eventlog", format_event(event)])
+        self._batch.ops.append(["put", job_key(jobid, "jobspec"), text.decode()])
+        self._batch.ops.append(["append", job_key(jobid, "eventlog"), format_event(event)])
         self._batch.requests[jobid] = request
         self._batch.jobs.append(
             {

@@ -20,7 +20,7 @@ from flux_trio.formats import (
     Jobspec,
     ResourceSet,
     apply_update,
-    format_fluid,
+    job_key,
 )
 from flux_trio.messages import Response, expect_payload, topics
 from flux_trio.services.job_list.exchange import Exchange
@@ -51,11 +51,6 @@ def current_r(text: str, record: Record) -> dict[str, object]:
     return apply_update(r, "execution.expiration", record.expiration)
 
 
-def key_of(jobid: int, name: str) -> str:
-    """Where the kvs keeps `name` of a job (RFC 16)."""
-    return f"{format_fluid(jobid, 'kvs')}.{name}"
-
-
 @dataclass(slots=True)
 class _Kept:
     """Facts, and the updates they were made with: another object of them makes facts outdated."""
@@ -81,7 +76,7 @@ class Details:
                 gathering.found[record.id, name] = kept.facts
             else:
                 gathering.open += 1
-                payload = {"key": key_of(record.id, name)}
+                payload = {"key": job_key(record.id, name)}
                 take = partial(self._read, gathering, record, name)
                 self._exchange.ask(topics.KVS_LOOKUP, payload, take)
         gathering.finish()

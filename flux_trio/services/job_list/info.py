@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.formats import FormatError
+from flux_trio.formats import FormatError, job_key
 from flux_trio.messages import (
     Errno,
     Flag,
@@ -26,7 +26,7 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.protocols import JobState
-from flux_trio.services.job_list.details import JOBSPEC, R, current_jobspec, current_r, key_of
+from flux_trio.services.job_list.details import JOBSPEC, R, current_jobspec, current_r
 from flux_trio.services.job_list.exchange import Exchange
 from flux_trio.services.job_list.listing import UNKNOWN_JOB
 from flux_trio.services.job_list.records import Record, Records
@@ -108,7 +108,7 @@ class Info:
             self._exchange.send(respond(request, {"id": record.id}))
         lookup = _Lookup(request, record, wanted, len(keys))
         for key in keys:
-            payload = {"key": key_of(record.id, key)}
+            payload = {"key": job_key(record.id, key)}
             self._exchange.ask(topics.KVS_LOOKUP, payload, partial(self._found, lookup, key))
 
     def _found(self, lookup: _Lookup, key: str, response: Response) -> None:
@@ -153,7 +153,7 @@ class Info:
         if record.state == JobState.INACTIVE:
             self._read_rest(watch)
         else:
-            payload = {"key": key_of(record.id, wanted.path)}
+            payload = {"key": job_key(record.id, wanted.path)}
             take = partial(self._changed, watch)
             watch.matchtag = self._exchange.ask_stream(topics.KVS_WATCH, payload, take)
 
@@ -189,7 +189,7 @@ class Info:
             self._tell(watch, change.value[watch.taken :])
 
     def _read_rest(self, watch: _Watch) -> None:
-        payload = {"key": key_of(watch.jobid, watch.path)}
+        payload = {"key": job_key(watch.jobid, watch.path)}
         self._exchange.ask(topics.KVS_LOOKUP, payload, partial(self._read, watch))
 
     def _read(self, watch: _Watch, response: Response) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from flux_trio.formats import ResourceSet, format_fluid
+from flux_trio.formats import ResourceSet, job_key
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import JobEvent, JobState
 from flux_trio.services.job_manager.hooks import Hooks
@@ -33,7 +33,7 @@ class Bypass:
         self._scheduler.withdraw(job)
         job.allocating = commit = object()
         text = msgspec.json.encode(resource_set).decode()
-        ops = [["put", f"{format_fluid(job.id, 'kvs')}.R", text]]
+        ops = [["put", job_key(job.id, "R"), text]]
         stored = partial(self._stored, job, commit, resources)
         self._ledger.send(Request(topics.KVS_COMMIT, {"ops": ops}, self._ledger.calls.open(stored)))
 

@@ -12,20 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from flux_trio.formats import FormatError, ResourceSet, format_fluid, parse_r
+from flux_trio.formats import FormatError, ResourceSet, job_key, parse_r
 from flux_trio.messages import Errno, FluxError, Response, expect_payload, topics
 from flux_trio.services.job_manager.allocated import Allocated
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.lookups import LOOKUP_JOBS_MAX, values_in
 from flux_trio.services.turns import Exit
 
 Accept = Callable[[ResourceSet], None]
-
-LOOKUP_JOBS_MAX: Final = 1000
-"""Whose R is asked for at once: some are judged while the kvs reads the next."""
 
 
 class Grants:
@@ -62,7 +60,7 @@ class Grants:
         asked, self._asked = self._asked, []
         for start in range(0, len(asked), LOOKUP_JOBS_MAX):
             some = asked[start : start + LOOKUP_JOBS_MAX]
-            keys = {"keys": [_key_of(jobid) for jobid, _ in some]}
+            keys = {"keys": [job_key(jobid, "R") for jobid, _ in some]}
             self._ledger.ask(topics.KVS_LOOKUP_ALL, keys, partial(self._found, some))
 
     def give_back(self, jobid: int) -> None:
@@ -82,7 +80,7 @@ class Grants:
 
     def _found(self, asked: list[tuple[int, Accept]], response: Response) -> list[Any]:
         try:
-            values = _values_in(response)
+            values = values_in(response)
         except FluxError as error:
             return [Exit(f"cannot read R of jobs that were granted resources: {error}")]
         for (jobid, accept), text in zip(asked, values, strict=True):
@@ -93,7 +91,7 @@ class Grants:
     def _read(self, jobid: int, text: str | None) -> None:
         try:
             if text is None:
-                raise FluxError(Errno.ENOENT, f"R: {_key_of(jobid)}: no such key")
+                raise FluxError(Errno.ENOENT, f"R: {job_key(jobid, 'R')}: no such key")
             resources = parse_r(text)
         except (FluxError, FormatError) as error:
             self._refuse(f"job {jobid}: {error}")
@@ -140,10 +138,6 @@ class _Value(msgspec.Struct):
     value: str
 
 
-class _Values(msgspec.Struct):
-    values: list[str | None]
-
-
 class _Status(msgspec.Struct):
     R: dict[str, Any]
 
@@ -153,17 +147,6 @@ def resources_in(response: Response) -> ResourceSet:
     if response.errnum:
         raise FluxError(response.errnum, f"R: {response.error_text}")
     return parse_r(expect_payload(response, _Value).value)
-
-
-def _values_in(response: Response) -> list[str | None]:
-    """The values of several keys. Raises FluxError."""
-    if response.errnum:
-        raise FluxError(response.errnum, response.error_text)
-    return expect_payload(response, _Values).values
-
-
-def _key_of(jobid: int) -> str:
-    return f"{format_fluid(jobid, 'kvs')}.R"
 
 
 def _inventory_in(response: Response) -> ResourceSet | None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.config import QUEUE_KEY
-from flux_trio.formats import Event, ResourceSet, apply_update, format_event, format_fluid
+from flux_trio.formats import Event, ResourceSet, apply_update, format_event, format_fluid, job_key
 from flux_trio.messages import Calls, Payload, Request, Response, service_of, topics
 from flux_trio.messages import Event as EventMessage
 from flux_trio.messages.types import NORESPONSE
@@ -392,8 +392,7 @@ class Ledger:
         self._notes = []
         if self._lines:
             ops = [
-                ["append", f"{format_fluid(jobid, 'kvs')}.eventlog", text]
-                for jobid, text in self._lines.items()
+                ["append", job_key(jobid, "eventlog"), text] for jobid, text in self._lines.items()
             ]
             self._lines = {}
             slices = [ops[at : at + COMMIT_OPS_MAX] for at in range(0, len(ops), COMMIT_OPS_MAX)]

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from flux_trio.formats import format_r
+from flux_trio.formats import format_r, job_key
 from flux_trio.messages import Response, topics
 from flux_trio.policies import Grant, Job, Schedule
 from flux_trio.services.sched.context import Context
-from flux_trio.services.sched.keys import resource_key
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +58,7 @@ class Grantings:
         resources = grant.allocation.resource_set(
             pool.hosts, properties, self._context.now, expiration
         )
-        self._ops.append(["put", resource_key(job.id), format_r(resources)])
+        self._ops.append(["put", job_key(job.id, "R"), format_r(resources)])
         one = Granting(job, grant, {**outdated, "resource_summary": resources.summary()})
         self._by_id[job.id] = one
         self._granted.append(one)
@@ -68,7 +67,7 @@ class Grantings:
         """Take back a grant that nobody was told of; its job neither waits nor holds anything."""
         del self._by_id[one.job.id]
         self._schedule.free(one.job.id)
-        self._ops.append(["unlink", resource_key(one.job.id)])
+        self._ops.append(["unlink", job_key(one.job.id, "R")])
         return one.job
 
     def forget_all(self) -> None:

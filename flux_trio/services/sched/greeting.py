@@ -9,24 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from flux_trio.config import SchedConfig
-from flux_trio.formats import parse_r
+from flux_trio.formats import job_key, parse_r
 from flux_trio.messages import Errno, FluxError, Request, Response, expect_payload, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.policies import PoolError, Schedule
 from flux_trio.protocols import AllocEvent, AllocState
+from flux_trio.services.lookups import LOOKUP_JOBS_MAX, values_in
 from flux_trio.services.sched.context import Context
-from flux_trio.services.sched.keys import resource_key
-from flux_trio.services.sched.requests import HelloAnswer, LookupAnswer
+from flux_trio.services.sched.requests import HelloAnswer
 from flux_trio.services.turns import Note
 from flux_trio.trace import Kind
-
-LOOKUP_JOBS_MAX: Final = 1000
-"""Whose R is asked for at once: some are marked while the kvs reads the next."""
 
 
 class Greeting:
@@ -94,7 +91,7 @@ class Greeting:
     def _look_up(self) -> None:
         """Read R of the jobs told of since the last time."""
         jobids, self._told = self._told, []
-        keys = [resource_key(jobid) for jobid in jobids]
+        keys = [job_key(jobid, "R") for jobid in jobids]
         self._lookups += 1
         self._context.ask(topics.KVS_LOOKUP_ALL, {"keys": keys}, partial(self._found, jobids))
 
@@ -103,10 +100,7 @@ class Greeting:
             return
         self._lookups -= 1
         try:
-            if response.errnum:
-                raise FluxError(response.errnum, response.error_text)
-            values = expect_payload(response, LookupAnswer).values
-            for jobid, text in zip(jobids, values, strict=True):
+            for jobid, text in zip(jobids, values_in(response), strict=True):
                 self._mark(jobid, text)
         except (FluxError, ValueError) as error:
             self._context.give_up(f"{response.topic}: {error}")

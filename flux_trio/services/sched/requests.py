@@ -104,12 +104,6 @@ class TargetsAnswer(msgspec.Struct):
     targets: str
 
 
-class LookupAnswer(msgspec.Struct):
-    """A kvs.lookup-all response."""
-
-    values: list[str | None]
-
-
 class Shapes:
     """Jobspecs to shapes, the same one for the same request, so that it is parsed once."""
 
