@@ -76,8 +76,8 @@ class Kills:
             raise FluxError(Errno.EPERM, "guests can only kill their own jobs")
         chosen = [
             job
-            for job in self._ledger.jobs.values()
-            if job.state & RUNNING and payload.userid in (USERID_UNKNOWN, job.userid)
+            for job in self._ledger.running.values()
+            if payload.userid in (USERID_UNKNOWN, job.userid)
         ]
         if not payload.dry_run and self._exec.service:
             topic = f"{self._exec.service}.{METHOD}"

@@ -41,7 +41,7 @@ class Lifetime:
         except FluxError as error:
             self._ledger.send(Log(Level.ERR, error.text))
             return
-        for job in list(self._ledger.jobs.values()):
+        for job in list(self._ledger.running.values()):
             if job.state == JobState.RUN:
                 self._hooks.when_free(job, partial(self._propose, job, end))
 

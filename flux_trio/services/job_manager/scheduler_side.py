@@ -209,8 +209,7 @@ class SchedulerSide:
         self.link = LINK.step(self.link, LinkEvent.HELLO)
         self.silence.broken()
         self.sender = request.sender
-        jobs = self._ledger.jobs.values()
-        holders = [job for job in jobs if job.has_resources and not job.bypassed]
+        holders = [job for job in self._in_order() if job.has_resources and not job.bypassed]
         self._grants.begin(holders)
         for job in holders:
             self._step(job.id, AllocEvent.HELLO)
@@ -239,11 +238,15 @@ class SchedulerSide:
         self.link = LINK.step(self.link, LinkEvent.READY)
         self.limit = payload.limit
         self._ledger.send(respond(request, {"count": self.waiting()}))
-        for job in self._ledger.jobs.values():
+        for job in self._in_order():
             if job.state == JobState.CLEANUP:  # frees that waited for a scheduler
                 self._ledger.dirty[job.id] = job
             if job.has_resources and job.expiration is not None and not job.bypassed:
                 self._tell_expiration(job.id, job.expiration)
+
+    def _in_order(self) -> list[ActiveJob]:
+        """Jobs that run or have run, the oldest first."""
+        return [job for _, job in sorted(self._ledger.running.items())]
 
     def propose_expiration(
         self, job: ActiveJob, expiration: int, then: Callable[[bool], None]
