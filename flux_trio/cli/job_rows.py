@@ -11,13 +11,13 @@ import pwd
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from flux_trio.cli.columns import short_duration
 from flux_trio.cli.job_query import RESULTS
 from flux_trio.cli.named_formats import NamedFormat
 from flux_trio.cli.nested import address_in
-from flux_trio.formats import format_fluid
+from flux_trio.formats import FluidForm, format_fluid
 from flux_trio.protocols import PENDING, JobState
 
 Record = Mapping[str, Any]
@@ -225,16 +225,13 @@ def _exit_reason(code: int | str) -> str:
     return _SHELL_REASONS.get(code, f"Exit {code}")
 
 
-def _jobid(form: Any) -> Callable[[JobRow], object]:
+def _jobid(form: FluidForm) -> Callable[[JobRow], object]:
     return lambda row: format_fluid(row.record["id"], form)
 
 
 _COMPUTED: Final[Mapping[str, tuple[str, Callable[[JobRow], object]]]] = {
     "id": ("JOBID", _jobid("f58")),
-    **{
-        f"id.{form}": ("JOBID", _jobid(form))
-        for form in ("dec", "hex", "f58", "f58plain", "kvs", "dothex", "words")
-    },
+    **{f"id.{form}": ("JOBID", _jobid(form)) for form in get_args(FluidForm)},
     "uri": ("URI", lambda row: address_in(row.record)),
     "username": ("USER", lambda row: user_name(row.record["userid"])),
     "state": ("STATE", lambda row: row.state.name),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flux_trio.cli.errors import CommandError
@@ -40,7 +40,7 @@ class Recursion:
     level: int  # instances inside of each other
     every_user: bool = False
     stats: Callable[[Client], Any] | None = None
-    path: tuple[str, ...] = field(default=())
+    path: tuple[str, ...] = ()
 
     def descend(self, records: Iterable[Mapping[str, Any]]) -> Iterator[Nested]:
         """What is in the instances of these jobs, each followed by what is in it."""
@@ -49,8 +49,7 @@ class Recursion:
         for name, uri in self._instances(records):
             nested = self._fetch((*self.path, name), uri)
             yield nested
-            inner = Recursion(self.query, self.level, self.every_user, self.stats, nested.path)
-            yield from inner.descend(nested.records)
+            yield from replace(self, path=nested.path).descend(nested.records)
 
     def _instances(self, records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
         for record in records:

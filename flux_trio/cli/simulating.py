@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from flux_trio.broker import ModuleNotStarted
-from flux_trio.cli.errors import CommandError
+from flux_trio.cli.errors import CommandError, sole_error
 from flux_trio.config import Config, PluginDirective, parse_config
 from flux_trio.formats import FormatError
 from flux_trio.sim import SimulationStalled, WorkloadJob, deal_users, read_workload
@@ -53,15 +53,11 @@ def expected_failures() -> Iterator[None]:
     """A run that cannot begin, or that never ends, is no bug of ours: its text says all."""
     try:
         yield
-    except SimulationStalled as stalled:
-        raise CommandError(str(stalled)) from None
-    except BaseExceptionGroup as group:
-        first: BaseException = group
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        if not isinstance(first, ModuleNotStarted):
+    except (SimulationStalled, BaseExceptionGroup) as raised:
+        error = sole_error(raised, (SimulationStalled, ModuleNotStarted))
+        if error is None:
             raise
-        raise CommandError(str(first)) from None
+        raise CommandError(str(error)) from None
 
 
 def _is_one_of(directive: PluginDirective, plugins: Iterable[str]) -> bool:
