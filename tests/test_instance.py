@@ -275,7 +275,7 @@ def lasting(tmp_path: Path) -> Surroundings:
 
 async def test_restart_knows_the_jobs_of_before_and_ids_go_on(lasting: Surroundings) -> None:
     "16.schema.5; 19.fluid.2"
-    with trio.fail_after(20):
+    with trio.fail_after(300):
         async with opened(lasting) as user:
             old = [await user.submit(run_s=0.001) for _ in range(3)]
             for jobid in old:
@@ -291,7 +291,7 @@ async def test_restart_knows_the_jobs_of_before_and_ids_go_on(lasting: Surroundi
 
 async def test_restart_finds_what_was_pending_and_runs_it(lasting: Surroundings) -> None:
     "16.schema.5: state is recovered by replaying eventlogs."
-    with trio.fail_after(20):
+    with trio.fail_after(300):
         async with opened(lasting) as user:
             await user.call("job-manager.queue-start", {"start": False, "nocheckpoint": True})
             pending = await user.submit(run_s=0.001)

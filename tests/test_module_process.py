@@ -29,7 +29,7 @@ from flux_trio.transports import Connection, Credentials, connect_websocket, mem
 from tests.support.instance import RunningInstance, running_instance
 from tests.support.shell import no_process_left, until
 
-TEST_S_MAX = 30.0
+TEST_S_MAX = 300.0  # only what hangs takes so long, however busy the machine is
 CONFIG = Config(exec=ExecConfig(kill_timeout="0.2s"))
 EVENTS = ["submit", "validate", "depend", "priority", "alloc", "start", "finish", "release"]
 ELSEWHERE = ("sched", "job-exec")

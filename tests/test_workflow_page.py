@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "howto" / "run-a-workflow.md"
-DEADLINE_S = 60
+DEADLINE_S = 300.0  # only what hangs takes so long, however busy the machine is
 
 
 def commands() -> list[str]:

@@ -96,7 +96,7 @@ class Remotes(ModuleWorld):
 async def world(nursery: trio.Nursery, request: pytest.FixtureRequest) -> AsyncIterator[Remotes]:
     world = Remotes(nursery, request.param)
     await world.start()
-    with trio.fail_after(10):
+    with trio.fail_after(300):
         yield world
         nursery.cancel_scope.cancel()
 

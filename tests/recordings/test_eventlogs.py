@@ -167,7 +167,7 @@ async def test_eventlog_of_a_command_that_is_not_there(tmp_path: Path) -> None:
     jobs = list(recording.jobs)
     inventory = ResourceSet.parse(recording.resources)
     given = Surroundings(inventory=inventory, userid=0, epoch=EPOCH, statedir=tmp_path)
-    with trio.fail_after(30):
+    with trio.fail_after(300):
         async with open_instance(Config(), given) as instance, instance.connect() as client:
             player = Player(recording, lambda jobspec: jobspec)
             await player.play(instance, client)

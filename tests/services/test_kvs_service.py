@@ -78,7 +78,7 @@ class StuckStore(MemoryStore):
         self.closed = False
 
     def commit(self, ops: Any) -> None:
-        assert self.go_on.wait(timeout=10)
+        assert self.go_on.wait(timeout=300)
         super().commit(ops)
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """A process that floods an instance over its Unix socket, by hand: no client of ours would.
 
-`python -m tests.support.flooder PATH submit|streams|frame|frames`. Prints one line of JSON: how the
-connection ended (`code`, `reason`; null if it did not), and how many error responses came
+`python -m tests.support.flooder PATH submit|streams|frame|frames`. It sends, and reads until the
+instance closes the connection or answers the request that it sends last. Prints one line of JSON:
+how the connection ended (`code`, `reason`; null if it did not), and how many error responses came
 (`errors`, by text).
 """
 
@@ -13,6 +14,7 @@ import struct
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 
 from flux_trio.formats import Jobspec
 from flux_trio.messages import Flag, Request, Response, topics
@@ -22,9 +24,10 @@ UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
-STUCK_S = 1.5  # the other side takes no more: long enough for it to give up
-QUIET_S = 1.0  # nothing more comes
 STREAMS = 10_000
+LAST = 2**31  # the matchtag of the last request
+LAST_MARK = b"\x1a\x80\x00\x00\x00"  # that number in CBOR
+READ_BYTES = 2**16
 BIG = 10 * 2**20
 TOTAL = 100 * 2**20
 
@@ -32,6 +35,8 @@ TOTAL = 100 * 2**20
 def frame(payload: bytes, size: int | None = None) -> bytes:
     """A masked binary frame; its head may say another size than it has."""
     length = len(payload) if size is None else size
+    if length < 126:
+        return b"\x82" + bytes([0x80 | length]) + bytes(4) + payload
     if length < 2**16:
         return b"\x82\xfe" + struct.pack("!H", length) + bytes(4) + payload
     return b"\x82\xff" + struct.pack("!Q", length) + bytes(4) + payload
@@ -72,18 +77,32 @@ def big_frames() -> Iterator[bytes]:
 
 
 FLOODS = {"submit": submissions, "streams": streams, "frame": one_frame, "frames": big_frames}
+READS_MEANWHILE = {"streams"}
 
 
-def receive(connection: socket.socket, wait_s: float) -> bytes:
-    """What comes, to its end or until nothing has come for `wait_s`."""
-    connection.settimeout(wait_s)
+def receive_what_waits(connection: socket.socket) -> bytes:
+    """What has come already."""
     data = bytearray()
-    try:
-        while part := connection.recv(2**16):
+    with suppress(BlockingIOError):
+        while part := connection.recv(READ_BYTES, socket.MSG_DONTWAIT):
             data += part
-    except OSError:
-        pass
     return bytes(data)
+
+
+def receive_to_the_end(connection: socket.socket, data: bytes) -> bytes:
+    """`data` and what comes after it, up to the answer to the last request or the end."""
+    found = bytearray(data)
+    with suppress(OSError):
+        while not is_answered(found) and (part := connection.recv(READ_BYTES)):
+            found += part
+    return bytes(found)
+
+
+def is_answered(data: bytearray) -> bool:
+    """Whether what was read last completes the frame with the answer to the last request."""
+    if LAST_MARK not in data[-2 * READ_BYTES :]:
+        return False
+    return any(LAST_MARK in payload for _, payload in frames_of(bytes(data)))
 
 
 def told(data: bytes) -> dict[str, object]:
@@ -94,7 +113,7 @@ def told(data: bytes) -> dict[str, object]:
             code, reason = struct.unpack("!H", payload[:2])[0], payload[2:].decode()
             return {"code": code, "reason": reason, "errors": errors}
         for message in decode_frame(payload):
-            if isinstance(message, Response) and message.errnum:
+            if isinstance(message, Response) and message.errnum and message.matchtag != LAST:
                 errors[message.error_text] += 1
     return {"code": None, "reason": None, "errors": errors}
 
@@ -122,15 +141,13 @@ def main(path: str, what: str) -> None:
         while not head.endswith(b"\r\n\r\n"):
             head += connection.recv(1)
         data = b""
-        try:
+        with suppress(OSError):  # raised when the instance has closed the connection
             for part in FLOODS[what]():
-                connection.settimeout(STUCK_S)
                 connection.sendall(part)
-                if what == "streams":
-                    data += receive(connection, 0.0)
-        except OSError:
-            pass  # it does not take any more
-        print(json.dumps(told(data + receive(connection, QUIET_S))), flush=True)
+                if what in READS_MEANWHILE:
+                    data += receive_what_waits(connection)
+            connection.sendall(frame(encode(Request(topics.BROKER_INFO, {}, LAST))))
+        print(json.dumps(told(receive_to_the_end(connection, data))), flush=True)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from flux_trio.trace import read_trace
 from flux_trio.views import verdict_text
 
 LONG_TEXT = "6.response.4"  # recommended, and users who ask wrongly are told at more length
-DEADLINE_S = 30.0  # generous: test machines are busy
+DEADLINE_S = 300.0  # only what hangs takes so long, however busy the machine is
 FLUX_TRIO = (sys.executable, "-m", "flux_trio")
 ROOT = Path(__file__).parents[2]
 OWN_VARIABLES = ("FLUX_TRIO_URI", "FLUX_TRIO_TOKEN", "FLUX_TRIO_STATEDIR")
