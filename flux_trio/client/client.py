@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
 
+from flux_trio.client.credit import Granter
 from flux_trio.client.link import ClientStatistics, Link
 from flux_trio.client.waiting import Answer, Queue
 from flux_trio.client.websocket import open_websocket
-from flux_trio.messages import Event, Flag, FluxError, Payload, Request, topics
+from flux_trio.messages import Event, Flag, FluxError, LocalProtocolError, Payload, Request, topics
 
 CLOSE_S_MAX: Final = 2.0  # to send what is queued and say goodbye; then the socket is cut
 PIPELINE_MAX: Final = 1024  # submissions that wait for their answers: enough to keep the line full
@@ -79,18 +81,30 @@ class Client:
 
     @asynccontextmanager
     async def stream(
-        self, topic: str, payload: Payload = None, *, cancel_topic: str | None = None
+        self,
+        topic: str,
+        payload: Payload = None,
+        *,
+        cancel_topic: str | None = None,
+        credit: bool = False,
     ) -> AsyncIterator[Queue[dict[str, Any]]]:
         """Iterate over the payloads of a stream of responses.
 
         ENODATA ends the iteration, another errnum raises FluxError. A block that is left before
         the end sends `cancel_topic`, the service's cancel method, and drops what still comes.
-        When STREAM_QUEUE_MAX responses wait, the client reads on only when there is room; if
+
+        With `credit` the service sends no more than the reader is ready for, so a reader may pause
+        as long as it likes; for streams that can wait (docs/reference/wire.md, Credit). Without it,
+        when STREAM_QUEUE_MAX responses wait, the client reads on only when there is room; if
         meanwhile a call waits for its response, the stream ends with EOVERFLOW instead.
         """
         link = self._link
-        with link.open_queue() as responses:
+        with link.open_queue() as responses, link.credit.taken(credit) as window:
             matchtag = link.calls.open(responses)
+            if credit:
+                payload = {**_keys_of(payload), "credit": window}
+                grant = partial(_grant, link, topics.credit_of(topic), matchtag)
+                responses.granter = Granter(window, grant)
             try:
                 link.send(Request(topic, payload, matchtag, _STREAMING))
                 await link.wait_for_room()
@@ -165,6 +179,18 @@ class Client:
             return await answer.wait()
         finally:
             self._link.close_call(answer)
+
+
+def _keys_of(payload: Payload) -> dict[str, Any]:
+    if isinstance(payload, str):
+        raise LocalProtocolError("payload of a stream with credit: expected a map, got text")
+    return payload or {}
+
+
+def _grant(link: Link, topic: str, matchtag: int, more: int) -> None:
+    """Tell the service that the reader has taken `more` responses."""
+    if not link.is_lost:
+        link.send(Request(topic, {"matchtag": matchtag, "credit": more}, flags=_NORESPONSE))
 
 
 def _job_id(payload: dict[str, Any]) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
+from flux_trio.client.credit import CreditPool
 from flux_trio.client.errors import ConnectionLost
 from flux_trio.client.waiting import STREAM_QUEUE_MAX, Answer, Queue
 from flux_trio.client.websocket import WebSocket
@@ -54,6 +55,7 @@ class Link:
         self._socket = socket
         self.calls: Calls[Answer | Queue[dict[str, Any]]] = Calls()
         self.subscriptions: list[tuple[str, Queue[Event]]] = []
+        self.credit = CreditPool()
         self._answers: set[Answer] = set()  # of the calls, those that wait for one response
         self._queues: set[Queue[Any]] = set()  # of responses, and of events
         self._lost: ConnectionLost | None = None  # set once, when the reader ends

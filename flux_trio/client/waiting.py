@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import anyio
 
+from flux_trio.client.credit import Granter
 from flux_trio.client.errors import ConnectionLost
 from flux_trio.messages import FluxError, Response
 
@@ -51,6 +52,7 @@ class Queue(Generic[T]):
     """One stream: iterate over it until it ends, once."""
 
     def __init__(self) -> None:
+        self.granter: Granter | None = None  # set for a stream with credit
         self._put, self._take = anyio.create_memory_object_stream[T](STREAM_QUEUE_MAX)
         self._ended = False
         self._error: FluxError | ConnectionLost | None = None
@@ -60,11 +62,14 @@ class Queue(Generic[T]):
 
     async def __anext__(self) -> T:
         try:
-            return await self._take.receive()
+            item = await self._take.receive()
         except anyio.EndOfStream:
             if self._error is not None:
                 raise self._error from None
             raise StopAsyncIteration from None
+        if self.granter is not None and not self._ended:
+            self.granter.took()
+        return item
 
     def put_nowait(self, item: T) -> bool:
         """Queue `item`; False when there is no room. Once ended it is dropped."""

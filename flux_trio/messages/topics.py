@@ -143,6 +143,11 @@ def disconnect_of(service: str) -> str:
     return f"{service}.{DISCONNECT}"
 
 
+def credit_of(topic: str) -> str:
+    """What the reader of a stream grants more responses by (docs/reference/wire.md, Credit)."""
+    return f"{topic}-credit"
+
+
 def stats_of(service: str) -> str:
     """What `service` tells what it has counted by."""
     return f"{service}.{STATS_METHOD}"

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from flux_trio.client import (
     open_client,
     waiting,
 )
+from flux_trio.client.credit import CREDIT_STREAM_MAX, CREDIT_TOTAL
 from flux_trio.messages import Errno, FluxError, LocalProtocolError, topics
 from tests.support.small_instance import TOKEN, SmallInstance, run_small_instance
 
@@ -294,6 +296,41 @@ def test_a_full_stream_does_not_hold_up_leaving(run: Run) -> None:
     run(test)
     for _, responses in kept:
         responses.close()
+
+
+def test_a_reader_with_credit_may_pause_while_calls_go_on(run: Run) -> None:
+    count = waiting.STREAM_QUEUE_MAX + 2000
+
+    async def test(client: Client) -> None:
+        async with client.stream("test.paced", {"n": count}, credit=True) as responses:
+            assert await anext(responses) == {"index": 0}
+            for n in range(50):  # a pause: more than is on its way would have come by now
+                assert await client.call("test.echo", {"n": n}) == {"n": n}
+            assert client.statistics().messages_received <= 50 + CREDIT_STREAM_MAX
+            assert [each["index"] async for each in responses] == list(range(1, count))
+        assert client.statistics().streams_open == 0
+
+    run(test)
+
+
+def test_streams_share_the_credit_of_their_connection(run: Run, instance: SmallInstance) -> None:
+    async def test(client: Client) -> None:
+        async with AsyncExitStack() as streams:
+            opened = [client.stream("test.paced", {"n": 20}, credit=True) for _ in range(100)]
+            many = [await streams.enter_async_context(stream) for stream in opened]
+            assert await client.call("test.echo", {"n": 1}) == {"n": 1}
+            assert client.statistics().messages_received <= CREDIT_TOTAL + 100
+            for responses in many:
+                assert [each["index"] async for each in responses] == list(range(20))
+        async with client.stream("test.paced", {"n": 0}, credit=True):
+            pass
+
+    run(test)
+    asked = [each.payload for each in instance.requests if each.topic == "test.paced"]
+    windows = [payload["credit"] for payload in asked if isinstance(payload, dict)]
+    assert windows[0] == CREDIT_STREAM_MAX
+    assert windows[99] == 1
+    assert windows[100] == CREDIT_STREAM_MAX  # all of it was given back
 
 
 def test_events_that_match_are_received_in_order(run: Run, instance: SmallInstance) -> None:

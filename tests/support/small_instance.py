@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from flux_trio.messages import (
     respond_stream,
     topics,
 )
+from flux_trio.services.credit import Credit, read_grant
 from flux_trio.transports import (
     Connection,
     Credentials,
@@ -48,6 +50,7 @@ class SmallInstance:
         self._served = threading.Condition()
         self._served_count = 0  # connections that have ended here
         self._streams: dict[int, Request] = {}
+        self._paced: dict[tuple[str, int], _Paced] = {}
         self._jobs = 0
 
     def topics(self) -> list[str]:
@@ -94,7 +97,8 @@ class SmallInstance:
                 await connection._socket.ping()
                 connection.send_nowait(respond(request) or Event("never"))
             case _:
-                for message in self._answers(request):
+                paced = request.topic in ("test.paced", "test.paced-credit")
+                for message in self._take_paced(request) if paced else self._answers(request):
                     if message is not None:
                         connection.send_nowait(message)
 
@@ -128,11 +132,41 @@ class SmallInstance:
             case _:
                 yield respond_error(request, Errno.ENOSYS, f"no method {request.topic}")
 
+    def _take_paced(self, request: Request) -> Iterator[Message | None]:
+        """A stream that keeps to its reader's credit, and the grants of that."""
+        if request.topic == "test.paced":
+            payload = request.payload
+            assert isinstance(payload, dict)
+            key = (request.sender, request.matchtag)
+            self._paced[key] = _Paced(request, payload["n"], Credit(payload["credit"]))
+        else:
+            key, more = read_grant(request)
+            self._paced[key].credit.add(more)
+        yield from self._paced[key].go_on()
+
     def _submit(self, request: Request, jobspec: dict[str, Any]) -> Message | None:
         if "bad" in jobspec:
             return respond_error(request, Errno.EINVAL, jobspec["bad"])
         self._jobs += 1
         return respond(request, {"id": self._jobs})
+
+
+@dataclass
+class _Paced:
+    """How far such a stream of `n` responses is."""
+
+    request: Request
+    n: int
+    credit: Credit
+    sent: int = 0
+
+    def go_on(self) -> Iterator[Message | None]:
+        for _ in range(self.credit.allows(self.n - self.sent)):
+            yield respond_stream(self.request, {"index": self.sent})
+            self.credit.spend()
+            self.sent += 1
+        if self.sent == self.n:
+            yield end_of_stream(self.request)
 
 
 def _subscribed(request: Request, topic: str) -> Message | None:
