@@ -94,6 +94,8 @@ KVS_LOOKUP_ALL: Final = "kvs.lookup-all"
 KVS_WATCH: Final = "kvs.watch"
 KVS_CANCEL: Final = "kvs.watch-cancel"
 KVS_DIR: Final = "kvs.dir"
+KVS_PAGE: Final = "kvs.page"
+KVS_COUNT: Final = "kvs.count"
 
 # Resource administration
 RESOURCE_STATUS: Final = "resource.status"

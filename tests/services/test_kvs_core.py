@@ -151,7 +151,7 @@ def test_what_was_asked_is_counted() -> None:
     core = KvsCore()
     turn(core, asked("kvs.lookup", {"key": "a"}), asked("kvs.watch", {"key": "a"}, streaming=True))
     ((_, _, stats),) = answers(turn(core, asked_by_guest("kvs.stats-get")))
-    others = ("commit", "lookup-all", "dir", "watch-cancel", "disconnect")
+    others = ("commit", "lookup-all", "dir", "page", "count", "watch-cancel", "disconnect")
     counts = {"lookup": 1, "watch": 1} | dict.fromkeys(others, 0)
     requests = {f"kvs.{method}": count for method, count in counts.items()} | {"kvs.stats-get": 1}
     assert stats == {"requests": requests, "waiting": 0, "watches": 1}
@@ -166,6 +166,10 @@ def test_what_was_asked_is_counted() -> None:
         ("kvs.commit", {"ops": [["drop", "a"]]}, "Invalid value 'drop' - at `$.ops[0][0]`"),
         ("kvs.lookup", {"key": 7}, "kvs.lookup: payload: Expected `str`, got `int` - at `$.key`"),
         ("kvs.dir", {}, "prefix"),
+        ("kvs.count", {}, "prefix"),
+        ("kvs.page", {}, "prefix"),
+        ("kvs.page", {"prefix": "a", "limit": 0}, "limit"),
+        ("kvs.page", {"prefix": "a", "limit": 10_001}, "limit"),
         ("kvs.watch-cancel", {}, "matchtag"),
         ("kvs.watch", {"key": "a"}, "streaming"),
     ],

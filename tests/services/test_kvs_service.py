@@ -43,6 +43,10 @@ async def test_what_is_committed_can_be_read_also_by_the_next_service(main: Main
         assert await client.ask("kvs.lookup", {"key": "a.b"}) == {"value": "12"}
     async with world.serving("kvs", main):
         assert await client.ask("kvs.dir", {"prefix": "a"}) == {"keys": ["a.b"]}
+        assert await client.ask("kvs.count", {"prefix": "a"}) == {"count": 1}
+        page = {"prefix": "a", "limit": 1}
+        assert await client.ask("kvs.page", page) == {"keys": ["a.b"], "values": ["12"]}
+        assert await client.ask("kvs.page", page | {"values": False}) == {"keys": ["a.b"]}
         assert await client.ask("kvs.lookup", {"key": "a.b"}) == {"value": "12"}
 
 

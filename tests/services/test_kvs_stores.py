@@ -22,6 +22,7 @@ from flux_trio.services.kvs import (
     Append,
     MemoryStore,
     Op,
+    Page,
     Put,
     SqliteStore,
     Store,
@@ -78,7 +79,26 @@ def test_dir_lists_all_below_sorted_and_not_the_key_itself(store: Store) -> None
         [Put(key, "x") for key in ["b.2", "b", "b.10", "b.2.c", "c", "b-", "b.\U0010fffe"]]
     )
     assert store.dir("b") == ["b.10", "b.2", "b.2.c", "b.\U0010fffe"]
+    assert store.count("b") == 4
+    assert store.count("absent") == 0
     assert len(store.dir("")) == 7
+
+
+def test_pages_are_parts_of_a_listing_in_both_orders(store: Store) -> None:
+    keys = [f"b.{n}" for n in range(5)]
+    store.commit([*[Put(key, key.upper()) for key in ["a", "b", *keys, "c"]]])
+    store.commit([Append("b.3", "+")])  # a value of two parts is one key
+    first = store.page(Page("b", 2))
+    assert (first.keys, first.values) == (keys[:2], ["B.0", "B.1"])
+    rest = store.page(Page("b", 9, after=first.keys[-1]))
+    assert (rest.keys, rest.values) == (keys[2:], ["B.2", "B.3+", "B.4"])
+    assert store.page(Page("b", 9, after="b.4")).keys == []
+    last = store.page(Page("b", 2, reverse=True, values=False))
+    assert (last.keys, last.values) == (["b.4", "b.3"], [])
+    assert store.page(Page("b", 9, after="b.3", reverse=True)).keys == ["b.2", "b.1", "b.0"]
+    # what lies outside of the prefix begins or ends it
+    assert store.page(Page("b", 9, after="a")).keys == keys
+    assert store.page(Page("b", 9, after="c", reverse=True)).keys == keys[::-1]
 
 
 def test_many_keys_are_written_replaced_and_read_at_once(store: Store) -> None:

@@ -51,5 +51,8 @@ class InstantKvs:
             self._store.commit(action.ops)
             return Stored()
         return Fetched(
-            self._store.lookup(action.keys), [self._store.dir(prefix) for prefix in action.prefixes]
+            self._store.lookup(action.keys),
+            [self._store.dir(prefix) for prefix in action.prefixes],
+            [self._store.page(page) for page in action.pages],
+            [self._store.count(prefix) for prefix in action.counted],
         )

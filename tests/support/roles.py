@@ -160,6 +160,8 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.KVS_LOOKUP: plain({"key": "resource.eventlog"}),
     topics.KVS_LOOKUP_ALL: plain({"keys": ["a"]}),
     topics.KVS_DIR: plain({"prefix": "job"}),
+    topics.KVS_PAGE: plain({"prefix": "job"}),
+    topics.KVS_COUNT: plain({"prefix": "job"}),
     topics.KVS_WATCH: plain({"key": "a"}, streaming=True),
     topics.KVS_CANCEL: plain({"matchtag": 5}),
     topics.stats_of(topics.KVS): plain(),

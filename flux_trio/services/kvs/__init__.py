@@ -1,7 +1,8 @@
 """The key-value store: where an instance keeps what must survive it.
 
 `KvsCore` decides order and durability, a `Store` holds the values (`MemoryStore`, `SqliteStore`),
-`run` serves `kvs.*`: commit {ops}, lookup {key}, dir {prefix}, watch {key}, watch-cancel.
+`run` serves `kvs.*`: commit {ops}, lookup {key}, dir and count {prefix}, page {prefix, after,
+limit}, watch {key}, watch-cancel.
 """
 
 from flux_trio.services.kvs.core import KvsCore
@@ -10,6 +11,8 @@ from flux_trio.services.kvs.ops import (
     Fetch,
     Fetched,
     Op,
+    Page,
+    PageRead,
     Put,
     Stored,
     StoreOps,
@@ -25,6 +28,8 @@ __all__ = [
     "KvsCore",
     "MemoryStore",
     "Op",
+    "Page",
+    "PageRead",
     "Put",
     "SqliteStore",
     "Store",

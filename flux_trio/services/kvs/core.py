@@ -34,6 +34,7 @@ from flux_trio.services.kvs.ops import (
     Fetch,
     Fetched,
     Op,
+    Page,
     Put,
     Stored,
     StoreOps,
@@ -73,6 +74,12 @@ class _CancelRequest(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
+class _PageRead:
+    request: Request
+    page: Page
+
+
+@dataclass(frozen=True, slots=True)
 class _Commit:
     request: Request
     ops: list[Op]
@@ -81,7 +88,7 @@ class _Commit:
 @dataclass(frozen=True, slots=True)
 class _Read:
     request: Request
-    names: list[str]  # keys, or the prefix of a listing
+    names: list[str]  # keys, or the prefix of a listing or count
 
 
 @dataclass(slots=True)
@@ -92,7 +99,14 @@ class _Round:
     lookups: list[_Read] = field(default_factory=list)
     watches: list[_Watch] = field(default_factory=list)
     listings: list[_Read] = field(default_factory=list)
+    pages: list[_PageRead] = field(default_factory=list)
+    counts: list[_Read] = field(default_factory=list)
     n_ops: int = 0
+
+    @property
+    def reads(self) -> bool:
+        """Whether it has more than commits."""
+        return bool(self.lookups or self.watches or self.listings or self.pages or self.counts)
 
 
 @dataclass(slots=True)
@@ -108,7 +122,7 @@ class KvsCore:
     """The whole state of the kvs service; the values themselves are the store's."""
 
     def __init__(self) -> None:
-        self._queue: deque[_Commit | _Read | _Watch] = (
+        self._queue: deque[_Commit | _Read | _PageRead | _Watch] = (
             deque()
         )  # bounded by the senders' own inboxes
         self._round: _Round | None = None  # set while the store works
@@ -122,6 +136,8 @@ class KvsCore:
                 topics.KVS_LOOKUP: self._lookup,
                 topics.KVS_LOOKUP_ALL: self._lookup_all,
                 topics.KVS_DIR: self._dir,
+                topics.KVS_PAGE: self._page,
+                topics.KVS_COUNT: self._dir,
                 topics.KVS_WATCH: self._watch,
                 topics.KVS_CANCEL: self._watch_cancel,
             },
@@ -181,6 +197,13 @@ class KvsCore:
         prefix = expect_payload(request, _DirRequest).prefix
         self._queue.append(_Read(request, [check_key(prefix) if prefix else ""]))
 
+    def _page(self, request: Request) -> None:
+        page = expect_payload(request, Page)
+        for key in (page.prefix, page.after):
+            if key:
+                check_key(key)
+        self._queue.append(_PageRead(request, page))
+
     def _watch(self, request: Request) -> None:
         key = check_key(expect_payload(request, _KeyRequest).key)
         stream = (request.sender, request.matchtag)
@@ -224,8 +247,12 @@ class KvsCore:
                 readers.add(waiting.request.sender)
                 if isinstance(waiting, _Watch):
                     work.watches.append(waiting)
+                elif isinstance(waiting, _PageRead):
+                    work.pages.append(waiting)
                 elif waiting.request.topic == topics.KVS_DIR:
                     work.listings.append(waiting)
+                elif waiting.request.topic == topics.KVS_COUNT:
+                    work.counts.append(waiting)
                 else:
                     work.lookups.append(waiting)
             self._queue.popleft()
@@ -234,7 +261,14 @@ class KvsCore:
         if readers:
             keys = [key for read in work.lookups for key in read.names]
             keys += [watch.key for watch in work.watches]
-            self._actions.append(Fetch(keys, [read.names[0] for read in work.listings]))
+            self._actions.append(
+                Fetch(
+                    keys,
+                    [read.names[0] for read in work.listings],
+                    [read.page for read in work.pages],
+                    [read.names[0] for read in work.counts],
+                )
+            )
 
     def _stored(self, done: Stored) -> None:
         """Nobody hears of a change before this."""
@@ -248,7 +282,7 @@ class KvsCore:
                     for op in commit.ops:
                         self._notify(op)
         work.commits = []
-        if not (work.lookups or work.watches or work.listings):
+        if not work.reads:
             self._round = None
 
     def _fetched(self, done: Fetched) -> None:
@@ -257,13 +291,20 @@ class KvsCore:
         if done.errnum:
             self._fetch_failed(work, done)
             return
-        values = iter(done.values)
+        looked_up = iter(done.values)
         for read in work.lookups:
-            self._answer(read, list(islice(values, len(read.names))))
+            self._answer(read, list(islice(looked_up, len(read.names))))
         for watch in work.watches:
-            self._watch_begins(watch, next(values))
+            self._watch_begins(watch, next(looked_up))
         for read, keys in zip(work.listings, done.listings, strict=True):
             self._send(respond(read.request, {"keys": keys}))
+        for asked, page in zip(work.pages, done.pages, strict=True):
+            payload: dict[str, Any] = {"keys": page.keys}
+            if asked.page.values:
+                payload["values"] = page.values
+            self._send(respond(asked.request, payload))
+        for read, count in zip(work.counts, done.counts, strict=True):
+            self._send(respond(read.request, {"count": count}))
 
     def _answer(self, read: _Read, values: list[str | None]) -> None:
         if read.request.topic == topics.KVS_LOOKUP_ALL:
@@ -293,7 +334,8 @@ class KvsCore:
 
     def _fetch_failed(self, work: _Round, done: Fetched) -> None:
         self._actions.append(Log(Level.ERR, f"kvs read failed: {done.text}"))
-        for read in [*work.lookups, *work.listings]:
+        reads: list[_Read | _PageRead] = [*work.lookups, *work.listings]
+        for read in [*reads, *work.pages, *work.counts]:
             self._send(respond_error(read.request, done.errnum, done.text))
         for watch in work.watches:
             self._end_watch(watch, done.errnum, done.text)

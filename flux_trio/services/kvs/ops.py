@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
 from flux_trio.messages import Errno, FluxError
 
 KEY_CHARS_MAX: Final = 1024
+PAGE_KEYS_MAX: Final = 10_000
 VALUE_CHARS_MAX: Final = 1 << 24  # of one put or append
 KEY_CHAR_LAST: Final = "\U0010ffff"  # above every character of a key
 
@@ -56,12 +57,46 @@ class Stored:
     text: str = ""
 
 
+class Page(msgspec.Struct, frozen=True, gc=False):
+    """Some of the keys below `prefix`, in order, and their values if `values`.
+
+    At most `limit` keys that sort after `after`; "" is the beginning. With `reverse` the order is
+    backwards: the keys sort before `after`, and "" is the end.
+    """
+
+    prefix: str
+    limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_KEYS_MAX)] = PAGE_KEYS_MAX
+    after: str = ""
+    reverse: bool = False
+    values: bool = True
+
+    def bounds(self) -> tuple[str, str]:
+        """The keys of the page lie strictly between these two."""
+        first, last = span(self.prefix)
+        if not self.after:
+            return first, last
+        return (first, min(self.after, last)) if self.reverse else (max(self.after, first), last)
+
+
+@dataclass(frozen=True, slots=True)
+class PageRead:
+    """The keys of a page, and a value for each; no values when they were not wanted."""
+
+    keys: list[str]
+    values: list[str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Action: read the values of `keys`, list what is below `prefixes`; answered by `Fetched`."""
+    """Action: read the values of `keys`, list and count what is below prefixes, read `pages`.
+
+    The answer is `Fetched`.
+    """
 
     keys: list[str]
     prefixes: list[str]
+    pages: list[Page] = field(default_factory=list)
+    counted: list[str] = field(default_factory=list)  # prefixes, whose keys are only counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +105,15 @@ class Fetched:
 
     values: list[str | None]
     listings: list[list[str]]
+    pages: list[PageRead] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
     errnum: int = 0
     text: str = ""
+
+
+def span(prefix: str) -> tuple[str, str]:
+    """Between these two lies every key below `prefix`: "/" follows "." in code-point order."""
+    return (f"{prefix}.", f"{prefix}/") if prefix else ("", KEY_CHAR_LAST)
 
 
 def check_key(key: str) -> str:

@@ -97,11 +97,16 @@ def _execute(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
         if isinstance(action, StoreOps):
             store.commit(action.ops)
             return Stored()
-        return Fetched(store.lookup(action.keys), [store.dir(prefix) for prefix in action.prefixes])
+        return Fetched(
+            store.lookup(action.keys),
+            [store.dir(prefix) for prefix in action.prefixes],
+            [store.page(page) for page in action.pages],
+            [store.count(prefix) for prefix in action.counted],
+        )
     except StoreError as error:
         if isinstance(action, StoreOps):
             return Stored(error.errnum, error.text)
-        return Fetched([], [], error.errnum, error.text)
+        return Fetched([], [], errnum=error.errnum, text=error.text)
 
 
 async def _close(handle: Handle, store: Store) -> None:

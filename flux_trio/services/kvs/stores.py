@@ -13,7 +13,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import ClassVar, Final, Literal, Protocol, TypeAlias
 
@@ -21,7 +21,7 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from flux_trio.messages import Errno, FluxError
-from flux_trio.services.kvs.ops import KEY_CHAR_LAST, Op, Put, Unlink
+from flux_trio.services.kvs.ops import Op, Page, PageRead, Put, Unlink, span
 
 APPLICATION_ID: Final = 0x466C7578  # "Flux", at a fixed place in the file's header
 LAYOUT: Final = 1  # kept as user_version; a file of another layout is refused
@@ -59,6 +59,12 @@ class Store(Protocol):
     def dir(self, prefix: str) -> list[str]:
         """Every key below `prefix` ("" for all), sorted; `prefix` itself is not among them."""
 
+    def page(self, page: Page) -> PageRead:
+        """Some of the keys below a prefix."""
+
+    def count(self, prefix: str) -> int:
+        """How many keys there are below `prefix`."""
+
     def close(self) -> None:
         """Leave everything in order; no other method may follow."""
 
@@ -89,7 +95,21 @@ class MemoryStore:
 
     def dir(self, prefix: str) -> list[str]:
         """Every key below `prefix`, sorted."""
-        return list(self._values.irange(*_span(prefix), inclusive=(False, False)))
+        return list(self._values.irange(*span(prefix), inclusive=(False, False)))
+
+    def page(self, page: Page) -> PageRead:
+        """Some of the keys below a prefix."""
+        between = self._values.irange(
+            *page.bounds(), inclusive=(False, False), reverse=page.reverse
+        )
+        keys = list(islice(between, page.limit))
+        return PageRead(keys, self.lookup(keys) if page.values else [])
+
+    def count(self, prefix: str) -> int:
+        """How many keys there are below `prefix`."""
+        after, before = span(prefix)
+        count: int = self._values.bisect_left(before) - self._values.bisect_right(after)
+        return count
 
     def close(self) -> None:
         """Nothing to put in order."""
@@ -186,9 +206,29 @@ class SqliteStore:
 
     def dir(self, prefix: str) -> list[str]:
         """Every key below `prefix`, sorted."""
-        after, before = _span(prefix)
+        after, before = span(prefix)
         query = "SELECT DISTINCT key FROM part WHERE key > ? AND key < ? ORDER BY key"
         return [key for (key,) in self._read(query, (after, before))]
+
+    def page(self, page: Page) -> PageRead:
+        """Some of the keys below a prefix."""
+        order = "DESC" if page.reverse else "ASC"
+        query = (
+            "SELECT json_group_array(key) FROM (SELECT DISTINCT key FROM part "
+            f"WHERE key > ? AND key < ? ORDER BY key {order} LIMIT {page.limit})"
+        )
+        ((rows,),) = self._read(query, page.bounds())
+        keys = _KEYS.decode(rows)
+        return PageRead(keys, self.lookup(keys) if page.values else [])
+
+    def count(self, prefix: str) -> int:
+        """How many keys there are below `prefix`."""
+        query = (
+            "SELECT CAST(count(*) AS TEXT) FROM "
+            "(SELECT DISTINCT key FROM part WHERE key > ? AND key < ?)"
+        )
+        ((count,),) = self._read(query, span(prefix))
+        return int(count)
 
     def _read(self, query: str, values: Sequence[str]) -> list[tuple[str]]:
         try:
@@ -216,6 +256,7 @@ class SqliteStore:
 
 _Statement: TypeAlias = tuple[str, Sequence[str]]  # and its parameters
 _ROWS: Final = msgspec.json.Decoder(list[tuple[str, int, str]])
+_KEYS: Final = msgspec.json.Decoder(list[str])
 
 
 def _statements(ops: Iterable[Op]) -> Iterator[_Statement]:
@@ -223,7 +264,7 @@ def _statements(ops: Iterable[Op]) -> Iterator[_Statement]:
         if is_unlink:
             for op in run:
                 query = "DELETE FROM part WHERE key = ? OR (key > ? AND key < ?)"
-                yield query, (op.key, *_span(op.key))
+                yield query, (op.key, *span(op.key))
         else:
             yield from _written(run)
 
@@ -265,8 +306,3 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")
-
-
-def _span(prefix: str) -> tuple[str, str]:
-    """Between these two lies every key below `prefix`: "/" follows "." in code-point order."""
-    return (f"{prefix}.", f"{prefix}/") if prefix else ("", KEY_CHAR_LAST)
