@@ -53,6 +53,6 @@ class InstantKvs:
         return Fetched(
             self._store.lookup(action.keys),
             [self._store.dir(prefix) for prefix in action.prefixes],
-            [self._store.page(page) for page in action.pages],
-            [self._store.count(prefix) for prefix in action.counted],
+            pages=[self._store.page(page) for page in action.pages],
+            counts=[self._store.count(prefix) for prefix in action.counted],
         )

@@ -105,10 +105,10 @@ class Fetched:
 
     values: list[str | None]
     listings: list[list[str]]
-    pages: list[PageRead] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
     errnum: int = 0
     text: str = ""
+    pages: list[PageRead] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
 
 
 def span(prefix: str) -> tuple[str, str]:

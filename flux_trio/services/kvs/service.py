@@ -100,13 +100,13 @@ def _execute(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
         return Fetched(
             store.lookup(action.keys),
             [store.dir(prefix) for prefix in action.prefixes],
-            [store.page(page) for page in action.pages],
-            [store.count(prefix) for prefix in action.counted],
+            pages=[store.page(page) for page in action.pages],
+            counts=[store.count(prefix) for prefix in action.counted],
         )
     except StoreError as error:
         if isinstance(action, StoreOps):
             return Stored(error.errnum, error.text)
-        return Fetched([], [], errnum=error.errnum, text=error.text)
+        return Fetched([], [], error.errnum, error.text)
 
 
 async def _close(handle: Handle, store: Store) -> None:
