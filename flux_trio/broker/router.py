@@ -34,6 +34,10 @@ from flux_trio.trace import Trace
 # the memory of an instance, and answers, which nobody can refuse, need the room.
 REQUESTS_WAITING_MAX: Final = 1 << 18
 
+# Names that one peer has asked for in vain and is told of when they are taken. A peer asks for a
+# handful of services; beyond the bound it is not told.
+MISSED_MAX: Final = 64
+
 _PRIVATE: Final = int(Flag.PRIVATE)  # an IntFlag operation costs a microsecond
 
 
@@ -57,6 +61,7 @@ class Peer:
         self.services: set[str] = set()
         self.subscriptions: list[str] = []
         self.called: dict[str, None] = {}  # services it has sent requests to, in order
+        self.missed: set[str] = set()  # services it has asked for while nobody held the name
         self.inflight: dict[tuple[str, int], Request] = {}  # delivered to it, not answered
 
 
@@ -84,15 +89,18 @@ class Router:
     def register(self, peer: Peer, service: str) -> None:
         """Give `peer` the service name. Raises FluxError(EEXIST) naming who holds it.
 
-        Those who have called the one that held it before hear of it by an event: nobody needs to
-        ask again and again (readings: When the job manager goes away).
+        Peers that have called an earlier holder, or have asked while there was no holder, hear of
+        it by an event: nobody needs to ask again and again (readings: When the job manager goes
+        away).
         """
         holder = self.services.get(service)
         if holder is not None:
             raise FluxError(Errno.EEXIST, f"service {service} is already held by {holder.name}")
         self.services[service] = peer
         peer.services.add(service)
-        if any(service in each.called for each in self.peers.values()):
+        if any(service in each.called or service in each.missed for each in self.peers.values()):
+            for each in self.peers.values():
+                each.missed.discard(service)
             self._publish(peer, Event(SERVICE_BACK_EVENT, {"service": service}))
 
     def unregister(self, peer: Peer, service: str) -> None:
@@ -168,6 +176,8 @@ class Router:
         service = service_of(request.topic)
         holder = self.services.get(service)
         if holder is None:
+            if len(sender.missed) < MISSED_MAX:
+                sender.missed.add(service)
             ref = self.trace.sent(sender.name, "", request)
             text = f"No service matching {request.topic} is registered"
             self._refuse(sender, request, Errno.ENOSYS, text, ref)

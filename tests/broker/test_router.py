@@ -75,6 +75,23 @@ def test_who_called_a_service_hears_that_somebody_holds_its_name_again(router: R
     assert event.rolemask & ROLE_OWNER
 
 
+def test_who_asked_in_vain_hears_that_somebody_holds_the_name(router: Router) -> None:
+    "Readings 31: a first hello may come before the job manager does."
+    waiting = Party(router, "sched")
+    waiting.peer.subscriptions.append("service-back")
+    router.route(waiting.peer, Request("job-manager.sched-hello", None, 1))
+    waiting.take()
+    Party(router, "kvs", "kvs")
+    assert waiting.take() == []
+    manager = Party(router, "job-manager", "job-manager")
+    (event,) = waiting.take()
+    assert event.payload == {"service": "job-manager"}
+    router.remove(manager.peer, manager.inbox)
+    assert waiting.take() == []  # it has not called that one
+    Party(router, "job-manager", "job-manager")
+    assert waiting.take() == []
+
+
 def test_nobody_holds_the_service(router: Router) -> None:
     "6.errors.1, 3.routing.2: an unmatched topic is answered ENOSYS (38), with text."
     client = Party(router, "client")

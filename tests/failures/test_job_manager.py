@@ -131,6 +131,43 @@ async def test_each_job_manager_that_fails_to_start_is_told_hello_once_and_the_n
         assert (await s.events(jobid))[-1] == "clean"
 
 
+class _Replaying:
+    """A job manager that has its name and answers nobody, as long as it replays."""
+
+    async def run(self, handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
+        handle.register(topics.JOB_MANAGER)
+        task_status.started()
+        await trio.sleep_forever()
+
+
+NEEDS_MANAGER = ("sched", "job-exec", "job-ingest", "job-list")
+
+
+@pytest.mark.parametrize("replaying", [True, False])
+async def test_first_hello_waits_while_the_job_manager_is_replaced(
+    autojump_clock: MockClock, replaying: bool
+) -> None:
+    "Readings 31: it is reloaded while it replays, or is not there at all when the others come."
+    async with scene(without=(NAME, *NEEDS_MANAGER)) as s:
+        real = s.supervisor.specs[NAME]
+        if replaying:
+            await s.load(NAME, _Replaying())
+        for name in NEEDS_MANAGER:
+            await s.supervisor.load(name)
+        await settle()
+        if replaying:
+            await s.supervisor.remove(NAME)
+        await trio.sleep(HOUR)
+        s.supervisor.specs[NAME] = real
+        await s.supervisor.load(NAME)
+        await trio.sleep(RECOVERY_S)
+        assert all(name in s.supervisor for name in NEEDS_MANAGER)
+        jobid = await s.submit(run_s=1)
+        await s.wait(jobid)
+        assert "exception" not in await s.events(jobid)
+        assert s.log(Level.ERR) == []
+
+
 @pytest.mark.parametrize(("end", "level"), [("raises", 1), ("returns", 1), ("removed", 0)])
 async def test_end_of_the_job_manager_is_in_the_log_unless_it_was_asked_for(
     autojump_clock: MockClock, end: str, level: int

@@ -56,13 +56,22 @@ def test_another_service_name_may_be_used() -> None:
     assert hello.payload == {"service": "sim-exec"}
 
 
-@pytest.mark.parametrize("errnum", [Errno.EINVAL, Errno.ENOSYS, Errno.EPERM])
+@pytest.mark.parametrize("errnum", [Errno.EINVAL, Errno.EPERM])
 def test_a_refused_hello_is_fatal(errnum: Errno) -> None:
     """32.hello.9: a failure response to exec-hello is fatal."""
     core = ExecCore(ExecConfig())
     (hello,) = core.start(1.0)
     actions = core.turn(1.0, [Response(hello.topic, "starts are outstanding", errnum, 1)])
     assert actions == [Exit("job-manager.exec-hello: starts are outstanding")]
+
+
+def test_first_hello_that_meets_enosys_waits_for_the_job_manager() -> None:
+    "Readings 31: ENOSYS says that nobody holds the name; it is no answer to hello."
+    core = ExecCore(ExecConfig(simulate=True))
+    (hello,) = core.start(1.0)
+    assert core.turn(1.0, [Response(hello.topic, "is gone", Errno.ENOSYS, hello.matchtag)]) == []
+    (again,) = core.turn(2.0, [service_back(MANAGER)])
+    assert again.topic == hello.topic
 
 
 # Simulated jobs

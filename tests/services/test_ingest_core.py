@@ -11,7 +11,14 @@ from flux_trio.formats import Jobspec, format_fluid, parse_event
 from flux_trio.messages import Errno, Flag, Request, Response
 from flux_trio.services.ingest.core import BATCH_JOBS_MAX, IngestCore
 from flux_trio.services.turns import Exit, Log
-from tests.support.asking import GUEST_USERID, OWNER_USERID, asked, asked_by_guest, gone
+from tests.support.asking import (
+    GUEST_USERID,
+    OWNER_USERID,
+    asked,
+    asked_by_guest,
+    gone,
+    service_back,
+)
 
 NOW = 1_700_000_000.5
 JOBSPEC = Jobspec.from_command(("true",)).to_json()
@@ -220,8 +227,21 @@ def test_submissions_wait_until_the_last_id_is_known() -> None:
 
 def test_ingest_cannot_go_on_without_the_last_id() -> None:
     script = Script(max_jobid=None)
-    actions = script.answer(script.getinfo, "job-manager is gone", Errno.ENOSYS)
-    assert actions == [Exit("job-manager.getinfo: job-manager is gone")]
+    actions = script.answer(script.getinfo, "not for you", Errno.EPERM)
+    assert actions == [Exit("job-manager.getinfo: not for you")]
+
+
+def test_submissions_wait_while_nobody_holds_the_name_of_the_job_manager() -> None:
+    "Readings 31: ENOSYS says that nobody holds the name; ingest asks again when somebody does."
+    script = Script(max_jobid=None)
+    assert script.answer(script.getinfo, "is gone", Errno.ENOSYS) == []
+    assert script(submission(1)) == []
+    assert script(service_back("kvs")) == []
+    (again,) = script(service_back("job-manager"))
+    assert again.topic == script.getinfo.topic
+    assert script(service_back("job-manager")) == []
+    (commit,) = script.answer(again, {"max_jobid": 99 << 24})
+    assert len(stored(commit)) == 2
 
 
 # --- refusals

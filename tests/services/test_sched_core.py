@@ -136,12 +136,20 @@ class TestStart:
             {"service": "sched", "allocated": [[7, machine(1, 1).to_json()]], "pending": 0},
         )
 
-    @pytest.mark.parametrize("errnum", [Errno.EPROTO, Errno.ENOSYS])
+    @pytest.mark.parametrize("errnum", [Errno.EPROTO, Errno.EINVAL])
     def test_leaves_when_hello_fails(self, errnum: int) -> None:
         """27.hello.16, 27.hello.17."""
         script = SchedScript()
         (hello,) = script.grow(machine(1, 1))
         assert leaves(script.turn(answer(hello, errnum=errnum)))
+
+    def test_first_hello_that_meets_enosys_waits_for_the_job_manager(self) -> None:
+        "Readings 31: ENOSYS says that nobody holds the name; it is no answer to hello."
+        script = SchedScript()
+        (hello,) = script.grow(machine(1, 1))
+        assert script.turn(answer(hello, errnum=Errno.ENOSYS)) == []
+        (again,) = script.turn(service_back(MANAGER))
+        assert again.topic == hello.topic
 
     def test_leaves_when_ready_fails(self) -> None:
         """27.ready.14, 27.ready.15."""

@@ -194,7 +194,7 @@ class ExecCore:
             # events from here on; what was before is looked up where it matters
             wanted = {"allow": {JobEvent.RESOURCE_UPDATE.value: 1}}
             self._context.ask(topics.JOB_JOURNAL, wanted, self._journal, Flag.STREAMING)
-        elif response.errnum == Errno.ENOSYS and self._attached_at is not None:
+        elif response.errnum == Errno.ENOSYS:  # the broker's: there is no job manager now
             self._waits = True
         else:  # 32.hello.9
             self._context.emit(Exit(f"{response.topic}: {response.error_text}"))

@@ -25,6 +25,7 @@ from flux_trio.formats import (
 from flux_trio.messages import (
     Calls,
     Errno,
+    Event,
     Flag,
     FluxError,
     Level,
@@ -33,6 +34,7 @@ from flux_trio.messages import (
     expect_payload,
     respond,
     respond_error,
+    tells_return_of,
     topics,
 )
 from flux_trio.protocols import (
@@ -93,6 +95,7 @@ class IngestCore:
     def __init__(self) -> None:
         self._calls: Calls[_Batch | None] = Calls()  # None: the getinfo at start
         self._ids: FluidGenerator | None = None  # until the job manager has told the last id
+        self._awaits_manager = False  # getinfo met ENOSYS: nobody held the job manager's name
         self._now = 0.0  # of this turn
         self._waiting: list[Request] = []
         self._batch = _Batch()
@@ -106,7 +109,8 @@ class IngestCore:
 
     def start(self, _now: float) -> list[Action]:
         """Ask where the ids of an earlier life ended; submissions wait for it."""
-        return [Request(topics.JOB_GETINFO, None, self._calls.open(None))]
+        self._ask_last_id()
+        return self._take_out()
 
     def turn(self, now: float, inputs: list[Any]) -> list[Action]:
         """Check what was submitted, and take the batches one step on."""
@@ -115,12 +119,26 @@ class IngestCore:
                 self._queue(message)
             elif isinstance(message, Response):
                 self._take_response(now, message)
+            elif isinstance(message, Event):
+                self._event(message)
         if self._ids is not None:
             self._now = now
             waiting, self._waiting = self._waiting, []
             for request in waiting:
                 self._answer(self._methods.call(request))
             self._store()
+        return self._take_out()
+
+    def _ask_last_id(self) -> None:
+        self._answer(Request(topics.JOB_GETINFO, None, self._calls.open(None)))
+
+    def _event(self, event: Event) -> None:
+        """Ask again when there is a job manager after there was none."""
+        if self._awaits_manager and tells_return_of(topics.JOB_MANAGER, event):
+            self._awaits_manager = False
+            self._ask_last_id()
+
+    def _take_out(self) -> list[Action]:
         out, self._out = self._out, []
         return out
 
@@ -189,6 +207,9 @@ class IngestCore:
             self._decided(batch, dict(expect_payload(response, Refusals).errors))
 
     def _number_from(self, now: float, response: Response) -> None:
+        if response.errnum == Errno.ENOSYS:  # the broker's: the job manager is being replaced
+            self._awaits_manager = True
+            return
         if response.errnum:
             self._answer(Exit(f"{response.topic}: {response.error_text}"))
             return

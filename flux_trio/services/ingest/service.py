@@ -15,4 +15,5 @@ async def run(
 ) -> None:
     """Serve `job-ingest.*` until cancelled."""
     handle.register(topics.JOB_INGEST)
+    handle.subscribe(topics.SERVICE_BACK_EVENT)
     await run_core(handle, IngestCore(), task_status=task_status)

@@ -132,12 +132,10 @@ class SchedCore:
 
     def _grown(self) -> None:
         if self._greeting is None:
-            self._greet(again=False)
+            self._greet()
 
-    def _greet(self, *, again: bool) -> None:
-        self._greeting = Greeting(
-            self._context, self._schedule, self._config, self._greeted, again=again
-        )
+    def _greet(self) -> None:
+        self._greeting = Greeting(self._context, self._schedule, self._config, self._greeted)
         self._greeting.say_hello()
 
     def _greeted(self) -> None:
@@ -148,7 +146,7 @@ class SchedCore:
     def _event(self, event: Event) -> None:
         waits = self._greeting is not None and self._greeting.waits
         if waits and tells_return_of(topics.JOB_MANAGER, event):
-            self._greet(again=True)
+            self._greet()
 
     def _shrinking(self, ranks: int) -> None:
         """28.shrink; before hello has told who holds what, nobody can say what is free."""
@@ -191,9 +189,9 @@ class SchedCore:
         self._reranking.forget_all()
         self._context.forget_jobs()
         self._schedule.forget_jobs()
-        if self._greeting is not None:
+        if self._greeting is not None:  # else hello follows the first grow
             self._greeting.abandon()
-        self._greet(again=True)
+            self._greet()
 
     # Requests (RFC 27)
 

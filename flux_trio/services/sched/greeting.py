@@ -1,8 +1,8 @@
 """RFC 27, Hello and Ready: learning what is allocated, and saying that requests may come.
 
-If the job manager goes away, hello is said again once somebody holds its name (readings: When the
-job manager goes away), which the event `service-back` tells. Until then ENOSYS comes from the
-broker, so it is no answer to hello.
+ENOSYS comes from the broker while there is no job manager, so it is no answer to hello, neither to
+the first one nor to a later one. Hello is said again once somebody holds the job manager's name
+(readings: When the job manager goes away), which the event `service-back` tells.
 """
 
 from __future__ import annotations
@@ -35,14 +35,11 @@ class Greeting:
         schedule: Schedule,
         config: SchedConfig,
         on_ready: Callable[[], None],
-        *,
-        again: bool,
     ) -> None:
         self._context = context
         self._schedule = schedule
         self._config = config
         self._on_ready = on_ready
-        self._again = again  # ENOSYS means that the job manager is not back yet
         self._over = False  # the job manager is gone: answers mean nothing
         self.waits = False  # for somebody to hold the job manager's name
         self._told_all = False  # ENODATA has come
@@ -69,7 +66,7 @@ class Greeting:
                 if self._told:
                     self._look_up()
                 self._ready_if_complete()
-            case Errno.ENOSYS if self._again:
+            case Errno.ENOSYS:
                 self.waits = True
             case _:
                 self._context.give_up(f"{response.topic}: {response.error_text}")
