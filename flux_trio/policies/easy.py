@@ -1,9 +1,10 @@
 """EASY backfill: the head of the queue has a reservation; others may pass that do not delay it.
 
 The reservation is made of particular cores at a particular time, the earliest at which the head
-fits if every grant lasts to its end. A job behind the head starts now if it ends by then, or
-if it fits beside those cores. A job without an end, or with a grant without one in its way,
-counts as never ending: then the reservation has no time, but its cores are still kept clear of
+fits if every grant lasts to its end. Cores that are in use until then are reserved first
+(`reserving`), so that idle ones stay open to others. A job behind the head starts now if it ends by
+then, or if it fits beside those cores. A job without an end, or with a grant without one in its
+way, counts as never ending: then the reservation has no time, but its cores are still kept clear of
 others that never end, lest the head wait for ever.
 """
 
@@ -16,6 +17,7 @@ from typing import Final
 from flux_trio.policies.fifo import start_from_head
 from flux_trio.policies.policy import Decisions
 from flux_trio.policies.pool import Pool
+from flux_trio.policies.reserving import cores_reserved, earliest_start
 from flux_trio.policies.shape import Allocation, Shape
 from flux_trio.policies.state import Grant, Job, State
 
@@ -26,13 +28,28 @@ are looked at when they have come this far."""
 
 @dataclass(slots=True)
 class Reservation:
-    """Cores kept for the head of the queue."""
+    """A time and cores kept for the head of the queue."""
 
     start: float
     """Seconds since the Unix epoch; infinity when a grant in the way has no end."""
-    allocation: Allocation
+    kept: Allocation | None = None
+    """The cores; None until a job asks what is spare."""
     spare: Pool | None = None
-    """What is free now and not reserved; made when the first job asks for it."""
+    """What is free now and not kept; None until a job asks."""
+
+    def ends_in_time(self, end: float) -> bool:
+        """Whether a job that ends at `end` may have the cores that are kept."""
+        return end <= self.start and end < math.inf
+
+    def choose_again(self) -> None:
+        """Other cores may be better now: a grant ended, or one began that ends in time.
+
+        The cores stay when no time is known: otherwise one job without an end after the other
+        could take a core that was kept.
+        """
+        if self.start < math.inf:
+            self.kept = None
+        self.spare = None
 
 
 @dataclass(slots=True)
@@ -77,7 +94,7 @@ class Easy:
         if self._reservation is None or grant.end >= self._reservation.start:
             self._blocked = None
         else:
-            self._reservation.spare = None
+            self._reservation.choose_again()
 
     def reshaped(self) -> None:
         """Look at everything again, and make another reservation."""
@@ -93,7 +110,8 @@ class Easy:
             self._fresh.clear()
             return decisions
         if self._blocked is not looked_at or decisions.started:  # those came in ahead of it
-            self._reservation = reserve(self._state, self._blocked, now)
+            start = earliest_start(self._state, self._blocked.shape, now)
+            self._reservation = None if start is None else Reservation(start)
             self._look_again = True
         while behind := self._behind():
             self._backfill(behind, now, decisions)
@@ -124,23 +142,33 @@ class Easy:
             allocation = self._place(job, now)
             if allocation is None:
                 continue
-            decisions.started.append((job, self._state.start(job, allocation, now)))
+            grant = self._state.start(job, allocation, now)
+            decisions.started.append((job, grant))
             self._gone += 1
-            if self._reservation and self._reservation.spare:
-                self._reservation.spare.take_what_is_free(allocation)
+            if self._reservation:
+                _began(grant, self._reservation)
 
     def _place(self, job: Job, now: float) -> Allocation | None:
         """Where `job` can go without delaying the head; None if nowhere."""
-        reservation = self._reservation
+        reservation, head = self._reservation, self._blocked
         end = self._state.end_of(job, now)
-        if reservation is None or (end <= reservation.start and end < math.inf):
+        if reservation is None or head is None or reservation.ends_in_time(end):
             return _find(self._state.pool, job.shape, self._misfits.anywhere)
         if job.shape in self._misfits.beside:
             return None
+        if _find(self._state.pool, job.shape, self._misfits.anywhere) is None:
+            return None
         if reservation.spare is None:
-            reservation.spare = self._state.pool.copy()
-            reservation.spare.take_what_is_free(reservation.allocation)
+            reservation.spare = self._spare_beside(reservation, head)
         return _find(reservation.spare, job.shape, self._misfits.beside)
+
+    def _spare_beside(self, reservation: Reservation, head: Job) -> Pool:
+        spare = self._state.pool.copy()
+        if reservation.kept is None:
+            reservation.kept = cores_reserved(self._state, head.shape, reservation.start)
+        assert reservation.kept is not None, "since it fitted, jobs began in time or beside only"
+        spare.take_what_is_free(reservation.kept)
+        return spare
 
 
 def _find(pool: Pool, shape: Shape, misfits: set[Shape]) -> Allocation | None:
@@ -150,38 +178,12 @@ def _find(pool: Pool, shape: Shape, misfits: set[Shape]) -> Allocation | None:
     return allocation
 
 
+def _began(grant: Grant, reservation: Reservation) -> None:
+    if reservation.ends_in_time(grant.end):
+        reservation.choose_again()
+    elif reservation.spare is not None:
+        reservation.spare.take_what_is_free(grant.allocation)
+
+
 def _rank(job: Job) -> tuple[int, float, int]:
     return job.rank
-
-
-def reserve(state: State, job: Job, now: float) -> Reservation | None:
-    """The earliest place for `job` if every grant lasts to its end, now for those overdue.
-
-    None when it does not fit even then: ranks that it needs are down.
-    """
-    if state.pool.room_when_idle(job.shape, up_only=True) < job.shape.count:
-        return None
-    pool = state.pool.copy()
-    missing = job.shape.count - pool.room(job.shape)
-    for grant in state.grants.by_end():
-        pool.give(grant.allocation)
-        missing -= _gain_max(job.shape, grant.allocation)
-        if missing <= 0:
-            missing = job.shape.count - pool.room(job.shape)
-        if missing <= 0:
-            allocation = pool.find(job.shape)
-            if allocation is not None:
-                return Reservation(max(now, grant.end), allocation)
-    return None
-
-
-def _gain_max(shape: Shape, allocation: Allocation) -> int:
-    """Units of `shape` that giving back `allocation` makes room for, at most."""
-    if shape.by_node:
-        return sum([group.ranks.bit_count() for group in allocation.groups])
-    return sum(
-        [
-            group.ranks.bit_count() * (group.cores.bit_count() + group.gpus.bit_count())
-            for group in allocation.groups
-        ]
-    )

@@ -1,6 +1,6 @@
 """Choosing ranks: which of those that could take some units shall.
 
-Deterministic: the tightest fit first, then the lowest ranks. The rows of a search are
+Placement is deterministic: the tightest fit first, then the lowest ranks. The rows of a search are
 (units that each rank could take, ranks), those with the least to spare first; picks are (units
 that each rank shall take, ranks).
 """
@@ -8,10 +8,11 @@ that each rank shall take, ranks).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from flux_trio.policies.bits import lowest
 from flux_trio.policies.free_index import Counts
-from flux_trio.policies.shape import Shape
+from flux_trio.policies.shape import Allocation, Shape
 
 Row = tuple[int, int]
 
@@ -41,6 +42,17 @@ def units_in(rows: list[Row]) -> int:
 def pick(rows: list[Row], shape: Shape) -> list[Row] | None:
     """Ranks for all units of `shape`; None when they do not suffice."""
     return _pick_nodes(rows, shape.count) if shape.by_node else _pick_slots(rows, shape.count)
+
+
+def pick_with_preference(rows: list[Row], shape: Shape, preferred: int) -> list[Row] | None:
+    """Like `pick`, with as many units on the `preferred` ranks (a bit set) as these can take."""
+    first = [(units, some) for units, ranks in rows if (some := ranks & preferred)]
+    if units_in(first) >= shape.count:
+        return pick(first, shape)
+    others = [(units, some) for units, ranks in rows if (some := ranks & ~preferred)]
+    rest = replace(shape, count=shape.count - units_in(first))
+    picks = pick(others, rest)
+    return None if picks is None else first + picks
 
 
 def _pick_nodes(rows: list[Row], wanted: int) -> list[Row] | None:
@@ -82,3 +94,15 @@ def _pick_slots(rows: list[Row], wanted: int) -> list[Row] | None:
 
 def _units(row: Row) -> int:
     return row[0]
+
+
+def units_max(shape: Shape, allocation: Allocation) -> int:
+    """Units of `shape` that giving back `allocation` makes room for, at most."""
+    if shape.by_node:
+        return sum([group.ranks.bit_count() for group in allocation.groups])
+    return sum(
+        [
+            group.ranks.bit_count() * (group.cores.bit_count() + group.gpus.bit_count())
+            for group in allocation.groups
+        ]
+    )

@@ -8,12 +8,14 @@ allocation at hand, not with jobs or with the size of the machine beyond operati
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from operator import or_
 from typing import Protocol
 
 from flux_trio.formats import Constraint, Group, Idset, ResourceSet
 from flux_trio.policies.bits import lowest_again
-from flux_trio.policies.free_index import Counts, FreeIndex, counts_of
-from flux_trio.policies.placement import Row, pick, rows_of, units_in
+from flux_trio.policies.free_index import FULL, Counts, FreeIndex, counts_of
+from flux_trio.policies.placement import Row, pick, pick_with_preference, rows_of, units_in
 from flux_trio.policies.shape import NOTHING, Allocation, Children, Shape
 
 
@@ -56,6 +58,26 @@ class Pool:
         twin._candidates = self._candidates
         twin._index = self._index.copy()
         return twin
+
+    def with_nothing_free(self) -> Pool:
+        """A copy in which every core and gpu is taken."""
+        twin = self.copy()
+        for ranks, _, free in list(twin._index.splits(twin._ranks)):
+            twin._index.move(ranks, free, NOTHING)
+        return twin
+
+    @property
+    def free(self) -> Free:
+        """What is free now."""
+        return self._index
+
+    def free_allocation(self) -> Allocation:
+        """All that is free now."""
+        ranks_with: dict[Children, int] = {}
+        for ranks, children in self._index.parts(self._ranks):
+            if children != NOTHING:
+                ranks_with[children] = ranks_with.get(children, 0) | ranks
+        return Allocation.of_parts(ranks_with)
 
     def totals(self) -> list[tuple[Children, int]]:
         """What ranks have in all, up or not, free or not, and which ranks have just that."""
@@ -141,14 +163,23 @@ class Pool:
             ranks = self._candidates[constraint] = constraint.select(self.inventory).bits
         return ranks
 
-    def find(self, shape: Shape, free: Free | None = None) -> Allocation | None:
-        """Where `shape` could go, without taking it; None when it does not fit.
+    def find(self, shape: Shape) -> Allocation | None:
+        """Where `shape` fits now, without taking it; None when it does not fit."""
+        return self.find_in(shape, self._index)
 
-        In what is free now, or in `free`.
-        """
-        free = free or self._index
+    def find_in(self, shape: Shape, free: Free) -> Allocation | None:
+        """Where `shape` fits in `free`, on ranks that are up; None when it does not fit."""
         picks = pick(self._rows(shape, free), shape)
         return None if picks is None else _allocation(shape, picks, free)
+
+    def find_preferring(self, shape: Shape, free: Free, preferred: Free) -> Allocation | None:
+        """Where `shape` fits in `free`; None when it does not fit.
+
+        Ranks with something in `preferred`, a part of `free`, are taken before others, and on each
+        rank the cores and gpus in `preferred` before others.
+        """
+        picks = pick_with_preference(self._rows(shape, free), shape, _ranks_in(preferred))
+        return None if picks is None else _allocation(shape, picks, free, preferred)
 
     def allocate(self, shape: Shape) -> Allocation | None:
         """Take what `shape` asks for; None when it does not fit."""
@@ -231,23 +262,41 @@ def _minus(a: Children, b: Children) -> Children:
     return Children(a[0] & ~b[0], a[1] & ~b[1])
 
 
-def _allocation(shape: Shape, picks: list[Row], free: Free) -> Allocation:
+def _ranks_in(free: Free) -> int:
+    """The ranks that have a core or a gpu in `free`."""
+    return reduce(or_, [ranks for counts, ranks in free.by_free.items() if counts != FULL], 0)
+
+
+def _allocation(
+    shape: Shape, picks: list[Row], free: Free, preferred: Free | None = None
+) -> Allocation:
+    """The cores and gpus on the picked ranks: the lowest ones, those in `preferred` first."""
     ranks_with: dict[Children, int] = {}
     for units, ranks in picks:
         for part, children in free.parts(ranks):
-            if not shape.whole:
-                cores = lowest_again(children.cores, units * shape.cores)
-                gpus = lowest_again(children.gpus, units * shape.gpus) if shape.gpus else 0
-                children = Children(cores, gpus)
-            ranks_with[children] = ranks_with.get(children, 0) | part
-    groups = [Group(ranks, *children) for children, ranks in ranks_with.items()]
-    if len(groups) > 1:
-        groups.sort(key=_lowest_rank)
-    return Allocation(tuple(groups), shape.nslots)
+            if shape.whole:
+                ranks_with[children] = ranks_with.get(children, 0) | part
+                continue
+            firsts = [(part, NOTHING)] if preferred is None else preferred.parts(part)
+            for some, first in firsts:
+                mine = Children(
+                    _lowest_of(children.cores, first.cores, units * shape.cores),
+                    _lowest_of(children.gpus, first.gpus, units * shape.gpus),
+                )
+                ranks_with[mine] = ranks_with.get(mine, 0) | some
+    return Allocation.of_parts(ranks_with, shape.nslots)
 
 
-def _lowest_rank(group: Group) -> int:
-    return (group.ranks & -group.ranks).bit_length()
+def _lowest_of(bits: int, first: int, count: int) -> int:
+    """The `count` lowest one-bits of `bits`, those in `first` before others."""
+    if not count:
+        return 0
+    preferred = bits & first
+    if not preferred:
+        return lowest_again(bits, count)
+    chosen = lowest_again(preferred, count)
+    missing = count - chosen.bit_count()
+    return chosen | lowest_again(bits ^ preferred, missing) if missing else chosen
 
 
 def _complaint(ranks: int, mine: Children, allowed: Children, what: str) -> str:

@@ -119,12 +119,30 @@ class Profile:
         for start, end, window in self._windows(job, before, own):
             if not window & within or not window & ~tried:
                 continue
-            allocation = self._state.pool.find(job.shape, FreePlanes(self._planes, window))
+            allocation = self._find(job.shape, window, start)
             if allocation is not None:
                 bits = self._planes.flatten(allocation.groups)
                 return Place(start, end, allocation, bits)
             tried = window
         return None
+
+    def _find(self, shape: Shape, window: int, start: float) -> Allocation | None:
+        """Where `shape` fits in `window` from `start` on; what is free until then comes last."""
+        pool, free = self._state.pool, FreePlanes(self._planes, window)
+        gpus, cores = self._least(shape)
+        before, early = 0, window
+        for index in range(bisect_left(self._times, start) - 1, -1, -1):
+            early &= self._free[index]
+            late = window & ~early
+            if late == before:
+                continue
+            counts = self._planes.counts(late)
+            if counts[0] >= gpus and counts[1] >= cores:
+                enough = FreePlanes(self._planes, late)
+                if pool.find_in(shape, enough) is not None:
+                    return pool.find_preferring(shape, enough, FreePlanes(self._planes, before))
+            before = late
+        return pool.find_preferring(shape, free, FreePlanes(self._planes, before))
 
     def reserve(self, place: Place) -> None:
         """Take `place` off."""

@@ -85,6 +85,14 @@ class Allocation:
         """What R says was allocated."""
         return cls(resources.groups, resources.nslots or 0)
 
+    @classmethod
+    def of_parts(cls, ranks_with: Mapping[Children, int], nslots: int = 0) -> Allocation:
+        """The same cores and gpus on each rank of a part: children → ranks, as a bit set."""
+        groups = [Group(ranks, *children) for children, ranks in ranks_with.items()]
+        if len(groups) > 1:
+            groups.sort(key=_lowest_rank)
+        return cls(tuple(groups), nslots)
+
     @property
     def ranks(self) -> int:
         """All ranks, as a bit set."""
@@ -114,3 +122,7 @@ class Allocation:
             starttime,
             expiration,
         )
+
+
+def _lowest_rank(group: Group) -> int:
+    return (group.ranks & -group.ranks).bit_length()

@@ -119,9 +119,19 @@ class Grants:
 
     def by_end(self) -> Iterator[Grant]:
         """All grants, those that end first at the front."""
+        return iter(self._sorted_by_end())
+
+    def ending_by(self, time: float) -> Iterator[Grant]:
+        """The grants that end at `time` or before, those that end last at the front."""
+        ending: Iterator[Grant] = self._sorted_by_end().irange_key(
+            max_key=(time, math.inf), reverse=True
+        )
+        return ending
+
+    def _sorted_by_end(self) -> SortedKeyList:
         if self._by_end is None:
             self._by_end = SortedKeyList(self._grants.values(), key=_end_and_id)
-        return iter(self._by_end)
+        return self._by_end
 
     def add(self, grant: Grant) -> None:
         """Take in the grant of a job that holds nothing yet."""
