@@ -12,7 +12,12 @@ import msgspec
 from flux_trio.formats import MISSING, FormatError
 from flux_trio.messages import Control, Event, Message, Request, Response
 
-RING_SIZE: Final = 4096  # the last moments of a busy instance; about 4 MB
+RING_SIZE: Final = 4096  # records: the last moments of a busy instance
+RING_BYTES_MAX: Final = (
+    4 * 2**20
+)  # of their payloads as JSON; in memory that is a few times as much
+
+RING_SMALL_BYTES: Final = 1024  # a message up to this size counts only as a record
 
 
 class Kind(StrEnum):
@@ -58,11 +63,39 @@ Sink = Callable[[Record], object]
 
 
 class Ring:
-    """The default sink: the last `size` records."""
+    """The default sink: the last `size` records, with at most `bytes_max` bytes of large messages.
 
-    def __init__(self, size: int = RING_SIZE) -> None:
+    A large message counts where it was sent. When there are too many bytes of them, the oldest
+    records go, up to the oldest large message. What received a message has the same object as what
+    sent it, so twice `bytes_max` is the most that is held. What records have as `data` is small by
+    the bounds of those who make it.
+    """
+
+    def __init__(self, size: int = RING_SIZE, bytes_max: int = RING_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
         self._records: deque[Record] = deque(maxlen=size)
-        self.append: Sink = self._records.append
+        self._keep: Sink = self._records.append
+        self._large: deque[tuple[int, int]] = deque()  # place and bytes of each large message
+        self._bytes = 0  # the sum of those
+
+    def append(self, record: Record) -> None:
+        """Keep `record`; a `Sink`."""
+        self._keep(record)
+        if record.kind is _SEND:
+            size = _json_size(record.message)
+            if size > RING_SMALL_BYTES:
+                self._large.append((record.n, size))
+                self._bytes += size
+                if self._bytes > self._bytes_max:
+                    self._make_room()
+
+    def _make_room(self) -> None:
+        records, large = self._records, self._large
+        while large and (self._bytes > self._bytes_max or large[0][0] < records[0].n):
+            place, size = large.popleft()
+            self._bytes -= size
+            while records and records[0].n <= place:
+                records.popleft()
 
     def __iter__(self) -> Iterator[Record]:
         return iter(list(self._records))
@@ -152,9 +185,19 @@ class Trace:
             sink(record)
 
 
+def _json_size(message: Message | None) -> int:
+    """Bytes of the payload as JSON: the cheapest measure there is, since C takes it."""
+    payload = getattr(message, "payload", None)
+    try:
+        return len(_measure(payload))
+    except (TypeError, ValueError, OverflowError, RecursionError):  # of a module in this process
+        return len(repr(payload))
+
+
 _TYPES: Final = {"request": Request, "response": Response, "event": Event, "control": Control}
 _NAMES: Final = {shape: name for name, shape in _TYPES.items()}
 _encoder = msgspec.json.Encoder(order="sorted")
+_measure = msgspec.json.Encoder().encode
 
 
 class _WithMessage(msgspec.Struct, omit_defaults=True):

@@ -69,6 +69,36 @@ def test_ring_keeps_the_last_records() -> None:
     assert [record.n for record in ring] == [8, 9, 10]
 
 
+def test_ring_keeps_large_messages_up_to_a_number_of_bytes() -> None:
+    ring = Ring(100, bytes_max=10_000)
+    trace = Trace(lambda: 1.0)
+    trace.add_sink(ring.append)
+    for n in range(50):
+        request = Request("a.b", {"n": n, "text": "x" * 3000})
+        ref = trace.sent("c", "a", request)
+        trace.received("a", "c", request, ref)
+        trace.note("state", "a", {})
+    kept = [record.message for record in ring if isinstance(record.message, Request)]
+    held = {id(message): len(str(message.payload)) for message in kept}
+    assert sum(held.values()) <= 2 * 10_000
+    assert [m.payload["n"] for m in kept if isinstance(m.payload, dict)][-2:] == [49, 49]
+
+
+def test_ring_keeps_many_small_messages_after_large_ones() -> None:
+    ring = Ring(100, bytes_max=10_000)
+    trace = Trace(lambda: 1.0)
+    trace.add_sink(ring.append)
+    for n in range(300):
+        trace.sent("c", "a", Request("a.b", {"text": "x" * (3000 if n < 150 else 10)}))
+    assert len(ring) == 100
+
+
+def test_ring_takes_a_payload_that_is_no_json() -> None:
+    ring = Ring(3)
+    ring.append(Record(1, 1.0, "send", "a", message=Request("a.b", {"object": object()})))
+    assert len(ring) == 1
+
+
 def test_ring_may_be_read_while_records_come() -> None:
     ring = Ring(3)
     ring.append(Record(1, 1.0, "state", "a"))
