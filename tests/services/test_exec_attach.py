@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from flux_trio.formats import Event, format_eventlog
@@ -198,9 +199,14 @@ def test_attach_is_a_stream() -> None:
     assert answer.errnum == Errno.EPROTO
 
 
-def test_number_of_streams_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flux_trio.services.exec.attach.ATTACHMENTS_MAX", 1)
+def test_number_of_streams_of_a_user_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flux_trio.services.exec.attach.ATTACHMENTS_OF_USER_MAX", 1)
     script = running()
     script(attach())
     (answer,) = script(asked("job-exec.attach", {"id": 7}, tag=2, streaming=True))
     assert answer.errnum == Errno.EAGAIN
+    assert "has 1 output streams open, the most" in answer.payload
+    other = asked("job-exec.attach", {"id": 7}, tag=3, streaming=True, by="root")
+    assert not streamed(script(msgspec.structs.replace(other, userid=0)))  # it is taken
+    script(gone("job-exec", "alice"))
+    assert not streamed(script(attach()))  # and so is another one after the first has ended

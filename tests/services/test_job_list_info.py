@@ -9,7 +9,9 @@ import pytest
 
 from flux_trio.formats import ResourceSet, format_event
 from flux_trio.messages import Errno, Request, respond_error
+from flux_trio.services.job_list.info import LOOKUP_KEYS_MAX, WATCHES_OF_USER_MAX
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone
+from tests.support.counting import count_steps
 from tests.support.eventlogs import ending, event, inactive, pending, running
 from tests.support.listing import ListedJobs, key
 
@@ -266,3 +268,42 @@ def _inactive_turn(listed: ListedJobs) -> list[Request]:
 
 def _error(request: Request, errnum: int, text: str) -> Any:
     return respond_error(request, errnum, text)
+
+
+def test_number_of_keys_of_a_lookup_is_bounded(listed: ListedJobs) -> None:
+    keys = [f"key{n}" for n in range(LOOKUP_KEYS_MAX + 1)]
+    before = len(listed.lookups)
+    text = f"job-info.lookup: {len(keys)} keys, at most {LOOKUP_KEYS_MAX} in one request"
+    assert listed.ask(LOOKUP, {"id": 1, "keys": keys}) == [(Errno.EMSGSIZE, text)]
+    assert len(listed.lookups) == before
+
+
+def test_number_of_watches_of_a_user_is_bounded(
+    listed: ListedJobs,
+) -> None:
+    for tag in range(WATCHES_OF_USER_MAX):
+        watch(listed, "guest.exec.eventlog", tag)
+    text = f"has {WATCHES_OF_USER_MAX} eventlog watches open, the most that one user may have"
+    ((errnum, refusal),) = watch(listed, tag=WATCHES_OF_USER_MAX)
+    assert errnum == Errno.EAGAIN
+    assert text in refusal
+    mine = asked_by_guest(WATCH, {"id": 1}, streaming=True)
+    assert lines(listed.request(mine))  # of another user
+    listed.request(gone("job-info", "alice"))
+    assert lines(watch(listed, tag=0))
+
+
+def test_cost_of_leaving_grows_with_the_number_of_ones_own_watches_alone() -> None:
+    def leaving(mine: int, others: int) -> int:
+        listed = ListedJobs()
+        listed.store_log(1, pending())
+        listed.start()
+        for by, count in (("alice", mine), ("bob", others)):
+            for tag in range(count):
+                listed.ask(WATCH, {"id": 1}, streaming=True, tag=tag, by=by)
+        request = gone("job-info", "alice")
+        return count_steps(lambda: listed.core.turn(0.0, [request]))
+
+    few, many, among_many = leaving(50, 0), leaving(200, 0), leaving(50, 400)
+    assert many < 5 * few
+    assert among_many < 1.5 * few

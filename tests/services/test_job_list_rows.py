@@ -94,6 +94,27 @@ def test_jobs_beyond_one_slice_are_listed_in_order(listed: ListedJobs) -> None:
     assert listed.ids(max_entries=SLICE_JOBS + 1) == ids[: SLICE_JOBS + 1]
 
 
+def test_lists_of_one_user_are_made_one_after_another_and_do_not_hold_up_anothers(
+    listed: ListedJobs,
+) -> None:
+    ids = list(range(1, 2 * SLICE_JOBS + 10))
+    for jobid in ids:
+        listed.store_jobspec(jobid)
+        listed.tell_all(jobid, pending())
+    listed.ids(max_entries=0)  # the facts of all of them are known from here on
+    wanted = {"states": int(JobState.SCHED), "max_entries": 0}
+    for tag in range(1, 4):
+        assert listed.ask(topics.LIST_LIST, wanted, tag=tag) == []
+    timers = [timer.key for timer in listed.timers]
+    assert len(timers) == 1  # one list is being made
+    few = asked_by_guest(topics.LIST_LIST, wanted | {"max_entries": 1})
+    ((_, payload),) = listed.request(few)  # while the others wait
+    assert [job["id"] for job in payload["jobs"]] == ids[:1]
+    listed.request(gone("job-list", "alice"))  # and nobody waits for those any more
+    listed.fire_timer()
+    assert (listed.timers, listed.take_sent()) == ([], [])
+
+
 def test_user_with_few_jobs_among_many_is_answered_in_slices(listed: ListedJobs) -> None:
     mine = LOOKS_MAX + 1
     for jobid in range(1, mine + 1):

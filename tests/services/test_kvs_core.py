@@ -12,6 +12,7 @@ from flux_trio.services.kvs.core import COMMIT_OPS_MAX, LOOKUP_KEYS_MAX, ROUND_O
 from flux_trio.services.kvs.ops import KEY_CHARS_MAX
 from flux_trio.services.turns import Log
 from tests.support.asking import asked, asked_by_guest, gone
+from tests.support.counting import count_steps
 
 
 def commit(*ops: list[str], by: str = "alice", tag: int = 1) -> Request:
@@ -327,3 +328,30 @@ def test_disconnect_ends_the_watches_of_that_peer_without_an_answer() -> None:
 def test_matchtag_of_an_open_watch_is_refused() -> None:
     core = watching("a", "1")
     assert answers(turn(core, watch("b")))[0][1] == Errno.EPROTO
+
+
+@pytest.mark.parametrize("keys", [1, 1000])
+def test_cost_of_leaving_grows_with_the_number_of_ones_own_watches_alone(keys: int) -> None:
+    def leaving(mine: int, others: int) -> int:
+        core = KvsCore()
+        for by, count in (("alice", mine), ("bob", others)):
+            asked_for = [watch(f"key{tag % keys}", by, tag) for tag in range(count)]
+            turn(core, *asked_for)
+            if count:
+                turn(core, Fetched([None] * count, []))
+        return count_steps(lambda: turn(core, gone("kvs", "alice")))
+
+    few, many, among_many = leaving(100, 0), leaving(400, 0), leaving(100, 1000)
+    assert many < 5 * few
+    assert among_many < 1.5 * few
+
+
+def test_cost_of_an_unlink_does_not_grow_with_the_watches_of_other_keys() -> None:
+    def unlinking(others: int) -> int:
+        core = KvsCore()
+        turn(core, *[watch(f"key{tag}", tag=tag) for tag in range(others)])
+        turn(core, Fetched([None] * others, []))
+        turn(core, commit(["unlink", "job.1"]))
+        return count_steps(lambda: turn(core, Stored()))
+
+    assert unlinking(1000) < 1.5 * unlinking(10)

@@ -84,7 +84,11 @@ class ListedJobs:
 
     def jobs(self, **wanted: Any) -> list[dict[str, Any]]:
         """What job-list.list answers the owner; of jobs in all states, unless told."""
-        ((errnum, payload),) = self.ask(topics.LIST_LIST, {"states": STATES} | wanted)
+        answers = self.ask(topics.LIST_LIST, {"states": STATES} | wanted)
+        while not answers:  # a long list goes on by a timer
+            self.fire_timer()
+            answers = self.take_sent()
+        ((errnum, payload),) = answers
         assert errnum == 0, payload
         return list(payload["jobs"])
 

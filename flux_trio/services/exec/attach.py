@@ -30,11 +30,12 @@ from flux_trio.services.exec.job import OUTPUT, SEVERITY_FATAL, Job, Phase, chec
 from flux_trio.services.exec.output import data_pieces, logged_pieces, whole_length
 from flux_trio.services.exec.shell_protocol import STREAMS
 from flux_trio.services.exec.vocabulary import Chunk, OutputRead, Part, ReadOutput
+from flux_trio.services.sharing import Allowance
 from flux_trio.services.turns import SetTimer
 
 POLL_S: Final = 0.05
 READ_BYTES_MAX: Final = 1 << 16  # of one file at a time, so that a long output is not one long turn
-ATTACHMENTS_MAX: Final = 4096  # beyond it EAGAIN
+ATTACHMENTS_OF_USER_MAX: Final = 1024  # open at once; beyond it EAGAIN
 
 Key = tuple[str, int]  # sender and matchtag (RFC 6)
 
@@ -72,17 +73,17 @@ class Attachments:
         self._on_end = on_end
         self._open: dict[Key, Attachment] = {}
         self._polling = False
+        self._of_user = Allowance(ATTACHMENTS_OF_USER_MAX, "output streams")
 
     def open(self, request: Request) -> None:
         """Take a request. Raises FluxError."""
         jobid = expect_payload(request, _AttachPayload).id
         if not request.is_streaming:
             raise FluxError(Errno.EPROTO, f"{request.topic}: expected a streaming request")
-        if len(self._open) >= ATTACHMENTS_MAX:
-            raise FluxError(Errno.EAGAIN, f"{ATTACHMENTS_MAX} streams are open; try again later")
         job = self._jobs.get(jobid)
         if job is not None:
             job.check_access(request)
+        self._of_user.take(request.userid)
         attachment = Attachment(request, jobid)
         self._open[request.sender, request.matchtag] = attachment
         if job is not None:
@@ -236,6 +237,7 @@ class Attachments:
 
     def _forget(self, attachment: Attachment) -> None:
         del self._open[attachment.request.sender, attachment.request.matchtag]
+        self._of_user.give_back(attachment.request.userid)
         self._on_end(attachment.id)
 
     def _send(self, response: Response | None) -> None:

@@ -57,6 +57,7 @@ class JobListCore:
     def turn(self, now: float, inputs: list[Any]) -> list[Any]:
         """Take answers first, so that requests see the newest; answer what can be answered."""
         self._exchange.now = now
+        self._listings.start_turn()
         for message in inputs:
             match message:
                 case Response():
@@ -67,8 +68,8 @@ class JobListCore:
                     self._follower.manager_is_back()
                 case TimerFired(topics.JOB_JOURNAL):
                     self._follower.open()
-                case TimerFired((str(sender), int(matchtag))):
-                    self._listings.go_on((sender, matchtag))
+                case TimerFired(int(userid)):
+                    self._listings.go_on(userid)
         for jobid in self._records.settle():
             self._info.ended(jobid)
         if self._follower.ready:

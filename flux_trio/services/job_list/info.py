@@ -31,6 +31,11 @@ from flux_trio.services.job_list.exchange import Exchange
 from flux_trio.services.job_list.listing import UNKNOWN_JOB
 from flux_trio.services.job_list.records import Record, Records
 from flux_trio.services.job_list.scan import Value
+from flux_trio.services.sharing import Allowance
+
+WATCHES_OF_USER_MAX: Final = 1024  # open at once; beyond it EAGAIN
+
+LOOKUP_KEYS_MAX: Final = 32  # of one request, each a read of the kvs; beyond it EMSGSIZE
 
 RESTRICTED: Final = "access is restricted to job/instance owner"  # flux-core's words
 
@@ -87,6 +92,11 @@ class _Watch:
     taken: int = 0  # characters that have come
     rest: str = ""  # the start of a line that is not whole yet
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """Its sender and matchtag."""
+        return self.request.sender, self.request.matchtag
+
 
 class Info:
     """Answers job-info requests."""
@@ -94,8 +104,9 @@ class Info:
     def __init__(self, exchange: Exchange, records: Records) -> None:
         self._exchange = exchange
         self._records = records
-        self._watches: dict[tuple[str, int], _Watch] = {}  # open streams, by sender and matchtag
-        self._by_job: dict[int, list[_Watch]] = {}
+        self._watches: dict[str, dict[int, _Watch]] = {}  # open streams, by sender, then matchtag
+        self._by_job: dict[int, dict[tuple[str, int], _Watch]] = {}
+        self._of_user = Allowance(WATCHES_OF_USER_MAX, "eventlog watches")
 
     # --- lookup
 
@@ -104,6 +115,9 @@ class Info:
         wanted = expect_payload(request, LookupRequest)
         record = self._find(request, wanted.id)
         keys = list(dict.fromkeys(wanted.keys))
+        if len(keys) > LOOKUP_KEYS_MAX:
+            text = f"{request.topic}: {len(keys)} keys, at most {LOOKUP_KEYS_MAX} in one request"
+            raise FluxError(Errno.EMSGSIZE, text)
         if not keys:
             self._exchange.send(respond(request, {"id": record.id}))
         lookup = _Lookup(request, record, wanted, len(keys))
@@ -143,13 +157,15 @@ class Info:
     def watch(self, request: Request) -> None:
         """job-info.eventlog-watch: every line, then ENODATA once the job is inactive."""
         wanted = expect_payload(request, WatchRequest)
-        key = (request.sender, request.matchtag)
-        if not request.is_streaming or key in self._watches:
+        streams = self._watches.get(request.sender, {})
+        if not request.is_streaming or request.matchtag in streams:
             text = f"{request.topic}: expected the streaming flag and a matchtag not in use"
             raise FluxError(Errno.EPROTO, text)
         record = self._find(request, wanted.id)
-        watch = self._watches[key] = _Watch(request, record.id, wanted.path)
-        self._by_job.setdefault(record.id, []).append(watch)
+        self._of_user.take(request.userid)
+        watch = streams[request.matchtag] = _Watch(request, record.id, wanted.path)
+        self._watches[request.sender] = streams
+        self._by_job.setdefault(record.id, {})[watch.key] = watch
         if record.state == JobState.INACTIVE:
             self._read_rest(watch)
         else:
@@ -160,7 +176,7 @@ class Info:
     def watch_cancel(self, request: Request) -> None:
         """job-info.eventlog-watch-cancel: end one of the sender's streams with ECANCELED."""
         matchtag = expect_payload(request, CancelRequest).matchtag
-        watch = self._watches.get((request.sender, matchtag))
+        watch = self._watches.get(request.sender, {}).get(matchtag)
         if watch is None:
             raise FluxError(Errno.ENOENT, f"{request.topic}: no watch with matchtag {matchtag}")
         self._end(watch, respond_error(watch.request, Errno.ECANCELED))
@@ -168,12 +184,12 @@ class Info:
 
     def forget(self, sender: str) -> None:
         """Nobody reads these streams any more."""
-        for watch in [each for key, each in self._watches.items() if key[0] == sender]:
+        for watch in list(self._watches.get(sender, {}).values()):
             self._end(watch, None)
 
     def ended(self, jobid: int) -> None:
         """The job is inactive: its eventlogs are complete in the kvs."""
-        for watch in self._by_job.get(jobid, ()):
+        for watch in self._by_job.get(jobid, {}).values():
             self._stop(watch)
             self._read_rest(watch)
 
@@ -210,10 +226,14 @@ class Info:
 
     def _end(self, watch: _Watch, last: Response | None) -> None:
         self._stop(watch)
-        del self._watches[watch.request.sender, watch.request.matchtag]
-        others = [each for each in self._by_job.pop(watch.jobid) if each is not watch]
-        if others:
-            self._by_job[watch.jobid] = others
+        sender, matchtag = watch.key
+        del self._watches[sender][matchtag]
+        if not self._watches[sender]:
+            del self._watches[sender]
+        del self._by_job[watch.jobid][watch.key]
+        if not self._by_job[watch.jobid]:
+            del self._by_job[watch.jobid]
+        self._of_user.give_back(watch.request.userid)
         self._exchange.send(last)
 
     def _stop(self, watch: _Watch) -> None:
@@ -226,14 +246,15 @@ class Info:
             watch.matchtag = 0
 
     def _is_open(self, watch: _Watch) -> bool:
-        return self._watches.get((watch.request.sender, watch.request.matchtag)) is watch
+        sender, matchtag = watch.key
+        return self._watches.get(sender, {}).get(matchtag) is watch
 
     # --- who may
 
     @property
     def nwatches(self) -> int:
         """Number of open streams."""
-        return len(self._watches)
+        return sum(len(streams) for streams in self._watches.values())
 
     def _find(self, request: Request, jobid: int) -> Record:
         record = self._records.jobs.get(jobid)

@@ -1,11 +1,13 @@
 """job-list.list and job-list.list-id: what everybody may read about every job.
 
-A list is made in slices, so that a long one holds up neither the kvs nor this service. Keys whose
-value is not known are left out.
+A list is made in slices, one a turn, so that a long one holds up neither the kvs nor this service.
+The lists of one user are made one after another: hundreds of them take the others no more time than
+one. Keys whose value is not known are left out.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -64,15 +66,10 @@ class _Listing:
     left: Iterator[Record]  # not looked at yet
     userid: int
     name: str  # "" for any
-    queues: list[str]  # none for any
+    queues: frozenset[str]  # none for any
     rows_max: int | None
     rows: list[dict[str, Any]] = field(default_factory=list)
     is_over: bool = False  # nothing is left
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """Its sender and matchtag."""
-        return self.request.sender, self.request.matchtag
 
     def take_slice(self) -> list[Record]:
         """The next jobs of its user, none if there are none among so many."""
@@ -107,8 +104,14 @@ class Listings:
         self._exchange = exchange
         self._records = records
         self._details = details
-        self._open: dict[tuple[str, int], _Listing] = {}  # by sender and matchtag
+        self._open: dict[str, dict[int, _Listing]] = {}  # by sender, then matchtag
+        self._of_user: dict[int, deque[_Listing]] = {}  # the first of each user is being made
+        self._taken = 0  # jobs taken into lists in this turn
         self.default_queue: str | None = None
+
+    def start_turn(self) -> None:
+        """Another turn: more may be taken into lists."""
+        self._taken = 0
 
     def list_jobs(self, request: Request) -> None:
         """job-list.list: the jobs that are asked for, in order."""
@@ -117,8 +120,11 @@ class Listings:
         chosen = self._records.in_order(wanted.states, wanted.since)
         queues = self._queues(wanted)
         listing = _Listing(request, chosen, wanted.userid, wanted.name, queues, rows_max)
-        self._open[listing.key] = listing
-        self.go_on(listing.key)
+        self._open.setdefault(request.sender, {})[request.matchtag] = listing
+        lists = self._of_user.setdefault(request.userid, deque())
+        lists.append(listing)
+        if len(lists) == 1:
+            self.go_on(request.userid)
 
     def list_id(self, request: Request) -> None:
         """job-list.list-id: one job."""
@@ -137,35 +143,60 @@ class Listings:
 
     def forget(self, sender: str) -> None:
         """Nobody waits for these lists any more."""
-        for key in [key for key in self._open if key[0] == sender]:
-            del self._open[key]
+        self._open.pop(sender, None)
 
-    def _queues(self, wanted: ListRequest) -> list[str]:
+    def _queues(self, wanted: ListRequest) -> frozenset[str]:
         if wanted.queues is not None:
-            return wanted.queues
-        return [] if self.default_queue is None else [self.default_queue]
+            return frozenset(wanted.queues)
+        return frozenset() if self.default_queue is None else frozenset([self.default_queue])
 
-    def go_on(self, key: tuple[str, int]) -> None:
-        """The next slice of a list, unless nobody waits for it any more."""
-        listing = self._open.get(key)
-        if listing is None:
+    def go_on(self, userid: int) -> None:
+        """The next slice of the list that is being made for a user."""
+        lists = self._of_user[userid]
+        while lists and not self._is_open(lists[0]):
+            lists.popleft()  # nobody waits for it any more
+        if not lists:
+            del self._of_user[userid]
             return
+        listing = lists[0]
         slice_ = listing.take_slice()
         if slice_:
             self._details.gather(slice_, partial(self._add, listing, slice_))
-        elif listing.is_over:
-            del self._open[key]
-            rows = listing.rows[: listing.rows_max]
-            self._exchange.send(respond(listing.request, {"jobs": rows}))
+            return
+        if listing.is_over:
+            self._end(listing)
+            self._go_on_soon(userid)
         else:
-            self._exchange.send(SetTimer(key, self._exchange.now))
+            self._exchange.send(SetTimer(userid, self._exchange.now))
+
+    def _end(self, listing: _Listing) -> None:
+        sender, matchtag = listing.request.sender, listing.request.matchtag
+        del self._open[sender][matchtag]
+        if not self._open[sender]:
+            del self._open[sender]
+        rows = listing.rows[: listing.rows_max]
+        self._exchange.send(respond(listing.request, {"jobs": rows}))
 
     def _add(self, listing: _Listing, slice_: list[Record], facts: list[Facts]) -> None:
+        """Take the slice's jobs into the list."""
+        self._taken += len(slice_)
         for record, known in zip(slice_, facts, strict=True):
             if listing.wants(known):
                 listing.rows.append(row_of(record, known))
-        if self._open.get(listing.key) is listing:
-            self.go_on(listing.key)
+        self._go_on_soon(listing.request.userid)
+
+    def _go_on_soon(self, userid: int) -> None:
+        """Go on in this turn after few jobs, else in the next: a list of jobs whose facts are all
+        known would hold up everybody until its end.
+        """
+        if self._taken < SLICE_JOBS:
+            self.go_on(userid)
+        else:
+            self._exchange.send(SetTimer(userid, self._exchange.now))
+
+    def _is_open(self, listing: _Listing) -> bool:
+        sender, matchtag = listing.request.sender, listing.request.matchtag
+        return self._open.get(sender, {}).get(matchtag) is listing
 
 
 def row_of(record: Record, facts: Facts) -> dict[str, Any]:

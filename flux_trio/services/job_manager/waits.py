@@ -6,7 +6,7 @@ one instant: at the end of a turn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import msgspec
 
@@ -22,13 +22,8 @@ class WaitRequest(msgspec.Struct):
     name: str | None = None
 
 
-@dataclass(slots=True)
-class _Wait:
-    """One request under way."""
-
-    request: Request
-    name: str | None
-    states: int  # a mask: no job may be in any
+What: TypeAlias = tuple[int, str | None]
+"""States, a mask, and a queue or all: no job may be in any of these states there."""
 
 
 class Waits:
@@ -37,7 +32,7 @@ class Waits:
     def __init__(self, ledger: Ledger, queues: Queues) -> None:
         self._ledger = ledger
         self._queues = queues
-        self._open: list[_Wait] = []
+        self._open: dict[What, dict[str, list[Request]]] = {}  # then by sender
 
     def drain(self, request: Request) -> None:
         """job-manager.drain: answered when the queue, or each, is empty."""
@@ -49,24 +44,29 @@ class Waits:
 
     def forget(self, sender: str) -> None:
         """Nobody waits there any more."""
-        self._open = [wait for wait in self._open if wait.request.sender != sender]
+        for what, senders in list(self._open.items()):
+            senders.pop(sender, None)
+            if not senders:
+                del self._open[what]
 
     def end_turn(self) -> None:
         """Answer those whose time has come."""
-        for wait in list(self._open):
-            if not self._ledger.tally.jobs(wait.states, wait.name):
-                self._open.remove(wait)
-                self._answer(wait)
+        for states, name in list(self._open):
+            if not self._ledger.tally.jobs(states, name):
+                for requests in self._open.pop((states, name)).values():
+                    for request in requests:
+                        self._answer(request, states, name)
 
     def _wait(self, request: Request, states: int) -> None:
         name = expect_payload(request, WaitRequest).name
         if name is not None:
             self._queues.find(name)
-        self._open.append(_Wait(request, name, states))
+        senders = self._open.setdefault((states, name), {})
+        senders.setdefault(request.sender, []).append(request)
 
-    def _answer(self, wait: _Wait) -> None:
-        if wait.states == ACTIVE:
-            self._ledger.send(respond(wait.request))
+    def _answer(self, request: Request, states: int, name: str | None) -> None:
+        if states == ACTIVE:
+            self._ledger.send(respond(request))
             return
-        pending = self._ledger.tally.jobs(JobState.NEW | PENDING, wait.name)
-        self._ledger.send(respond(wait.request, {"pending": pending}))
+        pending = self._ledger.tally.jobs(JobState.NEW | PENDING, name)
+        self._ledger.send(respond(request, {"pending": pending}))

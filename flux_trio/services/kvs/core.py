@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, Final
 
 import msgspec
+from sortedcontainers import SortedDict
 
 from flux_trio.messages import (
     Errno,
@@ -41,6 +42,7 @@ from flux_trio.services.kvs.ops import (
     Unlink,
     check_key,
     check_text,
+    span,
 )
 from flux_trio.services.methods import Methods
 from flux_trio.services.turns import Log
@@ -48,7 +50,6 @@ from flux_trio.services.turns import Log
 COMMIT_OPS_MAX: Final = 100_000  # of one request
 LOOKUP_KEYS_MAX: Final = 10_000  # of one request
 ROUND_OPS_MAX: Final = 4096  # where a round stops taking in commits: about 0.02 s of disk
-WATCHES_MAX: Final = 65_536
 
 LOG_CRIT: Final = 2  # syslog severities
 
@@ -126,8 +127,10 @@ class KvsCore:
             deque()
         )  # bounded by the senders' own inboxes
         self._round: _Round | None = None  # set while the store works
-        self._watches: dict[tuple[str, int], _Watch] = {}  # open streams by (sender, matchtag)
-        self._by_key: dict[str, list[_Watch]] = {}  # those that have read their key once
+        # Open streams by sender, then matchtag: as many as the senders may have requests open.
+        self._watches: dict[str, dict[int, _Watch]] = {}
+        # Those that have read their key once, by key, then sender and matchtag.
+        self._by_key: SortedDict[str, dict[tuple[str, int], _Watch]] = SortedDict()
         self._failed: FluxError | None = None  # set once a transaction failed; never cleared
         self._actions: list[Any] = []
         self._methods = Methods(
@@ -167,7 +170,8 @@ class KvsCore:
     # Requests
 
     def _stats(self) -> dict[str, Any]:
-        return {"waiting": len(self._queue), "watches": len(self._watches)}
+        watches = sum(len(streams) for streams in self._watches.values())
+        return {"waiting": len(self._queue), "watches": watches}
 
     def _commit(self, request: Request) -> None:
         ops = expect_payload(request, _CommitRequest).ops
@@ -206,28 +210,25 @@ class KvsCore:
 
     def _watch(self, request: Request) -> None:
         key = check_key(expect_payload(request, _KeyRequest).key)
-        stream = (request.sender, request.matchtag)
-        if not request.is_streaming or stream in self._watches:
+        streams = self._watches.get(request.sender, {})
+        if not request.is_streaming or request.matchtag in streams:
             raise FluxError(
                 Errno.EPROTO, "kvs.watch: expected the streaming flag and a matchtag not in use"
             )
-        if len(self._watches) >= WATCHES_MAX:
-            raise FluxError(
-                Errno.EAGAIN, f"kvs.watch: {WATCHES_MAX} streams are open, no more are taken"
-            )
-        watch = self._watches[stream] = _Watch(request, key)
+        watch = streams[request.matchtag] = _Watch(request, key)
+        self._watches[request.sender] = streams
         self._queue.append(watch)
 
     def _watch_cancel(self, request: Request) -> None:
         matchtag = expect_payload(request, _CancelRequest).matchtag
-        watch = self._watches.get((request.sender, matchtag))
+        watch = self._watches.get(request.sender, {}).get(matchtag)
         if watch is None:
             raise FluxError(Errno.ENOENT, f"kvs.watch-cancel: no watch with matchtag {matchtag}")
         self._end_watch(watch, Errno.ECANCELED)
         self._send(respond(request, {}))
 
     def _disconnect(self, request: Request) -> None:
-        for watch in [w for w in self._watches.values() if w.request.sender == request.sender]:
+        for watch in list(self._watches.get(request.sender, {}).values()):
             self._forget(watch)
 
     # Rounds
@@ -343,26 +344,29 @@ class KvsCore:
     # Watches
 
     def _is_open(self, watch: _Watch) -> bool:
-        return self._watches.get((watch.request.sender, watch.request.matchtag)) is watch
+        streams = self._watches.get(watch.request.sender, {})
+        return streams.get(watch.request.matchtag) is watch
 
     def _watch_begins(self, watch: _Watch, value: str | None) -> None:
         """From here on changes are sent: the next round's are the first that `value` lacks."""
         if self._is_open(watch):
-            self._by_key.setdefault(watch.key, []).append(watch)
+            stream = (watch.request.sender, watch.request.matchtag)
+            self._by_key.setdefault(watch.key, {})[stream] = watch
             if value is not None:
                 self._changed(watch, {"value": value})
 
     def _notify(self, op: Op) -> None:
         match op:
             case Put(key, text):
-                for watch in self._by_key.get(key, ()):
+                for watch in self._by_key.get(key, {}).values():
                     self._changed(watch, {"value": text})
             case Append(key, text):
-                for watch in self._by_key.get(key, ()):
+                for watch in self._by_key.get(key, {}).values():
                     self._changed(watch, {"append" if watch.exists else "value": text})
             case Unlink(key):
-                below = [k for k in self._by_key if k == key or k.startswith(f"{key}.")]
-                for watch in [w for k in below for w in self._by_key[k] if w.exists]:
+                below = self._by_key.irange(*span(key), (False, False))
+                watches = [w for k in (key, *below) for w in self._by_key.get(k, {}).values()]
+                for watch in [w for w in watches if w.exists]:
                     self._end_watch(watch, Errno.ENOENT, f"{watch.key}: unlinked")
 
     def _changed(self, watch: _Watch, payload: dict[str, str]) -> None:
@@ -375,10 +379,15 @@ class KvsCore:
             self._send(respond_error(watch.request, errnum, text))
 
     def _forget(self, watch: _Watch) -> None:
-        del self._watches[watch.request.sender, watch.request.matchtag]
-        others = [w for w in self._by_key.pop(watch.key, ()) if w is not watch]
-        if others:
-            self._by_key[watch.key] = others
+        sender, matchtag = watch.request.sender, watch.request.matchtag
+        del self._watches[sender][matchtag]
+        if not self._watches[sender]:
+            del self._watches[sender]
+        others = self._by_key.get(watch.key, {})
+        if others.get((sender, matchtag)) is watch:
+            del others[sender, matchtag]
+            if not others:
+                del self._by_key[watch.key]
 
     def _send(self, response: Response | None) -> None:
         if response is not None:
