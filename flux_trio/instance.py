@@ -11,7 +11,7 @@ import functools
 import gc
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -89,6 +89,7 @@ class Surroundings:
     """What an instance is given rather than finds: tests and simulations give other things.
 
     `epoch` is the time at start, seconds since the Unix epoch; from there the clock is Trio's.
+    `missing` says what this machine lacks of some targets, which are down then.
     Without `statedir` nothing is kept, no process can run and nobody can connect. `users` tell who
     may use a queue; `reread` reads the configuration anew, None when it came from nowhere.
     """
@@ -97,6 +98,7 @@ class Surroundings:
     userid: int
     epoch: float
     exclude: Idset = field(default_factory=Idset)
+    missing: Mapping[int, str] = field(default_factory=dict)
     statedir: Path | None = None
     listen: bool = False
     store: Callable[[], Store] = MemoryStore
@@ -337,7 +339,11 @@ def _module_specs(
     mains: dict[str, ModuleMain] = {
         "kvs": functools.partial(kvs.run, store_factory=given.store),
         "resource": functools.partial(
-            resource.run, inventory=given.inventory, exclude=given.exclude
+            resource.run,
+            inventory=given.inventory,
+            exclude=given.exclude,
+            missing={} if config.exec.simulate else given.missing,
+            check=None if config.exec.simulate else config.resource.check,
         ),
         "job-manager": functools.partial(
             job_manager.run,

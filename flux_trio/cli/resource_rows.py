@@ -88,6 +88,7 @@ class Resources:
     offline: Idset
     exclude: Idset
     drained: tuple[tuple[Idset, float, str], ...]  # ranks, since when, reason
+    failed: tuple[tuple[Idset, float, str], ...]  # the same of what is offline
     queues: Mapping[str, Idset] = field(default_factory=dict)  # which ranks each may use
 
     @classmethod
@@ -98,14 +99,11 @@ class Resources:
         if held is not None:
             allocated = ResourceSet.parse(held, "R")
         offline, exclude = Idset.parse(status["offline"]), Idset.parse(status["exclude"])
-        drained = tuple(
-            (Idset.parse(ranks), drain["timestamp"], drain["reason"])
-            for ranks, drain in status["drained"].items()
-        )
+        drained, failed = _since(status["drained"]), _since(status["down"])
         down = offline | exclude
         for ranks, _, _ in drained:
             down |= ranks
-        return cls(inventory, allocated, down, offline, exclude, drained)
+        return cls(inventory, allocated, down, offline, exclude, drained, failed)
 
     def restrict(self, targets: str) -> Resources:
         """Only the nodes that an idset of ranks, or a hostlist, names. FormatError."""
@@ -126,7 +124,10 @@ class Resources:
         return replace(self._part(ranks), queues={name: self.queues[name] for name in names})
 
     def _part(self, ranks: Idset) -> Resources:
-        drained = tuple((each & ranks, since, why) for each, since, why in self.drained)
+        drained, failed = (
+            tuple((each & ranks, since, why) for each, since, why in part if each & ranks)
+            for part in (self.drained, self.failed)
+        )
         return replace(
             self,
             all=self.all.restrict(ranks),
@@ -134,7 +135,8 @@ class Resources:
             down=self.down & ranks,
             offline=self.offline & ranks,
             exclude=self.exclude & ranks,
-            drained=tuple(each for each in drained if each[0]),
+            drained=drained,
+            failed=failed,
         )
 
     def state(self, name: str) -> ResourceSet:
@@ -151,6 +153,12 @@ class Resources:
                 return seen.intersection(self.allocated)
             case _:
                 return seen.without_ranks(self.down).difference(self.allocated)
+
+
+def _since(told: Mapping[str, Any]) -> tuple[tuple[Idset, float, str], ...]:
+    return tuple(
+        (Idset.parse(ranks), each["timestamp"], each["reason"]) for ranks, each in told.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -205,10 +213,9 @@ def status_rows(
     for state, ranks, since, reason in _status_parts(resources):
         if state not in wanted and "all" not in wanted:
             continue
-        for online in sides:
-            there = ranks - resources.offline if online else ranks & resources.offline
-            if there or (online and not skip_empty):
-                labels = _labels(state, online, since, reason)
+        for online, there, at, why in _sides(resources, ranks, since, reason):
+            if online in sides and (there or (online and not skip_empty)):
+                labels = _labels(state, online, at, why)
                 parts.append(_Part(labels, resources.all.restrict(there)))
     return _rows(parts, fields, skip_empty)
 
@@ -237,6 +244,15 @@ def _status_parts(resources: Resources) -> Iterator[tuple[str, Idset, float, str
                 yield state, part, since, reason
         if not found:
             yield state, Idset(), 0.0, ""
+
+
+def _sides(
+    resources: Resources, ranks: Idset, since: float, reason: str
+) -> Iterator[tuple[bool, Idset, float, str]]:
+    """Of `ranks` those online and those offline, since when and why: a drain's reason first."""
+    yield True, ranks - resources.offline, since, reason
+    for failed, at, why in resources.failed:
+        yield False, ranks & failed, since or at, reason or why
 
 
 def _is_wanted(online: bool, states: Collection[str]) -> bool:

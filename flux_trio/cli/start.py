@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import stat
 import sys
 import tempfile
@@ -35,12 +36,12 @@ from flux_trio.cli.errors import complain, sole_error
 from flux_trio.cli.monitoring import Monitoring, open_monitor
 from flux_trio.client import STATEDIR_VARIABLE
 from flux_trio.config import Config, parse_config
-from flux_trio.formats import FormatError, parse_duration
+from flux_trio.formats import FormatError, Idset, parse_duration
 from flux_trio.instance import Enclosing, Instance, Surroundings, durable_store, open_instance
 from flux_trio.jobtap import search_path
 from flux_trio.messages import USERID_UNKNOWN, FluxError, Level, topics
 from flux_trio.protocols import ACTIVE
-from flux_trio.services.resource.inventory import find_inventory
+from flux_trio.services.resource.inventory import find_inventory, missing_cores
 from flux_trio.trace import JsonLines, Sink
 
 NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
@@ -202,6 +203,12 @@ async def _run_instance(
         userid=os.getuid(),
         epoch=time.time(),
         exclude=exclude,
+        missing=missing_cores(
+            startup.config.resource,
+            inventory,
+            socket.gethostname(),
+            Idset.of(os.sched_getaffinity(0)),
+        ),
         statedir=startup.statedir,
         listen=True,
         store=durable_store(startup.config, startup.statedir),

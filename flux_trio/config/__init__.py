@@ -32,6 +32,7 @@ from flux_trio.config.policy import (
 from flux_trio.config.tables import (
     AccessConfig,
     BrokerConfig,
+    CheckConfig,
     ExecConfig,
     JobManagerConfig,
     KvsConfig,
@@ -52,6 +53,7 @@ __all__ = [
     "AccessTable",
     "Assignment",
     "BrokerConfig",
+    "CheckConfig",
     "Config",
     "DefaultsTable",
     "ExecConfig",

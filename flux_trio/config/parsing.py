@@ -6,6 +6,7 @@ file is the caller's; this decodes its text.
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cached_property
 from typing import Any, Final
@@ -17,6 +18,7 @@ from flux_trio.config.policy import Policy, PolicyTable, QueueTable, override, r
 from flux_trio.config.tables import (
     AccessConfig,
     BrokerConfig,
+    CheckConfig,
     ExecConfig,
     JobManagerConfig,
     KvsConfig,
@@ -107,6 +109,7 @@ def _check(config: Config) -> None:
         parse_duration(config.exec.kill_timeout)
     except FormatError as error:
         raise error.at("exec.kill-timeout") from None
+    _check_target_check(config.resource.check)
     for index, directive in enumerate(config.job_manager.plugins):
         where = f"job-manager.plugins[{index}]"
         if directive.load is None and directive.remove is None:
@@ -117,6 +120,18 @@ def _check(config: Config) -> None:
     for name, queue in config.queues.items():
         _check_queue(queue, f"queues.{name}")
     _check_default_queue(config)
+
+
+def _check_target_check(table: CheckConfig | None) -> None:
+    if table is None:
+        return
+    for key, text in (("interval", table.interval), ("timeout", table.timeout)):
+        try:
+            seconds = parse_duration(text)
+        except FormatError as error:
+            raise error.at(f"resource.check.{key}") from None
+        if not 0 < seconds < math.inf:
+            raise FormatError("a time above 0", text, f"resource.check.{key}")
 
 
 def _check_policy(table: PolicyTable, where: str) -> None:

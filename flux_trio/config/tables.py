@@ -22,13 +22,33 @@ class ResourceEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     properties: list[str] = []
 
 
+class CheckConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`[resource.check]`: a command that tells whether a target is well.
+
+    It runs for each target every `interval`, for at most `timeout` (both FSD), and at most
+    `max-running` of its processes run at once.
+    """
+
+    command: Annotated[list[str], msgspec.Meta(min_length=1)]
+    interval: str = "1m"
+    timeout: str = "30s"
+    max_running: Annotated[int, msgspec.Meta(ge=1, le=1024)] = msgspec.field(
+        default=16, name="max-running"
+    )
+
+
 class ResourceConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[resource]`: the inventory. Without `config` it is this machine, posing as `targets`."""
+    """`[resource]`: the inventory. Without `config` it is this machine, posing as `targets`.
+
+    Unless `noverify`, a target that bears the name of this machine must have no core that the
+    machine lacks.
+    """
 
     config: list[ResourceEntry] = []
     targets: Positive = 1
     exclude: str = ""  # an idset or a hostlist
     noverify: bool = False
+    check: CheckConfig | None = None
 
 
 class SchedConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -105,6 +105,12 @@ RESOURCE_EXCLUDE: Final = "resource.exclude"
 RESOURCE_EXPIRATION: Final = "resource.expiration-update"
 # The instance has a new end: {expiration}; as the scheduler hears of it by a grow response
 RESOURCE_EXPIRATION_EVENT: Final = "resource-expiration"
+RESOURCE_DOWN: Final = "resource.targets-down"
+RESOURCE_UP: Final = "resource.targets-up"
+# Targets have gone down {targets, reason} or come up again {targets}: by these the execution
+# service learns of it; a drain is not among them
+RESOURCE_OFFLINE_EVENT: Final = "resource-offline"
+RESOURCE_ONLINE_EVENT: Final = "resource-online"
 
 # Execution: output and input of a running job
 EXEC_ATTACH: Final = "job-exec.attach"

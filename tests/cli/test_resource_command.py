@@ -85,3 +85,25 @@ def test_no_resources_have_no_r(instance: RunningInstance) -> None:
     done = instance.invoke("resource", "R", "-s", "down")
     text = "flux-trio resource R: ERROR: there are no such resources, and no R without any\n"
     assert (done.exit_code, done.stdout, done.stderr) == (1, "", text)
+
+
+def test_nodes_that_have_failed_are_shown_with_the_reason(instance: RunningInstance) -> None:
+    form = "{state} {ranks} {reason}"
+    jobid = instance.ok("submit", "--requires", "hosts:node1", "sleep", "100").strip()
+    instance.ok("job", "wait-event", "-q", jobid, "start")
+    instance.ok("resource", "down", "node1", "no", "heartbeat")
+    instance.ok("job", "wait-event", "-q", jobid, "clean")
+    log = instance.ok("job", "eventlog", jobid)
+    assert 'type="exec" severity=0 note="node1 (rank 1) is down: no heartbeat"' in log
+    assert instance.ok("resource", "status", "-n", "-s", "offline", "-o", form) == (
+        "avail* 1 no heartbeat\n"
+    )
+    assert instance.ok("resource", "list", "-n", "-s", "down", "-o", "{nodelist}") == "node1\n"
+    pending = instance.ok("submit", "--requires", "hosts:node1", "true").strip()
+    instance.ok("resource", "up", "1")
+    instance.ok("job", "wait-event", "-q", pending, "clean")
+    again = instance.invoke("resource", "up", "node1")
+    assert (again.exit_code, again.stderr) == (
+        1,
+        "flux-trio resource up: ERROR: rank 1 not down\n",
+    )

@@ -35,7 +35,10 @@ def r(ranks: str, nodelist: str, cores: str, **more: Any) -> dict[str, Any]:
 
 def status(**more: Any) -> dict[str, Any]:
     """The resource.status response of four nodes of four cores."""
-    return {"R": r("0-3", "n[0-3]", "0-3"), "drained": {}, "offline": "", "exclude": ""} | more
+    offline = more.get("offline", "")
+    down = {offline: {"timestamp": 7.0, "by": "operator", "reason": "psu"}} if offline else {}
+    told = {"R": r("0-3", "n[0-3]", "0-3"), "drained": {}, "offline": "", "exclude": ""}
+    return {**told, "down": down, **more}
 
 
 def held(ranks: str, nodelist: str, cores: str) -> ResourceSet:

@@ -41,6 +41,7 @@ class Story:
             self.reload: 4,
             self.stop_queue: 1,
             self.drain: 1,
+            self.fail_node: 1,
         }
 
     async def play(self) -> None:
@@ -99,6 +100,11 @@ class Story:
         await self.stage.call(topics.RESOURCE_DRAIN, targets="0")
         await self.pause()
         await self.stage.call(topics.RESOURCE_UNDRAIN, targets="0")
+
+    async def fail_node(self) -> None:
+        await self.stage.call(topics.RESOURCE_DOWN, targets="1")
+        await self.pause()
+        await self.stage.call(topics.RESOURCE_UP, targets="1")
 
     async def pause(self) -> None:
         await trio.sleep(self.random.choice((0.0, 0.01, 1.0)))

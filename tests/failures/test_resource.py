@@ -12,7 +12,7 @@ from flux_trio.broker import Handle
 from flux_trio.messages import Errno, Flag, FluxError, Request, Response, topics
 from flux_trio.sim import make_machine
 from tests.support.breaking import named
-from tests.support.failing import ENDS, HOUR, Scene, scene, settle
+from tests.support.failing import ENDS, HOUR, OWNER, Scene, scene, settle
 from tests.support.leaks import nothing_left
 
 NAME = "resource"
@@ -83,6 +83,88 @@ async def test_ends_of_the_resource_service_leave_nothing(autojump_clock: MockCl
                 resource = resource.again()
                 await s.load(NAME, resource)
                 await reload_scheduler(s)
+
+
+async def down(s: Scene, targets: str, reason: str = "psu") -> None:
+    """The operator says that targets have failed."""
+    await s.call(topics.RESOURCE_DOWN, {"targets": targets, "reason": reason})
+    await settle()
+
+
+async def exceptions(s: Scene, jobid: int) -> list[Any]:
+    """The contexts of a job's exceptions."""
+    return [each.context for each in await s.eventlog(jobid) if each.name == "exception"]
+
+
+LOST = {
+    "type": "exec",
+    "severity": 0,
+    "note": "node1 (rank 1) is down: psu",
+    "userid": OWNER,
+}
+
+
+async def test_target_that_goes_down_ends_its_jobs_alone_and_the_scheduler_raises_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    "28.offline.3, 28.offline.4, 28.offline.5: the execution service ends them, by name."
+    async with scene() as s:
+        whole = await s.submit(run_s=HOUR, ncores=4)  # on both nodes
+        await down(s, "1")
+        assert await exceptions(s, whole) == [LOST]
+        assert (await s.events(whole))[-5:] == ["exception", "finish", "release", "free", "clean"]
+        first, second, third = [await s.submit(run_s=60.0) for _ in range(3)]
+        assert (await s.events(second))[-1] == "start"
+        assert (await s.events(third))[-1] == "priority", "there is no room on node 0"
+        await s.call(topics.RESOURCE_UP, {"targets": "1"})
+        for jobid in (first, second, third):
+            await s.wait(jobid)
+            assert await exceptions(s, jobid) == []
+
+
+async def test_target_that_goes_down_while_no_execution_service_is_there_ends_its_jobs_later(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene() as s:
+        whole = await s.submit(run_s=HOUR, ncores=4)
+        await s.supervisor.remove("job-exec")
+        await down(s, "1")
+        assert (await s.events(whole))[-1] == "start"
+        await s.supervisor.load("job-exec")
+        await s.wait(whole)
+        assert await exceptions(s, whole) == [LOST]
+
+
+async def test_target_that_is_down_is_so_after_a_crash_until_the_operator_says_up(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene() as s:
+        resource = await s.make_mortal(NAME)
+        await reload_scheduler(s)
+        await down(s, "1")
+        await s.end(NAME, "raises", resource)
+        await s.load(NAME, resource.again())
+        await reload_scheduler(s)
+        whole = await s.submit(ncores=4)
+        await trio.sleep(HOUR)
+        assert (await s.events(whole))[-1] == "priority"
+        await s.call(topics.RESOURCE_UP, {"targets": "1"})
+        await s.wait(whole)
+        assert await exceptions(s, whole) == []
+
+
+async def test_drained_target_ends_no_job_and_one_that_is_shrunk_does(
+    autojump_clock: MockClock,
+) -> None:
+    "28.shrink.4: that is the one case in which the scheduler raises."
+    async with scene() as s:
+        whole = await s.submit(run_s=HOUR, ncores=4)
+        await s.call(topics.RESOURCE_DRAIN, {"targets": "1"})
+        await settle()
+        assert (await s.events(whole))[-1] == "start"
+        await s.call(topics.RESOURCE_EXCLUDE, {"targets": "1"})
+        await s.wait(whole)
+        assert [each["type"] for each in await exceptions(s, whole)] == ["shrink"]
 
 
 class FakeResource:

@@ -162,7 +162,7 @@ async def test_each_service_speaks_only_to_those_it_has_a_protocol_with(autojump
             for party in ("job-exec", "sched", "job-manager")
         }
     assert services == {
-        "job-exec": {"job-manager", "kvs"},
+        "job-exec": {"job-manager", "kvs", "resource"},  # which tells of targets that are down
         "sched": {"job-manager", "kvs", "resource"},
         "job-manager": {"job-exec", "kvs", "resource", "sched"},  # whose inventory R is judged by
     }

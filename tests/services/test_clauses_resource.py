@@ -11,13 +11,20 @@ from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.services.resource import (
     ResourceCore,
-    TargetsDown,
-    TargetsUp,
     inventory_from_config,
 )
 from tests.support.asking import asked
 
 INVENTORY = inventory_from_config([ResourceEntry("node[0-3]", cores="0-3")])
+
+
+def down(targets: str, reason: str | None = None) -> Request:
+    reasons = {} if reason is None else {"reason": reason}
+    return asked(topics.RESOURCE_DOWN, {"targets": targets, **reasons}, tag=3)
+
+
+def up(targets: str) -> Request:
+    return asked(topics.RESOURCE_UP, {"targets": targets}, tag=3)
 
 
 class Script:
@@ -57,7 +64,7 @@ CHANGES: dict[str, tuple[Any, dict[str, str]]] = {
         {"type": "offline", "targets": "2-3"},
     ),
     "down": (
-        lambda script: script.put(TargetsDown(Idset.parse("1"))),
+        lambda script: script.put(down("1")),
         {"type": "offline", "targets": "1"},
     ),
     "excluded": (
@@ -90,8 +97,8 @@ def test_every_change_is_told_on_the_open_stream(script: Script, what: str) -> N
 
 def test_targets_that_come_back_are_told_too(script: Script) -> None:
     """28.background.7"""
-    script.put(TargetsDown(Idset.parse("1")))
-    assert script.put(TargetsUp(Idset.parse("1"))) == [{"type": "online", "targets": "1"}]
+    script.put(down("1"))
+    assert script.put(up("1")) == [{"type": "online", "targets": "1"}]
     script.ask("exclude", targets="0")
     script.ask("release", group="default", targets="0")
     (grown,) = script.ask("exclude", targets="")
@@ -100,7 +107,7 @@ def test_targets_that_come_back_are_told_too(script: Script) -> None:
 
 def test_the_inventory_is_an_r_and_availability_is_by_rank(script: Script) -> None:
     """20.overview.2"""
-    script.put(TargetsDown(Idset.parse("1")))
+    script.put(down("1"))
     request = asked(topics.RESOURCE_STATUS, tag=3)
     (response,) = script.core.turn(2.0, [request])
     status = response.payload

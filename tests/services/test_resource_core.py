@@ -12,8 +12,6 @@ from flux_trio.messages import Errno, Flag, Request, Response, topics
 from flux_trio.messages import Event as EventMessage
 from flux_trio.services.resource import (
     ResourceCore,
-    TargetsDown,
-    TargetsUp,
     inventory_from_config,
 )
 from flux_trio.services.turns import Exit, Log, Note
@@ -82,6 +80,15 @@ def undrain(targets: str) -> Request:
     return asked("resource.undrain", {"targets": targets})
 
 
+def down(targets: str, reason: str | None = None) -> Request:
+    reasons = {} if reason is None else {"reason": reason}
+    return asked(topics.RESOURCE_DOWN, {"targets": targets, **reasons}, tag=3)
+
+
+def up(targets: str) -> Request:
+    return asked(topics.RESOURCE_UP, {"targets": targets}, tag=3)
+
+
 def exclude(targets: str) -> Request:
     return asked(topics.RESOURCE_EXCLUDE, {"targets": targets})
 
@@ -101,6 +108,8 @@ def grown(online: str, offline: str = "") -> tuple[str, int, Any]:
 
 
 DRAINED = ("drain", 0, None)
+DOWN = ("targets-down", 0, None)
+UP = ("targets-up", 0, None)
 UNDRAINED = ("undrain", 0, None)
 EXCLUDED = ("exclude", 0, None)
 RELEASED = ("release", 0, None)
@@ -122,7 +131,7 @@ def test_first_response_is_grow_with_all_resources() -> None:
 def test_grow_splits_its_targets_into_online_and_offline() -> None:
     """28.grow.5, 28.grow.6: as in the RFC's example, drained and crashed targets are offline."""
     script = Script()
-    script(drain("1"), TargetsDown(Idset.parse("3")))
+    script(drain("1"), down("3"))
     assert script(acquire()) == [grown("0,2", "1,3")]
 
 
@@ -203,8 +212,8 @@ def test_crash_is_offline_without_distinction() -> None:
     """28.offline.6"""
     script = Script()
     script(acquire())
-    assert script(TargetsDown(Idset.parse("1-2"))) == [told("offline", "1-2")]
-    assert script(TargetsUp(Idset.parse("1"))) == [told("online", "1")]
+    assert script(down("1-2")) == [DOWN, told("offline", "1-2")]
+    assert script(up("1")) == [UP, told("online", "1")]
     assert Note("resource", {"what": "up", "targets": "1"}) in script.other
 
 
@@ -213,9 +222,9 @@ def test_only_changes_are_told() -> None:
     script = Script()
     script(acquire())
     script(drain("1"))
-    assert script(TargetsDown(Idset.parse("1"))) == []
+    assert script(down("1")) == [DOWN]
     assert script(undrain("1")) == [UNDRAINED]
-    assert script(TargetsUp(Idset.parse("1"))) == [told("online", "1")]
+    assert script(up("1")) == [UP, told("online", "1")]
 
 
 def test_nobody_is_told_or_answered_before_the_drain_is_durable() -> None:
@@ -250,8 +259,8 @@ def test_shrunk_target_is_told_of_only_by_grow() -> None:
     script = Script()
     script(acquire())
     script(exclude("1"))
-    assert script(TargetsDown(Idset.parse("1"))) == []
-    assert script(TargetsUp(Idset.parse("1"))) == []
+    assert script(down("1")) == [DOWN]
+    assert script(up("1")) == [UP]
 
 
 def test_target_included_again_is_grown_once_it_was_released() -> None:
@@ -392,7 +401,8 @@ def status(script: Script, request: Request | None = None) -> Any:
 
 def test_status_tells_resources_and_what_is_wrong_with_them_to_everybody() -> None:
     script = Script(exclude="3")
-    script(drain("0", "a"), TargetsDown(Idset.parse("1")), now=10.0)
+    script(drain("0", "a"), now=10.0)
+    script(down("1"), now=10.0)
     script(drain("2", "b"), now=11.0)
     assert status(script, asked_by_guest("resource.status")) == {
         "R": INVENTORY.to_json(),
@@ -401,6 +411,7 @@ def test_status_tells_resources_and_what_is_wrong_with_them_to_everybody() -> No
             "2": {"timestamp": 11.0, "reason": "b"},
         },
         "offline": "1",
+        "down": {"1": {"timestamp": 10.0, "by": "operator", "reason": ""}},
         "exclude": "3",
     }
 

@@ -9,6 +9,7 @@ import pytest
 from flux_trio.formats import Event, Idset, ResourceSet
 from flux_trio.messages import FluxError
 from flux_trio.services.resource.drains import Drains, Mode
+from flux_trio.services.resource.targets import Hosts
 
 FOUR = ResourceSet.build([(rank, 1, 0) for rank in range(4)], lambda rank: f"node{rank}")
 
@@ -16,7 +17,7 @@ FOUR = ResourceSet.build([(rank, 1, 0) for rank in range(4)], lambda rank: f"nod
 @pytest.fixture
 def drains() -> Drains:
     """Rank 1 is drained since 10 s, for a reason."""
-    drains = Drains(FOUR)
+    drains = Drains(Hosts(FOUR))
     drain(drains, 10.0, "1", "old")
     return drains
 
@@ -72,7 +73,7 @@ def test_what_is_not_drained_may_be_undrained_in_every_mode(drains: Drains, mode
 
 def test_modes_are_found_again(drains: Drains) -> None:
     event = drain(drains, 20.0, "1", "new", "overwrite")
-    again = Drains(FOUR)
+    again = Drains(Hosts(FOUR))
     drain(again, 10.0, "1", "old")
     assert event is not None
     again.apply(event)

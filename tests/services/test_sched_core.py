@@ -507,6 +507,17 @@ class TestResources:
         assert answers(script.turn(*put)) == []
         assert answers(script.turn(*script.take_kvs_answers())) == [success(1, "rank1/core0")]
 
+    def test_a_grant_on_the_way_is_taken_back_when_its_target_goes_offline(
+        self, script: SchedScript
+    ) -> None:
+        """28.offline.3: its job waits again, and gets what is online."""
+        script.kvs_waits = True
+        script.turn(alloc(1))
+        put = script.take_kvs_answers()
+        assert script.acquired(type="offline", targets="0") == []
+        assert answers(script.turn(*put)) == []
+        assert answers(script.turn(*script.take_kvs_answers())) == [success(1, "rank1/core0")]
+
     def test_leaves_when_the_kvs_fails(self, script: SchedScript) -> None:
         script.kvs_waits = True
         script.turn(alloc(1))

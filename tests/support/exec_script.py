@@ -7,7 +7,7 @@ from typing import Any
 
 from flux_trio.config import ExecConfig
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid
-from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response
+from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response, topics
 from flux_trio.services.exec.core import ExecCore
 from flux_trio.services.exec.shell_protocol import Done, Started
 from flux_trio.services.exec.vocabulary import ShellConnected, ToShell
@@ -43,7 +43,10 @@ def job_key(jobid: int, name: str) -> str:
 
 
 class ExecScript:
-    """A core that has said hello. `kvs` is the content of its kvs; `errors` makes a topic fail."""
+    """A core that has said hello. `kvs` is the content of its kvs; `errors` makes a topic fail.
+
+    `down` has the targets that are down, with the reason for each idset.
+    """
 
     def __init__(
         self,
@@ -53,10 +56,12 @@ class ExecScript:
         connected: bool = True,
         environment: dict[str, str] | None = None,
         kvs: dict[str, str] | None = None,
+        down: dict[str, str] | None = None,
     ) -> None:
         config = ExecConfig(simulate=simulate)
         self.core = ExecCore(config, environment=environment, has_shell=has_shell)
         self.kvs = {} if kvs is None else kvs
+        self.down = {} if down is None else down
         self.errors: dict[str, tuple[int, str]] = {}
         self.lookups: list[str] = []
         self.commits: list[list[list[str]]] = []
@@ -79,6 +84,9 @@ class ExecScript:
                     answers.append(self._kvs(action))
                 elif isinstance(action, Request) and action.topic == "job-manager.events-journal":
                     self.journal = action
+                elif isinstance(action, Request) and action.topic == topics.RESOURCE_STATUS:
+                    status = {"down": {t: {"reason": why} for t, why in self.down.items()}}
+                    answers.append(Response(action.topic, status, 0, action.matchtag))
                 else:
                     left.append(action)
             actions = self.core.turn(now, answers) if answers else []
@@ -150,6 +158,17 @@ def job_exception(jobid: int, kind: str = "cancel", severity: int = 0) -> Event:
     """What the job manager publishes."""
     payload = {"id": jobid, "type": kind, "severity": severity}
     return Event("job-exception", payload, rolemask=ROLE_OWNER)
+
+
+def offline(targets: str, reason: str = "") -> Event:
+    """The resource service publishes that targets have gone down."""
+    payload = {"targets": targets, "reason": reason}
+    return Event(topics.RESOURCE_OFFLINE_EVENT, payload, rolemask=ROLE_OWNER)
+
+
+def online(targets: str) -> Event:
+    """The resource service publishes that targets are up again."""
+    return Event(topics.RESOURCE_ONLINE_EVENT, {"targets": targets}, rolemask=ROLE_OWNER)
 
 
 def told(actions: list[Any]) -> list[tuple[Any, ...]]:

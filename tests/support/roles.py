@@ -139,6 +139,8 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.RESOURCE_STATUS: plain(),
     topics.RESOURCE_DRAIN: plain({"targets": "3", "reason": "x"}),
     topics.RESOURCE_UNDRAIN: plain({"targets": "3"}),
+    topics.RESOURCE_DOWN: plain({"targets": "3", "reason": "x"}),
+    topics.RESOURCE_UP: plain({"targets": "3"}),
     topics.RESOURCE_EXCLUDE: plain({"targets": "3"}),
     topics.RESOURCE_EXPIRATION: plain({"expiration": 0}),
     topics.stats_of(topics.RESOURCE): plain(),

@@ -41,7 +41,7 @@ _FORCED_MODE: Final = "force-overwrite"
 
 @click.group()
 def resource() -> None:
-    """Look at the resources of the instance, and take nodes out of use."""
+    """Look at the resources of the instance, take nodes out of use, say that they have failed."""
 
 
 @resource.command("list")
@@ -128,6 +128,8 @@ def status(
 ) -> None:
     """List which nodes are avail, excluded, draining and drained, and which are offline (*).
 
+    An offline node is down; `-o long` has the reason.
+
     Other states are allocated, all, drain (both), online and offline.
 
     Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
@@ -205,6 +207,37 @@ def undrain(force: int, update: bool, targets: str, reason: tuple[str, ...]) -> 
 
     if _change(topics.RESOURCE_UNDRAIN, targets, force, update, reason):
         click.get_current_context().exit(1)
+
+
+@resource.command("down")
+@click.argument("targets")
+@click.argument("reason", nargs=-1)
+def put_down(targets: str, reason: tuple[str, ...]) -> None:
+    """Say that TARGETS (ranks or hosts) have failed, for REASON.
+
+    Jobs that run there end with an exception, and no job starts there until the targets are up
+    again. To let the jobs go on, use drain.
+
+    Exit codes: 0, 1 if a target is not there, 2 for wrong usage.
+    """
+    from flux_trio.messages import topics
+
+    payload = {"targets": targets} | ({"reason": " ".join(reason)} if reason else {})
+    with_client(lambda client: client.call(topics.RESOURCE_DOWN, payload))
+
+
+@resource.command("up")
+@click.argument("targets")
+def bring_up(targets: str) -> None:
+    """Say that TARGETS (ranks or hosts), which are down, can be used again.
+
+    Where a check command is configured, the next check may put them down again.
+
+    Exit codes: 0, 1 if a target is not there or not down, 2 for wrong usage.
+    """
+    from flux_trio.messages import topics
+
+    with_client(lambda client: client.call(topics.RESOURCE_UP, {"targets": targets}))
 
 
 def _change(topic: str, targets: str, force: int, update: bool, reason: tuple[str, ...]) -> int:

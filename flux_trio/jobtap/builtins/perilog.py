@@ -25,14 +25,11 @@ from flux_trio.jobtap.builtins.perilog_config import Procedure, read_procedures
 from flux_trio.jobtap.builtins.perilog_process import (
     JOB_ID,
     OWNER,
-    Ending,
     PretendedProcess,
-    Process,
     kill_leftovers,
-    open_process,
-    run_to_end,
 )
 from flux_trio.jobtap.builtins.perilog_run import Run
+from flux_trio.local_process import Ending, Process, open_process, run_to_end
 from flux_trio.messages import topics
 from flux_trio.protocols import JobEvent
 

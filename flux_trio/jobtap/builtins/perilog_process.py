@@ -1,20 +1,17 @@
-"""One prolog or epilog process: started, listened to, ended when it must, and never left behind.
+"""What is perilog's own about its processes: those that pretend, and those of an earlier life.
 
-It leads a session of its own, so that signals reach whatever it starts. When the instance is killed
-its processes go on; they are known by their environment (`OWNER`), and the instance that takes up
-their job ends them. Left out: what its end means for the job.
+When the instance is killed its prologs and epilogs go on; they are known by their environment
+(`OWNER`), and the instance that takes up their job ends them. Left out: what an end means for the
+job.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 
@@ -22,20 +19,6 @@ OWNER: Final = "FLUX_TRIO_PERILOG"
 """The variable with the pid of the instance that has started a process."""
 
 JOB_ID: Final = "FLUX_JOB_ID"
-LINE_BYTES_MAX: Final = 1000  # of output that is logged; what is longer is cut into several lines
-PIPE_GRACE_S: Final = 1.0  # for output that somebody outside the session still holds open
-
-WriteLine = Callable[[str, str], None]  # stream, line
-
-
-class Process(Protocol):
-    """What is done with a process."""
-
-    async def wait(self) -> int:
-        """Its wait status, once it has ended."""
-
-    def signal(self, signum: int) -> None:
-        """Send a signal to it and to what it has started."""
 
 
 class PretendedProcess:
@@ -48,109 +31,6 @@ class PretendedProcess:
 
     def signal(self, signum: int) -> None:
         """Nobody is there to hear it."""
-
-
-class LocalProcess:
-    """A process on this machine."""
-
-    def __init__(self, process: trio.Process) -> None:
-        self._process = process
-
-    async def wait(self) -> int:
-        """A negative return code is a signal."""
-        code = await self._process.wait()
-        return -code if code < 0 else code << 8
-
-    def signal(self, signum: int) -> None:
-        """To its session; one that is over is no error."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signum)
-
-
-@asynccontextmanager
-async def open_process(
-    command: Sequence[str], environment: Mapping[str, str], write: WriteLine
-) -> AsyncIterator[LocalProcess]:
-    """Run `command` for the length of the block; `write` gets its output line by line.
-
-    Raises OSError when it cannot be started. After the block nothing of it is left.
-    """
-    pipe = subprocess.PIPE
-    started = await trio.lowlevel.open_process(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=pipe,
-        stderr=pipe,
-        start_new_session=True,
-    )
-    process = LocalProcess(started)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_read_lines, started.stdout, "stdout", write)
-        nursery.start_soon(_read_lines, started.stderr, "stderr", write)
-        try:
-            yield process
-        finally:
-            process.signal(signal.SIGKILL)
-            with trio.CancelScope(shield=True):
-                await process.wait()
-            nursery.cancel_scope.deadline = trio.current_time() + PIPE_GRACE_S
-
-
-@dataclass(slots=True)
-class Ending:
-    """How a process ended; `status` is a wait status."""
-
-    status: int = 0
-    canceled: bool = False
-    timed_out: bool = False
-    killed: bool = False  # SIGTERM did not end it
-
-    @property
-    def failed(self) -> bool:
-        """Whether it did not do its work."""
-        return bool(self.status or self.canceled or self.timed_out)
-
-
-async def run_to_end(
-    process: Process, timeout: float, kill_timeout: float, canceled: trio.Event
-) -> Ending:
-    """Wait for it: SIGTERM after `timeout` or once `canceled`, SIGKILL `kill_timeout` later.
-
-    Both are in seconds; math.inf is no timeout.
-    """
-    ending = Ending()
-
-    async def end_it() -> None:
-        with trio.move_on_after(timeout):
-            await canceled.wait()
-        ending.canceled = canceled.is_set()
-        ending.timed_out = not ending.canceled
-        process.signal(signal.SIGTERM)
-        await trio.sleep(kill_timeout)
-        ending.killed = True
-        process.signal(signal.SIGKILL)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(end_it)
-        ending.status = await process.wait()
-        nursery.cancel_scope.cancel()
-    return ending
-
-
-async def _read_lines(pipe: trio.abc.ReceiveStream | None, stream: str, write: WriteLine) -> None:
-    assert pipe is not None  # asked for
-    async with pipe:
-        rest = b""
-        async for chunk in pipe:
-            *lines, rest = (rest + chunk).split(b"\n")
-            while len(rest) > LINE_BYTES_MAX:
-                lines.append(rest[:LINE_BYTES_MAX])
-                rest = rest[LINE_BYTES_MAX:]
-            for line in lines:
-                write(stream, line.decode(errors="replace"))
-        if rest:
-            write(stream, rest.decode(errors="replace"))
 
 
 def kill_leftovers(jobid: str) -> None:

@@ -17,6 +17,7 @@ class TimerKind(Enum):
     END = "a simulated job's end, or a time limit"
     WARN = "a signal that the job asked for, before its time limit"
     KILL = "SIGKILL for what did not heed the signal before it"
+    STUCK = "processes that have not ended long after SIGKILL"
     POLL = "output that someone follows may have grown"
 
 

@@ -7,6 +7,9 @@ events, new expirations by the job manager's journal (readings: How the exec ser
 R is the one thing looked up for a job that was allocated after the hello. For any other, and one to
 reattach, the past is looked up as well: its eventlog, and what an earlier exec service stored.
 
+A target that goes down ends the jobs on it (`targets.py`). The resource service tells of it by
+events; `resource.status` is asked after each hello, and when that service is back.
+
 Left out: launching as another user (RFC 15), and releasing resources in parts, which is never
 needed since all tasks of a job end on one machine.
 """
@@ -52,6 +55,7 @@ from flux_trio.services.exec.real import RealJobs
 from flux_trio.services.exec.shell_protocol import Done, Fed, Listing, Started, Unknown
 from flux_trio.services.exec.simulated import SimulatedJobs
 from flux_trio.services.exec.simulation import simulation_of
+from flux_trio.services.exec.targets import Targets
 from flux_trio.services.exec.vocabulary import (
     OutputRead,
     ShellConnected,
@@ -131,6 +135,7 @@ class ExecCore:
         self._follows = False  # its journal has begun to tell
         self._attached_at: float | None = None  # time of the latest hello that was accepted
         self._updates: dict[int, float] = {}  # see UPDATES_MAX
+        self._targets = Targets()
         self._context = context = Context()
         self._attachments = Attachments(context, self._jobs, self._settle)
         self._inputs = Inputs(context, self._jobs)
@@ -194,6 +199,7 @@ class ExecCore:
             # events from here on; what was before is looked up where it matters
             wanted = {"allow": {JobEvent.RESOURCE_UPDATE.value: 1}}
             self._context.ask(topics.JOB_JOURNAL, wanted, self._journal, Flag.STREAMING)
+            self._ask_targets()
         elif response.errnum == Errno.ENOSYS:  # the broker's: there is no job manager now
             self._waits = True
         else:  # 32.hello.9
@@ -327,6 +333,8 @@ class ExecCore:
             self._begin(job)
 
     def _begin(self, job: Job) -> None:
+        if job.status is None:
+            self._tell_lost_targets(job)
         if job.simulation is not None:
             self._simulated.begin(job)
         elif job.killed and job.is_new:
@@ -360,8 +368,19 @@ class ExecCore:
     def _event(self, event: Event) -> None:
         if self._waits and tells_return_of(topics.JOB_MANAGER, event):
             self._hello()
-        if event.topic != topics.JOB_EXCEPTION_EVENT or not event.rolemask & ROLE_OWNER:
+        if tells_return_of(topics.RESOURCE, event):
+            self._ask_targets()
+        if not event.rolemask & ROLE_OWNER:
             return
+        match event.topic:
+            case topics.JOB_EXCEPTION_EVENT:
+                self._job_exception(event)
+            case topics.RESOURCE_OFFLINE_EVENT:
+                self._learn_targets(self._targets.went_down, event)
+            case topics.RESOURCE_ONLINE_EVENT:
+                self._learn_targets(self._targets.came_up, event)
+
+    def _job_exception(self, event: Event) -> None:
         try:
             payload = expect_payload(event, _ExceptionPayload)
         except FluxError as error:
@@ -374,6 +393,41 @@ class ExecCore:
             self._attachments.job_is_dead(payload.id)
             return
         job.killed = True
+        self._stop_killed(job)
+
+    # Targets that go down
+
+    def _ask_targets(self) -> None:
+        self._context.ask(topics.RESOURCE_STATUS, None, self._targets_told)
+
+    def _targets_told(self, response: Response) -> None:
+        if not response.errnum:  # else the service is gone: `service-back` tells of the next one
+            self._learn_targets(self._targets.read_status, response)
+
+    def _learn_targets(self, learn: Callable[[Any], None], message: Event | Response) -> None:
+        """Take in which targets are down, and end what is on them."""
+        try:
+            learn(message)
+        except (FluxError, FormatError) as error:
+            self._context.emit(Log(Level.ERR, f"{message.topic}: {error}"))
+            return
+        for job in list(self._jobs.values()):
+            if job.phase in (Phase.LAUNCHING, Phase.RUNNING) and self._tell_lost_targets(job):
+                self._stop_killed(job)
+
+    def _tell_lost_targets(self, job: Job) -> bool:
+        """The fatal exception of a job that has targets that are down, unless it has one already.
+
+        All of the job ends, also what runs on other targets.
+        """
+        if job.killed or job.resources is None:
+            return False
+        lost = self._targets.lost_of(job.resources)
+        if lost:
+            job.tell_exception(self._context, self._targets.describe(job.resources, lost))
+        return bool(lost)
+
+    def _stop_killed(self, job: Job) -> None:
         if job.phase is Phase.RUNNING:
             self._kind(job).stop(job, SIGTERM)
 
@@ -385,6 +439,8 @@ class ExecCore:
             self._attachments.poll()
         elif kind is TimerKind.KILL and job is not None:
             self._real.kill(job)
+        elif kind is TimerKind.STUCK and job is not None:
+            self._real.stuck(job)
         elif kind is TimerKind.WARN and job is not None:
             self._real.warn(job)
         elif kind is TimerKind.END and job is not None:

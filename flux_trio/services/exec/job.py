@@ -32,6 +32,7 @@ SIGTERM: Final = 15
 SIGNUM_MAX: Final = 64
 
 SEVERITY_FATAL: Final = 0
+SEVERITY_NOTE: Final = 2
 
 # What exec leaves in the KVS below the job's key (RFC 16)
 EXEC_LOG: Final = "guest.exec.eventlog"
@@ -122,6 +123,11 @@ class Job:
         """A fatal exception of this job (RFC 21)."""
         self.killed = True
         data = {"severity": SEVERITY_FATAL, "type": kind, "note": note}
+        self.tell(context, StartType.EXCEPTION, data)
+
+    def tell_note(self, context: Context, note: str) -> None:
+        """An exception of this job that ends nothing, for its user to read (RFC 21)."""
+        data = {"severity": SEVERITY_NOTE, "type": "exec", "note": note}
         self.tell(context, StartType.EXCEPTION, data)
 
     def tell_start(self, context: Context) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Final
 
 from flux_trio.formats import FormatError, Idset, Jobspec, format_eventlog, job_key
 from flux_trio.messages import Level, Response, topics
@@ -37,6 +38,9 @@ from flux_trio.services.exec.tasks import start_request
 from flux_trio.services.exec.vocabulary import Chunk, ReadOutput, ToShell
 from flux_trio.services.exec.warning import warning_of
 from flux_trio.services.turns import ClearTimer, Log, SetTimer
+
+STUCK_S: Final = 30.0  # after SIGKILL, which ends in a moment what is not stuck in the kernel
+STUCK_NOTE: Final = "SIGKILL has not ended its processes; its resources stay allocated till then"
 
 
 class RealJobs:
@@ -228,6 +232,13 @@ class RealJobs:
         """The grace is over."""
         if job.phase is Phase.RUNNING:
             self.signal(job, SIGKILL)
+            at = self._context.now + STUCK_S
+            self._context.emit(SetTimer(TimerKey(TimerKind.STUCK, job.id), at))
+
+    def stuck(self, job: Job) -> None:
+        """SIGKILL has not ended it: say so, since its resources are not free until it ends."""
+        if job.phase is Phase.RUNNING:
+            job.tell_note(self._context, STUCK_NOTE)
 
     def signal(self, job: Job, signum: int) -> None:
         """Send `signum` to the process groups of the job."""
@@ -238,6 +249,7 @@ class RealJobs:
             self._context.emit(ClearTimer(TimerKey(TimerKind.END, job.id)))
         if job.stopping:
             self._context.emit(ClearTimer(TimerKey(TimerKind.KILL, job.id)))
+            self._context.emit(ClearTimer(TimerKey(TimerKind.STUCK, job.id)))
         if job.warning is not None:
             self._context.emit(ClearTimer(TimerKey(TimerKind.WARN, job.id)))
 

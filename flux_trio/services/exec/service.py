@@ -39,6 +39,8 @@ async def run(
     handle.register(topics.JOB_EXEC)
     handle.subscribe(topics.JOB_EXCEPTION_EVENT)
     handle.subscribe(topics.SERVICE_BACK_EVENT)
+    handle.subscribe(topics.RESOURCE_OFFLINE_EVENT)
+    handle.subscribe(topics.RESOURCE_ONLINE_EVENT)
     core = ExecCore(config, environment=environment, has_shell=directory is not None)
     async with trio.open_nursery() as nursery:
         if directory is None:

@@ -5,12 +5,17 @@ Administration is the instance owner's, targets being text, an idset or a hostli
 
 - `resource.drain` {"targets", "reason"?} and `resource.undrain` {"targets"}, answered with nothing
   once the event is durable in the kvs at `resource.eventlog`, from which a start replays them;
+- `resource.targets-down` {"targets", "reason"?} and `resource.targets-up` {"targets"}: the targets
+  have failed, or are back; answered as a drain is, and kept as one. The check command's word
+  (`[resource.check]`) is kept so, too. Everybody who subscribes gets the event `resource-offline`
+  {"targets", "reason"} or `resource-online` {"targets"};
 - `resource.exclude` {"targets"}, "" for none: the members of the exclude group from now on, until
   the next start, when the configuration says again;
 - `resource.expiration-update` {"expiration"}, when the whole instance ends, 0 for never: whoever
   acquired gets R anew, everybody else the event `resource-expiration` {"expiration"};
 - `resource.status`, for everybody: {"R": all resources, "drained": {idset: {"timestamp": seconds,
-  "reason": text}}, "offline": idset, "exclude": idset}. Offline are those that went down; drained
+  "reason": text}}, "offline": idset, "down": {idset: {"timestamp": seconds, "by": "operator",
+  "check" or "start", "reason": text}}, "exclude": idset}. Offline are those that are down; drained
   ones are offline to a scheduler too (28.offline.6) but not listed there.
 
 Left out: which drained targets still have jobs, since only the job manager knows.
@@ -19,7 +24,7 @@ Left out: which drained targets still have jobs, since only the job manager know
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -29,6 +34,7 @@ from flux_trio.messages import (
     Calls,
     Errno,
     FluxError,
+    Level,
     Request,
     Response,
     expect_payload,
@@ -38,31 +44,17 @@ from flux_trio.messages import (
 )
 from flux_trio.messages import Event as EventMessage
 from flux_trio.services.methods import Methods
-from flux_trio.services.resource.drains import Drains, Mode
+from flux_trio.services.resource.administration import Administration
+from flux_trio.services.resource.checks import Checked, Checks, NotChecked
+from flux_trio.services.resource.downs import OFFLINE, ONLINE
 from flux_trio.services.resource.groups import Groups
 from flux_trio.services.resource.targets import parse_targets
-from flux_trio.services.turns import Exit, Log, Note
+from flux_trio.services.turns import Exit, Log, Note, SetTimer, TimerFired
 from flux_trio.trace import Kind
 
 EVENTLOG_KEY: Final = "resource.eventlog"
-_LOG_INFO: Final = 6
-
-# A lone surrogate is no character, and cannot be written to an eventlog.
-_Reason = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"\A[^\ud800-\udfff]*\Z")]
-
-
-@dataclass(frozen=True, slots=True)
-class TargetsDown:
-    """Input: `targets` can no longer be used, without anybody having asked for it."""
-
-    targets: Idset
-
-
-@dataclass(frozen=True, slots=True)
-class TargetsUp:
-    """Input: `targets` that were down can be used again."""
-
-    targets: Idset
+CHECK_TIMER: Final = "check"
+_NOTED: Final = {OFFLINE: "down", ONLINE: "up"}  # events that the trace has by another name
 
 
 class _Acquire(msgspec.Struct, frozen=True):
@@ -74,12 +66,6 @@ class _Release(msgspec.Struct, frozen=True):
     targets: str
 
 
-class _Drain(msgspec.Struct, frozen=True):
-    targets: str
-    reason: _Reason | None = None
-    mode: Mode | None = None
-
-
 class _Targets(msgspec.Struct, frozen=True):
     targets: str
 
@@ -89,18 +75,32 @@ class _Expiration(msgspec.Struct, frozen=True):
 
 
 class ResourceCore:
-    """The whole state of the resource service. `exclude` is among the targets of `inventory`."""
+    """The whole state of the resource service. `exclude` is among the targets of `inventory`.
 
-    def __init__(self, inventory: ResourceSet, exclude: Idset) -> None:
+    `missing` says what this machine lacks of targets, which are down from the start. With
+    `check_interval_s` the check command looks at every target that often (seconds).
+    """
+
+    def __init__(
+        self,
+        inventory: ResourceSet,
+        exclude: Idset,
+        *,
+        missing: Mapping[int, str] | None = None,
+        check_interval_s: float | None = None,
+    ) -> None:
         self._inventory = inventory
         self._groups = Groups(inventory, exclude)
-        self._drains = Drains(inventory)  # of durable events
-        self._down = Idset()
+        self._administration = Administration(inventory)  # of durable events
+        self._missing = dict(missing or {})
+        self._checks: Checks | None = None
+        if check_interval_s is not None:
+            self._checks = Checks(self._administration.hosts.by_target, check_interval_s)
         self._calls: Calls[str] = Calls()  # the topic of each
         self._replayed = False  # until then requests wait: the first grow must tell the truth
         self._early: list[Request] = []
-        self._waiting: deque[Request] = deque()  # drains and undrains, one at a time
-        self._committing: tuple[Request | None, Event] | None = None
+        self._waiting: deque[Request] = deque()  # administration that is logged, one at a time
+        self._committing: tuple[Request | None, list[Event]] | None = None
         self._actions: list[Any] = []
         self._methods = Methods(
             for_owner={
@@ -108,6 +108,8 @@ class ResourceCore:
                 topics.RESOURCE_RELEASE: self._release,
                 topics.RESOURCE_DRAIN: self._waiting.append,
                 topics.RESOURCE_UNDRAIN: self._waiting.append,
+                topics.RESOURCE_DOWN: self._waiting.append,
+                topics.RESOURCE_UP: self._waiting.append,
                 topics.RESOURCE_EXCLUDE: self._exclude,
                 topics.RESOURCE_EXPIRATION: self._expire,
             },
@@ -119,33 +121,30 @@ class ResourceCore:
         )
 
     def start(self, now: float) -> list[Any]:  # noqa: ARG002 - the shape of a core
-        """Ask for the drains of earlier days."""
+        """Ask for what earlier runs have logged."""
         self._ask(topics.KVS_LOOKUP, {"key": EVENTLOG_KEY})
         return self._take_actions()
 
     def turn(self, now: float, inputs: list[Any]) -> list[Any]:
-        """Take requests and the kvs's answers; answer, and tell those who acquired what changed."""
+        """Take requests, checks and the kvs's answers; tell those who acquired what changed."""
         for item in inputs:
             match item:
                 case Request():
                     self._request(item)
                 case Response():
-                    self._response(item)
-                case TargetsDown(targets):
-                    self._down |= targets & self._inventory.ranks
-                    self._note("down", targets)
-                case TargetsUp(targets):
-                    self._down -= targets
-                    self._note("up", targets)
+                    self._response(now, item)
+                case Checked() | NotChecked():
+                    self._checked(item)
+                case TimerFired():
+                    self._begin_checks(now)
         self._commit_next(now)
-        up = self._inventory.ranks - self._down - self._drains.targets
-        self._actions += self._groups.tell(up)
+        self._actions += self._groups.tell(self._inventory.ranks - self._administration.unavailable)
         return self._take_actions()
 
     def _stats(self) -> dict[str, Any]:
         ranks = self._inventory.ranks
-        drained = self._drains.targets & ranks
-        return {"nodes": {"all": len(ranks), "down": len(self._down), "drained": len(drained)}}
+        down, drained = self._administration.downs.targets, self._administration.drains.targets
+        return {"nodes": {"all": len(ranks), "down": len(down), "drained": len(drained)}}
 
     def _request(self, request: Request) -> None:
         if self._replayed:
@@ -197,86 +196,122 @@ class ResourceCore:
     def _status(self, request: Request) -> None:
         status = {
             "R": self._inventory.to_json(),
-            "drained": self._drains.to_json(),
-            "offline": str(self._down),
+            "drained": self._administration.drains.to_json(),
+            "offline": str(self._administration.downs.targets),
+            "down": self._administration.downs.to_json(),
             "exclude": str(self._groups.exclude),
         }
         self._send(respond(request, status))
 
     def _commit_next(self, now: float) -> None:
-        """Make the next drain or undrain that is in order durable; each is judged on the last.
+        """Make the next change that is in order durable; each is judged on the last.
 
         An excluded target cannot be drained too (flux-config-resource(5), `exclude`).
         """
-        if self._committing:
+        if self._committing or not self._replayed:
             return
-        if both := self._drains.targets & self._groups.exclude:
-            event = self._drains.undrain(now, both)
+        if both := self._administration.drains.targets & self._groups.exclude:
+            event = self._administration.drains.undrain(now, both)
             assert event is not None  # all of them are drained
-            self._commit(None, event)
+            self._commit(None, [event])
         while self._waiting and self._committing is None:
             request = self._waiting.popleft()
             try:
-                event = self._event(now, request)
+                event = self._administration.event_for(now, request, self._groups.exclude)
             except FluxError as error:
                 self._send(respond_error(request, error.errnum, error.text))
                 continue
             if event is None:
                 self._send(respond(request))
             else:
-                self._commit(request, event)
+                self._commit(request, [event])
+        if self._checks is not None and self._committing is None:
+            self._commit(None, self._administration.events_for(now, self._checks))
 
-    def _commit(self, request: Request | None, event: Event) -> None:
-        self._committing = (request, event)
-        self._ask(topics.KVS_COMMIT, {"ops": [["append", EVENTLOG_KEY, format_event(event)]]})
+    def _commit(self, request: Request | None, events: list[Event]) -> None:
+        """Log `events`, which are what `request` asks for, if it was asked for; none is nothing."""
+        if not events:
+            return
+        self._committing = (request, events)
+        ops = [["append", EVENTLOG_KEY, format_event(event)] for event in events]
+        self._ask(topics.KVS_COMMIT, {"ops": ops})
 
-    def _event(self, now: float, request: Request) -> Event | None:
-        asked = expect_payload(request, _Drain)
-        targets = parse_targets(asked.targets, self._inventory)
-        if request.topic == topics.RESOURCE_DRAIN:
-            exclude = self._groups.exclude
-            return self._drains.drain(now, targets, asked.reason, exclude, asked.mode)
-        return self._drains.undrain(now, targets, asked.reason, asked.mode)
+    # Checks
+
+    def _begin_checks(self, now: float) -> None:
+        if self._checks is not None:
+            self._actions += self._checks.begin(now)
+
+    def _checked(self, result: Checked | NotChecked) -> None:
+        assert self._checks is not None  # else nobody would run any
+        if isinstance(result, Checked):
+            self._checks.checked(result)
+        elif complaint := self._checks.not_checked(result):
+            self._actions.append(Log(Level.ERR, complaint))
+        if (at := self._checks.next_at()) is not None:
+            self._actions.append(SetTimer(CHECK_TIMER, at))
 
     # The kvs
 
     def _ask(self, topic: str, payload: dict[str, Any]) -> None:
         self._actions.append(Request(topic, payload, self._calls.open(topic)))
 
-    def _response(self, response: Response) -> None:
+    def _response(self, now: float, response: Response) -> None:
         asked = self._calls.match(response)
         if asked == topics.KVS_LOOKUP:
-            self._replay(response)
+            self._replay(now, response)
         elif asked == topics.KVS_COMMIT:
             self._committed(response)
 
-    def _replay(self, response: Response) -> None:
+    def _replay(self, now: float, response: Response) -> None:
         try:
             if response.errnum == 0:
-                self._drains.replay(_text(response))
+                self._administration.replay(_text(response))
             elif response.errnum != Errno.ENOENT:
                 raise FluxError(response.errnum, response.error_text)
         except (FluxError, FormatError) as error:
             self._actions.append(Exit(f"cannot read {EVENTLOG_KEY}: {error}"))
             return
         self._replayed = True
+        self._administration.find_missing(now, self._missing)
+        for targets, down in self._administration.downs.to_json().items():
+            self._note(_NOTED[OFFLINE], Idset.parse(targets))
+            reason = f": {down['reason']}" if down["reason"] else ""
+            self._actions.append(Log(Level.WARNING, f"targets {targets} are down{reason}"))
+        if self._checks is not None:
+            self._begin_checks(now)
+        elif (event := self._administration.stop_checking(now)) is not None:
+            self._commit(None, [event])
         early, self._early = self._early, []
         for request in early:
             self._request(request)
 
     def _committed(self, response: Response) -> None:
         assert self._committing is not None
-        (request, event), self._committing = self._committing, None
+        (request, events), self._committing = self._committing, None
         if response.errnum and request is not None:
             self._send(respond_error(request, response.errnum, response.error_text))
             return
-        self._drains.apply(event)  # our own undrain even if it is not durable: a start repeats it
-        context = event.context or {}
-        shown = " ".join(f"{key}={value}" for key, value in context.items())
-        self._actions.append(Log(_LOG_INFO, f"{event.name} {shown}"))
-        self._note(event.name, Idset.parse(context["idset"]))
+        for event in events:  # our own even if they are not durable: a start repeats them
+            self._apply(event)
         if request is not None:
             self._send(respond(request))
+
+    def _apply(self, event: Event) -> None:
+        before = self._administration.downs.targets
+        self._administration.apply(event)
+        context = event.context or {}
+        shown = " ".join(f"{key}={value}" for key, value in context.items())
+        level = Level.WARNING if event.name == OFFLINE else Level.INFO
+        self._actions.append(Log(level, f"{event.name} {shown}"))
+        self._note(_NOTED.get(event.name, event.name), Idset.parse(context["idset"]))
+        after = self._administration.downs.targets
+        if lost := after - before:
+            payload = {"targets": str(lost), "reason": context["reason"]}
+            self._actions.append(EventMessage(topics.RESOURCE_OFFLINE_EVENT, payload))
+        if back := before - after:
+            payload = {"targets": str(back)}
+            self._actions.append(EventMessage(topics.RESOURCE_ONLINE_EVENT, payload))
 
     # Actions
 

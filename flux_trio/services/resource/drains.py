@@ -8,13 +8,13 @@ it, `overwrite` takes the new reason, `force-overwrite` the new time, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from flux_trio.formats import Event, FormatError, Hostlist, Idset, ResourceSet, parse_eventlog
+from flux_trio.formats import Event, FormatError, Idset
 from flux_trio.messages import Errno, FluxError
+from flux_trio.services.resource.targets import Hosts
 
 DRAIN = "drain"
 UNDRAIN = "undrain"
@@ -38,11 +38,10 @@ class Drain(NamedTuple):
 
 
 class Drains:
-    """The drained targets of `inventory`."""
+    """The drained targets."""
 
-    def __init__(self, inventory: ResourceSet) -> None:
-        self._hosts = inventory.hosts
-        self._ranks = {host: rank for rank, host in reversed(self._hosts.items())}
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
         self._drained: dict[int, Drain] = {}
 
     @property
@@ -93,8 +92,7 @@ class Drains:
         return Event(now, UNDRAIN, self._context(targets, reason)) if targets else None
 
     def _context(self, targets: Idset, reason: str | None) -> dict[str, Any]:
-        nodelist = Hostlist.of(self._hosts[target] for target in targets)
-        context = {"idset": str(targets), "nodelist": str(nodelist)}
+        context: dict[str, Any] = self._hosts.context(targets)
         return context if reason is None else {**context, "reason": reason}
 
     def apply(self, event: Event) -> None:
@@ -105,7 +103,7 @@ class Drains:
             context = msgspec.convert(event.context or {}, _Context)
         except msgspec.ValidationError as error:
             raise FormatError.of_msgspec(error) from None
-        for target in self._targets_of(context):
+        for target in self._hosts.find(context.idset, context.nodelist):
             before = self._drained.pop(target, None)
             if event.name == DRAIN:
                 timestamp, reason = event.timestamp, context.reason
@@ -114,23 +112,6 @@ class Drains:
                 if before and before.reason and not context.overwrite:
                     reason = before.reason
                 self._drained[target] = Drain(timestamp, reason)
-
-    def _targets_of(self, context: _Context) -> Iterator[int]:
-        """The targets meant: hosts may have other numbers now, or be gone."""
-        hosts = Hostlist.parse(context.nodelist)
-        for rank, host in zip(Idset.parse(context.idset), hosts, strict=False):
-            if self._hosts.get(rank) == host:
-                yield rank
-            elif host in self._ranks:
-                yield self._ranks[host]
-
-    def replay(self, eventlog: str) -> None:
-        """Fold a whole log. FormatError that names the line."""
-        for number, event in enumerate(parse_eventlog(eventlog), start=1):
-            try:
-                self.apply(event)
-            except FormatError as error:
-                raise error.at(f"line {number}") from None
 
     def to_json(self) -> dict[str, dict[str, Any]]:
         """`{idset: {"timestamp": seconds, "reason": text}}`; the reason is "" if there is none."""

@@ -2,8 +2,8 @@
 
 The only file here that looks.
 
-Left out: comparing the two (flux-core's `verify`), since targets are names here, not machines, so
-that `noverify` is accepted and always in force; and gpus of the machine.
+Left out: comparing all targets with their machines (flux-core's `verify`), since most targets are
+names here: only those that are named like this machine are; and gpus of the machine.
 """
 
 from __future__ import annotations
@@ -43,3 +43,20 @@ def find_inventory(
         return inventory, parse_targets(config.exclude, inventory)
     except FluxError as error:
         raise FluxError(error.errnum, f"resource.exclude: {error.text}") from None
+
+
+def missing_cores(
+    config: ResourceConfig, inventory: ResourceSet, hostname: str, cores: Idset
+) -> dict[int, str]:
+    """What the machine `hostname`, which has `cores`, lacks: a text for each target it is short of.
+
+    Only targets of `[[resource.config]]` that bear the machine's name are looked at, and none with
+    `noverify`.
+    """
+    if not config.config or config.noverify:
+        return {}
+    return {
+        rank: f"missing resources: core{'s' if len(missing) > 1 else ''} {missing}"
+        for rank, host in inventory.hosts.items()
+        if host == hostname and (missing := inventory.cores(rank) - cores)
+    }

@@ -5,13 +5,37 @@ RFC 28 maps all resources to targets, which are the ranks of R (RFC 20). Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from flux_trio.config import ResourceEntry
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet, check_property_name
 from flux_trio.messages import Errno, FluxError
 
 _NONE = Idset()
+
+
+class Hosts:
+    """Which target is on which host, as events of `resource.eventlog` name both."""
+
+    def __init__(self, inventory: ResourceSet) -> None:
+        self.by_target = inventory.hosts
+        self._targets = {host: rank for rank, host in reversed(self.by_target.items())}
+
+    def context(self, targets: Idset) -> dict[str, str]:
+        """The keys `idset` and `nodelist` of an event."""
+        nodelist = Hostlist.of(self.by_target[target] for target in targets)
+        return {"idset": str(targets), "nodelist": str(nodelist)}
+
+    def find(self, idset: str, nodelist: str) -> Iterator[int]:
+        """The targets that an event means: hosts may have other numbers now, or be gone.
+
+        FormatError.
+        """
+        for rank, host in zip(Idset.parse(idset), Hostlist.parse(nodelist), strict=False):
+            if self.by_target.get(rank) == host:
+                yield rank
+            elif host in self._targets:
+                yield self._targets[host]
 
 
 def inventory_from_config(entries: Sequence[ResourceEntry]) -> ResourceSet:

@@ -29,7 +29,7 @@ _EVENTS = {
 
 class Acquisition:
     """The resource.acquire stream. `on_grow` is called after each grow, `on_shrink` before each
-    shrink with the ranks that are about to go.
+    shrink and `on_offline` before each offline, with the ranks that are about to go.
     """
 
     def __init__(
@@ -38,11 +38,13 @@ class Acquisition:
         schedule: Schedule,
         on_grow: Callable[[], None],
         on_shrink: Callable[[int], None],
+        on_offline: Callable[[int], None],
     ) -> None:
         self._context = context
         self._schedule = schedule
         self._on_grow = on_grow
         self._on_shrink = on_shrink
+        self._on_offline = on_offline
         self._state = ACQUIRE.initial
 
     def start(self, edition: Edition) -> None:
@@ -90,6 +92,7 @@ class Acquisition:
             case AcquireType.ONLINE:
                 self._schedule.online(ranks)
             case AcquireType.OFFLINE:
+                self._on_offline(ranks)
                 self._schedule.offline(ranks)
             case AcquireType.SHRINK:
                 self._on_shrink(ranks)

@@ -73,7 +73,9 @@ class SchedCore:
         self._shapes = Shapes()
         self._annotator = Annotator(self._schedule.state.pool)
         self._annotating = False  # the timer is set
-        self._acquisition = Acquisition(self._context, self._schedule, self._grown, self._shrinking)
+        self._acquisition = Acquisition(
+            self._context, self._schedule, self._grown, self._shrinking, self._take_back
+        )
         self._greeting: Greeting | None = None  # from the first grow on
         self._ready = False  # sched-ready is answered: requests may come
         # The route to who sends them, its name first.
@@ -150,13 +152,17 @@ class SchedCore:
 
     def _shrinking(self, ranks: int) -> None:
         """28.shrink; before hello has told who holds what, nobody can say what is free."""
-        for one in self._granting:
-            if one.grant.allocation.ranks & ranks:
-                self._schedule.submit(self._granting.revoke(one))
+        self._take_back(ranks)
         self._schedule.shrink(ranks)
         self._shrunk |= ranks
         if self._ready:
             self._shrunk_or_ready()
+
+    def _take_back(self, ranks: int) -> None:
+        """28.shrink.3, 28.offline.3: jobs that were granted any of `ranks` but not told, wait."""
+        for one in self._granting:
+            if one.grant.allocation.ranks & ranks:
+                self._schedule.submit(self._granting.revoke(one))
 
     def _shrunk_or_ready(self) -> None:
         """Release what is free, tell who holds the rest, judge requests anew."""

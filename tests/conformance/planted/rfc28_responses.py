@@ -62,6 +62,13 @@ def the_last_online_is_not_told(trace: Trace) -> Trace:
     return drop(trace, told(trace, "online", -1))
 
 
+@PLANTED.violation("28.background.7", "failing_nodes")
+def a_node_that_goes_down_is_not_told(trace: Trace) -> Trace:
+    """The trace ends before the other one goes down, too."""
+    second = find(trace, topics.RESOURCE_DOWN, "request", targets="0")
+    return drop(trace[: second.n - 1], told(trace, "offline"))
+
+
 @PLANTED.violation("28.criteria.4", "drains")
 def a_drain_is_not_told(trace: Trace) -> Trace:
     """The trace ends before the node comes back."""

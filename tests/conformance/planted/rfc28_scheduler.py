@@ -136,6 +136,15 @@ def a_job_on_offline_targets_gets_an_exception(trace: Trace) -> Trace:
     return insert(trace, told(trace, "offline"), *made("sched", "job-manager", request))
 
 
+@PLANTED.violation("28.offline.4", "failing_nodes")
+def the_scheduler_raises_for_a_node_that_has_failed(trace: Trace) -> Trace:
+    """That is for the execution service to do."""
+    jobid = find(trace, topics.SCHED_ALLOC, "request").message.payload["id"]
+    payload = {"id": jobid, "type": "offline", "severity": 0, "note": "its node is down"}
+    request = Request(topics.JOB_RAISE, payload, flags=4)
+    return insert(trace, told(trace, "offline"), *made("sched", "job-manager", request))
+
+
 @PLANTED.violation("28.offline.5", "drains")
 def offline_targets_are_not_freed(trace: Trace) -> Trace:
     first = find(trace, topics.SCHED_ALLOC, "request").message.payload["id"]

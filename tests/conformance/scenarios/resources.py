@@ -60,6 +60,25 @@ async def drains(stage: Stage) -> None:
     await stage.call(topics.RESOURCE_UNDRAIN, targets="1")
 
 
+@scenario()
+async def failing_nodes(stage: Stage) -> None:
+    """Both nodes go down one after the other, under jobs and before one, and come back."""
+    await stage.submit(60.0, ntasks=4, nnodes=2)
+    await stage.settle()
+    await stage.call(topics.RESOURCE_DOWN, targets="1", reason="psu")
+    await stage.submit(20.0)
+    await stage.submit(2.0, ntasks=2, nnodes=2)
+    await stage.settle(5.0)
+    await stage.reload("job-exec")
+    await stage.call(topics.RESOURCE_DOWN, targets="0")
+    await stage.submit(2.0)
+    await stage.settle(5.0)
+    await stage.reload("sched")
+    await stage.call(topics.RESOURCE_UP, targets="0")
+    await stage.settle(10.0)
+    await stage.call(topics.RESOURCE_UP, targets="1")
+
+
 @scenario(exclude="1")
 async def excludes(stage: Stage) -> None:
     """A node joins, is taken away under a job, and again while nobody uses it."""

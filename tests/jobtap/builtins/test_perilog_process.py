@@ -2,93 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
-from pathlib import Path
 
 import pytest
 import trio
 
-from flux_trio.jobtap.builtins.perilog_process import (
-    Ending,
-    kill_leftovers,
-    open_process,
-    run_to_end,
-)
-from tests.support.leaks import children
+from flux_trio.jobtap.builtins.perilog_process import kill_leftovers
 
 pytestmark = pytest.mark.real
 
 DEAD_PID = 1 << 22  # the kernel gives out smaller ones
-
-Lines = list[tuple[str, str]]
-
-
-async def run(
-    script: str,
-    timeout: float = math.inf,
-    kill_timeout: float = 10.0,
-    canceled: trio.Event | None = None,
-) -> tuple[Ending, Lines]:
-    """How a shell script ended, and what it printed."""
-    lines: Lines = []
-    environment = {"PATH": os.environ["PATH"], "FLUX_JOB_ID": "ƒ7"}
-    with trio.fail_after(20):
-        async with open_process(
-            ["sh", "-c", script], environment, lambda *line: lines.append(line)
-        ) as process:
-            cancel = trio.Event() if canceled is None else canceled
-            ending = await run_to_end(process, timeout, kill_timeout, cancel)
-    return ending, lines
-
-
-async def test_status_is_a_wait_status_and_output_comes_line_by_line():
-    ending, lines = await run("echo $FLUX_JOB_ID; echo oops >&2; printf rest; exit 3")
-    assert ending == Ending(status=3 << 8)
-    assert sorted(lines) == [("stderr", "oops"), ("stdout", "rest"), ("stdout", "ƒ7")]
-
-
-async def test_line_without_an_end_is_cut():
-    _, lines = await run("head -c 2500 /dev/zero | tr '\\0' x")
-    assert [len(text) for _, text in lines] == [1000, 1000, 500]
-
-
-async def test_signal_reaches_what_the_command_has_started():
-    ending, _ = await run("sleep 1000 & wait", timeout=0.2)
-    assert ending == Ending(status=signal.SIGTERM, timed_out=True)
-
-
-async def test_deaf_process_is_killed():
-    ending, _ = await run("trap '' TERM; sleep 1000 & wait; sleep 1000", 0.2, kill_timeout=0.2)
-    assert ending == Ending(status=signal.SIGKILL, timed_out=True, killed=True)
-
-
-async def test_canceled_process_ends():
-    canceled = trio.Event()
-    canceled.set()
-    ending, _ = await run("sleep 1000", canceled=canceled)
-    assert ending == Ending(status=signal.SIGTERM, canceled=True)
-
-
-async def test_what_a_command_leaves_behind_ends_with_it(tmp_path: Path):
-    pidfile = tmp_path / "pid"
-    ending, _ = await run(f"sleep 1000 & echo $! > {pidfile}")
-    assert ending.status == 0
-    await _gone(int(pidfile.read_text()))
-
-
-async def test_process_ends_with_the_block_that_has_it(tmp_path: Path):
-    before = children()
-    with trio.move_on_after(0.2):
-        await run("sleep 1000")
-    assert children() == before
-
-
-async def test_command_that_is_not_there_is_an_error():
-    with pytest.raises(FileNotFoundError):
-        async with open_process(["/no/such/command"], {}, lambda *_: None):
-            pass
 
 
 async def test_process_of_an_instance_that_was_killed_is_ended():
@@ -111,17 +35,3 @@ async def test_process_of_an_instance_that_was_killed_is_ended():
         assert started[name].poll() is None
         started[name].kill()
         await started[name].wait()
-
-
-async def _gone(pid: int) -> None:
-    """A killed process whose parent is gone is reaped by init soon."""
-    with trio.fail_after(10):
-        while _is_there(pid):  # noqa: ASYNC110 - the kernel does not tell
-            await trio.sleep(0.01)
-
-
-def _is_there(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
