@@ -26,7 +26,14 @@ from flux_trio.config.tables import (
     SchedConfig,
 )
 from flux_trio.editions import CLASSIC, EDITIONS, Edition
-from flux_trio.formats import MISSING, FormatError, Words, parse_constraint, parse_duration
+from flux_trio.formats import (
+    MISSING,
+    FormatError,
+    Words,
+    parse_constraint,
+    parse_duration,
+    parse_size,
+)
 from flux_trio.messages import UnfitError, check_object
 
 
@@ -109,6 +116,10 @@ def _check(config: Config) -> None:
         parse_duration(config.exec.kill_timeout)
     except FormatError as error:
         raise error.at("exec.kill-timeout") from None
+    try:
+        parse_size(config.exec.output_limit)
+    except FormatError as error:
+        raise error.at("exec.output-limit") from None
     _check_target_check(config.resource.check)
     for index, directive in enumerate(config.job_manager.plugins):
         where = f"job-manager.plugins[{index}]"

@@ -60,10 +60,15 @@ class SchedConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class ExecConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[exec]`: `kill-timeout` (FSD) from SIGTERM to SIGKILL; `simulate` runs no processes."""
+    """`[exec]`: `kill-timeout` (FSD) from SIGTERM to SIGKILL; `simulate` runs no processes.
+
+    `output-limit` is how much of a job's output is kept once it is over, in bytes or as a size such
+    as "10M" (flux-shell(1), output.limit); a job may say otherwise.
+    """
 
     kill_timeout: str = msgspec.field(default="5s", name="kill-timeout")
     simulate: bool = False
+    output_limit: str | int = msgspec.field(default="1G", name="output-limit")
 
 
 class KvsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

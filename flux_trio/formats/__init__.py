@@ -31,6 +31,7 @@ from flux_trio.formats.jobspec_tasks import Task
 from flux_trio.formats.properties import check_property_name
 from flux_trio.formats.resource_ops import Group
 from flux_trio.formats.resource_set import ResourceSet, format_r, parse_r
+from flux_trio.formats.size import parse_size
 from flux_trio.formats.taskmap import (
     format_pmi_taskmap,
     format_raw_taskmap,
@@ -76,6 +77,7 @@ __all__ = [
     "parse_eventlog",
     "parse_fluid",
     "parse_r",
+    "parse_size",
     "parse_taskmap",
     "taskmap_blocks",
     "tasks_by_node",

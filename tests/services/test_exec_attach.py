@@ -10,21 +10,30 @@ import pytest
 from flux_trio.formats import Event, format_eventlog
 from flux_trio.messages import Errno, Flag, Response
 from flux_trio.services.exec.attach import POLL_S, READ_BYTES_MAX
-from flux_trio.services.exec.output import output_log
+from flux_trio.services.exec.output import (
+    PIECE_BYTES_MAX,
+    WHOLE_BYTES,
+    log_begins,
+    log_data,
+    log_ends,
+)
 from flux_trio.services.exec.shell_protocol import Done, Started, TaskSize, Unknown
 from flux_trio.services.exec.vocabulary import Chunk, OutputRead, Part, ReadOutput
 from tests.support.asking import asked, asked_by_guest, gone
 from tests.support.exec_script import (
     START_AT,
     ExecScript,
+    files_read,
     job_exception,
     job_key,
     jobspec,
+    resources,
     timers,
     told,
 )
 
 ALICE = ("alice", 1)
+LONG = 9 * PIECE_BYTES_MAX + 5
 
 
 def attach(jobid: int = 7) -> Any:
@@ -47,6 +56,12 @@ def reads(actions: list[Any]) -> list[ReadOutput]:
 
 def stdout(offset: int, data: bytes) -> OutputRead:
     return OutputRead(ALICE, 7, (Chunk(0, "stdout", offset, data),))
+
+
+def output_log(now: float, ntasks: int, chunks: list[Chunk]) -> str:
+    """The log of output that is short."""
+    begin, end = log_begins(now, ntasks), log_ends(now, ntasks, "")
+    return format_eventlog([begin, *log_data(now, chunks), *end])
 
 
 def running() -> ExecScript:
@@ -136,7 +151,7 @@ def test_files_that_lost_their_content_do_not_hang_the_stream() -> None:
 
 
 def test_job_that_is_over_is_streamed_from_the_kvs() -> None:
-    log = output_log(5.0, 1, [Chunk(0, "stderr", 0, b"oops")], 0)
+    log = output_log(5.0, 1, [Chunk(0, "stderr", 0, b"oops")])
     script = ExecScript(
         kvs={job_key(7, "eventlog"): eventlog("finish"), job_key(7, "guest.output"): log}
     )
@@ -210,3 +225,112 @@ def test_number_of_streams_of_a_user_is_bounded(monkeypatch: pytest.MonkeyPatch)
     assert not streamed(script(msgspec.structs.replace(other, userid=0)))  # it is taken
     script(gone("job-exec", "alice"))
     assert not streamed(script(attach()))  # and so is another one after the first has ended
+
+
+# Credit
+
+
+def test_reader_is_sent_what_it_has_credit_for_and_read_on_for_when_it_grants_more() -> None:
+    script = running()
+    script(Done(7, 0, 1, [], [TaskSize(0, LONG, 0)]))
+    (read,) = reads(script(attach_with(2)))
+    assert sum(part.nbytes for part in read.parts) == 2 * WHOLE_BYTES
+    actions = script(stdout(0, b"x" * read.parts[0].nbytes))
+    assert [len(piece["data"]) for piece in streamed(actions)] == [PIECE_BYTES_MAX, WHOLE_BYTES - 3]
+    assert reads(actions) == []
+    (read,) = reads(script(granted(3)))
+    assert read.parts == (Part(0, "stdout", 2 * WHOLE_BYTES, 3 * WHOLE_BYTES),)
+
+
+def test_nothing_is_polled_for_a_reader_without_credit() -> None:
+    script = running()
+    script(attach_with(1))
+    actions = script(stdout(0, b"one\n"))
+    assert [piece["data"] for piece in streamed(actions)] == ["one\n"]
+    assert (reads(actions), timers(actions)) == ([], [])
+    (read,) = reads(script(granted(1)))
+    assert read.parts[0].stream == "stderr"  # each file in its turn
+    (timer,) = timers(script(OutputRead(ALICE, 7, ())))
+    assert timer == START_AT + POLL_S
+
+
+@pytest.mark.parametrize("credit", [1, 2, 3, 100, None])
+def test_whole_output_comes_whatever_the_credit(credit: int | None) -> None:
+    files = {(7, 0, "stdout"): b"x" * LONG, (7, 1, "stderr"): b"y" * LONG}
+    script = ExecScript()
+    script.started(7, jobspec(ntasks=2), resources({0: 2}))
+    actions = script(attach_with(credit))
+    actions += script(Done(7, 0, 2, [], [TaskSize(0, LONG, 0), TaskSize(1, 0, LONG)]))
+    found = _read_to_the_end(script, actions, files, credit)
+    assert {key: b"".join(data) for key, data in found.items()} == {
+        ("0", "stdout"): files[7, 0, "stdout"],
+        ("1", "stderr"): files[7, 1, "stderr"],
+    }
+
+
+@pytest.mark.parametrize("credit", [1, 3, 100, None])
+def test_stored_output_comes_piece_by_piece_and_its_note_last(credit: int | None) -> None:
+    files = {(7, 0, "stdout"): b"x" * LONG}
+    script = ExecScript(
+        output_limit=str(LONG - 7), kvs={job_key(7, "eventlog"): eventlog("finish")}
+    )
+    script.started(7, jobspec())
+    files_read(script, script(Done(7, 0, 1, [], [TaskSize(0, LONG, 0)])), files)
+    assert job_key(7, "guest.output.1") in script.kvs
+    found = _read_to_the_end(script, script(attach_with(credit)), files, credit)
+    assert b"".join(found["0", "stdout"]) == b"x" * (LONG - 7)
+    assert found["0", "stderr"] == [f"output is cut off: {LONG - 7} bytes are kept, 7 are not"]
+
+
+def test_reader_of_stored_output_who_pauses_is_sent_no_more() -> None:
+    files = {(7, 0, "stdout"): b"x" * LONG}
+    script = ExecScript(kvs={job_key(7, "eventlog"): eventlog("finish")})
+    script.started(7, jobspec())
+    files_read(script, script(Done(7, 0, 1, [], [TaskSize(0, LONG, 0)])), files)
+    assert len(streamed(script(attach_with(3)))) == 3
+    script.lookups.clear()
+    assert len(streamed(script(granted(2)))) == 2
+    assert script.lookups == [job_key(7, "guest.output"), job_key(7, "guest.output.1")]
+
+
+def test_end_of_the_stream_needs_no_credit() -> None:
+    log = output_log(5.0, 1, [Chunk(0, "stdout", 0, b"hi")])
+    script = ExecScript(
+        kvs={job_key(7, "eventlog"): eventlog("finish"), job_key(7, "guest.output"): log}
+    )
+    assert streamed(script(attach_with(1)))[-1] == Errno.ENODATA
+
+
+def test_grant_is_answered_if_an_answer_is_wanted_also_when_the_stream_has_ended() -> None:
+    script = running()
+    request = asked("job-exec.attach-credit", {"matchtag": 1, "credit": 1}, tag=5)
+    (answer,) = script(request)
+    assert (answer.errnum, answer.payload) == (0, None)
+    (answer,) = script(asked("job-exec.attach", {"id": 7, "credit": 0}, streaming=True))
+    assert answer.errnum == Errno.EPROTO
+
+
+def attach_with(credit: int | None) -> Any:
+    return asked("job-exec.attach", {"id": 7, "credit": credit}, streaming=True)
+
+
+def granted(more: int) -> Any:
+    request = asked("job-exec.attach-credit", {"matchtag": 1, "credit": more}, tag=0)
+    return msgspec.structs.replace(request, flags=int(Flag.NORESPONSE))
+
+
+def _read_to_the_end(
+    script: ExecScript, actions: list[Any], files: Any, credit: int | None
+) -> dict[tuple[str, str], list[Any]]:
+    """All that a reader finds who grants again what it was sent, by task and stream."""
+    found: dict[tuple[str, str], list[Any]] = {}
+    while True:
+        pieces = streamed(files_read(script, actions, files))
+        assert pieces, "the stream hangs"
+        for piece in pieces:
+            if piece == Errno.ENODATA:
+                return found
+            data = piece.get("note") or piece["data"].encode()
+            found.setdefault((piece["rank"], piece["stream"]), []).append(data)
+        assert credit is None or len(pieces) <= credit
+        actions = script(granted(len(pieces)))

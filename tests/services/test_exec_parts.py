@@ -5,18 +5,20 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flux_trio.formats import Jobspec, parse_eventlog
+from flux_trio.formats import Jobspec, format_eventlog
 from flux_trio.services.exec.output import (
-    KEPT_BYTES_MAX,
     PIECE_BYTES_MAX,
     data_pieces,
+    log_begins,
+    log_data,
+    log_ends,
     logged_pieces,
-    output_log,
-    parts_to_keep,
+    note_piece,
     whole_length,
 )
 from flux_trio.services.exec.placement import TASKS_MAX, LayoutError, place_tasks
@@ -27,12 +29,11 @@ from flux_trio.services.exec.shell_protocol import (
     Signal,
     Start,
     Task,
-    TaskSize,
     Unframer,
     frame,
 )
 from flux_trio.services.exec.tasks import start_request
-from flux_trio.services.exec.vocabulary import Chunk, Part
+from flux_trio.services.exec.vocabulary import Chunk
 from tests.support.exec_script import resources
 
 
@@ -151,29 +152,34 @@ def test_long_output_is_several_pieces_of_whole_characters() -> None:
     assert len(pieces) == 3
 
 
+@pytest.mark.parametrize(
+    ("data", "is_text"),
+    [(b"\x1b[1mbold\x1b[0m text", True), (b"\n" * 9, True), (b"\0" * 9, False), (b"\x01ab", False)],
+)
+def test_what_json_would_more_than_double_is_base64(data: bytes, is_text: bool) -> None:
+    (piece,) = data_pieces(Chunk(0, "stdout", 0, data))
+    assert ("encoding" not in piece) is is_text
+    assert len(msgspec.json.encode(piece["data"])) <= 2 * len(data) + 4
+
+
 def test_log_of_output_has_one_header_and_an_end_of_each_stream() -> None:
-    log = output_log(9.0, 3, [Chunk(1, "stdout", 0, b"hi")], 0)
-    header, data, *ends = [event.context for event in parse_eventlog(log)]
+    chunk = Chunk(1, "stdout", 0, b"hi")
+    events = [log_begins(9.0, 3), *log_data(9.0, [chunk]), *log_ends(9.0, 3, "cut")]
+    header, data, log, *ends = [event.context for event in events]
     assert header == {
         "version": 1,
         "encoding": {"stdout": "UTF-8", "stderr": "UTF-8"},
         "count": {"stdout": 3, "stderr": 3},
         "options": {},
     }
-    assert logged_pieces(log) == [data] == [{"stream": "stdout", "rank": "1", "data": "hi"}]
+    assert log == {"level": 4, "message": "cut"}
     assert [end["rank"] for end in ends if end] == ["0-2", "0-2"]
-
-
-def test_output_beyond_the_bound_is_left_out_and_the_log_says_so() -> None:
-    sizes = [TaskSize(0, KEPT_BYTES_MAX - 1, 5), TaskSize(1, 7, 0)]
-    parts, dropped = parts_to_keep(sizes)
-    assert parts == (Part(0, "stdout", 0, KEPT_BYTES_MAX - 1), Part(0, "stderr", 0, 1))
-    assert dropped == 11
-    (log,) = [e for e in parse_eventlog(output_log(9.0, 2, [], dropped)) if e.name == "log"]
-    assert log.context == {
-        "level": 4,
-        "message": f"output is cut off: {KEPT_BYTES_MAX} bytes are kept, 11 are not",
-    }
+    pieces = [data, note_piece("cut")]
+    assert data == {"stream": "stdout", "rank": "1", "data": "hi"}
+    text = format_eventlog(events)
+    assert logged_pieces(text, 0, 9) == (pieces, None)
+    assert logged_pieces(text, 0, 1) == (pieces[:1], 2)
+    assert logged_pieces(text, 2, 9) == (pieces[1:], None)
 
 
 # Framing

@@ -111,14 +111,6 @@ def test_status_is_passed_on_as_wait_gave_it() -> None:
     assert told(script.end(7, 15))[0] == ("finish", 15)
 
 
-def test_jobs_that_end_in_one_turn_share_a_commit() -> None:
-    script = ExecScript()
-    script.started(7, jobspec())
-    script.started(8, jobspec(), resources({1: 1}))
-    assert len(told(script(Done(7, 0, 1), Done(8, 0, 1)))) == 4
-    assert len(script.commits) == 1
-
-
 def test_shell_host_may_forget_the_job_once_it_is_stored() -> None:
     script = ExecScript()
     script.started(7, jobspec())
@@ -139,15 +131,6 @@ def test_output_is_read_then_kept_in_the_kvs() -> None:
         {"stream": "stdout", "rank": "0", "eof": True},
         {"stream": "stderr", "rank": "0", "eof": True},
     ]
-
-
-def test_output_that_cannot_be_stored_is_an_exception_and_the_job_ends() -> None:
-    """32.criteria.3: a problem is communicated, 32.start.36: the job does not hang."""
-    script = ExecScript()
-    script.started(7, jobspec())
-    script.errors["kvs.commit"] = (Errno.ENOSPC, "disk full")
-    exception = ("exception", 0, "exec", "output cannot be stored: disk full")
-    assert told(script.end(7)) == [exception, ("finish", 0), RELEASE]
 
 
 # Failures to start

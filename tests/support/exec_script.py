@@ -6,11 +6,18 @@ import json
 from typing import Any
 
 from flux_trio.config import ExecConfig
-from flux_trio.formats import Jobspec, ResourceSet, format_fluid
+from flux_trio.formats import Jobspec, ResourceSet, format_fluid, parse_eventlog
 from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response, topics
 from flux_trio.services.exec.core import ExecCore
 from flux_trio.services.exec.shell_protocol import Done, Started
-from flux_trio.services.exec.vocabulary import ShellConnected, ToShell
+from flux_trio.services.exec.vocabulary import (
+    Chunk,
+    OutputRead,
+    ReadOutput,
+    ShellConnected,
+    ToShell,
+)
+from flux_trio.services.stored_output import output_key
 from flux_trio.services.turns import SetTimer, TimerFired
 from tests.support.asking import OWNER_USERID, asked
 
@@ -57,12 +64,14 @@ class ExecScript:
         environment: dict[str, str] | None = None,
         kvs: dict[str, str] | None = None,
         down: dict[str, str] | None = None,
+        output_limit: str = "1G",
     ) -> None:
-        config = ExecConfig(simulate=simulate)
+        config = ExecConfig(simulate=simulate, output_limit=output_limit)
         self.core = ExecCore(config, environment=environment, has_shell=has_shell)
         self.kvs = {} if kvs is None else kvs
         self.down = {} if down is None else down
         self.errors: dict[str, tuple[int, str]] = {}
+        self.refused_keys: set[str] = set()  # a commit that has one of them is refused, once
         self.lookups: list[str] = []
         self.commits: list[list[list[str]]] = []
         self.journal: Request | None = None
@@ -136,9 +145,22 @@ class ExecScript:
             else:
                 errnum, payload = Errno.ENOENT, f"{key}: not found"
         else:
-            self.commits.append(request.payload["ops"])
-            self.kvs |= {key: text for _, key, text in request.payload["ops"]}
+            ops = request.payload["ops"]
+            refused = [op[1] for op in ops if op[1] in self.refused_keys]
+            if refused:
+                self.refused_keys.discard(refused[0])
+                errnum, payload = Errno.EMSGSIZE, f"{refused[0]}: too long"
+            else:
+                self._commit(ops)
         return Response(request.topic, payload, errnum, request.matchtag)
+
+    def _commit(self, ops: list[list[str]]) -> None:
+        self.commits.append(ops)
+        for op, key, *text in ops:
+            if op == "put":
+                self.kvs[key] = text[0]
+            else:
+                self.kvs.pop(key, None)
 
 
 def start_request(
@@ -183,6 +205,34 @@ def told(actions: list[Any]) -> list[tuple[Any, ...]]:
             assert set(action.payload) == {"id", "type", "data"}
             found.append((action.payload["type"], *action.payload["data"].values()))
     return found
+
+
+def files_read(
+    script: ExecScript, actions: list[Any], files: dict[tuple[int, int, str], bytes]
+) -> list[Any]:
+    """Answer every ReadOutput from `files`, by job, task and stream; the actions that are left."""
+    left: list[Any] = []
+    while actions:
+        read, *rest = actions
+        if isinstance(read, ReadOutput):
+            chunks = []
+            for part in read.parts:
+                data = files.get((read.id, part.taskid, part.stream), b"")
+                if data := data[part.offset : part.offset + part.nbytes]:
+                    chunks.append(Chunk(part.taskid, part.stream, part.offset, data))
+            rest += script(OutputRead(read.key, read.id, tuple(chunks)))
+        else:
+            left.append(read)
+        actions = rest
+    return left
+
+
+def stored_output(script: ExecScript, jobid: int) -> list[list[dict[str, Any]]]:
+    """The contexts of the events of each piece of a job's output that the kvs has."""
+    pieces: list[list[dict[str, Any]]] = []
+    while (text := script.kvs.get(job_key(jobid, output_key(len(pieces))))) is not None:
+        pieces.append([event.context or {} for event in parse_eventlog(text)])
+    return pieces
 
 
 def to_shell(actions: list[Any]) -> list[Any]:

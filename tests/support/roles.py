@@ -130,6 +130,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     f"{topics.JOB_EXEC}.{topics.START_METHOD}": {"": Asked(lambda *_: {}, silent=True)},
     topics.EXEC_ATTACH: {"": Asked(lambda running, *_: {"id": running}, streaming=True)},
     topics.EXEC_ATTACH_CANCEL: plain({"matchtag": 5}),
+    topics.credit_of(topics.EXEC_ATTACH): plain({"matchtag": 5, "credit": 1}),
     topics.EXEC_INPUT: of_job(data="eA==", eof=True),
     topics.EXEC_KILL: of_job(signum=15),
     topics.stats_of(topics.JOB_EXEC): plain(),

@@ -3,12 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 from flux_trio.messages import Calls, Flag, Payload, Request, Response
 
 OnResponse: TypeAlias = Callable[[Response], None]
+StreamKey: TypeAlias = tuple[str, int]  # sender and matchtag (RFC 6)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPut:
+    """Awaited: the commit of a piece of a job's output."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndPut:
+    """Awaited: the commit of the end of a job's output, and of how it ended."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventlogRead:
+    """Awaited: the eventlog of the job that a stream of output is about."""
+
+    stream: StreamKey
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class PieceRead:
+    """Awaited: the piece of a job's stored output where a stream is."""
+
+    stream: StreamKey
+    id: int
+    piece: int
+
+
+Awaited: TypeAlias = OutputPut | EndPut | EventlogRead | PieceRead
 
 
 class TimerKind(Enum):
@@ -35,7 +71,7 @@ class Context:
         self.now = 0.0  # seconds since the Unix epoch, of this turn
         self.over: list[int] = []  # jobs whose final release was told in this turn
         self._actions: list[Any] = []
-        self._calls: Calls[OnResponse] = Calls()
+        self._calls: Calls[OnResponse | Awaited] = Calls()
 
     def emit(self, action: Any) -> None:
         """Add `action` to those of this turn."""
@@ -51,12 +87,23 @@ class Context:
         over, self.over = self.over, []
         return over
 
-    def ask(self, topic: str, payload: Payload, then: OnResponse, flags: Flag = Flag.NONE) -> None:
-        """Send a request; `then` takes each response."""
+    def ask(
+        self,
+        topic: str,
+        payload: Payload,
+        then: OnResponse | Awaited,
+        flags: Flag = Flag.NONE,
+    ) -> None:
+        """Send a request; `then` takes each response, or says what the response is to the core."""
         self.emit(Request(topic, payload, self._calls.open(then), int(flags)))
 
-    def answered(self, response: Response) -> None:
-        """Hand a response to who asked; one that matches nothing is late."""
+    def answered(self, response: Response) -> Awaited | None:
+        """Hand a response to the function that asked, or return what it is.
+
+        None as well for one that matches nothing: it is late.
+        """
         then = self._calls.match(response)
-        if then is not None:
-            then(response)
+        if not callable(then):
+            return then
+        then(response)
+        return None

@@ -19,12 +19,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from flux_trio.config import ExecConfig
-from flux_trio.formats import FormatError, format_fluid, job_key, parse_duration, parse_r
+from flux_trio.formats import (
+    FormatError,
+    format_fluid,
+    job_key,
+    parse_duration,
+    parse_r,
+    parse_size,
+)
 from flux_trio.messages import (
     ROLE_OWNER,
     Errno,
@@ -41,7 +48,15 @@ from flux_trio.messages import (
 )
 from flux_trio.protocols import JobEvent
 from flux_trio.services.exec.attach import Attachments
-from flux_trio.services.exec.context import Context, TimerKey, TimerKind
+from flux_trio.services.exec.context import (
+    Context,
+    EndPut,
+    EventlogRead,
+    OutputPut,
+    PieceRead,
+    TimerKey,
+    TimerKind,
+)
 from flux_trio.services.exec.inputs import Inputs
 from flux_trio.services.exec.job import (
     EXEC_LOG,
@@ -55,6 +70,7 @@ from flux_trio.services.exec.real import RealJobs
 from flux_trio.services.exec.shell_protocol import Done, Fed, Listing, Started, Unknown
 from flux_trio.services.exec.simulated import SimulatedJobs
 from flux_trio.services.exec.simulation import simulation_of
+from flux_trio.services.exec.storing import Storing
 from flux_trio.services.exec.targets import Targets
 from flux_trio.services.exec.vocabulary import (
     OutputRead,
@@ -141,8 +157,14 @@ class ExecCore:
         self._inputs = Inputs(context, self._jobs)
         self._simulated = SimulatedJobs(context)
         grace_s = parse_duration(config.kill_timeout)
+        self._storing = Storing(context, self._jobs)
         self._real = RealJobs(
-            context, self._jobs, {} if environment is None else environment, grace_s
+            context,
+            self._jobs,
+            self._storing,
+            {} if environment is None else environment,
+            grace_s,
+            parse_size(config.output_limit),
         )
         self._methods = Methods(
             for_owner={f"{service}.{topics.START_METHOD}": self._start},
@@ -150,6 +172,9 @@ class ExecCore:
                 topics.disconnect_of(service): self._disconnect,
                 f"{service}.{_method(topics.EXEC_ATTACH)}": self._attachments.open,
                 f"{service}.{_method(topics.EXEC_ATTACH_CANCEL)}": self._attachments.cancel,
+                f"{service}.{_method(topics.credit_of(topics.EXEC_ATTACH))}": (
+                    self._attachments.grant
+                ),
                 f"{service}.{_method(topics.EXEC_INPUT)}": self._inputs.write,
                 f"{service}.{_method(topics.EXEC_KILL)}": self._kill,
             },
@@ -157,7 +182,7 @@ class ExecCore:
         )
         self._takes: dict[type, Callable[[Any], None]] = {
             Request: self._request,
-            Response: context.answered,
+            Response: self._response,
             Event: self._event,
             TimerFired: self._timer,
             OutputRead: self._output_read,
@@ -178,11 +203,11 @@ class ExecCore:
         return self._context.take_actions()
 
     def turn(self, now: float, inputs: list[Any]) -> list[Any]:
-        """Take what waited, in order; what ended is stored in one commit."""
+        """Take what waited, in order; then read on of what is to be stored."""
         self._context.now = now
         for item in inputs:
             self._takes[type(item)](item)
-        self._real.commit(self._stored)
+        self._storing.read_on()
         self._settle_ended()
         return self._context.take_actions()
 
@@ -222,6 +247,21 @@ class ExecCore:
         answer = self._methods.call(request)
         if answer is not None:
             self._context.emit(answer)
+
+    def _response(self, response: Response) -> None:
+        match self._context.answered(response):
+            case OutputPut(jobid):
+                self._storing.piece_put(jobid, response)
+            case EndPut(jobid):
+                self._storing.end_put(jobid, response)
+            case EventlogRead() as awaited:
+                self._attachments.eventlog_read(awaited, response)
+            case PieceRead() as awaited:
+                self._attachments.piece_read(awaited, response)
+            case None:
+                pass
+            case other:
+                assert_never(other)
 
     def _stats(self) -> dict[str, Any]:
         phases = Counter(job.phase.name.lower() for job in self._jobs.values())
@@ -499,12 +539,8 @@ class ExecCore:
     def _output_read(self, read: OutputRead) -> None:
         if read.key is not None:
             self._attachments.output_read(read.key, read)
-        elif read.id in self._jobs:
-            self._real.store(self._jobs[read.id], read.chunks)
-
-    def _stored(self, jobs: list[Job], response: Response) -> None:
-        for job in jobs:
-            self._real.stored(job, response)
+        else:
+            self._storing.output_read(read)
 
     def _settle_ended(self) -> None:
         for jobid in self._context.take_over():
@@ -519,7 +555,7 @@ class ExecCore:
             return
         if not self._attachments.follows(jobid):
             del self._jobs[jobid]
-            if job.simulation is None and self._has_shell:
+            if job.simulation is None and self._has_shell and job.is_stored:
                 self._real.acknowledge(jobid)
 
 

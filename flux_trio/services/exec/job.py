@@ -24,6 +24,7 @@ from flux_trio.services.exec.shell_protocol import Start
 from flux_trio.services.exec.simulation import Simulation
 
 if TYPE_CHECKING:
+    from flux_trio.services.exec.storing import Keeping
     from flux_trio.services.exec.warning import WarningSignal
 
 SIGKILL: Final = 9
@@ -36,7 +37,6 @@ SEVERITY_NOTE: Final = 2
 
 # What exec leaves in the KVS below the job's key (RFC 16)
 EXEC_LOG: Final = "guest.exec.eventlog"
-OUTPUT: Final = "guest.output"
 
 
 class Phase(Enum):
@@ -53,16 +53,18 @@ class Job:
     """One job from its start request to its final release."""
 
     __slots__ = (
-        "dropped",  # bytes of output that are not kept
         "exec_log",  # events of guest.exec.eventlog, real jobs only
         "expiration",  # seconds since the Unix epoch; 0.0 = no limit
         "handed_over",  # the shell host may have it
         "id",
         "is_new",  # allocated since the hello: nobody can have started it before
+        "is_stored",  # False when the kvs refused what it left: the shell host must not forget it
         "jobspec",  # as it came; with the environment, once that is read
+        "keeping",  # how far its output is kept while STORING, real jobs only
         "killed",  # a fatal exception is known: do not launch, or end what runs
         "lookups",  # answers that are still to come while PREPARING
         "ntasks",  # processes, once known
+        "output_limit",  # bytes of output that are kept, real jobs only
         "phase",
         "reattach",  # of the first start request
         "request",  # the start request to answer; None while the job manager is away
@@ -91,7 +93,9 @@ class Job:
         self.stopping = False
         self.lookups = 0
         self.ntasks = 0
-        self.dropped = 0
+        self.output_limit = 0
+        self.is_stored = True
+        self.keeping: Keeping | None = None
         self.expiration = 0.0
         self.started_at: float | None = None
         self.status: int | None = None

@@ -1,8 +1,9 @@
 """Output of tasks as RFC 24 has it: data events, and the log that is kept of a job that is over.
 
 A data event says `stream`, `rank` (of the task), `data`, and `encoding` "base64" where the bytes
-are not UTF-8. Each stream is a file, so the order within one is kept and that between two is not;
-the log has one after the other. Left out: redirect events, input.
+are not UTF-8, or would more than double as JSON text (zeros do). Each stream is a file, so the
+order within one is kept and that between two is not; the log has one after the other. Left out:
+redirect events, input.
 """
 
 from __future__ import annotations
@@ -11,70 +12,94 @@ import base64
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from flux_trio.formats import Event, FormatError, Idset, format_eventlog, parse_eventlog
+from flux_trio.formats import Event, FormatError, Idset, Jobspec, parse_event, parse_size
 from flux_trio.messages import Level
-from flux_trio.services.exec.shell_protocol import STREAMS, TaskSize
-from flux_trio.services.exec.vocabulary import Chunk, Part
+from flux_trio.services.exec.shell_protocol import STREAMS
+from flux_trio.services.exec.vocabulary import Chunk
 
 PIECE_BYTES_MAX: Final = 1 << 16  # of one data event
-# Of one job, in the log that is kept; what is beyond is dropped, and the log says so. Enough for a
-# person to read, small enough for a thousand jobs that all print too much.
-KEPT_BYTES_MAX: Final = 16 << 20
+LIMIT_OPTION: Final = "system.shell.options.output.limit"
 
 _CONTINUATION_MAX: Final = 3  # bytes of UTF-8 after the first of a character
+_ESCAPED: Final = bytes(byte for byte in range(0x20) if byte not in b"\b\t\n\f\r")
+_ESCAPE_BYTES: Final = 6  # \u0000
 
 
-def parts_to_keep(sizes: Iterable[TaskSize]) -> tuple[tuple[Part, ...], int]:
-    """What to read for the log, in order of task and stream; and how many bytes are left out."""
-    parts, left, dropped = [], KEPT_BYTES_MAX, 0
-    for size in sizes:
-        for stream, nbytes in zip(STREAMS, (size.stdout, size.stderr), strict=True):
-            kept = min(nbytes, left)
-            if kept:
-                parts.append(Part(size.taskid, stream, 0, kept))
-            left -= kept
-            dropped += nbytes - kept
-    return tuple(parts), dropped
+def limit_of(jobspec: Jobspec, default: int) -> int:
+    """How many bytes of a job's output are kept. FormatError."""
+    value = jobspec.attribute(LIMIT_OPTION)
+    if value is None:
+        return default
+    try:
+        return parse_size(value)  # type: ignore[arg-type]  # it refuses what is no size
+    except FormatError as error:
+        raise error.at(LIMIT_OPTION) from None
 
 
-def output_log(now: float, ntasks: int, chunks: Iterable[Chunk], dropped: int) -> str:
-    """The eventlog of a job's output (`job.<id>.guest.output`)."""
-    ranks = str(Idset.of(range(ntasks)))
+def log_begins(now: float, ntasks: int) -> Event:
+    """The first event of the log of a job's output."""
     header = {
         "version": 1,
         "encoding": dict.fromkeys(STREAMS, "UTF-8"),
         "count": dict.fromkeys(STREAMS, ntasks),
         "options": {},
     }
-    events = [Event(now, "header", header)]
-    events += [Event(now, "data", piece) for chunk in chunks for piece in data_pieces(chunk)]
-    if dropped:
-        message = f"output is cut off: {KEPT_BYTES_MAX} bytes are kept, {dropped} are not"
-        events.append(Event(now, "log", {"level": int(Level.WARNING), "message": message}))
-    for stream in STREAMS:
-        events.append(Event(now, "data", {"stream": stream, "rank": ranks, "eof": True}))
-    return format_eventlog(events)
+    return Event(now, "header", header)
 
 
-def logged_pieces(text: str) -> list[dict[str, Any]]:
-    """The contexts of the data events of a log that have data; FormatError."""
-    found = []
-    for event in parse_eventlog(text):
-        if event.name == "data":
-            if event.context is None:
-                raise FormatError("a data event with a context", event.name)
-            if "data" in event.context:
-                found.append(event.context)
-    return found
+def log_data(now: float, chunks: Iterable[Chunk]) -> list[Event]:
+    """The events that say what is in `chunks`."""
+    return [Event(now, "data", piece) for chunk in chunks for piece in data_pieces(chunk)]
+
+
+def log_ends(now: float, ntasks: int, note: str) -> list[Event]:
+    """The last events; `note` says what is missing, "" for nothing."""
+    events = []
+    if note:
+        events.append(Event(now, "log", {"level": int(Level.WARNING), "message": note}))
+    ranks = str(Idset.of(range(ntasks)))
+    ends = [{"stream": stream, "rank": ranks, "eof": True} for stream in STREAMS]
+    return [*events, *(Event(now, "data", end) for end in ends)]
+
+
+def logged_pieces(text: str, line: int, most: int) -> tuple[list[dict[str, Any]], int | None]:
+    """At most `most` pieces of a log, from `line` on, and the line after them, None at the end.
+
+    A piece is the context of a data event that has data. A log event is a piece without data of
+    standard error, with `note`: what there is to tell. Raises FormatError.
+    """
+    found: list[dict[str, Any]] = []
+    lines = text.split("\n")
+    while line < len(lines) - 1:
+        event = parse_event(lines[line])
+        context = event.context or {}
+        is_data = event.name == "data" and "data" in context
+        if is_data or event.name == "log":
+            if len(found) == most:
+                return found, line
+            found.append(context if is_data else note_piece(str(context.get("message", ""))))
+        line += 1
+    return found, None
+
+
+def note_piece(text: str) -> dict[str, Any]:
+    """A piece that tells something about the output; to a reader of output alone it is empty."""
+    return {"stream": "stderr", "rank": "0", "data": "", "note": text}
 
 
 def data_pieces(chunk: Chunk) -> Iterator[dict[str, Any]]:
-    """The contexts of the data events that say what is in `chunk`."""
+    """The contexts of the data events that say what is in `chunk`.
+
+    Each has at most PIECE_BYTES_MAX bytes, so N of them hold any N * WHOLE_BYTES bytes.
+    """
     rest = chunk.data
     while rest:
         length = len(rest) if len(rest) <= PIECE_BYTES_MAX else whole_length(rest[:PIECE_BYTES_MAX])
         yield _context(chunk, rest[:length])
         rest = rest[length:]
+
+
+WHOLE_BYTES: Final = PIECE_BYTES_MAX - _CONTINUATION_MAX
 
 
 def whole_length(data: bytes) -> int:
@@ -93,7 +118,16 @@ def _context(chunk: Chunk, data: bytes) -> dict[str, Any]:
     context: dict[str, Any] = {"stream": chunk.stream, "rank": str(chunk.taskid)}
     try:
         context["data"] = data.decode()
+        is_text = not _more_than_doubles(data)
     except UnicodeDecodeError:
+        is_text = False
+    if not is_text:
         context["encoding"] = "base64"
         context["data"] = base64.b64encode(data).decode()
     return context
+
+
+def _more_than_doubles(data: bytes) -> bool:
+    """Whether JSON escapes make of `data` more than twice as many bytes."""
+    escaped = len(data) - len(data.translate(None, _ESCAPED))
+    return escaped * (_ESCAPE_BYTES - 1) > len(data)

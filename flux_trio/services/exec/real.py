@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from flux_trio.formats import FormatError, Idset, Jobspec, format_eventlog, job_key
+from flux_trio.formats import FormatError, Idset, Jobspec, job_key
 from flux_trio.messages import Level, Response, topics
 from flux_trio.services.exec.context import Context, TimerKey, TimerKind
 from flux_trio.services.exec.job import (
     EXEC_LOG,
-    OUTPUT,
     SIGALRM,
     SIGKILL,
     SIGTERM,
@@ -19,7 +18,7 @@ from flux_trio.services.exec.job import (
     Phase,
     completed_status,
 )
-from flux_trio.services.exec.output import output_log, parts_to_keep
+from flux_trio.services.exec.output import limit_of
 from flux_trio.services.exec.placement import LayoutError, place_tasks
 from flux_trio.services.exec.shell_protocol import (
     STREAMS,
@@ -34,8 +33,9 @@ from flux_trio.services.exec.shell_protocol import (
     frame,
 )
 from flux_trio.services.exec.simulated import TIME_LIMIT_NOTE
+from flux_trio.services.exec.storing import Storing
 from flux_trio.services.exec.tasks import start_request
-from flux_trio.services.exec.vocabulary import Chunk, ReadOutput, ToShell
+from flux_trio.services.exec.vocabulary import ToShell
 from flux_trio.services.exec.warning import warning_of
 from flux_trio.services.turns import ClearTimer, Log, SetTimer
 
@@ -47,23 +47,27 @@ class RealJobs:
     """What the core does with a job that has processes.
 
     `environment` is added to that of each task, `kill_grace_s` (seconds) lies between the first
-    signal and SIGKILL. `jobs` is the core's table, which this never changes.
+    signal and SIGKILL, `output_limit` (bytes) is for a job that sets none itself. `jobs` is the
+    core's table, which this never changes; `storing` takes over a job that has ended.
     """
 
     def __init__(
         self,
         context: Context,
         jobs: Mapping[int, Job],
+        storing: Storing,
         environment: Mapping[str, str],
         kill_grace_s: float,
+        output_limit: int,
     ) -> None:
         self._context = context
         self._jobs = jobs
+        self._storing = storing
         self._environment = environment
         self._kill_grace_s = kill_grace_s
+        self._output_limit = output_limit
         self._connected = False
         self._unavailable = ""  # why there is no shell host, while there can be none
-        self._to_store: list[tuple[Job, list[list[str]]]] = []
 
     # Start
 
@@ -91,6 +95,7 @@ class RealJobs:
         assert job.resources is not None
         jobspec = Jobspec.parse(job.jobspec)
         job.warning = warning_of(jobspec)
+        job.output_limit = limit_of(jobspec, self._output_limit)
         placements = place_tasks(jobspec, job.resources)
         job.ntasks = len(placements)
         job.start = start_request(job.id, jobspec, job.resources, placements, self._environment)
@@ -174,11 +179,7 @@ class RealJobs:
                 self._context,
                 f"task {tasks}: end not seen: its shell host was killed while it ran",
             )
-        parts, job.dropped = parts_to_keep(notice.sizes)
-        if parts:
-            self._context.emit(ReadOutput(None, job.id, parts))
-        else:
-            self.store(job, ())
+        self._storing.begin(job)
 
     def forget_unasked(self, ended: Iterable[int]) -> None:
         """Acknowledge jobs of the shell host whose end is stored: the first Ack was lost."""
@@ -252,36 +253,6 @@ class RealJobs:
             self._context.emit(ClearTimer(TimerKey(TimerKind.STUCK, job.id)))
         if job.warning is not None:
             self._context.emit(ClearTimer(TimerKey(TimerKind.WARN, job.id)))
-
-    # The end (RFC 16: the guest's content is there before the job manager is told)
-
-    def store(self, job: Job, chunks: Iterable[Chunk]) -> None:
-        """Put what is kept of the job into this turn's commit."""
-        now = self._context.now
-        job.note(now, "complete", {"status": job.status})
-        job.note(now, "done")
-        log = output_log(now, job.ntasks, chunks, job.dropped)
-        puts = [
-            ["put", job_key(job.id, EXEC_LOG), format_eventlog(job.exec_log)],
-            ["put", job_key(job.id, OUTPUT), log],
-        ]
-        self._to_store.append((job, puts))
-
-    def commit(self, then: Callable[[list[Job], Response], None]) -> None:
-        """One commit for all jobs that ended in this turn; `then` takes them and the response."""
-        if self._to_store:
-            ended, self._to_store = self._to_store, []
-            puts = [put for _, job_puts in ended for put in job_puts]
-            jobs = [job for job, _ in ended]
-            self._context.ask(topics.KVS_COMMIT, {"ops": puts}, partial(then, jobs))
-
-    def stored(self, job: Job, response: Response) -> None:
-        """The commit is durable, or cannot be made: then the job must not wait for it."""
-        assert job.status is not None
-        if response.errnum:
-            note = f"output cannot be stored: {response.error_text}"
-            job.tell_exception(self._context, note)
-        job.tell_finish(self._context, job.status)
 
     def read_exec_log(self, job: Job, text: str) -> None:
         """Take from guest.exec.eventlog how the job ended, if it has. FormatError."""

@@ -20,6 +20,7 @@ from flux_trio.services.runner import run_core
 
 # Reads that wait for the one worker: at most one for each attached client and each job that ends.
 READS_MAX: Final = 1 << 20
+BATCH_BYTES_MAX: Final = 1 << 20  # read in one visit to the thread, beside what the last one adds
 
 
 async def run(
@@ -66,13 +67,18 @@ async def run(
 async def _read_outputs(
     directory: Path, reads: trio.MemoryReceiveChannel[ReadOutput], handle: Handle
 ) -> None:
-    """Read what is asked for, in order, away from the loop."""
+    """Read what is asked for, in order, away from the loop; a batch has a bound in bytes."""
     async for first in reads:
-        waiting = [first]
-        while reads.statistics().current_buffer_used:
+        waiting, nbytes = [first], _nbytes(first)
+        while nbytes < BATCH_BYTES_MAX and reads.statistics().current_buffer_used:
             waiting.append(reads.receive_nowait())
+            nbytes += _nbytes(waiting[-1])
         for read in await trio.to_thread.run_sync(_read_all, directory, waiting):
             handle.post(read)
+
+
+def _nbytes(read: ReadOutput) -> int:
+    return sum(part.nbytes for part in read.parts)
 
 
 def _read_all(directory: Path, reads: Iterable[ReadOutput]) -> list[OutputRead]:

@@ -1,0 +1,22 @@
+"""Numbers of bytes as flux-core's shell options take them: `512`, `10K`, `1.5G` (units of 1024)."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from flux_trio.formats.errors import FormatError
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<unit>[kKMGT]?)")
+_EXPECTED = 'a number of bytes such as 512, "10K" or "1.5G"'
+
+
+def parse_size(value: str | float) -> int:
+    """Bytes, from a size in words or a number of bytes, rounded down; FormatError."""
+    if isinstance(value, str):
+        if match := _SIZE.fullmatch(value):
+            return int(float(match["number"]) * _UNITS[match["unit"].upper()])
+    elif isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf:
+        return int(value)
+    raise FormatError(_EXPECTED, value)
