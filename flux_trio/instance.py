@@ -51,7 +51,8 @@ from flux_trio.services.job_list import service as job_list
 from flux_trio.services.job_manager import User, unix_user
 from flux_trio.services.job_manager import service as job_manager
 from flux_trio.services.kvs import service as kvs
-from flux_trio.services.kvs.stores import MemoryStore, SqliteStore, Store
+from flux_trio.services.kvs.sqlite_store import SqliteStore
+from flux_trio.services.kvs.stores import MemoryStore, Store
 from flux_trio.services.resource import service as resource
 from flux_trio.trace import Kind, Ring, Sink, Trace
 from flux_trio.transports import Connection, Credentials, serve_unix, serve_websocket

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flux_trio.formats import parse_eventlog
 from flux_trio.instance import STATE_FILE
-from flux_trio.services.kvs.stores import SqliteStore
+from flux_trio.services.kvs.sqlite_store import SqliteStore
 from tests.benchmarks.measure import Figure
 from tests.support.instance import environment
 
@@ -39,7 +39,9 @@ def _finished_at(statedir: Path) -> float:
     store = SqliteStore(statedir / STATE_FILE, "normal")
     try:
         keys = [key for key in store.dir("job") if key.endswith(".eventlog")]
-        events = parse_eventlog(store.lookup(keys)[0] or "")
+        text = store.lookup(keys)[0]
+        assert isinstance(text, str)
+        events = parse_eventlog(text)
         return next(event.timestamp for event in events if event.name == "finish")
     finally:
         store.close()

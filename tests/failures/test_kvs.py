@@ -66,8 +66,9 @@ class BreaksOnDisk:
 
     def __init__(self, statedir: Path) -> None:
         self.inner = durable_store(CONFIG, statedir)()
-        self.waits_for_disk = self.inner.waits_for_disk
+        self.waits_for_disk, self.remarks = self.inner.waits_for_disk, self.inner.remarks
         self.lookup, self.dir, self.close = self.inner.lookup, self.inner.dir, self.inner.close
+        self.page, self.count = self.inner.page, self.inner.count
         self.broken = False
 
     def commit(self, ops: Sequence[Op]) -> None:

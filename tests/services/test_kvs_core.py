@@ -155,7 +155,7 @@ def test_what_was_asked_is_counted() -> None:
     others = ("commit", "lookup-all", "dir", "page", "count", "watch-cancel", "disconnect")
     counts = {"lookup": 1, "watch": 1} | dict.fromkeys(others, 0)
     requests = {f"kvs.{method}": count for method, count in counts.items()} | {"kvs.stats-get": 1}
-    assert stats == {"requests": requests, "waiting": 0, "watches": 1}
+    assert stats == {"requests": requests, "waiting": 0, "watches": 1, "damaged": 0}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ limit}, watch {key}, watch-cancel.
 from flux_trio.services.kvs.core import KvsCore
 from flux_trio.services.kvs.ops import (
     Append,
+    Damaged,
     Fetch,
     Fetched,
     Op,
@@ -19,10 +20,12 @@ from flux_trio.services.kvs.ops import (
     Unlink,
 )
 from flux_trio.services.kvs.service import run
-from flux_trio.services.kvs.stores import MemoryStore, SqliteStore, Store, StoreError
+from flux_trio.services.kvs.sqlite_store import SqliteStore
+from flux_trio.services.kvs.stores import MemoryStore, Store, StoreError
 
 __all__ = [
     "Append",
+    "Damaged",
     "Fetch",
     "Fetched",
     "KvsCore",

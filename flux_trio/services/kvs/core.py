@@ -11,6 +11,7 @@ Left out: RFC 11's content-addressed tree, namespaces, snapshots of older roots.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -32,10 +33,12 @@ from flux_trio.messages import (
 )
 from flux_trio.services.kvs.ops import (
     Append,
+    Damaged,
     Fetch,
     Fetched,
     Op,
     Page,
+    PageRead,
     Put,
     Stored,
     StoreOps,
@@ -132,6 +135,7 @@ class KvsCore:
         # Those that have read their key once, by key, then sender and matchtag.
         self._by_key: SortedDict[str, dict[tuple[str, int], _Watch]] = SortedDict()
         self._failed: FluxError | None = None  # set once a transaction failed; never cleared
+        self._damage: set[str] = set()  # what is damaged, each said once; bounded by the keys
         self._actions: list[Any] = []
         self._methods = Methods(
             for_owner={
@@ -171,7 +175,7 @@ class KvsCore:
 
     def _stats(self) -> dict[str, Any]:
         watches = sum(len(streams) for streams in self._watches.values())
-        return {"waiting": len(self._queue), "watches": watches}
+        return {"waiting": len(self._queue), "watches": watches, "damaged": len(self._damage)}
 
     def _commit(self, request: Request) -> None:
         ops = expect_payload(request, _CommitRequest).ops
@@ -300,21 +304,41 @@ class KvsCore:
         for read, keys in zip(work.listings, done.listings, strict=True):
             self._send(respond(read.request, {"keys": keys}))
         for asked, page in zip(work.pages, done.pages, strict=True):
-            payload: dict[str, Any] = {"keys": page.keys}
-            if asked.page.values:
-                payload["values"] = page.values
-            self._send(respond(asked.request, payload))
+            self._send(respond(asked.request, self._page_payload(asked.page, page)))
         for read, count in zip(work.counts, done.counts, strict=True):
             self._send(respond(read.request, {"count": count}))
 
-    def _answer(self, read: _Read, values: list[str | None]) -> None:
-        if read.request.topic == topics.KVS_LOOKUP_ALL:
+    def _page_payload(self, asked: Page, page: PageRead) -> dict[str, Any]:
+        """With null for a value that is damaged, and the reason by its key in `damaged`."""
+        payload: dict[str, Any] = {"keys": page.keys}
+        if asked.values:
+            values = dict(zip(page.keys, page.values, strict=True))
+            damaged = {key: v.text for key, v in values.items() if isinstance(v, Damaged)}
+            payload["values"] = [None if key in damaged else values[key] for key in page.keys]
+            if damaged:
+                self._note_damage(damaged.values())
+                payload["damaged"] = damaged
+        return payload
+
+    def _answer(self, read: _Read, values: list[str | Damaged | None]) -> None:
+        damaged = [value.text for value in values if isinstance(value, Damaged)]
+        if damaged:
+            self._note_damage(damaged)
+            self._send(respond_error(read.request, Errno.EIO, damaged[0]))
+        elif read.request.topic == topics.KVS_LOOKUP_ALL:
             self._send(respond(read.request, {"values": values}))
         elif values[0] is None:
             text = f"{read.names[0]}: no such key"
             self._send(respond_error(read.request, Errno.ENOENT, text))
         else:
             self._send(respond(read.request, {"value": values[0]}))
+
+    def _note_damage(self, texts: Iterable[str]) -> None:
+        """Log each damage once: a client may read it again and again."""
+        for text in texts:
+            if text not in self._damage:
+                self._damage.add(text)
+                self._actions.append(Log(Level.CRIT, f"damaged: {text}"))
 
     def _expect_round(self) -> _Round:
         assert self._round is not None, "the store answered and had nothing to do"
@@ -347,9 +371,12 @@ class KvsCore:
         streams = self._watches.get(watch.request.sender, {})
         return streams.get(watch.request.matchtag) is watch
 
-    def _watch_begins(self, watch: _Watch, value: str | None) -> None:
+    def _watch_begins(self, watch: _Watch, value: str | Damaged | None) -> None:
         """From here on changes are sent: the next round's are the first that `value` lacks."""
-        if self._is_open(watch):
+        if isinstance(value, Damaged):
+            self._note_damage([value.text])
+            self._end_watch(watch, Errno.EIO, value.text)
+        elif self._is_open(watch):
             stream = (watch.request.sender, watch.request.matchtag)
             self._by_key.setdefault(watch.key, {})[stream] = watch
             if value is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final, TypeAlias
 
@@ -79,11 +80,18 @@ class Page(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
+class Damaged:
+    """In place of a value that is not what was committed; `text` names the key and says why."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class PageRead:
     """The keys of a page, and a value for each; no values when they were not wanted."""
 
     keys: list[str]
-    values: list[str | None]
+    values: Sequence[str | Damaged | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +111,7 @@ class Fetch:
 class Fetched:
     """Input: for each of `keys` a value, None if absent; for each of `prefixes` sorted keys."""
 
-    values: list[str | None]
+    values: Sequence[str | Damaged | None]
     listings: list[list[str]]
     errnum: int = 0
     text: str = ""

@@ -35,6 +35,8 @@ async def run(
     store = store_factory()  # nothing else runs before there is a kvs, so it may block
     try:
         handle.register(topics.KVS)
+        for level, text in store.remarks:
+            handle.log(level, text)
         if store.waits_for_disk:
             await _serve_from_disk(handle, store, task_status)
         else:
