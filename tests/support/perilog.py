@@ -41,6 +41,7 @@ class Acting(Perilog):
     def __init__(self, prolog: dict[str, Any] | None = None, epilog: dict[str, Any] | None = None):
         super().__init__()
         self.parts = {"prolog": prolog or {}, "epilog": epilog or {}}
+        self.parts_by_rank: dict[int, dict[str, Any]] = {}  # in place of those, if the rank has any
         self.played: list[tuple[str, int, dict[str, str]]] = []
 
     @asynccontextmanager
@@ -48,7 +49,7 @@ class Acting(Perilog):
         self, run: Run, rank: int, environment: dict[str, str]
     ) -> AsyncIterator[Acted]:
         self.played.append((run.what.name, rank, environment))
-        part = self.parts[run.what.name]
+        part = self.parts_by_rank.get(rank, self.parts[run.what.name])
         if "error" in part:
             raise FileNotFoundError(2, part["error"])
         yield Acted(**part)

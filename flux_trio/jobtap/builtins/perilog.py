@@ -5,7 +5,9 @@ flux-config-job-manager(5), on this machine: once a job, or with `per-rank` once
 ranks. The prolog holds the start of the job, the epilog its resources. The epilog runs once nothing
 of the job runs any more, if there was a prolog or anything did run. A prolog that fails ends the
 job, an epilog that fails is only noted. What was going on when the job manager stopped is run
-again. Where jobs only pretend to run, so do these.
+again; what is no longer configured then, or is taken out of the configuration, holds no job any
+more: an epilog that runs is ended, a prolog that runs goes on to its end. Where jobs only pretend
+to run, so do these.
 
 Left out: `exec.imp`, and scripts that a service manager runs.
 """
@@ -45,6 +47,10 @@ class Perilog(jobtap.Plugin):
 
     name = "perilog"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded()  # for conf.update, which comes first
+
     def loaded(self) -> None:
         """Nothing is going on."""
         self._runs: dict[int, Run] = {}  # by job id
@@ -59,6 +65,10 @@ class Perilog(jobtap.Plugin):
         except FormatError as error:
             raise jobtap.Reject(str(error)) from None
         self._pretends = config.exec.simulate
+        if self._procedures.epilog is None:
+            for run in self._runs.values():
+                if run.what.description == EPILOG:
+                    run.canceled.set()
 
     @jobtap.on("plugin.query")
     def query(self) -> dict[str, Any]:
@@ -72,17 +82,23 @@ class Perilog(jobtap.Plugin):
 
     @jobtap.on("job.new")
     def on_new(self, job: jobtap.Job) -> None:
-        """Go on with what an earlier life left open: starting it again says so and logs nothing."""
-        prolog = self._procedures.prolog
+        """Go on with what an earlier life left open: starting it again says so and logs nothing.
+
+        What is not configured any more is finished at once, with status 0.
+        """
         if job.prologs or job.epilogs:
             self._taken_up.add(job.id)
-        if job.state is jobtap.State.CLEANUP:
-            if PROLOG in job.prologs:
-                job.prolog_start(PROLOG)
-            self._wind_up(job)
-        elif PROLOG in job.prologs and prolog is not None:
+        if PROLOG in job.prologs:
             job.prolog_start(PROLOG)
-            self._begin(job, prolog)
+        if job.state is jobtap.State.CLEANUP:
+            if EPILOG in job.epilogs and self._procedures.epilog is None:
+                job.epilog_start(EPILOG)
+                job.epilog_finish(EPILOG)
+            self._wind_up(job)
+        elif PROLOG in job.prologs and self._procedures.prolog is not None:
+            self._begin(job, self._procedures.prolog)
+        elif PROLOG in job.prologs:
+            job.prolog_finish(PROLOG)
 
     @jobtap.on("job.state.run")
     def on_run(self, job: jobtap.Job) -> None:
@@ -110,9 +126,12 @@ class Perilog(jobtap.Plugin):
 
     @jobtap.on("job.event.exception")
     def on_exception(self, job: jobtap.Job, event: jobtap.Event) -> None:
-        """An epilog is ended only when that is asked for."""
+        """An epilog is ended only when that is asked for, and by the first fatal exception only.
+
+        Those after it change nothing (readings: Severity 0 exceptions after the first).
+        """
         run = self._runs.get(job.id)
-        if run is None or (event.context or {})["severity"] != 0:
+        if run is None or (event.context or {})["severity"] != 0 or run.had_exception:
             return
         if run.what.description == EPILOG and run.what.cancel_on_exception:
             run.canceled.set()
@@ -185,6 +204,7 @@ class Perilog(jobtap.Plugin):
     def _begin(self, job: jobtap.Job, what: Procedure) -> None:
         targets = _ranks(job) if what.per_rank else ROOT
         run = self._runs[job.id] = Run(job, what, targets, job.id in self._taken_up)
+        run.had_exception = job.exception is not None
         self.start_soon(self._run, run)
 
     async def _run(self, run: Run) -> None:
@@ -231,26 +251,31 @@ class Perilog(jobtap.Plugin):
 
     async def _report(self, run: Run) -> str:
         """Drain the ranks that cannot be trusted; what the exception is to say."""
-        targets = run.ranks("killed")
-        if run.what.per_rank and not run.worst.canceled:
-            targets |= run.ranks("failed")
-        if targets:
-            reason = f"{run.what.name} {run.why_drained} for job {_name(run.job.id)}"
-            try:
-                await self.rpc(topics.RESOURCE_DRAIN, {"targets": str(targets), "reason": reason})
-            except jobtap.FluxError as error:
-                self.log(jobtap.Level.ERR, f"cannot drain {targets} ({reason}): {error.text}")
-        failed = run.ranks("failed")
-        where = f"{await self._hosts(failed)} (rank {failed})"
-        return f"{run.what.name} {run.how} on {where}"
+        hosts, exclude = await self._look_at_ranks()
+        for why, ranks in run.to_drain().items():
+            reason = f"{run.what.name} {why} for job {_name(run.job.id)}"
+            await self._drain(ranks - exclude, reason)  # excluded ones are out of service, too
+        failed = run.failed
+        names = Hostlist.of(hosts[rank] for rank in failed if rank in hosts) if hosts else "unknown"
+        return f"{run.what.name} {run.how} on {names} (rank {failed})"
 
-    async def _hosts(self, ranks: Idset) -> str:
+    async def _drain(self, ranks: Idset, reason: str) -> None:
+        """Drain `ranks`; one that has been drained for another reason keeps that."""
+        if not ranks:
+            return
+        payload = {"targets": str(ranks), "reason": reason, "mode": "update"}
+        try:
+            await self.rpc(topics.RESOURCE_DRAIN, payload)
+        except jobtap.FluxError as error:
+            self.log(jobtap.Level.ERR, f"cannot drain {ranks} ({reason}): {error.text}")
+
+    async def _look_at_ranks(self) -> tuple[dict[int, str], Idset]:
+        """The hosts by rank, and the ranks that are excluded; neither if there is no answer."""
         try:
             status = await self.rpc(topics.RESOURCE_STATUS)
-            hosts = ResourceSet.parse(status["R"]).hosts
+            return ResourceSet.parse(status["R"]).hosts, Idset.parse(status["exclude"])
         except (jobtap.FluxError, FormatError):
-            return "unknown"
-        return str(Hostlist.of(hosts[rank] for rank in ranks if rank in hosts))
+            return {}, Idset()
 
 
 def _ranks(job: jobtap.Job) -> Idset:

@@ -27,11 +27,14 @@ class Run:
     endings: dict[int, Ending] = field(default_factory=dict)  # by rank, of those that have ended
     is_over: bool = False
     is_told: bool = False  # its finish event has been asked for
+    had_exception: bool = False  # the job had a fatal one before this began
 
     @property
     def worst(self) -> Ending:
-        """What the job learns of."""
-        return max(self.endings.values(), key=lambda each: (each.failed, each.status))
+        """What the job learns of: one that failed by itself before one that was canceled."""
+        return max(
+            self.endings.values(), key=lambda each: (each.failed, not each.canceled, each.status)
+        )
 
     @property
     def how(self) -> str:
@@ -46,13 +49,22 @@ class Run:
         return f"killed by signal {signum}" if signum else f"exited with code={code}"
 
     @property
-    def why_drained(self) -> str:
-        """The same as a drain reason tells it."""
-        return self.how if self.worst.canceled or self.worst.timed_out else "failed"
+    def failed(self) -> Idset:
+        """The ranks where it failed."""
+        return Idset.of(rank for rank, ending in self.endings.items() if ending.failed)
 
-    def ranks(self, which: str) -> Idset:
-        """The ranks whose ending is `failed`, or was `killed`."""
-        return Idset.of(rank for rank, ending in self.endings.items() if getattr(ending, which))
+    def to_drain(self) -> dict[str, Idset]:
+        """The ranks to be drained, by how it failed there; none on which it was canceled.
+
+        A command that runs once for the whole job says nothing of its rank, unless it had to be
+        killed.
+        """
+        found: dict[str, Idset] = {}
+        for rank, ending in self.endings.items():
+            if not ending.canceled and (ending.killed or (self.what.per_rank and ending.failed)):
+                why = "timed out" if ending.timed_out else "failed"
+                found[why] = found.get(why, Idset()) | Idset.of([rank])
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """As a query shows it."""

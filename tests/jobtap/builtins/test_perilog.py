@@ -194,6 +194,116 @@ async def test_per_rank_runs_once_on_each_and_drains_those_that_fail(autojump_cl
         assert list(drained) == ["0-1"]
 
 
+@pytest.mark.parametrize("reason", [None, "the admin's"])
+async def test_node_that_the_admin_has_drained_keeps_its_reason_and_the_others_are_drained(
+    reason: str | None, autojump_clock
+):
+    """flux-resource(1): as with drain --update."""
+    config = BOTH.replace('["epilog"]', '["epilog"]\nper-rank = true')
+    async with acting(Acting(epilog={"status": 256}), config) as (client, jobs):
+        job = await jobs.submit(nnodes=2, seconds=10)
+        await jobs.events(job, "start")
+        await client.call(topics.RESOURCE_DRAIN, {"targets": "0", "reason": reason})
+        await jobs.events(job)
+        drained = (await client.call(topics.RESOURCE_STATUS))["drained"]
+        reasons = {targets: each["reason"] for targets, each in drained.items()}
+        assert reasons["0"].startswith(reason or "epilog failed for job ƒ")
+        assert reasons["1"].startswith("epilog failed for job ƒ")
+
+
+async def test_excluded_node_is_not_drained_and_the_others_are(autojump_clock):
+    config = BOTH.replace('["epilog"]', '["epilog"]\nper-rank = true')
+    async with acting(Acting(epilog={"status": 256, "seconds": 10}), config) as (client, jobs):
+        job = await jobs.submit(nnodes=2)
+        await jobs.events(job, "release")
+        await client.call(topics.RESOURCE_EXCLUDE, {"targets": "0"})
+        await jobs.events(job)
+        assert list((await client.call(topics.RESOURCE_STATUS))["drained"]) == ["1"]
+
+
+@pytest.mark.parametrize("per_rank", ["true", "false"])
+@pytest.mark.parametrize("deaf", [False, True])
+async def test_cancel_during_a_prolog_drains_nothing(per_rank: str, deaf: bool, autojump_clock):
+    config = BOTH.replace('["prolog"]', f'["prolog"]\nper-rank = {per_rank}')
+    async with acting(Acting({"seconds": HOUR, "deaf": deaf}), config) as (client, jobs):
+        job = await jobs.submit(nnodes=2)
+        await jobs.events(job, "prolog-start")
+        await jobs.cancel(job)
+        await jobs.events(job)
+        assert (await client.call(topics.RESOURCE_STATUS))["drained"] == {}
+
+
+async def test_cancel_drains_only_the_node_where_the_prolog_had_failed_before(autojump_clock):
+    config = BOTH.replace('["prolog"]', '["prolog"]\nper-rank = true')
+    plugin = Acting({"seconds": HOUR})
+    plugin.parts_by_rank[1] = {"seconds": 1, "status": 256}
+    async with acting(plugin, config) as (client, jobs):
+        job = await jobs.submit(nnodes=2)
+        await jobs.events(job, "prolog-start")
+        await trio.sleep(10)
+        await jobs.cancel(job)
+        events = await jobs.events(job)
+        assert context(events, "prolog-finish")["status"] == 256
+        ((targets, drain),) = (await client.call(topics.RESOURCE_STATUS))["drained"].items()
+        assert (targets, drain["reason"][:18]) == ("1", "prolog failed for ")
+
+
+@pytest.mark.parametrize("cancel_on_exception", ["true", "false"])
+async def test_second_exception_ends_no_epilog(cancel_on_exception: str, autojump_clock):
+    """Readings: severity 0 exceptions after the first change nothing."""
+    more = f'["epilog"]\ncancel-on-exception = {cancel_on_exception}'
+    config = BOTH.replace('["epilog"]', more)
+    async with acting(Acting(epilog={"seconds": 100}), config) as (client, jobs):
+        job = await jobs.submit(seconds=HOUR)
+        await jobs.events(job, "start")
+        await jobs.cancel(job)
+        begun = await jobs.events(job, "release")
+        await jobs.cancel(job)
+        events = await jobs.events(job)
+        assert context(events, "epilog-finish")["status"] == 0
+        waited = when(events, "epilog-finish") - when(begun, "release")
+        assert waited == pytest.approx(100, abs=0.1)
+        assert (await client.call(topics.RESOURCE_STATUS))["drained"] == {}
+
+
+@pytest.mark.parametrize(("cancel_on_exception", "status"), [("true", 15), ("false", 0)])
+async def test_first_exception_ends_an_epilog_only_if_that_is_asked_for(
+    cancel_on_exception: str, status: int, autojump_clock
+):
+    more = f'["epilog"]\ncancel-on-exception = {cancel_on_exception}'
+    async with acting(Acting(epilog={"seconds": 100}), BOTH.replace('["epilog"]', more)) as (
+        client,
+        jobs,
+    ):
+        job = await jobs.submit()
+        await jobs.events(job, "release")
+        await jobs.cancel(job)
+        events = await jobs.events(job)
+        assert context(events, "epilog-finish")["status"] == status
+        assert (await client.call(topics.RESOURCE_STATUS))["drained"] == {}
+
+
+@pytest.mark.parametrize("phase", ["start", "release"])
+async def test_job_waits_no_longer_for_an_epilog_that_is_taken_out_of_the_configuration(
+    phase: str, autojump_clock
+):
+    """Neither one whose epilog runs, nor one whose epilog waits for its processes."""
+    async with acting(Acting(epilog={"seconds": HOUR})) as (client, jobs):
+        job = await jobs.submit(seconds=60)
+        await jobs.events(job, phase)
+        if phase == "start":
+            await jobs.cancel(job)
+        tables = parse_config(BOTH.partition("[job-manager.epilog]")[0]).to_json()
+        await client.call(topics.CONFIG_LOAD, {"config": tables})
+        removed = trio.current_time()
+        events = await jobs.events(job)
+        assert trio.current_time() - removed < 1
+        assert (await client.call(topics.RESOURCE_STATUS))["drained"] == {}
+        assert [each.context["type"] for each in events if each.name == "exception"] == (
+            ["cancel"] if phase == "start" else []
+        )
+
+
 async def test_without_processes_of_its_own_an_instance_pretends(autojump_clock):
     async with (
         simulated_instance(config=parse_config(BOTH), plugins=[Perilog()]) as instance,

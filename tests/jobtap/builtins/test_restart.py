@@ -142,6 +142,21 @@ async def test_epilog_that_was_going_on_is_run_again(lives: Lives, autojump_cloc
         assert [what for what, _, _ in plugin.played] == ["epilog"]
 
 
+@pytest.mark.parametrize("what", ["prolog", "epilog"])
+async def test_what_is_configured_no_longer_holds_no_job(what: str, lives: Lives, autojump_clock):
+    plugin = Acting({"seconds": 100}, {"seconds": 100})
+    async with lives.live([plugin], BOTH) as jobs:
+        job = await jobs.submit()
+        await jobs.events(job, f"{what}-start")
+        await trio.sleep(10)
+    async with lives.live([Acting()], JobManagerConfig()) as jobs:
+        events = await jobs.events(job)
+        assert names(events).count(f"{what}-finish") == 1
+        assert context(events, f"{what}-finish")["status"] == 0
+        assert "exception" not in names(events)
+        assert "finish" in names(events)
+
+
 async def test_prolog_of_a_canceled_job_is_over_and_the_epilog_runs(lives: Lives, autojump_clock):
     async with lives.live([Acting({"seconds": 100, "deaf": True})], BOTH) as jobs:
         job = await jobs.submit()
