@@ -46,7 +46,7 @@ async def serve_connection(
     """
     name = router.unique_name(credentials.name)
     outgoing = _Outgoing(name, router.trace, write_log, connection)
-    peer = Peer(name, credentials.userid, credentials.rolemask, outgoing.deliver, lambda: 0)
+    peer = Peer(name, credentials.userid, credentials.rolemask, outgoing.deliver, outgoing.waiting)
     router.add(peer)
     try:
         with outgoing.scope:
@@ -96,6 +96,10 @@ class _Outgoing:
                 await trio.sleep(POLL_S)
         if scope.cancelled_caught:
             self._give_up(f"it sends, and has not read its answers for {BEHIND_S_MAX:g} s")
+
+    def waiting(self) -> int:
+        """1 when the peer is behind: what waits is otherwise on its way."""
+        return int(self._connection.is_behind)
 
     def deliver(self, ref: int, message: Message) -> None:
         """Queue `message`; a message that cannot go is this peer's loss, not its sender's."""

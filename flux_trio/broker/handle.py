@@ -168,7 +168,7 @@ class LocalHandle(Handle):
 
     def subscribe(self, pattern: str) -> None:
         """See `Handle`."""
-        self.peer.subscriptions.append(pattern)
+        self.peer.subscriptions.add(pattern)
 
     def send(self, message: Request | Response | Event) -> None:
         """See `Handle`."""
@@ -210,6 +210,7 @@ class LocalHandle(Handle):
         self._router.trace.received(self.name, "", message, ref)
 
     def _taken_up_all(self, batch: list[tuple[int, Any]]) -> None:
+        self.peer.guests.taken_up()
         self._router.trace.received_all(self.name, batch)
 
     def _dropped(self, ref: int, message: Message, reason: str) -> None:

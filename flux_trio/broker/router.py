@@ -6,12 +6,13 @@ Messages between two peers arrive in the order sent. Everything is traced here, 
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
+from flux_trio.broker.guests import GuestQueue
+from flux_trio.broker.subscriptions import Subscriptions
 from flux_trio.messages import (
     ROLE_OWNER,
     USERID_UNKNOWN,
@@ -31,7 +32,8 @@ from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Trace
 
 # Requests that wait at one service. A caller beyond it is answered EAGAIN: a flood must not take
-# the memory of an instance, and answers, which nobody can refuse, need the room.
+# the memory of an instance, and answers, which nobody can refuse, need the room. Guests are refused
+# at half of it, so that all of them together leave room for the instance owner.
 REQUESTS_WAITING_MAX: Final = 1 << 18
 
 # Names that one peer has asked for in vain and is told of when they are taken. A peer asks for a
@@ -56,13 +58,23 @@ class Peer:
         self.userid = userid
         self.rolemask = rolemask
         self.deliver = deliver  # takes the place of the send and the message; never blocks
-        self.waiting = waiting  # how many messages it has not taken up
+        self.waiting = waiting  # how many messages it has not taken up, so far as is known
         self.routes = (name,)
         self.services: set[str] = set()
-        self.subscriptions: list[str] = []
+        self.subscriptions = Subscriptions()
         self.called: dict[str, None] = {}  # services it has sent requests to, in order
         self.missed: set[str] = set()  # services it has asked for while nobody held the name
-        self.inflight: dict[tuple[str, int], Request] = {}  # delivered to it, not answered
+        # Delivered to it and not answered, by sender, then matchtag.
+        self.inflight: dict[str, dict[int, Request]] = {}
+        self.guests = GuestQueue()
+
+    def answered(self, sender: str, matchtag: int) -> None:
+        """One request of `sender` has had its last answer, if it was still open."""
+        requests = self.inflight.get(sender)
+        if requests is not None:
+            requests.pop(matchtag, None)
+            if not requests:
+                del self.inflight[sender]
 
 
 class Router:
@@ -112,13 +124,14 @@ class Router:
             raise FluxError(Errno.ENOENT, f"{peer.name} does not hold service {service}")
         del self.services[service]
         peer.services.remove(service)
-        waiting = {
-            key: request
-            for key, request in peer.inflight.items()
+        waiting = [
+            (sender, matchtag, request)
+            for sender, requests in peer.inflight.items()
+            for matchtag, request in requests.items()
             if service_of(request.topic) == service
-        }
-        for key, request in waiting.items():
-            del peer.inflight[key]
+        ]
+        for sender, matchtag, request in waiting:
+            peer.answered(sender, matchtag)
             self._refuse_for(peer, request, 0)
 
     def remove(self, peer: Peer, undelivered: Iterable[tuple[int, Message]] = ()) -> None:
@@ -137,8 +150,7 @@ class Router:
         for service in told:
             holder = self.services.get(service)
             if holder is not None:
-                for key in [key for key in holder.inflight if key[0] == peer.name]:
-                    del holder.inflight[key]  # nobody waits for the answer any more
+                holder.inflight.pop(peer.name, None)  # nobody waits for the answers any more
                 farewell = disconnect_request(service, peer.name, peer.userid, peer.rolemask)
                 self._deliver(peer, holder, farewell)
 
@@ -182,14 +194,24 @@ class Router:
             text = f"No service matching {request.topic} is registered"
             self._refuse(sender, request, Errno.ENOSYS, text, ref)
             return
-        if holder.waiting() >= REQUESTS_WAITING_MAX:
+        is_owner = request.is_owner
+        limit = REQUESTS_WAITING_MAX if is_owner else REQUESTS_WAITING_MAX // 2
+        if holder.waiting() >= limit:
             ref = self.trace.sent(sender.name, holder.name, request)
-            text = f"{service} has {REQUESTS_WAITING_MAX} requests waiting; try again later"
+            text = f"{service} has {limit} requests waiting; try again later"
             self._refuse(sender, request, Errno.EAGAIN, text, ref)
             return
         sender.called[service] = None
+        if not is_owner:
+            if not holder.waiting():
+                holder.guests.taken_up()
+            reason = holder.guests.refusal(request, service)
+            if reason:
+                ref = self.trace.sent(sender.name, holder.name, request)
+                self._refuse(sender, request, Errno.EAGAIN, reason, ref)
+                return
         if request.matchtag and not request.flags & NORESPONSE:
-            holder.inflight[sender.name, request.matchtag] = request
+            holder.inflight.setdefault(sender.name, {})[request.matchtag] = request
         self._deliver(sender, holder, request)
 
     def _route_response(self, sender: Peer, response: Response) -> None:
@@ -201,7 +223,7 @@ class Router:
             self.trace.dropped(sender.name, response, ref, stale)
             return
         if response.matchtag and response.ends_rpc:
-            sender.inflight.pop((to, response.matchtag), None)
+            sender.answered(to, response.matchtag)
         if response.rolemask or response.userid != USERID_UNKNOWN:  # what it says is not so by that
             response = msgspec.structs.replace(
                 response, userid=sender.userid, rolemask=sender.rolemask
@@ -218,7 +240,7 @@ class Router:
             return f"{sender.name} does not hold that service"
         if receiver is None:
             return f"{to} is gone"
-        if answer.matchtag and (to, answer.matchtag) not in sender.inflight:
+        if answer.matchtag and answer.matchtag not in sender.inflight.get(to, ()):
             return f"{to} does not wait for it"
         return ""
 
@@ -238,7 +260,7 @@ class Router:
         for peer in subscribers:
             if private and not peer.rolemask & ROLE_OWNER and peer.userid != sender.userid:
                 continue
-            if any(fnmatch.fnmatchcase(event.topic, pattern) for pattern in peer.subscriptions):
+            if peer.subscriptions.match(event.topic):
                 peer.deliver(ref, event)
 
     def _deliver(self, sender: Peer, receiver: Peer, message: Message) -> None:
@@ -260,7 +282,8 @@ class Router:
         """
         unread = dict(undelivered)
         taken_up = {id(message) for message in unread.values()}
-        waiting = [(0, each) for each in gone.inflight.values() if id(each) not in taken_up]
+        asked = [each for requests in gone.inflight.values() for each in requests.values()]
+        waiting = [(0, each) for each in asked if id(each) not in taken_up]
         for ref, message in unread.items():
             if isinstance(message, Request):
                 waiting.append((ref, message))

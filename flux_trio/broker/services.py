@@ -18,9 +18,11 @@ from flux_trio.broker.dmesg import LogService
 from flux_trio.broker.handle import Handle
 from flux_trio.broker.log import LogBook
 from flux_trio.broker.router import Peer, Router
+from flux_trio.broker.subscriptions import Subscriptions
 from flux_trio.broker.supervisor import ModuleNotStarted, Supervisor
 from flux_trio.broker.tokens import Tokens
 from flux_trio.broker.tracing import TraceStreams
+from flux_trio.formats import FormatError
 from flux_trio.messages import (
     USERID_UNKNOWN,
     Errno,
@@ -40,7 +42,7 @@ from flux_trio.messages import (
 
 # A module takes its time to come and go: each of these is a task.
 SLOW: Final = (topics.MODULE_LOAD, topics.MODULE_RELOAD, topics.MODULE_REMOVE, topics.MODULE_KILL)
-SUBSCRIPTIONS_MAX: Final = 256  # of one peer: each is matched against every event
+SUBSCRIPTIONS_OF_USER_MAX: Final = 256  # of all peers of a user: each is matched with each topic
 
 
 class Topic(msgspec.Struct):
@@ -236,10 +238,14 @@ class BrokerServices:
 
     async def _subscribe(self, request: Request) -> Payload:
         pattern = expect_payload(request, Topic).topic
-        subscriptions = self._subscriptions(request)
-        if len(subscriptions) >= SUBSCRIPTIONS_MAX:
-            raise FluxError(Errno.ENOSPC, f"a peer may have {SUBSCRIPTIONS_MAX} subscriptions")
-        subscriptions.append(pattern)
+        peers = [each for each in self.router.peers.values() if each.userid == request.userid]
+        if sum(len(each.subscriptions) for each in peers) >= SUBSCRIPTIONS_OF_USER_MAX:
+            text = f"a user may have {SUBSCRIPTIONS_OF_USER_MAX} subscriptions"
+            raise FluxError(Errno.ENOSPC, text)
+        try:
+            self._subscriptions(request).add(pattern)
+        except FormatError as error:
+            raise FluxError(Errno.EPROTO, f"{request.topic}: topic: {error}") from None
         return None
 
     async def _unsubscribe(self, request: Request) -> Payload:
@@ -250,10 +256,10 @@ class BrokerServices:
             raise FluxError(Errno.ENOENT, f"not subscribed to {pattern}") from None
         return None
 
-    def _subscriptions(self, request: Request) -> list[str]:
+    def _subscriptions(self, request: Request) -> Subscriptions:
         """The sender's; of a sender that has gone meanwhile nobody's."""
         peer = self.router.peers.get(request.sender)
-        return [] if peer is None else peer.subscriptions
+        return Subscriptions() if peer is None else peer.subscriptions
 
     async def _token(self, request: Request) -> Payload:
         user = expect_payload(request, TokenFor)

@@ -7,7 +7,6 @@ on. What does not fit is counted, and the count is told in its place.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final
 
@@ -15,21 +14,24 @@ import msgspec
 import trio
 
 from flux_trio.broker.handle import Handle
+from flux_trio.formats import FormatError
+from flux_trio.formats.glob import Glob
 from flux_trio.messages import (
     Errno,
     Event,
     FluxError,
-    Message,
     Request,
     Response,
     expect_payload,
+    payload_bytes,
     respond_error,
     respond_stream,
     topics,
 )
 from flux_trio.trace import Kind, Record, Trace
 
-QUEUE_MAX: Final = 4096  # records that wait to be sent; then they are counted
+QUEUE_MAX: Final = 4096  # records that wait to be sent; beyond it they are counted
+QUEUE_BYTES_MAX: Final = 16 * 2**20  # of their payloads as JSON; the same
 PREFIXES: Final = {Kind.SEND.value: "tx", Kind.RECV.value: "rx"}
 TYPES: Final[dict[type, str]] = {Request: "request", Response: "response", Event: "event"}
 
@@ -66,7 +68,10 @@ class TraceStreams:
         if not request.is_streaming or key in self._open:
             text = f"{request.topic}: expected the streaming flag and a matchtag not in use"
             raise FluxError(Errno.EPROTO, text)
-        queue = _Queue(wanted, self._is_module)
+        try:
+            queue = _Queue(wanted, self._is_module)
+        except FormatError as error:
+            raise FluxError(Errno.EPROTO, f"{request.topic}: topic_glob: {error}") from None
         self._open[key] = trio.CancelScope()
         self._trace.add_sink(queue.put)
         return partial(self._feed, handle, request, queue)
@@ -109,8 +114,10 @@ class _Queue:
 
     def __init__(self, wanted: TraceRequest, is_module: Callable[[str], bool]) -> None:
         self._wanted = wanted
+        self._topics = Glob(wanted.topic_glob)
         self._is_module = is_module
         self._records: list[Record] = []
+        self._bytes = 0  # of their payloads
         self._lost = 0
         self._filled = trio.Event()
 
@@ -118,16 +125,19 @@ class _Queue:
         """Keep a record that is wanted, if there is room."""
         if not self._is_wanted(record):
             return
-        if len(self._records) >= QUEUE_MAX:
+        size = payload_bytes(record.message)
+        if len(self._records) >= QUEUE_MAX or self._bytes + size > QUEUE_BYTES_MAX:
             self._lost += 1
+            self._filled.set()
             return
         self._records.append(record)
+        self._bytes += size
         self._filled.set()
 
     async def take(self) -> list[dict[str, Any]]:
         """The payloads of everything that waits, at least one."""
         await self._filled.wait()
-        records, self._records = self._records, []
+        records, self._records, self._bytes = self._records, [], 0
         lost, self._lost = self._lost, 0
         self._filled = trio.Event()
         payloads = [_payload(record, full=self._wanted.full) for record in records]
@@ -142,7 +152,7 @@ class _Queue:
             return False  # each would make another
         names = self._wanted.names
         named = record.party in names if names else self._is_module(record.party)
-        return named and fnmatchcase(topic, self._wanted.topic_glob)
+        return named and self._topics.matches(topic)
 
 
 def _payload(record: Record, *, full: bool) -> dict[str, Any]:
@@ -154,7 +164,7 @@ def _payload(record: Record, *, full: bool) -> dict[str, Any]:
         "name": record.party,
         "type": TYPES[type(message)],
         "topic": message.topic,
-        "payload_size": _size(message),
+        "payload_size": payload_bytes(message),
     }
     if isinstance(message, Response):
         told["errnum"] = message.errnum
@@ -162,9 +172,3 @@ def _payload(record: Record, *, full: bool) -> dict[str, Any]:
     if full and isinstance(message.payload, dict):
         told["payload"] = message.payload
     return told
-
-
-def _size(message: Message) -> int:
-    """Bytes of the payload as JSON, which is what it is on Flux's wire; 0 without one."""
-    payload = getattr(message, "payload", None)
-    return 0 if payload is None else len(msgspec.json.encode(payload))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -17,6 +16,7 @@ from flux_trio.client.credit import CreditPool
 from flux_trio.client.errors import ConnectionLost
 from flux_trio.client.waiting import STREAM_QUEUE_MAX, Answer, Queue
 from flux_trio.client.websocket import WebSocket
+from flux_trio.formats.glob import glob_matches
 from flux_trio.messages import (
     Calls,
     Errno,
@@ -198,7 +198,7 @@ class Link:
                 await self._take_streamed(waiting, message)
         elif isinstance(message, Event):
             for pattern, queue in list(self.subscriptions):
-                if fnmatchcase(message.topic, pattern):
+                if glob_matches(pattern, message.topic):
                     await self._put(queue, message)
 
     async def _take_streamed(self, queue: Queue[dict[str, Any]], response: Response) -> None:

@@ -6,7 +6,6 @@ reference in the documentation is printed from it.
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import inspect
 import re
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from flux_trio.formats.glob import glob_matches, is_glob, literal_head
 from flux_trio.jobtap.errors import PluginError
 from flux_trio.protocols import (
     CONF_UPDATE,
@@ -78,12 +78,11 @@ class Hook:
         """Whether `glob` matches this topic, or could match one of this family."""
         prefix = self.prefix
         if not prefix:
-            return fnmatch.fnmatchcase(self.topic, glob)
-        head = _WILDCARD.split(glob, maxsplit=1)[0]
+            return glob_matches(glob, self.topic)
+        head = literal_head(glob)
         return head.startswith(prefix) or prefix.startswith(head)
 
 
-_WILDCARD: Final = re.compile(r"[*?\[]")
 _REFUSED: Final = "the submission is refused; for a job that is there already it is logged"
 _LOGGED: Final = "it is logged"
 
@@ -190,11 +189,6 @@ CUSTOM: Final = Hook(
 _TOPICS_KEPT: Final = 4096  # those of updates and events are other people's words
 _CUSTOM_TOPIC: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_*?-]+)+")
 _RESERVED: Final = ("job", "conf", "plugin")
-
-
-def is_glob(topic: str) -> bool:
-    """Whether `topic` is a pattern."""
-    return _WILDCARD.search(topic) is not None
 
 
 @functools.lru_cache(maxsize=_TOPICS_KEPT)

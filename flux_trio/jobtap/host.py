@@ -7,7 +7,6 @@ ended, what its handlers had entered has been left, and what was kept for it is 
 
 from __future__ import annotations
 
-import fnmatch
 import re
 import reprlib
 import traceback
@@ -18,9 +17,10 @@ from typing import Any, Final
 import trio
 
 from flux_trio.config import Config
+from flux_trio.formats.glob import glob_matches, is_glob
 from flux_trio.jobtap.asking import Asking
 from flux_trio.jobtap.calls import Given, blame, describe, is_awaitable, note_of
-from flux_trio.jobtap.catalogue import CUSTOM, hook_of, is_glob
+from flux_trio.jobtap.catalogue import CUSTOM, hook_of
 from flux_trio.jobtap.dispatch import Dispatcher
 from flux_trio.jobtap.errors import NotAllowed, PluginError
 from flux_trio.jobtap.handlers import read_handlers
@@ -377,7 +377,7 @@ def _is_meant(loaded: Loaded, pattern: str) -> bool:
         return not loaded.is_builtin
     if loaded.is_builtin and not pattern.startswith("."):
         return False
-    return fnmatch.fnmatchcase(loaded.name, pattern) if is_glob(pattern) else loaded.name == pattern
+    return glob_matches(pattern, loaded.name) if is_glob(pattern) else loaded.name == pattern
 
 
 def _answer(said: Any) -> dict[str, Any]:

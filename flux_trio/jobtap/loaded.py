@@ -5,7 +5,6 @@ It is what the plugin sees as its host, and what the handles of its jobs ask.
 
 from __future__ import annotations
 
-import fnmatch
 import reprlib
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ import trio
 
 from flux_trio.config import Config
 from flux_trio.formats import FormatError, ResourceSet
-from flux_trio.jobtap.catalogue import Hook, hook_of, is_glob, takes
+from flux_trio.formats.glob import glob_matches, is_glob
+from flux_trio.jobtap.catalogue import Hook, hook_of, takes
 from flux_trio.jobtap.errors import NotAllowed
 from flux_trio.jobtap.handlers import Function, Handlers
 from flux_trio.jobtap.job import Job
@@ -342,4 +342,4 @@ def _matches(topic: str, pattern: str) -> bool:
     # who handles every hook of a job does not thereby know every scheme of dependencies
     if topic.startswith(DEPENDENCY_PREFIX) and not pattern.startswith(DEPENDENCY_PREFIX):
         return False
-    return fnmatch.fnmatchcase(topic, pattern)
+    return glob_matches(pattern, topic)

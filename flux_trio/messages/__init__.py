@@ -15,7 +15,7 @@ from flux_trio.messages.errors import (
     RemoteProtocolError,
 )
 from flux_trio.messages.levels import Level
-from flux_trio.messages.payloads import expect_payload
+from flux_trio.messages.payloads import expect_payload, payload_bytes
 from flux_trio.messages.rpc import (
     Calls,
     check_owner,
@@ -74,6 +74,7 @@ __all__ = [
     "disconnect_request",
     "end_of_stream",
     "expect_payload",
+    "payload_bytes",
     "respond",
     "respond_error",
     "respond_stream",

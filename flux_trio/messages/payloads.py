@@ -7,9 +7,22 @@ from typing import TypeVar
 import msgspec
 
 from flux_trio.messages.errors import Errno, FluxError
-from flux_trio.messages.types import Event, Request, Response
+from flux_trio.messages.types import Event, Message, Request, Response
 
 T = TypeVar("T")
+_encode = msgspec.json.Encoder().encode
+
+
+def payload_bytes(message: Message | None) -> int:
+    """How large a payload is: its bytes as JSON, which it also is on Flux's own wire.
+
+    The cheapest measure there is, since C takes it; in memory a payload is a few times as large.
+    """
+    payload = getattr(message, "payload", None)
+    try:
+        return 0 if payload is None else len(_encode(payload))
+    except (TypeError, ValueError, OverflowError, RecursionError):  # of a module in this process
+        return len(repr(payload))
 
 
 def expect_payload(message: Request | Response | Event, shape: type[T]) -> T:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.formats import MISSING, FormatError
-from flux_trio.messages import Control, Event, Message, Request, Response
+from flux_trio.messages import Control, Event, Message, Request, Response, payload_bytes
 
 RING_SIZE: Final = 4096  # records: the last moments of a busy instance
 RING_BYTES_MAX: Final = (
@@ -82,7 +82,7 @@ class Ring:
         """Keep `record`; a `Sink`."""
         self._keep(record)
         if record.kind is _SEND:
-            size = _json_size(record.message)
+            size = payload_bytes(record.message)
             if size > RING_SMALL_BYTES:
                 self._large.append((record.n, size))
                 self._bytes += size
@@ -185,19 +185,9 @@ class Trace:
             sink(record)
 
 
-def _json_size(message: Message | None) -> int:
-    """Bytes of the payload as JSON: the cheapest measure there is, since C takes it."""
-    payload = getattr(message, "payload", None)
-    try:
-        return len(_measure(payload))
-    except (TypeError, ValueError, OverflowError, RecursionError):  # of a module in this process
-        return len(repr(payload))
-
-
 _TYPES: Final = {"request": Request, "response": Response, "event": Event, "control": Control}
 _NAMES: Final = {shape: name for name, shape in _TYPES.items()}
 _encoder = msgspec.json.Encoder(order="sorted")
-_measure = msgspec.json.Encoder().encode
 
 
 class _WithMessage(msgspec.Struct, omit_defaults=True):

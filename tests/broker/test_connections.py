@@ -109,7 +109,7 @@ async def test_peer_is_who_its_credentials_say_whatever_it_claims(
 async def test_events_reach_a_remote_subscriber(world: Remotes, ann: Connection) -> None:
     ann.send_nowait(Request("echo.back", None, 1))
     await receive(ann, 1)
-    world.router.peers["ann-1"].subscriptions.append("job-*")
+    world.router.peers["ann-1"].subscriptions.add("job-*")
     world.handle("publisher").send(Event("job-state", {"n": 1}))
     (event,) = await receive(ann, 1)
     assert (event.topic, event.payload) == ("job-state", {"n": 1})
@@ -190,7 +190,7 @@ async def test_nothing_follows_a_gap(world: Remotes) -> None:
     ours, theirs = memory_pair()
     world.nursery.start_soon(world.serve, Chokes(ours._pair, 0))
     await trio.testing.wait_all_tasks_blocked()
-    world.router.peers["ann-1"].subscriptions.append("n")
+    world.router.peers["ann-1"].subscriptions.add("n")
     publisher = world.handle("publisher")
     for n in (1, 2, 3):
         publisher.send(Event("n", {"n": n}))

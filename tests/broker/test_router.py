@@ -19,6 +19,7 @@ from flux_trio.messages import (
     respond_stream,
 )
 from flux_trio.trace import Kind, Ring, Trace
+from tests.support.counting import count_steps
 
 
 class Party:
@@ -63,7 +64,7 @@ def test_a_request_goes_to_the_service_its_topic_names(router: Router) -> None:
 def test_who_called_a_service_hears_that_somebody_holds_its_name_again(router: Router) -> None:
     "Readings 31: nobody has to ask again and again."
     waiting = Party(router, "sched")
-    waiting.peer.subscriptions.append("service-back")
+    waiting.peer.subscriptions.add("service-back")
     first = Party(router, "job-manager", "job-manager")
     assert waiting.take() == []  # nobody has called it before
     router.route(waiting.peer, Request("job-manager.sched-hello", None, 1))
@@ -78,7 +79,7 @@ def test_who_called_a_service_hears_that_somebody_holds_its_name_again(router: R
 def test_who_asked_in_vain_hears_that_somebody_holds_the_name(router: Router) -> None:
     "Readings 31: a first hello may come before the job manager does."
     waiting = Party(router, "sched")
-    waiting.peer.subscriptions.append("service-back")
+    waiting.peer.subscriptions.add("service-back")
     router.route(waiting.peer, Request("job-manager.sched-hello", None, 1))
     waiting.take()
     Party(router, "kvs", "kvs")
@@ -254,7 +255,7 @@ def test_a_service_name_has_one_holder(router: Router) -> None:
 def test_events_go_to_subscribers_with_growing_sequence_numbers(router: Router) -> None:
     "3 Event Message Type: the header includes a monotonically increasing sequence number."
     publisher, listener = Party(router, "job-manager"), Party(router, "exec")
-    listener.peer.subscriptions.append("job-*")
+    listener.peer.subscriptions.add("job-*")
     for topic in ("job-exception", "other", "job-state"):
         router.route(publisher.peer, Event(topic, {"id": 1}))
     events = listener.take()
@@ -270,6 +271,62 @@ def test_a_flood_is_refused_at_the_bound(router: Router, monkeypatch: pytest.Mon
     (refusal,) = client.take()
     assert (refusal.matchtag, refusal.errnum) == (3, Errno.EAGAIN)
     assert [request.matchtag for request in server.take()] == [1, 2]
+
+
+def test_what_waits_of_one_guest_is_bounded_in_number_and_bytes(
+    router: Router, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flux_trio.broker.guests.WAITING_OF_GUEST_MAX", 2)
+    monkeypatch.setattr("flux_trio.broker.guests.WAITING_OF_GUEST_BYTES_MAX", 100)
+    guest, server = Party(router, "guest", role=ROLE_USER), Party(router, "server", "kvs")
+    again = Party(router, "again", role=ROLE_USER)  # another connection of the same user
+    other = Party(router, "other", role=ROLE_USER)
+    other.peer.userid = 200
+    owner = Party(router, "owner")
+    router.route(guest.peer, Request("kvs.lookup", None, 1))
+    router.route(again.peer, Request("kvs.lookup", {"key": "x" * 100}, 1))
+    router.route(again.peer, Request("kvs.lookup", None, 2))
+    router.route(guest.peer, Request("kvs.lookup", None, 3))
+    router.route(guest.peer, Request("kvs.lookup", None, 0, int(Flag.NORESPONSE)))
+    router.route(other.peer, Request("kvs.lookup", None, 4))
+    router.route(owner.peer, Request("kvs.lookup", {"key": "x" * 100}, 5))
+    refusals = [(each.matchtag, each.errnum, each.payload) for each in again.take() + guest.take()]
+    assert refusals == [
+        (1, Errno.EAGAIN, "user 100 has 100 bytes of requests waiting at kvs; try again later"),
+        (3, Errno.EAGAIN, "user 100 has 2 requests waiting at kvs; try again later"),
+    ]
+    assert [request.matchtag for request in server.take()] == [1, 2, 4, 5]
+    router.route(guest.peer, Request("kvs.lookup", None, 6))
+    assert [request.matchtag for request in server.take()] == [6]
+
+
+def test_guests_leave_room_for_the_owner(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flux_trio.broker.router.REQUESTS_WAITING_MAX", 4)
+    server, owner = Party(router, "server", "kvs"), Party(router, "owner")
+    for userid in (200, 300, 400):
+        guest = Party(router, f"guest-{userid}", role=ROLE_USER)
+        guest.peer.userid = userid
+        router.route(guest.peer, Request("kvs.lookup", None, 1))
+    router.route(owner.peer, Request("kvs.lookup", None, 1))
+    assert [request.sender for request in server.take()] == ["guest-200", "guest-300", "owner"]
+
+
+def test_cost_of_leaving_does_not_grow_with_what_others_wait_for(router: Router) -> None:
+    server = Party(router, "server", "kvs")
+    others = [Party(router, f"other-{n}") for n in range(4)]
+
+    def leaving(name: str) -> int:
+        party = Party(router, name)
+        for matchtag in range(1, 20):
+            router.route(party.peer, Request("kvs.watch", None, matchtag))
+        return count_steps(lambda: router.remove(party.peer))
+
+    alone = leaving("first")
+    for matchtag in range(1, 500):
+        for other in others:
+            router.route(other.peer, Request("kvs.watch", None, matchtag))
+    assert leaving("second") < 1.5 * alone
+    assert [len(requests) for requests in server.peer.inflight.values()] == [499] * 4
 
 
 def test_the_trace_has_send_and_receive_apart(router: Router, ring: Ring) -> None:
@@ -290,7 +347,7 @@ def test_a_private_event_is_for_its_user_and_the_owner(router: Router) -> None:
     stranger = Party(router, "stranger", role=ROLE_USER)
     stranger.peer.userid = 200
     for party in (same, owner, stranger):
-        party.peer.subscriptions.append("*")
+        party.peer.subscriptions.add("*")
     router.route(guest.peer, Event("hint", {"id": 1}, flags=int(Flag.PRIVATE)))
     assert [len(party.take()) for party in (same, owner, stranger)] == [1, 1, 0]
 

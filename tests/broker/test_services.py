@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from flux_trio.broker import BrokerServices, Handle, LocalHandle, LogEntry, TokenEntry, Tokens
-from flux_trio.broker.services import SUBSCRIPTIONS_MAX
+from flux_trio.broker.services import SUBSCRIPTIONS_OF_USER_MAX
 from flux_trio.messages import ROLE_USER, Errno, Event, FluxError, Request
 from tests.support.asking import GUEST_USERID
 from tests.support.modules import ModuleWorld, echo, listener
@@ -52,8 +52,8 @@ class BrokerWorld(ModuleWorld):
         )
         await self.load("broker", services.run, essential=True)
 
-    def guest(self) -> Handle:
-        return LocalHandle("guest", self.router, self.now, self.log, GUEST_USERID, ROLE_USER)
+    def guest(self, name: str = "guest") -> Handle:
+        return LocalHandle(name, self.router, self.now, self.log, GUEST_USERID, ROLE_USER)
 
     def _save(self, entries: list[TokenEntry]) -> None:
         if self.disk_is_full:
@@ -252,11 +252,27 @@ async def test_subscription_that_is_not_there_cannot_be_given_up(owner: Handle) 
     assert refused == (Errno.ENOENT, "not subscribed to job-*")
 
 
-async def test_subscriptions_of_a_peer_are_bounded(owner: Handle) -> None:
-    for _ in range(SUBSCRIPTIONS_MAX):
-        await owner.call("broker.subscribe", {"topic": "*"})
-    refused = await refusal(owner.call("broker.subscribe", {"topic": "*"}))
-    assert refused == (Errno.ENOSPC, f"a peer may have {SUBSCRIPTIONS_MAX} subscriptions")
+async def test_subscriptions_of_a_user_are_bounded_and_those_of_another_are_others(
+    world: BrokerWorld, owner: Handle
+) -> None:
+    """Otherwise each further connection would bring as many globs again."""
+    one, two = world.guest("one"), world.guest("two")
+    for n in range(SUBSCRIPTIONS_OF_USER_MAX):
+        await (one, two)[n % 2].call("broker.subscribe", {"topic": f"{n}*"})
+    for guest in (one, two):
+        refused = await refusal(guest.call("broker.subscribe", {"topic": "*"}))
+        assert refused == (
+            Errno.ENOSPC,
+            f"a user may have {SUBSCRIPTIONS_OF_USER_MAX} subscriptions",
+        )
+    await owner.call("broker.subscribe", {"topic": "*"})
+    await two.call("broker.unsubscribe", {"topic": "1*"})
+    await one.call("broker.subscribe", {"topic": "*"})
+
+
+async def test_glob_that_is_too_long_is_refused(owner: Handle) -> None:
+    errnum, text = await refusal(owner.call("broker.subscribe", {"topic": "*" * 256}))
+    assert (errnum, text.partition(": expected")[0]) == (Errno.EPROTO, "broker.subscribe: topic")
 
 
 async def test_request_of_a_peer_that_has_gone_meanwhile_does_no_harm(

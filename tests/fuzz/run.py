@@ -173,7 +173,7 @@ def _check_whole(instance: Instance, modules: list[Any], batch: list[Request]) -
     if crashes or [each.t_loaded for each in now] != [each.t_loaded for each in modules]:
         raise Finding(f"{crashes}; one of {[(each.topic, each.payload) for each in batch]}")
     kept = [
-        key for peer in instance.router.peers.values() for key in peer.inflight if "fuzz" in key[0]
+        key for peer in instance.router.peers.values() for key in peer.inflight if "fuzz" in key
     ]
     if kept or any(name.startswith("fuzz") for name in instance.router.peers):
         raise Finding(f"kept of a connection that is gone: {kept}")

@@ -27,7 +27,7 @@ def holdings(instance: Instance) -> dict[str, Any]:
         "peers": sorted(router.peers),
         "services": {service: peer.name for service, peer in sorted(router.services.items())},
         "subscriptions": sum(len(peer.subscriptions) for peer in peers),
-        "requests": sum(len(peer.inflight) for peer in peers),
+        "requests": sum(len(requests) for peer in peers for requests in peer.inflight.values()),
         "timers": len(timers),
         "fds": len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - /proc has no Path of its own
         "children": children(),

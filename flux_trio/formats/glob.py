@@ -1,0 +1,121 @@
+"""Globs of topics and names, as fnmatch(3) has them: `*`, `?`, `[abc]`, `[a-z]`, `[!abc]`.
+
+Anybody may subscribe to a glob, so a match must not depend on how clever the pattern is. The
+pattern runs as a small machine whose states are the bits of one integer: a step for each character
+of the text, no backtracking. Left out: `**`, a backslash before a special character.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final, NamedTuple, final
+
+from flux_trio.formats.errors import FormatError
+
+GLOB_CHARS_MAX: Final = 255  # as long as the longest topic
+
+_WILDCARD: Final = re.compile(r"[*?\[]")
+
+
+class _Class(NamedTuple):
+    """`[...]` at one place of the pattern: inclusive ranges of characters, or all but those."""
+
+    ranges: tuple[tuple[str, str], ...]
+    negated: bool
+
+    def accepts(self, char: str) -> bool:
+        return self.negated != any(first <= char <= last for first, last in self.ranges)
+
+
+@final
+class Glob:
+    """A pattern that tells in linear time whether a text matches it, from begin to end."""
+
+    __slots__ = ("_accepting", "_any", "_classes", "_literals", "_repeating", "pattern")
+
+    def __init__(self, pattern: str) -> None:
+        """FormatError for a pattern of more than GLOB_CHARS_MAX characters."""
+        if len(pattern) > GLOB_CHARS_MAX:
+            raise FormatError(f"a glob of at most {GLOB_CHARS_MAX} characters", len(pattern))
+        self.pattern = pattern
+        # Bit i of a set of states: the first i single characters of the pattern have matched.
+        self._literals: dict[str, int] = {}  # for a character, the states that it leads on from
+        self._any = 0  # the states that any character leads on from
+        self._classes: dict[_Class, int] = {}  # for a class, the same
+        self._repeating = 0  # the states with a `*`, which any character leaves as they are
+        self._accepting = self._compile()
+
+    def matches(self, text: str) -> bool:
+        """Whether all of `text` is what the pattern stands for."""
+        if not self._repeating and not self._any and not self._classes:
+            return text == self.pattern
+        states = 1
+        for char in text:
+            leading_on = self._literals.get(char, 0) | self._any
+            for each, leaving in self._classes.items():
+                if each.accepts(char):
+                    leading_on |= leaving
+            states = (states & leading_on) << 1 | states & self._repeating
+            if not states:
+                return False
+        return bool(states & self._accepting)
+
+    def _compile(self) -> int:
+        state, at, pattern = 1, 0, self.pattern
+        while at < len(pattern):
+            char = pattern[at]
+            at += 1
+            if char == "*":
+                self._repeating |= state
+                continue
+            end = _end_of_class(pattern, at) if char == "[" else -1
+            if char == "?":
+                self._any |= state
+            elif end >= 0:
+                found = _class(pattern[at:end])
+                self._classes[found] = self._classes.get(found, 0) | state
+                at = end + 1
+            else:
+                self._literals[char] = self._literals.get(char, 0) | state
+            state <<= 1
+        return state
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether `pattern` may match more than itself."""
+    return _WILDCARD.search(pattern) is not None
+
+
+def literal_head(pattern: str) -> str:
+    """What every text that matches begins with: the pattern up to its first wildcard."""
+    return _WILDCARD.split(pattern, maxsplit=1)[0]
+
+
+@lru_cache(maxsize=256)
+def _glob_of(pattern: str) -> Glob:
+    return Glob(pattern)
+
+
+def glob_matches(pattern: str, text: str) -> bool:
+    """Whether `text` matches; for patterns that come again. FormatError for one too long."""
+    return _glob_of(pattern).matches(text)
+
+
+def _end_of_class(pattern: str, at: int) -> int:
+    """Where the class whose content begins at `at` has its `]`; -1: the `[` stands for itself."""
+    if pattern[at : at + 1] == "!":
+        at += 1
+    return pattern.find("]", at + 1)  # a `]` that comes first is one of the characters
+
+
+def _class(content: str) -> _Class:
+    negated = content.startswith("!")
+    chars = content[1:] if negated else content
+    ranges = []
+    at = 0
+    while at < len(chars):
+        is_range = chars[at + 1 : at + 2] == "-" and at + 2 < len(chars)
+        ranges.append((chars[at], chars[at + 2] if is_range else chars[at]))
+        at += 3 if is_range else 1
+    return _Class(tuple(ranges), negated)
