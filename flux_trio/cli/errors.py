@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import IO, Any
 
 import click
@@ -25,13 +26,15 @@ class CommandError(click.ClickException):
 
 
 def complain(message: str) -> None:
-    """Write an error of a command that goes on."""
-    CommandError(message).show()
+    """Write an error of a command that goes on, even if standard error cannot take it."""
+    with suppress(OSError):
+        CommandError(message).show()
 
 
 def remark(message: str) -> None:
-    """Write a line to standard error that is not an error."""
-    click.echo(f"{command_name()}: {message}", err=True)
+    """Write a line to standard error that is not an error, if that can take it."""
+    with suppress(OSError):
+        click.echo(f"{command_name()}: {message}", err=True)
 
 
 def command_name() -> str:

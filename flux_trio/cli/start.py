@@ -7,16 +7,17 @@ first. One in a lasting directory leaves its jobs running, to be found again.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
 import stat
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, replace
+from io import FileIO
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,7 @@ from flux_trio.cli.errors import complain, sole_error
 from flux_trio.cli.monitoring import Monitoring, open_monitor
 from flux_trio.client import STATEDIR_VARIABLE
 from flux_trio.config import Config, parse_config
+from flux_trio.console import STDERR, STDOUT, fill_standard_descriptors
 from flux_trio.formats import FormatError, Idset, parse_duration
 from flux_trio.instance import Enclosing, Instance, Surroundings, durable_store, open_instance
 from flux_trio.jobtap import search_path
@@ -140,6 +142,7 @@ def state_directory(given: Path | None, default: Path | None) -> Iterator[tuple[
 
 def run(startup: Startup) -> int:
     """Run the instance; the exit code of the command, or 0. Raises StartError."""
+    fill_standard_descriptors()
     try:
         return trio.run(_run, startup)
     except (*EXPECTED, BaseExceptionGroup) as raised:
@@ -167,10 +170,24 @@ def _tracing(path: Path | None) -> Iterator[tuple[Sink, ...]]:
         yield ()
         return
     # unbuffered, so that a full disk shows here and not when the file is closed
-    with path.open("wb", buffering=0) as file, closing(JsonLines(file.write)) as lines:
+    with path.open("wb", buffering=0) as file, closing(JsonLines(_whole(file))) as lines:
         yield (lines.append,)
     if lines.error is not None:
         complain(f"{path}: the trace is not whole: {lines.error.strerror}")
+
+
+def _whole(file: FileIO) -> Callable[[bytes], None]:
+    """How to write all of some bytes to an unbuffered file, which may take a part of them."""
+
+    def write(data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            written = file.write(left)
+            if written is None:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            left = left[written:]
+
+    return write
 
 
 @asynccontextmanager
@@ -278,16 +295,15 @@ def _ending_signals() -> list[int]:
 
 
 def _announce(instance: Instance, statedir: Path) -> None:
-    print(
+    STDOUT.write(
         f"flux-trio: instance at {instance.uri} is ready; to reach it from elsewhere: "
-        f"export {STATEDIR_VARIABLE}={statedir}",
-        flush=True,
+        f"export {STATEDIR_VARIABLE}={statedir}"
     )
 
 
 def _show_log(entry: LogEntry) -> None:
     if entry.level <= SHOWN_LEVEL:
-        print(f"flux-trio: {entry}", file=sys.stderr, flush=True)
+        STDERR.write(f"flux-trio: {entry}")
 
 
 async def _until_told(instance: Instance, signals: AsyncIterator[int]) -> None:
@@ -347,7 +363,7 @@ async def _run_command(
 
 
 def _refuse(command: tuple[str, ...], reason: str, code: int) -> int:
-    print(f"flux-trio start: ERROR: {command[0]}: {reason}", file=sys.stderr)
+    STDERR.write(f"flux-trio start: ERROR: {command[0]}: {reason}")
     return code
 
 

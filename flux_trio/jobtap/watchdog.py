@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import trio
 
+from flux_trio.console import STDERR
+
 BLOCKED_S: Final = 1.0  # a handler that holds the whole instance for longer is named
 CANCELS_MAX: Final = 100  # that an ending function may meet: each await of its cleanup raises one
 _OURS: Final = str(Path(__file__).parent)
@@ -64,7 +66,7 @@ class Watchdog:
 
     def _tell(self, running: Any) -> None:
         stack = self._stack()
-        print(f"flux-trio: the instance is blocked\n{stack}", file=sys.stderr, flush=True)
+        STDERR.write(f"flux-trio: the instance is blocked\n{stack}")
         with contextlib.suppress(trio.RunFinishedError):  # it may have ended meanwhile
             self._token.run_sync_soon(self._report, running, stack)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -33,6 +36,36 @@ def test_killed_instance_has_lost_no_job_it_confirmed_and_no_process(tmp_path: P
             assert not re.search(r" exception", log)
             assert [len(re.findall(rf" {name}\b", log)) for name in ("start", "finish")] == [1, 1]
     assert started.read_text() == "x\n"
+
+
+@pytest.mark.parametrize("stderr", ["full disk", "reader gone", "reader waits", "non-blocking"])
+def test_log_that_cannot_be_written_ends_nothing(tmp_path: Path, stderr: str) -> None:
+    "A module that crashes is an error in the log, which goes to standard error."
+    with ExitStack() as files:
+        if stderr == "full disk":
+            into = files.enter_context(Path("/dev/full").open("wb", buffering=0))
+        else:
+            reader, writer = map(files.enter_context, _pipe())
+            into = writer
+            if stderr == "reader gone":
+                reader.close()
+            else:
+                os.set_blocking(writer.fileno(), False)
+                with suppress(BlockingIOError):
+                    while True:
+                        os.write(writer.fileno(), b"x" * 4096)
+                os.set_blocking(writer.fileno(), stderr == "reader waits")
+        with running_instance(tmp_path / "state", stderr=into) as instance:
+            instance.ok("module", "kill", "sched")
+            until(lambda: "module sched" in instance.ok("dmesg"))
+            instance.ok("module", "load", "sched")
+            instance.ok("run", "true")
+
+
+def _pipe() -> Iterator[IO[bytes]]:
+    reader, writer = os.pipe()
+    yield os.fdopen(reader, "rb", buffering=0)
+    yield os.fdopen(writer, "wb", buffering=0)
 
 
 def test_shell_host_that_is_killed_leaves_its_jobs_and_the_next_one_sees_their_end(

@@ -14,6 +14,7 @@ import pytest
 import trio
 
 from flux_trio.services.exec.shell_protocol import (
+    LOG_NAME,
     Attach,
     Done,
     Failure,
@@ -216,13 +217,42 @@ async def test_what_was_sent_last_still_arrives(directory: Path) -> None:
 
 async def test_client_that_talks_nonsense_is_cut_off_and_others_are_not(directory: Path) -> None:
     async with open_shell(directory) as shell:
-        with socket.socket(socket.AF_UNIX) as rude, socket_address(directory) as address:
-            rude.connect(address)
-            rude.send(b"\0\0\0\x02{}")
-            with trio.fail_after(300):
-                await trio.to_thread.run_sync(rude.recv, 1)
+        await _talk_nonsense(directory)
         assert (await shell.run(1, "true")).status == 0
     assert "a client is cut off: expected a message" in (directory / "host.log").read_text()
+
+
+async def _talk_nonsense(directory: Path) -> None:
+    """Be a client that is cut off."""
+    with socket.socket(socket.AF_UNIX) as rude, socket_address(directory) as address:
+        rude.connect(address)
+        rude.send(b"\0\0\0\x02{}")
+        with trio.fail_after(300):
+            await trio.to_thread.run_sync(rude.recv, 1)
+
+
+def make_log(directory: Path, target: Path) -> None:
+    """Let the log of a host to come be a link."""
+    directory.mkdir()
+    (directory / LOG_NAME).symlink_to(target)
+
+
+async def test_host_outlives_a_log_that_cannot_be_written(directory: Path) -> None:
+    "A line about a client that is cut off, on a full disk, must not end the host."
+    make_log(directory, Path("/dev/full"))
+    async with open_shell(directory) as shell:
+        before = hosts(directory)
+        await _talk_nonsense(directory)
+        assert (await shell.run(1, "true")).status == 0
+        assert hosts(directory) == before
+        shell.forget(1)
+
+
+async def test_host_without_a_log_still_serves(directory: Path) -> None:
+    make_log(directory, directory)  # no file can be opened there
+    async with open_shell(directory) as shell:
+        assert (await shell.run(1, "true")).status == 0
+        shell.forget(1)
 
 
 async def test_path_of_any_length_will_do(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import click.testing
 
@@ -117,7 +118,9 @@ class RunningInstance:
 
 
 @contextmanager
-def running_instance(statedir: Path, config: str = TWO_NODES) -> Iterator[RunningInstance]:
+def running_instance(
+    statedir: Path, config: str = TWO_NODES, stderr: int | IO[Any] | None = None
+) -> Iterator[RunningInstance]:
     """An instance that is ready, until the block is left; then none of its jobs is.
 
     What it said until then is judged by the clauses of the RFCs.
@@ -131,6 +134,7 @@ def running_instance(statedir: Path, config: str = TWO_NODES) -> Iterator[Runnin
         env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
     try:

@@ -21,6 +21,7 @@ from typing import Final
 
 import trio
 
+from flux_trio.console import STDERR, fill_standard_descriptors
 from flux_trio.services.exec.shell_jobs import Process, ShellJobs
 from flux_trio.services.exec.shell_protocol import (
     LOCK_NAME,
@@ -80,7 +81,7 @@ class ShellHost:
                         await trio.lowlevel.checkpoint()  # a launch takes a millisecond
                 nursery.cancel_scope.cancel()
         except* ShellProtocolError as errors:
-            print(f"a client is cut off: {errors.exceptions[0]}", file=sys.stderr, flush=True)
+            STDERR.write(f"a client is cut off: {errors.exceptions[0]}")
         finally:
             client.close()
             self._clients.discard(client)
@@ -146,6 +147,7 @@ class ShellHost:
 
 def main(directory: Path) -> int:
     """Start a host for `directory`; returns in the process that was called, once it listens."""
+    fill_standard_descriptors()  # before a descriptor is opened that has to stay
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -179,9 +181,12 @@ def _listen(directory: Path) -> socket.socket:
 
 
 def _redirect(log: Path) -> None:
-    """Let go of the caller's terminal and pipes."""
-    null = os.open(os.devnull, os.O_RDONLY)
-    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    """Let go of the caller's terminal and pipes; where no log can be had, its lines are lost."""
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError:
+        out = os.dup(null)
     os.dup2(null, 0)
     os.dup2(out, 1)
     os.dup2(out, 2)

@@ -13,13 +13,13 @@ import itertools
 import os
 import signal
 import subprocess
-import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
+from flux_trio.console import STDERR
 from flux_trio.services.exec.shell_files import open_streams
 from flux_trio.services.exec.shell_input import JobInputs
 from flux_trio.services.exec.shell_limits import limiting
@@ -347,7 +347,7 @@ class ShellJobs:
             finally:
                 os.close(record)
         except OSError as error:  # a full disk must not take the other jobs along
-            print(f"job {job.id}: cannot record {line}: {error}", file=sys.stderr, flush=True)
+            STDERR.write(f"job {job.id}: cannot record {line}: {error}")
         job.apply(line)
 
     def _record(self, jobid: int) -> Path:

@@ -1,0 +1,86 @@
+"""Lines for people on standard output and standard error, which never end or delay who writes them.
+
+Standard error of an instance or of a shell host may be a file on a full disk, a pipe whose reader
+is gone (EPIPE), does not read, or has made it non-blocking (EAGAIN), or it may be closed. A line
+that cannot be written at once is lost; a later line that can be written says how many were.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from contextlib import suppress
+from typing import Final
+
+CHUNK_BYTES: Final = select.PIPE_BUF
+"""A pipe that poll(2) reports as writable takes so many bytes without a wait (pipe(7))."""
+
+LAST_STANDARD_DESCRIPTOR: Final = 2
+
+
+class Lines:
+    """The lines of this process on `sys.stdout` or `sys.stderr`."""
+
+    def __init__(self, stream_name: str) -> None:
+        self._stream_name = stream_name
+        self._nlost = 0
+        self._is_torn = False  # the last line that was written lacks its end
+
+    def write(self, text: str) -> None:
+        """Write `text` and a newline as far as that can be done at once. Raises nothing."""
+        if self._nlost and self._write(f"({self._nlost} lines were lost here)\n"):
+            self._nlost = 0
+        if self._nlost or not self._write(f"{text}\n"):
+            self._nlost += 1
+
+    def _write(self, text: str) -> bool:
+        stream = getattr(sys, self._stream_name)
+        if stream is None:  # it was closed when this process began
+            return False
+        try:
+            stream.flush()
+            descriptor = stream.fileno()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                return bool(stream.write(text))  # an object in this process, as in tests
+            return False
+        return self._write_bytes(descriptor, text.encode(errors="backslashreplace"))
+
+    def _write_bytes(self, descriptor: int, data: bytes) -> bool:
+        if self._is_torn:
+            data = b"\n" + data
+        is_begun = False
+        while data:
+            try:
+                if not _takes_more(descriptor):
+                    break
+                written = os.write(descriptor, data[:CHUNK_BYTES])
+            except OSError:
+                break
+            is_begun = True
+            data = data[written:]
+        if is_begun:
+            self._is_torn = bool(data)
+        return not data
+
+
+def fill_standard_descriptors() -> None:
+    """Open /dev/null for each of the descriptors 0 to 2 that is closed.
+
+    Otherwise the next file or socket would get that number, and what libraries and children write
+    for people with it.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= LAST_STANDARD_DESCRIPTOR:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+
+
+def _takes_more(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return any(events & select.POLLOUT for _, events in poll.poll(0))
+
+
+STDOUT: Final = Lines("stdout")
+STDERR: Final = Lines("stderr")
