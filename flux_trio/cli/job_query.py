@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 
-# job-list's numbers (services.job_list.JobResult) with their names and abbreviations
+# job-list's numbers (protocols.JobResult) with their names and abbreviations
 RESULTS = {
     1: ("COMPLETED", "CD"),
     2: ("FAILED", "F"),

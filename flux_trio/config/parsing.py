@@ -121,6 +121,11 @@ def _check(config: Config) -> None:
     except FormatError as error:
         raise error.at("exec.output-limit") from None
     _check_target_check(config.resource.check)
+    if config.job_manager.inactive_age_limit is not None:
+        try:
+            parse_duration(config.job_manager.inactive_age_limit)
+        except FormatError as error:
+            raise error.at("job-manager.inactive-age-limit") from None
     for index, directive in enumerate(config.job_manager.plugins):
         where = f"job-manager.plugins[{index}]"
         if directive.load is None and directive.remove is None:

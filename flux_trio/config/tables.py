@@ -125,9 +125,16 @@ class PerilogOutputConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=Tru
 
 
 class JobManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[job-manager]`: the plugins beside the builtin ones, in the order of the directives."""
+    """`[job-manager]`: the plugins beside the builtin ones, in the order of the directives.
+
+    Finished jobs beyond one of the limits, an FSD and a number, are purged.
+    """
 
     plugins: list[PluginDirective] = []
     prolog: PerilogConfig | None = None
     epilog: PerilogConfig | None = None
     perilog: PerilogOutputConfig = PerilogOutputConfig()
+    inactive_age_limit: str | None = msgspec.field(default=None, name="inactive-age-limit")
+    inactive_num_limit: Annotated[int, msgspec.Meta(ge=0)] | None = msgspec.field(
+        default=None, name="inactive-num-limit"
+    )

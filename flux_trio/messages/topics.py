@@ -50,6 +50,9 @@ START_METHOD: Final = "start"
 # Readings 30: how exec learns of cancels and new expirations
 JOB_EXCEPTION_EVENT: Final = "job-exception"
 
+# Which finished jobs are gone for good: {jobs, times}
+JOB_PURGE_EVENT: Final = "job-purge-inactive"
+
 # Readings 31: how those who wait for a service learn that somebody serves it again; {service}
 SERVICE_BACK_EVENT: Final = "service-back"
 
@@ -64,6 +67,8 @@ JOB_KILLALL: Final = "job-manager.killall"
 JOB_MEMO: Final = "job-manager.memo"
 JOB_WAIT: Final = "job-manager.wait"
 JOB_HISTORY: Final = "job-manager.history.get"
+JOB_PURGE: Final = "job-manager.purge"
+JOB_PURGE_ID: Final = "job-manager.purge-id"
 JOB_UPDATE: Final = "job-manager.update"
 JOB_URGENCY: Final = "job-manager.urgency"
 JOB_DRAIN: Final = "job-manager.drain"

@@ -36,6 +36,17 @@ class JobState(IntEnum):
     INACTIVE = 64
 
 
+class JobResult(IntEnum):
+    """How a job ended; the numbers are flux-core's."""
+
+    COMPLETED = 1
+    FAILED = 2
+    CANCELED = 4
+    TIMEOUT = 8
+
+
+_TIMEOUTS: Final = ("timeout", "timelimit")  # as flux-core and as RFC 21 name it
+
 PENDING: Final = JobState.DEPEND | JobState.PRIORITY | JobState.SCHED
 RUNNING: Final = JobState.RUN | JobState.CLEANUP
 ACTIVE: Final = PENDING | RUNNING
@@ -240,6 +251,8 @@ class Job:
     """Descriptions open now."""
     exception = Rare[dict[str, Any] | None](None)
     """Context of the first severity 0 exception: the root cause."""
+    exception_is_late = Rare(False)
+    """That exception came after the finish event, and does not change the result."""
     expiration = Rare[float | None](None)
     """Of the last resource-update, seconds since the Unix epoch."""
     immutable = Rare(False)
@@ -283,6 +296,23 @@ class Job:
     def started(self) -> bool:
         """Whether the start event was folded in."""
         return bool(self.posted & _STARTED)
+
+    @property
+    def success(self) -> bool:
+        """Finished with status 0 and no severity 0 exception before that."""
+        return self.status == 0 and (self.exception is None or self.exception_is_late)
+
+    @property
+    def result(self) -> JobResult | None:
+        """How the job ended; None while it is active."""
+        if self.state is not JobState.INACTIVE:
+            return None
+        if self.success:
+            return JobResult.COMPLETED
+        kind = self.exception["type"] if self.exception is not None else ""
+        if kind == "cancel":
+            return JobResult.CANCELED
+        return JobResult.TIMEOUT if kind in _TIMEOUTS else JobResult.FAILED
 
     def apply(self, event: Event) -> None:
         """Fold one event in. Raises InvalidTransition when RFC 21 has no place for it here."""
@@ -400,6 +430,7 @@ def _exception(job: Job, event: Event) -> None:
     context = event.context or {}
     if context["severity"] == 0 and job.exception is None:
         job.exception = context
+        job.exception_is_late = job.status is not None
 
 
 def _memo(job: Job, event: Event) -> None:

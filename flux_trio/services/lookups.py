@@ -1,8 +1,10 @@
-"""Many keys of the kvs asked for at once, by kvs.lookup-all. Pure."""
+"""Many keys of the kvs asked for at once, by kvs.lookup-all and kvs.page. Pure."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
 
 import msgspec
 
@@ -21,3 +23,48 @@ def values_in(response: Response) -> list[str | None]:
     if response.errnum:
         raise FluxError(response.errnum, response.error_text)
     return expect_payload(response, _Values).values
+
+
+@dataclass(frozen=True, slots=True)
+class KeysPage:
+    """A kvs.page request: at most `limit` keys below `prefix`, beyond `after` in that order."""
+
+    prefix: str
+    limit: int
+    after: str = ""
+    reverse: bool = False
+    values: bool = True
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The request's payload."""
+        return {
+            "prefix": self.prefix,
+            "limit": self.limit,
+            "after": self.after,
+            "reverse": self.reverse,
+            "values": self.values,
+        }
+
+
+class PageAnswer(msgspec.Struct):
+    """A kvs.page response; `values` is empty when they were not asked for."""
+
+    keys: list[str]
+    values: list[str] = []
+
+    @property
+    def items(self) -> Iterator[tuple[str, str]]:
+        """Each key with its value."""
+        return zip(self.keys, self.values, strict=True)
+
+    def is_last(self, limit: int) -> bool:
+        """Whether nothing comes after this page, which was asked for with `limit`."""
+        return len(self.keys) < limit
+
+
+def page_in(response: Response) -> PageAnswer:
+    """The answer to a kvs.page. Raises FluxError."""
+    if response.errnum:
+        raise FluxError(response.errnum, response.error_text)
+    return expect_payload(response, PageAnswer)

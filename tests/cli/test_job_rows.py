@@ -13,8 +13,7 @@ from flux_trio.cli.columns import Layout
 from flux_trio.cli.job_query import RESULTS, read_filter
 from flux_trio.cli.job_rows import FORMATS, HEADINGS, JobRow, user_name
 from flux_trio.messages import USERID_UNKNOWN
-from flux_trio.protocols import ACTIVE, PENDING, JobState
-from flux_trio.services.job_list import JobResult
+from flux_trio.protocols import ACTIVE, PENDING, JobResult, JobState
 
 NOW = 2000.0
 JOBID = 0x17E9FB8DF16C2E

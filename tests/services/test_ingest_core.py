@@ -10,6 +10,7 @@ import pytest
 from flux_trio.formats import Jobspec, format_fluid, parse_event
 from flux_trio.messages import Errno, Flag, Request, Response
 from flux_trio.services.ingest.core import BATCH_JOBS_MAX, IngestCore
+from flux_trio.services.job_index import active_key, refusal_ops
 from flux_trio.services.turns import Exit, Log
 from tests.support.asking import (
     GUEST_USERID,
@@ -79,7 +80,7 @@ def test_turn_is_one_commit_then_one_submit_then_the_answers() -> None:
     "16.schema.2: jobspec and eventlog are written before the job-manager learns of the job."
     script = Script()
     (commit,) = script(submission(1), submission(2, by="bob"), submission(3, urgency=20))
-    assert [op[0] for op in stored(commit)] == ["put", "append"] * 3
+    assert [op[0] for op in stored(commit)] == ["put", "append", "put"] * 3
     (submit,) = script.answer(commit, {})
     assert submit.topic == "job-manager.submit"
     first, second, third = ids_of(submit)
@@ -97,10 +98,11 @@ def test_job_has_a_directory_with_jobspec_and_eventlog() -> None:
     (submit,) = script.answer(commit, {})
     (jobid,) = ids_of(submit)
     directory = format_fluid(jobid, "kvs")
-    (put, place, jobspec), (append, log, _) = stored(commit)
+    (put, place, jobspec), (append, log, _), index = stored(commit)
     assert (put, place) == ("put", f"{directory}.jobspec")
     assert (append, log) == ("append", f"{directory}.eventlog")
     assert json.loads(jobspec) == JOBSPEC
+    assert index == ["put", active_key(jobid), ""]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_what_comes_while_a_batch_is_under_way_is_the_next_batch() -> None:
 def test_batches_are_bounded() -> None:
     script = Script()
     commits = script(*(submission(tag) for tag in range(1, BATCH_JOBS_MAX + 2)))
-    assert [len(stored(commit)) // 2 for commit in commits] == [BATCH_JOBS_MAX, 1]
+    assert [len(stored(commit)) // 3 for commit in commits] == [BATCH_JOBS_MAX, 1]
 
 
 def test_submitter_that_wants_no_answer_gets_none() -> None:
@@ -222,7 +224,7 @@ def test_submissions_wait_until_the_last_id_is_known() -> None:
     assert script(submission(1)) == []
     assert script(submission(2)) == []
     (commit,) = script.answer(script.getinfo, {"max_jobid": 99 << 24})
-    assert len(stored(commit)) == 4
+    assert len(stored(commit)) == 6
 
 
 def test_ingest_cannot_go_on_without_the_last_id() -> None:
@@ -241,7 +243,7 @@ def test_submissions_wait_while_nobody_holds_the_name_of_the_job_manager() -> No
     assert again.topic == script.getinfo.topic
     assert script(service_back("job-manager")) == []
     (commit,) = script.answer(again, {"max_jobid": 99 << 24})
-    assert len(stored(commit)) == 2
+    assert len(stored(commit)) == 3
 
 
 # --- refusals
@@ -308,7 +310,7 @@ def test_refused_one_does_not_hold_up_the_others() -> None:
     script = Script()
     refusal, commit = script(submission(1, jobspec={}), submission(2))
     assert (refusal.matchtag, refusal.errnum) == (1, Errno.EINVAL)
-    assert len(stored(commit)) == 2
+    assert len(stored(commit)) == 3
 
 
 def test_failed_commit_is_an_error_to_each_and_leaves_nothing() -> None:
@@ -319,7 +321,7 @@ def test_failed_commit_is_an_error_to_each_and_leaves_nothing() -> None:
         ("bob", 2, Errno.ENOSPC, "cannot store the job: disk: full"),
     ]
     (commit,) = script(submission(3))
-    assert len(stored(commit)) == 2
+    assert len(stored(commit)) == 3
 
 
 def test_job_that_the_job_manager_refuses_is_removed_and_the_others_are_in() -> None:
@@ -334,7 +336,7 @@ def test_job_that_the_job_manager_refuses_is_removed_and_the_others_are_in() -> 
         (3, 0),
     ]
     assert answers[1].payload == "too big for you"
-    assert stored(unlink) == [["unlink", format_fluid(refused, "kvs")]]
+    assert stored(unlink) == refusal_ops(refused)
     assert not unlink.wants_response
 
 
@@ -345,7 +347,7 @@ def test_batch_that_the_job_manager_fails_is_removed() -> None:
     *answers, unlink = script.answer(submit, "job-manager is gone", Errno.ENOSYS)
     text = "cannot submit the job: job-manager is gone"
     assert told(answers) == [("alice", n, Errno.ENOSYS, text) for n in (1, 2)]
-    assert stored(unlink) == [["unlink", format_fluid(jobid, "kvs")] for jobid in ids_of(submit)]
+    assert stored(unlink) == [op for jobid in ids_of(submit) for op in refusal_ops(jobid)]
 
 
 # --- the rest

@@ -8,8 +8,7 @@ import pytest
 
 from flux_trio.formats import ResourceSet
 from flux_trio.messages import Errno, Response, topics
-from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobState
-from flux_trio.services.job_list import JobResult
+from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobResult, JobState
 from flux_trio.services.job_list.details import FACTS_MAX, Details
 from flux_trio.services.job_list.exchange import Exchange
 from flux_trio.services.job_list.listing import LOOKS_MAX, SLICE_JOBS

@@ -154,6 +154,7 @@ def test_stats_count_jobs_and_requests(m: ManagerScript) -> None:
     requests = stats.pop("requests")
     assert (requests[topics.SCHED_READY], requests[topics.JOB_DRAIN]) == (1, 0)
     assert stats == {
+        "inactive_jobs": 1,
         "states": {
             "new": 0,
             "depend": 0,

@@ -7,6 +7,7 @@ import pytest
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import Errno, Response
 from flux_trio.protocols import VALIDATE, JobState
+from flux_trio.services.job_index import submit_op
 from flux_trio.services.job_manager.core import JobManagerCore
 from flux_trio.services.turns import Exit
 from tests.support.asking import asked
@@ -174,27 +175,27 @@ def test_requests_wait_until_all_has_been_read_back() -> None:
     before = ManagerScript(kvs=kvs)
     before.submission(1)
     core = JobManagerCore(1000, ScriptedPlugins((), {}, []))
-    listing, queues = core.start(START)
+    queues, marks = core.start(START)
     assert core.turn(START, [asked("job-manager.stats-get")]) == []
-    (lookup,) = core.turn(START, kvs.take(listing, "job-manager"))
     assert core.turn(START, kvs.take(queues, "job-manager")) == []
-    (jobspec,) = core.turn(START, kvs.take(lookup, "job-manager"))
-    actions = core.turn(START, kvs.take(jobspec, "job-manager"))
-    assert actions[-1].topic == "kvs.commit"
+    actions = core.turn(START, kvs.take(marks, "job-manager"))
+    while actions[-1].topic != "kvs.commit":
+        (read,) = actions  # nothing is answered meanwhile
+        actions = core.turn(START, kvs.take(read, "job-manager"))
     answers = core.turn(START, kvs.take(actions[-1], "job-manager"))
     assert answers[0].payload["states"]["depend"] == 1
 
 
 def test_eventlog_that_is_none_is_left_alone_and_logged(m: ManagerScript) -> None:
-    m.kvs.commit(["put", f"{key(1)}.eventlog", "what?\n"])
+    m.kvs.commit(["put", f"{key(1)}.eventlog", "what?\n"], submit_op(1))
     (line,) = m.restarted().began
     assert line.startswith(f"log 2: {key(1)}.eventlog: not a job eventlog, left alone: ")
 
 
 def test_store_that_cannot_be_read_ends_the_service() -> None:
     core = JobManagerCore(1000, ScriptedPlugins((), {}, []))
-    listing, _ = core.start(START)
-    error = Response(listing.topic, "disk: gone", Errno.EIO, listing.matchtag)
+    _, marks = core.start(START)
+    error = Response(marks.topic, "disk: gone", Errno.EIO, marks.matchtag)
     assert core.turn(START, [error]) == [Exit("cannot read the jobs: disk: gone")]
 
 

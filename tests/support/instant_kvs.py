@@ -34,6 +34,10 @@ class InstantKvs:
         """What is stored under `key`."""
         return self._store.lookup([key])[0]
 
+    def keys(self, prefix: str) -> list[str]:
+        """The keys below `prefix`."""
+        return self._store.dir(prefix)
+
     def stored(self) -> list[str]:
         """The keys below `job`."""
         return self._store.dir("job")

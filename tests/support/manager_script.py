@@ -15,7 +15,7 @@ every SUCCESS, of a core that nobody else has.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -49,10 +49,12 @@ from flux_trio.protocols import (
     replay,
     submit_event,
 )
+from flux_trio.services.job_index import ACTIVE, ENDED, submit_op
 from flux_trio.services.job_manager.core import JobManagerCore
 from flux_trio.services.job_manager.entrance import FindUser, User, UserFound
+from flux_trio.services.job_manager.ledger import MAX_JOBID_KEY
 from flux_trio.services.job_manager.queues import CHECKPOINT_KEY
-from flux_trio.services.turns import Exit, Log, Note, NoteAll, SetTimer, TimerFired
+from flux_trio.services.turns import ClearTimer, Exit, Log, Note, NoteAll, SetTimer, TimerFired
 from tests.support.asking import OWNER_USERID, asked, gone
 from tests.support.instant_kvs import InstantKvs
 
@@ -170,7 +172,9 @@ class ManagerScript:
         self.lookups: deque[Request] = deque()  # of R, not answered yet
         self.inventory = inventory
         self.now = START
+        self.timers: dict[Hashable, float] = {}  # those whose time has not come
         self.messages: list[Request | Response | Event] = []  # all that were sent
+        self.kvs_asked: list[Request] = []  # what was answered at once
         self.notes: list[Note] = []  # for the trace
         self.asked = self.plugins.asked
         start = self.core.start(self.now)
@@ -209,6 +213,7 @@ class ManagerScript:
             self.kvs.commit(
                 ["put", f"{key(jobid)}.jobspec", msgspec.json.encode(asks).decode()],
                 ["append", f"{key(jobid)}.eventlog", format_eventlog([event])],
+                submit_op(jobid),
             )
             jobs.append(
                 {
@@ -290,6 +295,17 @@ class ManagerScript:
         """The execution service answers the start: `finish`, or `finish 9`, `release final`…"""
         return self.put(*(start_answer(jobid, kind, service) for kind in kinds))
 
+    def wait(self, seconds: float) -> list[str]:
+        """Time passes; the timers fire whose time has come, and those they set."""
+        end = self.now + seconds
+        did = []
+        while self.timers and min(self.timers.values()) <= end:
+            each = min(self.timers, key=lambda key: self.timers[key])
+            self.now = self.timers.pop(each)
+            did += self.put(TimerFired(each))
+        self.now = end
+        return did
+
     def gone(self, peer: str) -> list[str]:
         """A peer is gone."""
         return self.put(gone(NAME, peer))
@@ -307,6 +323,11 @@ class ManagerScript:
         """The oldest commit that waits is durable."""
         request = self.commits.popleft()
         return self.put(*self.kvs.take(request, NAME))
+
+    def refuse_commit(self, errnum: int, text: str) -> list[str]:
+        """The oldest commit that waits has failed."""
+        request = self.commits.popleft()
+        return self.put(Response(request.topic, text, errnum, request.matchtag))
 
     def looked_up(self) -> list[str]:
         """The oldest lookup that waits is answered."""
@@ -372,7 +393,7 @@ class ManagerScript:
                 self.commits.append(action)
                 self._did.append(_commit_line(action))
                 return []
-            case Request(topic=topics.KVS_LOOKUP_ALL) if self.lookups_wait:
+            case Request(topic=topics.KVS_LOOKUP_ALL) if self.lookups_wait and _is_of_r(action):
                 self.lookups.append(action)
                 return []
             case Request(topic=topics.RESOURCE_STATUS):
@@ -380,9 +401,16 @@ class ManagerScript:
             case FindUser(userid) if userid in self._users:
                 return [UserFound(userid, self._users[userid])]
             case Request() if service_of(action.topic) == topics.KVS:
+                self.kvs_asked.append(action)
                 return list(self.kvs.take(action, NAME))
-            case SetTimer(key=each):
-                return [TimerFired(each)]
+            case SetTimer(key=each, at=at):
+                if at <= self.now:
+                    return [TimerFired(each)]
+                self.timers[each] = at
+                return []
+            case ClearTimer(key=each):
+                self.timers.pop(each, None)
+                return []
             case Note():
                 self.notes.append(action)
                 return []
@@ -449,6 +477,11 @@ def show(action: Any) -> str:
             raise AssertionError(f"unexpected action {action!r}")
 
 
+def _is_of_r(lookup: Request) -> bool:
+    assert isinstance(lookup.payload, dict)
+    return all(each.endswith(".R") for each in lookup.payload["keys"])
+
+
 def _granted(inputs: Iterable[Any]) -> list[int]:
     payloads = [
         each.payload
@@ -481,6 +514,8 @@ def _commit_line(commit: Request) -> str:
         if where == CHECKPOINT_KEY:
             jobs.append("queues")
             continue
+        if where == MAX_JOBID_KEY or where.startswith((f"{ACTIVE}.", f"{ENDED}.")):
+            continue  # these go with the others
         jobid = parse_fluid(where.removesuffix(".eventlog").removesuffix(".R"))
         names = [event.name for event in parse_eventlog(text[0])] if op == "append" else [op]
         jobs.append(f"{jobid}: {' '.join(names)}")

@@ -18,7 +18,6 @@ from flux_trio.formats import (
     FormatError,
     Jobspec,
     format_event,
-    format_fluid,
     job_key,
     timestamp_of,
 )
@@ -44,6 +43,7 @@ from flux_trio.protocols import (
     JobFlag,
     submit_event,
 )
+from flux_trio.services.job_index import refusal_ops, submit_op
 from flux_trio.services.methods import Methods
 from flux_trio.services.turns import Exit, Log
 
@@ -168,6 +168,7 @@ class IngestCore:
         event = submit_event(now, request.userid, new.urgency, new.flags)
         self._batch.ops.append(["put", job_key(jobid, "jobspec"), text.decode()])
         self._batch.ops.append(["append", job_key(jobid, "eventlog"), format_event(event)])
+        self._batch.ops.append(submit_op(jobid))
         self._batch.requests[jobid] = request
         self._batch.jobs.append(
             {
@@ -234,7 +235,7 @@ class IngestCore:
 
     def _remove(self, jobids: list[int]) -> None:
         if jobids:
-            ops = [["unlink", format_fluid(jobid, "kvs")] for jobid in jobids]
+            ops = [op for jobid in jobids for op in refusal_ops(jobid)]
             self._answer(Request(topics.KVS_COMMIT, {"ops": ops}, flags=int(Flag.NORESPONSE)))
 
     def _answer(self, action: Action | None) -> None:

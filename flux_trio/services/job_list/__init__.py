@@ -5,7 +5,6 @@ answers job-list, `info` answers job-info, `details` reads jobspec and R. `run` 
 """
 
 from flux_trio.services.job_list.core import JobListCore
-from flux_trio.services.job_list.records import JobResult
 from flux_trio.services.job_list.service import run
 
-__all__ = ["JobListCore", "JobResult", "run"]
+__all__ = ["JobListCore", "run"]

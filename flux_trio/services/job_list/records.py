@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from enum import IntEnum
 from itertools import chain
 from typing import Any, Final
 
@@ -41,16 +40,6 @@ _TIMES: Final = {
     JobState.CLEANUP: "t_cleanup",
     JobState.INACTIVE: "t_inactive",
 }
-_TIMEOUTS: Final = ("timeout", "timelimit")  # as flux-core and as RFC 21 name it
-
-
-class JobResult(IntEnum):
-    """How a job ended; the numbers are flux-core's."""
-
-    COMPLETED = 1
-    FAILED = 2
-    CANCELED = 4
-    TIMEOUT = 8
 
 
 class JournalGap(ProtocolError):
@@ -66,7 +55,6 @@ class Record(Job):
     __slots__ = (
         "counted",  # what it is counted as: its state, or the negative of its result; 0 not yet
         "place",  # where it is listed: a rank among the pending, or one of the constants
-        "success",  # finished with status 0 and no severity 0 exception before that
         "t_cleanup",
         "t_depend",
         "t_inactive",
@@ -80,23 +68,10 @@ class Record(Job):
         super().__init__(jobid)
         self.counted = 0
         self.place = UNLISTED
-        self.success = False
         self.t_depend: float | None = None
         self.t_run: float | None = None
         self.t_cleanup: float | None = None
         self.t_inactive: float | None = None
-
-    @property
-    def result(self) -> JobResult | None:
-        """How the job ended; None while it is active."""
-        if self.state != JobState.INACTIVE:
-            return None
-        if self.success:
-            return JobResult.COMPLETED
-        kind = self.exception["type"] if self.exception is not None else ""
-        if kind == "cancel":
-            return JobResult.CANCELED
-        return JobResult.TIMEOUT if kind in _TIMEOUTS else JobResult.FAILED
 
     def apply(self, event: Event) -> None:
         """Fold one event in. Raises InvalidTransition as `Job.apply` does."""
@@ -108,10 +83,6 @@ class Record(Job):
             further(self, event)
 
 
-def _finish(record: Record, _event: Event) -> None:
-    record.success = record.status == 0 and record.exception is None
-
-
 def _exception(record: Record, event: Event) -> None:
     context = event.context or {}
     if record.worst is None or context["severity"] < record.worst["severity"]:
@@ -119,7 +90,7 @@ def _exception(record: Record, event: Event) -> None:
 
 
 # What a record keeps of an event beyond what `Job` does.
-_FURTHER: Final = {JobEvent.FINISH.value: _finish, JobEvent.EXCEPTION.value: _exception}
+_FURTHER: Final = {JobEvent.EXCEPTION.value: _exception}
 _INVALIDATE: Final = JobEvent.INVALIDATE.value
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from flux_trio.protocols import JobState
-from flux_trio.services.job_list.records import JobResult
+from flux_trio.protocols import JobResult, JobState
 
 _STATES: Final = tuple(state for state in JobState if state is not JobState.NEW)
 _RESULTS: Final = {

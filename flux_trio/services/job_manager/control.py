@@ -25,7 +25,7 @@ from flux_trio.protocols import (
     JobState,
 )
 from flux_trio.services.job_manager.exec_side import ExecSide
-from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.job_manager.ledger import Absent, Ledger
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
 
 
@@ -68,7 +68,10 @@ class Control:
         """job-manager.raise: an exception on one job, by its user or the owner."""
         payload = expect_payload(request, Raise)
         _check_exception(payload.severity, payload.type)
-        job = self._find(payload.id, "unknown job id")
+        job = self._ledger.jobs.get(payload.id)
+        if job is None:
+            self._ledger.refuse(request, Absent(payload.id))
+            return
         if not request.is_owner and request.userid != job.userid:
             text = "guests can only raise exceptions on their own jobs"
             raise FluxError(Errno.EPERM, text)
@@ -101,7 +104,10 @@ class Control:
         payload = expect_payload(request, Urgency)
         if not URGENCY_MIN <= payload.urgency <= URGENCY_MAX:
             raise FluxError(Errno.EINVAL, "urgency value is out of range")
-        job = self._find(payload.id, "unknown job")
+        job = self._ledger.jobs.get(payload.id)
+        if job is None:
+            self._ledger.refuse(request, Absent(payload.id, text="unknown job"))
+            return
         if not request.is_owner:
             if request.userid != job.userid:
                 raise FluxError(Errno.EPERM, "guests can only reprioritize their own jobs")
@@ -124,7 +130,7 @@ class Control:
         """job-manager.stats-get: how many jobs there are in each state, and with the scheduler."""
         tally = self._ledger.tally
         counts = {state.name.lower(): tally.jobs(state) for state in JobState}
-        counts["inactive"] += len(self._ledger.inactive)
+        counts["inactive"] += self._ledger.ninactive
         return {
             "states": counts,
             "sched": {
@@ -133,14 +139,8 @@ class Control:
                 "outstanding": self._scheduler.outstanding(),
             },
             "exec": {"service": self._exec.service},
+            "inactive_jobs": self._ledger.ninactive,
         }
-
-    def _find(self, jobid: int, unknown: str) -> ActiveJob:
-        job = self._ledger.jobs.get(jobid)
-        if job is None:
-            text = "job is inactive" if jobid in self._ledger.inactive else unknown
-            raise FluxError(Errno.ENOENT, text)
-        return job
 
 
 def _check_exception(severity: int, kind: str) -> None:

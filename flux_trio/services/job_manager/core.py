@@ -43,29 +43,47 @@ from flux_trio.services.job_manager.control import Control
 from flux_trio.services.job_manager.entering import Entering
 from flux_trio.services.job_manager.entrance import Entrance, UserFound
 from flux_trio.services.job_manager.exec_side import ExecSide
-from flux_trio.services.job_manager.history import History
+from flux_trio.services.job_manager.history import History, HistoryRead
 from flux_trio.services.job_manager.hooks import Hooks
 from flux_trio.services.job_manager.introduction import Introduction
 from flux_trio.services.job_manager.journal import Journal
 from flux_trio.services.job_manager.kill import Kills
-from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.job_manager.ledger import ActiveJob, Ledger, Refusal, is_over
 from flux_trio.services.job_manager.lifetime import Lifetime
 from flux_trio.services.job_manager.memo import Memos
+from flux_trio.services.job_manager.migration import MigrationJobs, MigrationPage, MigrationStored
 from flux_trio.services.job_manager.operations import Operations
 from flux_trio.services.job_manager.orphans import Orphans
 from flux_trio.services.job_manager.priorities import Priorities
+from flux_trio.services.job_manager.purge import (
+    PURGE_TIMER,
+    NamedRead,
+    NamedStored,
+    Purge,
+    RunRead,
+    RunStored,
+)
 from flux_trio.services.job_manager.queue_methods import QueueMethods
 from flux_trio.services.job_manager.queues import Queues
-from flux_trio.services.job_manager.replay import Replay
+from flux_trio.services.job_manager.replay import (
+    ActiveRead,
+    EndedCount,
+    JobsRead,
+    LastRead,
+    MarksRead,
+    Replay,
+)
 from flux_trio.services.job_manager.rest import Rest
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
 from flux_trio.services.job_manager.silence import Silence
-from flux_trio.services.job_manager.submission import Submission
+from flux_trio.services.job_manager.submission import Submission, submitted_in
 from flux_trio.services.job_manager.sweeps import Sweeps
 from flux_trio.services.job_manager.updates import Updates
 from flux_trio.services.job_manager.waitable import Waitable
 from flux_trio.services.job_manager.waits import Waits
+from flux_trio.services.lookups import values_in
 from flux_trio.services.methods import Methods
+from flux_trio.services.turns import TimerFired
 
 Action = Any
 
@@ -84,14 +102,15 @@ class JobManagerCore:
         self._sweeps = Sweeps(self._ledger)
         self._waits = Waits(self._ledger, self._queues)
         self._rest = Rest(self._ledger, self._scheduler, self._exec)
+        self._history = History(self._ledger)
+        self._purge = Purge(self._ledger, self._history.purged, self._forgotten)
         self._queue_methods = QueueMethods(
-            self._ledger, self._hooks, self._queues, self._scheduler, self._silences
+            self._ledger, self._hooks, self._queues, self._scheduler, self._silences, self._purge
         )
         self._control = Control(self._ledger, self._scheduler, self._exec)
         self._memos = Memos(self._ledger)
         self._kills = Kills(self._ledger, self._exec)
         self._waitable = Waitable(self._ledger)
-        self._history = History(self._ledger)
         self._replay = Replay(self._ledger)
         self._introduce_plugins()
         self._resumed = False
@@ -122,7 +141,8 @@ class JobManagerCore:
     def start(self, now: float) -> list[Action]:
         """Read back what an earlier life left."""
         self._ledger.now = now
-        return self._replay.start() + self._queue_methods.start()
+        self._replay.start()
+        return self._queue_methods.start() + self._ledger.end_turn()
 
     def turn(self, now: float, inputs: list[Any]) -> list[Action]:
         """Fold in what came, do what is due, and commit or send."""
@@ -153,6 +173,8 @@ class JobManagerCore:
     def _resume(self) -> list[Action]:
         """Everything has been read back: go on with what was active, then with who waited."""
         self._resumed = True
+        self._purge.configure(self._queues.config.job_manager)
+        self._ledger.leave_to_ingest(submitted_in(self._waiting))
         resumed, self._ledger.resumed = self._ledger.resumed, []
         for job in resumed:
             self._arrivals.resume(job)
@@ -199,6 +221,8 @@ class JobManagerCore:
                 topics.SCHED_READY: self._scheduler.ready,
                 topics.EXEC_HELLO: self._exec.hello,
                 topics.JOB_WAIT: self._waitable.wait,
+                topics.JOB_PURGE: self._purge.purge,
+                topics.JOB_PURGE_ID: self._purge.purge_id,
             },
             for_all={
                 topics.JOB_RAISE: self._control.raise_one,
@@ -242,6 +266,8 @@ class JobManagerCore:
             self._arrivals.plugins_changed(message)
         elif isinstance(message, UserFound):
             self._entrance.found(message)
+        elif isinstance(message, TimerFired) and message.key == PURGE_TIMER:
+            self._purge.look()
         return []
 
     def _take_answer(self, response: Response) -> None:
@@ -254,13 +280,32 @@ class JobManagerCore:
             self._exec.start_response(response)
 
     def _take_reply(self, response: Response) -> list[Action]:
-        reply = self._ledger.calls.match(response)
-        return [] if reply is None else reply(response)
+        purpose = self._ledger.calls.match(response)
+        match purpose:
+            case None:
+                return []
+            case MarksRead() | LastRead() | ActiveRead() | JobsRead() | EndedCount():
+                return self._replay.take(purpose, response)
+            case MigrationPage() | MigrationJobs() | MigrationStored():
+                return self._replay.take(purpose, response)
+            case RunRead() | RunStored() | NamedRead() | NamedStored():
+                return self._purge.take(purpose, response)
+            case HistoryRead():
+                return self._history.take_page(response)
+            case Refusal(request, absent):
+                is_inactive = not response.errnum and is_over(values_in(response)[0])
+                self._ledger.send(absent.refusal(request, is_inactive=is_inactive))
+                return []
+            case reply:
+                actions: list[Action] = reply(response)
+                return actions
 
     def _disconnect(self, request: Request) -> None:
         self._journal.forget(request.sender)
         self._waits.forget(request.sender)
         self._waitable.forget(request.sender)
+        self._history.forget(request.sender)
+        self._purge.forget(request.sender)
         self._ledger.forget(request.sender)
         if request.sender == self._scheduler.sender:
             self._scheduler.lost("scheduler disconnected", LinkEvent.LOST)
@@ -300,7 +345,10 @@ class JobManagerCore:
         self._hooks.tell(INACTIVE_ADD, job)
         self._hooks.tell(DESTROY, job)
         if (oldest := self._ledger.forget_oldest()) is not None:
-            self._hooks.tell(INACTIVE_REMOVE, oldest)
+            self._forgotten(oldest)
+
+    def _forgotten(self, job: ActiveJob) -> None:
+        self._hooks.tell(INACTIVE_REMOVE, job)
 
 
 def _nothing(_job: ActiveJob) -> None:

@@ -6,6 +6,9 @@ job's events from 0, so that a follower that also reads eventlogs can tell what 
 stream starts with an empty list and tells nothing of the past. Annotations are in no eventlog
 before `alloc`; each change of a job's is an event `annotations` with place -1, its context
 {"annotations": all of them}.
+
+A response that tells everything has for the jobs whose `clean` is in it `ended`: what the index of
+finished jobs keeps of each (`services.job_index.Ended`), so that a follower need not read it.
 """
 
 from __future__ import annotations
@@ -58,6 +61,7 @@ class Journal:
         names, self._names = self._names, set()
         if not entries:
             return
+        over = [msgspec.to_builtins(job) for job in self._ledger.over]
         for request, wanted in self._followers.values():
             if wanted is None:
                 told = entries
@@ -66,7 +70,10 @@ class Journal:
             else:
                 told = [entry for entry in entries if entry[2]["name"] in wanted]
             if told:
-                self._ledger.send(respond_stream(request, {"events": told}))
+                payload: dict[str, Any] = {"events": told}
+                if wanted is None and over:
+                    payload["ended"] = over
+                self._ledger.send(respond_stream(request, payload))
 
     def _logged(self, job: ActiveJob, event: Event) -> None:
         if self._followers:

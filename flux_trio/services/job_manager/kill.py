@@ -24,7 +24,7 @@ from flux_trio.messages import (
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.protocols import RUNNING
 from flux_trio.services.job_manager.exec_side import ExecSide
-from flux_trio.services.job_manager.ledger import Ledger
+from flux_trio.services.job_manager.ledger import Absent, Ledger
 
 SIGNUM_MAX: Final = 64
 METHOD: Final = "kill"
@@ -58,8 +58,9 @@ class Kills:
         _check_signal(payload.signum)
         job = self._ledger.jobs.get(payload.id)
         if job is None:
-            inactive = payload.id in self._ledger.inactive
-            raise FluxError(Errno.EINVAL, "job is inactive" if inactive else "unknown job id")
+            absent = Absent(payload.id, Errno.EINVAL, inactive_errnum=Errno.EINVAL)
+            self._ledger.refuse(request, absent)
+            return
         if not request.is_owner and request.userid != job.userid:
             raise FluxError(Errno.EPERM, "guests may only send signals to their own jobs")
         if not job.state & RUNNING or not self._exec.service:

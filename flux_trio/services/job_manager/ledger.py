@@ -8,15 +8,33 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any, Final
 
 import msgspec
 
 from flux_trio.config import QUEUE_KEY
-from flux_trio.formats import Event, ResourceSet, apply_update, format_event, format_fluid, job_key
-from flux_trio.messages import Calls, Payload, Request, Response, service_of, topics
+from flux_trio.formats import (
+    Event,
+    FormatError,
+    ResourceSet,
+    apply_update,
+    format_event,
+    job_key,
+    parse_eventlog,
+)
+from flux_trio.messages import (
+    Calls,
+    Errno,
+    Payload,
+    Request,
+    Response,
+    respond_error,
+    service_of,
+    topics,
+)
 from flux_trio.messages import Event as EventMessage
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.protocols import (
@@ -29,13 +47,23 @@ from flux_trio.protocols import (
     Rare,
     merge_annotations,
 )
+from flux_trio.services.job_index import (
+    Ended,
+    ended_at,
+    ended_ops,
+    mark_of,
+    name_mark,
+    refusal_ops,
+)
 from flux_trio.services.job_manager.jobspecs import Jobspecs, KeptJobspec
 from flux_trio.services.job_manager.tally import Tally
 from flux_trio.services.turns import Exit, NoteAll
 from flux_trio.trace import Kind
 
 Action = Any
-Reply = Callable[[Response], list[Action]]  # what an open call does with its answer
+Reply = Callable[[Response], list[Action]]
+Purpose = Any
+"""What an open call is for: a value that the core has a case for, or a Reply."""
 
 # Jobs in one commit; a turn with more (everybody's jobs are canceled) makes several, in order.
 COMMIT_OPS_MAX = 20_000
@@ -46,6 +74,9 @@ _EVENT: Final[str] = Kind.EVENT.value  # looked up once: every event is traced
 _FURTHER = frozenset({JobEvent.CLEAN, JobEvent.EXCEPTION})
 
 _LEFT_BY_NO_EXCEPTION = (JobState.NEW, JobState.CLEANUP, JobState.INACTIVE)
+
+MAX_JOBID_KEY: Final = "job-manager.max-jobid"
+"""The greatest job id there was when jobs were last purged: an id is not used again."""
 
 RECENT_MAX: Final = 10_000
 """Inactive jobs that plugins may still look up."""
@@ -164,6 +195,33 @@ class ActiveJob(Job):
 Told = Callable[[ActiveJob, Event], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A job that is not active, and how a request about it is refused: errnum and text.
+
+    `inactive_errnum` is for one that is stored, `errnum` and `text` for one that is unknown.
+    """
+
+    jobid: int
+    errnum: int = Errno.ENOENT
+    text: str = "unknown job id"
+    inactive_errnum: int = Errno.ENOENT
+
+    def refusal(self, request: Request, *, is_inactive: bool) -> Response | None:
+        """The answer."""
+        if is_inactive:
+            return respond_error(request, self.inactive_errnum, "job is inactive")
+        return respond_error(request, self.errnum, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a look for an absent job's eventlog is for."""
+
+    request: Request
+    absent: Absent
+
+
 class Ledger:
     """Jobs by id, this turn's events and messages, and what still waits for a commit.
 
@@ -176,13 +234,15 @@ class Ledger:
         self.tally = Tally()  # of `jobs`
         self.running: dict[int, ActiveJob] = {}  # those of `jobs` that are in RUN or CLEANUP
         self.jobspecs = Jobspecs()
-        self.inactive: dict[int, int] = {}  # id → userid
+        self.ninactive = 0  # finished jobs that are stored; nothing else is kept of them
+        self._unheard: set[int] = set()  # ids of before whose jobs ingest submits only now
+        self.last_stored = 0  # the greatest id of an earlier life: ids up to it are not used again
         self._recent: dict[int, ActiveJob] = {}  # those that became inactive last
         self.recent_max = RECENT_MAX
         self.max_jobid = 0
         self.resumed: list[ActiveJob] = []  # to be looked at when all have been read
         self.now = 0.0  # of this turn
-        self.calls: Calls[Reply] = Calls()
+        self.calls: Calls[Purpose] = Calls()
         self.dirty: dict[int, ActiveJob] = {}  # jobs whose due action is to be looked at
         self.nlogged = 0  # events so far
         self.on_logged: list[Told] = []
@@ -195,6 +255,8 @@ class Ledger:
         # of this turn, for the trace: events logged, hooks asked
         self._notes: list[tuple[str, dict[str, Any]]] = []
         self._lines: dict[int, str] = {}  # job id → what this turn adds to its eventlog
+        self.over: list[Ended] = []  # jobs that became inactive in this turn
+        self._ops: list[list[str]] = []  # what this turn stores besides eventlogs
         self._uncommitted: deque[list[Action]] = deque()  # what waits for each commit
 
     def tell_of(self, name: str, told: Told) -> None:
@@ -216,7 +278,11 @@ class Ledger:
 
         In this order one round of the kvs has both.
         """
-        self._questions.append(Request(topic, payload, self.calls.open(reply)))
+        self.ask_for(topic, payload, reply)
+
+    def ask_for(self, topic: str, payload: Payload, purpose: Purpose) -> None:
+        """The same; the core has a case for `purpose` when the answer comes."""
+        self._questions.append(Request(topic, payload, self.calls.open(purpose)))
 
     def unsend(self, service: str) -> None:
         """Whoever held `service` is gone: requests by job id that wait for a commit do not go out.
@@ -280,10 +346,36 @@ class Ledger:
         self._add(job)
         self.resumed.append(job)
 
-    def remember_inactive(self, jobid: int, userid: int) -> None:
-        """A job that an earlier life saw to its end."""
-        self.inactive[jobid] = userid
+    def leave_to_ingest(self, jobids: Container[int]) -> None:
+        """Of jobs read back in NEW: these ids are on their way from ingest, which waits for us."""
+        for job in self.resumed:
+            if job.state == JobState.NEW and job.id in jobids:
+                self._remove(job)
+                self._unheard.add(job.id)
+        self.resumed = [job for job in self.resumed if job.id in self.jobs]
+
+    def was_used(self, jobid: int) -> bool:
+        """Whether a job had this id: one of an earlier life, one that is active or was recently."""
+        if jobid in self.jobs or jobid in self._recent:
+            return True
+        return jobid <= self.last_stored and jobid not in self._unheard
+
+    def refuse(self, request: Request, absent: Absent) -> None:
+        """Answer a request about a job that is not active, once it is known whether it was."""
+        if absent.jobid in self._recent or absent.jobid > self.max_jobid:
+            self.send(absent.refusal(request, is_inactive=absent.jobid in self._recent))
+            return
+        keys = {"keys": [job_key(absent.jobid, "eventlog")]}
+        self.ask_for(topics.KVS_LOOKUP_ALL, keys, Refusal(request, absent))
+
+    def used(self, jobid: int) -> None:
+        """An earlier life has used this id, and all before it."""
+        self.last_stored = max(self.last_stored, jobid)
         self.max_jobid = max(self.max_jobid, jobid)
+
+    def store(self, ops: Iterable[list[str]]) -> None:
+        """Have `ops` in this turn's commit; messages of this turn wait for it."""
+        self._ops += ops
 
     def discard(self, job: ActiveJob) -> None:
         """A job that was refused: it never was (RFC 21, Invalidate Event)."""
@@ -297,7 +389,7 @@ class Ledger:
 
     def remove(self, job: ActiveJob) -> None:
         """Remove what is stored of a refused job (RFC 21, Invalidate Event)."""
-        payload = {"ops": [["unlink", format_fluid(job.id, "kvs")]]}
+        payload = {"ops": refusal_ops(job.id)}
         self.send(Request(topics.KVS_COMMIT, payload, flags=NORESPONSE))
 
     def annotate(self, job: ActiveJob, annotations: dict[str, Any] | None) -> None:
@@ -360,8 +452,9 @@ class Ledger:
         if event.name == JobEvent.CLEAN:
             # it is inactive: its eventlog tells of it, and for a while what plugins look up
             self._remove(job)
-            self.inactive[job.id] = job.userid
+            self.ninactive += 1
             self._recent[job.id] = job
+            self.over.append(ended(job, event.timestamp))
         elif event.context is not None:
             # exec learns of cancels by it (readings: How exec)
             what = event.context
@@ -374,11 +467,19 @@ class Ledger:
             return None
         return self._recent.pop(next(iter(self._recent)))
 
+    def forget_inactive(self, jobid: int) -> ActiveJob | None:
+        """Drop a job that is purged; the job if plugins could still look it up."""
+        return self._recent.pop(jobid, None)
+
     # --- what plugins look up (protocols.Jobs)
 
     def get(self, jobid: int) -> ActiveJob | None:
         """An active job, or one that became inactive a short while ago."""
         return self.jobs.get(jobid) or self._recent.get(jobid)
+
+    def known(self) -> Iterator[ActiveJob]:
+        """Active jobs and those that became inactive a short while ago."""
+        return chain(self.jobs.values(), self._recent.values())
 
     def active(self) -> Iterable[ActiveJob]:
         """All that are not inactive, oldest first."""
@@ -390,11 +491,11 @@ class Ledger:
         questions, self._questions = self._questions, []
         notes = [NoteAll(self._notes)] if self._notes else []
         self._notes = []
-        if self._lines:
-            ops = [
-                ["append", job_key(jobid, "eventlog"), text] for jobid, text in self._lines.items()
-            ]
-            self._lines = {}
+        ops = [["append", job_key(jobid, "eventlog"), text] for jobid, text in self._lines.items()]
+        ops += ended_ops(self.over)
+        ops += self._ops
+        self._lines, self.over, self._ops = {}, [], []
+        if ops:
             slices = [ops[at : at + COMMIT_OPS_MAX] for at in range(0, len(ops), COMMIT_OPS_MAX)]
             commits = [self._commit(each) for each in slices]
             self._uncommitted[-1].extend(messages)
@@ -428,6 +529,34 @@ class Ledger:
             # nothing of this turn has been told to anyone: stopping here loses nothing
             return [Exit(f"cannot store events: {response.error_text}")]
         return self._uncommitted.popleft()
+
+
+def is_over(eventlog: str | None) -> bool:
+    """Whether a stored eventlog is that of a finished job; False for one that is not there."""
+    try:
+        events = parse_eventlog(eventlog or "")
+    except FormatError:
+        return True  # nothing else can be done with such a job
+    return bool(events) and events[-1].name == JobEvent.CLEAN
+
+
+def revive(job: Job, jobspec: KeptJobspec) -> ActiveJob:
+    """The job as the job manager keeps it; what ran before it may run now."""
+    active = ActiveJob(job.id, jobspec)
+    for name in Job.__slots__:
+        setattr(active, name, getattr(job, name))
+    active.asked = job.state
+    active.start_sent = job.has_resources and job.state in (JobState.RUN, JobState.CLEANUP)
+    return active
+
+
+def ended(job: ActiveJob, t_inactive: float) -> Ended:
+    """What is kept of a job that became inactive, seconds since the Unix epoch."""
+    result = job.result
+    assert result is not None, f"{job} is active"
+    name = name_mark(job.current_jobspec_bytes())
+    usec = ended_at(t_inactive)
+    return Ended(job.id, usec, job.userid, int(result), name, mark_of(job.queue))
 
 
 class _System(msgspec.Struct, frozen=True):

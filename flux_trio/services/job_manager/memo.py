@@ -11,7 +11,7 @@ import msgspec
 
 from flux_trio.messages import Errno, FluxError, Request, expect_payload, respond
 from flux_trio.protocols import JobEvent
-from flux_trio.services.job_manager.ledger import Ledger
+from flux_trio.services.job_manager.ledger import Absent, Ledger
 
 
 class Memo(msgspec.Struct):
@@ -32,8 +32,8 @@ class Memos:
         payload = expect_payload(request, Memo)
         job = self._ledger.jobs.get(payload.id)
         if job is None:
-            inactive = payload.id in self._ledger.inactive
-            raise FluxError(Errno.ENOENT, "job is inactive" if inactive else "unknown job id")
+            self._ledger.refuse(request, Absent(payload.id))
+            return
         if not request.is_owner and request.userid != job.userid:
             raise FluxError(Errno.EPERM, "guests can only add a memo to their own jobs")
         self._ledger.log(job, JobEvent.MEMO, payload.memo)

@@ -27,6 +27,7 @@ from flux_trio.protocols import HookAnswer, LinkState, QueueEvent
 from flux_trio.services.configuring import configuration_in
 from flux_trio.services.job_manager.hooks import Hooks
 from flux_trio.services.job_manager.ledger import Ledger
+from flux_trio.services.job_manager.purge import Purge
 from flux_trio.services.job_manager.queues import CHECKPOINT_KEY, Queues
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
 from flux_trio.services.job_manager.silence import Silence
@@ -73,12 +74,14 @@ class QueueMethods:
         queues: Queues,
         scheduler: SchedulerSide,
         silences: Callable[[], list[Silence]],
+        purge: Purge,
     ) -> None:
         self._ledger = ledger
         self._hooks = hooks
         self._queues = queues
         self._scheduler = scheduler
         self._silences = silences
+        self._purge = purge
         self.restored = False
 
     def start(self) -> list[Any]:
@@ -147,6 +150,7 @@ class QueueMethods:
             self._ledger.send(respond(request, {"refusal": refusal}))
             return
         self._queues.configure(config)
+        self._purge.configure(config.job_manager)
         self._scheduler.queues_changed()
         self._ledger.send(respond(request))
 

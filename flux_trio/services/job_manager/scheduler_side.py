@@ -337,8 +337,7 @@ class SchedulerSide:
 
     def _is_late(self, jobid: int, kind: AllocType) -> bool:
         """Whether an answer without a request may be ignored (readings: Late and stray answers)."""
-        known = jobid in self._ledger.jobs or jobid in self._ledger.inactive
-        return known and kind in (AllocType.ANNOTATE, AllocType.CANCEL)
+        return self._ledger.was_used(jobid) and kind in (AllocType.ANNOTATE, AllocType.CANCEL)
 
     def _granted(self, answer: AllocAnswer, resources: ResourceSet) -> None:
         job = self._ledger.jobs[answer.id]

@@ -6,12 +6,14 @@ that is refused leaves no trace in its eventlog, and ingest removes what it stor
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 
-from flux_trio.messages import Request, expect_payload, respond
+from flux_trio.messages import FluxError, Request, expect_payload, respond, topics
 from flux_trio.protocols import (
     DESTROY,
     URGENCY_MAX,
@@ -101,7 +103,7 @@ class Submission:
             self._ledger.log_now(job, JobEvent.JOBSPEC_UPDATE, updates)
 
     def _admit(self, new: NewJob, batch: _Batch, admission: Admission) -> None:
-        if new.id in self._ledger.jobs or new.id in self._ledger.inactive:
+        if self._ledger.was_used(new.id):
             self._decided(batch, (new.id, f"job id {new.id} is already in use"))
             return
         job = ActiveJob(new.id, self._ledger.jobspecs.keep(new.userid, redacted(new.jobspec)))
@@ -158,3 +160,21 @@ def redacted(jobspec: dict[str, Any]) -> bytes:
 def redacted_bytes(jobspec: bytes) -> bytes:
     """The same for a jobspec that is JSON already."""
     return redacted(msgspec.json.decode(jobspec))
+
+
+class _Id(msgspec.Struct):
+    id: int
+
+
+class _Ids(msgspec.Struct):
+    jobs: list[_Id]
+
+
+def submitted_in(messages: Iterable[Any]) -> set[int]:
+    """The jobs that these messages submit; what is wrong with one is told when it is taken up."""
+    jobids: set[int] = set()
+    for message in messages:
+        if isinstance(message, Request) and message.topic == topics.JOB_SUBMIT:
+            with suppress(FluxError):
+                jobids |= {job.id for job in expect_payload(message, _Ids).jobs}
+    return jobids

@@ -37,7 +37,7 @@ from flux_trio.protocols import (
     check_updates,
 )
 from flux_trio.services.job_manager.hooks import Hooks
-from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.job_manager.ledger import Absent, ActiveJob, Ledger
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
 
 DURATION: Final = "attributes.system.duration"
@@ -75,7 +75,11 @@ class Updates:
     def update(self, request: Request) -> None:
         """job-manager.update: by the owner, or for a job of theirs by its user."""
         payload = expect_payload(request, Update)
-        job = self._find(payload.id, request)
+        job = self._ledger.jobs.get(payload.id)
+        if job is None:
+            self._ledger.refuse(request, Absent(payload.id, inactive_errnum=Errno.EINVAL))
+            return
+        _check_user(job, request)
         try:
             check_updates(payload.updates, job.current_jobspec_bytes())
         except FormatError as error:
@@ -83,21 +87,6 @@ class Updates:
             raise FluxError(Errno.EINVAL, text) from None
         asked = _Asked(request, job, payload.updates)
         self._hooks.when_free(job, partial(self._ask_next, asked))
-
-    def _find(self, jobid: int, request: Request) -> ActiveJob:
-        job = self._ledger.jobs.get(jobid)
-        if job is None:
-            inactive = jobid in self._ledger.inactive
-            raise FluxError(
-                Errno.EINVAL if inactive else Errno.ENOENT,
-                "job is inactive" if inactive else "unknown job id",
-            )
-        if not request.is_owner and request.userid != job.userid:
-            raise FluxError(Errno.EPERM, "guests may only update their own jobs")
-        if not request.is_owner and job.immutable:
-            text = "job is immutable due to previous instance owner update"
-            raise FluxError(Errno.EPERM, text)
-        return job
 
     # --- what plugins say
 
@@ -192,3 +181,12 @@ class Updates:
 
     def _refuse(self, asked: _Asked, text: str) -> None:
         self._ledger.send(respond_error(asked.request, Errno.EINVAL, text))
+
+
+def _check_user(job: ActiveJob, request: Request) -> None:
+    """Raise FluxError(EPERM) unless the sender may update this job."""
+    if not request.is_owner and request.userid != job.userid:
+        raise FluxError(Errno.EPERM, "guests may only update their own jobs")
+    if not request.is_owner and job.immutable:
+        text = "job is immutable due to previous instance owner update"
+        raise FluxError(Errno.EPERM, text)
