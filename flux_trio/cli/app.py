@@ -32,6 +32,7 @@ COMMANDS: Final = (
     "completion",
     "simulate",
     "check",
+    "fsck",
 )
 
 

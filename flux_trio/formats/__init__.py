@@ -16,9 +16,11 @@ from flux_trio.formats.eventlog import (
 )
 from flux_trio.formats.fluid import (
     FLUID_MAX,
+    LOST_AND_FOUND,
     FluidForm,
     FluidGenerator,
     format_fluid,
+    job_directory_of,
     job_key,
     parse_fluid,
     timestamp_of,
@@ -44,6 +46,7 @@ __all__ = [
     "FLUID_MAX",
     "HOSTS_MAX",
     "IDS_MAX",
+    "LOST_AND_FOUND",
     "MISSING",
     "Constraint",
     "Event",
@@ -69,6 +72,7 @@ __all__ = [
     "format_pmi_taskmap",
     "format_r",
     "format_raw_taskmap",
+    "job_directory_of",
     "job_key",
     "parse_constraint",
     "parse_dependency_uri",

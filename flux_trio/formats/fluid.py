@@ -15,6 +15,9 @@ from flux_trio.formats.errors import FormatError
 FluidForm = Literal["dec", "hex", "dothex", "kvs", "f58", "f58plain", "words"]
 """`kvs` is `job.` and dothex, the job's KVS directory; `f58plain` has an ASCII f."""
 
+LOST_AND_FOUND: Final = "job-lost+found"
+"""The KVS directory of jobs that are damaged, each with its dothex id; as in flux-core."""
+
 FLUID_MAX: Final = (1 << 64) - 1
 GENERATORS_MAX: Final = 1 << 14
 
@@ -24,6 +27,7 @@ _GENERATOR_BITS = 14
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _BASE58_VALUE = {digit: value for value, digit in enumerate(_BASE58)}
 _DOTHEX = re.compile(r"(?:job\.)?[0-9a-fA-F]{4}(?:\.[0-9a-fA-F]{4}){3}")
+_JOB_KEY = re.compile(r"(job(?:\.[0-9a-f]{4}){4})\.")
 _HEX = re.compile("0x[0-9a-fA-F]{1,16}")
 _F58 = re.compile(f"[ƒf][{_BASE58}]{{1,11}}")  # 58**11 > 2**64
 _DECIMAL = re.compile("[0-9]{1,20}")
@@ -69,6 +73,12 @@ def format_fluid(value: int, form: FluidForm) -> str:
 def job_key(jobid: int, name: str) -> str:
     """Where the KVS keeps `name` of a job (RFC 16); FormatError outside 0..2**64-1."""
     return f"{_spelled(jobid, 'kvs')}.{name}"
+
+
+def job_directory_of(key: str) -> str | None:
+    """The directory of the job that a KVS key belongs to, `job.<dothex>`; None for other keys."""
+    found = _JOB_KEY.match(key)
+    return found[1] if found else None
 
 
 @lru_cache(maxsize=4096)  # a job's directory is named a dozen times while it passes

@@ -69,6 +69,7 @@ class BreaksOnDisk:
         self.waits_for_disk, self.remarks = self.inner.waits_for_disk, self.inner.remarks
         self.lookup, self.dir, self.close = self.inner.lookup, self.inner.dir, self.inner.close
         self.page, self.count = self.inner.page, self.inner.count
+        self.sweep, self.reclaim = self.inner.sweep, self.inner.reclaim
         self.broken = False
 
     def commit(self, ops: Sequence[Op]) -> None:

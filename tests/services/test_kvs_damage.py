@@ -12,9 +12,9 @@ import pytest
 
 from flux_trio.messages import Errno, Level
 from flux_trio.services.kvs import Append, Damaged, Page, Put, SqliteStore, StoreError, Unlink
-from flux_trio.services.kvs.acknowledged import AcknowledgedFile
+from flux_trio.services.kvs.acknowledged import AcknowledgedFile, acknowledged_path
+from flux_trio.services.kvs.checks import pragma
 from flux_trio.services.kvs.layout import _TABLES
-from flux_trio.services.kvs.sqlite_store import acknowledged_path
 from tests.support.mutations import mutate
 
 NAME = "kvs.sqlite"
@@ -223,7 +223,7 @@ def test_file_of_layout_1_is_migrated(tmp_path: Path) -> None:
         "x",
         expected["resource.eventlog"] + "another",
     ]
-    assert again._pragma("auto_vacuum") == 2
+    assert pragma(again._db, "auto_vacuum") == 2
     again.close()
 
 

@@ -6,6 +6,7 @@ limit}, watch {key}, watch-cancel.
 """
 
 from flux_trio.services.kvs.core import KvsCore
+from flux_trio.services.kvs.fsck import Report, check_file, repair_file
 from flux_trio.services.kvs.ops import (
     Append,
     Damaged,
@@ -34,11 +35,14 @@ __all__ = [
     "Page",
     "PageRead",
     "Put",
+    "Report",
     "SqliteStore",
     "Store",
     "StoreError",
     "StoreOps",
     "Stored",
     "Unlink",
+    "check_file",
+    "repair_file",
     "run",
 ]

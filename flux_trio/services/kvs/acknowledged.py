@@ -20,6 +20,11 @@ _LINE = re.compile(r"(\d{20}) (\S+) +([0-9a-f]{8})\n")
 _BYTES_MAX: Final = 256
 
 
+def acknowledged_path(path: Path) -> Path:
+    """Beside the state file `path`, the file with the number of its last acknowledged change."""
+    return path.with_name(f"{path.name}-acknowledged")
+
+
 class AcknowledgedFile:
     """The file at `path`, made if it is not there. Raises OSError, as `write` does.
 
@@ -42,6 +47,14 @@ class AcknowledgedFile:
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
+
+
+def acknowledged_number(path: Path) -> int | None:
+    """What the file at `path` has, without making it; None if it is not there or is damaged."""
+    try:
+        return _parsed(path.read_bytes())[0]
+    except FileNotFoundError:
+        return None
 
 
 def _line(number: int, boot: str) -> bytes:

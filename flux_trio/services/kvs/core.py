@@ -166,6 +166,8 @@ class KvsCore:
                     self._stored(item)
                 case Fetched():
                     self._fetched(item)
+                case Damaged():
+                    self._note_damage([item.text])
         if self._round is None and self._queue:
             self._begin_round()
         actions, self._actions = self._actions, []

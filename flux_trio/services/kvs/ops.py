@@ -87,6 +87,15 @@ class Damaged:
 
 
 @dataclass(frozen=True, slots=True)
+class Swept:
+    """A slice of a sweep: the next one begins `after` this key; None at the end."""
+
+    after: str | None
+    damaged: list[Damaged]
+    keys: int = 0  # how many it has read
+
+
+@dataclass(frozen=True, slots=True)
 class PageRead:
     """The keys of a page, and a value for each; no values when they were not wanted."""
 

@@ -1,6 +1,7 @@
 """The kvs service: `KvsCore` under Trio, with a store that may wait for a disk.
 
 A store that waits works on a thread, one call at a time, so that the instance goes on meanwhile.
+Between calls it is tended in small slices (`tending.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from flux_trio.messages import Level, topics
 from flux_trio.services.kvs.core import KvsCore
 from flux_trio.services.kvs.ops import Fetch, Fetched, Stored, StoreOps
 from flux_trio.services.kvs.stores import Store, StoreError
+from flux_trio.services.kvs.tending import TEND_AFTER_S, Tending, tend
 from flux_trio.services.runner import run_core
 
 CLOSE_S_MAX: Final = 10.0  # after which the file is left as after SIGKILL, which is no loss
@@ -82,16 +84,26 @@ async def _serve_from_disk(
 async def _store_in_order(
     handle: Handle, store: Store, work: trio.MemoryReceiveChannel[StoreOps | Fetch]
 ) -> None:
-    """Do what the core asks, a round in one visit to the thread."""
-    async for action in work:
-        actions = [action]
+    """Do what the core asks, a round in one visit to the thread; tend the store in between."""
+    tending = Tending(trio.current_time() + TEND_AFTER_S)
+    while True:
+        actions: list[StoreOps | Fetch] = []
+        if not work.statistics().current_buffer_used:  # what waits goes before
+            with trio.move_on_at(tending.at):
+                actions.append(await work.receive())
         while work.statistics().current_buffer_used:
             actions.append(work.receive_nowait())
-        done = await trio.to_thread.run_sync(
-            lambda todo: [_execute(store, a) for a in todo], actions
-        )
-        for result in done:
-            handle.post(result)
+        if actions:
+            done = await trio.to_thread.run_sync(
+                lambda todo: [_execute(store, a) for a in todo], actions
+            )
+            for result in done:
+                handle.post(result)
+        if trio.current_time() >= tending.at:
+            tended = await trio.to_thread.run_sync(tend, store, tending)
+            tending = tended.then(trio.current_time())
+            for found in tended.damaged:
+                handle.post(found)
 
 
 def _execute(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:

@@ -19,41 +19,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeAlias
-
-import msgspec
+from typing import ClassVar, Final, Literal
 
 from flux_trio.messages import Errno, Level
 from flux_trio.services.kvs import layout
-from flux_trio.services.kvs.acknowledged import AcknowledgedFile
-from flux_trio.services.kvs.layout import (
-    APPLICATION_ID,
-    LAYOUT,
-    OpRow,
-    append_row,
-    key_sum,
-    part_sum,
-    put_row,
-    unlink_row,
+from flux_trio.services.kvs.acknowledged import AcknowledgedFile, acknowledged_path
+from flux_trio.services.kvs.checks import (
+    check_schema,
+    last_number,
+    layout_of,
+    missing_changes,
+    pragma,
+    store_error,
 )
-from flux_trio.services.kvs.ops import Damaged, Op, Page, PageRead, Put, Unlink, span
+from flux_trio.services.kvs.layout import LAYOUT, OpRow, append_row, put_row, unlink_row
+from flux_trio.services.kvs.ops import Damaged, Op, Page, PageRead, Put, Swept, Unlink
+from flux_trio.services.kvs.reader import Reader
 from flux_trio.services.kvs.stores import StoreError
 
 CACHE_KIB: Final = 16_384
 WAL_BYTES_KEPT: Final = 16 << 20  # a longer write-ahead log is cut when it is next written anew
-READ_KEYS_MAX: Final = 256  # of one statement
-
-_CORRUPT_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR}
-_ENOSPC_CODES = {sqlite3.SQLITE_FULL}
-_LOCKED_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_PRIMARY_CODE = 0xFF  # the rest of an SQLite error code says more about the same thing
-
-Head: TypeAlias = tuple[int, int]  # how many parts, the total of their checksums
-Part: TypeAlias = tuple[int, str, int]  # number, text, checksum
-
-_PARTS: Final = msgspec.json.Decoder(list[tuple[str, int, str, int]])
-_HEADS: Final = msgspec.json.Decoder(list[tuple[str, int, int]])
-_LISTED: Final = msgspec.json.Decoder(list[tuple[str, int]])
 
 
 class SqliteStore:
@@ -73,7 +58,6 @@ class SqliteStore:
         self.path = path
         self.remarks: list[tuple[Level, str]] = []
         self._number = 0  # of the last change
-        self._heads_agree = True  # with the account, as far as is known
         self._synchronous = synchronous
         with suppress(OSError):  # said better by SQLite
             path.touch(mode=0o600)  # jobspecs have environments: they are the owner's alone
@@ -83,6 +67,7 @@ class SqliteStore:
             )
         except sqlite3.Error as error:
             raise self._error("cannot be opened", error) from error
+        self._reader = Reader(self._db, path)
         try:
             self._open()
         except sqlite3.Error as error:
@@ -98,40 +83,25 @@ class SqliteStore:
         self._db.execute(
             "PRAGMA locking_mode = EXCLUSIVE"
         )  # before WAL: then no shared memory file
-        found = self._check_owner()
+        found = layout_of(self._db, self.path)
         try:
             self._acknowledged = AcknowledgedFile(acknowledged_path(self.path))
         except OSError as error:
             raise self._acknowledged_error(error) from error
         try:
             if found == 0 and self._acknowledged.number:  # before anything is written
-                raise self._missing_commits(0, self._acknowledged.number)
+                raise missing_changes(self.path, 0, self._acknowledged.number)
             self._prepare(found)
-            self._check_schema()
+            check_schema(self._db, self.path)
             self._check_number()
-            self._check_heads()
+            damage = self._reader.check_heads()
+            if damage:
+                text = f"{self.path}: the heads of keys are damaged: {damage}"
+                self.remarks.append((Level.CRIT, text))
             self._acknowledge(self._number)
         except BaseException:
             self._acknowledged.close()
             raise
-
-    def _check_owner(self) -> int:
-        """The file's layout, 0 if it is empty. Refuses a file that another program has made."""
-        owner, found = self._pragma("application_id"), self._pragma("user_version")
-        if owner == APPLICATION_ID:
-            if found not in (1, LAYOUT):
-                raise StoreError(
-                    Errno.EIO,
-                    f"{self.path}: written in layout {found}, this version reads layouts "
-                    f"1 to {LAYOUT}",
-                )
-            return found
-        is_empty = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
-        if owner != 0 or not is_empty:
-            raise StoreError(
-                Errno.EIO, f"{self.path}: an SQLite file of another program, not a kvs"
-            )
-        return 0
 
     def _prepare(self, found: int) -> None:
         if found == 0:
@@ -151,23 +121,15 @@ class SqliteStore:
         layout.vacuum_incrementally(self._db)
 
     def _migrate(self) -> None:
-        damage = self._pragma("quick_check(1)")
+        damage = pragma(self._db, "quick_check(1)")
         if damage != "ok":
             raise StoreError(Errno.EIO, f"{self.path}: the file is damaged: {damage}")
         layout.migrate_from_1(self._db)
         self.remarks.append((Level.NOTICE, f"{self.path}: migrated from layout 1 to {LAYOUT}"))
 
-    def _check_schema(self) -> None:
-        damage = layout.schema_damage(self._db)
-        if damage:
-            raise StoreError(Errno.EIO, f"{self.path}: the file is damaged: {damage}")
-
     def _check_number(self) -> None:
         """Compare the number of the last change with that of the last acknowledged one."""
-        row = self._db.execute("SELECT number FROM account WHERE id = 0").fetchone()
-        if row is None or not isinstance(row[0], int):
-            raise StoreError(Errno.EIO, f"{self.path}: the file is damaged: no count of changes")
-        self._number = row[0]
+        self._number = last_number(self._db, self.path)
         acknowledged = self._acknowledged
         if acknowledged.number is None:
             text = (
@@ -176,37 +138,11 @@ class SqliteStore:
             )
             self.remarks.append((Level.WARNING, text))
         elif self._number < acknowledged.number:
-            error = self._missing_commits(self._number, acknowledged.number)
+            error = missing_changes(self.path, self._number, acknowledged.number)
             if acknowledged.same_boot or self._synchronous == "full":
                 raise error
             why = 'the machine was restarted, which `synchronous = "normal"` does not survive'
             self.remarks.append((Level.CRIT, f"{error.text}; {why}"))
-
-    def _missing_commits(self, number: int, acknowledged: int) -> StoreError:
-        return StoreError(
-            Errno.EIO,
-            f"{self.path}: {acknowledged - number} acknowledged changes are missing: the last one "
-            f"found is {number}, the last one acknowledged was {acknowledged} (as "
-            f"{acknowledged_path(self.path)} says)",
-        )
-
-    def _check_heads(self) -> None:
-        """Compare the account with all heads, which a lost or altered one does not agree with."""
-        try:
-            found = self._db.execute(
-                "SELECT ifnull(sum(parts), 0), ifnull(sum(total), 0) FROM head"
-            ).fetchone()
-            account = self._db.execute("SELECT parts, total FROM account WHERE id = 0").fetchone()
-            self._heads_agree = found == account
-            why = f"expected {account[0]} parts in all, found {found[0]}"
-        except sqlite3.Error as error:
-            self._heads_agree, why = False, str(error)
-        if not self._heads_agree:
-            text = f"{self.path}: the heads of keys are damaged: {why}"
-            self.remarks.append((Level.CRIT, text))
-
-    def _pragma(self, name: str) -> object:
-        return self._db.execute(f"PRAGMA {name}").fetchone()[0]
 
     # Writing
 
@@ -235,8 +171,9 @@ class SqliteStore:
         The file shrinks when SQLite next moves its write-ahead log into it.
         """
         try:
-            # `execute` would do the first step only, which is one page
-            self._db.executescript(f"PRAGMA incremental_vacuum({pages_max})")
+            if pages_max:  # 0 would be all
+                # `execute` would do the first step only, which is one page
+                self._db.executescript(f"PRAGMA incremental_vacuum({pages_max})")
             (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
         except sqlite3.Error as error:
             raise self._error("cannot be written", error) from error
@@ -256,155 +193,30 @@ class SqliteStore:
 
     def lookup(self, keys: Sequence[str]) -> list[str | Damaged | None]:
         """The value of each of `keys`: None if there is none, Damaged if it has changed."""
-        values: dict[str, str | Damaged | None] = {}
-        unique = list(dict.fromkeys(keys))  # two may ask for the same
-        for start in range(0, len(unique), READ_KEYS_MAX):
-            self._read(unique[start : start + READ_KEYS_MAX], values)
-        return [values[key] for key in keys]
-
-    def _read(self, keys: Sequence[str], values: dict[str, str | Damaged | None]) -> None:
-        """Read `keys` at once, or one by one when a page of any of them is damaged."""
-        try:
-            heads, parts = self._stored(keys)
-        except _Unreadable as error:
-            if len(keys) > 1:
-                for key in keys:
-                    self._read([key], values)
-            else:
-                values[keys[0]] = Damaged(f"{self.path}: {keys[0]}: cannot be read: {error}")
-            return
-        for key in keys:
-            values[key] = self._value(key, heads.get(key), parts.get(key, []))
-
-    def _stored(self, keys: Sequence[str]) -> tuple[dict[str, Head], dict[str, list[Part]]]:
-        """The heads and parts of `keys` as they are; one row of JSON for all of them."""
-        some = ", ".join(f"?{n}" for n in range(1, len(keys) + 1))
-        query = (
-            "SELECT (SELECT json_group_array(json_array(key, parts, total)) FROM head "
-            f"WHERE key IN ({some})), (SELECT json_group_array(json_array(key, number, text, sum)) "
-            f"FROM part WHERE key IN ({some}))"
-        )
-        ((heads, parts),) = self._select(query, keys)
-        try:
-            by_key: dict[str, list[Part]] = {}
-            for key, number, text, found in _PARTS.decode(parts):
-                by_key.setdefault(key, []).append((number, text, found))
-            return {key: (count, total) for key, count, total in _HEADS.decode(heads)}, by_key
-        except msgspec.MsgspecError as error:
-            raise _Unreadable(str(error)) from error
-
-    def _value(self, key: str, head: Head | None, parts: list[Part]) -> str | Damaged | None:
-        if head is None and not parts:
-            return None
-        damage = damage_of(key, head, parts)
-        if damage:
-            return Damaged(f"{self.path}: {key}: {damage}")
-        return "".join(text for _, text, _ in sorted(parts))
+        return self._reader.lookup(keys)
 
     def dir(self, prefix: str) -> list[str]:
         """Every key below `prefix`, sorted."""
-        return self._listed(span(prefix))
+        return self._reader.dir(prefix)
 
     def page(self, page: Page) -> PageRead:
         """Some of the keys below a prefix."""
-        keys = self._listed(page.bounds(), page.reverse, page.limit)
-        return PageRead(keys, self.lookup(keys) if page.values else [])
+        return self._reader.page(page)
 
     def count(self, prefix: str) -> int:
         """How many keys there are below `prefix`."""
-        if self._heads_agree:
-            query = "SELECT count(*) FROM head WHERE key > ? AND key < ?"
-            with suppress(_Unreadable):
-                ((count,),) = self._select(query, span(prefix))
-                return int(count)
-        return len(self._listed(span(prefix)))
+        return self._reader.count(prefix)
 
-    def _listed(self, bounds: tuple[str, str], reverse: bool = False, limit: int = -1) -> list[str]:
-        """At most `limit` keys between `bounds`, by their heads as long as these are whole."""
-        if self._heads_agree:
-            try:
-                return self._listed_by_heads(bounds, reverse, limit)
-            except _Unreadable:
-                self._heads_agree = False
-        keys = sorted(self._listed_by_parts(bounds), reverse=reverse)
-        return keys if limit < 0 else keys[:limit]
-
-    def _listed_by_heads(self, bounds: tuple[str, str], reverse: bool, limit: int) -> list[str]:
-        query = (
-            "SELECT json_group_array(json_array(key, keysum)) FROM (SELECT key, keysum FROM head "
-            f"WHERE key > ? AND key < ? ORDER BY key {'DESC' if reverse else 'ASC'} LIMIT {limit})"
-        )
-        ((rows,),) = self._select(query, bounds)
-        try:
-            listed = _LISTED.decode(rows)
-        except msgspec.MsgspecError as error:
-            raise _Unreadable(str(error)) from error
-        for key, keysum in listed:
-            if key_sum(key) != keysum:
-                raise _Unreadable(f"{key}: not what was committed")
-        return [key for key, _ in listed]
-
-    def _listed_by_parts(self, bounds: tuple[str, str]) -> set[str]:
-        """Every key that has a part, a head that is whole, or both."""
-        keys: set[str] = set()
-        query = "SELECT key, keysum FROM head WHERE key > ? AND key < ?"
-        with suppress(_Unreadable):
-            keys |= {k for k, keysum in self._select(query, bounds) if key_sum(k) == keysum}
-        query = "SELECT DISTINCT key FROM part WHERE key > ? AND key < ?"
-        try:
-            keys |= {key for (key,) in self._select(query, bounds)}
-        except _Unreadable as error:
-            if not keys:
-                text = f"{self.path}: the keys after {bounds[0]!r} cannot be listed: {error}"
-                raise StoreError(Errno.EIO, text) from error
-        return keys
-
-    def _select(self, query: str, values: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Rows, or _Unreadable if a page or a text is damaged. Raises StoreError."""
-        try:
-            return self._db.execute(query, values).fetchall()
-        except sqlite3.OperationalError as error:
-            raise _Unreadable(str(error)) from error
-        except sqlite3.Error as error:
-            if _code(error) in _CORRUPT_CODES:
-                raise _Unreadable(str(error)) from error
-            raise self._error("cannot be read", error) from error
-
-    # Errors
+    def sweep(self, after: str) -> Swept:
+        """Read some of the keys after `after` and tell which of them are damaged."""
+        return self._reader.sweep(after)
 
     def _error(self, what: str, error: sqlite3.Error) -> StoreError:
-        code = _code(error)
-        if code in _LOCKED_CODES:
-            return StoreError(Errno.EIO, f"{self.path}: {what}: another process is using it")
-        errnum = Errno.ENOSPC if code in _ENOSPC_CODES else Errno.EIO
-        return StoreError(errnum, f"{self.path}: {what}: {error}")
+        return store_error(self.path, what, error)
 
     def _acknowledged_error(self, error: OSError) -> StoreError:
         path = acknowledged_path(self.path)
         return StoreError(Errno.EIO, f"{path}: cannot be written: {error.strerror}")
-
-
-class _Unreadable(Exception):
-    """A page, row or text that cannot be read, with the reason."""
-
-
-def acknowledged_path(path: Path) -> Path:
-    """Beside the state file `path`, the file with the number of its last acknowledged change."""
-    return path.with_name(f"{path.name}-acknowledged")
-
-
-def damage_of(key: str, head: Head | None, parts: Sequence[Part]) -> str:
-    """What is wrong with the value of `key`, "" if it is as it was committed."""
-    keysum = key_sum(key)
-    for number, text, found in parts:
-        if part_sum(keysum, number, text) != found:
-            return f"part {number} is not what was committed"
-    count, total = head or (0, 0)
-    if len(parts) != count:
-        return f"{count} parts were committed, {len(parts)} are there"
-    if sum(found for _, _, found in parts) != total:
-        return "other parts are there than were committed"
-    return ""
 
 
 def _op_rows(ops: Iterable[Op], number: int) -> list[OpRow]:
@@ -437,8 +249,3 @@ def _texts(ops: Iterator[Op]) -> tuple[set[str], dict[str, list[str]]]:
         else:
             texts.setdefault(op.key, []).append(op.text)
     return replaced, texts
-
-
-def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary code; 0 for Python's own complaints, such as a closed connection."""
-    return getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 from sortedcontainers import SortedDict
 
 from flux_trio.messages import FluxError, Level
-from flux_trio.services.kvs.ops import Damaged, Op, Page, PageRead, Put, Unlink, span
+from flux_trio.services.kvs.ops import Damaged, Op, Page, PageRead, Put, Swept, Unlink, span
 
 
 class StoreError(FluxError):
@@ -42,6 +42,12 @@ class Store(Protocol):
 
     def count(self, prefix: str) -> int:
         """How many keys there are below `prefix`."""
+
+    def sweep(self, after: str) -> Swept:
+        """Read some of the keys after `after` and tell which of them are damaged."""
+
+    def reclaim(self, pages_max: int) -> int:
+        """Give back at most so many pages that are free; how many still are."""
 
     def close(self) -> None:
         """Leave everything in order; no other method may follow."""
@@ -89,6 +95,14 @@ class MemoryStore:
         after, before = span(prefix)
         count: int = self._values.bisect_left(before) - self._values.bisect_right(after)
         return count
+
+    def sweep(self, after: str) -> Swept:  # noqa: ARG002 - the shape of a store
+        """Nothing can be damaged."""
+        return Swept(None, [])
+
+    def reclaim(self, pages_max: int) -> int:  # noqa: ARG002 - the shape of a store
+        """Nothing is free."""
+        return 0
 
     def close(self) -> None:
         """Nothing to put in order."""

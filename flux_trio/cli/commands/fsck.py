@@ -1,0 +1,62 @@
+"""`flux-trio fsck`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import click
+
+from flux_trio.cli.errors import complain
+
+DAMAGED: Final = 1
+NOT_CHECKED: Final = 2
+
+
+@click.command()
+@click.option(
+    "--statedir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Check the state of DIR. [default: that of FLUX_TRIO_STATEDIR, else of `start`]",
+)
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Make a new state file of what is whole; the old one is kept beside it.",
+)
+@click.pass_context
+def fsck(ctx: click.Context, *, statedir: Path | None, repair: bool) -> None:
+    """Check the state directory of an instance that does not run.
+
+    Reads all of the state file, and names each key whose value is missing or is not what was
+    stored. The check itself repairs nothing.
+
+    With --repair, a job that lacks anything goes to job-lost+found in the new file, with what can
+    be read of it. Acknowledged changes that are missing from the whole file are given up, so that
+    the instance can start again.
+
+    Exit codes: 0 if nothing is damaged, or after --repair; 1 if something is damaged; 2 if the
+    state cannot be checked: there is none, an instance has it open, or its layout is another.
+    """
+    from flux_trio.client import STATEDIR_VARIABLE, default_statedir
+    from flux_trio.instance import STATE_FILE
+    from flux_trio.services.kvs import StoreError, check_file, repair_file
+
+    given = os.environ.get(STATEDIR_VARIABLE)
+    path = (statedir or (Path(given) if given else default_statedir(os.environ))) / STATE_FILE
+    try:
+        if repair:
+            for line in repair_file(path):
+                click.echo(line)
+            return
+        report = check_file(path)
+    except StoreError as error:
+        complain(error.text)
+        ctx.exit(NOT_CHECKED)
+    for line in report.damage:
+        click.echo(line)
+    if report.damage:
+        ctx.exit(DAMAGED)
+    click.echo(f"{path}: {report.keys} keys, nothing is damaged")
