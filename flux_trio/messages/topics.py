@@ -59,6 +59,7 @@ SERVICE_BACK_EVENT: Final = "service-back"
 # Job submission and control
 INGEST_SUBMIT: Final = "job-ingest.submit"
 JOB_SUBMIT: Final = "job-manager.submit"
+JOB_HINDRANCE: Final = "job-manager.hindrance"
 JOB_GETINFO: Final = "job-manager.getinfo"
 JOB_RAISE: Final = "job-manager.raise"
 JOB_RAISEALL: Final = "job-manager.raiseall"

@@ -13,7 +13,7 @@ def test_every_test_that_the_page_names_exists() -> None:
     named = set(re.findall(r"`(test_\w+)`", PAGE.read_text()))
     there = {
         name
-        for path in HERE.glob("test_*.py")
+        for path in HERE.parent.rglob("test_*.py")
         for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE)
     }
     assert len(named) > 50

@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 
-from tests.support.instance import running_instance, until
+from tests.support.instance import RunningInstance, running_instance, until
 from tests.support.shell import hosts
 
 pytestmark = pytest.mark.real
@@ -66,6 +66,54 @@ def _pipe() -> Iterator[IO[bytes]]:
     reader, writer = os.pipe()
     yield os.fdopen(reader, "rb", buffering=0)
     yield os.fdopen(writer, "wb", buffering=0)
+
+
+def events(instance: RunningInstance, jobid: str) -> list[str]:
+    """The names of a job's events."""
+    log = instance.ok("job", "eventlog", jobid)
+    return [line.split()[1] for line in log.splitlines()]
+
+
+def test_jobs_with_resources_wait_while_no_shell_host_can_be_started(tmp_path: Path) -> None:
+    "32.hello.1: hello is said once the shell host answers; no job fails for the lack of one."
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    (state / "shell").write_text("in the way")
+    with running_instance(state) as instance:
+        jobs = [instance.ok("submit", "true").strip() for _ in range(6)]
+        instance.ok("job", "wait-event", "-q", jobs[0], "alloc")
+        until(lambda: "job-exec: cannot start the shell host" in instance.ok("queue", "status"))
+        assert events(instance, jobs[0])[-1] == "alloc"
+        (state / "shell").unlink()
+        for jobid in jobs:
+            instance.ok("job", "wait-event", "-q", jobid, "clean")
+            assert "exception" not in events(instance, jobid)
+        assert "shell host" not in instance.ok("queue", "status")
+
+
+def test_running_jobs_go_on_and_others_wait_while_the_next_shell_host_cannot_be_started(
+    tmp_path: Path,
+) -> None:
+    "Readings 1: the service withdraws, and says hello again; what runs is found again."
+    shell, go = tmp_path / "state" / "shell", tmp_path / "go"
+    with running_instance(tmp_path / "state") as instance:
+        wait = f"until [ -e {go} ]; do sleep 0.02; done"
+        running = instance.ok("submit", "sh", "-c", wait).strip()
+        instance.ok("job", "wait-event", "-q", running, "start")
+        (host,) = hosts(shell)
+        (shell / "shell.sock").unlink()
+        (shell / "shell.sock").mkdir()
+        os.kill(host, signal.SIGKILL)
+        until(lambda: "job-exec: cannot start the shell host" in instance.ok("queue", "status"))
+        waiting = instance.ok("submit", "true").strip()
+        instance.ok("job", "wait-event", "-q", waiting, "alloc")
+        (shell / "shell.sock").rmdir()
+        instance.ok("job", "wait-event", "-q", waiting, "clean")
+        assert "exception" not in events(instance, waiting)
+        assert events(instance, running)[-1] == "start"
+        go.touch()
+        instance.ok("job", "wait-event", "-q", running, "clean")
+        assert events(instance, running).count("start") == 1
 
 
 def test_shell_host_that_is_killed_leaves_its_jobs_and_the_next_one_sees_their_end(

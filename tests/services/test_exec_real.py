@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from flux_trio.config import ExecConfig
 from flux_trio.formats import Event, Jobspec, format_eventlog, parse_eventlog
-from flux_trio.messages import Errno, Request
+from flux_trio.messages import Errno, Level, Request, Response
+from flux_trio.services.exec.core import ExecCore
 from flux_trio.services.exec.shell_protocol import (
     Ack,
     Attach,
     Done,
     Failure,
-    List,
     Listing,
     Signal,
     Start,
@@ -33,7 +34,7 @@ from flux_trio.services.exec.vocabulary import (
 )
 from flux_trio.services.exec.warning import warning_of
 from flux_trio.services.turns import Log
-from tests.support.asking import asked, gone
+from tests.support.asking import asked, gone, service_back
 from tests.support.exec_script import (
     MANAGER,
     START_AT,
@@ -349,8 +350,8 @@ def test_end_that_no_shell_host_saw_is_an_exception() -> None:
 def test_job_waits_for_the_shell_host() -> None:
     script = ExecScript(connected=False)
     assert to_shell(script.start(7, jobspec("true"))) == []
-    start, listing = to_shell(script(ShellConnected()))
-    assert (type(start), listing) == (Start, List())
+    (start,) = to_shell(script(ShellConnected()))
+    assert type(start) is Start
 
 
 def test_all_that_matters_is_said_again_to_a_shell_host_that_is_back() -> None:
@@ -360,24 +361,76 @@ def test_all_that_matters_is_said_again_to_a_shell_host_that_is_back() -> None:
     script(job_exception(8))
     (log,) = script(ShellLost("it died"))
     assert isinstance(log, Log)
-    start, attach, _ = to_shell(script(ShellConnected()))
+    start, attach = to_shell(script(ShellConnected()))
     assert (type(start), start.id, attach) == (Start, 7, Attach(8))
     actions = script(Started(8))  # the signal may have been lost
     assert told(actions) == []
     assert to_shell(actions) == [Signal(8, 15)]
 
 
-def test_jobs_do_not_wait_for_a_shell_host_that_cannot_be_started() -> None:
-    """32.start.36."""
+def requests(actions: list[Any]) -> list[tuple[str, Any]]:
+    """The topics and payloads of requests."""
+    return [(each.topic, each.payload) for each in actions if isinstance(each, Request)]
+
+
+WITHDRAWAL = ("job-manager.disconnect", None)
+HELLO = ("job-manager.exec-hello", {"service": "job-exec"})
+
+
+def hindrance(reason: str) -> tuple[str, dict[str, str]]:
+    """The request that tells why jobs wait."""
+    return ("job-manager.hindrance", {"reason": reason})
+
+
+def test_no_hello_is_said_before_a_shell_host_answers() -> None:
+    "32.hello.1: a service that can start no job would fail every one it is given."
+    core = ExecCore(ExecConfig(), has_shell=True)
+    assert core.start(1.0) == []
+    failed = core.turn(2.0, [ShellFailed("no space")])
+    assert requests(failed) == [hindrance("no space")]
+    assert [each.level for each in failed if isinstance(each, Log)] == [Level.ERR]
+    assert core.turn(3.0, [ShellFailed("no space")]) == []  # said once
+    assert requests(core.turn(4.0, [ShellFailed("no memory")])) == [hindrance("no memory")]
+    assert requests(core.turn(5.0, [ShellConnected()])) == [hindrance(""), HELLO]
+
+
+def test_simulated_jobs_need_no_shell_host() -> None:
+    core = ExecCore(ExecConfig(simulate=True), has_shell=True)
+    assert requests(core.start(1.0)) == [HELLO]
+    assert requests(core.turn(2.0, [ShellFailed("no space")])) == [hindrance("no space")]
+
+
+def test_next_job_manager_is_told_too_why_jobs_wait() -> None:
+    core = ExecCore(ExecConfig(), has_shell=True)
+    core.start(1.0)
+    core.turn(2.0, [ShellFailed("no space")])
+    assert requests(core.turn(3.0, [service_back(MANAGER)])) == [hindrance("no space")]
+
+
+def test_service_withdraws_when_no_shell_host_can_be_started() -> None:
+    """Readings 1: its disconnect ends the starts; no job fails, and each is asked for again."""
     script = ExecScript(connected=False)
     script.start(7, jobspec("true"))
-    reattached = script.start(8, jobspec("true"), OLD, reattach=True)
-    assert told(reattached) == []
-    (exception, release) = told(script(ShellFailed("cannot start the shell host: no space")))
-    assert exception[3] == "cannot start the shell host: no space"
-    assert release == RELEASE
-    assert told(script.start(9, jobspec("true")))[-1] == RELEASE
-    assert to_shell(script(ShellConnected())) == [Attach(8), List()]
+    actions = script(ShellFailed("no space"))
+    assert told(actions) == []
+    assert requests(actions) == [WITHDRAWAL, hindrance("no space")]
+    assert script(ShellFailed("no space")) == []
+    actions = script(ShellConnected())
+    assert requests(actions) == [hindrance(""), HELLO]
+    assert [type(each) for each in to_shell(actions)] == [Start]
+    script(Response(HELLO[0], None, 0, actions[-1].matchtag))
+    assert told(script.start(7, jobspec("true"))) == []
+    assert told(script(Started(7))) == [("start",)]
+
+
+def test_shell_host_that_fails_while_hello_is_under_way() -> None:
+    core = ExecCore(ExecConfig(), has_shell=True)
+    core.start(1.0)
+    (hello,) = core.turn(2.0, [ShellConnected()])
+    core.turn(2.0, [ShellLost("it died")])
+    assert requests(core.turn(3.0, [ShellFailed("no space")])) == [hindrance("no space")]
+    answered = core.turn(4.0, [Response(hello.topic, None, 0, hello.matchtag)])
+    assert requests(answered)[-2:] == [WITHDRAWAL, hindrance("no space")]
 
 
 def test_job_that_a_lost_shell_host_may_have_launched_is_not_given_up() -> None:
@@ -386,7 +439,7 @@ def test_job_that_a_lost_shell_host_may_have_launched_is_not_given_up() -> None:
     script.start(7, jobspec("true"))
     script(ShellLost("it died"))
     assert told(script(ShellFailed("no space"))) == []
-    assert [request.id for request in to_shell(script(ShellConnected()))[:-1]] == [7]
+    assert [request.id for request in to_shell(script(ShellConnected()))] == [7]
 
 
 def test_ended_jobs_that_nobody_will_ask_for_are_acknowledged() -> None:

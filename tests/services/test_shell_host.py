@@ -8,12 +8,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trio
 
+from flux_trio.services.exec import shell_client
 from flux_trio.services.exec.shell_protocol import (
+    JOBS_NAME,
     LOG_NAME,
     Attach,
     Done,
@@ -28,7 +31,7 @@ from flux_trio.services.exec.shell_protocol import (
 from flux_trio.services.exec.shell_stream import socket_address
 from flux_trio.services.exec.vocabulary import ShellConnected, ShellFailed
 from tests.support.instance import environment
-from tests.support.shell import Shell, hosts, no_process_left, open_shell, tasks, until
+from tests.support.shell import TEST_S_MAX, Shell, hosts, no_process_left, open_shell, tasks, until
 
 pytestmark = pytest.mark.real
 
@@ -253,6 +256,84 @@ async def test_host_without_a_log_still_serves(directory: Path) -> None:
     async with open_shell(directory) as shell:
         assert (await shell.run(1, "true")).status == 0
         shell.forget(1)
+
+
+@pytest.mark.parametrize(
+    "name", ["notes.record", "007.record", "-1.record", "1_0.record", "\u0663.record", "9.0.out"]
+)
+async def test_stray_file_among_the_records_stops_nothing(directory: Path, name: str) -> None:
+    stray = make_stray(directory, name)
+    async with open_shell(directory) as shell:
+        assert (await shell.run(1, "echo", "here")).status == 0
+        shell.send(List())
+        assert (await shell.hear(Listing)).ended == [1]
+        shell.forget(1)
+    assert stray.exists()
+
+
+async def test_directories_in_the_place_of_records_and_output_stop_nothing(
+    directory: Path,
+) -> None:
+    "The job whose output cannot be opened fails; its acknowledgement must not end the host."
+    make_stray(directory, "5.record", is_directory=True)
+    make_stray(directory, "1.0.out", is_directory=True)
+    async with open_shell(directory) as shell:
+        (before,) = hosts(directory)
+        shell.start(1, "true")
+        failure = (await shell.hear(Started, 1)).failure
+        assert failure is not None
+        assert "Is a directory" in failure.text
+        await shell.hear(Done, 1)
+        shell.forget(1)
+        assert (await shell.run(2, "true")).status == 0
+        shell.forget(2)
+        assert hosts(directory) == [before]
+
+
+def make_stray(directory: Path, name: str, *, is_directory: bool = False) -> Path:
+    """Put a file among those of jobs."""
+    path = directory / JOBS_NAME / name
+    path.mkdir(parents=True) if is_directory else path.parent.mkdir(parents=True)
+    if not is_directory:
+        path.write_text("not yours")
+    return path
+
+
+async def test_host_that_is_killed_as_it_starts_is_started_again(directory: Path) -> None:
+    "One SIGKILL may hit the command, or the daemon before it answers."
+    async with trio.open_nursery() as nursery:
+        shell = Shell(directory)
+        nursery.start_soon(shell.client.run)
+        await until(lambda: bool(hosts(directory)))
+        for host in hosts(directory):
+            with suppress(ProcessLookupError):
+                os.kill(host, signal.SIGKILL)
+        with trio.fail_after(TEST_S_MAX):
+            await shell.hear(ShellConnected)
+            assert (await shell.run(1, "true")).status == 0
+            shell.forget(1)
+        nursery.cancel_scope.cancel()
+
+
+async def test_host_that_hangs_is_no_host(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    "A connection alone is no answer."
+    monkeypatch.setattr(shell_client, "START_S_MAX", 0.2)
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "1000")
+        await shell.hear(Started, 1)
+    (host,) = hosts(directory)
+    os.kill(host, signal.SIGSTOP)
+    async with trio.open_nursery() as nursery:
+        next_ = Shell(directory)
+        nursery.start_soon(next_.client.run)
+        with trio.fail_after(TEST_S_MAX):
+            assert "does not answer" in (await next_.hear(ShellFailed)).reason
+            os.kill(host, signal.SIGCONT)
+            await next_.hear(ShellConnected)
+            next_.send(Signal(1, signal.SIGKILL))
+            await next_.hear(Done, 1)
+            next_.forget(1)
+        nursery.cancel_scope.cancel()
 
 
 async def test_path_of_any_length_will_do(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from flux_trio.services.exec.vocabulary import (
     OutputRead,
     ReadOutput,
     ShellConnected,
+    ShellLost,
     ToShell,
 )
 from flux_trio.services.stored_output import output_key
@@ -75,12 +76,15 @@ class ExecScript:
         self.lookups: list[str] = []
         self.commits: list[list[list[str]]] = []
         self.journal: Request | None = None
-        (hello,) = self.core.start(HELLO_AT)
+        actions = self.core.start(HELLO_AT)
+        if has_shell:
+            actions += self.core.turn(HELLO_AT, [ShellConnected()])
+        (hello,) = actions
         assert (hello.topic, hello.payload) == ("job-manager.exec-hello", {"service": "job-exec"})
         self.hello = hello
         self(Response(hello.topic, None, 0, hello.matchtag), now=HELLO_AT)
-        if has_shell and connected:
-            self(ShellConnected(), now=HELLO_AT)
+        if has_shell and not connected:
+            self(ShellLost("it died"), now=HELLO_AT)
 
     def __call__(self, *inputs: Any, now: float = START_AT) -> list[Any]:
         """The actions of a turn, and of those that the answers of kvs and journal make."""

@@ -1,8 +1,9 @@
 """The execution service's decisions: RFC 32, with RFC 16 for what it reads and leaves in the KVS.
 
-Hello first; then each start request becomes a `Job`, its R is read, and it is simulated
-(`simulated.py`) or run (`real.py`). `job.py` has the answers. Cancels come as `job-exception`
-events, new expirations by the job manager's journal (readings: How the exec service learns).
+Hello first, once the shell host answers; then each start request becomes a `Job`, its R is read,
+and it is simulated (`simulated.py`) or run (`real.py`). `job.py` has the answers. Cancels come as
+`job-exception` events, new expirations by the job manager's journal (readings: How the exec service
+learns).
 
 R is the one thing looked up for a job that was allocated after the hello. For any other, and one to
 reattach, the past is looked up as well: its eventlog, and what an earlier exec service stored.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from enum import Enum
 from functools import partial
 from typing import Any, Final, assert_never
 
@@ -125,6 +127,15 @@ class _JournalPayload(msgspec.Struct):
     events: list[tuple[int, int, _Update]]
 
 
+class Link(Enum):
+    """How far the conversation with the job manager is."""
+
+    SILENT = "nothing is said: there is no shell host that could start a job"
+    ASKED = "exec-hello is sent"
+    UNHEARD = "exec-hello met ENOSYS: nobody holds the name of the job manager"
+    ATTACHED = "exec-hello was accepted"
+
+
 class ExecCore:
     """One execution service.
 
@@ -143,11 +154,12 @@ class ExecCore:
         self._service = service
         self._simulate = config.simulate
         self._has_shell = has_shell
+        self._needs_shell = has_shell and not config.simulate
         self._jobs: dict[int, Job] = {}
         self._manager = topics.JOB_MANAGER  # sender of the latest start request
         self._owner = -1  # and its userid: the instance owner's
-        self._attached = False  # hello was accepted and the job manager is there
-        self._waits = False  # for somebody to hold the name of a job manager that is gone
+        self._link = Link.SILENT
+        self._hindrance = ""  # why there is no shell host, as the job manager was told
         self._follows = False  # its journal has begun to tell
         self._attached_at: float | None = None  # time of the latest hello that was accepted
         self._updates: dict[int, float] = {}  # see UPDATES_MAX
@@ -193,13 +205,13 @@ class ExecCore:
             Listing: lambda notice: self._real.forget_unasked(notice.ended),
             ShellConnected: self._shell_connected,
             ShellLost: self._shell_lost,
-            ShellFailed: lambda notice: self._real.unavailable(notice.reason),
+            ShellFailed: self._shell_failed,
         }
 
     def start(self, now: float) -> list[Any]:
-        """Say hello (32.hello.1)."""
+        """Say hello (32.hello.1); where jobs need the shell host, once that answers."""
         self._context.now = now
-        self._hello()
+        self._hello_if_able()
         return self._context.take_actions()
 
     def turn(self, now: float, inputs: list[Any]) -> list[Any]:
@@ -213,33 +225,59 @@ class ExecCore:
 
     # Hello
 
+    def _hello_if_able(self) -> None:
+        """A service that says hello while it can start no job would fail every one it is given."""
+        if not self._needs_shell or self._real.is_connected:
+            self._hello()
+
     def _hello(self) -> None:
-        self._waits = False
+        self._link = Link.ASKED
         self._context.ask(topics.EXEC_HELLO, {"service": self._service}, self._hello_answered)
 
     def _hello_answered(self, response: Response) -> None:
         if not response.errnum:
-            self._attached, self._attached_at = True, self._context.now
+            self._link, self._attached_at = Link.ATTACHED, self._context.now
             self._follows = False
             # events from here on; what was before is looked up where it matters
             wanted = {"allow": {JobEvent.RESOURCE_UPDATE.value: 1}}
             self._context.ask(topics.JOB_JOURNAL, wanted, self._journal, Flag.STREAMING)
             self._ask_targets()
+            if self._hindrance:  # the shell host was lost after hello was said
+                self._withdraw()
         elif response.errnum == Errno.ENOSYS:  # the broker's: there is no job manager now
-            self._waits = True
+            self._link = Link.UNHEARD
         else:  # 32.hello.9
             self._context.emit(Exit(f"{response.topic}: {response.error_text}"))
 
     def _manager_gone(self) -> None:
-        """Its requests end with it; what runs goes on, and is told to the next one."""
-        if not self._attached:
-            return
-        self._attached = False
+        """It is told of what runs when it is back."""
+        if self._link is Link.ATTACHED:
+            self._detach()
+            self._hello_if_able()
+
+    def _withdraw(self) -> None:
+        """No job can be started: take back the hello, so that jobs with resources wait in RUN.
+
+        A disconnect ends what is outstanding (readings: Exec override); an error response to a
+        start would do so too, but breaks 32.impl.5.
+        """
+        farewell = topics.disconnect_of(topics.JOB_MANAGER)
+        self._context.emit(Request(farewell, flags=int(Flag.NORESPONSE)))
+        self._detach()
+        self._tell_hindrance()  # it was forgotten with the rest
+
+    def _detach(self) -> None:
+        """The start requests end; what runs goes on, and is told to who asks next."""
+        self._link = Link.SILENT
         for job in list(self._jobs.values()):
             job.request = None
             if job.phase is Phase.PREPARING:
                 del self._jobs[job.id]
-        self._hello()
+
+    def _tell_hindrance(self) -> None:
+        """Let `queue status` say why jobs wait for this service, or no longer."""
+        reason = {"reason": self._hindrance}
+        self._context.emit(Request(topics.JOB_HINDRANCE, reason, flags=int(Flag.NORESPONSE)))
 
     # Requests
 
@@ -406,8 +444,8 @@ class ExecCore:
     # Events, timers, the journal
 
     def _event(self, event: Event) -> None:
-        if self._waits and tells_return_of(topics.JOB_MANAGER, event):
-            self._hello()
+        if tells_return_of(topics.JOB_MANAGER, event):
+            self._manager_back()
         if tells_return_of(topics.RESOURCE, event):
             self._ask_targets()
         if not event.rolemask & ROLE_OWNER:
@@ -471,6 +509,13 @@ class ExecCore:
         if job.phase is Phase.RUNNING:
             self._kind(job).stop(job, SIGTERM)
 
+    def _manager_back(self) -> None:
+        """Somebody holds the name of the job manager, who has heard nothing yet."""
+        if self._hindrance:
+            self._tell_hindrance()
+        if self._link is Link.UNHEARD:
+            self._hello()
+
     def _timer(self, timer: TimerFired) -> None:
         assert isinstance(timer.key, TimerKey)
         kind, jobid = timer.key
@@ -521,10 +566,28 @@ class ExecCore:
     def _shell_connected(self, _: ShellConnected) -> None:
         self._inputs.connected()
         self._real.connected()
+        if self._hindrance:
+            self._hindrance = ""
+            self._context.emit(Log(Level.INFO, "the shell host answers again"))
+            self._tell_hindrance()
+        if self._link is Link.SILENT:
+            self._hello()
 
     def _shell_lost(self, notice: ShellLost) -> None:
         self._inputs.disconnected(notice.reason)
         self._real.disconnected(notice.reason)
+
+    def _shell_failed(self, notice: ShellFailed) -> None:
+        """Told again as long as it lasts; the log has it once."""
+        if notice.reason == self._hindrance:
+            return
+        if not self._hindrance:
+            self._context.emit(Log(Level.ERR, notice.reason))
+        self._hindrance = notice.reason
+        if self._link is Link.ATTACHED and self._needs_shell:
+            self._withdraw()
+        else:
+            self._tell_hindrance()
 
     def _started(self, notice: Started) -> None:
         self._real.started(notice)

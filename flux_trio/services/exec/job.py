@@ -55,7 +55,6 @@ class Job:
     __slots__ = (
         "exec_log",  # events of guest.exec.eventlog, real jobs only
         "expiration",  # seconds since the Unix epoch; 0.0 = no limit
-        "handed_over",  # the shell host may have it
         "id",
         "is_new",  # allocated since the hello: nobody can have started it before
         "is_stored",  # False when the kvs refused what it left: the shell host must not forget it
@@ -87,7 +86,6 @@ class Job:
         self.request: Request | None = request
         self.reattach = False
         self.is_new = True
-        self.handed_over = False
         self.phase = Phase.PREPARING
         self.killed = False
         self.stopping = False

@@ -26,7 +26,6 @@ from flux_trio.services.exec.shell_protocol import (
     Attach,
     Done,
     Failure,
-    List,
     ShellProtocolError,
     Signal,
     Started,
@@ -66,8 +65,7 @@ class RealJobs:
         self._environment = environment
         self._kill_grace_s = kill_grace_s
         self._output_limit = output_limit
-        self._connected = False
-        self._unavailable = ""  # why there is no shell host, while there can be none
+        self.is_connected = False  # a shell host answers
 
     # Start
 
@@ -82,13 +80,10 @@ class RealJobs:
         except (FormatError, LayoutError, ShellProtocolError) as error:
             job.fail(self._context, str(error))
             return
-        if self._unavailable and job.is_new:
-            job.fail(self._context, self._unavailable)
-            return
         job.note(self._context.now, "init")
         job.note(self._context.now, "starting")
         job.phase = Phase.LAUNCHING
-        if self._connected:
+        if self.is_connected:
             self._hand_over(job)
 
     def _lay_out(self, job: Job) -> None:
@@ -104,7 +99,6 @@ class RealJobs:
     def _hand_over(self, job: Job) -> None:
         """Whatever `reattach` says, the shell host launches an id at most once."""
         assert job.start is not None
-        job.handed_over = True
         may_launch = job.phase is Phase.LAUNCHING and not job.reattach and not job.killed
         self._context.emit(ToShell(job.start if may_launch else Attach(job.id)))
 
@@ -112,27 +106,14 @@ class RealJobs:
 
     def connected(self) -> None:
         """There is a shell host, perhaps another than before: say everything again."""
-        self._connected, self._unavailable = True, ""
+        self.is_connected = True
         for job in self._real(Phase.LAUNCHING, Phase.RUNNING):
             self._hand_over(job)
-        self._context.emit(ToShell(List()))
 
     def disconnected(self, reason: str) -> None:
         """Another connection is being made."""
-        self._connected = False
+        self.is_connected = False
         self._context.emit(Log(Level.WARNING, f"lost the shell host: {reason}"))
-
-    def unavailable(self, reason: str) -> None:
-        """No shell host can be started: jobs that wait for one fail.
-
-        A job that an earlier host may have is not given up: it is asked about once there is one.
-        """
-        if not self._unavailable:
-            self._context.emit(Log(Level.ERR, reason))
-        self._unavailable = reason
-        for job in self._real(Phase.LAUNCHING):
-            if job.is_new and not job.handed_over:
-                job.fail(self._context, reason)
 
     def started(self, notice: Started) -> None:
         """The job runs, or failed to; heard again after a new connection."""

@@ -1,7 +1,9 @@
 """The exec service's connection to its shell host: made, and made again, for as long as it runs.
 
-A host that answers is used; where there is none, one is started. What is sent while there is no
-connection is dropped: `ShellConnected` tells the core to say all that matters again.
+A host that answers is used; where there is none, one is started. A connection alone is no answer: a
+host that hangs, or ends as it begins, has one too. So each connection begins with `List`, and is
+used from the response on. What is sent before that is dropped: `ShellConnected` tells the core to
+say all that matters again.
 """
 
 from __future__ import annotations
@@ -15,11 +17,14 @@ import trio
 
 from flux_trio.services.exec.shell_host import ALREADY_RUNNING
 from flux_trio.services.exec.shell_protocol import (
+    LOG_NAME,
     NOTICES,
+    List,
     ShellNotice,
     ShellProtocolError,
     ShellRequest,
     Shutdown,
+    frame,
 )
 from flux_trio.services.exec.shell_stream import ShellStream, is_same_user, socket_address
 from flux_trio.services.exec.vocabulary import ShellConnected, ShellFailed, ShellInput, ShellLost
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RETRY_S: Final = 0.05  # while another host is coming up or going down
-START_S_MAX: Final = 10.0  # then the jobs that wait for a host are told that there is none
+START_S_MAX: Final = 10.0  # then the exec service is told that there is no host
 FAILED_RETRY_S: Final = 1.0
 
 
@@ -54,13 +59,14 @@ class ShellClient:
         """Keep a connection until cancelled; then tell the host to end, if nothing runs."""
         while True:
             try:
-                connection = await self._open()
+                stream, first = await self._open()
             except ShellUnavailableError as error:
                 self._post(ShellFailed(str(error)))
                 await trio.sleep(FAILED_RETRY_S)
                 continue
-            stream = self._stream = ShellStream(connection, NOTICES)
-            self._post(ShellConnected())
+            self._stream = stream
+            for input_ in (ShellConnected(), *first):
+                self._post(input_)
             try:
                 reason = await self._listen(stream)
             finally:
@@ -85,17 +91,23 @@ class ShellClient:
             stream.close()
         return reason
 
-    async def _open(self) -> trio.SocketStream:
-        """A connection to the host, started if need be. Raises ShellUnavailableError."""
+    async def _open(self) -> tuple[ShellStream[ShellNotice], list[ShellNotice]]:
+        """A host that answers, started if need be, and its answer. Raises ShellUnavailableError."""
         with trio.move_on_after(START_S_MAX):
             while True:
                 connection = await self._connect()
-                if connection is not None:
-                    return connection
-                if await self._launch() == ALREADY_RUNNING:
-                    await trio.sleep(RETRY_S)
+                if connection is None:
+                    if await self._launch() == ALREADY_RUNNING:
+                        await trio.sleep(RETRY_S)
+                    continue
+                stream = ShellStream(connection, NOTICES)
+                first = await _first_answer(connection, stream)
+                if first:
+                    return stream, first
+                await trio.sleep(RETRY_S)
         raise ShellUnavailableError(
-            f"the shell host in {self._directory} does not answer within {START_S_MAX:g} s"
+            f"the shell host in {self._directory} does not answer within {START_S_MAX:g} s "
+            f"(see {LOG_NAME} there)"
         )
 
     async def _connect(self) -> trio.SocketStream | None:
@@ -127,5 +139,25 @@ class ShellClient:
             raise ShellUnavailableError(f"cannot start the shell host: {error}") from None
         if result.returncode not in (0, ALREADY_RUNNING):
             last = result.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            if result.returncode < 0:
+                last = f"it was killed by signal {-result.returncode}"
             raise ShellUnavailableError(f"cannot start the shell host: {last}")
         return result.returncode
+
+
+async def _first_answer(
+    connection: trio.SocketStream, stream: ShellStream[ShellNotice]
+) -> list[ShellNotice]:
+    """What a host says to `List`; nothing if it closes the connection, which is closed then."""
+    answer: list[ShellNotice] = []
+    try:
+        await connection.send_all(frame(List()))
+        answer = await stream.receive()
+    except trio.BrokenResourceError:
+        pass
+    except ShellProtocolError as error:
+        raise ShellUnavailableError(f"the shell host answers wrongly: {error}") from None
+    finally:
+        if not answer:
+            stream.close()
+    return answer

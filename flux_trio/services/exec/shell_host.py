@@ -24,6 +24,7 @@ import trio
 from flux_trio.console import STDERR, fill_standard_descriptors
 from flux_trio.services.exec.shell_jobs import Process, ShellJobs
 from flux_trio.services.exec.shell_protocol import (
+    JOBS_NAME,
     LOCK_NAME,
     LOG_NAME,
     REQUESTS,
@@ -146,9 +147,12 @@ class ShellHost:
 
 
 def main(directory: Path) -> int:
-    """Start a host for `directory`; returns in the process that was called, once it listens."""
+    """Start a host for `directory`; returns in the process that was called, once it listens.
+
+    OSError: a host cannot be there; nothing is left of it.
+    """
     fill_standard_descriptors()  # before a descriptor is opened that has to stay
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (directory / JOBS_NAME).mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -195,4 +199,7 @@ def _redirect(log: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    try:
+        sys.exit(main(Path(sys.argv[1])))
+    except OSError as error:
+        sys.exit(f"{error.filename or sys.argv[1]}: {error.strerror}")

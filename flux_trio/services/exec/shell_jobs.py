@@ -160,7 +160,6 @@ class ShellJobs:
         self._jobs: dict[int, ShellJob] = {}
         self._children: dict[int, Process] = {}
         self._cores = os.sched_getaffinity(0)
-        (directory / JOBS_NAME).mkdir(exist_ok=True)
 
     @property
     def nrunning(self) -> int:
@@ -170,9 +169,17 @@ class ShellJobs:
     def recover(self) -> list[Process]:
         """Read every record; returns the processes of an earlier host that still run."""
         for path in (self._directory / JOBS_NAME).glob(f"*{_RECORD_SUFFIX}"):
-            job = ShellJob(int(path.stem))
-            self._jobs[job.id] = job
-            for line in _read_record(path):
+            jobid = _jobid_of(path)
+            try:
+                lines = None if jobid is None else _read_record(path)
+            except OSError as error:
+                STDERR.write(f"{path}: {error.strerror}")
+                lines = None
+            if jobid is None or lines is None:
+                STDERR.write(f"{path} is left alone: it is no record of a job")
+                continue
+            job = self._jobs[jobid] = ShellJob(jobid)
+            for line in lines:
                 job.apply(line)
             self._settle(job)
         return [process for job in self._jobs.values() for process in job.running.values()]
@@ -220,8 +227,8 @@ class ShellJobs:
         if job is not None and not job.running:
             del self._jobs[jobid]
             for taskid, stream in itertools.product(range(job.ntasks), STREAMS):
-                self._output_path(jobid, taskid, stream).unlink(missing_ok=True)
-            self._record(jobid).unlink(missing_ok=True)  # last: while it is there, the job is
+                _remove(self._output_path(jobid, taskid, stream))
+            _remove(self._record(jobid))  # last: while it is there, the job is
 
     def ended(self) -> Listing:
         """The jobs that wait to be acknowledged."""
@@ -335,7 +342,7 @@ class ShellJobs:
     def _size(self, job: ShellJob, taskid: int, stream: str) -> int:
         try:
             return self._output_path(job.id, taskid, stream).stat().st_size
-        except FileNotFoundError:
+        except OSError:  # it is not there, or cannot be looked at
             return 0
 
     def _note(self, job: ShellJob, line: Line) -> None:
@@ -373,6 +380,20 @@ def _ended_child() -> int | None:
     except ChildProcessError:
         return None
     return found.si_pid if found else None
+
+
+def _remove(path: Path) -> None:
+    """Remove a file; one that cannot be removed is left, and ends nothing."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        STDERR.write(f"{path} cannot be removed: {error.strerror}")
+
+
+def _jobid_of(record: Path) -> int | None:
+    """The job whose record has that name; None for a name that a host does not give."""
+    stem = record.stem
+    return int(stem) if stem.isascii() and stem.isdecimal() and str(int(stem)) == stem else None
 
 
 def _read_record(path: Path) -> list[Line]:

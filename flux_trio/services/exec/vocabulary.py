@@ -58,7 +58,10 @@ class OutputRead:
 
 @dataclass(frozen=True, slots=True)
 class ShellConnected:
-    """There is a shell host. What was sent before may not have reached it."""
+    """A shell host answers; which jobs it has that ended follows as `Listing`.
+
+    What was sent before may not have reached it.
+    """
 
 
 @dataclass(frozen=True, slots=True)

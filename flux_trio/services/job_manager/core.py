@@ -43,6 +43,7 @@ from flux_trio.services.job_manager.control import Control
 from flux_trio.services.job_manager.entering import Entering
 from flux_trio.services.job_manager.entrance import Entrance, UserFound
 from flux_trio.services.job_manager.exec_side import ExecSide
+from flux_trio.services.job_manager.hindrances import Hindrances
 from flux_trio.services.job_manager.history import History, HistoryRead
 from flux_trio.services.job_manager.hooks import Hooks
 from flux_trio.services.job_manager.introduction import Introduction
@@ -104,8 +105,15 @@ class JobManagerCore:
         self._rest = Rest(self._ledger, self._scheduler, self._exec)
         self._history = History(self._ledger)
         self._purge = Purge(self._ledger, self._history.purged, self._forgotten)
+        self._hindrances = Hindrances(self._ledger)
         self._queue_methods = QueueMethods(
-            self._ledger, self._hooks, self._queues, self._scheduler, self._silences, self._purge
+            self._ledger,
+            self._hooks,
+            self._queues,
+            self._scheduler,
+            self._silences,
+            self._purge,
+            self._hindrances,
         )
         self._control = Control(self._ledger, self._scheduler, self._exec)
         self._memos = Memos(self._ledger)
@@ -215,6 +223,7 @@ class JobManagerCore:
                 topics.config_reload_of(topics.JOB_MANAGER): self._queue_methods.configure,
                 topics.JOB_QUEUE_ENABLE: self._queue_methods.enable,
                 topics.JOB_QUEUE_START: self._queue_methods.start_or_stop,
+                topics.JOB_HINDRANCE: self._hindrances.tell,
                 topics.JOB_GETINFO: self._control.getinfo,
                 topics.JOB_JOURNAL: self._journal.follow,
                 topics.SCHED_HELLO: self._scheduler.hello,
@@ -307,6 +316,7 @@ class JobManagerCore:
         self._history.forget(request.sender)
         self._purge.forget(request.sender)
         self._ledger.forget(request.sender)
+        self._hindrances.forget(request.sender)
         if request.sender == self._scheduler.sender:
             self._scheduler.lost("scheduler disconnected", LinkEvent.LOST)
         if request.sender == self._exec.sender:

@@ -25,6 +25,7 @@ from flux_trio.messages import (
 )
 from flux_trio.protocols import HookAnswer, LinkState, QueueEvent
 from flux_trio.services.configuring import configuration_in
+from flux_trio.services.job_manager.hindrances import Hindrances
 from flux_trio.services.job_manager.hooks import Hooks
 from flux_trio.services.job_manager.ledger import Ledger
 from flux_trio.services.job_manager.purge import Purge
@@ -75,6 +76,7 @@ class QueueMethods:
         scheduler: SchedulerSide,
         silences: Callable[[], list[Silence]],
         purge: Purge,
+        hindrances: Hindrances,
     ) -> None:
         self._ledger = ledger
         self._hooks = hooks
@@ -82,6 +84,7 @@ class QueueMethods:
         self._scheduler = scheduler
         self._silences = silences
         self._purge = purge
+        self._hindrances = hindrances
         self.restored = False
 
     def start(self) -> list[Any]:
@@ -101,8 +104,9 @@ class QueueMethods:
 
         {"enable", "start", "disable_reason"?, "stop_reason"?, "blocked"?, "silent"?, "held"?} as in
         flux-core: `blocked` is "scheduler" when the queue is started and only the scheduler is
-        missing. `silent`, ours, has a text for each service that was asked something and has not
-        answered; `held`, ours too, says why plugins hold jobs, and how many: {reason: count}.
+        missing. `silent`, ours, has a text for each service that says why it cannot do its part
+        (`Hindrances`), or that was asked something and has not answered. `held`, ours too, says why
+        plugins hold jobs, and how many: {reason: count}.
         """
         queue = self._queues.find(expect_payload(request, QueueStatus).name)
         online = self._scheduler.link == LinkState.READY
@@ -116,8 +120,8 @@ class QueueMethods:
         if started and not online:
             status["blocked"] = "scheduler"
         silent = [each.text(self._ledger.now) for each in self._silences()]
-        if any(silent):
-            status["silent"] = [text for text in silent if text]
+        if waits := [*self._hindrances.texts, *filter(None, silent)]:
+            status["silent"] = waits
         if held := self._ledger.tally.reasons(queue.name):
             status["held"] = held
         self._ledger.send(respond(request, status))
