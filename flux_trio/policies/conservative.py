@@ -9,10 +9,11 @@ machine or of what was promised: a rank down, a grant made longer or overdue.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from flux_trio.policies.policy import Decisions
-from flux_trio.policies.profile import Place, Profile
+from flux_trio.policies.profile import Place, Profile, Released
 from flux_trio.policies.state import Grant, Job, State
 
 RESERVATIONS_MAX: Final = 64
@@ -30,13 +31,16 @@ class Conservative:
         self._freed: list[Grant] = []  # since the last plan
         self._stale = False  # something changed that may let a job start
 
-    def arrived(self, _job: Job, /) -> None:
-        """Plan it."""
-        self._stale = True
+    def arrived(self, job: Job, /) -> None:
+        """Plan it, unless too many are ahead of it."""
+        if self._state.queue.is_within(job, RESERVATIONS_MAX):
+            self._stale = True
 
     def left(self, job: Job, /) -> None:
         """Let others move up."""
-        place = self._places.pop(job, None)
+        if job not in self._places:
+            return
+        place = self._places.pop(job)
         if place is not None and self._profile is not None:
             self._profile.release(place)
         self._stale = True
@@ -69,7 +73,7 @@ class Conservative:
             self._places.clear()
         else:
             for grant in self._freed:
-                self._profile.vacate(grant, now)
+                self._profile.vacate(grant)
             self._drop_places(self._profile, now)
             self._profile.advance(now)
         self._freed.clear()
@@ -77,14 +81,13 @@ class Conservative:
 
     def _drop_places(self, profile: Profile, now: float) -> None:
         """Drop the places behind a job that has none yet, or whose time has come in vain."""
-        overdue = profile.overdue(now)
         kept: dict[Job, Place | None] = {}
         for job in self._state.queue.places(0, RESERVATIONS_MAX):
             if job not in self._places:
                 break
             place = self._places[job]
             if place is not None and (
-                place.start < now or (place.start == now and place.bits & overdue)
+                place.start < now or (place.start == now and not profile.is_idle(place))
             ):
                 break
             kept[job] = place
@@ -99,26 +102,26 @@ class Conservative:
         A job that was looked at is looked at again only where something was released since: at the
         latest in the last plan, behind it.
         """
-        lately, profile.released = profile.released, 0
+        lately, profile.released = profile.released, []
         planned = 0
         while jobs := self._state.queue.places(planned, RESERVATIONS_MAX):
             for job in jobs:
                 if job in self._places:
-                    place = self._improve(job, profile, lately | profile.released)
+                    place = self._improve(job, profile, lately + profile.released)
                 elif (place := profile.earliest(job)) is not None:
                     profile.reserve(place)
                 if place is not None and place.start <= now:
                     self._places.pop(job, None)
-                    decisions.started.append((job, self._state.start(job, place.allocation, now)))
+                    grant = self._state.start(job, place.allocation, now)
+                    profile.began(place, grant)
+                    decisions.started.append((job, grant))
                 else:
                     self._places[job] = place
             planned = len(self._places)
 
-    def _improve(self, job: Job, profile: Profile, released: int) -> Place | None:
+    def _improve(self, job: Job, profile: Profile, released: Sequence[Released]) -> Place | None:
         """The earliest place for `job`, reserved, when it has looked at all but `released`."""
         own = self._places[job]
-        if not released:
-            return own
         before = math.nextafter(own.start, 0.0) if own is not None else math.inf
         place = profile.earliest(job, before, own, released)
         if place is None:

@@ -1,21 +1,29 @@
-"""The machine over time: what is free from now until the last grant ends, reservations taken off.
+"""The machine over time, from now on: what grants leave free, with the reserved places taken off.
+
+What only the grants leave free grows with time, since each gives back what it holds at its end
+(`Returns`). The places take something off between their start and their end. So time is cut at
+starts and ends of places only, of which there are few. Between two cuts more and more becomes
+free, and a search by halves finds the first time at which a job fits. The cost of a search grows
+with the number of places, and hardly with the number of grants and their different ends.
 
 What has no end, ends at infinity, and that is a time like others: a job may have its place there.
-
-What is free throughout a span of time is an intersection of flat sets (`Planes`). Costs grow with
-grants and reservations, and with the size of the machine as integers of a bit for each core do.
+A grant that is overdue holds what it has now, and is expected to give it back a moment later.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from functools import reduce
+from itertools import accumulate
+from operator import or_
+from typing import Final
 
 from flux_trio.policies.free_index import Counts, counts_of
 from flux_trio.policies.planes import FreePlanes, Planes
+from flux_trio.policies.returns import Returns
 from flux_trio.policies.shape import Allocation, Shape
 from flux_trio.policies.state import Grant, Job, State
 
@@ -30,198 +38,377 @@ class Place:
     allocation: Allocation
     bits: int
     """The allocation, flat."""
+    counts: Counts
+    """How many gpus and cores it has."""
 
     def covers(self, time: float) -> bool:
         """Whether the job would be there at `time`; one that starts at infinity is there then."""
         return self.start <= time < self.end or self.start == time == math.inf
 
+    def meets(self, start: float, end: float) -> bool:
+        """Whether a job from `start` to `end` would be there at the same time.
 
+        A job without an end meets those that start at infinity, so that it is not put in their way.
+        """
+        begins_before = self.start < end or self.start == end == math.inf
+        return begins_before and (start < self.end or self.start == start == math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Something that was given back: what a job gains by it, begins in this time and place."""
+
+    bits: int
+    """Flat; the job gets some of it."""
+    since: float
+    """Before that, places that were reserved since then are in the way; now when there is none."""
+    until: float
+
+    def without(self, place: Place) -> Iterator[Released]:
+        """What is left of it beside a new `place`."""
+        if other := self.bits & ~place.bits:
+            yield Released(other, self.since, self.until)
+        if mine := self.bits & place.bits:
+            if self.since < place.start:
+                yield Released(mine, self.since, min(self.until, place.start))
+            if place.end < self.until:
+                yield Released(mine, max(self.since, place.end), self.until)
+
+
+EVERYTHING: Final = (Released(-1, -math.inf, math.inf),)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Window:
-    """The intersection of flat sets in a row, of which the first leave and others come.
+    """What is free throughout the run of a job that would start at `start`."""
 
-    Each is intersected twice, however long the row: those that are to leave soon have been, from
-    the back, with all that leave after them.
+    start: float
+    end: float
+    flat: int
+    own: Place | None
+    """The job's own place as it is, which counts as free."""
+
+
+def _first_near(count: int, holds: Callable[[int], bool]) -> int:
+    """The first of the numbers below `count` for which a test holds, `count` if there is none.
+
+    The test then holds for all that follow. Low numbers are tried first.
     """
-
-    def __init__(self) -> None:
-        self._leaving = [-1]  # the last is what the older ones have in common
-        self._fresh: list[int] = []
-        self._in_fresh = -1
-
-    @property
-    def common(self) -> int:
-        """What is in all of them."""
-        return self._leaving[-1] & self._in_fresh
-
-    def add(self, flat: int) -> None:
-        """Let `flat` come."""
-        self._fresh.append(flat)
-        self._in_fresh &= flat
-
-    def drop(self) -> None:
-        """Let the first one leave."""
-        if len(self._leaving) == 1:
-            for flat in reversed(self._fresh):
-                self._leaving.append(self._leaving[-1] & flat)
-            self._fresh.clear()
-            self._in_fresh = -1
-        self._leaving.pop()
+    low, high = 0, 0
+    while high < count and not holds(high):
+        low, high = high + 1, 2 * high + 1
+    numbers = range(low, min(high, count))
+    return low + bisect_left(numbers, True, key=holds)
 
 
 class Profile:
-    """What is free in each span of time; spans begin at `times` and the last never ends.
-
-    A grant is taken off until its end, one that is overdue until a moment after now. A place that
-    was reserved and whose job has started is its grant's.
-    """
+    """What is free at each time. A place whose job has started is its grant's."""
 
     def __init__(self, state: State, now: float) -> None:
         self._state = state
         groups = state.pool.inventory.groups if state.pool.inventory else ()
         self._planes = Planes(groups, state.pool.up)
-        self._times = [now]
-        self._free = [self._planes.all]
-        self._counts = [self._planes.counts(self._planes.all)]
-        self.released = 0
-        """What was given back at any time since somebody set this to 0, flat."""
-        for grant in state.grants.by_end():
-            if grant.end > now:
-                self.reserve(self._place_of(grant, now))
+        self._returns = Returns(self._planes, state.grants)
+        self._idle = self._planes.all & ~self._returns.everything
+        self._idle_counts = self._planes.counts(self._idle)
+        self._places: dict[Place, None] = {}
+        self._cuts: list[float] = []  # now, then the finite starts and ends of places
+        self._taken: list[Counts] = []  # by places from each cut on
+        self._room: list[Counts] = []  # what is free at each cut
+        self.released: list[Released] = []
+        """What was given back since this was emptied, without what was reserved again."""
         self.advance(now)
 
+    # Changes
+
     def advance(self, now: float) -> None:
-        """Forget what is before `now`, and cuts that part nothing any more."""
-        first = self._cut(now)
-        del self._times[:first], self._free[:first], self._counts[:first]
-        same = [index for index, (a, b) in enumerate(pairwise(self._free), 1) if a == b]
-        for index in reversed(same):
-            del self._times[index], self._free[index], self._counts[index]
-        if overdue := self.overdue(now):
-            for index in range(self._cut(math.nextafter(now, math.inf))):
-                self._set(index, self._free[index] & ~overdue)
+        """Forget what is before `now`, and the cuts that part nothing any more."""
+        self._now = now
+        ends = {time for place in self._places for time in (place.start, place.end)}
+        self._cuts = [now, *sorted([time for time in ends if now < time < math.inf])]
+        changes = dict.fromkeys(self._cuts, (0, 0))
+        for place in self._places:
+            if place.start < math.inf:
+                changes[place.start] = _plus(changes[place.start], place.counts)
+            if place.start < place.end < math.inf:
+                changes[place.end] = _minus(changes[place.end], place.counts)
+        self._taken = list(accumulate(changes.values(), _plus))
+        self._room = [
+            _minus(self._free_counts(time), taken)
+            for time, taken in zip(self._cuts, self._taken, strict=True)
+        ]
 
-    def overdue(self, now: float) -> int:
-        """What is held by grants that should be over, flat."""
-        bits = 0
-        for grant in takewhile(lambda grant: grant.end <= now, self._state.grants.by_end()):
-            bits |= self._planes.flatten(grant.allocation.groups)
-        return bits
-
-    def earliest(
-        self, job: Job, before: float = math.inf, own: Place | None = None, within: int = -1
-    ) -> Place | None:
-        """Where `job` fits first, at `before` at the latest; None if nowhere.
-
-        The place that is its `own` already counts as free. Only where something of `within` (flat)
-        is free throughout is worth a look.
-        """
-        tried = 0
-        for start, end, window in self._windows(job, before, own):
-            if not window & within or not window & ~tried:
-                continue
-            allocation = self._find(job.shape, window, start)
-            if allocation is not None:
-                bits = self._planes.flatten(allocation.groups)
-                return Place(start, end, allocation, bits)
-            tried = window
-        return None
-
-    def _find(self, shape: Shape, window: int, start: float) -> Allocation | None:
-        """Where `shape` fits in `window` from `start` on; what is free until then comes last."""
-        pool, free = self._state.pool, FreePlanes(self._planes, window)
-        gpus, cores = self._least(shape)
-        before, early = 0, window
-        for index in range(bisect_left(self._times, start) - 1, -1, -1):
-            early &= self._free[index]
-            late = window & ~early
-            if late == before:
-                continue
-            counts = self._planes.counts(late)
-            if counts[0] >= gpus and counts[1] >= cores:
-                enough = FreePlanes(self._planes, late)
-                if pool.find_in(shape, enough) is not None:
-                    return pool.find_preferring(shape, enough, FreePlanes(self._planes, before))
-            before = late
-        return pool.find_preferring(shape, free, FreePlanes(self._planes, before))
+    def _free_counts(self, time: float) -> Counts:
+        """How much grants leave free."""
+        return _plus(self._idle_counts, self._returns.counts(self._position(time)))
 
     def reserve(self, place: Place) -> None:
         """Take `place` off."""
-        for index in self._spans(place):
-            self._set(index, self._free[index] & ~place.bits)
+        self.released = [left for one in self.released for left in one.without(place)]
+        self._places[place] = None
+        for time in (place.start, place.end):
+            at = bisect_left(self._cuts, time)
+            if self._now < time < math.inf and self._cuts[at : at + 1] != [time]:
+                self._cuts.insert(at, time)
+                self._taken.insert(at, self._taken[at - 1])
+                self._room.insert(at, _minus(self._free_counts(time), self._taken[at]))
+        self._count(place, 1)
 
     def release(self, place: Place) -> None:
         """Give a reserved `place` back."""
-        for index in self._spans(place):
-            self._set(index, self._free[index] | place.bits)
-        self.released |= place.bits
+        del self._places[place]
+        self._count(place, -1)
+        self.released.append(Released(place.bits, self._now, place.end))
 
-    def vacate(self, grant: Grant, now: float) -> None:
-        """`grant` is over before its end, or long after it."""
-        self.release(self._place_of(grant, now))
+    def _count(self, place: Place, times: int) -> None:
+        more = (place.counts[0] * times, place.counts[1] * times)
+        first = bisect_left(self._cuts, place.start)
+        for index in range(first, bisect_left(self._cuts, place.end)):
+            self._taken[index] = _plus(self._taken[index], more)
+            self._room[index] = _minus(self._room[index], more)
 
-    def _place_of(self, grant: Grant, now: float) -> Place:
-        """What is left of `grant` at `now`."""
-        bits = self._planes.flatten(grant.allocation.groups)
-        end = max(grant.end, math.nextafter(now, math.inf))
-        return Place(now, end, grant.allocation, bits)
+    def began(self, place: Place, grant: Grant) -> None:
+        """The job of a reserved `place` has started: what was the place's is its grant's."""
+        del self._places[place]
+        self._idle &= ~self._returns.add(grant)
+        self._grants_changed()
 
-    def _windows(
-        self, job: Job, before: float, own: Place | None
-    ) -> Iterator[tuple[float, float, int]]:
-        """Starts until `before`, when `job` would end, and what is free throughout.
+    def vacate(self, grant: Grant) -> None:
+        """`grant` is over."""
+        flat = self._returns.remove(grant)
+        self._idle |= flat
+        self.released.append(Released(flat, self._now, max(grant.end, self._a_moment_later)))
+        self._grants_changed()
 
-        Left out are those with too little free at some time for any place.
+    def _grants_changed(self) -> None:
+        self._idle_counts = self._planes.counts(self._idle)
+        self.advance(self._now)
+
+    # Search
+
+    def is_idle(self, place: Place) -> bool:
+        """Whether no grant holds anything of `place` now."""
+        return not place.bits & ~self._idle
+
+    def earliest(
+        self,
+        job: Job,
+        before: float = math.inf,
+        own: Place | None = None,
+        released: Sequence[Released] = EVERYTHING,
+    ) -> Place | None:
+        """Where `job` fits first, at `before` at the latest; None if nowhere.
+
+        The place that is its `own` already counts as free. Only what was `released` is worth a
+        look. Among the cores that are free throughout, those that come back last are taken first.
         """
+        released = [one for one in released if one.since <= before]
+        if not released:
+            return None
+        within = reduce(or_, [one.bits for one in released])
+        since = max(min([one.since for one in released]), self._back_of(within))
         need = self._least(job.shape)
-        window = _Window()
-        first = stop = 0  # the spans in the window
-        while first < len(self._times) and (start := self._times[first]) <= before:
-            if stop == first and self._free_for(first, need, own) is None:
-                first = stop = first + 1  # by far the most starts end here
-                continue
+        tried = 0  # `job` does not fit there
+        start = self._enough_from(since, need, own)
+        while start <= before:
             end = self._state.end_of(job, start)
-            last = bisect_left(self._times, end, first + 1) if end < math.inf else len(self._times)
-            while stop < last and (free := self._free_for(stop, need, own)) is not None:
-                window.add(free)
-                stop += 1
-            if stop < last:
-                first = stop = stop + 1
-                window = _Window()
-            else:
-                yield start, end, window.common
-                window.drop()
-                first += 1
+            if (short := self._short(start, end, need, own)) is not None:
+                start = self._enough_from(short, need, own)
+                continue
+            taken = self._taken_between(start, end, own)
+            window = self._free_at(start) & ~taken
+            if window & within and window & ~tried:
+                place = self._place(_Window(start, end, window, own), job.shape, need)
+                if place is not None:
+                    return place
+                tried = window
+            if start == math.inf:
+                return None
+            after = self._next(start, job.shape, need, taken, within, tried)
+            start = self._enough_from(after, need, own)
+        return None
 
-    def _free_for(self, index: int, need: Counts, own: Place | None) -> int | None:
-        """What is free in a span with the `own` place; None if that is less than `need`."""
-        free, (gpus, cores) = self._free[index], self._counts[index]
-        enough = cores >= need[1] and gpus >= need[0]
-        if own is not None and own.covers(self._times[index]):
-            free |= own.bits
-            if not enough:
-                gpus, cores = self._planes.counts(free)
-                enough = cores >= need[1] and gpus >= need[0]
-        return free if enough else None
+    def _enough_from(self, start: float, need: Counts, own: Place | None) -> float:
+        """The first time from `start` on at which `need` is free, wherever it is."""
+        first = bisect_right(self._cuts, start) - 1
+        for index in range(first, len(self._cuts)):
+            time = max(start, self._cuts[index])
+            if index > first and self._has(index, need, own):
+                return time
+            stop = self._cuts[index + 1] if index + 1 < len(self._cuts) else math.inf
+            time = max(time, self._back(self._missing(index, need, own)))
+            if time < stop:
+                return time
+        return math.inf
 
-    def _set(self, index: int, free: int) -> None:
-        self._free[index] = free
-        self._counts[index] = self._planes.counts(free)
+    def _back_of(self, bits: int) -> float:
+        """When something of `bits` is free of grants for the first time."""
+        if self._idle & bits:
+            return self._now
+        return self._expected_end(self._returns.position_with(bits))
 
-    def _spans(self, place: Place) -> range:
-        """The spans that `place` covers from now on, after cutting those it covers in part."""
-        if place.end <= self._times[0]:
-            return range(0)
-        first = self._cut(max(place.start, self._times[0]))
-        return range(first, self._cut(place.end) if place.start < math.inf else first + 1)
+    def _missing(self, index: int, need: Counts, own: Place | None) -> Counts:
+        """What grants must give back so that `need` is free after a cut, wherever it is."""
+        gpus, cores = self._taken[index]
+        gpus += need[0] - self._idle_counts[0]
+        cores += need[1] - self._idle_counts[1]
+        if own is not None and own.covers(self._cuts[index]):
+            return gpus - own.counts[0], cores - own.counts[1]
+        return gpus, cores
 
-    def _cut(self, time: float) -> int:
-        """The index of the span that begins at `time`, made if there is none."""
-        index = bisect_left(self._times, time)
-        if index == len(self._times) or self._times[index] != time:
-            self._times.insert(index, time)
-            self._free.insert(index, self._free[index - 1])
-            self._counts.insert(index, self._counts[index - 1])
-        return index
+    def _back(self, missing: Counts) -> float:
+        """When grants have given back `missing`; now when that is nothing."""
+        return self._expected_end(self._returns.position_of(missing))
+
+    def _expected_end(self, position: int) -> float:
+        """When the first `position` grants have ended."""
+        if position == 0:
+            return self._now
+        if position > len(self._returns):
+            return math.inf
+        return max(self._returns.end(position - 1), self._a_moment_later)
+
+    @property
+    def _a_moment_later(self) -> float:
+        return math.nextafter(self._now, math.inf)
+
+    def _short(self, start: float, end: float, need: Counts, own: Place | None) -> float | None:
+        """The first cut between `start` and `end` after which less than `need` is free."""
+        first, stop = bisect_right(self._cuts, start), bisect_left(self._cuts, end)
+        gpus, cores = need
+        for index, (free_gpus, free_cores) in enumerate(self._room[first:stop], first):
+            enough = free_cores >= cores and free_gpus >= gpus
+            if not enough and not self._has(index, need, own):
+                return self._cuts[index]
+        return None
+
+    def _has(self, index: int, need: Counts, own: Place | None) -> bool:
+        """Whether `need` is free at a cut, wherever it is."""
+        gpus, cores = self._room[index]
+        if own is not None and own.covers(self._cuts[index]):
+            gpus, cores = gpus + own.counts[0], cores + own.counts[1]
+        return gpus >= need[0] and cores >= need[1]
+
+    def _next(
+        self, start: float, shape: Shape, need: Counts, taken: int, within: int, tried: int
+    ) -> float:
+        """The first time after `start` at which `shape` may fit, with `taken` taken off.
+
+        Until the next cut no place is over; places that begin earlier than the job would end
+        may come in its way, and so there are times at which it does not fit.
+        """
+        index = bisect_right(self._cuts, start)
+        stop = self._cuts[index] if index < len(self._cuts) else math.inf
+
+        def may_fit(position: int) -> bool:
+            window = (self._idle | self._returns.flat(position)) & ~taken
+            useful = window & within and window & ~tried
+            return bool(useful) and self._fits(shape, window, need)
+
+        first = self._position(start)
+        last = self._returns.position_before(stop)
+        positions = range(first + 1, last + 1)
+        found = bisect_left(positions, True, key=may_fit)
+        if found == len(positions):
+            return stop
+        return max(self._returns.end(positions[found] - 1), self._a_moment_later)
+
+    def _fits(self, shape: Shape, flat: int, need: Counts) -> bool:
+        return self._find(shape, flat, need) is not None
+
+    def _find(self, shape: Shape, flat: int, need: Counts) -> Allocation | None:
+        gpus, cores = self._planes.counts(flat)
+        if gpus < need[0] or cores < need[1]:
+            return None
+        return self._state.pool.find_in(shape, FreePlanes(self._planes, flat))
+
+    def _place(self, window: _Window, shape: Shape, need: Counts) -> Place | None:
+        """The place for `shape` in `window`, where what comes back last is; None if it has none."""
+        allocation = None
+        if window.start > self._now:
+            allocation = self._find(shape, self._last_back(window), need)
+        if allocation is None and self._fits(shape, window.flat, need):
+            allocation = self._find_late(window, shape, need)
+        if allocation is None:
+            return None
+        bits = self._planes.flatten(allocation.groups)
+        return Place(window.start, window.end, allocation, bits, self._planes.counts(bits))
+
+    def _last_back(self, window: _Window) -> int:
+        """What of the window comes back last before it begins, flat."""
+        position = self._position(window.start)
+        ends = self._ends_of_places(window)
+        if position:
+            ends.append(self._returns.end(position - 1))
+        return self._in_use(window, max(ends)) if ends else 0
+
+    def _ends_of_places(self, window: _Window) -> list[float]:
+        return [
+            place.end
+            for place in self._places
+            if place.end <= window.start and place is not window.own
+        ]
+
+    def _find_late(self, window: _Window, shape: Shape, need: Counts) -> Allocation | None:
+        """Where `shape`, which fits in `window`, is to go.
+
+        First the end of a place, then that of a grant is looked for, such that what is in use
+        until then or longer suffices.
+        """
+
+        def suffices(end: float) -> bool:
+            return self._fits(shape, self._in_use(window, end), need)
+
+        ends = sorted(set(self._ends_of_places(window)), reverse=True)
+        found = _first_near(len(ends), lambda index: suffices(ends[index]))
+        low, high = 0, self._position(window.start)
+        if found < len(ends):
+            low = self._position(ends[found])
+        if found > 0:
+            high = min(high, self._returns.position_before(ends[found - 1]))
+        nearest = _first_near(high - low, lambda n: suffices(self._returns.end(high - 1 - n)))
+        if nearest < high - low:
+            end = self._returns.end(high - 1 - nearest)
+        elif found < len(ends):
+            end = ends[found]
+        else:
+            end = -math.inf
+        enough = window.flat if end == -math.inf else self._in_use(window, end)
+        before = self._in_use(window, end, longer=True)
+        planes = self._planes
+        return self._state.pool.find_preferring(
+            shape, FreePlanes(planes, enough), FreePlanes(planes, before)
+        )
+
+    def _in_use(self, window: _Window, end: float, *, longer: bool = False) -> int:
+        """What of the window is in use until `end` or longer, flat; with `longer` only longer."""
+        ended = self._returns.position(end) if longer else self._returns.position_before(end)
+        bits = self._returns.everything & ~self._returns.flat(ended)
+        for place in self._places:
+            later = place.end > end or (place.end == end and not longer)
+            if later and place is not window.own and place.start < window.start:
+                bits |= place.bits
+        return bits & window.flat
+
+    # What is free or taken when
+
+    def _position(self, time: float) -> int:
+        """How many grants have ended at `time`, as far as one may expect."""
+        return self._returns.position(time) if time > self._now else 0
+
+    def _free_at(self, time: float) -> int:
+        """What grants leave free, flat."""
+        return self._idle | self._returns.flat(self._position(time))
+
+    def _taken_between(self, start: float, end: float, own: Place | None) -> int:
+        """What other places take off from a job there, flat."""
+        # A job that never ends, and has its place, is in the way of those at infinity already.
+        known = own.bits if own is not None and own.start < own.end == math.inf else 0
+        bits = 0
+        for place in self._places:
+            if place is not own and place.meets(start, end):
+                bits |= place.bits & ~known if place.start == math.inf else place.bits
+        return bits
 
     def _least(self, shape: Shape) -> Counts:
         """With fewer free gpus or cores than these, `shape` does not fit."""
@@ -231,3 +418,11 @@ class Profile:
             gpus = max(gpus, min([size[0] for size in sizes], default=0))
             cores = max(cores, min([size[1] for size in sizes], default=0))
         return shape.count * gpus, shape.count * cores
+
+
+def _plus(a: Counts, b: Counts) -> Counts:
+    return (a[0] + b[0], a[1] + b[1])
+
+
+def _minus(a: Counts, b: Counts) -> Counts:
+    return (a[0] - b[0], a[1] - b[1])

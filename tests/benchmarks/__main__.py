@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
+from tests.benchmarks.backfilling import conservative_25k
 from tests.benchmarks.deciding import alloc_decision
 from tests.benchmarks.measure import Figure
 from tests.benchmarks.monitoring import monitor_overhead
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
         reload_10k,
         cancel_5k,
         alloc_decision,
+        conservative_25k,
         real_true,
         first_job,
         simulate_1k_nodes,

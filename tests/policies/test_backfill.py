@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from flux_trio.formats import Idset, parse_constraint
 from flux_trio.policies import POLICIES, Allocation, Job, Pool, Schedule, Shape
 from flux_trio.policies.conservative import RESERVATIONS_MAX, Conservative
 from flux_trio.policies.easy import BACKFILL_DEPTH
-from flux_trio.policies.profile import Place, Profile
+from flux_trio.policies.profile import EVERYTHING, Place, Profile, Released
 from tests.support.scheduling import Timed, machine, nodes, simulate, slots
 
 
@@ -394,8 +395,8 @@ def test_conservative_delays_nobody(jobs: list[Timed]) -> None:
 class Thorough(Conservative):
     """Looks at every job in every plan, and at every time."""
 
-    def _improve(self, job: Job, profile: Profile, _released: int) -> Place | None:
-        return super()._improve(job, profile, -1)
+    def _improve(self, job: Job, profile: Profile, _released: Sequence[Released]) -> Place | None:
+        return super()._improve(job, profile, EVERYTHING)
 
 
 @settings(max_examples=100)
@@ -404,6 +405,17 @@ def test_conservative_looks_wherever_there_is_something_to_find(jobs: list[Timed
     thorough = schedule("conservative", 3, 3)
     thorough.policy = Thorough(thorough.state)
     assert simulate(schedule("conservative", 3, 3), jobs) == simulate(thorough, jobs)
+
+
+def test_conservative_starves_no_job_that_never_ends() -> None:
+    """Job 2 has a place behind job 1, which ends early; then it starts, and so do all others."""
+    jobs = [
+        Timed(nodes(3), 2.0, 2.0, 1.0),
+        Timed(nodes(3), 4.0, 3.0, 0.0),
+        Timed(nodes(2), math.inf, 3.0, 0.0),
+        Timed(nodes(3), 4.0, 3.0, 3.0),
+    ]
+    assert sorted(simulate(schedule("conservative", 3, 3), jobs).started) == [0, 1, 2, 3]
 
 
 @settings(max_examples=100)

@@ -1,0 +1,159 @@
+"""What grants give back over time: how much, and which cores, have come back by a time.
+
+Grants are kept in the order of their ends. Sums say how much comes back. To say which cores,
+neighbours are put together in blocks that have a flat set (`Planes`) each: memory grows with the
+number of blocks, and a question lays out the grants of one block only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import or_
+from typing import Final
+
+from flux_trio.policies.free_index import Counts
+from flux_trio.policies.planes import Planes
+from flux_trio.policies.state import Grant
+
+BLOCK: Final = 64
+"""Grants in a block when it is made; a block of twice as many is split."""
+ANSWERS_MAX: Final = 64
+"""Flat sets remembered until a grant comes or goes: a plan asks for the same times many times."""
+
+
+@dataclass(slots=True)
+class _Block:
+    count: int
+    flat: int
+    """What the grants of the block hold."""
+
+
+class Returns:
+    """Grants by end. A position is how many grants come before, in the order of their ends."""
+
+    def __init__(self, planes: Planes, grants: Iterable[Grant]) -> None:
+        self._planes = planes
+        self._grants = sorted(grants, key=_key)
+        self._keys = [_key(grant) for grant in self._grants]
+        self._held = [planes.counts(self._flatten(at, at + 1)) for at in range(len(self._grants))]
+        self._blocks = self._blocks_of(0, len(self._grants))
+        self._sum_up()
+
+    def add(self, grant: Grant) -> int:
+        """Take in `grant`; return what it holds, flat."""
+        at = bisect_left(self._keys, _key(grant))
+        flat = self._planes.flatten(grant.allocation.groups)
+        self._grants.insert(at, grant)
+        self._keys.insert(at, _key(grant))
+        self._held.insert(at, self._planes.counts(flat))
+        if not self._blocks:
+            self._blocks.append(_Block(0, 0))
+        index = max(0, bisect_right(self._firsts, at) - 1)
+        block = self._blocks[index]
+        block.count += 1
+        block.flat |= flat
+        if block.count >= 2 * BLOCK:
+            first = self._firsts[index]
+            self._blocks[index : index + 1] = self._blocks_of(first, first + block.count)
+        self._sum_up()
+        return flat
+
+    def remove(self, grant: Grant) -> int:
+        """Forget `grant`, which is here; return what it held, flat."""
+        at = bisect_left(self._keys, _key(grant))
+        flat = self._planes.flatten(grant.allocation.groups)
+        del self._grants[at], self._keys[at], self._held[at]
+        index = bisect_right(self._firsts, at) - 1
+        block = self._blocks[index]
+        block.count -= 1
+        block.flat &= ~flat
+        if not block.count:
+            del self._blocks[index]
+        self._sum_up()
+        return flat
+
+    def _blocks_of(self, start: int, stop: int) -> list[_Block]:
+        """New blocks for the grants in these positions."""
+        firsts = range(start, stop, BLOCK)
+        spans = [(first, min(first + BLOCK, stop)) for first in firsts]
+        return [_Block(last - first, self._flatten(first, last)) for first, last in spans]
+
+    def _flatten(self, start: int, stop: int) -> int:
+        grants = self._grants[start:stop]
+        return self._planes.flatten([each for one in grants for each in one.allocation.groups])
+
+    def _sum_up(self) -> None:
+        """Reset what is derived from the grants and blocks."""
+        self._ends = [end for end, _ in self._keys]
+        self._gpus = list(accumulate([gpus for gpus, _ in self._held], initial=0))
+        self._cores = list(accumulate([cores for _, cores in self._held], initial=0))
+        self._firsts = list(accumulate([block.count for block in self._blocks[:-1]], initial=0))
+        self._joined = list(accumulate([block.flat for block in self._blocks], or_, initial=0))
+        self._answers: dict[int, int] = {}
+
+    # Questions
+
+    @property
+    def everything(self) -> int:
+        """What all grants hold, flat."""
+        return self._joined[-1]
+
+    def __len__(self) -> int:
+        return len(self._grants)
+
+    def end(self, position: int) -> float:
+        """When the grant at `position` ends."""
+        return self._ends[position]
+
+    def position(self, time: float) -> int:
+        """How many grants end at `time` or before."""
+        return bisect_right(self._ends, time)
+
+    def position_before(self, time: float) -> int:
+        """How many grants end before `time`."""
+        return bisect_left(self._ends, time)
+
+    def counts(self, position: int) -> Counts:
+        """How many gpus and cores the first `position` grants hold."""
+        return self._gpus[position], self._cores[position]
+
+    def position_of(self, need: Counts) -> int:
+        """How many grants must end to give back `need`; more than there are if all do not."""
+        return max(bisect_left(self._gpus, need[0]), bisect_left(self._cores, need[1]))
+
+    def position_with(self, bits: int) -> int:
+        """How many grants must end to give back some of `bits`; too many if no grant has any."""
+        for index, block in enumerate(self._blocks):
+            if block.flat & bits:
+                first = self._firsts[index]
+                positions = range(first + 1, first + block.count)
+                return (
+                    first
+                    + 1
+                    + bisect_left(
+                        positions, True, key=lambda position: bool(self.flat(position) & bits)
+                    )
+                )
+        return len(self) + 1
+
+    def flat(self, position: int) -> int:
+        """What the first `position` grants hold, flat."""
+        index = bisect_right(self._firsts, position) - 1
+        first = self._firsts[index]
+        if position == first:
+            return self._joined[index]
+        if position == len(self._grants):
+            return self._joined[-1]
+        known = self._answers.get(position)
+        if known is None:
+            if len(self._answers) >= ANSWERS_MAX:
+                self._answers.clear()
+            known = self._answers[position] = self._joined[index] | self._flatten(first, position)
+        return known
+
+
+def _key(grant: Grant) -> tuple[float, int]:
+    return (grant.end, grant.id)
