@@ -3,7 +3,8 @@
 They are in a SQLite database, which this file also edits:
 
     python accounts.py site.db set bank physics shares=10
-    python accounts.py site.db set user alice bank=physics userid=1001 max_running_jobs=2
+    python accounts.py site.db set user alice bank=physics
+    python accounts.py site.db set user alice max_running_jobs=2
     python accounts.py site.db show
 
 A user in a bank is an association. Fair share is the rank among all of them, from 0 to 1, by a
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import pwd
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -271,7 +273,11 @@ def main(context: click.Context, database: Path) -> None:
 @click.argument("settings", nargs=-1, metavar="KEY=VALUE ...")
 @click.pass_obj
 def set_row(path: Path, table: str, name: str, settings: tuple[str, ...]) -> None:
-    """Add a row or change it; a VALUE of none is no limit."""
+    """Add a row or change it; a VALUE of none is no limit.
+
+    Of a user who is there the bank may be left out if there is only one, and the userid; that of a
+    new one is looked up by NAME.
+    """
     values: dict[str, str | None] = {"name": name}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -279,15 +285,17 @@ def set_row(path: Path, table: str, name: str, settings: tuple[str, ...]) -> Non
             known = ", ".join(_columns(table))
             raise click.ClickException(f"expected KEY=VALUE, KEY one of {known}: got {setting}")
         values[key] = None if value == "none" else value
-    keys, marks = ", ".join(values), ", ".join("?" * len(values))
-    primary = "name, bank" if table == "user" else "name"
-    changes = ", ".join(f"{key} = excluded.{key}" for key in values)
-    _execute(
-        path,
-        f"INSERT INTO {table} ({keys}) VALUES ({marks}) "
-        f"ON CONFLICT ({primary}) DO UPDATE SET {changes}",
-        list(values.values()),
-    )
+    with _editing(path) as database:
+        if table == "user":
+            _complete_user(database, name, values)
+        keys, marks = ", ".join(values), ", ".join("?" * len(values))
+        primary = "name, bank" if table == "user" else "name"
+        changes = ", ".join(f"{key} = excluded.{key}" for key in values)
+        database.execute(
+            f"INSERT INTO {table} ({keys}) VALUES ({marks}) "
+            f"ON CONFLICT ({primary}) DO UPDATE SET {changes}",
+            list(values.values()),
+        )
 
 
 @main.command("delete")
@@ -297,12 +305,13 @@ def set_row(path: Path, table: str, name: str, settings: tuple[str, ...]) -> Non
 @click.pass_obj
 def delete_row(path: Path, table: str, name: str, bank: str | None) -> None:
     """Delete a row; of a user, in every bank unless --bank says."""
-    if bank is None:
-        _execute(path, f"DELETE FROM {table} WHERE name = ?", [name])
-    elif table == "user":
-        _execute(path, "DELETE FROM user WHERE name = ? AND bank = ?", [name, bank])
-    else:
+    if bank is not None and table != "user":
         raise click.ClickException("--bank is of users")
+    with _editing(path) as database:
+        if bank is None:
+            database.execute(f"DELETE FROM {table} WHERE name = ?", [name])
+        else:
+            database.execute("DELETE FROM user WHERE name = ? AND bank = ?", [name, bank])
 
 
 @main.command()
@@ -315,14 +324,39 @@ def show(path: Path) -> None:
                 click.echo(msgspec.json.encode({"table": table} | dict(row)).decode())
 
 
-def _execute(path: Path, statement: str, values: list[str | None]) -> None:
-    """Raises ClickException for what the database refuses, and for a table it can not have."""
+@contextmanager
+def _editing(path: Path) -> Iterator[sqlite3.Connection]:
+    """The database, to be changed in the block; nothing is changed when it makes no sense then.
+
+    Raises ClickException for that, and for what the database refuses.
+    """
     try:
         with open_database(path) as database:
-            database.execute(statement, values)
-            Accounts.of(database)  # or nothing is changed
+            yield database
+            Accounts.of(database)
     except (sqlite3.Error, ValueError) as error:
         raise click.ClickException(f"{path}: {error}") from None
+
+
+def _complete_user(database: sqlite3.Connection, name: str, values: dict[str, str | None]) -> None:
+    """Add bank and userid to the `values` of a user if they can be known. ClickException."""
+    rows = database.execute("SELECT bank, userid FROM user WHERE name = ?", [name]).fetchall()
+    banks = [row["bank"] for row in rows]
+    if "bank" not in values and len(banks) == 1:
+        values["bank"] = banks[0]
+    elif "bank" not in values:
+        why = f"they are in {', '.join(banks)}" if banks else "they are in none yet"
+        raise click.ClickException(f"user {name}: expected bank=BANK, since {why}")
+    if "userid" not in values:
+        values["userid"] = str(rows[0]["userid"] if rows else _userid_of(name))
+
+
+def _userid_of(name: str) -> int:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        text = f"user {name}: expected userid=ID, since this machine knows no user of that name"
+        raise click.ClickException(text) from None
 
 
 def _columns(table: str) -> list[str]:

@@ -13,16 +13,16 @@ jobs can not be passed by many that were started at once.
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass, field
+from collections.abc import Set
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import trio
 from accounts import (
     Accounts,
     Association,
-    Queue,
     record_usage,
     set_fair_shares,
     usage_to_record,
@@ -34,6 +34,9 @@ URGENCY_DEFAULT: Final = 16
 
 # --- limits
 
+# Of an active job, from job.new on.
+ACTIVE: Final = tuple(state for state in jobtap.State if state != jobtap.State.INACTIVE)
+
 # Dependencies by which a job waits for room.
 USER_JOBS: Final = "max-running-jobs-user-limit"
 USER_RESOURCES: Final = "max-resources-user-limit"
@@ -41,82 +44,42 @@ QUEUE_JOBS: Final = "max-run-jobs-queue"
 QUEUE_RESOURCES: Final = "max-resources-queue"
 UNREADABLE: Final = (sqlite3.Error, OSError, ValueError)  # a database in use, gone, or of nonsense
 OURS: Final = frozenset({USER_JOBS, USER_RESOURCES, QUEUE_JOBS, QUEUE_RESOURCES})
+NO_ROOM: Final = "is not allowed; try again later"
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """What a job takes of a limit."""
 
     nnodes: int
     ncores: int
-    queue: str | None
+    queue: str
 
 
-@dataclass
-class Taken:
-    """What jobs take together."""
-
-    jobs: int = 0
-    nnodes: int = 0
-    ncores: int = 0
-
-    def change(self, sign: int, size: Size) -> None:
-        """One job more (1) or less (-1)."""
-        self.jobs += sign
-        self.nnodes += sign * size.nnodes
-        self.ncores += sign * size.ncores
+def _association(job: jobtap.Job) -> tuple[int, str] | None:
+    """Whom it counts for; None if it came before there was data."""
+    bank = job.data.get("bank")
+    return None if bank is None else (job.userid, bank)
 
 
-@dataclass
-class Standing:
-    """The active jobs of an association: a job is counted by its id, so none counts twice."""
-
-    active: dict[int, Size] = field(default_factory=dict)
-    admitted: dict[int, Size] = field(default_factory=dict)  # could run, or do
-    held: dict[int, None] = field(default_factory=dict)  # wait for a limit, oldest first
-    taken: Taken = field(default_factory=Taken)  # by those admitted
-    taken_in: dict[str | None, Taken] = field(default_factory=dict)  # the same by queue
-
-    def admit(self, jobid: int) -> None:
-        """It counts against the limits from here on."""
-        self.held.pop(jobid, None)
-        self._leave(jobid)
-        size = self.admitted[jobid] = self.active[jobid]
-        self._change(1, size)
-
-    def drop(self, jobid: int) -> None:
-        """It is over."""
-        self.active.pop(jobid, None)
-        self.held.pop(jobid, None)
-        self._leave(jobid)
-
-    def obstacles(self, user: Association, queue: Queue | None, size: Size) -> set[str]:
-        """The dependencies a job of `size` has to wait for."""
-        taken, here = self.taken, self.taken_in.get(size.queue, Taken())
-        found = set()
-        if _beyond(taken.jobs + 1, user.max_running_jobs):
-            found.add(USER_JOBS)
-        if _beyond(taken.nnodes + size.nnodes, user.max_nodes) or _beyond(
-            taken.ncores + size.ncores, user.max_cores
-        ):
-            found.add(USER_RESOURCES)
-        if queue is not None and _beyond(here.jobs + 1, queue.max_running_jobs):
-            found.add(QUEUE_JOBS)
-        if queue is not None and _beyond(here.nnodes + size.nnodes, queue.max_nodes):
-            found.add(QUEUE_RESOURCES)
-        return found
-
-    def _leave(self, jobid: int) -> None:
-        size = self.admitted.pop(jobid, None)
-        if size is not None:
-            self._change(-1, size)
-
-    def _change(self, sign: int, size: Size) -> None:
-        self.taken.change(sign, size)
-        self.taken_in.setdefault(size.queue, Taken()).change(sign, size)
+def _association_in_queue(job: jobtap.Job) -> tuple[int, str, str] | None:
+    found = _association(job)
+    return None if found is None else (*found, job.data["queue"])
 
 
-def _beyond(value: int, limit: int | None) -> bool:
+def _admitted(job: jobtap.Job) -> int:
+    """1 for a job that could run or does: no limit holds it."""
+    return int(job.data.get("admitted", False))
+
+
+def _admitted_nodes(job: jobtap.Job) -> int:
+    return _admitted(job) and int(job.data["nnodes"])
+
+
+def _admitted_cores(job: jobtap.Job) -> int:
+    return _admitted(job) and int(job.data["ncores"])
+
+
+def _beyond(value: float, limit: int | None) -> bool:
     return limit is not None and value > limit
 
 
@@ -151,15 +114,27 @@ class Conf(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
 
 
 class Multifactor(jobtap.Plugin):
-    """Keeps the accounts; answers for priorities and limits."""
+    """Keeps the accounts; answers for priorities and limits.
+
+    In `job.data` are the bank and queue that a job counts for, its size, whether it is `admitted`,
+    and which dependencies of ours it has.
+    """
 
     name = "multifactor"
+
+    active_jobs = jobtap.counter(*ACTIVE, key=_association)
+    admitted_jobs = jobtap.counter(*ACTIVE, key=_association, amount=_admitted)
+    admitted_nodes = jobtap.counter(*ACTIVE, key=_association, amount=_admitted_nodes)
+    admitted_cores = jobtap.counter(*ACTIVE, key=_association, amount=_admitted_cores)
+    queue_jobs = jobtap.counter(*ACTIVE, key=_association_in_queue, amount=_admitted)
+    queue_nodes = jobtap.counter(*ACTIVE, key=_association_in_queue, amount=_admitted_nodes)
 
     def __init__(self) -> None:
         self._settings = Conf(database="")
         self._accounts = Accounts()
         self._read_at = 0.0  # the database's time of change then
-        self._standings: dict[tuple[int, str], Standing] = {}
+        # By association the jobs that wait for a limit, oldest first.
+        self._held: dict[tuple[int, str], dict[int, None]] = {}
 
     @jobtap.on("conf.update")
     def configure(self, _config: jobtap.Config) -> None:
@@ -171,7 +146,8 @@ class Multifactor(jobtap.Plugin):
             raise jobtap.Reject(f"{self._settings.database}: {error}") from None
 
     def loaded(self) -> None:
-        """Look at usage and database now and then."""
+        """Nobody is held yet. Look at usage and database now and then."""
+        self._held.clear()
         self.start_soon(self._tend)
 
     def removed(self) -> None:
@@ -193,29 +169,39 @@ class Multifactor(jobtap.Plugin):
         self._check_queue(user, job.jobspec.queue)
         self._check_project(user, system.get("project"))
         if job.state == jobtap.State.NEW:
-            active = len(self._standing(user).active)
+            active = self.active_jobs[user.userid, user.bank]
             if _beyond(active + 1, user.max_active_jobs):
                 raise jobtap.Reject("user has max active jobs")
         self._check_size(user, _size_of(job))
 
     @jobtap.on("job.update.attributes.system.queue")
     def update_queue(self, job: jobtap.Job, update: jobtap.UpdateAsked) -> jobtap.UpdateAllowed:
-        """To a queue the user may use."""
-        self._check_queue(self._find(job.userid, _bank_of(job)), update.value)
+        """To a queue the user may use, and that has room: a job does not go back to DEPEND."""
+        user = self._find(job.userid, _bank_of(job))
+        self._check_queue(user, update.value)
+        size = _size_of(job)._replace(queue=str(update.value))
+        if _admitted(job) and size.queue != job.data["queue"]:
+            full = self._full_queue(user, size)
+            if full:
+                what = "max-run-jobs" if QUEUE_JOBS in full else "max-resources"
+                text = f"updating to queue {size.queue} while it is already at {what} limit"
+                raise jobtap.Reject(f"{text} {NO_ROOM}")
         return jobtap.UpdateAllowed()
 
     @jobtap.on("job.update.attributes.system.bank")
     def update_bank(self, job: jobtap.Job, update: jobtap.UpdateAsked) -> jobtap.UpdateAllowed:
         """To a bank of the user's that has room: a job does not go back to DEPEND."""
         user = self._find(job.userid, update.value)
-        standing = self._standing(user)
-        if _beyond(len(standing.active) + 1, user.max_active_jobs):
+        if user.bank == job.data.get("bank"):
+            return jobtap.UpdateAllowed()
+        if _beyond(self.active_jobs[user.userid, user.bank] + 1, user.max_active_jobs):
             raise jobtap.Reject("new bank is already at max-active-jobs limit")
-        if _beyond(len(standing.admitted) + 1, user.max_running_jobs):
-            raise jobtap.Reject(
-                f"updating to bank {user.bank} while it is already at max-run-jobs limit "
-                "is not allowed; try again later"
-            )
+        full = self._full(user, _size_of(job)) if _admitted(job) else set()
+        if full:
+            jobs_only = full & {USER_JOBS, QUEUE_JOBS}
+            what = "max-run-jobs" if jobs_only else "max-resources"
+            text = f"updating to bank {user.bank} while it is already at {what} limit"
+            raise jobtap.Reject(f"{text} {NO_ROOM}")
         return jobtap.UpdateAllowed()
 
     def _find(self, userid: int, bank: Any) -> Association:
@@ -238,7 +224,7 @@ class Multifactor(jobtap.Plugin):
             )
 
     def _check_size(self, user: Association, size: Size) -> None:
-        queue = self._accounts.queues.get(size.queue or "")
+        queue = self._accounts.queues.get(size.queue)
         if queue is not None and _beyond(size.nnodes, queue.max_nodes):
             raise jobtap.Reject(
                 f"job size ({size.nnodes} node(s)) is greater than max resources limit "
@@ -277,86 +263,142 @@ class Multifactor(jobtap.Plugin):
     def depend(self, job: jobtap.Job) -> None:
         """A dependency for each limit that it would pass now."""
         user = self._user_of(job)
-        if user is None:
+        if user is None or _admitted(job):  # it may be asked about again
             return
-        standing = self._standing(user)
-        if OURS & job.dependencies:  # of before this plugin was loaded: others are counted first
-            standing.held[job.id] = None
-            return
-        obstacles = self._obstacles(user, job)
-        for text in sorted(obstacles):
-            job.add_dependency(text)
-        if obstacles:
-            standing.held[job.id] = None
+        if waits_for := OURS & job.dependencies:  # of before this plugin was loaded
+            self._hold(job, waits_for)  # until those after it have been counted, too
+        elif obstacles := self._full(user, _size_in(job)):
+            self._hold(job, obstacles)
         else:
-            standing.admit(job.id)
+            self._admit(job)
 
     @jobtap.on("job.update")
     def updated(self, job: jobtap.Job, _updates: dict[str, Any]) -> None:
         """It may be in another bank or queue, or of another size."""
-        before = self._standing_of(job)
+        before = _association(job)
+        if before is None:
+            return
         user = self._accounts.find(job.userid, _bank_of(job))
-        if before is not None and user is not None:
-            was_admitted, was_held = job.id in before.admitted, job.id in before.held
-            before.drop(job.id)
-            self._count(job, user)
-            if was_admitted:
-                self._standing(user).admit(job.id)
-            elif was_held:
-                self._standing(user).held[job.id] = None
+        is_held = self._forget(job)
+        self._describe(job, before[1] if user is None else user.bank)
+        after = (job.userid, job.data["bank"])
+        if is_held:
+            self._held.setdefault(after, {})[job.id] = None
+        for key in {before, after}:
+            self._release(key)
 
     @jobtap.on("job.state.inactive")
     def inactive(self, job: jobtap.Job) -> None:
         """Charge what it used, and let go on who waited for its room."""
-        user, standing = self._user_of(job), self._standing_of(job)
-        if standing is None:
+        user, key = self._user_of(job), _association(job)
+        if key is None:
             return
-        size = standing.active.get(job.id)
-        if user is not None and size is not None and job.R is not None:
+        if user is not None and job.R is not None:
             now = self.now()
             used = max(0.0, now - job.R["execution"].get("starttime", now))
-            user.usage = user.usage_now(now, self._settings.half_life) + size.nnodes * used
+            nnodes = job.data["nnodes"]
+            user.usage = user.usage_now(now, self._settings.half_life) + nnodes * used
             user.usage_at = now
-        standing.drop(job.id)
-        self._release(job.userid, job.data["bank"])
+        self._forget(job)
+        self._release(key)
 
     def _count(self, job: jobtap.Job, user: Association) -> None:
-        standing = self._standing(user)
-        size = standing.active[job.id] = _size_of(job)
-        job.data.update(bank=user.bank, queue=size.queue or "")
-        if job.state not in (jobtap.State.NEW, jobtap.State.DEPEND):
-            standing.admit(job.id)  # of before this plugin was loaded
+        """It is active from here on; one of before this plugin was loaded may be admitted, too."""
+        job.data["admitted"] = job.state not in (jobtap.State.NEW, jobtap.State.DEPEND)
+        self._describe(job, user.bank)
 
-    def _release(self, userid: int, bank: str) -> None:
-        """Let go on whom nothing holds any more; of an association that is gone, that is all."""
-        user, standing = self._accounts.users.get((userid, bank)), self._standings[userid, bank]
-        for jobid in list(standing.held):
+    def _describe(self, job: jobtap.Job, bank: str) -> None:
+        """Note whom it counts for and how much it takes."""
+        job.data.update(bank=bank, **_size_of(job)._asdict())
+        self._recount(job)
+
+    def _recount(self, job: jobtap.Job) -> None:
+        for counter in (
+            self.active_jobs,
+            self.admitted_jobs,
+            self.admitted_nodes,
+            self.admitted_cores,
+            self.queue_jobs,
+            self.queue_nodes,
+        ):
+            counter.update(job)
+
+    def _admit(self, job: jobtap.Job) -> None:
+        """It counts against the limits from here on."""
+        self._forget(job)
+        job.data["admitted"] = True
+        self._recount(job)
+
+    def _hold(self, job: jobtap.Job, obstacles: Set[str]) -> None:
+        """Let it wait.
+
+        It cannot wait a second time for what it has waited for before this plugin was loaded: if
+        that is all, it was let go then, and may go on.
+        """
+        waits_for = OURS & job.data.get("waits_for", job.dependencies)
+        for text in sorted(obstacles - waits_for):
+            with suppress(jobtap.NotAllowed):
+                job.add_dependency(text)
+                waits_for |= {text}
+        if not waits_for:
+            self._admit(job)
+            return
+        job.data["waits_for"] = waits_for
+        self._held.setdefault((job.userid, job.data["bank"]), {})[job.id] = None
+
+    def _forget(self, job: jobtap.Job) -> bool:
+        """It waits for no limit any more; whether it did."""
+        held = self._held.get((job.userid, job.data["bank"]), {})
+        was_held = job.id in held
+        held.pop(job.id, None)
+        return was_held
+
+    def _release(self, key: tuple[int, str]) -> None:
+        """Let go on whom nothing holds any more; of an association that is gone, that is all.
+
+        A job keeps all its dependencies until there is room: none can be added a second time.
+        """
+        user = self._accounts.users.get(key)
+        for jobid in list(self._held.get(key, ())):
             job = self.jobs.get(jobid)
             if job is None or job.state != jobtap.State.DEPEND:
                 continue
-            obstacles = set() if user is None else self._obstacles(user, job)
-            for text in sorted((OURS & job.dependencies) - obstacles):
-                job.remove_dependency(text)
-            if not obstacles:
-                standing.admit(jobid)
-            elif USER_JOBS in obstacles:
+            obstacles = set() if user is None else self._full(user, _size_in(job))
+            if obstacles:
+                self._hold(job, obstacles)
+            else:
+                for text in sorted(job.data["waits_for"]):
+                    job.remove_dependency(text)
+                self._admit(job)
+            if USER_JOBS in obstacles:
                 return  # nor can those behind it
 
-    def _obstacles(self, user: Association, job: jobtap.Job) -> set[str]:
-        standing = self._standing(user)
-        size = standing.active[job.id]
-        return standing.obstacles(user, self._accounts.queues.get(size.queue or ""), size)
+    def _full(self, user: Association, size: Size) -> set[str]:
+        """The dependencies that a further job of `size` has to wait for."""
+        key = (user.userid, user.bank)
+        found = self._full_queue(user, size)
+        if _beyond(self.admitted_jobs[key] + 1, user.max_running_jobs):
+            found.add(USER_JOBS)
+        if _beyond(self.admitted_nodes[key] + size.nnodes, user.max_nodes) or _beyond(
+            self.admitted_cores[key] + size.ncores, user.max_cores
+        ):
+            found.add(USER_RESOURCES)
+        return found
+
+    def _full_queue(self, user: Association, size: Size) -> set[str]:
+        queue = self._accounts.queues.get(size.queue)
+        key = (user.userid, user.bank, size.queue)
+        found = set()
+        if queue is not None and _beyond(self.queue_jobs[key] + 1, queue.max_running_jobs):
+            found.add(QUEUE_JOBS)
+        if queue is not None and _beyond(self.queue_nodes[key] + size.nnodes, queue.max_nodes):
+            found.add(QUEUE_RESOURCES)
+        return found
 
     def _user_of(self, job: jobtap.Job) -> Association | None:
         """Who it was counted for; None for a job that came before there was data."""
-        return self._accounts.users.get((job.userid, job.data.get("bank", "")))
-
-    def _standing_of(self, job: jobtap.Job) -> Standing | None:
-        """Where it is counted, also when there is no such association any more."""
-        return self._standings.get((job.userid, job.data.get("bank", "")))
-
-    def _standing(self, user: Association) -> Standing:
-        return self._standings.setdefault((user.userid, user.bank), Standing())
+        key = _association(job)
+        return None if key is None else self._accounts.users.get(key)
 
     # --- how urgent it is
 
@@ -393,8 +435,8 @@ class Multifactor(jobtap.Plugin):
             msgspec.to_builtins(user)
             | {
                 "usage": user.usage_now(self.now(), self._settings.half_life),
-                "active_jobs": len(self._standing(user).active),
-                "held_jobs": list(self._standing(user).held),
+                "active_jobs": self.active_jobs[user.userid, user.bank],
+                "held_jobs": list(self._held.get((user.userid, user.bank), ())),
             }
             for user in self._accounts.users.values()
         ]
@@ -441,8 +483,8 @@ class Multifactor(jobtap.Plugin):
     def _refresh(self) -> None:
         """New fair shares, new priorities, and room where limits have grown."""
         set_fair_shares(self._accounts, self.now(), self._settings.half_life)
-        for userid, bank in list(self._standings):
-            self._release(userid, bank)
+        for key in list(self._held):
+            self._release(key)
         self.reprioritize_all()
 
 
@@ -457,4 +499,9 @@ def _changed_at(path: Path) -> float:
 
 def _size_of(job: jobtap.Job) -> Size:
     spec = job.jobspec
-    return Size(spec.nnodes or 1, spec.ncores, spec.queue)
+    return Size(spec.nnodes or 1, spec.ncores, spec.queue or "")
+
+
+def _size_in(job: jobtap.Job) -> Size:
+    """As it was counted."""
+    return Size(job.data["nnodes"], job.data["ncores"], job.data["queue"])

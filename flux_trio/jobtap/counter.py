@@ -1,7 +1,8 @@
 """Declared counters: how much there is in some states, by key, kept by the host.
 
 A plugin declares what counts; the host adds when a job comes into one of the states and takes away
-what it added when the job leaves, so that nothing can leak.
+what it added when the job leaves, so that nothing can leak. A job is counted anew when its jobspec
+has changed; where a key or an amount depends on something else, the plugin says so by `update`.
 """
 
 from __future__ import annotations
@@ -69,6 +70,11 @@ class Counter(Mapping[Hashable, float]):
     def total(self) -> float:
         """Of all keys."""
         return sum(self._totals.values())
+
+    def update(self, job: Job) -> None:
+        """Count `job` anew: its key or its amount has changed."""
+        self.drop(job.id)
+        self.take(job, job.state)
 
     # --- for the host
 

@@ -24,6 +24,7 @@ _METHOD: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 # States that a job is in for a while: it comes into them after NEW, and leaves all but the last.
 _ENTERED: Final = frozenset(JobState) - {JobState.NEW}
 _LEFT: Final = _ENTERED - {JobState.INACTIVE}
+_COUNTED: Final = _LEFT | {JobState.NEW}  # from job.new on, so that the next validate knows
 
 
 @dataclass(slots=True)
@@ -81,9 +82,9 @@ def read_handlers(plugin: Plugin) -> Handlers:
             except PluginError as error:
                 raise PluginError(f"plugin {plugin.name}: {error}") from None
     for counter in found.counters:
-        if not counter.states or not counter.states <= _LEFT:
+        if not counter.states or not counter.states <= _COUNTED:
             raise PluginError(
-                f"plugin {plugin.name}: counter {counter.name} counts in {_names(_LEFT)}"
+                f"plugin {plugin.name}: counter {counter.name} counts in {_names(_COUNTED)}"
             )
     return found
 

@@ -27,6 +27,7 @@ from flux_trio.protocols import (
     DEPENDENCY_PREFIX,
     NEW,
     STATE_TOPICS,
+    UPDATED,
     AskHook,
     JobState,
     JobView,
@@ -135,6 +136,8 @@ class Loaded:
         """What of it is called for a topic, in order."""
         if self.tracker is not None and (topic == NEW or topic in _STATE_HOOKS):
             yield self.entry("states", self.tracker.moved, _STATE_HANDLER)
+        if self.tracker is not None and self.tracker.counters and topic == UPDATED:
+            yield self.entry("counters", self.tracker.updated, _STATE_HANDLER)
         if (entry := self.find(topic)) is not None:
             yield entry
 

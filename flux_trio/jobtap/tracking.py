@@ -31,7 +31,7 @@ class Tracker:
     def moved(self, job: Job) -> None:
         """The job is in the state it has now. Raises what the first handler raised."""
         state, before = job.state, self._in.get(job.id)
-        if state in (before, JobState.NEW):
+        if state == before:
             return
         if state == JobState.INACTIVE:
             self._in.pop(job.id, None)  # it cannot be left
@@ -42,6 +42,13 @@ class Tracker:
             *[self._owner.attempt(counter.take, job, state) for counter in self.counters],
             *self._run(self._enter, state, job),
         ]
+        for error in errors:
+            if error is not None:
+                raise error
+
+    def updated(self, job: Job) -> None:
+        """Its jobspec has changed: count it anew. Raises what the first counter raised."""
+        errors = [self._owner.attempt(counter.update, job) for counter in self.counters]
         for error in errors:
             if error is not None:
                 raise error

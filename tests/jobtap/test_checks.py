@@ -125,7 +125,7 @@ def test_counter_of_a_state_that_is_not_left_is_refused() -> None:
         name = "counts"
         over = jobtap.counter(State.INACTIVE)
 
-    assert problem(Counts()).startswith("counter over counts in DEPEND")
+    assert problem(Counts()).startswith("counter over counts in NEW, DEPEND")
 
 
 @pytest.mark.parametrize("name", ["a b", "", "a.b", "-a", ".", "a/b"])

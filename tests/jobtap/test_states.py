@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from flux_trio import jobtap
+from flux_trio.formats import Jobspec
 from flux_trio.jobtap import Plugin, State
 from flux_trio.protocols import JobState
 from tests.support.job_view import SeenJob
@@ -170,6 +172,44 @@ async def test_recount_finds_what_a_key_that_changed_has_left_behind() -> None:
             "recounted": {"running": {"20": 1}},
         }
         assert r.host.recount() == 0
+
+
+IN_DEBUG = msgspec.json.encode(
+    Jobspec.from_command(["true"], attributes={"system.queue": "debug"}).to_json()
+)
+
+
+async def test_job_is_counted_anew_when_its_jobspec_has_changed() -> None:
+    class ByQueue(Plugin):
+        running = jobtap.counter(State.RUN, key=lambda job: job.jobspec.queue)
+
+    plugin = ByQueue()
+    async with rig(plugin) as r:
+        job = r.move(NEW, State.RUN)
+        moved = replace(job, jobspec=IN_DEBUG)
+        r.answer("job.update", moved, {})
+        assert dict(plugin.running) == {"debug": 1}
+        r.jobs(moved)
+        assert r.host.recount() == 0, r.logged
+
+
+async def test_plugin_says_that_an_amount_has_changed() -> None:
+    class Shares(Plugin):
+        share = jobtap.counter(State.NEW, State.RUN, amount=lambda job: job.data.get("share", 1))
+
+        @jobtap.on("job.new")
+        def new(self, job: jobtap.Job) -> None:
+            job.data["share"] = 7
+            self.share.update(job)
+
+    plugin = Shares()
+    async with rig(plugin) as r:
+        r.answer("job.new", NEW)
+        assert dict(plugin.share) == {None: 7}
+        r.jobs(NEW)
+        assert r.host.recount() == 0, r.logged
+        r.host.tell("job.destroy", replace(NEW, state=State.INACTIVE))
+        assert dict(plugin.share) == {}
 
 
 ENDS = st.sampled_from([[], [State.INACTIVE]])

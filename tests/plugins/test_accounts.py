@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import pwd
 from pathlib import Path
 
 import accounts
 import click.testing
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,6 +51,38 @@ class TestCommand:
         command(database, "set", "user", "eve", "bank=biology", "userid=1003", "max_nodes=none")
         assert accounts.Accounts.read(database).users[1003, "biology"].max_nodes is None
 
+    def test_user_who_is_there_is_changed_without_bank_and_userid(self, database: Path) -> None:
+        before = accounts.Accounts.read(database).users[1003, "biology"]
+        assert command(database, "set", "user", "eve", "max_active_jobs=2").output == ""
+        after = accounts.Accounts.read(database).users[1003, "biology"]
+        assert after == msgspec.structs.replace(before, max_active_jobs=2)
+
+    def test_user_in_a_further_bank_has_the_same_userid(self, database: Path) -> None:
+        assert command(database, "set", "user", "eve", "bank=physics").output == ""
+        assert (1003, "physics") in accounts.Accounts.read(database).users
+
+    def test_userid_of_a_new_user_is_looked_up(self, database: Path) -> None:
+        name = pwd.getpwuid(0).pw_name
+        assert command(database, "set", "user", name, "bank=physics").output == ""
+        assert accounts.Accounts.read(database).users[0, "physics"].name == name
+
+    @pytest.mark.parametrize(
+        ("args", "text"),
+        [
+            (("no such user", "bank=physics"), "expected userid=ID, since this machine knows no"),
+            (("al", "userid=7"), "user al: expected bank=BANK, since they are in none yet"),
+            (("eve", "shares=2"), "user eve: expected bank=BANK, since they are in biology, phys"),
+        ],
+    )
+    def test_what_cannot_be_known_of_a_user_has_to_be_said(
+        self, database: Path, args: tuple[str, ...], text: str
+    ) -> None:
+        command(database, "set", "user", "eve", "bank=physics")
+        before = accounts.Accounts.read(database)
+        result = command(database, "set", "user", *args)
+        assert (result.exit_code, text in result.output) == (1, True), result.output
+        assert accounts.Accounts.read(database) == before
+
     def test_a_deleted_user_is_gone(self, database: Path) -> None:
         command(database, "delete", "user", "eve")
         assert accounts.Accounts.read(database).find(1003, None) is None
@@ -58,7 +92,7 @@ class TestCommand:
         [
             (("user", "al", "bank=art", "userid=7"), "user al: there is no bank art"),
             (("user", "al", "bank=physics", "userid=x"), "Expected `int`, got `str`"),
-            (("user", "al", "bank=physics"), "NOT NULL constraint failed: user.userid"),
+            (("user", "al", "bank=physics"), "this machine knows no user of that name"),
             (("bank", "physics", "parent=physics"), "its parents do not lead to root"),
             (("bank", "physics", "share=2"), "KEY one of parent, shares, priority: got share=2"),
         ],

@@ -9,9 +9,8 @@ from typing import Any
 
 import accounts
 import click.testing
-import msgspec
 import pytest
-from multifactor import Multifactor, Size, Standing
+from multifactor import Multifactor
 
 from flux_trio.jobtap import FluxError, PluginError
 from flux_trio.protocols import JobState
@@ -204,6 +203,112 @@ class TestSoftLimits:
         assert (user["active_jobs"], user["held_jobs"]) == (1, [])
 
 
+QUEUED = """
+[policy.jobspec.defaults.system]
+queue = "batch"
+[queues.batch]
+[queues.debug]
+[queues.unlisted]
+"""
+
+
+@pytest.fixture
+def queued(tmp_path: Path, edit: Edit, plugin_harness: StartHarness) -> PluginHarness:
+    """Three queues, of which the database lists two; ann may use these."""
+    edit("bank", "physics")
+    edit("user", "ann", "bank=physics", f"userid={ANN}", "queues=batch,debug")
+    edit("queue", "batch", "priority=1", "max_nodes=3")
+    edit("queue", "debug", "priority=5", "max_running_jobs=1")
+    plugin = Multifactor()
+    path = str(tmp_path / "site.db")
+    plugin.conf = {"database": path, "record-usage": False, "interval": 60.0}
+    return plugin_harness(plugin, config=QUEUED)
+
+
+def in_queue(harness: PluginHarness, queue: str, **more: Any) -> HarnessJob:
+    return submit(harness, attributes={"system.queue": queue}, **more)
+
+
+class TestQueues:
+    def test_each_has_its_factor_and_one_that_is_not_listed_has_none(
+        self, queued: PluginHarness
+    ) -> None:
+        queues = ("batch", "debug", "unlisted")
+        assert [in_queue(queued, name).priority for name in queues] == [110_000, 150_000, 100_000]
+
+    def test_each_has_its_limits_and_one_that_is_not_listed_has_none(
+        self, queued: PluginHarness
+    ) -> None:
+        jobs = [in_queue(queued, "debug") for _ in range(2)]
+        assert [job.dependencies for job in jobs] == [set(), {"max-run-jobs-queue"}]
+        jobs = [in_queue(queued, "batch", nnodes=2, ntasks=2) for _ in range(2)]
+        assert [job.dependencies for job in jobs] == [set(), {"max-resources-queue"}]
+        jobs = [in_queue(queued, "unlisted", nnodes=9, ntasks=9) for _ in range(2)]
+        assert [job.state for job in jobs] == [JobState.SCHED] * 2
+
+    def test_job_of_a_full_queue_goes_on_in_another(self, queued: PluginHarness) -> None:
+        _, held = (in_queue(queued, "debug") for _ in range(2))
+        held.update({"attributes.system.queue": "batch"})
+        assert held.state == JobState.SCHED
+
+    def test_job_that_could_run_is_refused_to_move_to_a_full_queue(
+        self, queued: PluginHarness
+    ) -> None:
+        in_queue(queued, "debug")
+        free = in_queue(queued, "batch")
+        text = "updating to queue debug while it is already at max-run-jobs limit is not allowed"
+        with pytest.raises(FluxError, match=text):
+            free.update({"attributes.system.queue": "debug"})
+        assert queued.query("multifactor")["counters"]["queue_jobs"] == {
+            str((ANN, "physics", "debug")): 1,
+            str((ANN, "physics", "batch")): 1,
+        }
+
+
+class TestSeveralLimits:
+    def test_job_waits_until_none_of_its_limits_holds_it(
+        self, start: Callable[..., PluginHarness], edit: Edit
+    ) -> None:
+        """The nodes are free first, when the number of jobs has come to its limit meanwhile."""
+        edit("user", "ann", "bank=physics", "max_running_jobs=2", "max_nodes=3")
+        harness = start()
+        big = submit(harness, nnodes=2, ntasks=2)
+        held = submit(harness, nnodes=2, ntasks=2)
+        small = submit(harness)
+        assert held.dependencies == {"max-resources-user-limit"}
+        edit("user", "ann", "bank=physics", "max_running_jobs=1")
+        reload(harness)
+        big.run()
+        assert held.dependencies == {"max-resources-user-limit", "max-running-jobs-user-limit"}
+        small.run()
+        assert held.state == JobState.SCHED
+
+    @pytest.mark.parametrize("limit", ["max_nodes=2", "max_cores=2"])
+    def test_resources_of_jobs_that_could_run_are_added_up(
+        self, start: Callable[..., PluginHarness], edit: Edit, limit: str
+    ) -> None:
+        edit("user", "ann", "bank=physics", limit)
+        harness = start()
+        first, second, third = (submit(harness, nnodes=1, ntasks=1) for _ in range(3))
+        assert third.dependencies == {"max-resources-user-limit"}
+        second.cancel()
+        assert third.state == JobState.SCHED
+        first.run()
+        third.run()
+        assert described(harness, ANN)["active_jobs"] == 0
+
+    def test_jobs_of_one_request_are_counted_one_by_one(
+        self, start: Callable[..., PluginHarness], edit: Edit
+    ) -> None:
+        """Also before the first of them has left NEW."""
+        edit("user", "ann", "bank=physics", "max_active_jobs=2", "max_running_jobs=1")
+        harness = start()
+        jobs = [submit(harness) for _ in range(2)]
+        with pytest.raises(Rejected, match="user has max active jobs"):
+            submit(harness)
+        assert [job.state for job in jobs] == [JobState.SCHED, JobState.DEPEND]
+
+
 def test_bank_and_project_are_written_down(start: Callable[..., PluginHarness], edit: Edit) -> None:
     edit("user", "ann", "bank=physics", f"userid={ANN}", "projects=iron", "default_project=iron")
     job = submit(start())
@@ -352,23 +457,3 @@ def test_conf_that_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(PluginError, match=r"plugin multifactor: Expected `float`"):
         start(**conf)
-
-
-def test_many_jobs_of_one_user_cost_no_more_each() -> None:
-    standing = Standing()
-    for jobid in range(50_000):  # seconds, if each looked at all others
-        standing.active[jobid] = Size(1, 1, None)
-        standing.admit(jobid)
-    user = msgspec.convert(
-        dict.fromkeys(("name", "bank", "queues", "projects", "default_project"), "")
-        | dict.fromkeys(("userid", "is_default", "active", "shares", "usage", "usage_at"), 0)
-        | {"max_active_jobs": None, "max_running_jobs": 50_000, "max_nodes": None}
-        | {"max_cores": 50_000},
-        accounts.Association,
-    )
-    for _ in range(50_000):
-        found = standing.obstacles(user, None, Size(1, 1, None))
-    assert found == {"max-running-jobs-user-limit", "max-resources-user-limit"}
-    for jobid in range(50_000):
-        standing.drop(jobid)
-    assert standing.taken.jobs == standing.taken.ncores == 0
