@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import trio
 
+from flux_trio.broker.guests import GuestRequests
 from flux_trio.broker.router import Peer, Router
 from flux_trio.messages import (
+    ROLE_OWNER,
     Errno,
     Level,
     LocalProtocolError,
@@ -45,20 +48,33 @@ async def serve_connection(
     faster than it is answered is read more slowly: the others are not to wait for it.
     """
     name = router.unique_name(credentials.name)
-    outgoing = _Outgoing(name, router.trace, write_log, connection)
+    with _requests_of(router, credentials) as guest:
+        open_rpcs = _OpenRpcs(guest)
+        try:
+            outgoing = _Outgoing(name, router.trace, write_log, connection, open_rpcs)
+            await _serve(router, connection, credentials, outgoing)
+        finally:
+            open_rpcs.forget()
+
+
+async def _serve(
+    router: Router, connection: Connection, credentials: Credentials, outgoing: _Outgoing
+) -> None:
+    name = outgoing.name
     peer = Peer(name, credentials.userid, credentials.rolemask, outgoing.deliver, outgoing.waiting)
     router.add(peer)
     try:
         with outgoing.scope:
             while True:
                 for message in await connection.receive():
-                    if isinstance(message, Request) and not outgoing.has_room_for(message):
-                        router.refuse(peer, message, Errno.EAGAIN, TOO_MANY)
+                    refusal = outgoing.refusal(message) if isinstance(message, Request) else ""
+                    if refusal and isinstance(message, Request):
+                        router.refuse(peer, message, Errno.EAGAIN, refusal)
                     else:
                         router.route(peer, message)
                 await outgoing.catch_up()
     except ConnectionLost as error:
-        write_log(Level.WARNING, name, f"connection lost: {error}")
+        outgoing.write_log(Level.WARNING, name, f"connection lost: {error}")
     except EndOfConnection:
         pass  # the peer said goodbye
     finally:
@@ -66,25 +82,47 @@ async def serve_connection(
         await connection.aclose(outgoing.dropped)
 
 
+@contextmanager
+def _requests_of(router: Router, credentials: Credentials) -> Iterator[GuestRequests | None]:
+    """What the connections of one guest share; None for the instance owner."""
+    if credentials.rolemask & ROLE_OWNER:
+        yield None
+        return
+    userid = credentials.userid
+    guest = router.guests.setdefault(userid, GuestRequests(userid))
+    guest.connections += 1
+    try:
+        yield guest
+    finally:
+        guest.connections -= 1
+        if not guest.connections:
+            del router.guests[userid]
+
+
 class _Outgoing:
     """What the broker has for one peer. The first overflow ends it: nothing follows a gap."""
 
     def __init__(
-        self, name: str, trace: Trace, write_log: WriteLog, connection: Connection
+        self,
+        name: str,
+        trace: Trace,
+        write_log: WriteLog,
+        connection: Connection,
+        open_rpcs: _OpenRpcs,
     ) -> None:
-        self._name = name
+        self.name = name
         self._trace = trace
-        self._write_log = write_log
+        self.write_log = write_log
         self._connection = connection
         self.scope = trio.CancelScope()  # around the reader of the connection
         self.dropped = ""  # why, once the peer has been given up
-        self._open = _OpenRpcs()
+        self._open = open_rpcs
 
-    def has_room_for(self, request: Request) -> bool:
-        """Whether the peer may ask this as well; either way it will be answered."""
+    def refusal(self, request: Request) -> str:
+        """Why the peer may not ask this as well, "" if it may; either way it will be answered."""
         if request.matchtag and request.wants_response:
             self._open.begin(request)
-        return self._open.total <= OPEN_MAX
+        return self._open.refusal()
 
     async def catch_up(self) -> None:
         """Wait, before more is read, for services to answer and for the peer to read."""
@@ -106,25 +144,25 @@ class _Outgoing:
         if isinstance(message, Response) and message.ends_rpc:
             self._open.end(message)
         if self.dropped:
-            self._trace.dropped(self._name, message, ref, self.dropped)
+            self._trace.dropped(self.name, message, ref, self.dropped)
             return
         try:
             self._connection.send_nowait(message)
         except ConnectionOverflow as error:
-            self._trace.dropped(self._name, message, ref, str(error))
+            self._trace.dropped(self.name, message, ref, str(error))
             self._give_up(str(error))
         except ConnectionClosed as error:
-            self._trace.dropped(self._name, message, ref, str(error))
+            self._trace.dropped(self.name, message, ref, str(error))
         except LocalProtocolError as error:
-            self._trace.dropped(self._name, message, ref, str(error))
-            self._write_log(Level.ERR, self._name, str(error))
+            self._trace.dropped(self.name, message, ref, str(error))
+            self.write_log(Level.ERR, self.name, str(error))
             self._fail(ref, message, str(error))
         else:
-            self._trace.received(self._name, "", message, ref)
+            self._trace.received(self.name, "", message, ref)
 
     def _give_up(self, reason: str) -> None:
         self.dropped = reason
-        self._write_log(Level.ERR, self._name, f"dropped: {reason}")
+        self.write_log(Level.ERR, self.name, f"dropped: {reason}")
         self.scope.cancel()
 
     def _fail(self, ref: int, message: Message, text: str) -> None:
@@ -138,30 +176,52 @@ class _Outgoing:
 
 
 class _OpenRpcs:
-    """What a peer has asked and not been answered to the end; a matchtag may be in use twice."""
+    """What a peer has asked and not been answered to the end; a matchtag may be in use twice.
 
-    def __init__(self) -> None:
+    `guest` counts the same for all connections of the user; None for the instance owner.
+    """
+
+    def __init__(self, guest: GuestRequests | None) -> None:
         self.total = 0
         self.calls = 0  # of them, those that are no streams
-        self._streaming: dict[int, list[bool]] = {}  # by matchtag
+        self._guest = guest
+        self._asked: dict[int, list[tuple[bool, int]]] = {}  # by matchtag: a stream?, size
         self._fewer = trio.Event()  # replaced when somebody waits
+
+    def refusal(self) -> str:
+        """Why there may be no more, "" if there may."""
+        if self.total > OPEN_MAX:
+            return TOO_MANY
+        return "" if self._guest is None else self._guest.refusal()
 
     def begin(self, request: Request) -> None:
         """`request`, which wants a response, is on its way."""
         self.total += 1
         self.calls += not request.is_streaming
-        self._streaming.setdefault(request.matchtag, []).append(request.is_streaming)
+        size = 0 if self._guest is None else self._guest.begin(request)
+        self._asked.setdefault(request.matchtag, []).append((request.is_streaming, size))
 
     def end(self, response: Response) -> None:
         """The last response came."""
-        asked = self._streaming.get(response.matchtag)
+        asked = self._asked.get(response.matchtag)
         if asked is None:
             return
+        is_streaming, size = asked.pop(0)
         self.total -= 1
-        self.calls -= not asked.pop(0)
+        self.calls -= not is_streaming
+        if self._guest is not None:
+            self._guest.end(size)
         if not asked:
-            del self._streaming[response.matchtag]
+            del self._asked[response.matchtag]
         self._fewer.set()
+
+    def forget(self) -> None:
+        """The peer is gone, and waits for nothing any more."""
+        if self._guest is not None:
+            for asked in self._asked.values():
+                for _, size in asked:
+                    self._guest.end(size)
+        self._asked.clear()
 
     async def wait_fewer(self, limit: int) -> None:
         """Until at most `limit` calls are open."""

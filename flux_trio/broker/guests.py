@@ -1,7 +1,6 @@
-"""How much of guests' requests waits at one service, by user: a flood of one leaves room for all.
+"""How much of guests' requests is under way, by user: a flood of one guest leaves room for all.
 
-A service takes up everything that waits at once, so nothing has to be counted down: from then on
-what is counted is what came since. The instance owner's requests are not counted.
+The instance owner's requests are not counted.
 """
 
 from __future__ import annotations
@@ -13,9 +12,48 @@ from flux_trio.messages import Request, payload_bytes
 WAITING_OF_GUEST_MAX: Final = 4096  # requests of one user at one service; beyond it EAGAIN
 WAITING_OF_GUEST_BYTES_MAX: Final = 16 * 2**20  # of their payloads as JSON; the same
 
+OPEN_OF_GUEST_MAX: Final = 4096  # requests of all connections of one user; beyond it EAGAIN
+OPEN_OF_GUEST_BYTES_MAX: Final = 16 * 2**20  # of their payloads as JSON; the same
+
+
+class GuestRequests:
+    """Requests of one guest's connections that have not had their last answer."""
+
+    def __init__(self, userid: int) -> None:
+        self.userid = userid
+        self.connections = 0
+        self.count = 0
+        self.size = 0  # bytes of their payloads as JSON
+
+    def begin(self, request: Request) -> int:
+        """Count `request`, even when there is no room for it; its size, for `end`."""
+        size = payload_bytes(request)
+        self.count += 1
+        self.size += size
+        return size
+
+    def end(self, size: int) -> None:
+        """A request of this size has had its last answer, or nobody waits for it any more."""
+        self.count -= 1
+        self.size -= size
+
+    def refusal(self) -> str:
+        """Why no more can be taken; "" when there is room."""
+        if self.count > OPEN_OF_GUEST_MAX:
+            what = f"{OPEN_OF_GUEST_MAX} requests"
+        elif self.size > OPEN_OF_GUEST_BYTES_MAX:
+            what = f"{OPEN_OF_GUEST_BYTES_MAX} bytes of requests"
+        else:
+            return ""
+        return f"user {self.userid} has {what} open: let some of them end"
+
 
 class GuestQueue:
-    """Requests of guests that the peer has not taken up: number and bytes by userid."""
+    """Requests of guests that one peer has not taken up: number and bytes by userid.
+
+    A service takes up everything that waits at once, so nothing has to be counted down: from then
+    on what is counted is what came since.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[int, int]] = {}

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.broker.guests import GuestQueue
+from flux_trio.broker.guests import GuestQueue, GuestRequests
 from flux_trio.broker.subscriptions import Subscriptions
 from flux_trio.messages import (
     ROLE_OWNER,
@@ -84,6 +84,7 @@ class Router:
         self.trace = trace
         self.peers: dict[str, Peer] = {}
         self.services: dict[str, Peer] = {}
+        self.guests: dict[int, GuestRequests] = {}  # by userid, while they have a connection
         self._sequence = 0
         self._connections = 0
 

@@ -21,6 +21,7 @@ from flux_trio.messages.values import DEPTH_MAX, UnfitError, check_object, kind_
 FRAME_BYTES_MAX: Final = 16 * 2**20  # a listing of 10,000 jobs is below 4 MiB
 FRAME_BYTES_TARGET: Final = 256 * 2**10  # messages that wait share a frame up to this size
 FRAME_ITEMS_MAX: Final = 2**20  # CBOR items: each may cost 64 bytes of memory however short it is
+GUEST_FRAME_ITEMS_MAX: Final = 2**16  # the same of a guest: decoded in some 10 ms
 TOPIC_CHARS_MAX: Final = 255  # the real ones are below 40
 ROUTES_MAX: Final = 64  # hops: no tree of brokers is that deep
 ROUTE_CHARS_MAX: Final = 255  # a hop is a peer's name or a UUID
@@ -77,10 +78,10 @@ def decode_frame(data: bytes) -> list[Message]:
     return list(iter_frame(data))
 
 
-def iter_frame(data: bytes) -> Iterator[Message]:
+def iter_frame(data: bytes, items_max: int = FRAME_ITEMS_MAX) -> Iterator[Message]:
     """The messages of a frame, each decoded when it is asked for; raises as `decode_frame`."""
     try:
-        _check_size(data)
+        _check_size(data, items_max)
         for item in _items(data):
             yield _from_fields(item)
     except UnfitError as error:
@@ -247,12 +248,12 @@ def _reasons(error: BaseException | None) -> str:
     return ": ".join(reasons)
 
 
-def _check_size(data: bytes) -> None:
+def _check_size(data: bytes, items_max: int = FRAME_ITEMS_MAX) -> None:
     if not 0 < len(data) <= FRAME_BYTES_MAX:
         raise UnfitError(f"frame: expected 1 to {FRAME_BYTES_MAX} bytes, got {len(data)}")
     # An item is a byte at least, so only a long frame can have too many.
-    if len(data) > FRAME_ITEMS_MAX and _has_more_items(data, FRAME_ITEMS_MAX):
-        raise UnfitError(f"frame: expected at most {FRAME_ITEMS_MAX} CBOR items, got more")
+    if len(data) > items_max and _has_more_items(data, items_max):
+        raise UnfitError(f"frame: expected at most {items_max} CBOR items, got more")
 
 
 def _has_more_items(data: bytes, limit: int) -> bool:

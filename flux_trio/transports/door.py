@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias, cast
 
@@ -24,6 +23,7 @@ from flux_trio.messages import ROLE_OWNER
 from flux_trio.messages.address import uri_of, uri_of_socket
 from flux_trio.messages.codec import FRAME_BYTES_MAX
 from flux_trio.transports.base import Connection, Credentials
+from flux_trio.transports.share import Share
 from flux_trio.transports.websocket import (
     CLOSE_S_MAX,
     FRAMES_AHEAD,
@@ -37,7 +37,9 @@ from flux_trio.transports.websocket import (
 )
 
 CONNECTIONS_MAX: Final = 1024  # open at one door; one more takes the place of one not let in yet
-CONNECTIONS_OF_USER_MAX: Final = 512  # of one userid: nobody can keep everybody else out
+CONNECTIONS_OF_OWNER_MAX: Final = 512  # of the instance owner
+CONNECTIONS_OF_GUEST_MAX: Final = 64  # of each guest; each may hold two frames and a part of one
+CONNECTIONS_OF_GUESTS_MAX: Final = 768  # of all guests: the rest is for the instance owner
 GUEST_FRAME_BYTES_MAX: Final = 2**20  # a jobspec with all of an environment is 100 kB
 BACKLOG: Final = 128  # that wait to be let in; as for a port
 
@@ -133,7 +135,8 @@ class _Door:
         self._on_connection = on_connection
         self._open = 0
         self._shaking: dict[Tasks, None] = {}  # hands, those who came first at the front
-        self._of_user: Counter[int] = Counter()
+        self._of_owner = 0
+        self._shares: dict[int, Share] = {}  # of guests who have a connection, by userid
 
     async def take(self, stream: trio.SocketStream) -> None:
         """One connection from its first byte to its last; whatever the peer sends stays here."""
@@ -141,21 +144,27 @@ class _Door:
             return
         self._open += 1
         try:
-            async with open_tasks() as tasks:
-                self._shaking[tasks] = None
-                admitted = None
-                try:
-                    with tasks.handshake:
-                        admitted = await self._admit(stream, tasks)
-                finally:
-                    given_up = tasks not in self._shaking
-                    self._shaking.pop(tasks, None)
-                if admitted is not None:
-                    await self._serve(*admitted, tasks)
+            with ExitStack() as counted:
+                given_up = await self._welcome(stream, counted)
             if not given_up:
                 await _linger(stream)
         finally:
             self._open -= 1
+
+    async def _welcome(self, stream: trio.SocketStream, counted: ExitStack) -> bool:
+        """Shake hands and serve; True when it was given up to make room."""
+        async with open_tasks() as tasks:
+            self._shaking[tasks] = None
+            admitted = None
+            try:
+                with tasks.handshake:
+                    admitted = await self._admit(stream, tasks, counted)
+            finally:
+                given_up = tasks not in self._shaking
+                self._shaking.pop(tasks, None)
+            if admitted is not None:
+                await self._serve(*admitted, tasks)
+        return given_up
 
     def _give_up_oldest(self) -> bool:
         """Make room for one more at the cost of who has not said all of its request by now.
@@ -172,31 +181,58 @@ class _Door:
     async def _serve(
         self, socket: trio_websocket.WebSocketConnection, credentials: Credentials, tasks: Tasks
     ) -> None:
-        userid = credentials.userid
-        self._of_user[userid] += 1
-        try:
-            async with talking(socket, tasks) as connection:
-                await self._on_connection(connection, credentials)
-        finally:
-            self._of_user[userid] -= 1
-            self._of_user += Counter()  # drops zeros
+        share = self._shares.get(credentials.userid) if _is_guest(credentials) else None
+        async with talking(socket, tasks, share) as connection:
+            await self._on_connection(connection, credentials)
+
+    @contextmanager
+    def _counted(self, who: Credentials | Refusal) -> Iterator[Credentials | Refusal]:
+        """`who` as one more connection in the block, or the refusal of it."""
+        if isinstance(who, Refusal):
+            yield who
+        elif refusal := self._too_many(who):
+            yield refusal
+        elif _is_guest(who):
+            share = self._shares.setdefault(who.userid, Share())
+            share.connections += 1
+            try:
+                yield who
+            finally:
+                share.connections -= 1
+                if not share.connections:
+                    del self._shares[who.userid]
+        else:
+            self._of_owner += 1
+            try:
+                yield who
+            finally:
+                self._of_owner -= 1
+
+    def _too_many(self, who: Credentials) -> Refusal | None:
+        if not _is_guest(who):
+            if self._of_owner >= CONNECTIONS_OF_OWNER_MAX:
+                return Refusal(429, f"{self._of_owner} connections of the instance owner are open")
+            return None
+        share = self._shares.get(who.userid)
+        if share is not None and share.connections >= CONNECTIONS_OF_GUEST_MAX:
+            return Refusal(429, f"{share.connections} connections of user {who.userid} are open")
+        of_guests = sum(each.connections for each in self._shares.values())
+        if of_guests >= CONNECTIONS_OF_GUESTS_MAX:
+            return Refusal(429, f"{of_guests} connections of guests are open")
+        return None
 
     async def _admit(
-        self, stream: trio.SocketStream, tasks: Tasks
+        self, stream: trio.SocketStream, tasks: Tasks, counted: ExitStack
     ) -> tuple[trio_websocket.WebSocketConnection, Credentials] | None:
         held = _Held(stream)
         request = await trio_websocket.wrap_server_stream(
             cast("trio.Nursery", tasks), held, FRAMES_AHEAD, FRAME_BYTES_MAX, READ_BYTES
         )
-        who = self._identify(stream, request.headers)
-        if isinstance(who, Credentials) and self._of_user[who.userid] >= CONNECTIONS_OF_USER_MAX:
-            who = Refusal(
-                429, f"{CONNECTIONS_OF_USER_MAX} connections of user {who.userid} are open"
-            )
+        who = counted.enter_context(self._counted(self._identify(stream, request.headers)))
         try:
             if isinstance(who, Credentials):
                 held.socket = await request.accept()
-                if not who.rolemask & ROLE_OWNER:  # it can only be said before it is known who
+                if _is_guest(who):  # it can only be said before it is known who
                     held.socket._max_message_size = GUEST_FRAME_BYTES_MAX
                 return held.socket, who
             challenge = [(b"WWW-Authenticate", b"Bearer")] if who.status == 401 else []
@@ -246,6 +282,10 @@ class _Held(trio.abc.Stream):
             suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError),
         ):
             await self._stream.send_all(frame)
+
+
+def _is_guest(who: Credentials) -> bool:
+    return not who.rolemask & ROLE_OWNER
 
 
 def _bearer_token(headers: Headers) -> str | None:

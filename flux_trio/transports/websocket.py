@@ -18,7 +18,13 @@ import trio_websocket
 import wsproto.utilities
 
 from flux_trio.messages import Message, RemoteProtocolError
-from flux_trio.messages.codec import encode, iter_frame, join
+from flux_trio.messages.codec import (
+    FRAME_ITEMS_MAX,
+    GUEST_FRAME_ITEMS_MAX,
+    encode,
+    iter_frame,
+    join,
+)
 from flux_trio.transports.base import (
     BEHIND_BYTES,
     BEHIND_MESSAGES,
@@ -31,13 +37,12 @@ from flux_trio.transports.base import (
     TransportError,
 )
 from flux_trio.transports.inbox import Inbox
+from flux_trio.transports.share import REST_FACTOR, SLICE_MESSAGES_MAX, Share
 
 HANDSHAKE_S_MAX: Final = 5.0  # to send a request line and a token: nobody honest needs longer
 CLOSE_S_MAX: Final = 2.0  # to take what is queued and say goodbye; after it the socket is cut
-FRAMES_AHEAD: Final = 2  # received and not yet read; each may be of FRAME_BYTES_MAX
-SLICE_MESSAGES: Final = 64  # of a frame at a time: decoded and routed in a millisecond
-DECODE_S_MAX: Final = 0.005  # for one slice; who sends what takes longer rests after it,
-REST_FACTOR: Final = 4.0  # so long: four fifths of the time are the others'
+FRAMES_AHEAD: Final = 1  # received and not yet read; each may be of FRAME_BYTES_MAX
+DECODE_S_MAX: Final = 0.005  # for one slice; a peer that sends what takes longer rests after it
 READ_BYTES: Final = 64 * 2**10  # one system call takes a few hundred messages
 
 # Close codes (RFC 6455, 7.4.1)
@@ -58,10 +63,16 @@ REASON_BYTES_MAX: Final = 123  # a close frame's payload is at most 125 bytes, 2
 
 
 class WebSocketConnection:
-    """One end of a WebSocket: a `Connection`. Whoever made it runs `write_all` beside it."""
+    """One end of a WebSocket: a `Connection`. Its maker runs `write_all` beside it.
 
-    def __init__(self, socket: trio_websocket.WebSocketConnection) -> None:
+    A guest's connection has the `share` of that guest.
+    """
+
+    def __init__(
+        self, socket: trio_websocket.WebSocketConnection, share: Share | None = None
+    ) -> None:
         self._socket = socket
+        self._share = share
         self._queue: Inbox[bytes] = Inbox()
         self._queued_messages = 0  # also those of the frame that is being sent
         self._queued_bytes = 0
@@ -83,9 +94,18 @@ class WebSocketConnection:
                 f"{self._queued_messages} messages of {self._queued_bytes} bytes "
                 "wait for the peer to read them"
             )
-        self._queued_messages += 1
-        self._queued_bytes += len(data)
+        if self._share is not None and not self._share.has_room(len(data)):
+            raise ConnectionOverflow(
+                f"{self._share.queued_bytes} bytes wait for the connections of this user to be read"
+            )
+        self._count_queued(1, len(data))
         self._queue.put(data)
+
+    def _count_queued(self, messages: int, size: int) -> None:
+        self._queued_messages += messages
+        self._queued_bytes += size
+        if self._share is not None:
+            self._share.queued_bytes += size
 
     @property
     def is_behind(self) -> bool:
@@ -93,24 +113,38 @@ class WebSocketConnection:
         return self._queued_messages > BEHIND_MESSAGES or self._queued_bytes > BEHIND_BYTES
 
     async def receive(self) -> list[Message]:
-        """See `Connection`: messages of one frame, SLICE_MESSAGES of them at most.
+        """See `Connection`: a slice of the messages of one frame.
 
-        What takes long to decode is followed by a rest: others are served meanwhile.
+        What takes long to decode is followed by a rest: others are served meanwhile. A guest's
+        slices come in turns with those of the guest's other connections.
         """
         messages: list[Message] = []
         while not messages:
-            await trio.sleep(self._rest_s)
             if self._arriving is None:
-                self._arriving = iter_frame(await self._next_frame())
-            began = time.thread_time()  # a busy machine is not the peer's doing
-            try:
-                messages = list(islice(self._arriving, SLICE_MESSAGES))
-            except RemoteProtocolError as error:
-                await self._refuse(INVALID, str(error))
-            took = time.thread_time() - began
-            self._rest_s = REST_FACTOR * took if took > DECODE_S_MAX else 0.0
-            if len(messages) < SLICE_MESSAGES:
-                self._arriving = None
+                self._arriving = iter_frame(await self._next_frame(), self._items_max())
+            if self._share is not None:
+                async with self._share.turn():
+                    messages = await self._decode(self._share.slice_messages)
+            else:
+                await trio.sleep(self._rest_s)
+                began = time.thread_time()  # a busy machine is not the peer's doing
+                messages = await self._decode(SLICE_MESSAGES_MAX)
+                took = time.thread_time() - began
+                self._rest_s = REST_FACTOR * took if took > DECODE_S_MAX else 0.0
+        return messages
+
+    def _items_max(self) -> int:
+        return FRAME_ITEMS_MAX if self._share is None else GUEST_FRAME_ITEMS_MAX
+
+    async def _decode(self, count: int) -> list[Message]:
+        """The next messages of the frame, `count` at most; no checkpoint unless they are bad."""
+        assert self._arriving is not None
+        try:
+            messages = list(islice(self._arriving, count))
+        except RemoteProtocolError as error:
+            await self._refuse(INVALID, str(error))
+        if len(messages) < count:
+            self._arriving = None
         return messages
 
     async def _next_frame(self) -> bytes:
@@ -138,13 +172,13 @@ class WebSocketConnection:
             while True:
                 for count, frame in join(await self._queue.get_batch()):
                     await self._socket.send_message(frame)
-                    self._queued_messages -= count
-                    self._queued_bytes -= len(frame)
+                    self._count_queued(-count, -len(frame))
         except trio.EndOfChannel:
             pass
         except trio_websocket.ConnectionClosed:
             self._queue.close()
         finally:
+            self._count_queued(-self._queued_messages, -self._queued_bytes)  # nobody reads the rest
             self._written.set()
 
     async def _refuse(self, code: int, text: str) -> NoReturn:
@@ -221,10 +255,10 @@ async def open_tasks() -> AsyncIterator[Tasks]:
 
 @asynccontextmanager
 async def talking(
-    socket: trio_websocket.WebSocketConnection, tasks: Tasks
+    socket: trio_websocket.WebSocketConnection, tasks: Tasks, share: Share | None = None
 ) -> AsyncIterator[WebSocketConnection]:
     """Messages over `socket`, whose handshake is done; the goodbye is said on leaving."""
-    connection = WebSocketConnection(socket)
+    connection = WebSocketConnection(socket, share)
     tasks.start_soon(connection.write_all)
     try:
         yield connection

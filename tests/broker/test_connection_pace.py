@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from flux_trio.broker import connections
-from flux_trio.messages import Errno, Flag, Level, Request, respond
-from flux_trio.transports import EndOfConnection, MemoryConnection
+from flux_trio.broker import connections, guests
+from flux_trio.messages import ROLE_OWNER, ROLE_USER, Errno, Flag, Level, Request, respond
+from flux_trio.transports import Credentials, EndOfConnection, MemoryConnection
 from flux_trio.transports.base import BEHIND_MESSAGES
 from tests.broker.test_connections import Remotes, receive
 from tests.support.modules import echo, listener
@@ -133,3 +133,36 @@ async def test_peer_that_reads_late_but_in_time_goes_on(
     await trio.sleep(connections.BEHIND_S_MAX / 2)
     assert len(await receive(ann, count)) == count
     assert list(world.log) == []
+
+
+async def test_what_is_open_of_a_guest_is_bounded_over_all_connections_in_number_and_bytes(
+    world: Remotes, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guests, "OPEN_OF_GUEST_MAX", 3)
+    monkeypatch.setattr(guests, "OPEN_OF_GUEST_BYTES_MAX", 100)
+    heard = await silent_service(world)
+    seven, eight = (Credentials(userid, ROLE_USER, "guest") for userid in (7, 8))
+    one, two = [await world.connect(credentials=seven) for _ in range(2)]
+    other = await world.connect(credentials=eight)
+    owner = await world.connect(credentials=Credentials(100, ROLE_OWNER, "owner"))
+    ask(one, 1, 2, STREAMING)
+    await trio.testing.wait_all_tasks_blocked()
+    ask(two, 1, 2, STREAMING)
+    (refused,) = await receive(two, 1)
+    text = "user 7 has 3 requests open: let some of them end"
+    assert (refused.matchtag, refused.errnum, refused.payload) == (2, Errno.EAGAIN, text)
+    ask(owner, 1, 5, STREAMING)
+    other.send_nowait(Request("mute.x", {"key": "x" * 100}, 1, STREAMING))
+    (refused,) = await receive(other, 1)
+    assert refused.payload == "user 8 has 100 bytes of requests open: let some of them end"
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(heard) == 8
+    await one.aclose()
+    await trio.testing.wait_all_tasks_blocked()
+    ask(two, 3, 2, STREAMING)  # what the first had open is open no more
+    await trio.testing.wait_all_tasks_blocked()
+    assert [request.matchtag for request in heard if request.userid == 7][-2:] == [3, 4]
+    await two.aclose()
+    await other.aclose()
+    await trio.testing.wait_all_tasks_blocked()
+    assert world.router.guests == {}

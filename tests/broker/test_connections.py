@@ -42,10 +42,10 @@ class Remotes(ModuleWorld):
     def write_log(self, level: int, party: str, text: str) -> None:
         self.log.write(LogEntry(self.now(), level, party, text))
 
-    async def connect(self, bound: int = 1000) -> MemoryConnection:
-        """A guest's end of a connection over memory that is being served."""
+    async def connect(self, bound: int = 1000, credentials: Credentials = ANN) -> MemoryConnection:
+        """The peer's end of a connection over memory that is being served."""
         ours, theirs = memory_pair(bound)
-        self.nursery.start_soon(self.serve, ours)
+        self.nursery.start_soon(self.serve, ours, credentials)
         await trio.testing.wait_all_tasks_blocked()
         return theirs
 

@@ -119,8 +119,9 @@ async def test_a_guests_frames_are_smaller(tmp_path: Path, role: int) -> None:
 async def test_one_user_cannot_have_all_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "CONNECTIONS_OF_USER_MAX", 1)
+    monkeypatch.setattr(door, "CONNECTIONS_OF_GUEST_MAX", 1)
     async with serving(tmp_path / "local", os.getuid()) as server:
+        server.role = ROLE_USER
         async with connect_websocket(server.uri):
             text = f"refused with 429: 1 connections of user {os.getuid()} are open"
             with pytest.raises(ConnectionRefused, match=text):

@@ -26,6 +26,7 @@ from flux_trio.transports import (
     websocket,
 )
 from flux_trio.transports.base import QUEUE_BYTES_MAX, QUEUE_MESSAGES_MAX
+from flux_trio.transports.share import SLICE_MESSAGES_MAX
 
 TOKEN = "sesame"
 HEADERS = [(b"Authorization", b"Bearer " + TOKEN.encode())]
@@ -207,20 +208,20 @@ async def test_a_bad_frame_closes_its_connection_with_code_and_reason(
 
 async def test_a_frame_of_many_messages_is_taken_in_slices(server: Server) -> None:
     async with open_raw(server) as socket:
-        count = 3 * websocket.SLICE_MESSAGES
+        count = 3 * SLICE_MESSAGES_MAX
         await socket.send_message(b"".join(encode(Request("a", None, n)) for n in range(count)))
         came: list[Any] = []
         while len(came) < count:
             came += decode_frame(await socket.get_message())
         assert [message.matchtag for message in came] == list(range(count))
-    assert max(server.batches) == websocket.SLICE_MESSAGES
+    assert max(server.batches) == SLICE_MESSAGES_MAX
 
 
 async def test_messages_before_what_is_wrong_in_a_frame_are_taken(server: Server) -> None:
     async with open_raw(server) as socket:
-        good = encode(Request("a")) * websocket.SLICE_MESSAGES
+        good = encode(Request("a")) * SLICE_MESSAGES_MAX
         await socket.send_message(good + b"\xff")
-        assert len(decode_frame(await socket.get_message())) == websocket.SLICE_MESSAGES
+        assert len(decode_frame(await socket.get_message())) == SLICE_MESSAGES_MAX
         with pytest.raises(trio_websocket.ConnectionClosed):
             await socket.get_message()
         assert socket.closed.code == 1007
@@ -442,5 +443,10 @@ def test_the_bounds_of_the_reference_are_those_of_the_code() -> None:
     assert f"within {websocket.HANDSHAKE_S_MAX:g} s" in page
     assert f"or {door.CONNECTIONS_MAX} connections are open" in page
     assert f"| bytes in a frame of a guest's | {door.GUEST_FRAME_BYTES_MAX} |" in page
-    assert f"{door.CONNECTIONS_OF_USER_MAX} connections of the user are open" in page
+    for limit, of in (
+        (door.CONNECTIONS_OF_OWNER_MAX, "of the instance owner"),
+        (door.CONNECTIONS_OF_GUEST_MAX, "of a guest"),
+        (door.CONNECTIONS_OF_GUESTS_MAX, "of all guests"),
+    ):
+        assert f"{limit} connections {of}" in page
     assert f"goodbye takes {websocket.CLOSE_S_MAX:g} s at most" in page

@@ -1,0 +1,71 @@
+"""How much of the instance the connections of one guest may take, together.
+
+One loop serves everybody. What a guest sends is taken in a slice at a time, over all connections of
+that guest, and after a slice the guest rests until the loop has been idle for as long as it was
+busy, or longer after much work. So a guest at full speed leaves at least half of the loop to the
+others, and one who has nothing beside him is not slowed down by more than that. The instance
+owner's connections have no share: nobody but the owner loses by what the owner does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+GUEST_QUEUE_BYTES_MAX: Final = 64 * 2**20  # that wait to be read, over all connections of a guest
+
+SLICE_MESSAGES_MIN: Final = 4
+SLICE_MESSAGES_MAX: Final = 64  # of a frame at a time: decoded and routed in a millisecond
+BUSY_S: Final = 0.004  # of the loop's time, for a slice and what follows from it; beyond it slices
+REST_FACTOR: Final = 4.0  # get smaller, and the rest is not as long as the work but so much longer
+LEFT_S_MIN: Final = 1e-5  # of a rest: less is as good as over, and may be too little to sleep for
+REST_S_MAX: Final = 0.1  # since what keeps the loop busy may be others' work
+
+
+class Share:
+    """What the connections of one guest have in common: their turns, and what they have queued.
+
+    Time is the loop's: CPU seconds of its thread, which a busy machine does not change.
+    """
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.queued_bytes = 0  # encoded messages that the guest has not read
+        self.slice_messages = SLICE_MESSAGES_MIN
+        self._lock = trio.Lock()  # first come, first served
+        self._began_cpu = 0.0  # of the last slice: by the loop's CPU time
+        self._began = 0.0  # and by the clock
+        self._own_rest_s = 0.0  # for what it took to decode
+
+    def has_room(self, size: int) -> bool:
+        """Whether `size` more bytes may wait to be read."""
+        return self.queued_bytes + size <= GUEST_QUEUE_BYTES_MAX
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a turn, then decode a slice of `slice_messages` in the block."""
+        async with self._lock:
+            await self._rest()
+            self._began_cpu, self._began = time.thread_time(), trio.current_time()
+            yield
+            took = time.thread_time() - self._began_cpu
+            self._own_rest_s = REST_FACTOR * took if took > BUSY_S else 0.0
+
+    async def _rest(self) -> None:
+        """Until the loop has been idle long enough since the last slice began."""
+        while True:
+            busy = time.thread_time() - self._began_cpu
+            factor = 1.0 if busy <= BUSY_S else REST_FACTOR
+            rest = max(min(factor * busy, REST_S_MAX), self._own_rest_s)
+            left = self._began + busy + rest - trio.current_time()
+            if left <= LEFT_S_MIN:
+                break
+            await trio.sleep(left)
+        if busy > BUSY_S:
+            self.slice_messages = max(SLICE_MESSAGES_MIN, self.slice_messages // 2)
+        else:
+            self.slice_messages = min(SLICE_MESSAGES_MAX, self.slice_messages * 2)
