@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -72,7 +72,7 @@ class BreaksOnDisk:
         self.sweep, self.reclaim = self.inner.sweep, self.inner.reclaim
         self.broken = False
 
-    def commit(self, ops: Sequence[Op]) -> None:
+    def commit(self, ops: Iterable[Op]) -> None:
         if self.broken:
             raise ZeroDivisionError("bad sector")
         self.inner.commit(ops)
@@ -104,27 +104,27 @@ async def test_what_was_confirmed_before_the_crash_is_there_after_it(tmp_path: P
                 await s.wait(jobid)
 
 
-class Full(MemoryStore):
-    """A disk that is full, once it is."""
+class Bad(MemoryStore):
+    """A disk that no longer takes anything, once it is `broken`."""
 
-    full = False
+    broken = False
 
-    def commit(self, ops: Sequence[Op]) -> None:
-        if self.full:
-            raise StoreError(Errno.ENOSPC, "no space left")
+    def commit(self, ops: Iterable[Op]) -> None:
+        if self.broken:
+            raise StoreError(Errno.EIO, "bad sector")
         super().commit(ops)
 
 
-REFUSED = "kvs store failed, commits are refused: no space left"
+REFUSED = "kvs store failed, commits are refused: bad sector"
 
 
-async def test_disk_that_is_full_refuses_jobs_and_still_tells_what_it_has(
+async def test_disk_that_fails_refuses_jobs_and_still_tells_what_it_has(
     autojump_clock: MockClock,
 ) -> None:
-    store = Full()
+    store = Bad()
     async with scene(store=lambda: store) as s:
         running = await s.submit(run_s=HOUR)
-        store.full = True
+        store.broken = True
         with pytest.raises(FluxError, match=REFUSED):
             await s.submit()
         assert s.log() == [f"kvs.crit: {REFUSED}"]
@@ -135,16 +135,16 @@ async def test_job_manager_that_cannot_store_leaves_and_its_jobs_are_as_stored(
     autojump_clock: MockClock,
 ) -> None:
     "Nothing of the turn was told to anybody: the next one finds the job where it was."
-    store = Full()
+    store = Bad()
     async with scene(store=lambda: store) as s:
         running = await s.submit(run_s=10)
         before = await s.events(running)
-        store.full = True
+        store.broken = True
         await trio.sleep(60)
         assert "job-manager" not in s.supervisor
         assert any(f"cannot store events: {REFUSED}" in line for line in s.log())
         assert await s.events(running) == before
-    store.full = False
+    store.broken = False
     async with scene(store=lambda: store) as s:
         await s.wait(running)
         events = await s.events(running)

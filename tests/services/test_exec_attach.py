@@ -28,6 +28,7 @@ from tests.support.exec_script import (
     job_key,
     jobspec,
     resources,
+    stored_release,
     timers,
     told,
 )
@@ -113,6 +114,7 @@ def test_shell_host_keeps_the_files_until_they_are_read() -> None:
     stored = script(OutputRead(None, 7, (Chunk(0, "stdout", 0, b"one\n"),)))
     assert told(stored)[-1] == ("release", "0", True)
     assert len(stored) == 2
+    assert script(stored_release(script, 7)) == []
     actions = script(stdout(0, b"one\n"))
     assert streamed(actions)[-1] == Errno.ENODATA
     assert type(actions[-1]).__name__ == "ToShell"  # the Ack

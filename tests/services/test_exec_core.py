@@ -185,17 +185,18 @@ def test_expirations_of_jobs_that_never_start_do_not_pile_up(
     assert timers(script.start(8, simulated("60s"), r)) == [START_AT + 60]
 
 
-def test_only_changes_of_expirations_are_asked_of_the_journal() -> None:
-    script = ExecScript()
-    assert script.journal is not None
-    assert script.journal.flags == Flag.STREAMING
-    assert script.journal.payload == {"allow": {"resource-update": 1}}
+def test_only_expirations_and_releases_are_asked_of_the_journal() -> None:
+    for has_shell, names in ((True, ["resource-update", "release"]), (False, ["resource-update"])):
+        script = ExecScript(has_shell=has_shell)
+        assert script.journal is not None
+        assert script.journal.flags == Flag.STREAMING
+        assert script.journal.payload == {"allow": dict.fromkeys(names, 1)}
 
 
 def test_malformed_journal_entry_is_logged_and_changes_nothing() -> None:
     script = ExecScript()
     assert script.journal is not None
-    bad = {"events": [[7, 9, {"name": "resource-update", "context": {}}]]}
+    bad = {"events": [[7, 9, {"name": "resource-update", "context": {"expiration": "x"}}]]}
     (log,) = script(streamed(script.journal, bad))
     assert isinstance(log, Log)
     assert "expiration" in log.text

@@ -45,6 +45,8 @@ from tests.support.exec_script import (
     journal,
     resources,
     start_request,
+    stored_release,
+    streamed,
     timers,
     to_shell,
     told,
@@ -112,10 +114,51 @@ def test_status_is_passed_on_as_wait_gave_it() -> None:
     assert told(script.end(7, 15))[0] == ("finish", 15)
 
 
-def test_shell_host_may_forget_the_job_once_it_is_stored() -> None:
+def test_shell_host_may_forget_the_job_once_its_release_is_stored() -> None:
+    "Until then the instance may end and all that it was told with it: the next one asks again."
     script = ExecScript()
     script.started(7, jobspec())
-    assert to_shell(script.end(7)) == [Ack(7)]
+    ended = script.end(7)
+    assert told(ended) == [("finish", 0), RELEASE]
+    assert to_shell(ended) == []
+    assert to_shell(script(stored_release(script, 8, 7))) == [Ack(7)]
+    assert to_shell(script(stored_release(script, 7))) == []
+
+
+def test_release_in_parts_does_not_let_the_shell_host_forget() -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    script.end(7)
+    assert script.journal is not None
+    part = {"timestamp": 1.0, "name": "release", "context": {"ranks": "0", "final": False}}
+    assert to_shell(script(streamed(script.journal, {"events": [[7, 9, part]]}))) == []
+
+
+def test_release_that_was_stored_while_nobody_told_is_looked_up() -> None:
+    "The job manager was lost after its commit; the next one has nothing to say of the job."
+    script = ExecScript()
+    script.started(7, jobspec())
+    script.started(8, jobspec())
+    script.end(7)
+    script.end(8)
+    (hello,) = script(gone("job-exec", MANAGER))
+    release = Event(60.0, "release", {"ranks": "0", "final": True})
+    script.kvs[job_key(7, "eventlog")] = format_eventlog([release])
+    script(Response(hello.topic, None, 0, hello.matchtag))
+    assert script.journal is not None
+    assert to_shell(script(streamed(script.journal, {"events": []}))) == [Ack(7)]
+    assert to_shell(script(stored_release(script, 8))) == [Ack(8)]
+
+
+def test_job_manager_without_a_journal_is_believed_when_it_was_told() -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    script.end(7)
+    assert script.journal is not None
+    refused = Response(script.journal.topic, "no", Errno.ENOSYS, script.journal.matchtag)
+    assert to_shell(script(refused)) == [Ack(7)]
+    script.started(8, jobspec())
+    assert to_shell(script.end(8)) == [Ack(8)]
 
 
 def test_output_is_read_then_kept_in_the_kvs() -> None:
@@ -305,7 +348,7 @@ def test_job_that_an_earlier_exec_saw_end_is_told_from_the_kvs() -> None:
     script = ExecScript(kvs={job_key(7, EXEC_LOG): log})
     actions = script.start(7, jobspec("true"), OLD)
     assert told(actions) == [("start",), ("finish", 512), RELEASE]
-    assert to_shell(actions) == [Ack(7)]
+    assert to_shell(script(stored_release(script, 7))) == [Ack(7)]
 
 
 def test_job_canceled_while_exec_was_away_is_looked_for_and_stopped() -> None:
@@ -443,9 +486,19 @@ def test_job_that_a_lost_shell_host_may_have_launched_is_not_given_up() -> None:
 
 
 def test_ended_jobs_that_nobody_will_ask_for_are_acknowledged() -> None:
-    script = ExecScript(kvs={job_key(7, EXEC_LOG): "stored"})
+    complete = format_eventlog([Event(60.0, "complete", {"status": 0})])
+    release = format_eventlog([Event(60.0, "release", {"ranks": "0", "final": True})])
+    script = ExecScript(
+        kvs={
+            job_key(7, EXEC_LOG): complete,
+            job_key(7, "eventlog"): release,
+            job_key(9, EXEC_LOG): complete,  # its release was told and is not stored
+            job_key(10, "eventlog"): release,  # what it left is not stored
+            job_key(11, EXEC_LOG): "damaged",
+        }
+    )
     script.started(8, jobspec())
-    assert to_shell(script(Listing([7, 8, 9]))) == [Ack(7)]
+    assert to_shell(script(Listing([7, 8, 9, 10, 11]))) == [Ack(7)]
 
 
 @pytest.mark.parametrize("notice", [Started(9), Done(9, 0, 1), Unknown(9)])

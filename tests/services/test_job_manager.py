@@ -8,6 +8,7 @@ import pytest
 
 from flux_trio.messages import Errno, Response
 from flux_trio.protocols import JobState
+from flux_trio.services.job_manager import ledger
 from tests.support.asking import asked
 from tests.support.manager_script import (
     DENY,
@@ -127,12 +128,12 @@ def test_all_events_of_a_turn_are_one_commit() -> None:
 def test_messages_of_a_later_turn_do_not_overtake_a_commit() -> None:
     m = ManagerScript(commits_wait=True, peers=True)
     m.submit(1)
-    assert m.ask("job-manager.queue-status") == []
+    assert m.ask("job-manager.urgency", {"id": 1, "urgency": 16}) == []
     assert m.raise_(1, 3) == ["commit 1: exception"]
     assert m.commit() == [
         "job-manager.submit -> {'errors': []}",
         "sched.alloc 1",
-        "job-manager.queue-status -> {'enable': True, 'start': True}",
+        "job-manager.urgency -> {'old_urgency': 16}",
     ]
     assert m.commit() == ["event job-exception 1 cancel 3", "job-manager.raise -> {}"]
 
@@ -141,9 +142,54 @@ def test_commit_that_fails_ends_the_service_and_tells_nobody() -> None:
     m = ManagerScript(commits_wait=True, peers=True)
     m.submit(1)
     commit = m.commits.popleft()
-    assert m.put(Response(commit.topic, "disk: full", Errno.ENOSPC, commit.matchtag)) == [
-        "exit: cannot store events: disk: full"
+    assert m.put(Response(commit.topic, "disk: bad", Errno.EIO, commit.matchtag)) == [
+        "exit: cannot store events: disk: bad"
     ]
+
+
+def test_queue_status_is_answered_while_a_commit_waits_and_says_why() -> None:
+    m = ManagerScript(commits_wait=True, peers=True)
+    m.submit(1)
+    status = "job-manager.queue-status -> {'enable': True, 'start': True"
+    assert m.ask("job-manager.queue-status") == [f"{status}}}"]
+    m.ask("job-manager.hindrance", {"reason": "no room"}, by="kvs")
+    assert m.ask("job-manager.queue-status") == [f"{status}, 'silent': ['kvs: no room']}}"]
+    m.ask("job-manager.hindrance", {"reason": ""}, by="kvs")
+    assert m.ask("job-manager.queue-status") == [f"{status}}}"]
+
+
+def test_hindrance_is_forgotten_with_the_service_that_told_it() -> None:
+    m = ManagerScript(peers=True)
+    m.ask("job-manager.hindrance", {"reason": "no room"}, by="kvs")
+    m.gone("kvs")
+    status = "job-manager.queue-status -> {'enable': True, 'start': True}"
+    assert m.ask("job-manager.queue-status") == [status]
+
+
+def test_requests_that_log_are_refused_while_too_many_bytes_of_events_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ledger, "WAITING_BYTES_MAX", 500)
+    m = ManagerScript(commits_wait=True, peers=True)
+    m.submit(1)
+    m.commit()
+    memo = {"id": 1, "memo": {"a": "x" * 500}}
+    assert m.ask("job-manager.memo", memo) == ["commit 1: memo"]
+    asked = {
+        "job-manager.memo": memo,
+        "job-manager.raise": {"id": 1, "severity": 0, "type": "cancel"},
+        "job-manager.raiseall": {"states": 0xFF, "severity": 0, "type": "cancel"},
+        "job-manager.urgency": {"id": 1, "urgency": 9},
+        "job-manager.update": {"id": 1, "updates": {"attributes.system.duration": 9}},
+    }
+    for topic, payload in asked.items():
+        assert m.ask(topic, payload) == [], "answers wait as well"
+    assert m.alloc(1) == ["commit 1: alloc"], "what a job needs is logged all the same"
+    m.commit()
+    for topic in list(asked)[1:]:
+        assert m.last(topic).errnum == Errno.ENOSPC, topic
+    m.commit()
+    assert m.raise_(1, 3) == ["commit 1: exception"], "there is room again"
 
 
 # --- submission

@@ -188,12 +188,12 @@ def test_sweep_that_is_ahead_of_the_disk_waits_for_it() -> None:
     m.commits_wait = True
     m.put(AGAIN)
     assert len(m.commits) == COMMITS_MAX
-    m.ask(topics.JOB_GETINFO)
+    m.ask(topics.JOB_STATS)
     assert m.plugins.heard.count(GET) == COMMITS_MAX * SLICE_JOBS
     said: list[str] = []
     for _ in range(4):
         said += m.commit()
     assert [line.partition(" ")[0] for line in said if not line.startswith("commit")] == [
-        "job-manager.getinfo",
+        "job-manager.stats-get",
         "sched.prioritize",
     ]

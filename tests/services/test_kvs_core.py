@@ -154,8 +154,10 @@ def test_what_was_asked_is_counted() -> None:
     ((_, _, stats),) = answers(turn(core, asked_by_guest("kvs.stats-get")))
     others = ("commit", "lookup-all", "dir", "page", "count", "watch-cancel", "disconnect")
     counts = {"lookup": 1, "watch": 1} | dict.fromkeys(others, 0)
+    held = {"requests": 0, "bytes": 0}
     requests = {f"kvs.{method}": count for method, count in counts.items()} | {"kvs.stats-get": 1}
-    assert stats == {"requests": requests, "waiting": 0, "watches": 1, "damaged": 0}
+    expected = {"requests": requests, "waiting": 0, "watches": 1, "damaged": 0, "held": held}
+    assert stats == expected
 
 
 @pytest.mark.parametrize(
@@ -212,12 +214,12 @@ def test_failed_store_refuses_its_commits_and_all_later_ones_with_one_text() -> 
     core = KvsCore()
     turn(core, commit(PUT))
     turn(core, commit(["put", "b", "2"], tag=5))
-    actions = turn(core, Stored(Errno.ENOSPC, "f: database or disk is full"))
-    text = "kvs store failed, commits are refused: f: database or disk is full"
+    actions = turn(core, Stored(Errno.EIO, "f: disk I/O error"))
+    text = "kvs store failed, commits are refused: f: disk I/O error"
     assert actions[0] == Log(2, text)
-    assert answers(actions[1:]) == [(1, Errno.ENOSPC, text), (5, Errno.ENOSPC, text)]
+    assert answers(actions[1:]) == [(1, Errno.EIO, text), (5, Errno.EIO, text)]
     assert len(actions) == 3, "nothing more is stored"
-    assert answers(turn(core, commit(PUT, tag=6))) == [(6, Errno.ENOSPC, text)]
+    assert answers(turn(core, commit(PUT, tag=6))) == [(6, Errno.EIO, text)]
 
 
 def test_reads_go_on_after_the_store_failed() -> None:

@@ -112,9 +112,9 @@ async def test_transaction_under_way_is_finished_and_the_store_closed_at_the_end
     assert store.lookup(["a"]) == ["1"]
 
 
-class FullStore(MemoryStore):
+class BadStore(MemoryStore):
     def commit(self, ops: Any) -> None:
-        raise StoreError(Errno.ENOSPC, "disk: full")
+        raise StoreError(Errno.EIO, "disk: bad")
 
     def close(self) -> None:
         raise StoreError(Errno.EIO, "disk: gone")
@@ -122,12 +122,12 @@ class FullStore(MemoryStore):
 
 @pytest.mark.parametrize("waits", [False, True])
 async def test_failed_store_is_an_error_response_and_a_line_in_the_log(waits: bool) -> None:
-    store = type("Full", (FullStore,), {"waits_for_disk": waits})()
+    store = type("Bad", (BadStore,), {"waits_for_disk": waits})()
     world = World()
     client = world.client()
     async with world.serving("kvs", over(lambda: store)):
         for _ in range(2):
-            with pytest.raises(FluxError, match="commits are refused: disk: full"):
+            with pytest.raises(FluxError, match="commits are refused: disk: bad"):
                 await client.ask("kvs.commit", {"ops": [["put", "a", "1"]]})
         with pytest.raises(FluxError, match="a: no such key"):
             await client.ask("kvs.lookup", {"key": "a"})

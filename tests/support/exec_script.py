@@ -148,6 +148,8 @@ class ExecScript:
                 payload = {"value": self.kvs[key]}
             else:
                 errnum, payload = Errno.ENOENT, f"{key}: not found"
+        elif request.topic == "kvs.lookup-all":
+            payload = {"values": [self.kvs.get(key) for key in request.payload["keys"]]}
         else:
             ops = request.payload["ops"]
             refused = [op[1] for op in ops if op[1] in self.refused_keys]
@@ -254,6 +256,13 @@ def journal(script: ExecScript, jobid: int, expiration: float) -> Response:
     assert script.journal is not None
     event = {"timestamp": 1.0, "name": "resource-update", "context": {"expiration": expiration}}
     return streamed(script.journal, {"events": [[jobid, 9, event]]})
+
+
+def stored_release(script: ExecScript, *jobids: int) -> Response:
+    """The job manager's journal tells that the final releases of jobs are durable."""
+    assert script.journal is not None
+    event = {"timestamp": 1.0, "name": "release", "context": {"ranks": "0", "final": True}}
+    return streamed(script.journal, {"events": [[jobid, 9, event] for jobid in jobids]})
 
 
 def streamed(request: Request, payload: dict[str, Any]) -> Response:

@@ -44,7 +44,14 @@ class PieceRead:
     piece: int
 
 
-Awaited: TypeAlias = OutputPut | EndPut | EventlogRead | PieceRead
+@dataclass(frozen=True, slots=True)
+class EndRead:
+    """Awaited: what is stored of the end of a job that the shell host still has."""
+
+    id: int
+
+
+Awaited: TypeAlias = OutputPut | EndPut | EventlogRead | PieceRead | EndRead
 
 
 class TimerKind(Enum):

@@ -53,6 +53,7 @@ from flux_trio.services.exec.attach import Attachments
 from flux_trio.services.exec.context import (
     Context,
     EndPut,
+    EndRead,
     EventlogRead,
     OutputPut,
     PieceRead,
@@ -111,9 +112,10 @@ class _ExceptionPayload(msgspec.Struct):
 
 
 class _UpdateContext(msgspec.Struct):
-    """RFC 21, Resource-update Event."""
+    """RFC 21: of the Resource-update Event, or of the Release Event."""
 
-    expiration: float
+    expiration: float | None = None
+    final: bool = False
 
 
 class _Update(msgspec.Struct):
@@ -239,7 +241,8 @@ class ExecCore:
             self._link, self._attached_at = Link.ATTACHED, self._context.now
             self._follows = False
             # events from here on; what was before is looked up where it matters
-            wanted = {"allow": {JobEvent.RESOURCE_UPDATE.value: 1}}
+            names = [JobEvent.RESOURCE_UPDATE, *([JobEvent.RELEASE] if self._has_shell else [])]
+            wanted = {"allow": {name.value: 1 for name in names}}
             self._context.ask(topics.JOB_JOURNAL, wanted, self._journal, Flag.STREAMING)
             self._ask_targets()
             if self._hindrance:  # the shell host was lost after hello was said
@@ -292,6 +295,8 @@ class ExecCore:
                 self._storing.piece_put(jobid, response)
             case EndPut(jobid):
                 self._storing.end_put(jobid, response)
+            case EndRead(jobid):
+                self._end_read(jobid, response)
             case EventlogRead() as awaited:
                 self._attachments.eventlog_read(awaited, response)
             case PieceRead() as awaited:
@@ -534,18 +539,42 @@ class ExecCore:
     def _journal(self, response: Response) -> None:
         """New expirations; the end of the stream is also how a job manager that is gone shows."""
         if response.errnum:
-            if self._follows:  # else it has no journal: nobody tells new expirations
+            if self._follows:
                 self._manager_gone()
+            else:  # it has no journal: nobody tells new expirations, and what is durable
+                self._real.follows_not()
             return
-        self._follows = True
+        if not self._follows:
+            self._follows = True
+            self._real.follows()
         try:
             payload = expect_payload(response, _JournalPayload)
         except FluxError as error:
             self._context.emit(Log(Level.ERR, error.text))
             return
         for jobid, _, event in payload.events:
-            if event.name == JobEvent.RESOURCE_UPDATE and event.context is not None:
-                self._expiration_changed(jobid, event.context.expiration)
+            self._told(jobid, event)
+
+    def _told(self, jobid: int, event: _Update) -> None:
+        context = event.context
+        if event.name == JobEvent.RESOURCE_UPDATE and context is not None:
+            if context.expiration is not None:
+                self._expiration_changed(jobid, context.expiration)
+        elif event.name == JobEvent.RELEASE and context is not None and context.final:
+            self._confirmed(jobid)
+
+    def _confirmed(self, jobid: int) -> None:
+        """The final release of a job is durable: the shell host may forget it."""
+        job = self._jobs.get(jobid)
+        if job is None:
+            self._real.confirmed(jobid)
+        else:
+            job.is_confirmed = True
+            self._settle(jobid)
+
+    def _end_read(self, jobid: int, response: Response) -> None:
+        if self._real.end_found(jobid, response):
+            self._confirmed(jobid)
 
     def _expiration_changed(self, jobid: int, expiration: float) -> None:
         job = self._jobs.get(jobid)
@@ -614,12 +643,14 @@ class ExecCore:
     def _settle(self, jobid: int) -> None:
         """Forget a job whose story is told to the end, once nobody reads its files."""
         job = self._jobs.get(jobid)
-        if job is None or job.phase is not Phase.OVER or job.request is None:
+        if job is None or job.phase is not Phase.OVER:
             return
+        if job.request is None and not job.is_confirmed:
+            return  # the next job manager may ask again
         if not self._attachments.follows(jobid):
             del self._jobs[jobid]
-            if job.simulation is None and self._has_shell and job.is_stored:
-                self._real.acknowledge(jobid)
+            if job.simulation is None and self._has_shell:
+                self._real.over(job)
 
 
 def _method(topic: str) -> str:

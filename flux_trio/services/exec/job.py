@@ -56,6 +56,7 @@ class Job:
         "exec_log",  # events of guest.exec.eventlog, real jobs only
         "expiration",  # seconds since the Unix epoch; 0.0 = no limit
         "id",
+        "is_confirmed",  # its final release is in the eventlog
         "is_new",  # allocated since the hello: nobody can have started it before
         "is_stored",  # False when the kvs refused what it left: the shell host must not forget it
         "jobspec",  # as it came; with the environment, once that is read
@@ -93,6 +94,7 @@ class Job:
         self.ntasks = 0
         self.output_limit = 0
         self.is_stored = True
+        self.is_confirmed = False
         self.keeping: Keeping | None = None
         self.expiration = 0.0
         self.started_at: float | None = None
@@ -195,6 +197,14 @@ def check_access(request: Request, userid: int) -> None:
     """Raise FluxError(EPERM) unless `request` is from the owner or from `userid`."""
     if not request.is_owner and request.userid != userid:
         raise FluxError(Errno.EPERM, f"{request.topic}: the job belongs to another user")
+
+
+def is_released(eventlog: str) -> bool:
+    """Whether an eventlog has the job's final release. FormatError."""
+    return any(
+        event.name == JobEvent.RELEASE and bool((event.context or {}).get("final"))
+        for event in parse_eventlog(eventlog)
+    )
 
 
 def completed_status(exec_log: str) -> int | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Final
 
-from flux_trio.formats import FormatError, Idset, Jobspec, job_key
-from flux_trio.messages import Level, Response, topics
-from flux_trio.services.exec.context import Context, TimerKey, TimerKind
+import msgspec
+
+from flux_trio.formats import FormatError, Idset, Jobspec, format_fluid, job_key
+from flux_trio.messages import FluxError, Level, Response, expect_payload, topics
+from flux_trio.services.exec.context import Context, EndRead, TimerKey, TimerKind
 from flux_trio.services.exec.job import (
     EXEC_LOG,
     SIGALRM,
@@ -17,6 +18,7 @@ from flux_trio.services.exec.job import (
     Job,
     Phase,
     completed_status,
+    is_released,
 )
 from flux_trio.services.exec.output import limit_of
 from flux_trio.services.exec.placement import LayoutError, place_tasks
@@ -42,6 +44,12 @@ STUCK_S: Final = 30.0  # after SIGKILL, which ends in a moment what is not stuck
 STUCK_NOTE: Final = "SIGKILL has not ended its processes; its resources stay allocated till then"
 
 
+class _Values(msgspec.Struct):
+    """The kvs.lookup-all response for two keys."""
+
+    values: tuple[str | None, str | None]
+
+
 class RealJobs:
     """What the core does with a job that has processes.
 
@@ -65,6 +73,8 @@ class RealJobs:
         self._environment = environment
         self._kill_grace_s = kill_grace_s
         self._output_limit = output_limit
+        self._unconfirmed: set[int] = set()  # told to the end; the shell host has them until that
+        self._confirms = True  # is durable, which the job manager's journal tells, if it has one
         self.is_connected = False  # a shell host answers
 
     # Start
@@ -162,18 +172,62 @@ class RealJobs:
             )
         self._storing.begin(job)
 
+    # Letting the shell host forget: it has the only other copy of what a job left
+
+    def over(self, job: Job) -> None:
+        """The job manager was told all of a job, and nobody reads its files here.
+
+        The shell host keeps the job until the job manager has stored the final release: what was
+        only told is lost when the instance is killed, or when its disk is full.
+        """
+        if not job.is_stored:
+            return
+        if job.is_confirmed or not self._confirms:
+            self._acknowledge(job.id)
+        else:
+            self._unconfirmed.add(job.id)
+
+    def confirmed(self, jobid: int) -> None:
+        """The final release of a job that is not in the table is durable."""
+        if jobid in self._unconfirmed:
+            self._unconfirmed.remove(jobid)
+            self._acknowledge(jobid)
+
+    def follows(self) -> None:
+        """A job manager tells from now on what is durable; what was before is looked up."""
+        self._confirms = True
+        over = [job.id for job in self._real(Phase.OVER)]
+        for jobid in [*self._unconfirmed, *over]:
+            self._look_up_end(jobid)
+
+    def follows_not(self) -> None:
+        """The job manager has no journal, so that what it was told must do."""
+        self._confirms = False
+        for jobid in list(self._unconfirmed):
+            self.confirmed(jobid)
+
     def forget_unasked(self, ended: Iterable[int]) -> None:
         """Acknowledge jobs of the shell host whose end is stored: the first Ack was lost."""
         for jobid in ended:
             if jobid not in self._jobs:
-                key = {"key": job_key(jobid, EXEC_LOG)}
-                self._context.ask(topics.KVS_LOOKUP, key, partial(self._found_end, jobid))
+                self._unconfirmed.add(jobid)
+                self._look_up_end(jobid)
 
-    def _found_end(self, jobid: int, response: Response) -> None:
-        if not response.errnum and jobid not in self._jobs:
-            self.acknowledge(jobid)
+    def _look_up_end(self, jobid: int) -> None:
+        keys = [job_key(jobid, name) for name in (EXEC_LOG, "eventlog")]
+        self._context.ask(topics.KVS_LOOKUP_ALL, {"keys": keys}, EndRead(jobid))
 
-    def acknowledge(self, jobid: int) -> None:
+    def end_found(self, jobid: int, response: Response) -> bool:
+        """Whether all of a job is stored: what it left, and its final release."""
+        try:
+            exec_log, eventlog = expect_payload(response, _Values).values
+            return completed_status(exec_log or "") is not None and is_released(eventlog or "")
+        except (FluxError, FormatError) as error:
+            name = format_fluid(jobid, "f58")
+            self._context.emit(Log(Level.ERR, f"job {name}: its end cannot be read: {error}"))
+            return False
+
+    def _acknowledge(self, jobid: int) -> None:
         """Let the shell host forget the job: all that it knows is stored."""
         self._context.emit(ToShell(Ack(jobid)))
 

@@ -186,7 +186,8 @@ class IngestCore:
     def _store(self) -> None:
         if self._batch.jobs:
             batch, self._batch = self._batch, _Batch()
-            payload = {"ops": batch.ops}
+            # a submit is refused, rather than held, while the disk is full
+            payload = {"ops": batch.ops, "wait": False}
             self._answer(Request(topics.KVS_COMMIT, payload, self._calls.open(batch)))
 
     def _take_response(self, now: float, response: Response) -> None:

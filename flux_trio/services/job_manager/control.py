@@ -68,6 +68,7 @@ class Control:
         """job-manager.raise: an exception on one job, by its user or the owner."""
         payload = expect_payload(request, Raise)
         _check_exception(payload.severity, payload.type)
+        self._ledger.check_room()
         job = self._ledger.jobs.get(payload.id)
         if job is None:
             self._ledger.refuse(request, Absent(payload.id))
@@ -93,6 +94,7 @@ class Control:
             if job.state & payload.states and payload.userid in (USERID_UNKNOWN, job.userid)
         ]
         if not payload.dry_run:
+            self._ledger.check_room()
             for job in chosen:
                 self._ledger.raise_exception(
                     job, payload.type, payload.severity, payload.note, request.userid
@@ -118,13 +120,14 @@ class Control:
             raise FluxError(Errno.EINVAL, text)
         old = job.urgency
         if payload.urgency != old:
+            self._ledger.check_room()
             context = {"userid": request.userid, "urgency": payload.urgency}
             self._ledger.log(job, JobEvent.URGENCY, context)
         self._ledger.send(respond(request, {"old_urgency": old}))
 
     def getinfo(self, request: Request) -> None:
         """job-manager.getinfo: the greatest job id so far, by which ids go on after a restart."""
-        self._ledger.send(respond(request, {"max_jobid": self._ledger.max_jobid}))
+        self._ledger.answer_at_once(respond(request, {"max_jobid": self._ledger.max_jobid}))
 
     def stats(self) -> dict[str, Any]:
         """job-manager.stats-get: how many jobs there are in each state, and with the scheduler."""

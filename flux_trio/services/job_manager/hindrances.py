@@ -38,7 +38,7 @@ class Hindrances:
             self._reasons[request.sender] = reason
         else:
             self._reasons.pop(request.sender, None)
-        self._ledger.send(respond(request))
+        self._ledger.answer_at_once(respond(request))
 
     def forget(self, sender: str) -> None:
         """A peer is gone."""

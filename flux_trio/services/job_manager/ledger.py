@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from flux_trio.formats import (
 from flux_trio.messages import (
     Calls,
     Errno,
+    FluxError,
     Payload,
     Request,
     Response,
@@ -67,6 +68,10 @@ Purpose = Any
 
 # Jobs in one commit; a turn with more (everybody's jobs are canceled) makes several, in order.
 COMMIT_OPS_MAX = 20_000
+
+WAITING_BYTES_MAX: Final = 32 << 20
+"""Bytes of events that may wait for the kvs before requests that would log more are refused. The
+kvs holds twice as much (`HELD_BYTES_MAX`): the rest is for events that no request asks for."""
 
 _EVENT: Final[str] = Kind.EVENT.value  # looked up once: every event is traced
 
@@ -222,6 +227,14 @@ class Refusal:
     absent: Absent
 
 
+@dataclass(frozen=True, slots=True)
+class _Uncommitted:
+    """A commit that is under way: its size, and the messages that wait for it."""
+
+    nbytes: int
+    messages: list[Action] = field(default_factory=list)
+
+
 class Ledger:
     """Jobs by id, this turn's events and messages, and what still waits for a commit.
 
@@ -257,7 +270,8 @@ class Ledger:
         self._lines: dict[int, str] = {}  # job id → what this turn adds to its eventlog
         self.over: list[Ended] = []  # jobs that became inactive in this turn
         self._ops: list[list[str]] = []  # what this turn stores besides eventlogs
-        self._uncommitted: deque[list[Action]] = deque()  # what waits for each commit
+        self._uncommitted: deque[_Uncommitted] = deque()  # oldest first
+        self._waiting_bytes = 0  # of events in them
 
     def tell_of(self, name: str, told: Told) -> None:
         """Have `told` called with each event of one name; `on_logged` are with all."""
@@ -272,6 +286,21 @@ class Ledger:
         """Send `message` once everything logged so far is durable; None is nothing to send."""
         if message is not None:
             self._messages.append(message)
+
+    def answer_at_once(self, response: Response | None) -> None:
+        """Send what tells of no event, such as the state of a queue: it waits for no commit."""
+        if response is not None:
+            self._questions.append(response)
+
+    def check_room(self) -> None:
+        """Refuse a request that would log an event while too many bytes of events wait.
+
+        The kvs takes them late, mostly because its disk is full. Raises FluxError(ENOSPC). What
+        must be logged for existing jobs is logged in any case: it is a few events for each.
+        """
+        if self._waiting_bytes > WAITING_BYTES_MAX:
+            text = f"{self._waiting_bytes} bytes of events wait to be stored; see queue status"
+            raise FluxError(Errno.ENOSPC, text)
 
     def ask(self, topic: str, payload: Payload, reply: Reply) -> None:
         """Ask what gives away no event: it waits for no commit, and comes after this turn's.
@@ -290,13 +319,16 @@ class Ledger:
         They would come to the next holder before it has said hello. Those with a matchtag stay,
         since somebody waits for an answer.
         """
-        for waiting in (*self._uncommitted, self._messages):
+        for waiting in self._all_messages():
             waiting[:] = [each for each in waiting if not _is_by_job_id(each, service)]
 
     def forget(self, sender: str) -> None:
         """A peer is gone: answers to it that wait for a commit do not go out (6.disconnect.2)."""
-        for waiting in (*self._uncommitted, self._messages):
+        for waiting in self._all_messages():
             waiting[:] = [each for each in waiting if not _is_answer_to(each, sender)]
+
+    def _all_messages(self) -> list[list[Action]]:
+        return [*(commit.messages for commit in self._uncommitted), self._messages]
 
     def log(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
         """Log an event of `job`, after the answer when a hook of it is being asked.
@@ -498,10 +530,10 @@ class Ledger:
         if ops:
             slices = [ops[at : at + COMMIT_OPS_MAX] for at in range(0, len(ops), COMMIT_OPS_MAX)]
             commits = [self._commit(each) for each in slices]
-            self._uncommitted[-1].extend(messages)
+            self._uncommitted[-1].messages.extend(messages)
             return notes + commits + questions
         if self._uncommitted:
-            self._uncommitted[-1].extend(messages)
+            self._uncommitted[-1].messages.extend(messages)
             return notes + questions
         return notes + messages + questions
 
@@ -520,7 +552,9 @@ class Ledger:
         self.ask_hooks(job, event)
 
     def _commit(self, ops: list[list[str]]) -> Request:
-        self._uncommitted.append([])
+        nbytes = sum(len(op[-1]) for op in ops)  # JSON: few characters are not ASCII
+        self._uncommitted.append(_Uncommitted(nbytes))
+        self._waiting_bytes += nbytes
         return Request(topics.KVS_COMMIT, {"ops": ops}, self.calls.open(self._committed))
 
     def _committed(self, response: Response) -> list[Action]:
@@ -528,7 +562,9 @@ class Ledger:
         if response.errnum:
             # nothing of this turn has been told to anyone: stopping here loses nothing
             return [Exit(f"cannot store events: {response.error_text}")]
-        return self._uncommitted.popleft()
+        done = self._uncommitted.popleft()
+        self._waiting_bytes -= done.nbytes
+        return done.messages
 
 
 def is_over(eventlog: str | None) -> bool:

@@ -36,5 +36,6 @@ class Memos:
             return
         if not request.is_owner and request.userid != job.userid:
             raise FluxError(Errno.EPERM, "guests can only add a memo to their own jobs")
+        self._ledger.check_room()
         self._ledger.log(job, JobEvent.MEMO, payload.memo)
         self._ledger.send(respond(request))

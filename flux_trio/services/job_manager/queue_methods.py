@@ -97,7 +97,7 @@ class QueueMethods:
         payload: dict[str, Any] = {"queues": self._queues.names}
         if self._queues.config.default_queue is not None:
             payload["default"] = self._queues.config.default_queue
-        self._ledger.send(respond(request, payload))
+        self._ledger.answer_at_once(respond(request, payload))
 
     def status(self, request: Request) -> None:
         """job-manager.queue-status: whether one queue takes and schedules jobs.
@@ -107,6 +107,8 @@ class QueueMethods:
         missing. `silent`, ours, has a text for each service that says why it cannot do its part
         (`Hindrances`), or that was asked something and has not answered. `held`, ours too, says why
         plugins hold jobs, and how many: {reason: count}.
+
+        It is answered at once, also while no event can be stored.
         """
         queue = self._queues.find(expect_payload(request, QueueStatus).name)
         online = self._scheduler.link == LinkState.READY
@@ -124,7 +126,7 @@ class QueueMethods:
             status["silent"] = waits
         if held := self._ledger.tally.reasons(queue.name):
             status["held"] = held
-        self._ledger.send(respond(request, status))
+        self._ledger.answer_at_once(respond(request, status))
 
     def enable(self, request: Request) -> None:
         """job-manager.queue-enable: take jobs, or refuse them with a reason."""

@@ -226,7 +226,7 @@ class SchedulerSide:
         """job-manager.resource-status: R of all that jobs hold together, null if nothing."""
         total = self._grants.total()
         payload = {"allocated": None if total is None else total.to_json()}
-        self._ledger.send(respond(request, payload))
+        self._ledger.answer_at_once(respond(request, payload))
 
     def ready(self, request: Request) -> None:
         """job-manager.sched-ready: the mode is set, requests may be sent."""

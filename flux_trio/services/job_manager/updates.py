@@ -85,6 +85,7 @@ class Updates:
         except FormatError as error:
             text = f"one or more jobspec updates are invalid: {error}"
             raise FluxError(Errno.EINVAL, text) from None
+        self._ledger.check_room()
         asked = _Asked(request, job, payload.updates)
         self._hooks.when_free(job, partial(self._ask_next, asked))
 

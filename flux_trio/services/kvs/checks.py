@@ -9,6 +9,7 @@ from typing import Final
 from flux_trio.messages import Errno
 from flux_trio.services.kvs.acknowledged import acknowledged_path
 from flux_trio.services.kvs.layout import APPLICATION_ID, LAYOUT, schema_damage
+from flux_trio.services.kvs.room import lacks_room
 from flux_trio.services.kvs.stores import StoreError
 
 _PRIMARY_CODE: Final = 0xFF  # the rest of an SQLite error code says more about the same thing
@@ -63,7 +64,12 @@ def missing_changes(path: Path, number: int, acknowledged: int) -> StoreError:
 
 def error_code(error: sqlite3.Error) -> int:
     """SQLite's primary code; 0 for Python's own complaints, such as a closed connection."""
-    return getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+    return _extended_code(error) & _PRIMARY_CODE
+
+
+def _extended_code(error: sqlite3.Error) -> int:
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code
 
 
 def is_damage(error: sqlite3.Error) -> bool:
@@ -76,5 +82,8 @@ def store_error(path: Path, what: str, error: sqlite3.Error) -> StoreError:
     code = error_code(error)
     if code in _LOCKED_CODES:
         return StoreError(Errno.EIO, f"{path}: {what}: another process is using it")
-    errnum = Errno.ENOSPC if code in _ENOSPC_CODES else Errno.EIO
+    is_full = code in _ENOSPC_CODES or (
+        _extended_code(error) == sqlite3.SQLITE_IOERR_WRITE and lacks_room(path)
+    )
+    errnum = Errno.ENOSPC if is_full else Errno.EIO
     return StoreError(errnum, f"{path}: {what}: {error}")

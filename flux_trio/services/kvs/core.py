@@ -5,6 +5,10 @@ to the store in rounds, one at a time: a round is one transaction of every commi
 the reads that waited. Commits are stored in the order they came, and a sender's read sees what that
 sender committed before it and nothing it committed after. Only the instance owner is served.
 
+A full disk (ENOSPC) is no failure: commits are held in order (`waiting.py`) and the first is
+tried again once a second, while reads go on. A commit that asks not to wait is refused at once. The
+job manager is told why, so that `queue status` says it. Any other error of the store is final.
+
 Left out: RFC 11's content-addressed tree, namespaces, snapshots of older roots.
 """
 
@@ -12,7 +16,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
@@ -21,6 +24,8 @@ from sortedcontainers import SortedDict
 
 from flux_trio.messages import (
     Errno,
+    Event,
+    Flag,
     FluxError,
     Level,
     Request,
@@ -29,6 +34,7 @@ from flux_trio.messages import (
     respond,
     respond_error,
     respond_stream,
+    tells_return_of,
     topics,
 )
 from flux_trio.services.kvs.ops import (
@@ -47,18 +53,33 @@ from flux_trio.services.kvs.ops import (
     check_text,
     span,
 )
+from flux_trio.services.kvs.waiting import (
+    NO_ROOM,
+    Commit,
+    Held,
+    PageAsked,
+    Read,
+    Reading,
+    Round,
+    Waiting,
+    Watch,
+    without_answers,
+)
 from flux_trio.services.methods import Methods
-from flux_trio.services.turns import Log
+from flux_trio.services.turns import Log, SetTimer, TimerFired
 
 COMMIT_OPS_MAX: Final = 100_000  # of one request
 LOOKUP_KEYS_MAX: Final = 10_000  # of one request
 ROUND_OPS_MAX: Final = 4096  # where a round stops taking in commits: about 0.02 s of disk
+RETRY_S: Final = 1.0  # between two tries while there is no room
+RETRY_TIMER: Final = "retry"
 
 LOG_CRIT: Final = 2  # syslog severities
 
 
 class _CommitRequest(msgspec.Struct, frozen=True):
     ops: list[Op]
+    wait: bool = True
 
 
 class _KeyRequest(msgspec.Struct, frozen=True):
@@ -77,63 +98,18 @@ class _CancelRequest(msgspec.Struct, frozen=True):
     matchtag: int
 
 
-@dataclass(frozen=True, slots=True)
-class _PageRead:
-    request: Request
-    page: Page
-
-
-@dataclass(frozen=True, slots=True)
-class _Commit:
-    request: Request
-    ops: list[Op]
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    request: Request
-    names: list[str]  # keys, or the prefix of a listing or count
-
-
-@dataclass(slots=True)
-class _Round:
-    """What the store is doing; `commits` is emptied once they are answered."""
-
-    commits: list[_Commit] = field(default_factory=list)
-    lookups: list[_Read] = field(default_factory=list)
-    watches: list[_Watch] = field(default_factory=list)
-    listings: list[_Read] = field(default_factory=list)
-    pages: list[_PageRead] = field(default_factory=list)
-    counts: list[_Read] = field(default_factory=list)
-    n_ops: int = 0
-
-    @property
-    def reads(self) -> bool:
-        """Whether it has more than commits."""
-        return bool(self.lookups or self.watches or self.listings or self.pages or self.counts)
-
-
-@dataclass(slots=True)
-class _Watch:
-    """A stream of one key's changes."""
-
-    request: Request
-    key: str
-    exists: bool = False  # set once a value was sent
-
-
 class KvsCore:
     """The whole state of the kvs service; the values themselves are the store's."""
 
     def __init__(self) -> None:
-        self._queue: deque[_Commit | _Read | _PageRead | _Watch] = (
-            deque()
-        )  # bounded by the senders' own inboxes
-        self._round: _Round | None = None  # set while the store works
+        self._queue: deque[Waiting] = deque()  # bounded by the senders' own inboxes
+        self._held = Held()
+        self._now = 0.0  # of this turn
+        self._round: Round | None = None  # set while the store works
         # Open streams by sender, then matchtag: as many as the senders may have requests open.
-        self._watches: dict[str, dict[int, _Watch]] = {}
+        self._watches: dict[str, dict[int, Watch]] = {}
         # Those that have read their key once, by key, then sender and matchtag.
-        self._by_key: SortedDict[str, dict[tuple[str, int], _Watch]] = SortedDict()
+        self._by_key: SortedDict[str, dict[tuple[str, int], Watch]] = SortedDict()
         self._failed: FluxError | None = None  # set once a transaction failed; never cleared
         self._damage: set[str] = set()  # what is damaged, each said once; bounded by the keys
         self._actions: list[Any] = []
@@ -156,8 +132,9 @@ class KvsCore:
         """Nothing to do before the first request."""
         return []
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:  # noqa: ARG002 - the shape of a core
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
         """Take requests and what came back from the store; answer, and begin the next round."""
+        self._now = now
         for item in inputs:
             match item:
                 case Request():
@@ -168,7 +145,12 @@ class KvsCore:
                     self._fetched(item)
                 case Damaged():
                     self._note_damage([item.text])
-        if self._round is None and self._queue:
+                case TimerFired():
+                    self._held.is_due = bool(self._held.reason)
+                case Event():
+                    if self._held.reason and tells_return_of(topics.JOB_MANAGER, item):
+                        self._tell_hindrance()
+        if self._round is None and (self._queue or self._held.is_due):
             self._begin_round()
         actions, self._actions = self._actions, []
         return actions
@@ -177,10 +159,16 @@ class KvsCore:
 
     def _stats(self) -> dict[str, Any]:
         watches = sum(len(streams) for streams in self._watches.values())
-        return {"waiting": len(self._queue), "watches": watches, "damaged": len(self._damage)}
+        return {
+            "waiting": len(self._queue),
+            "watches": watches,
+            "damaged": len(self._damage),
+            "held": {"requests": len(self._held.queue), "bytes": self._held.nbytes},
+        }
 
     def _commit(self, request: Request) -> None:
-        ops = expect_payload(request, _CommitRequest).ops
+        asked = expect_payload(request, _CommitRequest)
+        ops = asked.ops
         if len(ops) > COMMIT_OPS_MAX:
             raise FluxError(
                 Errno.EMSGSIZE, f"{len(ops)} ops: at most {COMMIT_OPS_MAX} in one commit"
@@ -191,28 +179,32 @@ class KvsCore:
                 check_text(op.key, op.text)
         if self._failed is not None:
             raise FluxError(self._failed.errnum, self._failed.text)
-        self._queue.append(_Commit(request, ops))
+        commit = Commit(request, ops, asked.wait)
+        if self._held.reason:
+            self._held.hold(commit)
+        else:
+            self._queue.append(commit)
 
     def _lookup(self, request: Request) -> None:
-        self._queue.append(_Read(request, [check_key(expect_payload(request, _KeyRequest).key)]))
+        self._read(Read(request, [check_key(expect_payload(request, _KeyRequest).key)]))
 
     def _lookup_all(self, request: Request) -> None:
         keys = expect_payload(request, _KeysRequest).keys
         if len(keys) > LOOKUP_KEYS_MAX:
             text = f"{len(keys)} keys: at most {LOOKUP_KEYS_MAX} in one lookup"
             raise FluxError(Errno.EMSGSIZE, text)
-        self._queue.append(_Read(request, [check_key(key) for key in keys]))
+        self._read(Read(request, [check_key(key) for key in keys]))
 
     def _dir(self, request: Request) -> None:
         prefix = expect_payload(request, _DirRequest).prefix
-        self._queue.append(_Read(request, [check_key(prefix) if prefix else ""]))
+        self._read(Read(request, [check_key(prefix) if prefix else ""]))
 
     def _page(self, request: Request) -> None:
         page = expect_payload(request, Page)
         for key in (page.prefix, page.after):
             if key:
                 check_key(key)
-        self._queue.append(_PageRead(request, page))
+        self._read(PageAsked(request, page))
 
     def _watch(self, request: Request) -> None:
         key = check_key(expect_payload(request, _KeyRequest).key)
@@ -221,9 +213,15 @@ class KvsCore:
             raise FluxError(
                 Errno.EPROTO, "kvs.watch: expected the streaming flag and a matchtag not in use"
             )
-        watch = streams[request.matchtag] = _Watch(request, key)
+        watch = streams[request.matchtag] = Watch(request, key)
         self._watches[request.sender] = streams
-        self._queue.append(watch)
+        self._read(watch)
+
+    def _read(self, read: Reading) -> None:
+        if self._held.concerns(read):
+            self._held.hold_read(read)
+        else:
+            self._queue.append(read)
 
     def _watch_cancel(self, request: Request) -> None:
         matchtag = expect_payload(request, _CancelRequest).matchtag
@@ -234,38 +232,23 @@ class KvsCore:
         self._send(respond(request, {}))
 
     def _disconnect(self, request: Request) -> None:
+        self._queue = without_answers(self._queue, request.sender)
+        self._held.leave(request.sender)
+        if self._round is not None:
+            self._round.leave(request.sender)
         for watch in list(self._watches.get(request.sender, {}).values()):
             self._forget(watch)
 
     # Rounds
 
     def _begin_round(self) -> None:
-        """Take up all before the first commit whose sender reads first: that read must miss it."""
-        work = self._round = _Round()
-        readers: set[str] = set()
-        while self._queue:
-            waiting = self._queue[0]
-            if isinstance(waiting, _Commit):
-                if waiting.request.sender in readers or work.n_ops >= ROUND_OPS_MAX:
-                    break
-                work.commits.append(waiting)
-                work.n_ops += len(waiting.ops)
-            else:
-                readers.add(waiting.request.sender)
-                if isinstance(waiting, _Watch):
-                    work.watches.append(waiting)
-                elif isinstance(waiting, _PageRead):
-                    work.pages.append(waiting)
-                elif waiting.request.topic == topics.KVS_DIR:
-                    work.listings.append(waiting)
-                elif waiting.request.topic == topics.KVS_COUNT:
-                    work.counts.append(waiting)
-                else:
-                    work.lookups.append(waiting)
-            self._queue.popleft()
-        if work.commits:
-            self._actions.append(StoreOps([op for commit in work.commits for op in commit.ops]))
-        if readers:
+        work = self._round = Round()
+        if self._held.is_due:
+            self._held.take(work)
+        work.take_from(self._queue, ROUND_OPS_MAX)
+        if work.commits or work.is_probe:
+            self._actions.append(StoreOps(work.ops))
+        if work.reads:
             keys = [key for read in work.lookups for key in read.names]
             keys += [watch.key for watch in work.watches]
             self._actions.append(
@@ -280,7 +263,9 @@ class KvsCore:
     def _stored(self, done: Stored) -> None:
         """Nobody hears of a change before this."""
         work = self._expect_round()
-        if done.errnum:
+        if done.errnum == Errno.ENOSPC:
+            self._no_room(work, done.text)
+        elif done.errnum:
             self._fail(FluxError(done.errnum, done.text), work.commits)
         else:
             for commit in work.commits:
@@ -288,6 +273,8 @@ class KvsCore:
                 if self._by_key:
                     for op in commit.ops:
                         self._notify(op)
+            if self._held.reason and (work.commits or work.is_probe):
+                self._found_room()
         work.commits = []
         if not work.reads:
             self._round = None
@@ -300,15 +287,19 @@ class KvsCore:
             return
         looked_up = iter(done.values)
         for read in work.lookups:
-            self._answer(read, list(islice(looked_up, len(read.names))))
+            values = list(islice(looked_up, len(read.names)))
+            self._answer(work, read, self._looked_up(read, values))
         for watch in work.watches:
-            self._watch_begins(watch, next(looked_up))
+            value = next(looked_up)
+            if work.answers(watch):
+                self._watch_begins(watch, value)
         for read, keys in zip(work.listings, done.listings, strict=True):
-            self._send(respond(read.request, {"keys": keys}))
+            self._answer(work, read, respond(read.request, {"keys": keys}))
         for asked, page in zip(work.pages, done.pages, strict=True):
-            self._send(respond(asked.request, self._page_payload(asked.page, page)))
+            payload = self._page_payload(asked.page, page)
+            self._answer(work, asked, respond(asked.request, payload))
         for read, count in zip(work.counts, done.counts, strict=True):
-            self._send(respond(read.request, {"count": count}))
+            self._answer(work, read, respond(read.request, {"count": count}))
 
     def _page_payload(self, asked: Page, page: PageRead) -> dict[str, Any]:
         """With null for a value that is damaged, and the reason by its key in `damaged`."""
@@ -322,18 +313,17 @@ class KvsCore:
                 payload["damaged"] = damaged
         return payload
 
-    def _answer(self, read: _Read, values: list[str | Damaged | None]) -> None:
+    def _looked_up(self, read: Read, values: list[str | Damaged | None]) -> Response | None:
+        """The answer to a lookup of one key, or of several."""
         damaged = [value.text for value in values if isinstance(value, Damaged)]
         if damaged:
             self._note_damage(damaged)
-            self._send(respond_error(read.request, Errno.EIO, damaged[0]))
-        elif read.request.topic == topics.KVS_LOOKUP_ALL:
-            self._send(respond(read.request, {"values": values}))
-        elif values[0] is None:
-            text = f"{read.names[0]}: no such key"
-            self._send(respond_error(read.request, Errno.ENOENT, text))
-        else:
-            self._send(respond(read.request, {"value": values[0]}))
+            return respond_error(read.request, Errno.EIO, damaged[0])
+        if read.request.topic == topics.KVS_LOOKUP_ALL:
+            return respond(read.request, {"values": values})
+        if values[0] is None:
+            return respond_error(read.request, Errno.ENOENT, f"{read.names[0]}: no such key")
+        return respond(read.request, {"value": values[0]})
 
     def _note_damage(self, texts: Iterable[str]) -> None:
         """Log each damage once: a client may read it again and again."""
@@ -342,38 +332,88 @@ class KvsCore:
                 self._damage.add(text)
                 self._actions.append(Log(Level.CRIT, f"damaged: {text}"))
 
-    def _expect_round(self) -> _Round:
+    def _answer(self, work: Round, read: Read | PageAsked, response: Response | None) -> None:
+        if work.answers(read):
+            self._send(response)
+
+    def _expect_round(self) -> Round:
         assert self._round is not None, "the store answered and had nothing to do"
         return self._round
 
+    # No room
+
+    def _no_room(self, work: Round, text: str) -> None:
+        """Hold the commits of `work` and try again later; refuse those that do not wait."""
+        held = self._held
+        if is_first := not held.reason:
+            held.reason, held.since = f"no room for commits: {text}", self._now
+            self._actions.append(Log(LOG_CRIT, f"{held.reason}; trying again every second"))
+            self._tell_hindrance()
+        held.put_back(work, [commit for commit in work.commits if self._waits(commit)])
+        if is_first:  # later commits are held, or refused, as they come
+            queue, self._queue = self._queue, deque()
+            for waiting in queue:
+                if not isinstance(waiting, Commit):
+                    self._read(waiting)
+                elif self._waits(waiting):
+                    held.keep(waiting)
+        held.ops_max = 1
+        self._actions.append(SetTimer(RETRY_TIMER, self._now + RETRY_S))
+
+    def _waits(self, commit: Commit) -> bool:
+        """Whether `commit` may be held; otherwise it is refused."""
+        if not commit.wait:
+            self._send(respond_error(commit.request, Errno.ENOSPC, NO_ROOM))
+        return commit.wait
+
+    def _found_room(self) -> None:
+        """Commits are stored again: go on with those that are held, then with all others."""
+        held = self._held
+        if held.queue:
+            held.is_due, held.ops_max = True, ROUND_OPS_MAX
+            return
+        waited_s = self._now - held.since
+        self._actions.append(Log(Level.NOTICE, f"there is room again, after {waited_s:.0f} s"))
+        self._held = Held()
+        self._tell_hindrance()
+
+    def _tell_hindrance(self) -> None:
+        """Have the job manager say why jobs wait; it may be away."""
+        reason = {"reason": self._held.reason}
+        self._actions.append(Request(topics.JOB_HINDRANCE, reason, flags=int(Flag.NORESPONSE)))
+
     # Failure
 
-    def _fail(self, error: FluxError, commits: list[_Commit]) -> None:
+    def _fail(self, error: FluxError, commits: list[Commit]) -> None:
         """The store is not to be trusted: refuse this and every later commit; reads go on."""
         self._failed = FluxError(
             error.errnum, f"kvs store failed, commits are refused: {error.text}"
         )
         self._actions.append(Log(LOG_CRIT, self._failed.text))
-        refused = [*commits, *(w for w in self._queue if isinstance(w, _Commit))]
-        self._queue = deque(w for w in self._queue if not isinstance(w, _Commit))
+        held, self._held = [*self._held.queue], Held()
+        self._queue.extend(w for w in held if not isinstance(w, Commit))
+        refused = [*commits, *(w for w in [*held, *self._queue] if isinstance(w, Commit))]
+        self._queue = deque(w for w in self._queue if not isinstance(w, Commit))
         for commit in refused:
             self._send(respond_error(commit.request, self._failed.errnum, self._failed.text))
 
-    def _fetch_failed(self, work: _Round, done: Fetched) -> None:
+    def _fetch_failed(self, work: Round, done: Fetched) -> None:
         self._actions.append(Log(Level.ERR, f"kvs read failed: {done.text}"))
-        reads: list[_Read | _PageRead] = [*work.lookups, *work.listings]
-        for read in [*reads, *work.pages, *work.counts]:
-            self._send(respond_error(read.request, done.errnum, done.text))
-        for watch in work.watches:
-            self._end_watch(watch, done.errnum, done.text)
+        for read in work.reads:
+            if not work.answers(read):
+                continue
+            if isinstance(read, Watch):
+                self._end_watch(read, done.errnum, done.text)
+            else:
+                self._send(respond_error(read.request, done.errnum, done.text))
 
     # Watches
 
-    def _is_open(self, watch: _Watch) -> bool:
+    def _is_open(self, watch: Watch) -> bool:
         streams = self._watches.get(watch.request.sender, {})
         return streams.get(watch.request.matchtag) is watch
 
-    def _watch_begins(self, watch: _Watch, value: str | Damaged | None) -> None:
+    def _watch_begins(self, watch: Watch, value: str | Damaged | None) -> None:
         """From here on changes are sent: the next round's are the first that `value` lacks."""
         if isinstance(value, Damaged):
             self._note_damage([value.text])
@@ -398,16 +438,16 @@ class KvsCore:
                 for watch in [w for w in watches if w.exists]:
                     self._end_watch(watch, Errno.ENOENT, f"{watch.key}: unlinked")
 
-    def _changed(self, watch: _Watch, payload: dict[str, str]) -> None:
+    def _changed(self, watch: Watch, payload: dict[str, str]) -> None:
         watch.exists = True
         self._send(respond_stream(watch.request, payload))
 
-    def _end_watch(self, watch: _Watch, errnum: int, text: str = "") -> None:
+    def _end_watch(self, watch: Watch, errnum: int, text: str = "") -> None:
         if self._is_open(watch):
             self._forget(watch)
             self._send(respond_error(watch.request, errnum, text))
 
-    def _forget(self, watch: _Watch) -> None:
+    def _forget(self, watch: Watch) -> None:
         sender, matchtag = watch.request.sender, watch.request.matchtag
         del self._watches[sender][matchtag]
         if not self._watches[sender]:

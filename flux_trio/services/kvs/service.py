@@ -37,6 +37,7 @@ async def run(
     store = store_factory()  # nothing else runs before there is a kvs, so it may block
     try:
         handle.register(topics.KVS)
+        handle.subscribe(topics.SERVICE_BACK_EVENT)
         for level, text in store.remarks:
             handle.log(level, text)
         if store.waits_for_disk:

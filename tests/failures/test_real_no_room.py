@@ -1,0 +1,109 @@
+"""A real instance that may write nothing for a while: RLIMIT_FSIZE stands for the full disk."""
+
+from __future__ import annotations
+
+import resource
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.instance import (
+    DEADLINE_S,
+    FLUX_TRIO,
+    TWO_NODES,
+    RunningInstance,
+    environment,
+    until,
+)
+
+pytestmark = pytest.mark.real
+
+WORDS = "no room"
+
+
+@contextmanager
+def instance_in(statedir: Path) -> Iterator[RunningInstance]:
+    """A ready instance without a trace, which would need room as well."""
+    statedir.mkdir(exist_ok=True)
+    config = statedir / "config.toml"
+    config.write_text(TWO_NODES)
+    process = subprocess.Popen(
+        [*FLUX_TRIO, "start", "--config", config, "--statedir", statedir],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], DEADLINE_S)
+        assert ready
+        yield RunningInstance(statedir, process, process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait(DEADLINE_S)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def make_room(instance: RunningInstance, *, room: bool) -> None:
+    """Whether the instance may write; its shell host, started before, may in any case."""
+    _, most = resource.prlimit(instance.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(instance.process.pid, resource.RLIMIT_FSIZE, (most if room else 0, most))
+
+
+def waiting_job(instance: RunningInstance, go: Path) -> str:
+    """A job that runs until `go` is there, says so, and ends well."""
+    wait = f"until [ -e {go} ]; do sleep 0.02; done; echo result"
+    jobid = instance.ok("submit", "sh", "-c", wait).strip()
+    instance.ok("job", "wait-event", "-q", jobid, "start")
+    return jobid
+
+
+def ends_on_a_full_disk(instance: RunningInstance, go: Path) -> str:
+    jobid = waiting_job(instance, go)
+    make_room(instance, room=False)
+    go.touch()
+    until(lambda: WORDS in instance.ok("queue", "status"))
+    refused = instance.invoke("submit", "true")
+    assert refused.exit_code != 0
+    assert WORDS in refused.stderr
+    assert " finish" not in instance.ok("job", "eventlog", jobid), "reads go on"
+    return jobid
+
+
+def assert_ended_well(instance: RunningInstance, jobid: str) -> None:
+    instance.ok("job", "wait-event", "-q", jobid, "clean")
+    assert instance.ok("job", "attach", jobid) == "result\n"
+    log = instance.ok("job", "eventlog", jobid)
+    assert "exception" not in log
+    assert log.count(" finish status=0") == log.count(" finish") == 1
+
+
+def test_job_that_ends_on_a_full_disk_ends_well_when_there_is_room(tmp_path: Path) -> None:
+    with instance_in(tmp_path / "state") as instance:
+        jobid = ends_on_a_full_disk(instance, tmp_path / "go")
+        make_room(instance, room=True)
+        assert_ended_well(instance, jobid)
+        instance.ok("run", "true")
+        assert WORDS not in instance.ok("queue", "status")
+        assert instance.stop() == 0
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+def test_job_that_ended_on_a_full_disk_is_whole_after_a_restart(
+    tmp_path: Path, signum: signal.Signals
+) -> None:
+    "The shell host keeps its copy until the final release is stored."
+    with instance_in(tmp_path / "state") as first:
+        jobid = ends_on_a_full_disk(first, tmp_path / "go")
+        first.stop(signum)
+    with instance_in(tmp_path / "state") as second:
+        assert_ended_well(second, jobid)
+        until(lambda: not list((tmp_path / "state" / "shell" / "jobs").iterdir()))
+        assert second.stop() == 0
