@@ -96,6 +96,39 @@ async def test_next_service_is_asked_for_what_may_still_run(
         assert [events.count(name) for name in once] == [1] * len(once)
 
 
+def released(jobid: int, ranks: str, final: bool) -> dict[str, Any]:
+    return {"id": jobid, "type": "release", "data": {"ranks": ranks, "final": final}}
+
+
+@pytest.mark.parametrize("reloaded", [False, True])
+async def test_each_partial_release_is_logged_and_resources_are_freed_once_at_the_final_one(
+    autojump_clock: MockClock, reloaded: bool
+) -> None:
+    "Readings, Partial release: also when the job manager is another by then."
+    async with scene(WITHOUT) as s:
+        sched, execution = await both(s)
+        jobid = await s.submit(ncores=4)
+        await sched.grant(jobid, {0: 2, 1: 2})
+        execution.tell(jobid, "start", "exception")
+        execution.say(released(jobid, "0", final=False))
+        await settle()
+        assert (await s.events(jobid))[-1] == "release"
+        assert sched.asked(FREE) == []
+        if reloaded:
+            await s.supervisor.remove("job-exec")
+            await s.supervisor.reload("job-manager")
+            await s.load("job-exec", execution := FakeExec())
+            assert execution.starts() == [(jobid, True)]
+            assert sched.asked(FREE) == []
+            execution.say(released(jobid, "0", final=False))
+        execution.say(released(jobid, "1", final=True))
+        await settle()
+        logged = [each.context for each in await s.eventlog(jobid) if each.name == "release"]
+        assert logged[-1] == {"ranks": "1", "final": True}
+        assert logged[:-1] == [{"ranks": "0", "final": False}] * (len(logged) - 1)
+        assert (await s.events(jobid)).count("free") == (not reloaded)
+
+
 async def test_reload_of_the_service_takes_jobs_up_again_and_logs_no_error(
     autojump_clock: MockClock,
 ) -> None:

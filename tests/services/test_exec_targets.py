@@ -55,6 +55,7 @@ def test_tasks_on_other_targets_are_ended_too_and_by_force_if_need_be() -> None:
     (note,) = told(script.fire(killed))
     assert note[:3] == ("exception", 2, "exec"), "what does not end even so is said"
     assert "stay allocated" in note[3]
+    assert note[3].endswith("node1 (rank 1) is down"), "and on which target that may be"
     assert told(script.end(7, SIGKILL))[-1] == ("release", "0-1", True)
 
 

@@ -503,12 +503,17 @@ class ExecCore:
 
         All of the job ends, also what runs on other targets.
         """
-        if job.killed or job.resources is None:
+        if job.killed or not (lost := self._lost_targets_of(job)):
             return False
+        job.tell_exception(self._context, lost)
+        return True
+
+    def _lost_targets_of(self, job: Job) -> str:
+        """Which targets of the job are down, and why; "" if none is."""
+        if job.resources is None:
+            return ""
         lost = self._targets.lost_of(job.resources)
-        if lost:
-            job.tell_exception(self._context, self._targets.describe(job.resources, lost))
-        return bool(lost)
+        return self._targets.describe(job.resources, lost) if lost else ""
 
     def _stop_killed(self, job: Job) -> None:
         if job.phase is Phase.RUNNING:
@@ -530,7 +535,7 @@ class ExecCore:
         elif kind is TimerKind.KILL and job is not None:
             self._real.kill(job)
         elif kind is TimerKind.STUCK and job is not None:
-            self._real.stuck(job)
+            self._real.stuck(job, self._lost_targets_of(job))
         elif kind is TimerKind.WARN and job is not None:
             self._real.warn(job)
         elif kind is TimerKind.END and job is not None:

@@ -271,10 +271,13 @@ class RealJobs:
             at = self._context.now + STUCK_S
             self._context.emit(SetTimer(TimerKey(TimerKind.STUCK, job.id), at))
 
-    def stuck(self, job: Job) -> None:
-        """SIGKILL has not ended it: say so, since its resources are not free until it ends."""
+    def stuck(self, job: Job, lost: str) -> None:
+        """SIGKILL has not ended it: say so, since its resources are not free until it ends.
+
+        `lost` says which of its targets are down, if any is.
+        """
         if job.phase is Phase.RUNNING:
-            job.tell_note(self._context, STUCK_NOTE)
+            job.tell_note(self._context, f"{STUCK_NOTE}{lost and f'; {lost}'}")
 
     def signal(self, job: Job, signum: int) -> None:
         """Send `signum` to the process groups of the job."""
