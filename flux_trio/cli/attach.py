@@ -1,7 +1,8 @@
 """Following a job in the foreground: its output, what becomes of it, and what signals mean.
 
 As flux-job(1), attach: exceptions and a bad end are told on standard error, the exit code is the
-job's (128 and the signal's number if that ended it; 1 if it never ran). One ctrl-C tells what a
+job's (128 and the signal's number if that ended it; 1 if it never ran, or if its output could not
+be shown). One ctrl-C tells what a
 second within two seconds does: cancel the job; ctrl-Z then, or a third ctrl-C, detaches. Other
 signals go to the job, and so does standard input.
 """
@@ -37,6 +38,7 @@ FORWARDED: Final = (
     signal.SIGUSR2,
 )
 NEVER_RAN: Final = 1  # exit code of a job without an exit code
+NOT_SHOWN: Final = 1  # of a job that ended well, and whose output was refused or cut off
 
 
 async def attach(
@@ -89,6 +91,7 @@ class _Attachment:
         self._interrupted_at = -SECOND_S
         self._canceled = False
         self._finished = False  # the job has told its status
+        self._shown = True  # False when its output could not be shown to the end
         self.exit_code = NEVER_RAN
 
     async def follow(self) -> None:
@@ -98,7 +101,7 @@ class _Attachment:
         async with (
             anyio.create_task_group() as outputs,
             self._client.stream(
-                topics.INFO_WATCH, watch, cancel_topic=topics.INFO_WATCH_CANCEL
+                topics.INFO_WATCH, watch, cancel_topic=topics.INFO_WATCH_CANCEL, credit=True
             ) as events,
         ):
             if waits is not None:
@@ -119,6 +122,8 @@ class _Attachment:
                 self._input.stop()
         if self.exit_code and self._finished:
             remark(how_it_ended(self.exit_code))
+        if not self._shown:
+            self.exit_code = self.exit_code or NOT_SHOWN
 
     def _tell(self, event: Event, line: str) -> None:
         if self._begun is None:
@@ -141,7 +146,7 @@ class _Attachment:
     async def _show_output(self) -> None:
         outputs = standard_outputs()
         labels = Labels(outputs) if self._label else None
-        await show_output(self._client, self._id, outputs, labels)
+        self._shown = await show_output(self._client, self._id, outputs, labels)
 
     async def obey_signals(
         self,

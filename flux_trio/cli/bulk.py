@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -144,7 +144,7 @@ class _Logs:
             out = err = self._sink(submission.log)
         if submission.log_stderr is not None:
             err = self._sink(submission.log_stderr)
-        return Outputs(out, err)
+        return replace(self._outputs, stdout=out, stderr=err)
 
     def _sink(self, path: str) -> Any:
         if path not in self._open:

@@ -136,7 +136,7 @@ async def follow_expiration(
             async with (
                 open_client(*find_instance(environ)) as client,
                 client.stream(
-                    topics.INFO_WATCH, wanted, cancel_topic=topics.INFO_WATCH_CANCEL
+                    topics.INFO_WATCH, wanted, cancel_topic=topics.INFO_WATCH_CANCEL, credit=True
                 ) as responses,
             ):
                 place, wait_s = 0, RETRY_S_MIN

@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 import base64
+import os
+import stat
 import sys
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, field
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
-from flux_trio.cli.errors import complain
-from flux_trio.messages import FluxError, topics
+import anyio
+import anyio.to_thread
+
+from flux_trio.cli.errors import command_name, complain
+from flux_trio.messages import Errno, FluxError, topics
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
 
 Sink: TypeAlias = Callable[[bytes], None]
 
+RETRY_S: Final = 0.2  # while there is no execution service
+TRIES_MAX: Final = 25  # without a piece of output in between
+
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where the two streams of a job go, and what is told about the job beside them."""
+    """Where the two streams of a job go, and what is told about the job beside them.
+
+    `may_wait` says that a sink may have to wait for a reader, such as a pager.
+    """
 
     stdout: Sink
     stderr: Sink
+    may_wait: bool = False
+    _one_at_a_time: anyio.Lock = field(default_factory=anyio.Lock)
+
+    async def write(self, write: Callable[[], None]) -> None:
+        """Run `write`, which uses the sinks, without holding up the connection to the instance."""
+        if self.may_wait:
+            async with self._one_at_a_time:
+                await anyio.to_thread.run_sync(write, abandon_on_cancel=True)
+        else:
+            write()
 
     def line(self, text: str) -> None:
         """A line about the job, such as its id."""
@@ -35,7 +58,17 @@ class Outputs:
 
 def standard_outputs() -> Outputs:
     """The streams of the command itself."""
-    return Outputs(into(sys.stdout.buffer), into(sys.stderr.buffer))
+    may_wait = _may_wait(sys.stdout.buffer) or _may_wait(sys.stderr.buffer)
+    return Outputs(into(sys.stdout.buffer), into(sys.stderr.buffer), may_wait)
+
+
+def _may_wait(file: IO[bytes]) -> bool:
+    """Whether it is a pipe, a socket or a terminal, whose reader may pause."""
+    try:
+        kind = os.fstat(file.fileno()).st_mode
+    except OSError:  # there is no file behind it
+        return False
+    return stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or file.isatty()
 
 
 def into(file: IO[bytes]) -> Sink:
@@ -80,22 +113,64 @@ class Labels:
 
 async def show_output(
     client: Client, jobid: int, outputs: Outputs, labels: Labels | None = None
-) -> None:
-    """Show the output of a job to its end, with `labels` by them; what hinders it is told."""
+) -> bool:
+    """Show the output of a job to its end, with `labels` by them; what hinders it is told.
+
+    Returns whether all of it was shown. However slowly it can be written, nothing of it is lost:
+    the instance sends no more than has been shown. While the execution service is reloaded, it is
+    asked again, and what was shown is passed over.
+    """
+    showing = _Showing(outputs, labels)
+    tries = 0
     try:
-        async with client.stream(
-            topics.EXEC_ATTACH, {"id": jobid}, cancel_topic=topics.EXEC_ATTACH_CANCEL
-        ) as pieces:
-            async for piece in pieces:
-                if labels is None:
-                    _sink(outputs, piece["stream"])(_data(piece))
-                else:
-                    labels.write(piece["stream"], piece["rank"], _data(piece))
-    except FluxError as error:
-        complain(f"the output ends here: {error}")
+        while True:
+            try:
+                await showing.attach(client, jobid)
+                return True
+            except FluxError as error:
+                tries = 0 if showing.pieces else tries + 1
+                if error.errnum != Errno.ENOSYS or tries > TRIES_MAX:
+                    complain(f"the output ends here: {error}")
+                    return False
+            await anyio.sleep(RETRY_S)
     finally:
         if labels is not None:
             labels.finish()
+
+
+class _Showing:
+    """What was shown of the output of one job."""
+
+    def __init__(self, outputs: Outputs, labels: Labels | None) -> None:
+        self._outputs = outputs
+        self._labels = labels
+        self._shown: Counter[tuple[str, str]] = Counter()  # bytes by stream and task
+        self.pieces = 0  # that the last stream brought
+
+    async def attach(self, client: Client, jobid: int) -> None:
+        """Show what was not shown yet, to the end. Raises FluxError."""
+        self.pieces = 0
+        passed: Counter[tuple[str, str]] = Counter()
+        async with client.stream(
+            topics.EXEC_ATTACH, {"id": jobid}, cancel_topic=topics.EXEC_ATTACH_CANCEL, credit=True
+        ) as pieces:
+            async for piece in pieces:
+                self.pieces += 1
+                key, data = (piece["stream"], piece["rank"]), _data(piece)
+                new = data[max(0, self._shown[key] - passed[key]) :]
+                passed[key] += len(data)
+                self._shown[key] += len(new)
+                await self._outputs.write(partial(self._show, piece, new))
+        if self._labels is not None:
+            await self._outputs.write(self._labels.finish)
+
+    def _show(self, piece: dict[str, Any], data: bytes) -> None:
+        if self._labels is None:
+            _sink(self._outputs, piece["stream"])(data)
+        else:
+            self._labels.write(piece["stream"], piece["rank"], data)
+        if "note" in piece:
+            self._outputs.remark(f"{command_name()}: {piece['note']}")
 
 
 def _sink(outputs: Outputs, stream: str) -> Sink:

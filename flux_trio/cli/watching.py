@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 256  # jobs watched at a time: two streams each, and an instance limits streams
 FAILED_TO_START: Final = 1
+NOT_SHOWN: Final = 1  # the output of a job was refused or cut off
 
 
 class Watcher:
@@ -65,17 +66,21 @@ class Watcher:
         async with (
             anyio.create_task_group() as tasks,
             self._client.stream(
-                topics.INFO_WATCH, payload, cancel_topic=topics.INFO_WATCH_CANCEL
+                topics.INFO_WATCH, payload, cancel_topic=topics.INFO_WATCH_CANCEL, credit=True
             ) as events,
         ):
             async for response in events:
                 event = parse_event(response["event"])
                 job.take(event, response["event"])
                 if event.name == JobEvent.START and self._output:
-                    labels = Labels(outputs, f"{job.name}: ") if self._label else None
-                    tasks.start_soon(show_output, self._client, jobid, outputs, labels)
+                    tasks.start_soon(self._show_output, job, jobid, outputs)
                 if event.name == self._until:
                     break
+
+    async def _show_output(self, job: _Watched, jobid: int, outputs: Outputs) -> None:
+        labels = Labels(outputs, f"{job.name}: ") if self._label else None
+        if not await show_output(self._client, jobid, outputs, labels):
+            self.exit_code = max(self.exit_code, NOT_SHOWN)
 
 
 def progress_bar(

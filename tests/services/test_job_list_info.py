@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from flux_trio.formats import ResourceSet, format_event
-from flux_trio.messages import Errno, Request, respond_error
-from flux_trio.services.job_list.info import LOOKUP_KEYS_MAX, WATCHES_OF_USER_MAX
+from flux_trio.messages import Errno, Flag, Request, respond_error
+from flux_trio.services.job_list.info import LOOKUP_KEYS_MAX, OUTPUT_PIECES_MAX
+from flux_trio.services.job_list.watches import HELD_CHARS_MAX, WATCHES_OF_USER_MAX
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone
 from tests.support.counting import count_steps
 from tests.support.eventlogs import ending, event, inactive, pending, running
@@ -307,3 +308,118 @@ def test_cost_of_leaving_grows_with_the_number_of_ones_own_watches_alone() -> No
     few, many, among_many = leaving(50, 0), leaving(200, 0), leaving(50, 400)
     assert many < 5 * few
     assert among_many < 1.5 * few
+
+
+# --- output in several keys, credit
+
+OUTPUT = "guest.output"
+CREDIT = f"{WATCH}-credit"
+
+
+def data_lines(first: int, count: int, size: int = 0) -> str:
+    """`count` data events, numbered from `first`."""
+    return "".join(
+        format_event(event("data", n=n, data="x" * size)) for n in range(first, first + count)
+    )
+
+
+def numbers(responses: list[tuple[int, Any]]) -> list[int]:
+    assert all(errnum == 0 for errnum, _ in responses)
+    return [msgspec.json.decode(payload["event"])["context"]["n"] for _, payload in responses]
+
+
+def grant(listed: ListedJobs, more: int, tag: int = 9) -> list[tuple[int, Any]]:
+    """What is streamed after a grant."""
+    request = asked(CREDIT, {"matchtag": tag, "credit": more}, tag=0)
+    return listed.request(msgspec.structs.replace(request, flags=int(Flag.NORESPONSE)))
+
+
+def store_pieces(listed: ListedJobs, *texts: str) -> None:
+    for piece, text in enumerate(texts):
+        listed.commit(["put", key(1, f"{OUTPUT}.{piece}" if piece else OUTPUT), text])
+
+
+def test_output_of_several_keys_is_one_value_while_it_fits(listed: ListedJobs) -> None:
+    texts = [data_lines(n, 1) for n in range(OUTPUT_PIECES_MAX)]
+    store_pieces(listed, *texts)
+    ((errnum, found),) = listed.ask(LOOKUP, {"id": 1, "keys": [OUTPUT]})
+    assert (errnum, found[OUTPUT]) == (0, "".join(texts))
+    store_pieces(listed, *texts, "one more\n")
+    ((errnum, text),) = listed.ask(LOOKUP, {"id": 1, "keys": [OUTPUT]})
+    assert errnum == Errno.EMSGSIZE
+    assert text == f"{OUTPUT}: too long for one answer; follow it with {WATCH}"
+
+
+@pytest.mark.parametrize("credit", [None, 1, 2, 1000])
+def test_output_of_several_keys_is_one_eventlog(listed: ListedJobs, credit: int | None) -> None:
+    store_pieces(listed, data_lines(0, 2), data_lines(2, 3), data_lines(5, 1))
+    listed.tell_all(1, inactive()[4:], place=4)
+    payload = {"id": 1, "path": OUTPUT, "credit": credit}
+    told = listed.ask(WATCH, payload, streaming=True, tag=9)
+    while told[-1][0] == 0:
+        assert credit is not None
+        told += grant(listed, credit)
+    assert told.pop() == (Errno.ENODATA, None)
+    assert numbers(told) == list(range(6))
+
+
+def test_output_that_is_stored_while_it_is_watched_is_told_whole(listed: ListedJobs) -> None:
+    watch(listed, OUTPUT)
+    store_pieces(listed, data_lines(0, 2), data_lines(2, 1))
+    assert numbers(listed.take_sent()) == [0, 1]
+    listed.tell_all(1, inactive()[4:], place=4)
+    *told, end = listed.take_sent()
+    assert (numbers(told), end) == ([2], (Errno.ENODATA, None))
+
+
+def test_watch_keeps_to_its_credit_and_loses_nothing(listed: ListedJobs) -> None:
+    count, size = 12, HELD_CHARS_MAX // 5  # more than is held for a reader
+    payload = {"id": 1, "path": OUTPUT, "credit": 2}
+    told = listed.ask(WATCH, payload, streaming=True, tag=9)
+    for n in range(count):
+        listed.commit(["append", key(1, OUTPUT), data_lines(n, 1, size)])
+        told += listed.take_sent()
+    assert numbers(told) == [0, 1]
+    listed.lookups.clear()
+    told += grant(listed, 6)
+    assert listed.lookups == [key(1, OUTPUT)]  # what is beyond was left there
+    assert numbers(told) == list(range(8))
+    listed.commit(["append", key(1, OUTPUT), data_lines(count, 1, size)])
+    listed.tell_all(1, inactive()[4:], place=4)
+    assert listed.take_sent() == []
+    told += grant(listed, 1)
+    told += grant(listed, 100)
+    assert told.pop() == (Errno.ENODATA, None)
+    assert numbers(told) == list(range(count + 1))
+
+
+def test_answer_to_a_read_from_before_the_end_does_not_end_the_watch(listed: ListedJobs) -> None:
+    listed.commit(["append", key(1, OUTPUT), data_lines(0, 20, HELD_CHARS_MAX // 5)])
+    listed.ask(WATCH, {"id": 1, "path": OUTPUT, "credit": 1}, streaming=True, tag=9)
+    granted = asked(CREDIT, {"matchtag": 9, "credit": 100}, tag=99)
+    actions = listed.core.turn(0.0, [granted])
+    (early,) = [each for each in actions if isinstance(each, Request)]
+    answer = listed.kvs.take(early, "job-list")  # before the last line is stored
+    listed.kvs.commit(["append", key(1, OUTPUT), data_lines(20, 1)])
+    requests = _inactive_turn(listed)
+    listed.turn(*answer)
+    listed.take_sent()
+    listed.do(requests)
+    *told, end = listed.take_sent()
+    assert end == (Errno.ENODATA, None)
+    assert numbers(told)[-1] == 20
+
+
+def test_watch_that_does_not_follow_ends_with_what_is_there(listed: ListedJobs) -> None:
+    *told, end = listed.ask(WATCH, {"id": 1, "follow": False}, streaming=True)
+    assert lines(told) == ["submit", "validate", "depend", "priority"]
+    assert end == (Errno.ENODATA, None)
+    ((errnum, text),) = listed.ask(
+        WATCH, {"id": 1, "path": OUTPUT, "follow": False}, streaming=True
+    )
+    assert (errnum, text) == (Errno.ENOENT, f"{OUTPUT}: key not found")
+
+
+def test_grant_for_a_watch_that_has_ended_is_nothing(listed: ListedJobs) -> None:
+    assert grant(listed, 5) == []
+    assert listed.ask(CREDIT, {"matchtag": 9, "credit": 1}) == [(0, None)]

@@ -160,6 +160,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
         "jobspec": Asked(lambda running, *_: {"id": running, "keys": ["jobspec"]}),
     },
     topics.INFO_WATCH: {"": Asked(lambda running, *_: {"id": running}, streaming=True)},
+    topics.credit_of(topics.INFO_WATCH): plain({"matchtag": 5, "credit": 1}),
     topics.INFO_WATCH_CANCEL: plain({"matchtag": 5}),
     # the key-value store
     topics.KVS_COMMIT: plain({"ops": [["put", "a", "1"]]}),

@@ -62,17 +62,22 @@ def info(base: bool, original: bool, jobid: int, key: str) -> None:
 
     Exit codes: 0, 1 if there is no such job or key, 2 for wrong usage.
     """
-    current = not (base or original)
-    click.echo(with_client(lambda client: _lookup(client, jobid, key, current=current)))
-
-
-async def _lookup(client: Client, jobid: int, key: str, *, current: bool = False) -> str:
     from flux_trio.cli.each import about
+    from flux_trio.cli.events import log_path
     from flux_trio.messages import topics
 
-    payload = {"id": jobid, "keys": [key], "current": current}
-    with about(jobid):
-        return str((await client.call(topics.INFO_LOOKUP, payload))[key])
+    async def show(client: Client) -> None:
+        if key == log_path("output"):  # it may be too long for one answer
+            async with _open_log(client, jobid, key, follow=False) as responses:
+                async for response in responses:
+                    click.echo(response["event"])
+            click.echo()
+            return
+        payload = {"id": jobid, "keys": [key], "current": not (base or original)}
+        with about(jobid):
+            click.echo((await client.call(topics.INFO_LOOKUP, payload))[key])
+
+    with_client(show)
 
 
 _FORMAT = click.option(
@@ -124,29 +129,29 @@ def eventlog(
     texts = EventTexts(form, "human" if human else times, color=color)
 
     async def show(client: Client) -> None:
-        if follow:
-            async with _open_log(client, jobid, log_path(path)) as responses:
-                async for response in responses:
-                    click.echo(texts.text(response["event"]), color=color)
-        else:
-            for line in (await _lookup(client, jobid, log_path(path))).splitlines():
-                click.echo(texts.text(line), color=color)
+        async with _open_log(client, jobid, log_path(path), follow=follow) as responses:
+            async for response in responses:
+                click.echo(texts.text(response["event"]), color=color)
 
     with_client(show)
 
 
 @asynccontextmanager
 async def _open_log(
-    client: Client, jobid: int, path: str
+    client: Client, jobid: int, path: str, *, follow: bool = True
 ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-    """The events of a job from the first to the last, each the `event` of a response."""
+    """The events of a job from the first to the last, each the `event` of a response.
+
+    Without `follow` the last is the one that is stored now.
+    """
     from flux_trio.cli.each import about
     from flux_trio.messages import topics
 
-    payload = {"id": jobid, "path": path}
-    cancel = topics.INFO_WATCH_CANCEL
+    payload = {"id": jobid, "path": path, "follow": follow}
     with about(jobid):
-        async with client.stream(topics.INFO_WATCH, payload, cancel_topic=cancel) as responses:
+        async with client.stream(
+            topics.INFO_WATCH, payload, cancel_topic=topics.INFO_WATCH_CANCEL, credit=True
+        ) as responses:
             yield responses
 
 

@@ -135,7 +135,7 @@ async def _ended(client: Client, jobid: int) -> dict[str, Any]:
     from flux_trio.messages import topics
 
     with about(jobid):
-        async with client.stream(topics.INFO_WATCH, {"id": jobid}) as responses:
+        async with client.stream(topics.INFO_WATCH, {"id": jobid}, credit=True) as responses:
             async for _ in responses:
                 pass
     return await _listed(client, jobid)

@@ -124,9 +124,9 @@ async def _allocated(client: Client, jobid: int) -> bool:
     from flux_trio.messages import topics
     from flux_trio.protocols import JobEvent
 
-    payload = {"id": jobid}
-    cancel = topics.INFO_WATCH_CANCEL
-    async with client.stream(topics.INFO_WATCH, payload, cancel_topic=cancel) as responses:
+    async with client.stream(
+        topics.INFO_WATCH, {"id": jobid}, cancel_topic=topics.INFO_WATCH_CANCEL, credit=True
+    ) as responses:
         async for response in responses:
             if parse_event(response["event"]).name == JobEvent.ALLOC:
                 return True

@@ -7,17 +7,18 @@ the job manager is away, lists tell what was last known.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, assert_never
 
 from flux_trio.config import Config
 from flux_trio.messages import Event, Request, Response, respond, tells_return_of, topics
 from flux_trio.services.configuring import configuration_in
 from flux_trio.services.job_list.details import Details
-from flux_trio.services.job_list.exchange import Exchange
+from flux_trio.services.job_list.exchange import Exchange, LogChanged, LogRead
 from flux_trio.services.job_list.follow import Follower
 from flux_trio.services.job_list.info import Info
 from flux_trio.services.job_list.listing import Listings
 from flux_trio.services.job_list.records import Records
+from flux_trio.services.job_list.watches import Watches
 from flux_trio.services.methods import Methods
 from flux_trio.services.turns import TimerFired
 
@@ -31,7 +32,8 @@ class JobListCore:
         self._follower = Follower(self._exchange, self._records)
         self._listings = Listings(self._exchange, self._records, Details(self._exchange))
         self._listings.default_queue = (config or Config()).default_queue
-        self._info = Info(self._exchange, self._records)
+        self._watches = Watches(self._exchange)
+        self._info = Info(self._exchange, self._records, self._watches)
         self._waiting: list[Request] = []
         self._methods = Methods(
             for_owner={topics.config_reload_of(topics.JOB_LIST): self._configure},
@@ -41,7 +43,8 @@ class JobListCore:
                 topics.LIST_STATS: self._listings.stats,
                 topics.INFO_LOOKUP: self._info.lookup,
                 topics.INFO_WATCH: self._info.watch,
-                topics.INFO_WATCH_CANCEL: self._info.watch_cancel,
+                topics.credit_of(topics.INFO_WATCH): self._watches.grant,
+                topics.INFO_WATCH_CANCEL: self._watches.cancel,
                 topics.disconnect_of(topics.JOB_LIST): self._disconnect_list,
                 topics.disconnect_of(topics.JOB_INFO): self._disconnect_info,
             },
@@ -61,7 +64,7 @@ class JobListCore:
         for message in inputs:
             match message:
                 case Response():
-                    self._exchange.take(message)
+                    self._response(message)
                 case Request():
                     self._waiting.append(message)
                 case Event() if tells_return_of(topics.JOB_MANAGER, message):
@@ -71,22 +74,33 @@ class JobListCore:
                 case TimerFired(int(userid)):
                     self._listings.go_on(userid)
         for jobid in self._records.settle():
-            self._info.ended(jobid)
+            self._watches.ended(jobid)
         if self._follower.ready:
             waiting, self._waiting = self._waiting, []
             for request in waiting:
                 self._exchange.send(self._methods.call(request))
         return self._exchange.take_actions()
 
+    def _response(self, response: Response) -> None:
+        match self._exchange.take(response):
+            case LogChanged(stream):
+                self._watches.changed(stream, response)
+            case LogRead() as awaited:
+                self._watches.read(awaited, response)
+            case None:
+                pass
+            case other:
+                assert_never(other)
+
     def _configure(self, request: Request) -> None:
         self._listings.default_queue = configuration_in(request).default_queue
         self._exchange.send(respond(request))
 
     def _stats(self) -> dict[str, Any]:
-        return {"jobs": len(self._records.jobs), "watches": self._info.nwatches}
+        return {"jobs": len(self._records.jobs), "watches": self._watches.count}
 
     def _disconnect_list(self, request: Request) -> None:
         self._listings.forget(request.sender)
 
     def _disconnect_info(self, request: Request) -> None:
-        self._info.forget(request.sender)
+        self._watches.forget(request.sender)

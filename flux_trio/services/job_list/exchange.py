@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from flux_trio.messages import Calls, Flag, Request, Response
 
-Then = Callable[[Response], None]
+StreamKey: TypeAlias = tuple[str, int]  # sender and matchtag (RFC 6)
+
+
+@dataclass(frozen=True, slots=True)
+class LogChanged:
+    """Awaited: what a kvs.watch tells for a stream of an eventlog."""
+
+    stream: StreamKey
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """Awaited: the value of `key`, read for a stream of an eventlog for the `number`th time."""
+
+    stream: StreamKey
+    key: str
+    number: int
+
+
+Awaited: TypeAlias = LogChanged | LogRead
+Then: TypeAlias = Callable[[Response], None] | Awaited
 
 
 class Exchange:
-    """Open requests of ours, each with the function that takes its answers."""
+    """Open requests of ours, each with what takes its answers or says to the core what they are."""
 
     def __init__(self) -> None:
         self.now = 0.0  # of this turn, seconds since the Unix epoch
@@ -35,11 +56,16 @@ class Exchange:
         """Take no more answers to one request."""
         self._calls.close(matchtag)
 
-    def take(self, response: Response) -> None:
-        """Hand an answer to who waits for it; answers after `hang_up` are dropped."""
+    def take(self, response: Response) -> Awaited | None:
+        """Hand an answer to the function that waits for it, or return what the answer is.
+
+        Answers after `hang_up` are dropped.
+        """
         then = self._calls.match(response)
-        if then is not None:
-            then(response)
+        if not callable(then):
+            return then
+        then(response)
+        return None
 
     def take_actions(self) -> list[Any]:
         """What to do now, in order."""

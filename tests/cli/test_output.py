@@ -1,0 +1,131 @@
+"""Output of jobs, with real tasks: any content and size, readers that pause, what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import anyio
+import pytest
+
+from flux_trio.cli import output
+from flux_trio.client import find_instance, open_client
+from flux_trio.formats import parse_fluid
+from flux_trio.messages import topics
+from tests.support.instance import DEADLINE_S, RunningInstance
+
+pytestmark = pytest.mark.real
+
+LONG = 70_000_000  # bytes: more than may wait for a connection
+WRITE_LONG = f"head -c {LONG} /dev/zero | tr '\\0' x"
+
+
+def ended(instance: RunningInstance, jobid: str) -> str:
+    """The state of a job that is over, once it is."""
+    instance.invoke("job", "status", jobid)
+    return instance.ok("jobs", "-n", "-o", "{state} {result}", jobid).strip()
+
+
+def test_output_of_any_content_is_kept_whole_and_harms_no_neighbour(
+    instance: RunningInstance,
+) -> None:
+    zeros = instance.ok("submit", "head", "-c", "3000000", "/dev/zero").strip()
+    quiet = [instance.ok("submit", "echo", "hello").strip() for _ in range(10)]
+    assert ended(instance, zeros) == "INACTIVE COMPLETED"
+    assert instance.invoke("job", "attach", zeros).stdout_bytes == bytes(3_000_000)
+    for jobid in quiet:
+        assert ended(instance, jobid) == "INACTIVE COMPLETED"
+        assert instance.ok("job", "attach", jobid) == "hello\n"
+
+
+def test_long_output_is_read_by_all_commands_piece_by_piece(instance: RunningInstance) -> None:
+    jobid = instance.ok("submit", "sh", "-c", "seq 1000000").strip()
+    assert ended(instance, jobid) == "INACTIVE COMPLETED"
+    wanted = "".join(f"{n}\n" for n in range(1, 1_000_001))
+    for command in (
+        ["job", "info", jobid, "guest.output"],
+        ["job", "eventlog", "-fjson", "-poutput", jobid],
+    ):
+        events = [json.loads(line) for line in instance.ok(*command).split("\n") if line]
+        data = [event["context"].get("data", "") for event in events if event["name"] == "data"]
+        assert "".join(data) == wanted
+    assert instance.ok("job", "attach", jobid) == wanted
+
+
+def test_slow_reader_is_waited_for(instance: RunningInstance) -> None:
+    run = instance.popen("run", "-v", "sh", "-c", WRITE_LONG)
+    assert run.stdout is not None
+    assert run.stderr is not None
+    jobid = run.stderr.readline().split()[-1]
+    assert ended(instance, jobid) == "INACTIVE COMPLETED"  # meanwhile nobody reads
+    out, err = run.communicate(timeout=DEADLINE_S)
+    assert (len(out), err, run.returncode) == (LONG, "", 0)
+
+
+def test_other_calls_of_a_connection_go_on_while_a_reader_of_it_pauses(
+    instance: RunningInstance,
+) -> None:
+    jobid = parse_fluid(instance.ok("submit", "sh", "-c", WRITE_LONG).strip())
+
+    async def read() -> int:
+        async with (
+            open_client(*find_instance(instance.env)) as client,
+            client.stream(topics.EXEC_ATTACH, {"id": jobid}, credit=True) as pieces,
+        ):
+            count = len((await anext(pieces))["data"])
+            state = {}
+            while state.get("result") is None:  # the reader pauses, and asks something else
+                state = (await client.call(topics.LIST_ID, {"id": jobid}))["job"]
+            async for piece in pieces:
+                count += len(piece["data"])
+            return count
+
+    assert anyio.run(read) == LONG
+
+
+def test_output_goes_on_after_a_reload_of_the_execution_service(
+    instance: RunningInstance, tmp_path: Path
+) -> None:
+    go_on = tmp_path / "go"
+    script = f"echo one; until [ -e {go_on} ]; do sleep 0.01; done; echo two"
+    run = instance.popen("run", "sh", "-c", script)
+    assert run.stdout is not None
+    assert run.stdout.readline() == "one\n"
+    instance.ok("module", "reload", "job-exec")
+    go_on.touch()
+    assert run.communicate(timeout=DEADLINE_S) == ("two\n", "")
+    assert run.returncode == 0
+
+
+@pytest.mark.parametrize("command", [["job", "attach"], ["watch"]])
+def test_attach_that_is_refused_is_an_error_exit(
+    instance: RunningInstance, command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "TRIES_MAX", 0)
+    jobid = instance.ok("submit", "echo", "hello").strip()
+    assert ended(instance, jobid) == "INACTIVE COMPLETED"
+    instance.ok("module", "remove", "job-exec")
+    try:
+        done = instance.invoke(*command, jobid)
+    finally:
+        instance.ok("module", "load", "job-exec")
+    assert (done.stdout, done.exit_code) == ("", 1)
+    assert "ERROR: the output ends here: " in done.stderr
+
+
+def test_what_the_limit_cuts_off_is_noted_and_the_job_is_well(instance: RunningInstance) -> None:
+    jobid = instance.ok("submit", "-ooutput.limit=10", "sh", "-c", "echo 0123456789abc").strip()
+    assert ended(instance, jobid) == "INACTIVE COMPLETED"
+    done = instance.invoke("job", "attach", jobid)
+    assert (done.stdout, done.exit_code) == ("0123456789", 0)
+    note = "flux-trio job attach: output is cut off: 10 bytes are kept, 4 are not\n"
+    assert done.stderr == note
+
+
+def test_reader_that_goes_away_ends_the_command(instance: RunningInstance) -> None:
+    with instance.popen("run", "sh", "-c", WRITE_LONG) as run:
+        assert run.stdout is not None
+        assert os.read(run.stdout.fileno(), 4) == b"xxxx"
+        run.stdout.close()
+        run.wait(DEADLINE_S)
