@@ -20,6 +20,7 @@ class Errno(IntEnum):
     ENOSYS = 38
     ENODATA = 61
     EPROTO = 71
+    EBADMSG = 74
     EOVERFLOW = 75
     EMSGSIZE = 90
     ECONNRESET = 104
@@ -40,6 +41,7 @@ _TEXT = {
     Errno.ENOSYS: "Function not implemented",
     Errno.ENODATA: "No data available",
     Errno.EPROTO: "Protocol error",
+    Errno.EBADMSG: "Bad message",  # as file systems call a checksum that does not agree
     Errno.EOVERFLOW: "Value too large for defined data type",
     Errno.EMSGSIZE: "Message too long",
     Errno.ECONNRESET: "Connection reset by peer",

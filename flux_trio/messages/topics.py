@@ -50,6 +50,9 @@ START_METHOD: Final = "start"
 # Readings 30: how exec learns of cancels and new expirations
 JOB_EXCEPTION_EVENT: Final = "job-exception"
 
+# A value that is not what was committed: {key, text}
+KVS_DAMAGED_EVENT: Final = "kvs-damaged"
+
 # Which finished jobs are gone for good: {jobs, times}
 JOB_PURGE_EVENT: Final = "job-purge-inactive"
 

@@ -48,15 +48,20 @@ class KeysPage:
 
 
 class PageAnswer(msgspec.Struct):
-    """A kvs.page response; `values` is empty when they were not asked for."""
+    """A kvs.page response; `values` is empty when they were not asked for.
+
+    `damaged` has, by key, why a value is null, and what of it can be read.
+    """
 
     keys: list[str]
-    values: list[str] = []
+    values: list[str | None] = []
+    damaged: dict[str, tuple[str, str]] = {}
 
     @property
     def items(self) -> Iterator[tuple[str, str]]:
-        """Each key with its value."""
-        return zip(self.keys, self.values, strict=True)
+        """Each key with its value, without those that are damaged."""
+        found = zip(self.keys, self.values, strict=True)
+        return ((key, value) for key, value in found if value is not None)
 
     def is_last(self, limit: int) -> bool:
         """Whether nothing comes after this page, which was asked for with `limit`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from flux_trio.broker import Handle, ModuleCrashed, ModuleSpec
-from flux_trio.instance import durable_store
-from flux_trio.messages import Errno, FluxError, Request, topics
-from flux_trio.services.kvs import MemoryStore, Op, StoreError
+from flux_trio.broker import Handle, ModuleCrashed, ModuleNotStarted, ModuleSpec
+from flux_trio.formats import LOST_AND_FOUND, format_fluid, job_key
+from flux_trio.instance import STATE_FILE, durable_store
+from flux_trio.messages import Errno, Event, FluxError, Request, topics
+from flux_trio.services.kvs import MemoryStore, Op, Put, SqliteStore, StoreError, repair_file
 from tests.support.failing import CONFIG, HOUR, Scene, scene
 
 DEADLINE_S = 300.0  # only what hangs takes so long, however busy the machine is
@@ -181,3 +183,150 @@ async def test_kvs_that_hangs_times_nobody_out_and_shows_in_the_module_list(
         (idle,) = [each["idle"] for each in modules if each["name"] == "kvs"]
         assert idle >= HOUR
         assert s.log() == before
+
+
+# Damage to the state file
+
+
+def overwrite(file: Path, jobid: int, old: bytes, new: bytes) -> str:
+    """In the last part of the job's eventlog, replace `old` by `new`; the key."""
+    key = job_key(jobid, "eventlog")
+    db = sqlite3.connect(file)
+    query = "SELECT text, number FROM part WHERE key = ? ORDER BY number DESC LIMIT 1"
+    text, number = db.execute(query, [key]).fetchone()
+    assert len(old) == len(new)
+    changed = text.replace(old.decode(), new.decode())
+    assert changed != text
+    db.execute("UPDATE part SET text = ? WHERE number = ?", [changed, number])
+    db.commit()
+    db.close()
+    return key
+
+
+async def keys_below(s: Scene, prefix: str) -> list[str]:
+    keys: list[str] = (await s.call(topics.KVS_DIR, {"prefix": prefix}))["keys"]
+    return keys
+
+
+async def until_below(s: Scene, prefix: str, *, some: bool) -> list[str]:
+    while bool(keys := await keys_below(s, prefix)) != some:  # noqa: ASYNC110 - nothing tells of it
+        await trio.sleep(0.01)
+    return keys
+
+
+async def until_listed(s: Scene, jobids: list[int]) -> None:
+    while await listed(s) != jobids:  # noqa: ASYNC110 - nothing tells of it
+        await trio.sleep(0.01)
+
+
+async def until_gone(s: Scene, module: str) -> None:
+    while module in s.supervisor:  # noqa: ASYNC110 - nothing tells of it
+        await trio.sleep(0.01)
+
+
+async def listed(s: Scene) -> list[int]:
+    jobs = (await s.call(topics.LIST_LIST, {"max_entries": 0, "states": 0xFF}))["jobs"]
+    return sorted(job["id"] for job in jobs)
+
+
+async def test_finished_job_that_is_damaged_is_set_aside_and_the_others_are_as_they_were(
+    tmp_path: Path,
+) -> None:
+    "It costs that job alone: its key is named in the log, and what can be read of it is kept."
+    with trio.fail_after(DEADLINE_S):
+        async with scene(store=durable_store(CONFIG, tmp_path)) as s:
+            good, bad = await s.submit(run_s=0.01), await s.submit(run_s=0.01)
+            for jobid in (good, bad):
+                await s.wait(jobid)
+        key = overwrite(tmp_path / STATE_FILE, bad, b'"clean"', b'"CLEAN"')
+        async with scene(store=durable_store(CONFIG, tmp_path)) as s:
+            with pytest.raises(FluxError, match=f"{key}: part .* is not what was committed"):
+                await s.call(topics.KVS_LOOKUP, {"key": key})
+            directory = format_fluid(bad, "kvs")
+            await until_below(s, directory, some=False)
+            lost = f"{LOST_AND_FOUND}{directory.removeprefix('job')}"
+            aside = await keys_below(s, LOST_AND_FOUND)
+            assert {
+                f"{lost}.{name}" for name in ("eventlog-damaged", "jobspec", "R", "reason")
+            } <= {*aside}
+            remains = (await s.call(topics.KVS_LOOKUP, {"key": f"{lost}.eventlog-damaged"}))[
+                "value"
+            ]
+            assert '"submit"' in remains
+            assert "CLEAN" not in remains
+            (line,) = [line for line in s.log() if "moved to" in line]
+            assert line.startswith(f"job-manager.crit: {directory}: moved to {LOST_AND_FOUND}: ")
+            assert key in line
+            await until_listed(s, [good])
+            await s.wait(await s.submit(run_s=0.01))
+        async with scene(store=durable_store(CONFIG, tmp_path)) as s:  # and it stays so
+            assert bad not in await listed(s)
+            assert not [line for line in s.log() if "crit" in line]
+
+
+async def test_active_job_that_is_damaged_is_an_error_that_names_its_key(tmp_path: Path) -> None:
+    "A job that somebody waits for is not dropped: the job manager does not start without it."
+    with trio.fail_after(DEADLINE_S):
+        async with scene(store=durable_store(CONFIG, tmp_path)) as s:
+            jobid = await s.submit(run_s=HOUR)
+            await s.wait(jobid, "start")
+        key = overwrite(tmp_path / STATE_FILE, jobid, b'"start"', b'"START"')
+        async with scene(store=durable_store(CONFIG, tmp_path)) as s:
+            await until_gone(s, "job-manager")
+            text = f"cannot read the jobs: {key}: part 7 is not what was committed"
+            assert f"job-manager.crit: module job-manager: ServiceExit: {text}" in s.log()
+            directory = format_fluid(jobid, "kvs")
+            assert key in await keys_below(s, directory)
+
+
+async def test_eventlog_that_cannot_be_understood_costs_that_job_alone(tmp_path: Path) -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with scene(store=durable_store(CONFIG, tmp_path)) as s:
+            await s.call(topics.JOB_QUEUE_START, {"start": False, "nocheckpoint": True})
+            good, bad = await s.submit(run_s=0.01), await s.submit(run_s=0.01)
+        store = SqliteStore(tmp_path / STATE_FILE)
+        store.commit([Put(job_key(bad, "eventlog"), "rubbish\n")])
+        store.close()
+        async with scene(store=durable_store(CONFIG, tmp_path)) as s:
+            await s.wait(good)
+            lost = f"{LOST_AND_FOUND}{format_fluid(bad, 'kvs').removeprefix('job')}"
+            keys = await until_below(s, lost, some=True)
+            assert f"{lost}.eventlog-damaged" in keys
+            assert any(
+                f"{job_key(bad, 'eventlog')}: not a job eventlog" in each for each in s.log()
+            )
+            await until_below(s, format_fluid(bad, "kvs"), some=False)
+
+
+async def test_instance_whose_state_lacks_acknowledged_changes_does_not_start(
+    tmp_path: Path,
+) -> None:
+    "An older copy of the file, put in the place of the newer one."
+    with trio.fail_after(DEADLINE_S):
+        async with scene(store=durable_store(CONFIG, tmp_path)) as s:
+            await s.wait(await s.submit(run_s=0.01))
+        older = (tmp_path / STATE_FILE).read_bytes()
+        async with scene(store=durable_store(CONFIG, tmp_path)) as s:
+            await s.wait(await s.submit(run_s=0.01))
+        (tmp_path / STATE_FILE).write_bytes(older)
+        text = "module kvs: StoreError: .*: [0-9]+ acknowledged changes are missing"
+        with pytest.RaisesGroup(pytest.RaisesExc(ModuleNotStarted, match=text)):
+            async with scene(store=durable_store(CONFIG, tmp_path)):
+                pytest.fail("it has started")
+        repair_file(tmp_path / STATE_FILE)
+        async with scene(store=durable_store(CONFIG, tmp_path)) as s:
+            assert len(await listed(s)) == 1
+
+
+async def test_guest_cannot_have_a_job_set_aside(tmp_path: Path) -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with scene(store=durable_store(CONFIG, tmp_path)) as s:
+            jobid = await s.submit(run_s=0.01)
+            await s.wait(jobid)
+            async with s.instance.connect("guest", userid=4242) as guest:
+                payload = {"key": job_key(jobid, "eventlog"), "text": "gone"}
+                guest.send(Event(topics.KVS_DAMAGED_EVENT, payload))
+                await guest.call(topics.BROKER_INFO)
+            await s.wait(await s.submit(run_s=0.01))
+            assert await keys_below(s, LOST_AND_FOUND) == []
+            assert jobid in await listed(s)

@@ -186,10 +186,11 @@ def test_requests_wait_until_all_has_been_read_back() -> None:
     assert answers[0].payload["states"]["depend"] == 1
 
 
-def test_eventlog_that_is_none_is_left_alone_and_logged(m: ManagerScript) -> None:
+def test_job_whose_eventlog_is_none_is_set_aside_and_logged(m: ManagerScript) -> None:
     m.kvs.commit(["put", f"{key(1)}.eventlog", "what?\n"], submit_op(1))
     (line,) = m.restarted().began
-    assert line.startswith(f"log 2: {key(1)}.eventlog: not a job eventlog, left alone: ")
+    text = f"log 2: {key(1)}: moved to job-lost+found: {key(1)}.eventlog: not a job eventlog: "
+    assert line.startswith(text)
 
 
 def test_store_that_cannot_be_read_ends_the_service() -> None:

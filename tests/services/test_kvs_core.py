@@ -6,8 +6,19 @@ from typing import Any
 
 import pytest
 
-from flux_trio.messages import Errno, Request, Response
-from flux_trio.services.kvs import Append, Fetch, Fetched, KvsCore, Put, Stored, StoreOps, Unlink
+from flux_trio.messages import Errno, Event, Level, Request, Response, topics
+from flux_trio.services.kvs import (
+    Append,
+    Damaged,
+    Fetch,
+    Fetched,
+    KvsCore,
+    PageRead,
+    Put,
+    Stored,
+    StoreOps,
+    Unlink,
+)
 from flux_trio.services.kvs.core import COMMIT_OPS_MAX, LOOKUP_KEYS_MAX, ROUND_OPS_MAX
 from flux_trio.services.kvs.ops import KEY_CHARS_MAX
 from flux_trio.services.turns import Log
@@ -357,3 +368,27 @@ def test_cost_of_an_unlink_does_not_grow_with_the_watches_of_other_keys() -> Non
         return count_steps(lambda: turn(core, Stored()))
 
     assert unlinking(1000) < 1.5 * unlinking(10)
+
+
+def test_damaged_value_is_an_error_of_its_readers_alone() -> None:
+    "It is told of once, in the log and by an event, however often it is read."
+    core = KvsCore()
+    both = asked("kvs.lookup-all", {"keys": ["a", "bad"]}, tag=4)
+    page = asked("kvs.page", {"prefix": "", "limit": 2}, tag=5)
+    turn(core, lookup("a", tag=1), lookup("bad", tag=2), watch("bad"), both, page)
+    text = f"bad: {'x' * 100}"
+    bad = Damaged(text, "bad", "rem")
+    actions = turn(core, Fetched(["1", bad, "1", bad, bad], [], pages=[PageRead(["bad"], [bad])]))
+    assert sorted(answers(actions), key=lambda answer: answer[0]) == [
+        (1, 0, {"value": "1"}),
+        (2, Errno.EBADMSG, text[:79]),
+        (3, Errno.EBADMSG, text[:79]),
+        (4, Errno.EBADMSG, text[:79]),
+        (5, 0, {"keys": ["bad"], "values": [None], "damaged": {"bad": [text, "rem"]}}),
+    ]
+    told = [action for action in actions if not isinstance(action, Response)]
+    assert told == [
+        Log(Level.CRIT, f"damaged: {text}"),
+        Event(topics.KVS_DAMAGED_EVENT, {"key": "bad", "text": text}),
+    ]
+    assert turn(core, bad) == []  # a sweep has found it too

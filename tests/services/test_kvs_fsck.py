@@ -64,7 +64,7 @@ def test_check_changes_nothing(path: Path) -> None:
 def test_altered_value_is_named(path: Path) -> None:
     overwrite(path, b"drain\n", b"brain\n")
     (damage,) = check_file(path).damage
-    assert damage == f"{path}: resource.eventlog: part 301 is not what was committed"
+    assert damage == "resource.eventlog: part 301 is not what was committed"
 
 
 def test_lost_part_is_named(path: Path) -> None:
@@ -72,7 +72,7 @@ def test_lost_part_is_named(path: Path) -> None:
     store._db.execute("DELETE FROM part WHERE number = 3")
     store.close()
     (damage,) = check_file(path).damage
-    assert damage == f"{path}: {JOBS[0]}.eventlog: 2 parts were committed, 1 are there"
+    assert damage == f"{JOBS[0]}.eventlog: 2 parts were committed, 1 are there"
 
 
 def test_missing_changes_are_told(path: Path) -> None:
@@ -123,7 +123,7 @@ def test_repair_keeps_what_is_whole_and_sets_damaged_jobs_aside(path: Path) -> N
     lost = "job-lost+found.0000.0000.0000.0000"
     assert repaired.remarks == []
     assert repaired.dir(JOBS[0]) == []
-    assert repaired.lookup([f"{lost}.jobspec", f"{lost}.eventlog"]) == ["spec", "submit\n"]
+    assert repaired.lookup([f"{lost}.jobspec", f"{lost}.eventlog-damaged"]) == ["spec", "submit\n"]
     assert "1 are there" in str(repaired.lookup([f"{lost}.reason"])[0])
     assert repaired.lookup([f"{JOBS[1]}.eventlog"]) == ["submit\nclean\n"]
     assert repaired.count("job") == 198
@@ -177,7 +177,7 @@ def test_service_sweeps_when_it_has_time_and_logs_damage_once(
                     await client.ask("kvs.commit", {"ops": [["append", "other", "x"]]})
             stats = await client.ask("kvs.stats-get")
         assert stats["damaged"] == 1
-        text = f"damaged: {path}: resource.eventlog: part 301 is not what was committed"
+        text = "damaged: resource.eventlog: part 301 is not what was committed"
         assert [entry.text for entry in world.log] == [text]
 
     trio.run(main)

@@ -222,6 +222,7 @@ def test_every_acknowledged_commit_survives_sigkill(tmp_path: Path) -> None:
         writer.send_signal(signal.SIGKILL)
         acknowledged = [500, *(int(line) for line in writer.stdout if line.endswith("\n"))][-1]
     store = SqliteStore(path)
+    assert store.remarks == []
     log = value(store, "log")
     assert isinstance(log, str)
     numbers = log.split()
@@ -301,7 +302,7 @@ def test_damage_that_shows_only_later_is_an_error_of_that_read(tmp_path: Path) -
     for key in ("k1", "k99"):
         read = store.lookup([key])[0]
         assert isinstance(read, Damaged)
-        assert read.text.startswith(f"{path}: {key}: cannot be read: database disk image is malfor")
+        assert read.text.startswith(f"{key}: unreadable: database disk image is malformed")
     store._db.close()
 
 

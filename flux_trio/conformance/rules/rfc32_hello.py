@@ -110,6 +110,8 @@ def _must_accept(record: Record, seen: Seen) -> Said:
         return None
     if not errnum(record):
         return True
+    if errnum(record) == Errno.ENOSYS:
+        return None  # the broker's answer when the job manager has ended meanwhile
     text = f"no start request is outstanding: expected success for {hello.peer}, got an error"
     return Broken(f"exec-hello: {text}: {payload_text(record)}", (hello.n,))
 

@@ -76,6 +76,8 @@ class Scan:
         self._open -= 1
         if response.errnum == Errno.ENOENT:
             pass  # the job was refused meanwhile
+        elif response.errnum == Errno.EBADMSG:  # that job alone is damaged
+            self._exchange.send(Log(Level.ERR, f"{key}: left out: {response.error_text}"))
         elif response.errnum:
             self._exchange.send(Exit(f"cannot read {key}: {response.error_text}"))
         else:

@@ -51,6 +51,13 @@ from flux_trio.services.job_manager.journal import Journal
 from flux_trio.services.job_manager.kill import Kills
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger, Refusal, is_over
 from flux_trio.services.job_manager.lifetime import Lifetime
+from flux_trio.services.job_manager.lost_found import (
+    LostAndFound,
+    RowsRead,
+    SetAside,
+    ValuesCopied,
+    ValuesRead,
+)
 from flux_trio.services.job_manager.memo import Memos
 from flux_trio.services.job_manager.migration import MigrationJobs, MigrationPage, MigrationStored
 from flux_trio.services.job_manager.operations import Operations
@@ -119,7 +126,8 @@ class JobManagerCore:
         self._memos = Memos(self._ledger)
         self._kills = Kills(self._ledger, self._exec)
         self._waitable = Waitable(self._ledger)
-        self._replay = Replay(self._ledger)
+        self._lost_found = LostAndFound(self._ledger)
+        self._replay = Replay(self._ledger, self._lost_found)
         self._introduce_plugins()
         self._resumed = False
         self._is_turning = False
@@ -266,7 +274,7 @@ class JobManagerCore:
         elif isinstance(message, Response):
             self._take_answer(message)
         elif isinstance(message, Event):
-            self._lifetime.event(message)
+            self._take_event(message)
         elif isinstance(message, HookAnswered):
             self._hooks.answered(message)
         elif isinstance(message, (PostEvent, SetPriority, Annotate, Reprioritize)):
@@ -278,6 +286,12 @@ class JobManagerCore:
         elif isinstance(message, TimerFired) and message.key == PURGE_TIMER:
             self._purge.look()
         return []
+
+    def _take_event(self, event: Event) -> None:
+        if event.topic == topics.KVS_DAMAGED_EVENT:
+            self._lost_found.event(event)
+        else:
+            self._lifetime.event(event)
 
     def _take_answer(self, response: Response) -> None:
         """The answers with matchtag 0: who is asked tells what they answer."""
@@ -299,6 +313,8 @@ class JobManagerCore:
                 return self._replay.take(purpose, response)
             case RunRead() | RunStored() | NamedRead() | NamedStored():
                 return self._purge.take(purpose, response)
+            case ValuesRead() | ValuesCopied() | RowsRead() | SetAside():
+                return self._lost_found.take(purpose, response)
             case HistoryRead():
                 return self._history.take_page(response)
             case Refusal(request, absent):

@@ -8,16 +8,16 @@ last: a crash between them makes the next life begin again, which changes nothin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from flux_trio.formats import FormatError, job_key, parse_eventlog, parse_fluid
-from flux_trio.messages import FluxError, Level, Response, topics
+from flux_trio.messages import FluxError, Response, topics
 from flux_trio.protocols import InvalidTransition, replay
 from flux_trio.services.job_index import ended_ops, submit_op
 from flux_trio.services.job_manager.ledger import Ledger, ended, revive
+from flux_trio.services.job_manager.lost_found import LostAndFound
 from flux_trio.services.job_manager.submission import redacted_bytes
 from flux_trio.services.lookups import KeysPage, page_in, values_in
-from flux_trio.services.turns import Log
 
 MIGRATION_KEY: Final = "job-manager.migration"
 PAGE_KEYS: Final = 4000  # each job has one eventlog and at least one key more
@@ -51,15 +51,16 @@ MigrationStep: TypeAlias = MigrationPage | MigrationJobs | MigrationStored
 class Migration:
     """Makes the index; `done` once all of it is durable."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, lost_found: LostAndFound) -> None:
         self._ledger = ledger
+        self._lost_found = lost_found
         self.done = False
 
     def start(self) -> None:
         """Begin with the first page."""
         self._commit([["put", MIGRATION_KEY, "1"]], "")
 
-    def take(self, step: MigrationStep, response: Response) -> list[Any]:
+    def take(self, step: MigrationStep, response: Response) -> None:
         """The answer to one question; it leads to the next. Raises FluxError."""
         match step:
             case MigrationStored(after):
@@ -69,8 +70,7 @@ class Migration:
             case MigrationPage():
                 self._take_page(page_in(response).keys)
             case MigrationJobs():
-                return self._take_jobs(step, values_in(response))
-        return []
+                self._take_jobs(step, values_in(response))
 
     def _go_on(self, after: str | None) -> None:
         if after is None:
@@ -86,9 +86,9 @@ class Migration:
         wanted = [job_key(jobid, part) for jobid in jobids for part in ("eventlog", "jobspec")]
         self._ledger.ask_for(topics.KVS_LOOKUP_ALL, {"keys": wanted}, MigrationJobs(jobids, after))
 
-    def _take_jobs(self, step: MigrationJobs, values: list[str | None]) -> list[Any]:
+    def _take_jobs(self, step: MigrationJobs, values: list[str | None]) -> None:
         parts = iter(values)
-        over, ops, logs = [], [], []
+        over, ops = [], []
         for jobid, eventlog, jobspec in zip(step.jobids, parts, parts, strict=True):
             try:
                 job = replay(jobid, events := parse_eventlog(eventlog or ""))
@@ -100,13 +100,12 @@ class Migration:
                     )
                     over.append(ended(revive(job, kept), events[-1].timestamp))
             except (FormatError, InvalidTransition, KeyError) as error:
-                text = f"{job_key(jobid, 'eventlog')}: not a job eventlog, left alone: {error}"
-                logs.append(Log(Level.CRIT, text))
+                key = job_key(jobid, "eventlog")
+                self._lost_found.begin(jobid, key, f"{key}: not a job eventlog: {error}")
         ops = ended_ops(over) + ops
         if step.after is None:
             ops.append(["unlink", MIGRATION_KEY])
         self._commit(ops, step.after)
-        return logs
 
     def _commit(self, ops: list[list[str]], after: str | None) -> None:
         self._ledger.ask_for(topics.KVS_COMMIT, {"ops": ops}, MigrationStored(after))

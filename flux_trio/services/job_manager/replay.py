@@ -21,6 +21,7 @@ from flux_trio.messages import Errno, FluxError, Level, Response, expect_payload
 from flux_trio.protocols import InvalidTransition, replay
 from flux_trio.services.job_index import ACTIVE, ENDED, active_key, jobid_in
 from flux_trio.services.job_manager.ledger import MAX_JOBID_KEY, ActiveJob, Ledger, ended, revive
+from flux_trio.services.job_manager.lost_found import LostAndFound
 from flux_trio.services.job_manager.migration import MIGRATION_KEY, Migration, MigrationStep
 from flux_trio.services.job_manager.submission import redacted_bytes
 from flux_trio.services.lookups import LOOKUP_JOBS_MAX, KeysPage, page_in, values_in
@@ -69,9 +70,10 @@ class _Count(msgspec.Struct):
 class Replay:
     """Reads what an earlier life left; `done` once everything has been read."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, lost_found: LostAndFound) -> None:
         self._ledger = ledger
-        self._migration = Migration(ledger)
+        self._lost_found = lost_found
+        self._migration = Migration(ledger, lost_found)
         self._has_jobs = False  # whether there is any job directory
         self._has_index = False  # whether any job is in the index of active ones
         self._is_migrating = False  # an earlier life has begun to make the index
@@ -97,7 +99,7 @@ class Replay:
                 case EndedCount():
                     self._take_count(response)
                 case _:
-                    return self._migrate(step, response)
+                    self._migrate(step, response)
         except FluxError as error:
             return [Exit(f"cannot read the jobs: {error.text}")]
         return []
@@ -158,11 +160,10 @@ class Replay:
         self._ledger.ninactive = count
         self.done = True
 
-    def _migrate(self, step: MigrationStep, response: Response) -> list[Any]:
-        logs = self._migration.take(step, response)
+    def _migrate(self, step: MigrationStep, response: Response) -> None:
+        self._migration.take(step, response)
         if self._migration.done:
             self._ask_active("")
-        return logs
 
     def _ask_active(self, after: str) -> None:
         page = KeysPage(ACTIVE, LOOKUP_JOBS_MAX, after, values=False)
@@ -180,7 +181,8 @@ class Replay:
         try:
             job = replay(jobid, events := parse_eventlog(eventlog))
         except (FormatError, InvalidTransition, KeyError) as error:
-            return [Log(Level.CRIT, f"{key}: not a job eventlog, left alone: {error}")]
+            self._lost_found.begin(jobid, key, f"{key}: not a job eventlog: {error}")
+            return []
         if jobspec is None:
             return [Exit(f"cannot read {job_key(jobid, 'jobspec')}: no such key")]
         kept = self._ledger.jobspecs.keep(job.userid, redacted_bytes(jobspec.encode()))

@@ -69,6 +69,7 @@ async def run(
 
             handle.register(topics.JOB_MANAGER)
             handle.subscribe(topics.RESOURCE_EXPIRATION_EVENT)
+            handle.subscribe(topics.KVS_DAMAGED_EVENT)
             loader = Loader(search_path, plugins)
             for plugin in plugins:
                 await host.load(plugin)

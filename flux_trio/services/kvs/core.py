@@ -74,6 +74,8 @@ ROUND_OPS_MAX: Final = 4096  # where a round stops taking in commits: about 0.02
 RETRY_S: Final = 1.0  # between two tries while there is no room
 RETRY_TIMER: Final = "retry"
 
+TEXT_CHARS_MAX: Final = 79  # of an error (6.response.4); the log has all of it
+
 LOG_CRIT: Final = 2  # syslog severities
 
 
@@ -144,7 +146,7 @@ class KvsCore:
                 case Fetched():
                     self._fetched(item)
                 case Damaged():
-                    self._note_damage([item.text])
+                    self._note_damage([item])
                 case TimerFired():
                     self._held.is_due = bool(self._held.reason)
                 case Event():
@@ -306,31 +308,33 @@ class KvsCore:
         payload: dict[str, Any] = {"keys": page.keys}
         if asked.values:
             values = dict(zip(page.keys, page.values, strict=True))
-            damaged = {key: v.text for key, v in values.items() if isinstance(v, Damaged)}
+            damaged = {key: v for key, v in values.items() if isinstance(v, Damaged)}
             payload["values"] = [None if key in damaged else values[key] for key in page.keys]
             if damaged:
                 self._note_damage(damaged.values())
-                payload["damaged"] = damaged
+                payload["damaged"] = {key: [v.text, v.remains] for key, v in damaged.items()}
         return payload
 
     def _looked_up(self, read: Read, values: list[str | Damaged | None]) -> Response | None:
         """The answer to a lookup of one key, or of several."""
-        damaged = [value.text for value in values if isinstance(value, Damaged)]
+        damaged = [value for value in values if isinstance(value, Damaged)]
         if damaged:
             self._note_damage(damaged)
-            return respond_error(read.request, Errno.EIO, damaged[0])
+            return respond_error(read.request, Errno.EBADMSG, damaged[0].text[:TEXT_CHARS_MAX])
         if read.request.topic == topics.KVS_LOOKUP_ALL:
             return respond(read.request, {"values": values})
         if values[0] is None:
             return respond_error(read.request, Errno.ENOENT, f"{read.names[0]}: no such key")
         return respond(read.request, {"value": values[0]})
 
-    def _note_damage(self, texts: Iterable[str]) -> None:
-        """Log each damage once: a client may read it again and again."""
-        for text in texts:
-            if text not in self._damage:
-                self._damage.add(text)
-                self._actions.append(Log(Level.CRIT, f"damaged: {text}"))
+    def _note_damage(self, found: Iterable[Damaged]) -> None:
+        """Tell of each damage once: a client may read it again and again."""
+        for damaged in found:
+            if damaged.text not in self._damage:
+                self._damage.add(damaged.text)
+                payload = {"key": damaged.key, "text": damaged.text}
+                self._actions.append(Log(Level.CRIT, f"damaged: {damaged.text}"))
+                self._actions.append(Event(topics.KVS_DAMAGED_EVENT, payload))
 
     def _answer(self, work: Round, read: Read | PageAsked, response: Response | None) -> None:
         if work.answers(read):
@@ -416,8 +420,8 @@ class KvsCore:
     def _watch_begins(self, watch: Watch, value: str | Damaged | None) -> None:
         """From here on changes are sent: the next round's are the first that `value` lacks."""
         if isinstance(value, Damaged):
-            self._note_damage([value.text])
-            self._end_watch(watch, Errno.EIO, value.text)
+            self._note_damage([value])
+            self._end_watch(watch, Errno.EBADMSG, value.text[:TEXT_CHARS_MAX])
         elif self._is_open(watch):
             stream = (watch.request.sender, watch.request.matchtag)
             self._by_key.setdefault(watch.key, {})[stream] = watch

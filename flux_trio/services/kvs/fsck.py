@@ -148,40 +148,44 @@ def _check_keys(reader: Reader, report: Report) -> None:
 def _copy(reader: Reader, new: Path) -> list[str]:
     """Store in the file `new` what `reader` can read; what became of the rest, a line each."""
     keys = reader.every_key()
-    said: list[str] = []
-    lost: dict[str, str] = {}  # why, by the directory of the job
-    kept: dict[str, str] = {}
+    headless, lost = _sorted_out(reader, keys)
     store = SqliteStore(new, "full")
     try:
-        for key in keys:
-            (value,) = reader.lookup([key])
-            if not isinstance(value, Damaged):
-                continue
-            text, may_be_all = reader.remains(key)
-            kept[key] = text
-            directory = job_directory_of(key)
-            if may_be_all or directory is None:
-                said.append(f"{value.text}: kept as it is")
-            else:
-                lost.setdefault(directory, value.text)
         for start in range(0, len(keys), REPAIR_KEYS):
             some = keys[start : start + REPAIR_KEYS]
             values = zip(some, reader.lookup(some), strict=True)
-            store.commit(
-                [
-                    Put(_new_key(key, lost), kept[key] if isinstance(value, Damaged) else value)
-                    for key, value in values
-                    if value is not None
-                ]
-            )
+            store.commit([_put(key, value, lost) for key, value in values if value is not None])
         for directory, reason in lost.items():
-            store.commit([Put(f"{LOST_AND_FOUND}.{directory.removeprefix('job.')}.reason", reason)])
-            said.append(f"{reason}: {directory} is now in {LOST_AND_FOUND}")
+            store.commit([Put(f"{_aside(directory)}.reason", reason)])
     finally:
         store.close()
-    return said
+    moved = [
+        f"{reason}: {directory} is now in {LOST_AND_FOUND}" for directory, reason in lost.items()
+    ]
+    return [*(f"{text}: kept as it is" for text in headless), *moved]
 
 
-def _new_key(key: str, lost: dict[str, str]) -> str:
-    directory = job_directory_of(key)
-    return key if directory not in lost else f"{LOST_AND_FOUND}{key.removeprefix('job')}"
+def _sorted_out(reader: Reader, keys: list[str]) -> tuple[list[str], dict[str, str]]:
+    """What is damaged and kept all the same; why a job is set aside, by its directory."""
+    headless: list[str] = []
+    lost: dict[str, str] = {}
+    for key in keys:
+        (value,) = reader.lookup([key])
+        if isinstance(value, Damaged):
+            directory = job_directory_of(key)
+            if directory is None or reader.lost_its_head(key):
+                headless.append(value.text)
+            else:
+                lost.setdefault(directory, value.text)
+    return headless, lost
+
+
+def _put(key: str, value: str | Damaged, lost: dict[str, str]) -> Put:
+    text = value.remains if isinstance(value, Damaged) else value
+    if job_directory_of(key) not in lost:
+        return Put(key, text)
+    return Put(_aside(key) + ("-damaged" if isinstance(value, Damaged) else ""), text)
+
+
+def _aside(key: str) -> str:
+    return f"{LOST_AND_FOUND}{key.removeprefix('job')}"

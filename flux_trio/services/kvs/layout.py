@@ -30,6 +30,7 @@ LAYOUT: Final = 2  # kept as user_version
 INCREMENTAL: Final = 2  # of auto_vacuum: pages that a purge has freed can be given back
 
 STATEMENT_ROWS_MAX: Final = 128  # of six parameters each; every SQLite takes 999
+LEFT_OUT_MAX: Final = 100  # unlinks of a commit, each of which means to try all others again
 _LOW_BITS: Final = (1 << 32) - 1
 
 _TABLES = (
@@ -96,7 +97,20 @@ def unlink_row(number: int, key: str) -> OpRow:
 
 
 def insert_ops(db: sqlite3.Connection, rows: Sequence[OpRow]) -> None:
-    """Do what `rows` say, and keep account of it; a transaction if the caller has none."""
+    """Do what `rows` say, and keep account of it; a transaction if the caller has none.
+
+    On a damaged page an unlink can fail. Then its key stays, damaged as it is, and the other rows
+    are stored all the same.
+    """
+    try:
+        _insert_all(db, rows)
+    except sqlite3.DatabaseError as error:
+        if not (_is_corrupt(error) and any(row[0] == "unlink" for row in rows)):
+            raise
+        _insert_what_can_be(db, rows)
+
+
+def _insert_all(db: sqlite3.Connection, rows: Sequence[OpRow]) -> None:
     if len(rows) < STATEMENT_ROWS_MAX:  # a statement is a transaction by itself
         _insert(db, rows)
     else:
@@ -105,7 +119,29 @@ def insert_ops(db: sqlite3.Connection, rows: Sequence[OpRow]) -> None:
                 _insert(db, rows[start : start + STATEMENT_ROWS_MAX - 1])
 
 
-def _insert(db: sqlite3.Connection, rows: Sequence[OpRow]) -> None:
+def _is_corrupt(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
+
+
+def _insert_what_can_be(db: sqlite3.Connection, rows: Sequence[OpRow]) -> None:
+    """Leave out one unlink after another: a page that is damaged spoils the whole transaction."""
+    left_out: set[int] = set()
+    while True:
+        row = rows[0]
+        try:
+            with transaction(db):
+                for row in rows:
+                    if row[1] not in left_out:
+                        _insert(db, [row])
+                _insert(db, [], number=rows[-1][1])
+            return
+        except sqlite3.DatabaseError as error:
+            if not _is_corrupt(error) or row[0] != "unlink" or len(left_out) == LEFT_OUT_MAX:
+                raise
+            left_out.add(row[1])
+
+
+def _insert(db: sqlite3.Connection, rows: Sequence[OpRow], number: int = 0) -> None:
     parts = total = 0
     values: list[str | int] = []
     for row in rows:
@@ -113,7 +149,7 @@ def _insert(db: sqlite3.Connection, rows: Sequence[OpRow]) -> None:
         if row[0] != "unlink":
             parts += 1
             total += row[-1]
-    values += ("account", rows[-1][1], "", parts, "", total)
+    values += ("account", rows[-1][1] if rows else number, "", parts, "", total)
     marks = ", ".join(["(?, ?, ?, ?, ?, ?)"] * (len(rows) + 1))
     db.execute(f"INSERT INTO op VALUES {marks}", values)
 

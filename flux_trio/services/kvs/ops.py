@@ -84,6 +84,8 @@ class Damaged:
     """In place of a value that is not what was committed; `text` names the key and says why."""
 
     text: str
+    key: str = ""  # "" when it is not known
+    remains: str = ""  # what of the value is as it was
 
 
 @dataclass(frozen=True, slots=True)

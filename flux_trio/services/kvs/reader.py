@@ -75,7 +75,7 @@ class Reader:
                 for key in keys:
                     self._read([key], values)
             else:
-                values[keys[0]] = Damaged(f"{self._path}: {keys[0]}: cannot be read: {error}")
+                values[keys[0]] = Damaged(f"{keys[0]}: unreadable: {error}", keys[0])
             return
         for key in keys:
             values[key] = self._value(key, heads.get(key), parts.get(key, []))
@@ -97,23 +97,22 @@ class Reader:
         except msgspec.MsgspecError as error:
             raise Unreadable(str(error)) from error
 
-    def remains(self, key: str) -> tuple[str, bool]:
-        """What can be read of a damaged value; whether that may be all, its head being lost."""
+    def lost_its_head(self, key: str) -> bool:
+        """Whether every part of a damaged value is whole, and only its head is missing."""
         try:
             heads, parts = self._stored([key])
         except Unreadable:
-            return "", False
-        keysum = key_sum(key)
-        whole = [p for p in sorted(parts.get(key, [])) if part_sum(keysum, *p[:2]) == p[2]]
-        may_be_all = key not in heads and len(whole) == len(parts.get(key, []))
-        return "".join(text for _, text, _ in whole), may_be_all
+            return False
+        found = parts.get(key, [])
+        return key not in heads and len(_whole(key, found)) == len(found)
 
     def _value(self, key: str, head: Head | None, parts: list[Part]) -> str | Damaged | None:
         if head is None and not parts:
             return None
         damage = damage_of(key, head, parts)
         if damage:
-            return Damaged(f"{self._path}: {key}: {damage}")
+            remains = "".join(text for _, text, _ in _whole(key, parts))
+            return Damaged(f"{key}: {damage}", key, remains)
         return "".join(text for _, text, _ in sorted(parts))
 
     def dir(self, prefix: str) -> list[str]:
@@ -198,7 +197,7 @@ class Reader:
                 keys |= self._first_keys(table, (after, span("")[1]))
             except Unreadable as error:
                 self._heads_agree = False
-                damaged.append(Damaged(f"{self._path}: a list of keys cannot be read: {error}"))
+                damaged.append(Damaged(f"a list of keys cannot be read: {error}"))
         return self._swept(sorted(keys)[:SWEEP_KEYS_MAX], damaged)
 
     def _first_keys(self, table: str, bounds: tuple[str, str]) -> set[str]:
@@ -219,6 +218,12 @@ class Reader:
             if chars > SWEEP_CHARS:
                 return Swept(key, damaged, n)
         return Swept(keys[-1] if keys else None, damaged, len(keys))
+
+
+def _whole(key: str, parts: Sequence[Part]) -> list[Part]:
+    """Those of `parts` that are as they were committed, in order."""
+    keysum = key_sum(key)
+    return [part for part in sorted(parts) if part_sum(keysum, *part[:2]) == part[2]]
 
 
 def damage_of(key: str, head: Head | None, parts: Sequence[Part]) -> str:
