@@ -42,6 +42,7 @@ from flux_trio.config.tables import (
     ResourceConfig,
     ResourceEntry,
     SchedConfig,
+    UserLimitsConfig,
 )
 
 __all__ = [
@@ -76,6 +77,7 @@ __all__ = [
     "SchedConfig",
     "SizeTable",
     "SystemDefaults",
+    "UserLimitsConfig",
     "access_refusal",
     "assign",
     "check_queue",

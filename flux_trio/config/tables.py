@@ -124,6 +124,25 @@ class PerilogOutputConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=Tru
     log_ignore: list[str] = msgspec.field(default=[], name="log-ignore")
 
 
+class UserLimitsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`[job-manager.user-limits]`: what one user may have; 0 is no limit.
+
+    `jobs` (active ones) and `jobspec-bytes` (of those, as JSON, without the environment) are of
+    each guest; `memo-bytes` and `eventlog-bytes` (events that users asked for) of each active job.
+    """
+
+    jobs: Annotated[int, msgspec.Meta(ge=0)] = 20_000
+    jobspec_bytes: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
+        default=64 * 2**20, name="jobspec-bytes"
+    )
+    memo_bytes: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
+        default=16_384, name="memo-bytes"
+    )
+    eventlog_bytes: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
+        default=2**20, name="eventlog-bytes"
+    )
+
+
 class JobManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """`[job-manager]`: the plugins beside the builtin ones, in the order of the directives.
 
@@ -134,6 +153,7 @@ class JobManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     prolog: PerilogConfig | None = None
     epilog: PerilogConfig | None = None
     perilog: PerilogOutputConfig = PerilogOutputConfig()
+    user_limits: UserLimitsConfig = msgspec.field(default=UserLimitsConfig(), name="user-limits")
     inactive_age_limit: str | None = msgspec.field(default=None, name="inactive-age-limit")
     inactive_num_limit: Annotated[int, msgspec.Meta(ge=0)] | None = msgspec.field(
         default=None, name="inactive-num-limit"

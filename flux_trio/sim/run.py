@@ -19,7 +19,7 @@ import msgspec
 import trio
 
 from flux_trio.broker import Handle
-from flux_trio.config import Config, ExecConfig
+from flux_trio.config import Config, ExecConfig, UserLimitsConfig
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
 from flux_trio.jobtap import Plugin
@@ -88,7 +88,11 @@ def simulate(
     userids = userids_of(ordered)
     sched = msgspec.structs.replace((config or Config()).sched, policy=policy)
     simulated = ExecConfig(simulate=True)
-    config = msgspec.structs.replace(config or Config(), sched=sched, exec=simulated)
+    no_limits = UserLimitsConfig(jobs=0, jobspec_bytes=0)  # a log's users had their own
+    job_manager = msgspec.structs.replace((config or Config()).job_manager, user_limits=no_limits)
+    config = msgspec.structs.replace(
+        config or Config(), sched=sched, exec=simulated, job_manager=job_manager
+    )
     given = Surroundings(
         inventory=machine,
         userid=USERID,

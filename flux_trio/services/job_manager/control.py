@@ -25,8 +25,9 @@ from flux_trio.protocols import (
     JobState,
 )
 from flux_trio.services.job_manager.exec_side import ExecSide
-from flux_trio.services.job_manager.ledger import Absent, Ledger
+from flux_trio.services.job_manager.ledger import Absent, ActiveJob, Ledger
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
+from flux_trio.services.job_manager.user_limits import UserLimits, check_note
 
 
 class Raise(msgspec.Struct):
@@ -59,15 +60,22 @@ class Urgency(msgspec.Struct):
 class Control:
     """Answers what users ask."""
 
-    def __init__(self, ledger: Ledger, scheduler: SchedulerSide, execution: ExecSide) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        scheduler: SchedulerSide,
+        execution: ExecSide,
+        limits: UserLimits,
+    ) -> None:
         self._ledger = ledger
+        self._limits = limits
         self._scheduler = scheduler
         self._exec = execution
 
     def raise_one(self, request: Request) -> None:
         """job-manager.raise: an exception on one job, by its user or the owner."""
         payload = expect_payload(request, Raise)
-        _check_exception(payload.severity, payload.type)
+        _check_exception(payload)
         self._ledger.check_room()
         job = self._ledger.jobs.get(payload.id)
         if job is None:
@@ -76,15 +84,13 @@ class Control:
         if not request.is_owner and request.userid != job.userid:
             text = "guests can only raise exceptions on their own jobs"
             raise FluxError(Errno.EPERM, text)
-        self._ledger.raise_exception(
-            job, payload.type, payload.severity, payload.note, request.userid
-        )
+        self._raise(request, job, payload)
         self._ledger.send(respond(request))
 
     def raise_all(self, request: Request) -> None:
         """job-manager.raiseall: an exception on every job of a user in some states."""
         payload = expect_payload(request, RaiseAll)
-        _check_exception(payload.severity, payload.type)
+        _check_exception(payload)
         if not request.is_owner and payload.userid != request.userid:
             text = "guests can only raise exceptions on their own jobs"
             raise FluxError(Errno.EPERM, text)
@@ -93,13 +99,20 @@ class Control:
             for job in self._ledger.jobs.values()
             if job.state & payload.states and payload.userid in (USERID_UNKNOWN, job.userid)
         ]
+        errors = 0
         if not payload.dry_run:
             self._ledger.check_room()
             for job in chosen:
-                self._ledger.raise_exception(
-                    job, payload.type, payload.severity, payload.note, request.userid
-                )
-        self._ledger.send(respond(request, {"count": len(chosen), "errors": 0}))
+                try:
+                    self._raise(request, job, payload)
+                except FluxError:  # there is no room for it in the job's eventlog
+                    errors += 1
+        self._ledger.send(respond(request, {"count": len(chosen) - errors, "errors": errors}))
+
+    def _raise(self, request: Request, job: ActiveJob, asked: Raise | RaiseAll) -> None:
+        context = {"type": asked.type, "severity": asked.severity, "note": asked.note}
+        self._limits.check_event(request, job, JobEvent.EXCEPTION, context)
+        self._ledger.raise_exception(job, asked.type, asked.severity, asked.note, request.userid)
 
     def urgency(self, request: Request) -> None:
         """job-manager.urgency: another urgency, as long as no resources are held."""
@@ -122,6 +135,7 @@ class Control:
         if payload.urgency != old:
             self._ledger.check_room()
             context = {"userid": request.userid, "urgency": payload.urgency}
+            self._limits.check_event(request, job, JobEvent.URGENCY, context)
             self._ledger.log(job, JobEvent.URGENCY, context)
         self._ledger.send(respond(request, {"old_urgency": old}))
 
@@ -146,8 +160,10 @@ class Control:
         }
 
 
-def _check_exception(severity: int, kind: str) -> None:
-    if not 0 <= severity <= 7:
+def _check_exception(asked: Raise | RaiseAll) -> None:
+    kind = asked.type
+    if not 0 <= asked.severity <= 7:
         raise FluxError(Errno.EINVAL, "invalid exception severity")
+    check_note(kind, asked.note)
     if not kind or any(char.isspace() for char in kind):
         raise FluxError(Errno.EINVAL, "invalid exception type")

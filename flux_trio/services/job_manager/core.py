@@ -87,6 +87,7 @@ from flux_trio.services.job_manager.silence import Silence
 from flux_trio.services.job_manager.submission import Submission, submitted_in
 from flux_trio.services.job_manager.sweeps import Sweeps
 from flux_trio.services.job_manager.updates import Updates
+from flux_trio.services.job_manager.user_limits import UserLimits
 from flux_trio.services.job_manager.waitable import Waitable
 from flux_trio.services.job_manager.waits import Waits
 from flux_trio.services.lookups import values_in
@@ -122,8 +123,9 @@ class JobManagerCore:
             self._purge,
             self._hindrances,
         )
-        self._control = Control(self._ledger, self._scheduler, self._exec)
-        self._memos = Memos(self._ledger)
+        self._limits = UserLimits(self._ledger, self._queues)
+        self._control = Control(self._ledger, self._scheduler, self._exec, self._limits)
+        self._memos = Memos(self._ledger, self._limits)
         self._kills = Kills(self._ledger, self._exec)
         self._waitable = Waitable(self._ledger)
         self._lost_found = LostAndFound(self._ledger)
@@ -210,7 +212,7 @@ class JobManagerCore:
         self._operations = Operations(ledger, scheduler, priorities, orphans)
         hooks.operate = self._operations.do
         hooks.entered = self._entering.answered
-        self._submission = Submission(ledger, hooks, self._entrance, introduction)
+        self._submission = Submission(ledger, hooks, self._entrance, introduction, self._limits)
         self._arrivals = Arrivals(
             ledger,
             hooks,
@@ -221,7 +223,7 @@ class JobManagerCore:
             self._submission,
             self._sweeps,
         )
-        self._updates = Updates(ledger, hooks, scheduler)
+        self._updates = Updates(ledger, hooks, scheduler, self._limits)
         self._lifetime = Lifetime(ledger, hooks, scheduler)
 
     def _make_methods(self) -> Methods:

@@ -58,6 +58,7 @@ from flux_trio.services.job_index import (
 )
 from flux_trio.services.job_manager.jobspecs import Jobspecs, KeptJobspec
 from flux_trio.services.job_manager.tally import Tally
+from flux_trio.services.job_manager.user_jobs import UserJobs
 from flux_trio.services.turns import Exit, NoteAll
 from flux_trio.trace import Kind
 
@@ -245,6 +246,8 @@ class Ledger:
         self._owner = owner
         self.jobs: dict[int, ActiveJob] = {}
         self.tally = Tally()  # of `jobs`
+        self.users = UserJobs(owner)  # of `jobs`
+        self.asked_bytes: dict[int, int] = {}  # of events that users asked for, by active job
         self.running: dict[int, ActiveJob] = {}  # those of `jobs` that are in RUN or CLEANUP
         self.jobspecs = Jobspecs()
         self.ninactive = 0  # finished jobs that are stored; nothing else is kept of them
@@ -461,11 +464,14 @@ class Ledger:
         if job.state & RUNNING:
             self.running[job.id] = job
         self.tally.came(job.queue, job.state)
+        self.users.came(job.userid, job.id, len(job.jobspec))
         self.max_jobid = max(self.max_jobid, job.id)
 
     def _remove(self, job: ActiveJob) -> None:
         del self.jobs[job.id]
         self.running.pop(job.id, None)
+        self.asked_bytes.pop(job.id, None)
+        self.users.went(job.userid, job.id)
         self.tally.went(job.id, job.queue, job.state)
 
     def _apply(self, job: ActiveJob, event: Event) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from flux_trio.messages import Errno, FluxError, Request, expect_payload, respond
 from flux_trio.protocols import JobEvent
 from flux_trio.services.job_manager.ledger import Absent, Ledger
+from flux_trio.services.job_manager.user_limits import UserLimits
 
 
 class Memo(msgspec.Struct):
@@ -24,8 +25,9 @@ class Memo(msgspec.Struct):
 class Memos:
     """Answers job-manager.memo."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, limits: UserLimits) -> None:
         self._ledger = ledger
+        self._limits = limits
 
     def memo(self, request: Request) -> None:
         """Log the memo of an active job, by its user or the owner."""
@@ -37,5 +39,7 @@ class Memos:
         if not request.is_owner and request.userid != job.userid:
             raise FluxError(Errno.EPERM, "guests can only add a memo to their own jobs")
         self._ledger.check_room()
+        self._limits.check_memo(job, payload.memo)
+        self._limits.check_event(request, job, JobEvent.MEMO, payload.memo)
         self._ledger.log(job, JobEvent.MEMO, payload.memo)
         self._ledger.send(respond(request))

@@ -62,6 +62,8 @@ class EndedCount:
 
 ReplayStep: TypeAlias = MarksRead | LastRead | ActiveRead | JobsRead | EndedCount | MigrationStep
 
+EVENTLOG_SMALL_BYTES: Final = 8192  # an eventlog that no user made long
+
 
 class _Count(msgspec.Struct):
     count: int
@@ -191,6 +193,8 @@ class Replay:
             self._ledger.over.append(ended(active, events[-1].timestamp))
             return []
         self._ledger.resume(active)
+        if len(eventlog) > EVENTLOG_SMALL_BYTES:  # most likely for what users asked for
+            self._ledger.asked_bytes[jobid] = len(eventlog.encode())
         return self._take_resources(active, r) if job.has_resources else []
 
     def _take_resources(self, job: ActiveJob, r: str | None) -> list[Any]:

@@ -26,6 +26,7 @@ from flux_trio.services.job_manager.entrance import Admission, Entrance
 from flux_trio.services.job_manager.hooks import Hooks
 from flux_trio.services.job_manager.introduction import Introduction
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
+from flux_trio.services.job_manager.user_limits import UserLimits
 
 
 class NewJob(msgspec.Struct, gc=False):
@@ -58,9 +59,15 @@ class Submission:
     """Takes in new jobs."""
 
     def __init__(
-        self, ledger: Ledger, hooks: Hooks, entrance: Entrance, introduction: Introduction
+        self,
+        ledger: Ledger,
+        hooks: Hooks,
+        entrance: Entrance,
+        introduction: Introduction,
+        limits: UserLimits,
     ) -> None:
         self._ledger = ledger
+        self._limits = limits
         self._hooks = hooks
         self._entrance = entrance
         self._introduction = introduction
@@ -106,7 +113,12 @@ class Submission:
         if self._ledger.was_used(new.id):
             self._decided(batch, (new.id, f"job id {new.id} is already in use"))
             return
-        job = ActiveJob(new.id, self._ledger.jobspecs.keep(new.userid, redacted(new.jobspec)))
+        jobspec = redacted(new.jobspec)
+        refusal = self._limits.refusal(new.userid, len(jobspec))
+        if refusal is not None:
+            self._decided(batch, (new.id, refusal))
+            return
+        job = ActiveJob(new.id, self._ledger.jobspecs.keep(new.userid, jobspec))
         event = submit_event(new.t_submit, new.userid, new.urgency, new.flags)
         self._ledger.admit(job, event)
         if admission.refusal is not None:

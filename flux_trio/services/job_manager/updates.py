@@ -39,6 +39,7 @@ from flux_trio.protocols import (
 from flux_trio.services.job_manager.hooks import Hooks
 from flux_trio.services.job_manager.ledger import Absent, ActiveJob, Ledger
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
+from flux_trio.services.job_manager.user_limits import UserLimits, check_update_keys
 
 DURATION: Final = "attributes.system.duration"
 
@@ -67,8 +68,11 @@ class _Asked:
 class Updates:
     """Answers job-manager.update."""
 
-    def __init__(self, ledger: Ledger, hooks: Hooks, scheduler: SchedulerSide) -> None:
+    def __init__(
+        self, ledger: Ledger, hooks: Hooks, scheduler: SchedulerSide, limits: UserLimits
+    ) -> None:
         self._ledger = ledger
+        self._limits = limits
         self._hooks = hooks
         self._scheduler = scheduler
 
@@ -80,6 +84,8 @@ class Updates:
             self._ledger.refuse(request, Absent(payload.id, inactive_errnum=Errno.EINVAL))
             return
         _check_user(job, request)
+        check_update_keys(payload.updates)
+        self._limits.check_event(request, job, JobEvent.JOBSPEC_UPDATE, payload.updates)
         try:
             check_updates(payload.updates, job.current_jobspec_bytes())
         except FormatError as error:
