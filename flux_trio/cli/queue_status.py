@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from flux_trio.messages import topics
+from flux_trio.messages import FluxError, topics
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
@@ -49,6 +49,17 @@ async def statuses(
         lines += [line if each is None else f"{each}: {line}" for line in lines_of(told)]
         silent |= dict.fromkeys(told.get("silent", ()))
     return lines + list(silent)
+
+
+async def nodes_down(client: Client) -> list[str]:
+    """A line that says how many nodes are down, if any is; none while nobody can tell."""
+    try:
+        nodes = (await client.call(topics.stats_of(topics.RESOURCE)))["nodes"]
+    except FluxError:
+        return []
+    down, among = nodes["down"], nodes["all"]
+    verb = "is" if down == 1 else "are"
+    return [f"{down} of {among} nodes {verb} down: see flux-trio resource status"] if down else []
 
 
 def status_lines(told: dict[str, Any]) -> list[str]:

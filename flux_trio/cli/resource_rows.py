@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from flux_trio.cli.named_formats import NamedFormat
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
@@ -75,6 +75,8 @@ LISTED: Final = ("free", "allocated", "down")  # unless others are asked for
 STATUS_STATES: Final = ("avail", "exclude", "allocated", "draining", "drained")
 STATUS_SHOWN: Final = ("avail", "exclude", "draining", "drained")
 
+_Since: TypeAlias = tuple[Idset, float, str]  # ranks, since when, reason
+
 _COUNTS: Final = ("nnodes", "ncores", "ngpus", "ranks", "nodelist", "rlist")
 
 
@@ -87,8 +89,8 @@ class Resources:
     down: Idset
     offline: Idset
     exclude: Idset
-    drained: tuple[tuple[Idset, float, str], ...]  # ranks, since when, reason
-    failed: tuple[tuple[Idset, float, str], ...]  # the same of what is offline
+    drained: tuple[_Since, ...]
+    failed: tuple[_Since, ...]  # the same of what is offline
     queues: Mapping[str, Idset] = field(default_factory=dict)  # which ranks each may use
 
     @classmethod
@@ -99,10 +101,10 @@ class Resources:
         if held is not None:
             allocated = ResourceSet.parse(held, "R")
         offline, exclude = Idset.parse(status["offline"]), Idset.parse(status["exclude"])
-        drained, failed = _since(status["drained"]), _since(status["down"])
-        down = offline | exclude
-        for ranks, _, _ in drained:
-            down |= ranks
+        drained, failed = _since(status["drained"]), _since(status.get("down", {}))
+        if unexplained := offline - _ranks_of(failed):  # by a service that has no reasons
+            failed += ((unexplained, 0.0, ""),)
+        down = offline | exclude | _ranks_of(drained)
         return cls(inventory, allocated, down, offline, exclude, drained, failed)
 
     def restrict(self, targets: str) -> Resources:
@@ -155,10 +157,17 @@ class Resources:
                 return seen.without_ranks(self.down).difference(self.allocated)
 
 
-def _since(told: Mapping[str, Any]) -> tuple[tuple[Idset, float, str], ...]:
+def _since(told: Mapping[str, Any]) -> tuple[_Since, ...]:
     return tuple(
         (Idset.parse(ranks), each["timestamp"], each["reason"]) for ranks, each in told.items()
     )
+
+
+def _ranks_of(parts: Iterable[_Since]) -> Idset:
+    found = Idset()
+    for ranks, _, _ in parts:
+        found |= ranks
+    return found
 
 
 @dataclass(frozen=True)
@@ -230,9 +239,7 @@ def drain_rows(
 def _status_parts(resources: Resources) -> Iterator[tuple[str, Idset, float, str]]:
     """State, ranks, and of drained ones since when and why."""
     busy = resources.allocated.ranks
-    drained = Idset()
-    for ranks, _, _ in resources.drained:
-        drained |= ranks
+    drained = _ranks_of(resources.drained)
     yield "avail", resources.all.ranks - resources.exclude - drained, 0.0, ""
     yield "exclude", resources.exclude, 0.0, ""
     yield "allocated", busy, 0.0, ""

@@ -99,6 +99,8 @@ def test_nodes_that_have_failed_are_shown_with_the_reason(instance: RunningInsta
         "avail* 1 no heartbeat\n"
     )
     assert instance.ok("resource", "list", "-n", "-s", "down", "-o", "{nodelist}") == "node1\n"
+    told = "1 of 2 nodes is down: see flux-trio resource status"
+    assert instance.ok("queue", "status").splitlines()[-1] == told
     pending = instance.ok("submit", "--requires", "hosts:node1", "true").strip()
     instance.ok("resource", "up", "1")
     instance.ok("job", "wait-event", "-q", pending, "clean")

@@ -95,11 +95,15 @@ def status(name: str | None, named: str | None, verbose: bool) -> None:
 
     Exit codes: 0, 1 if there is no such queue or no answer, 2 for wrong usage.
     """
-    from flux_trio.cli.queue_status import status_lines, statuses_and_counts
+    from flux_trio.cli.queue_status import nodes_down, status_lines, statuses_and_counts
 
     chosen = _one(name, named)
-    lines = with_client(lambda client: statuses_and_counts(client, chosen, verbose, status_lines))
-    for line in lines:
+
+    async def ask(client: Client) -> list[str]:
+        lines = await statuses_and_counts(client, chosen, verbose, status_lines)
+        return lines + await nodes_down(client)
+
+    for line in with_client(ask):
         click.echo(line)
 
 

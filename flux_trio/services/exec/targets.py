@@ -28,7 +28,7 @@ class _Down(msgspec.Struct):
 class _Status(msgspec.Struct):
     """What matters of a resource.status response."""
 
-    down: dict[str, _Down]
+    down: dict[str, _Down] = {}
 
 
 class Targets:
