@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from flux_trio.formats import printable
 from flux_trio.messages import Level
 
 LOG_RING_SIZE: Final = 1024  # flux-core's default
@@ -14,12 +15,20 @@ LOG_RING_SIZE: Final = 1024  # flux-core's default
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One line: when (seconds since the Unix epoch), how bad (0-7), who, what."""
+    """One line: when (seconds since the Unix epoch), how bad (0-7), who, what.
+
+    Who and what may be the words of others; in the entry they are printable, so that it stays one
+    line wherever it is shown.
+    """
 
     t: float
     level: int
     party: str
     text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "party", printable(self.party))
+        object.__setattr__(self, "text", printable(self.text))
 
     def __str__(self) -> str:
         return f"{self.party}.{Level(self.level).name.lower()}: {self.text}"

@@ -18,7 +18,6 @@ from flux_trio.messages import (
     USERID_UNKNOWN,
     Errno,
     Event,
-    Flag,
     FluxError,
     Message,
     Request,
@@ -28,7 +27,7 @@ from flux_trio.messages import (
     service_of,
 )
 from flux_trio.messages.topics import DISCONNECT, SERVICE_BACK_EVENT
-from flux_trio.messages.types import NORESPONSE
+from flux_trio.messages.types import NORESPONSE, PRIVATE
 from flux_trio.trace import Trace
 
 # Requests that wait at one service. A caller beyond it is answered EAGAIN: a flood must not take
@@ -39,8 +38,6 @@ REQUESTS_WAITING_MAX: Final = 1 << 18
 # Names that one peer has asked for in vain and is told of when they are taken. A peer asks for a
 # handful of services; beyond the bound it is not told.
 MISSED_MAX: Final = 64
-
-_PRIVATE: Final = int(Flag.PRIVATE)  # an IntFlag operation costs a microsecond
 
 
 class Peer:
@@ -246,20 +243,28 @@ class Router:
         return ""
 
     def _publish(self, sender: Peer, message: Event) -> None:
+        """Tell every subscriber; a private event only the owner and the user that it is for.
+
+        That user is the sender's. Who is the owner may name another: a service tells a user of
+        the user's own job.
+        """
         self._sequence += 1
+        userid = sender.userid
+        if sender.rolemask & ROLE_OWNER and message.userid != USERID_UNKNOWN:
+            userid = message.userid
         event = Event(
             message.topic,
             message.payload,
             self._sequence,
             message.flags,
-            sender.userid,
+            userid,
             sender.rolemask,
         )
         ref = self.trace.sent(sender.name, "", event)
-        private = event.flags & _PRIVATE
+        private = event.flags & PRIVATE
         subscribers = [peer for peer in self.peers.values() if peer.subscriptions]
         for peer in subscribers:
-            if private and not peer.rolemask & ROLE_OWNER and peer.userid != sender.userid:
+            if private and not peer.rolemask & ROLE_OWNER and peer.userid != userid:
                 continue
             if peer.subscriptions.match(event.topic):
                 peer.deliver(ref, event)

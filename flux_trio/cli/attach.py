@@ -22,7 +22,7 @@ from flux_trio.cli.events import event_text
 from flux_trio.cli.output import Labels, show_output, standard_outputs
 from flux_trio.cli.standard_input import StandardInput
 from flux_trio.cli.status_line import StatusLine, is_interactive
-from flux_trio.formats import Event, format_fluid, parse_event
+from flux_trio.formats import Event, format_fluid, parse_event, printable
 from flux_trio.messages import FluxError, topics
 from flux_trio.protocols import JobEvent
 
@@ -135,8 +135,8 @@ class _Attachment:
         elif event.name == JobEvent.EXCEPTION:
             click.echo(
                 f"{event.timestamp - self._begun:.3f}s: job.exception "
-                f"{format_fluid(self._id, 'f58')} type={context['type']} "
-                f"severity={context['severity']} {context.get('note', '')}",
+                f"{format_fluid(self._id, 'f58')} type={printable(context['type'])} "
+                f"severity={context['severity']} {printable(context.get('note', ''))}",
                 err=True,
             )
         if event.name == JobEvent.FINISH:

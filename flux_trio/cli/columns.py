@@ -17,6 +17,8 @@ from datetime import datetime, timedelta
 from string import Formatter
 from typing import Any, Final
 
+from flux_trio.formats import printable
+
 _SPEC: Final = re.compile(
     r"(?P<align>(?:.?[<>=^])?)(?P<width>\d*)(?:\.(?P<cut>\d+))?(?P<type>[bcdeEfFgGnosxX%]?)"
     r"(?P<hyphen>h?)(?P<plus>\+?)"
@@ -53,7 +55,7 @@ class Column:
         if self.type and isinstance(shown, (int, float)):
             point = "" if self.cut is None else f".{self.cut}"
             return format(shown, f"{point}{self.type}")
-        text = str(shown)
+        text = printable(str(shown))
         if self.hyphen and text in _NOTHING:
             return "-"
         if self.cut is not None and len(text) > self.cut and not self.widens:

@@ -7,6 +7,8 @@ from typing import IO, Any
 
 import click
 
+from flux_trio.formats import printable
+
 
 class CommandError(click.ClickException):
     """What the user asked for cannot be done; `message` says why.
@@ -22,7 +24,8 @@ class CommandError(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """`flux-trio submit: ERROR: message`."""
-        click.echo(f"{self.command}: ERROR: {self.message}", file=file, err=file is None)
+        message = printable(self.message, keep="\n").replace("\n", "\n  ")
+        click.echo(f"{self.command}: ERROR: {message}", file=file, err=file is None)
 
 
 def complain(message: str) -> None:
@@ -34,7 +37,7 @@ def complain(message: str) -> None:
 def remark(message: str) -> None:
     """Write a line to standard error that is not an error, if that can take it."""
     with suppress(OSError):
-        click.echo(f"{command_name()}: {message}", err=True)
+        click.echo(f"{command_name()}: {printable(message)}", err=True)
 
 
 def command_name() -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from flux_trio.formats import Event, parse_event
+from flux_trio.formats import Event, parse_event, printable
 
 FORMS: Final = ("text", "json")
 TIMES: Final = ("raw", "iso", "offset", "human")
@@ -42,11 +42,13 @@ class EventTexts:
         if self._first is None:
             self._first = event.timestamp
         context = [
-            f" {self._style(key, fg='cyan')}={json_text(value)}"
+            f" {self._style(printable(key), fg='cyan')}={printable(json_text(value))}"
             for key, value in (event.context or {}).items()
         ]
         time = self._style(self._time(event.timestamp), fg="green")
-        name = self._style(event.name, fg="red" if event.name == "exception" else "yellow")
+        name = self._style(
+            printable(event.name), fg="red" if event.name == "exception" else "yellow"
+        )
         return f"{time} {name}{''.join(context)}"
 
     def _time(self, timestamp: float) -> str:

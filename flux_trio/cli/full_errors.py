@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 async def call_in_full(client: Client, topic: str, payload: dict[str, Any]) -> dict[str, Any]:
     """One request of the owner's; CommandError with the whole text of an error that is cut off."""
+    from flux_trio.formats import printable
     from flux_trio.messages import MORE, FluxError
 
     try:
@@ -19,7 +20,7 @@ async def call_in_full(client: Client, topic: str, payload: dict[str, Any]) -> d
     except FluxError as error:
         if not error.text.endswith(MORE):
             raise
-        begin = error.text.removesuffix(MORE)
+        begin = printable(error.text.removesuffix(MORE))  # as the log has it
         raise CommandError(await _logged(client, begin) or error.text) from None
 
 

@@ -104,6 +104,7 @@ def watch(records: Iterable[Record], out: TextIO) -> None:
     """Judge records as they come, and tell of each violation at once."""
     from flux_trio.conformance import Monitor, load_clauses
     from flux_trio.conformance.rules import ALL_RULES
+    from flux_trio.formats import printable
 
     monitor = Monitor(ALL_RULES, load_clauses())
     told: Counter[str] = Counter()
@@ -111,8 +112,8 @@ def watch(records: Iterable[Record], out: TextIO) -> None:
         for found in monitor.observe(record):
             told[found.clause] += 1
             if told[found.clause] <= TOLD_MAX:
-                by = found.party or "an unknown party"
-                text = " ".join(found.text.split())
+                by = printable(found.party or "an unknown party")
+                text = printable(" ".join(found.text.split()))
                 print(f"{found.clause} broken by {by}: {text} (record {record.n})", file=out)
             if told[found.clause] == TOLD_MAX:
                 print(f"{found.clause}: what more there is of it is not logged", file=out)

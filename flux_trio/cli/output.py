@@ -12,11 +12,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
+<<<<<<< HEAD
 import anyio
 import anyio.to_thread
 
 from flux_trio.cli.errors import command_name, complain
 from flux_trio.messages import Errno, FluxError, topics
+=======
+from flux_trio.cli.errors import complain
+from flux_trio.formats import printable
+from flux_trio.messages import FluxError, topics
+>>>>>>> 4ef65da (Words of others are printable in the log, in what commands show, and in pages)
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
@@ -49,11 +55,11 @@ class Outputs:
 
     def line(self, text: str) -> None:
         """A line about the job, such as its id."""
-        self.stdout(f"{text}\n".encode())
+        self.stdout(f"{printable(text)}\n".encode())
 
     def remark(self, text: str) -> None:
         """A line about the job that is not what was asked for."""
-        self.stderr(f"{text}\n".encode())
+        self.stderr(f"{printable(text)}\n".encode())
 
 
 def standard_outputs() -> Outputs:

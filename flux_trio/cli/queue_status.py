@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+<<<<<<< HEAD
 from flux_trio.messages import FluxError, topics
+=======
+from flux_trio.formats import printable
+from flux_trio.messages import topics
+>>>>>>> 4ef65da (Words of others are printable in the log, in what commands show, and in pages)
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
@@ -48,7 +53,7 @@ async def statuses(
         told = await queue_status(client, each)
         lines += [line if each is None else f"{each}: {line}" for line in lines_of(told)]
         silent |= dict.fromkeys(told.get("silent", ()))
-    return lines + list(silent)
+    return [printable(line) for line in [*lines, *silent]]
 
 
 async def nodes_down(client: Client) -> list[str]:

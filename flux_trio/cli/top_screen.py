@@ -15,7 +15,7 @@ from rich.text import Text
 
 from flux_trio.cli.columns import short_duration
 from flux_trio.cli.job_rows import JobRow
-from flux_trio.formats import Idset, ResourceSet
+from flux_trio.formats import Idset, ResourceSet, printable
 
 WIDTH: Final = 80  # of the screen, unless it is told
 BAR_WIDTH: Final = 40  # at most
@@ -112,7 +112,7 @@ def _headline(snapshot: Snapshot, view: View, inventory: ResourceSet) -> Text:
     expiration = inventory.expiration
     left = short_duration(max(expiration - snapshot.now, 0)) if expiration else "∞"
     uptime = short_duration(snapshot.now - snapshot.info["t_start"])
-    queue = "" if view.queue is None else f"  queue: {view.queue}"
+    queue = "" if view.queue is None else f"  queue: {printable(view.queue)}"
     text = f"size: {inventory.nnodes}  left: {left}  uptime: {uptime}{queue}"
     return Text(f"{text}  flux-trio {snapshot.info['version']}", style="bold")
 
@@ -149,7 +149,7 @@ def _job_lines(snapshot: Snapshot, view: View, height: int) -> list[Text]:
     for heading, justify, value in _COLUMNS:
         if heading == "QUEUE" and not snapshot.queues:
             continue
-        texts = [heading, *(str(value(row)) for row in shown)]
+        texts = [heading, *(printable(str(value(row))) for row in shown)]
         width = max(map(len, texts))
         adjust = str.rjust if justify == "right" else str.ljust
         columns.append([adjust(text, width) for text in texts])

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from flux_trio.formats import printable
+
 _MARKS: Final = {"request": ">", "response": "<", "event": "e"}
 _UNITS: Final = ("", "K", "M", "G", "T", "P", "E")
 
@@ -22,10 +24,10 @@ def trace_line(told: Mapping[str, Any], name_width: int = 0) -> str:
     time = datetime.fromtimestamp(told["timestamp"]).isoformat(timespec="milliseconds")
     words = [
         time,
-        told["name"].rjust(name_width),
+        printable(told["name"]).rjust(name_width),
         told["prefix"],
         _MARKS[told["type"]],
-        told["topic"],
+        printable(told["topic"]),
         f"[{size_text(told['payload_size'])}]",
     ]
     if told["type"] == "response":
@@ -47,5 +49,5 @@ def _outcome(errnum: int) -> str:
 
 def _below(told: Mapping[str, Any]) -> str:
     if told.get("errstr"):
-        return f"\n{told['errstr']}"
+        return f"\n{printable(told['errstr'])}"
     return f"\n{json.dumps(told['payload'], indent=2)}" if "payload" in told else ""

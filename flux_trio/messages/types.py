@@ -40,6 +40,7 @@ class Flag(IntFlag):
 
 # Plain integers for the hot paths: an IntFlag operation costs a microsecond.
 NORESPONSE: Final = int(Flag.NORESPONSE)
+PRIVATE: Final = int(Flag.PRIVATE)
 STREAMING: Final = int(Flag.STREAMING)
 
 

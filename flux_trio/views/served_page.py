@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
-from xml.sax.saxutils import escape
 
+from flux_trio.views.escaping import escape
 from flux_trio.views.served_charts import LINES_MAX, Pair, draw_lines, draw_pairs
 from flux_trio.views.simulation_plot import Steps
 from flux_trio.views.svg import element

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
-from xml.sax.saxutils import escape, quoteattr
+
+from flux_trio.views.escaping import escape, quoteattr
 
 FONT_PX: Final = 12
 # Text is measured without a font at hand: the width of an average character of a sans serif.

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
-from xml.sax.saxutils import escape
 
 from flux_trio.conformance import Clause, Judgement, Verdict, Violation
 from flux_trio.trace import Record
+from flux_trio.views.escaping import escape
 from flux_trio.views.sequence import draw_sequence
 from flux_trio.views.svg import element
 from flux_trio.views.verdicts import SHOWN_MAX, by_clause, group_of, in_groups, story

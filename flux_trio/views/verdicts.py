@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final
-from xml.sax.saxutils import escape
 
 import msgspec
 
 from flux_trio.conformance import Clause, Judgement, Verdict, Violation
 from flux_trio.trace import Record, record_to_json
 from flux_trio.views.arrows import tell
+from flux_trio.views.escaping import escape
 from flux_trio.views.svg import element
 
 SHOWN_MAX: Final = 5

@@ -60,12 +60,13 @@ class _Lines:
         self._since = 0.0
 
     def line(self, entry: dict[str, Any]) -> str:
+        from flux_trio.formats import printable
         from flux_trio.messages import Level
 
         level = Level(entry["level"]).name.lower()
         time = self._style(self._time(entry["timestamp"]), fg="green")
-        who = self._style(f"{entry['party']}.{level}", fg="yellow")
-        text = entry["text"]
+        who = self._style(f"{printable(entry['party'])}.{level}", fg="yellow")
+        text = printable(entry["text"])
         if entry["level"] <= _WORST_COLORED:
             text = self._style(text, fg="red")
         elif entry["level"] == _WARNING:

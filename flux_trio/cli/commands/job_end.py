@@ -87,9 +87,10 @@ async def _next_result(
 
 def _failure(result: dict[str, Any]) -> str:
     from flux_trio.cli.endings import exit_code, how_it_ended
+    from flux_trio.formats import printable
 
     status = result.get("waitstatus")
-    return str(result["errstr"]) if status is None else how_it_ended(exit_code(status))
+    return printable(str(result["errstr"])) if status is None else how_it_ended(exit_code(status))
 
 
 @click.command()

@@ -70,13 +70,14 @@ def list_plugins(builtins: bool) -> None:
 
     Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
     """
+    from flux_trio.formats import printable
     from flux_trio.messages import topics
 
     listed = with_client(
         lambda client: call_in_full(client, topics.JOB_JOBTAP_LIST, {"all": builtins})
     )
     for name in listed["plugins"]:
-        click.echo(name)
+        click.echo(printable(name))
 
 
 @jobtap.command()

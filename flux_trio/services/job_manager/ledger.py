@@ -37,7 +37,7 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.messages import Event as EventMessage
-from flux_trio.messages.types import NORESPONSE
+from flux_trio.messages.types import NORESPONSE, PRIVATE
 from flux_trio.protocols import (
     PRIORITY_MIN,
     RUNNING,
@@ -497,7 +497,10 @@ class Ledger:
             # exec learns of cancels by it (readings: How exec)
             what = event.context
             payload = {"id": job.id, "type": what["type"], "severity": what["severity"]}
-            self.send(EventMessage(topics.JOB_EXCEPTION_EVENT, payload))
+            event_of_job = EventMessage(
+                topics.JOB_EXCEPTION_EVENT, payload, flags=PRIVATE, userid=job.userid
+            )
+            self.send(event_of_job)
 
     def forget_oldest(self) -> ActiveJob | None:
         """Drop the job that was inactive for longest when there are too many; the job dropped."""

@@ -31,6 +31,7 @@ from flux_trio.messages import (
     respond_error,
     topics,
 )
+from flux_trio.messages.types import PRIVATE
 from flux_trio.protocols import InvalidTransition, replay
 from flux_trio.services.job_index import (
     ENDED,
@@ -301,7 +302,7 @@ class Purge:
                 self._forgotten(recent)
         self._purged(jobs)
         payload = {"jobs": [job.id for job in jobs], "times": [job.usec for job in jobs]}
-        self._ledger.send(Event(topics.JOB_PURGE_EVENT, payload))
+        self._ledger.send(Event(topics.JOB_PURGE_EVENT, payload, flags=PRIVATE))
 
 
 def _check(response: Response) -> None:

@@ -1,0 +1,70 @@
+"""Each place at which a command shows words of others: they drive no terminal and forge no line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from flux_trio.cli.columns import Layout
+from flux_trio.cli.errors import CommandError, remark
+from flux_trio.cli.events import EventTexts
+from flux_trio.cli.output import Outputs
+from flux_trio.cli.trace_lines import trace_line
+from flux_trio.views.svg import text as svg_text
+
+WORDS = "evil\x1b[2J\nroot: all is well\u202e\x9b"
+SHOWN = r"evil\x1b[2J\nroot: all is well\u202e\x9b"
+
+
+def test_a_table() -> None:
+    (line,) = Layout("{name:.40}|{id}", {"name": "NAME", "id": "ID"}).lines(
+        [{"name": WORDS, "id": 1}], header=False
+    )
+    assert line == f"{SHOWN[:40]}|1"
+
+
+def test_an_eventlog() -> None:
+    note = {"note": WORDS, WORDS: 1}
+    line = json.dumps({"timestamp": 1.0, "name": "memo", "context": note}, ensure_ascii=False)
+    text = EventTexts().text(line)
+    assert text.isprintable()
+    assert SHOWN in text
+
+
+def test_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its own lines stay lines, but none begins as an error of a command does."""
+    CommandError(f"refused: {WORDS}").show()
+    remark(WORDS)
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert first.endswith(r"ERROR: refused: evil\x1b[2J")
+    assert second == r"  root: all is well\u202e\x9b"
+    assert third.endswith(SHOWN)
+
+
+def test_a_line_about_a_job() -> None:
+    written: list[bytes] = []
+    outputs = Outputs(written.append, written.append)
+    outputs.line(WORDS)
+    outputs.remark(WORDS)
+    assert written == [f"{SHOWN}\n".encode()] * 2
+
+
+def test_a_line_of_a_trace() -> None:
+    told = {
+        "timestamp": 1.0,
+        "name": "sched",
+        "prefix": ">",
+        "type": "response",
+        "topic": WORDS,
+        "payload_size": 1,
+        "errnum": 1,
+        "errstr": WORDS,
+    }
+    head, below = trace_line(told).splitlines()
+    assert SHOWN in head
+    assert below == SHOWN
+
+
+def test_a_page() -> None:
+    assert svg_text(0, 0, f"<b>{WORDS}").count("\x1b") == 0

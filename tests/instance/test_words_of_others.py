@@ -1,0 +1,51 @@
+"""What a guest at the socket may write and hear: one line of the log, and the guest's own jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import trio
+import trio_websocket
+
+from flux_trio.messages import topics
+from tests.instance.test_users import ME, OPEN_TO_ALL, SOMEBODY, SPEC, connected, instance_of
+
+FORGED = "bye\nsched.err: forged\x1b[2J\u202e"
+SHOWN = r"bye\nsched.err: forged\x1b[2J\u202e"
+PROTOCOL_ERROR = 1002
+
+
+async def test_a_close_reason_stays_in_its_line_of_the_log(tmp_path: Path) -> None:
+    async with instance_of(SOMEBODY, tmp_path, OPEN_TO_ALL) as instance:
+        stream = await trio.open_unix_socket(tmp_path / "local")
+        async with trio.open_nursery() as nursery:
+            socket = await trio_websocket.wrap_client_stream(
+                nursery, stream, host="localhost", resource="/"
+            )
+            await socket.aclose(PROTOCOL_ERROR, FORGED)
+        async with instance.connect("owner") as owner:
+            with trio.fail_after(30):
+                while not (lost := [e for e in instance.log if "connection lost" in e.text]):
+                    await owner.call(topics.BROKER_INFO)
+        assert lost[0].text.endswith(SHOWN)
+        assert not [line for line in str(lost[0]).splitlines() if line.startswith("sched.err")]
+
+
+async def test_a_guest_hears_of_exceptions_of_own_jobs_only(tmp_path: Path) -> None:
+    cancel = {"severity": 0, "type": "cancel"}
+    async with (
+        instance_of(SOMEBODY, tmp_path, OPEN_TO_ALL) as instance,
+        instance.connect("owner") as owner,
+        connected(tmp_path) as client,
+        client.subscribe("*") as events,
+    ):
+        theirs = int((await owner.call(topics.INGEST_SUBMIT, {"jobspec": SPEC}))["id"])
+        mine = await client.submit(SPEC)
+        for jobid in (theirs, mine):
+            await owner.call(topics.JOB_RAISE, {"id": jobid, **cancel})
+        with trio.fail_after(30):
+            async for event in events:
+                if event.topic == topics.JOB_EXCEPTION_EVENT:
+                    break
+        assert event.payload is not None
+        assert (event.payload["id"], event.userid) == (mine, ME)
