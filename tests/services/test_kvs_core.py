@@ -20,7 +20,8 @@ from flux_trio.services.kvs import (
     Unlink,
 )
 from flux_trio.services.kvs.core import COMMIT_OPS_MAX, LOOKUP_KEYS_MAX, ROUND_OPS_MAX
-from flux_trio.services.kvs.ops import KEY_CHARS_MAX
+from flux_trio.services.kvs.ops import KEY_CHARS_MAX, VALUE_BYTES_MAX
+from flux_trio.services.kvs.waiting import ROUND_BYTES_MAX
 from flux_trio.services.turns import Log
 from tests.support.asking import asked, asked_by_guest, gone
 from tests.support.counting import count_steps
@@ -163,7 +164,16 @@ def test_what_was_asked_is_counted() -> None:
     core = KvsCore()
     turn(core, asked("kvs.lookup", {"key": "a"}), asked("kvs.watch", {"key": "a"}, streaming=True))
     ((_, _, stats),) = answers(turn(core, asked_by_guest("kvs.stats-get")))
-    others = ("commit", "lookup-all", "dir", "page", "count", "watch-cancel", "disconnect")
+    others = (
+        "commit",
+        "lookup-all",
+        "dir",
+        "page",
+        "count",
+        "watch-credit",
+        "watch-cancel",
+        "disconnect",
+    )
     counts = {"lookup": 1, "watch": 1} | dict.fromkeys(others, 0)
     held = {"requests": 0, "bytes": 0}
     requests = {f"kvs.{method}": count for method, count in counts.items()} | {"kvs.stats-get": 1}
@@ -392,3 +402,84 @@ def test_damaged_value_is_an_error_of_its_readers_alone() -> None:
         Event(topics.KVS_DAMAGED_EVENT, {"key": "bad", "text": text}),
     ]
     assert turn(core, bad) == []  # a sweep has found it too
+
+
+# Bytes, and credit
+
+
+def test_text_is_bounded_in_bytes() -> None:
+    core = KvsCore()
+    text = "é" * (VALUE_BYTES_MAX // 2)
+    assert answers(turn(core, commit(["put", "a", text]))) == []
+    ((_, errnum, error),) = answers(turn(core, commit(["append", "a", f"{text}x"])))
+    assert errnum == Errno.EMSGSIZE
+    assert error == f"a: {VALUE_BYTES_MAX + 1} bytes: at most {VALUE_BYTES_MAX} at once"
+
+
+def test_small_commit_does_not_wait_for_all_that_is_committed_before_it() -> None:
+    core = KvsCore()
+    turn(core, commit(PUT))
+    text = "x" * (ROUND_BYTES_MAX // 2)
+    pieces = [commit(["put", f"k{n}", text], by="exec") for n in range(4)]
+    turn(core, *pieces, commit(["put", "b", "2"], by="bob"))
+    rounds = [
+        action for _ in range(3) for action in turn(core, Stored()) if type(action) is StoreOps
+    ]
+    assert [[op.key for op in each.ops] for each in rounds] == [["k0", "k1"], ["k2", "k3"], ["b"]]
+
+
+def watching_with_credit(value: str | None, credit: int = 1) -> KvsCore:
+    core = KvsCore()
+    payload = {"key": "a", "credit": credit}
+    turn(core, asked("kvs.watch", payload, tag=3, streaming=True))
+    turn(core, Fetched([value], []))
+    return core
+
+
+def changed(core: KvsCore, *ops: list[str]) -> list[tuple[int, int, Any]]:
+    """What watchers are told of a commit."""
+    turn(core, commit(*ops, by="bob", tag=1))
+    return answers(turn(core, Stored()))[1:]
+
+
+def granted(core: KvsCore, value: str | None, more: int = 1) -> list[tuple[int, int, Any]]:
+    """What a watcher is told after a grant, `value` being what the store has."""
+    request = asked("kvs.watch-credit", {"matchtag": 3, "credit": more}, tag=4)
+    actions = turn(core, request)
+    if any(isinstance(action, Fetch) for action in actions):
+        actions += turn(core, Fetched([value], []))
+    first, *told = answers(actions)
+    assert first == (4, 0, None)
+    return told
+
+
+def test_watch_without_credit_is_told_all_that_changed_at_its_next_grant() -> None:
+    core = watching_with_credit("1")
+    assert changed(core, ["append", "a", "2"]) == []
+    assert changed(core, ["append", "a", "3"]) == []
+    assert granted(core, "123") == [(3, 0, {"append": "23"})]
+    assert granted(core, "123") == []
+    assert changed(core, ["append", "a", "4"]) == [(3, 0, {"append": "4"})]
+
+
+def test_watch_without_credit_is_told_a_value_that_was_put_anew() -> None:
+    core = watching_with_credit("1")
+    assert changed(core, ["put", "a", "x"], ["append", "a", "y"]) == []
+    assert granted(core, "xy") == [(3, 0, {"value": "xy"})]
+
+
+def test_change_while_a_watch_is_read_again_is_told_once() -> None:
+    core = watching_with_credit("1")
+    changed(core, ["append", "a", "2"])
+    (_, fetch) = turn(core, asked("kvs.watch-credit", {"matchtag": 3, "credit": 5}, tag=4))
+    assert isinstance(fetch, Fetch)
+    turn(core, commit(["append", "a", "3"], by="bob"))  # stored after what is being read
+    assert answers(turn(core, Fetched(["12"], []))) == [(3, 0, {"append": "2"})]
+    assert answers(turn(core, Stored()))[1:] == [(3, 0, {"append": "3"})]
+
+
+def test_end_of_a_watch_needs_no_credit() -> None:
+    core = watching_with_credit("1")
+    ((_, errnum, _),) = changed(core, ["unlink", "a"])
+    assert errnum == Errno.ENOENT
+    assert granted(core, None) == []

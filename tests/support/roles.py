@@ -170,6 +170,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.KVS_PAGE: plain({"prefix": "job"}),
     topics.KVS_COUNT: plain({"prefix": "job"}),
     topics.KVS_WATCH: plain({"key": "a"}, streaming=True),
+    topics.credit_of(topics.KVS_WATCH): plain({"matchtag": 5, "credit": 1}),
     topics.KVS_CANCEL: plain({"matchtag": 5}),
     topics.stats_of(topics.KVS): plain(),
     topics.stats_of(topics.JOB_INGEST): plain(),

@@ -37,6 +37,7 @@ from flux_trio.messages import (
     tells_return_of,
     topics,
 )
+from flux_trio.services.credit import Credit, CreditKey, read_grant
 from flux_trio.services.kvs.ops import (
     Append,
     Damaged,
@@ -96,6 +97,10 @@ class _DirRequest(msgspec.Struct, frozen=True):
     prefix: str
 
 
+class _WatchRequest(_KeyRequest, frozen=True):
+    credit: CreditKey | None = None
+
+
 class _CancelRequest(msgspec.Struct, frozen=True):
     matchtag: int
 
@@ -124,6 +129,7 @@ class KvsCore:
                 topics.KVS_PAGE: self._page,
                 topics.KVS_COUNT: self._dir,
                 topics.KVS_WATCH: self._watch,
+                topics.credit_of(topics.KVS_WATCH): self._watch_credit,
                 topics.KVS_CANCEL: self._watch_cancel,
             },
             for_all={topics.disconnect_of(topics.KVS): self._disconnect},
@@ -209,13 +215,14 @@ class KvsCore:
         self._read(PageAsked(request, page))
 
     def _watch(self, request: Request) -> None:
-        key = check_key(expect_payload(request, _KeyRequest).key)
+        wanted = expect_payload(request, _WatchRequest)
+        key = check_key(wanted.key)
         streams = self._watches.get(request.sender, {})
         if not request.is_streaming or request.matchtag in streams:
             raise FluxError(
                 Errno.EPROTO, "kvs.watch: expected the streaming flag and a matchtag not in use"
             )
-        watch = streams[request.matchtag] = Watch(request, key)
+        watch = streams[request.matchtag] = Watch(request, key, Credit(wanted.credit))
         self._watches[request.sender] = streams
         self._read(watch)
 
@@ -224,6 +231,16 @@ class KvsCore:
             self._held.hold_read(read)
         else:
             self._queue.append(read)
+
+    def _watch_credit(self, request: Request) -> None:
+        (sender, matchtag), more = read_grant(request)
+        watch = self._watches.get(sender, {}).get(matchtag)
+        if watch is not None:
+            watch.credit.add(more)
+            if watch.behind and not watch.reading:
+                watch.reading = True
+                self._read(watch)
+        self._send(respond(request))
 
     def _watch_cancel(self, request: Request) -> None:
         matchtag = expect_payload(request, _CancelRequest).matchtag
@@ -294,7 +311,7 @@ class KvsCore:
         for watch in work.watches:
             value = next(looked_up)
             if work.answers(watch):
-                self._watch_begins(watch, value)
+                self._watch_read(watch, value)
         for read, keys in zip(work.listings, done.listings, strict=True):
             self._answer(work, read, respond(read.request, {"keys": keys}))
         for asked, page in zip(work.pages, done.pages, strict=True):
@@ -417,16 +434,26 @@ class KvsCore:
         streams = self._watches.get(watch.request.sender, {})
         return streams.get(watch.request.matchtag) is watch
 
-    def _watch_begins(self, watch: Watch, value: str | Damaged | None) -> None:
-        """From here on changes are sent: the next round's are the first that `value` lacks."""
+    def _watch_read(self, watch: Watch, value: str | Damaged | None) -> None:
+        """The value of a watch that begins, or of one that had no credit for what changed."""
         if isinstance(value, Damaged):
             self._note_damage([value])
             self._end_watch(watch, Errno.EBADMSG, value.text[:TEXT_CHARS_MAX])
-        elif self._is_open(watch):
+        elif not self._is_open(watch):
+            pass
+        elif not watch.begun:  # the next round's changes are the first that `value` lacks
+            watch.begun = True
             stream = (watch.request.sender, watch.request.matchtag)
             self._by_key.setdefault(watch.key, {})[stream] = watch
             if value is not None:
                 self._changed(watch, {"value": value})
+        elif value is not None:
+            replaced = watch.replaced
+            watch.behind = watch.replaced = watch.reading = False
+            if replaced:
+                self._changed(watch, {"value": value})
+            elif len(value) > watch.sent:
+                self._changed(watch, {"append": value[watch.sent :]})
 
     def _notify(self, op: Op) -> None:
         match op:
@@ -444,6 +471,14 @@ class KvsCore:
 
     def _changed(self, watch: Watch, payload: dict[str, str]) -> None:
         watch.exists = True
+        if watch.behind or not watch.credit.allows(1):
+            watch.behind = True
+            watch.replaced |= "value" in payload
+            return
+        watch.credit.spend()
+        watch.sent = (
+            len(payload["value"]) if "value" in payload else watch.sent + len(payload["append"])
+        )
         self._send(respond_stream(watch.request, payload))
 
     def _end_watch(self, watch: Watch, errnum: int, text: str = "") -> None:

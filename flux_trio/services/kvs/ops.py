@@ -13,7 +13,7 @@ from flux_trio.messages import Errno, FluxError
 
 KEY_CHARS_MAX: Final = 1024
 PAGE_KEYS_MAX: Final = 10_000
-VALUE_CHARS_MAX: Final = 1 << 24  # of one put or append
+VALUE_BYTES_MAX: Final = 1 << 24  # of one put or append, as UTF-8
 KEY_CHAR_LAST: Final = "\U0010ffff"  # above every character of a key
 
 _NAME = r"[^.\x00-\x1f\x7f-\x9f\ud800-\udfff\U0010ffff]+"
@@ -146,12 +146,16 @@ def check_key(key: str) -> str:
     return key
 
 
+def utf8_bytes(text: str) -> int:
+    """How long `text` is as UTF-8; a lone surrogate counts as the three bytes it would have."""
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+
+
 def check_text(key: str, text: str) -> None:
     """FluxError(EMSGSIZE or EINVAL) unless `text` may be put or appended."""
-    if len(text) > VALUE_CHARS_MAX:
-        raise FluxError(
-            Errno.EMSGSIZE, f"{key}: {len(text)} characters: at most {VALUE_CHARS_MAX} at once"
-        )
+    nbytes = utf8_bytes(text)
+    if nbytes > VALUE_BYTES_MAX:
+        raise FluxError(Errno.EMSGSIZE, f"{key}: {nbytes} bytes: at most {VALUE_BYTES_MAX} at once")
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
         raise FluxError(
             Errno.EINVAL, f"{key}: the text has a lone surrogate, which is no character"

@@ -16,7 +16,8 @@ from msgspec import structs
 
 from flux_trio.messages import Errno, FluxError, Request, topics
 from flux_trio.messages.types import NORESPONSE
-from flux_trio.services.kvs.ops import Op, Page, Put, Unlink
+from flux_trio.services.credit import Credit
+from flux_trio.services.kvs.ops import Op, Page, Put, Unlink, utf8_bytes
 
 HELD_BYTES_MAX: Final = 64 << 20
 """Bytes of keys and texts that may wait for room. When they are full, further commits are refused
@@ -26,6 +27,10 @@ case."""
 
 NO_ROOM: Final = "no room: the disk is full"
 """For those who asked; the log and `queue status` say more."""
+
+ROUND_BYTES_MAX: Final = 4 << 20
+"""Where a round stops taking in commits, in bytes: a small commit waits for no more than that, and
+not for all that was committed before it."""
 
 PROBE: Final[tuple[Op, ...]] = (Put("kvs-room", " " * 16_384), Unlink("kvs-room"))
 """What is written when no commit waits, to see whether there is room; it leaves nothing behind."""
@@ -43,7 +48,8 @@ class Commit:
     def nbytes(self) -> int:
         """Bytes of its keys and texts in UTF-8."""
         return sum(
-            _nbytes(op.key) + (0 if isinstance(op, Unlink) else _nbytes(op.text)) for op in self.ops
+            utf8_bytes(op.key) + (0 if isinstance(op, Unlink) else utf8_bytes(op.text))
+            for op in self.ops
         )
 
 
@@ -65,11 +71,20 @@ class PageAsked:
 
 @dataclass(slots=True)
 class Watch:
-    """A stream of one key's changes."""
+    """A stream of one key's changes, and what its reader knows.
+
+    What changes while the reader has no credit is read again when it grants more.
+    """
 
     request: Request
     key: str
+    credit: Credit
+    begun: bool = False  # the key was read once
     exists: bool = False  # set once a value was sent
+    sent: int = 0  # characters of the value that were sent
+    behind: bool = False  # the value has changed since, without credit for it
+    replaced: bool = False  # it was put anew meanwhile: what was sent is not its beginning
+    reading: bool = False  # it is read again
 
 
 Reading: TypeAlias = Read | PageAsked | Watch
@@ -88,6 +103,7 @@ class Round:
     counts: list[Read] = field(default_factory=list)
     postponed: list[Reading] = field(default_factory=list)  # not to be answered by this round
     n_ops: int = 0
+    nbytes: int = 0  # of its commits
     gone: set[str] = field(default_factory=set)  # senders that left while it was under way
     is_probe: bool = False  # it writes only to see whether there is room
 
@@ -97,10 +113,12 @@ class Round:
         while queue:
             waiting = queue[0]
             if isinstance(waiting, Commit):
-                if waiting.request.sender in readers or self.n_ops >= ops_max:
+                is_full = self.n_ops >= ops_max or self.nbytes >= ROUND_BYTES_MAX
+                if is_full or waiting.request.sender in readers:
                     break
                 self.commits.append(waiting)
                 self.n_ops += len(waiting.ops)
+                self.nbytes += waiting.nbytes
             else:
                 readers.add(waiting.request.sender)
                 if isinstance(waiting, Watch):
@@ -216,10 +234,6 @@ def without_answers(queue: Iterable[Waiting], gone: str) -> deque[Waiting]:
         for each in queue
         if isinstance(each, Commit) or each.request.sender != gone
     )
-
-
-def _nbytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
 
 
 def _and_above(key: str) -> Iterable[str]:
