@@ -39,6 +39,8 @@ PROLOG: Final = "job-manager.prolog"
 EPILOG: Final = "job-manager.epilog"
 ROOT: Final = Idset.of([0])  # where a command runs that is not per-rank
 CANNOT_START: Final = 127 << 8  # as a shell says it
+RESOURCE_RETRY_S: Final = 1.0  # between two calls of a resource service that is not there
+RESOURCE_TRIES: Final = 60
 LOST: Final = 9  # how a prolog ended that went with the job manager
 
 
@@ -251,8 +253,9 @@ class Perilog(jobtap.Plugin):
 
     async def _report(self, run: Run) -> str:
         """Drain the ranks that cannot be trusted; what the exception is to say."""
-        hosts, exclude = await self._look_at_ranks()
-        for why, ranks in run.to_drain().items():
+        to_drain = run.to_drain()
+        hosts, exclude = await self._look_at_ranks(RESOURCE_TRIES if to_drain else 1)
+        for why, ranks in to_drain.items():
             reason = f"{run.what.name} {why} for job {_name(run.job.id)}"
             await self._drain(ranks - exclude, reason)  # excluded ones are out of service, too
         failed = run.failed
@@ -265,14 +268,30 @@ class Perilog(jobtap.Plugin):
             return
         payload = {"targets": str(ranks), "reason": reason, "mode": "update"}
         try:
-            await self.rpc(topics.RESOURCE_DRAIN, payload)
+            await self._ask_resource(RESOURCE_TRIES, topics.RESOURCE_DRAIN, payload)
         except jobtap.FluxError as error:
             self.log(jobtap.Level.ERR, f"cannot drain {ranks} ({reason}): {error.text}")
 
-    async def _look_at_ranks(self) -> tuple[dict[int, str], Idset]:
+    async def _ask_resource(
+        self, tries: int, topic: str, payload: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Ask the resource service. Raises FluxError, ENOSYS when it is away at each of `tries`.
+
+        The job holds its nodes meanwhile: none of these is given away before it is drained.
+        """
+        for left in reversed(range(tries)):
+            try:
+                return await self.rpc(topic, payload)
+            except jobtap.FluxError as error:
+                if error.errnum != jobtap.Errno.ENOSYS or not left:
+                    raise
+            await trio.sleep(RESOURCE_RETRY_S)
+        raise AssertionError("tries is at least 1")
+
+    async def _look_at_ranks(self, tries: int) -> tuple[dict[int, str], Idset]:
         """The hosts by rank, and the ranks that are excluded; neither if there is no answer."""
         try:
-            status = await self.rpc(topics.RESOURCE_STATUS)
+            status = await self._ask_resource(tries, topics.RESOURCE_STATUS)
             return ResourceSet.parse(status["R"]).hosts, Idset.parse(status["exclude"])
         except (jobtap.FluxError, FormatError):
             return {}, Idset()

@@ -221,6 +221,27 @@ async def test_excluded_node_is_not_drained_and_the_others_are(autojump_clock):
         assert list((await client.call(topics.RESOURCE_STATUS))["drained"]) == ["1"]
 
 
+async def test_node_is_drained_when_the_resource_service_is_back_and_held_until_then(
+    autojump_clock,
+):
+    config = parse_config(BOTH.replace('["epilog"]', '["epilog"]\nper-rank = true'))
+    plugin = Acting(epilog={"status": 256, "seconds": 10})
+    async with (
+        simulated_instance(config=config, plugins=[plugin]) as instance,
+        instance.connect() as client,
+    ):
+        jobs = Jobs(client)
+        job = await jobs.submit()
+        await jobs.events(job, "release")
+        await instance.supervisor.remove("resource")
+        await trio.sleep(30)
+        assert "epilog-finish" not in names(await jobs.so_far(job))
+        await instance.supervisor.load("resource")
+        assert "free" not in names(await jobs.so_far(job))
+        await jobs.events(job, "epilog-finish")
+        assert list((await client.call(topics.RESOURCE_STATUS))["drained"]) == ["0"]
+
+
 @pytest.mark.parametrize("per_rank", ["true", "false"])
 @pytest.mark.parametrize("deaf", [False, True])
 async def test_cancel_during_a_prolog_drains_nothing(per_rank: str, deaf: bool, autojump_clock):
