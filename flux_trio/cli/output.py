@@ -12,17 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
-<<<<<<< HEAD
 import anyio
 import anyio.to_thread
 
 from flux_trio.cli.errors import command_name, complain
-from flux_trio.messages import Errno, FluxError, topics
-=======
-from flux_trio.cli.errors import complain
 from flux_trio.formats import printable
-from flux_trio.messages import FluxError, topics
->>>>>>> 4ef65da (Words of others are printable in the log, in what commands show, and in pages)
+from flux_trio.messages import Errno, FluxError, topics
 
 if TYPE_CHECKING:
     from flux_trio.client import Client

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-<<<<<<< HEAD
-from flux_trio.messages import FluxError, topics
-=======
 from flux_trio.formats import printable
-from flux_trio.messages import topics
->>>>>>> 4ef65da (Words of others are printable in the log, in what commands show, and in pages)
+from flux_trio.messages import FluxError, topics
 
 if TYPE_CHECKING:
     from flux_trio.client import Client

@@ -62,22 +62,6 @@ def info(base: bool, original: bool, jobid: int, key: str) -> None:
 
     Exit codes: 0, 1 if there is no such job or key, 2 for wrong usage.
     """
-<<<<<<< HEAD
-=======
-    current = not (base or original)
-    value = with_client(lambda client: _lookup(client, jobid, key, current=current))
-    click.echo(_shown(value) if sys.stdout.isatty() else value)
-
-
-def _shown(value: str) -> str:
-    """A value as a terminal may have it; who reads it from a file or pipe gets it as it is."""
-    from flux_trio.formats import printable
-
-    return printable(value, keep="\n\t")
-
-
-async def _lookup(client: Client, jobid: int, key: str, *, current: bool = False) -> str:
->>>>>>> 4ef65da (Words of others are printable in the log, in what commands show, and in pages)
     from flux_trio.cli.each import about
     from flux_trio.cli.events import log_path
     from flux_trio.messages import topics
@@ -86,14 +70,21 @@ async def _lookup(client: Client, jobid: int, key: str, *, current: bool = False
         if key == log_path("output"):  # it may be too long for one answer
             async with _open_log(client, jobid, key, follow=False) as responses:
                 async for response in responses:
-                    click.echo(response["event"])
+                    click.echo(_for_reader(response["event"]))
             click.echo()
             return
         payload = {"id": jobid, "keys": [key], "current": not (base or original)}
         with about(jobid):
-            click.echo((await client.call(topics.INFO_LOOKUP, payload))[key])
+            click.echo(_for_reader((await client.call(topics.INFO_LOOKUP, payload))[key]))
 
     with_client(show)
+
+
+def _for_reader(value: str) -> str:
+    """A value as a terminal may have it; a file or pipe gets it as it is."""
+    from flux_trio.formats import printable
+
+    return printable(value, keep="\n\t") if sys.stdout.isatty() else value
 
 
 _FORMAT = click.option(
