@@ -274,6 +274,7 @@ async def test_active_job_that_is_damaged_is_an_error_that_names_its_key(tmp_pat
         async with scene(store=durable_store(CONFIG, tmp_path)) as s:
             await until_gone(s, "job-manager")
             text = f"cannot read the jobs: {key}: part 7 is not what was committed"
+            text += " (flux-trio fsck --repair)"
             assert f"job-manager.crit: module job-manager: ServiceExit: {text}" in s.log()
             directory = format_fluid(jobid, "kvs")
             assert key in await keys_below(s, directory)

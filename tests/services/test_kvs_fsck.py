@@ -75,6 +75,18 @@ def test_lost_part_is_named(path: Path) -> None:
     assert damage == f"{JOBS[0]}.eventlog: 2 parts were committed, 1 are there"
 
 
+def test_lost_account_is_told(path: Path) -> None:
+    store = SqliteStore(path)
+    store._db.execute("DELETE FROM account")
+    store.close()
+    assert check_file(path).damage == [
+        f"{path}: the file is damaged: it has no account",
+        f"{path}: the heads of keys are damaged: there is no account of them",
+    ]
+    repair_file(path)
+    assert check_file(path).damage == []
+
+
 def test_missing_changes_are_told(path: Path) -> None:
     note = AcknowledgedFile(acknowledged_path(path))
     note.write(305)
@@ -205,6 +217,17 @@ def test_free_pages_are_given_back_but_for_those_that_commits_use(tmp_path: Path
         state, steps = tended.then(state.at), steps + 1
     assert tended.free == tending.PAGES_KEPT
     assert steps == (free - tending.PAGES_KEPT) // tending.PAGES_MAX
+    store.close()
+
+
+def test_full_disk_stops_no_sweep(path: Path) -> None:
+    class Full(SqliteStore):
+        def reclaim(self, pages_max: int) -> int:
+            raise StoreError(Errno.ENOSPC, "no room")
+
+    store = Full(path)
+    tended = tending.tend(store, tending.Tending(0.0))
+    assert (tended.damaged, tended.after) == ([], f"{JOBS[31]}.jobspec")
     store.close()
 
 

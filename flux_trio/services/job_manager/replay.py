@@ -103,7 +103,8 @@ class Replay:
                 case _:
                     self._migrate(step, response)
         except FluxError as error:
-            return [Exit(f"cannot read the jobs: {error.text}")]
+            way_out = " (flux-trio fsck --repair)" if error.errnum == Errno.EBADMSG else ""
+            return [Exit(f"cannot read the jobs: {error.text}{way_out}")]
         return []
 
     # --- the steps, in order

@@ -58,7 +58,7 @@ def missing_changes(path: Path, number: int, acknowledged: int) -> StoreError:
         Errno.EIO,
         f"{path}: {acknowledged - number} acknowledged changes are missing: the last one found is "
         f"{number}, the last one acknowledged was {acknowledged} (as {acknowledged_path(path)} "
-        "says)",
+        "says); `flux-trio fsck --repair` gives them up",
     )
 
 

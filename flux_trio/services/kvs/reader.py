@@ -54,6 +54,8 @@ class Reader:
             self._heads_agree = False
             return str(error)
         self._heads_agree = found == account
+        if account is None:
+            return "there is no account of them"
         if self._heads_agree:
             return ""
         return f"expected {account[0]} parts in all, found {found[0]}"

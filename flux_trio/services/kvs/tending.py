@@ -47,14 +47,17 @@ class Tended:
 
 
 def tend(store: Store, tending: Tending) -> Tended:
-    """Do one slice. An error of the store is left to those who ask it for something."""
+    """Do one slice."""
     try:
         free = store.reclaim(0)
         if free > PAGES_KEPT:
             free = store.reclaim(min(PAGES_MAX, free - PAGES_KEPT))
-        if tending.at < tending.sweep_at:
-            return Tended(tending, [], None, free)
+    except StoreError:  # on a full disk there is no room for this; any other error meets a commit
+        free = 0
+    if tending.at < tending.sweep_at:
+        return Tended(tending, [], None, free)
+    try:
         swept = store.sweep(tending.after)
-        return Tended(tending, swept.damaged, swept.after, free)
     except StoreError as error:
-        return Tended(tending, [Damaged(error.text)], None, 0)
+        return Tended(tending, [Damaged(error.text)], None, free)
+    return Tended(tending, swept.damaged, swept.after, free)
