@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
@@ -31,7 +32,16 @@ from flux_trio.services.exec.shell_protocol import (
 from flux_trio.services.exec.shell_stream import socket_address
 from flux_trio.services.exec.vocabulary import ShellConnected, ShellFailed
 from tests.support.instance import environment
-from tests.support.shell import TEST_S_MAX, Shell, hosts, no_process_left, open_shell, tasks, until
+from tests.support.shell import (
+    TEST_S_MAX,
+    Shell,
+    hosts,
+    no_process_left,
+    open_shell,
+    processes_of,
+    tasks,
+    until,
+)
 
 pytestmark = pytest.mark.real
 
@@ -145,6 +155,104 @@ async def test_what_a_task_leaves_in_its_group_does_not_outlive_the_job(director
         done = await shell.run(1, "sh", "-c", "trap '' TERM; sleep 100 & exit 2")
         assert done.status == 2 << 8
         await until(lambda: not tasks(directory))
+
+
+def sleepers(seconds: int) -> list[int]:
+    """The processes `sleep SECONDS`; the number is how a test knows its own."""
+    return processes_of(f"sleep\0{seconds}\0".encode())
+
+
+_numbers = itertools.count(os.getpid() * 1000)
+
+
+def a_duration() -> int:
+    """Seconds that no other test sleeps."""
+    return next(_numbers)
+
+
+SCRUBBED = "env -i setsid sleep {0} </dev/null >/dev/null 2>&1 &"  # nothing tells its job
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "setsid sleep {0} &",
+        "(setsid sh -c 'sleep {0} & sleep {0}' &) ; sleep 0.01;",
+        "set -m; sleep {0} &",
+        "env -i setsid sleep {0} &",  # known by its output
+        SCRUBBED,  # known because no other job runs
+        "setsid sh -c '(setsid sleep {0} &); trap \"\" TERM HUP; sleep {0}' &",
+    ],
+)
+@pytest.mark.parametrize("end", ["by itself", "canceled"])
+async def test_children_that_left_their_group_do_not_outlive_the_job(
+    directory: Path, script: str, end: str
+) -> None:
+    "Done is said when nothing of the job runs: then its cores are given away."
+    orphan = a_duration()
+    last = "sleep 1000" if end == "canceled" else ""
+    async with open_shell(directory) as shell:
+        shell.start(1, "sh", "-c", f"{script.format(orphan)} echo up; {last}")
+        if end == "canceled":
+            await shell.output_holds(1, "up\n")
+            await until(lambda: bool(sleepers(orphan)))
+            shell.send(Signal(1, signal.SIGTERM))
+        await shell.hear(Done, 1)
+        assert sleepers(orphan) == []
+        shell.forget(1)
+
+
+async def test_orphans_of_other_jobs_are_left_alone(directory: Path) -> None:
+    first, second = a_duration(), a_duration()
+    async with open_shell(directory) as shell:
+        shell.start(1, "sh", "-c", f"(setsid sleep {first} &); echo up; sleep 1000")
+        await shell.output_holds(1, "up\n")
+        await until(lambda: bool(sleepers(first)))
+        assert (await shell.run(2, "sh", "-c", f"setsid sleep {second} &")).status == 0
+        assert (sleepers(first) != [], sleepers(second)) == (True, [])
+        shell.send(Signal(1, signal.SIGTERM))
+        await shell.hear(Done, 1)
+        assert sleepers(first) == []
+        shell.forget(1, 2)
+
+
+async def test_orphan_that_nothing_tells_the_job_of_ends_with_the_last_that_may_own_it(
+    directory: Path,
+) -> None:
+    "As documented: it does not hold up its own job while an older job runs."
+    orphan = a_duration()
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "1000")
+        await shell.hear(Started, 1)
+        await shell.run(2, "sh", "-c", f"{SCRUBBED.format(orphan)} sleep 0.1")
+        assert len(sleepers(orphan)) == 1
+        shell.send(Signal(1, signal.SIGTERM))
+        await shell.hear(Done, 1)
+        assert sleepers(orphan) == []
+        shell.forget(1, 2)
+
+
+async def test_next_host_ends_what_jobs_of_the_one_before_have_left(directory: Path) -> None:
+    "Job 1 goes on and ends then; job 2 ends while there is no host."
+    orphan = "(setsid sleep {0} &); echo up; sleep 1000"
+    first, second = a_duration(), a_duration()
+    async with open_shell(directory) as shell:
+        for jobid, seconds in ((1, first), (2, second)):
+            shell.start(jobid, "sh", "-c", orphan.format(seconds))
+            await shell.output_holds(jobid, "up\n")
+            await until(lambda seconds=seconds: bool(sleepers(seconds)))
+        (host,) = hosts(directory)
+        (task,) = processes_of(orphan.format(second).encode() + b"\0")
+        os.kill(host, signal.SIGSTOP)
+        os.kill(task, signal.SIGKILL)
+        await shell.kill_host()
+        shell.send(Attach(2))
+        await shell.hear(Done, 2)
+        assert (sleepers(second), len(sleepers(first))) == ([], 1)
+        shell.send(Signal(1, signal.SIGTERM))
+        await shell.hear(Done, 1)
+        assert sleepers(first) == []
+        shell.forget(1, 2)
 
 
 async def test_signal_of_a_job_that_is_not_there_is_nothing(directory: Path) -> None:

@@ -138,6 +138,11 @@ def tasks(directory: Path) -> list[int]:
     return [pid for pid in _processes() if variable in _read(pid, "environ").split(b"\0")]
 
 
+def processes_of(words: bytes) -> list[int]:
+    """The processes whose command ends with `words`, a NUL after each."""
+    return [pid for pid in _processes() if _read(pid, "cmdline").endswith(words)]
+
+
 def _processes() -> list[int]:
     return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
 

@@ -22,7 +22,8 @@ from typing import Final
 import trio
 
 from flux_trio.console import STDERR, fill_standard_descriptors
-from flux_trio.services.exec.shell_jobs import Process, ShellJobs
+from flux_trio.services.exec.shell_jobs import Process, ShellJob, ShellJobs
+from flux_trio.services.exec.shell_orphans import become_subreaper
 from flux_trio.services.exec.shell_protocol import (
     JOBS_NAME,
     LOCK_NAME,
@@ -43,6 +44,7 @@ from flux_trio.services.exec.shell_protocol import (
 from flux_trio.services.exec.shell_stream import ShellStream, is_same_user, socket_address
 
 ALREADY_RUNNING: Final = 3
+LOOK_AGAIN_S: Final = 0.1
 IDLE_S: Final = 10.0  # longer than an instance needs to be started again
 
 
@@ -58,9 +60,10 @@ class ShellHost:
     async def run(self, listener: socket.socket) -> None:
         """Serve until told to end, or idle."""
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._reap)
+            await nursery.start(self._reap, nursery)
             for process in self._jobs.recover():
-                nursery.start_soon(self._await_adopted, process)
+                nursery.start_soon(self._await_adopted, process, nursery)
+            self._clear_left(nursery)
             sockets = [trio.SocketListener(trio.socket.from_stdlib_socket(listener))]
             nursery.start_soon(trio.serve_listeners, self._serve, sockets)
             nursery.start_soon(self._end_when_idle)
@@ -117,24 +120,30 @@ class ShellHost:
             for client in self._clients:
                 client.send(notice)
 
-    async def _reap(self, task_status: trio.TaskStatus[None]) -> None:
+    async def _reap(self, nursery: trio.Nursery, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGCHLD) as signals:
             task_status.started()
             async for _ in signals:
                 self._tell(self._jobs.reap())
+                self._clear_left(nursery)
                 self._busy_at = trio.current_time()
 
-    async def _await_adopted(self, process: Process) -> None:
-        try:
-            descriptor = os.pidfd_open(process.pid)
-        except ProcessLookupError:
-            pass
-        else:
-            try:
-                await trio.lowlevel.wait_readable(descriptor)
-            finally:
-                os.close(descriptor)
+    def _clear_left(self, nursery: trio.Nursery) -> None:
+        for job in self._jobs.take_to_clear():
+            nursery.start_soon(self._clear, job)
+
+    async def _clear(self, job: ShellJob) -> None:
+        """A job is over when nothing of it is left; what is stuck in the kernel is waited for."""
+        while left := self._jobs.kill_leftovers(job):
+            # Only the first: a child that ends meanwhile is reaped, and its id may be another's.
+            await _wait_gone(left[0])
+        self._tell(self._jobs.cleared(job))
+        self._busy_at = trio.current_time()
+
+    async def _await_adopted(self, process: Process, nursery: trio.Nursery) -> None:
+        await _wait_gone(process.pid)
         self._tell(self._jobs.end_adopted(process))
+        self._clear_left(nursery)
         self._busy_at = trio.current_time()
 
     async def _end_when_idle(self) -> None:
@@ -144,6 +153,23 @@ class ShellHost:
                 await trio.sleep(IDLE_S)
             elif trio.current_time() >= self._busy_at + IDLE_S:
                 self._end.set()
+
+
+async def _wait_gone(pid: int) -> None:
+    """Until there is no process `pid`, or until it is a zombie."""
+    while True:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        except OSError:  # no descriptor is free
+            await trio.sleep(LOOK_AGAIN_S)
+            continue
+        try:
+            await trio.lowlevel.wait_readable(descriptor)
+        finally:
+            os.close(descriptor)
+        return
 
 
 def main(directory: Path) -> int:
@@ -162,6 +188,7 @@ def main(directory: Path) -> int:
     if os.fork():
         return 0
     os.setsid()
+    become_subreaper()
     _redirect(directory / LOG_NAME)
     try:
         trio.run(_serve_directory, directory, listener)

@@ -22,7 +22,9 @@ import msgspec
 from flux_trio.console import STDERR
 from flux_trio.services.exec.shell_files import open_streams
 from flux_trio.services.exec.shell_input import JobInputs
+from flux_trio.services.exec.shell_leftovers import Leftovers
 from flux_trio.services.exec.shell_limits import limiting
+from flux_trio.services.exec.shell_orphans import Orphans
 from flux_trio.services.exec.shell_protocol import (
     JOBS_NAME,
     STREAMS,
@@ -116,11 +118,25 @@ class Process:
 class ShellJob:
     """One job: what its record says, in memory."""
 
-    __slots__ = ("failure", "id", "ntasks", "running", "statuses")
+    __slots__ = (
+        "failure",
+        "id",
+        "is_adopted",
+        "is_clearing",
+        "launched_at",
+        "ntasks",
+        "pids",
+        "running",
+        "statuses",
+    )
 
     def __init__(self, jobid: int) -> None:
         self.id = jobid
+        self.is_adopted = False  # an earlier host has launched it
+        self.is_clearing = False  # its tasks have ended, what they left is being ended
+        self.launched_at = 0  # start time of its first task: clock ticks since boot
         self.ntasks = 0
+        self.pids: list[int] = []  # of all its tasks
         self.running: dict[int, Process] = {}
         self.statuses: dict[int, int | None] = {}
         self.failure: Failure | None = None
@@ -132,12 +148,19 @@ class ShellJob:
                 self.ntasks = ntasks
             case Launched(taskid, pid, starttime):
                 self.running[taskid] = Process(self, taskid, pid, starttime, None)
+                self.pids.append(pid)
+                self.launched_at = self.launched_at or starttime
             case Failed(taskid, status, text):
                 self.statuses[taskid] = status
                 self.failure = Failure(taskid, text)
             case Ended(taskid, status):
                 self.running.pop(taskid, None)
                 self.statuses[taskid] = status
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it runs, as far as this host can tell."""
+        return not self.running and not self.is_clearing
 
     @property
     def status(self) -> int:
@@ -159,12 +182,16 @@ class ShellJobs:
         self._directory = directory
         self._jobs: dict[int, ShellJob] = {}
         self._children: dict[int, Process] = {}
+        self._tasks: dict[int, int] = {}  # process id → job, also of tasks that have ended
+        self._orphans = Orphans(directory)
+        self._leftovers = Leftovers(self._orphans, self._jobs, self._tasks)
+        self._to_clear: list[ShellJob] = []
         self._cores = os.sched_getaffinity(0)
 
     @property
     def nrunning(self) -> int:
         """How many jobs have a process."""
-        return sum(1 for job in self._jobs.values() if job.running)
+        return sum(1 for job in self._jobs.values() if not job.is_over)
 
     def recover(self) -> list[Process]:
         """Read every record; returns the processes of an earlier host that still run."""
@@ -179,9 +206,15 @@ class ShellJobs:
                 STDERR.write(f"{path} is left alone: it is no record of a job")
                 continue
             job = self._jobs[jobid] = ShellJob(jobid)
+            job.is_adopted = True
             for line in lines:
                 job.apply(line)
+                if isinstance(line, Launched):
+                    self._tasks[line.pid] = jobid
             self._settle(job)
+        for jobid in self._leftovers.kill_earlier():
+            if jobid in self._jobs:
+                self._clear_later(self._jobs[jobid])
         return [process for job in self._jobs.values() for process in job.running.values()]
 
     def start(self, request: Start) -> list[ShellNotice]:
@@ -213,7 +246,7 @@ class ShellJobs:
         if job is None:
             return [Unknown(jobid)]
         started = Started(jobid, job.failure)
-        return [started] if job.running else [started, self._done(job)]
+        return [started, self._done(job)] if job.is_over else [started]
 
     def signal(self, jobid: int, signum: int) -> None:
         """Signal every process group of a job; nothing when it has none."""
@@ -224,47 +257,77 @@ class ShellJobs:
     def ack(self, jobid: int) -> None:
         """Forget a job that has ended."""
         job = self._jobs.get(jobid)
-        if job is not None and not job.running:
+        if job is not None and job.is_over:
             del self._jobs[jobid]
+            for pid in [pid for pid in job.pids if self._tasks.get(pid) == jobid]:
+                del self._tasks[pid]
             for taskid, stream in itertools.product(range(job.ntasks), STREAMS):
                 _remove(self._output_path(jobid, taskid, stream))
             _remove(self._record(jobid))  # last: while it is there, the job is
 
     def ended(self) -> Listing:
         """The jobs that wait to be acknowledged."""
-        return Listing([job.id for job in self._jobs.values() if not job.running])
+        return Listing([job.id for job in self._jobs.values() if job.is_over])
 
     def reap(self) -> list[ShellNotice]:
         """Take the statuses of children that have ended; the notices of jobs that end with them.
 
         What a task leaves behind in its process group is killed: resources must not be given away
         under processes that use them. That is safe only while the group's leader is a zombie,
-        whose id cannot be anyone else's.
+        whose id cannot be anyone else's. What is left elsewhere is `Leftovers`'s.
         """
         notices: list[ShellNotice] = []
+        ended: list[ShellJob] = []
         while (pid := _ended_child()) is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
             _, status = os.waitpid(pid, 0)
-            process = self._children.pop(pid)
+            process = self._children.pop(pid, None)
+            if process is None:  # an orphan: nobody needs to know how it ended
+                continue
             assert process.child is not None
             process.child.returncode = status  # or Popen would wait for it once more
-            notices += self._end(process, status)
+            self._note(process.job, Ended(process.taskid, status))
+            if not process.job.running:
+                ended.append(process.job)
+        for job in ended:
+            notices += self._clear(job)
         return notices
 
     def end_adopted(self, process: Process) -> list[ShellNotice]:
         """A process of an earlier host has ended; init has its status."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        return self._end(process, None)
+        self._note(process.job, Ended(process.taskid, None))
+        return [] if process.job.running else self._clear(process.job)
 
-    def _end(self, process: Process, status: int | None) -> list[ShellNotice]:
-        job = process.job
-        self._note(job, Ended(process.taskid, status))
-        if job.running:
-            return []
+    def take_to_clear(self) -> list[ShellJob]:
+        """The jobs of which something is left since the last time; see `kill_leftovers`."""
+        jobs, self._to_clear = self._to_clear, []
+        return jobs
+
+    def kill_leftovers(self, job: ShellJob) -> list[int]:
+        """Kill what is left of a job whose tasks have ended; ids of the processes to be awaited.
+
+        It is over when nothing is: call this again when those have ended, and then `cleared`.
+        """
+        return self._leftovers.kill(job, self._children)
+
+    def cleared(self, job: ShellJob) -> list[ShellNotice]:
+        """Nothing is left of the job."""
+        job.is_clearing = False
         self.inputs.end(job.id)
         return [self._done(job)]
+
+    def _clear(self, job: ShellJob) -> list[ShellNotice]:
+        if not self.kill_leftovers(job):
+            return self.cleared(job)
+        self._clear_later(job)
+        return []
+
+    def _clear_later(self, job: ShellJob) -> None:
+        job.is_clearing = True
+        self._to_clear.append(job)
 
     def _launch(self, job: ShellJob, request: Start, task: Task, emptied: set[str] | None) -> bool:
         """Start one task; False when it could not be."""
@@ -283,7 +346,7 @@ class ShellJobs:
                     stdout=stdout,
                     stderr=stderr,
                     cwd=request.cwd,
-                    env=request.env | task.env,
+                    env=request.env | task.env | self._orphans.mark(job.id),
                     start_new_session=True,
                     preexec_fn=limiting(request.limits),
                 )
@@ -298,6 +361,7 @@ class ShellJobs:
         process = Process(job, task.taskid, child.pid, start_time(child.pid) or 0, child)
         self._note(job, Launched(task.taskid, process.pid, process.starttime))
         job.running[task.taskid] = self._children[child.pid] = process
+        self._tasks[child.pid] = job.id
         return True
 
     @contextmanager
@@ -368,7 +432,7 @@ def start_time(pid: int) -> int | None:
     """When process `pid` started, in clock ticks since boot; None when there is none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:
         return None
     return int(fields[19])
 
