@@ -420,6 +420,17 @@ def test_watch_that_does_not_follow_ends_with_what_is_there(listed: ListedJobs) 
     assert (errnum, text) == (Errno.ENOENT, f"{OUTPUT}: key not found")
 
 
+def test_value_that_is_no_eventlog_is_read_once(listed: ListedJobs) -> None:
+    """A long value without a line in it has nothing to tell, however much credit there is."""
+    listed.commit(["put", key(1, "J"), "x" * (2 * HELD_CHARS_MAX)])
+    listed.lookups.clear()
+    wanted = {"id": 1, "path": "J", "credit": 5}
+    assert listed.ask(WATCH, wanted, streaming=True, tag=8) == []
+    told = listed.ask(WATCH, wanted | {"follow": False}, streaming=True, tag=9)
+    assert told == [(Errno.ENODATA, None)]
+    assert listed.lookups == [key(1, "J")]
+
+
 def test_grant_for_a_watch_that_has_ended_is_nothing(listed: ListedJobs) -> None:
     assert grant(listed, 5) == []
     assert listed.ask(CREDIT, {"matchtag": 9, "credit": 1}) == [(0, None)]

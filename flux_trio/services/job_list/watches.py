@@ -109,7 +109,7 @@ class _Watch:
     def hold(self, text: str) -> None:
         """Keep of the `text` that follows in the kvs as much as may be held: all without credit."""
         if self.credit.left is not None and len(text) > HELD_CHARS_MAX:
-            end = text.rfind("\n", 0, HELD_CHARS_MAX) + 1 or text.find("\n") + 1
+            end = text.rfind("\n", 0, HELD_CHARS_MAX) + 1 or text.find("\n") + 1 or len(text)
             self.behind = end < len(text)
             text = text[:end]
         else:
