@@ -14,6 +14,7 @@ from flux_trio.broker import Handle, ModuleCrashed, ModuleNotStarted, ModuleSpec
 from flux_trio.formats import LOST_AND_FOUND, format_fluid, job_key
 from flux_trio.instance import STATE_FILE, durable_store
 from flux_trio.messages import Errno, Event, FluxError, Request, topics
+from flux_trio.services.job_index import ENDED
 from flux_trio.services.kvs import MemoryStore, Op, Put, SqliteStore, StoreError, repair_file
 from tests.support.failing import CONFIG, HOUR, Scene, scene
 
@@ -188,19 +189,15 @@ async def test_kvs_that_hangs_times_nobody_out_and_shows_in_the_module_list(
 # Damage to the state file
 
 
-def overwrite(file: Path, jobid: int, old: bytes, new: bytes) -> str:
-    """In the last part of the job's eventlog, replace `old` by `new`; the key."""
-    key = job_key(jobid, "eventlog")
+def damage(file: Path, key: str, old: str, new: str) -> None:
+    """In the last part of a value, replace `old` by `new`."""
     db = sqlite3.connect(file)
     query = "SELECT text, number FROM part WHERE key = ? ORDER BY number DESC LIMIT 1"
     text, number = db.execute(query, [key]).fetchone()
-    assert len(old) == len(new)
-    changed = text.replace(old.decode(), new.decode())
-    assert changed != text
-    db.execute("UPDATE part SET text = ? WHERE number = ?", [changed, number])
+    assert old in text
+    db.execute("UPDATE part SET text = ? WHERE number = ?", [text.replace(old, new), number])
     db.commit()
     db.close()
-    return key
 
 
 async def keys_below(s: Scene, prefix: str) -> list[str]:
@@ -238,7 +235,8 @@ async def test_finished_job_that_is_damaged_is_set_aside_and_the_others_are_as_t
             good, bad = await s.submit(run_s=0.01), await s.submit(run_s=0.01)
             for jobid in (good, bad):
                 await s.wait(jobid)
-        key = overwrite(tmp_path / STATE_FILE, bad, b'"clean"', b'"CLEAN"')
+        key = job_key(bad, "eventlog")
+        damage(tmp_path / STATE_FILE, key, '"clean"', '"CLEAN"')
         async with scene(store=durable_store(CONFIG, tmp_path)) as s:
             with pytest.raises(FluxError, match=f"{key}: part .* is not what was committed"):
                 await s.call(topics.KVS_LOOKUP, {"key": key})
@@ -264,13 +262,32 @@ async def test_finished_job_that_is_damaged_is_set_aside_and_the_others_are_as_t
             assert not [line for line in s.log() if "crit" in line]
 
 
+async def test_finished_job_whose_place_in_the_index_is_damaged_is_set_aside(
+    tmp_path: Path,
+) -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with scene(store=durable_store(CONFIG, tmp_path)) as s:
+            bad = await s.submit(run_s=0.01)
+            await s.wait(bad)
+            (row,) = await until_below(s, ENDED, some=True)
+        damage(tmp_path / STATE_FILE, row, "[", "{")
+        async with scene(store=durable_store(CONFIG, tmp_path)) as s:
+            with pytest.raises(FluxError, match=f"{row}: part"):
+                await s.call(topics.KVS_LOOKUP, {"key": row})
+            await until_below(s, ENDED, some=False)
+            lost = f"{LOST_AND_FOUND}{format_fluid(bad, 'kvs').removeprefix('job')}"
+            assert f"{lost}.eventlog" in await keys_below(s, lost)
+            assert await keys_below(s, format_fluid(bad, "kvs")) == []
+
+
 async def test_active_job_that_is_damaged_is_an_error_that_names_its_key(tmp_path: Path) -> None:
     "A job that somebody waits for is not dropped: the job manager does not start without it."
     with trio.fail_after(DEADLINE_S):
         async with scene(store=durable_store(CONFIG, tmp_path)) as s:
             jobid = await s.submit(run_s=HOUR)
             await s.wait(jobid, "start")
-        key = overwrite(tmp_path / STATE_FILE, jobid, b'"start"', b'"START"')
+        key = job_key(jobid, "eventlog")
+        damage(tmp_path / STATE_FILE, key, '"start"', '"START"')
         async with scene(store=durable_store(CONFIG, tmp_path)) as s:
             await until_gone(s, "job-manager")
             text = f"cannot read the jobs: {key}: part 7 is not what was committed"

@@ -11,7 +11,16 @@ from typing import Final
 import pytest
 
 from flux_trio.messages import Errno, Level
-from flux_trio.services.kvs import Append, Damaged, Page, Put, SqliteStore, StoreError, Unlink
+from flux_trio.services.kvs import (
+    Append,
+    Damaged,
+    Page,
+    Put,
+    SqliteStore,
+    StoreError,
+    Unlink,
+    check_file,
+)
 from flux_trio.services.kvs.acknowledged import AcknowledgedFile, acknowledged_path
 from flux_trio.services.kvs.checks import pragma
 from flux_trio.services.kvs.layout import _TABLES
@@ -287,6 +296,22 @@ def test_altered_schema_is_refused(tmp_path: Path) -> None:
     other.close()
     with pytest.raises(StoreError, match=r"'CREATE TRIGGER op_append .* is altered or missing"):
         SqliteStore(path)
+
+
+def test_schema_that_is_no_text_any_more_is_refused(tmp_path: Path) -> None:
+    "SQLite quotes it in its error, which Python cannot decode."
+    path = tmp_path / NAME
+    SqliteStore(path).close()
+    content = path.read_bytes()
+    assert content.count(b"INSTEAD OF INSERT ON op WHEN new.kind = 'put'") == 1
+    path.write_bytes(
+        content.replace(
+            b"OF INSERT ON op WHEN new.kind = 'p", b"OF INSERT O\xa3 op WHEN new.kind = 'p"
+        )
+    )
+    with pytest.raises(StoreError, match="malformed database schema"):
+        SqliteStore(path)
+    assert "malformed database schema" in check_file(path).damage[0]
 
 
 def test_unlink_on_a_damaged_page_leaves_its_key_and_does_the_rest(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 """Jobs that are damaged are set aside: `job.<id>` becomes `job-lost+found.<id>`, as in flux-core.
 
-A job is set aside when a value of a finished job is damaged (the kvs tells of it by an event), or
-when an eventlog cannot be understood. Its values are copied with what can be read of damaged ones,
-some at a time; then one commit adds the `reason`, and takes away the job's directory and its place
-in the index of jobs. A crash in between leaves the job where it was, until its damage is found
-again. An active job whose values are damaged is not set aside: somebody waits for it.
+A job is set aside when a value of a finished job, or its place in the index of finished jobs, is
+damaged (the kvs tells of it by an event), or when an eventlog cannot be understood. Its values are
+copied with what can be read of damaged ones, some at a time; then one commit adds the `reason`, and
+takes away the job's directory and its place in the index of jobs. A crash in between leaves the job
+where it was, until its damage is found again. An active job whose values are damaged is not set
+aside: somebody waits for it.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -23,6 +25,8 @@ from flux_trio.services.turns import Log
 
 PAGE_VALUES: Final = 16  # copied at once; output is in pieces of 256 KiB
 PAGE_ROWS: Final = 10_000  # of the index of finished jobs, looked through at once
+
+_ENDED_KEY: Final = re.compile(rf"{ENDED}\.[0-9a-f]{{16}}\.[0-9a-f]{{16}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +101,9 @@ class LostAndFound:
         if not event.rolemask & ROLE_OWNER:
             return
         found = expect_payload(event, _Found)
-        directory = job_directory_of(found.key)
-        if directory is not None and parse_fluid(directory) not in self._ledger.jobs:
-            self.begin(parse_fluid(directory), found.key, found.text)
+        jobid = _job_of(found.key)
+        if jobid is not None and jobid not in self._ledger.jobs:
+            self.begin(jobid, found.key, found.text)
 
     def begin(self, jobid: int, key: str, reason: str) -> None:
         """Set the job aside for the value of `key`; `reason` names the key too."""
@@ -150,7 +154,7 @@ class LostAndFound:
         self._ledger.ask_for(topics.KVS_PAGE, page.payload, RowsRead(job))
 
     def _find_row(self, job: Aside, page: PageAnswer) -> None:
-        row = next((key for key in page.keys if jobid_in(key) == job.jobid), None)
+        row = next((key for key in page.keys if _job_of(key) == job.jobid), None)
         if row is None and not page.is_last(PAGE_ROWS):
             self._read_rows(job, page.keys[-1])
             return
@@ -174,6 +178,14 @@ class LostAndFound:
             payload = {"jobs": [job.jobid], "times": [done.usec]}
             self._ledger.send(Event(topics.JOB_PURGE_EVENT, payload))
         return [Log(Level.CRIT, f"{job.directory}: moved to {LOST_AND_FOUND}: {job.reason}")]
+
+
+def _job_of(key: str) -> int | None:
+    """The job whose value, or place in the index of finished jobs, is at `key`."""
+    directory = job_directory_of(key)
+    if directory is not None:
+        return parse_fluid(directory)
+    return jobid_in(key) if _ENDED_KEY.fullmatch(key) else None
 
 
 def _check(response: Response) -> None:

@@ -87,3 +87,9 @@ def store_error(path: Path, what: str, error: sqlite3.Error) -> StoreError:
     )
     errnum = Errno.ENOSPC if is_full else Errno.EIO
     return StoreError(errnum, f"{path}: {what}: {error}")
+
+
+def undecodable(path: Path, error: UnicodeDecodeError) -> StoreError:
+    """SQLite's error text quotes bytes of the file, which Python could not decode."""
+    said = error.object.decode(errors="replace")
+    return StoreError(Errno.EIO, f"{path}: the file is damaged: {said}")

@@ -91,6 +91,11 @@ def _opened(path: Path, report: Report) -> Iterator[sqlite3.Connection | None]:
         report.damage.append(f"{path}: cannot be opened: {error}")
         yield None
         return
+    except UnicodeDecodeError as error:
+        db.close()
+        report.damage.append(checks.undecodable(path, error).text)
+        yield None
+        return
     except StoreError:
         db.close()
         raise
@@ -130,6 +135,8 @@ def _check_whole(db: sqlite3.Connection, path: Path, reader: Reader, report: Rep
             report.damage.append(error.text)
         except sqlite3.Error as error:
             report.damage.append(f"{path}: {error}")
+        except UnicodeDecodeError as error:
+            report.damage.append(checks.undecodable(path, error).text)
 
 
 def _check_keys(reader: Reader, report: Report) -> None:

@@ -179,7 +179,7 @@ class Reader:
         """Rows, or Unreadable if a page or a text is damaged. Raises StoreError."""
         try:
             return self._db.execute(query, values).fetchall()
-        except sqlite3.OperationalError as error:
+        except (sqlite3.OperationalError, UnicodeDecodeError) as error:
             raise Unreadable(str(error)) from error
         except sqlite3.Error as error:
             if is_damage(error):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import ClassVar, Final, Literal
 
 from flux_trio.messages import Errno, Level
-from flux_trio.services.kvs import layout
+from flux_trio.services.kvs import checks, layout
 from flux_trio.services.kvs.acknowledged import AcknowledgedFile, acknowledged_path
 from flux_trio.services.kvs.checks import (
     check_schema,
@@ -73,6 +73,9 @@ class SqliteStore:
         except sqlite3.Error as error:
             self._db.close()
             raise self._error("cannot be opened", error) from error
+        except UnicodeDecodeError as error:
+            self._db.close()
+            raise checks.undecodable(path, error) from error
         except BaseException:
             self._db.close()
             raise
