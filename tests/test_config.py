@@ -94,16 +94,17 @@ def test_table_that_is_there_and_empty_is_the_default() -> None:
         (
             'editon = "classic"',
             "site.toml: expected the keys edition, access, broker, resource, sched, exec, kvs, "
-            'job-manager, policy, queues, got "editon"',
+            'job-manager, policy, queues, got "editon"; did you mean edition?',
         ),
         (
             "[sched]\npolcy = 1",
-            'site.toml.sched: expected the keys policy, mode, limit, got "polcy"',
+            "site.toml.sched: expected the keys policy, mode, limit, "
+            'got "polcy"; did you mean policy?',
         ),
         (
             '[[resource.config]]\nhosts = "a"\n[[resource.config]]\nhost = "b"',
             "site.toml.resource.config[1]: expected the keys hosts, cores, gpus, properties, "
-            'got "host"',
+            'got "host"; did you mean hosts?',
         ),
         (
             '[[resource.config]]\ncores = "0"',
@@ -134,7 +135,7 @@ def test_table_that_is_there_and_empty_is_the_default() -> None:
         (
             '[job-manager.epilog]\ncmd = "x"',
             "site.toml.job-manager.epilog: expected the keys command, timeout, kill-timeout, "
-            'per-rank, cancel-on-exception, got "cmd"',
+            'per-rank, cancel-on-exception, got "cmd"; did you mean command?',
         ),
         ("[resource]\ntargets = 0", "site.toml.resource.targets: expected int >= 1, got 0"),
         ("[sched]\nlimit = 0", "site.toml.sched.limit: expected int >= 1, got 0"),

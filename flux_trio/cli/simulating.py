@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from flux_trio.broker import ModuleNotStarted
-from flux_trio.cli.errors import CommandError, sole_error
+from flux_trio.cli.errors import CommandError, remark, sole_error
 from flux_trio.config import Config, PluginDirective, parse_config
 from flux_trio.formats import FormatError
 from flux_trio.sim import SimulationStalled, WorkloadJob, deal_users, read_workload
@@ -71,18 +71,23 @@ def read_config_file(path: Path | None) -> Config:
     if path is None:
         return Config()
     try:
-        return parse_config(path.read_text(), str(path))
+        return parse_config(path.read_text(), str(path), warn=remark)
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from None
     except FormatError as error:
         raise CommandError(str(error)) from None
 
 
-def read_jobs(workload: Path, limit: int | None, users: str | None, seed: int) -> list[WorkloadJob]:
-    """The first `limit` jobs of a log, of nobody, of the log's users or of made-up ones."""
+def read_jobs(
+    workload: Path, limit: int | None, users: str | None, seed: int, cores_per_node: int
+) -> list[WorkloadJob]:
+    """The first `limit` jobs of a log, of nobody, of the log's users or of made-up ones.
+
+    Jobs of a log that does not count cores have all `cores_per_node` of their nodes.
+    """
     try:
         with workload.open() as lines:
-            jobs = read_workload(lines, str(workload))[:limit]
+            jobs = read_workload(lines, str(workload), cores_per_node)[:limit]
     except OSError as error:
         raise CommandError(f"{workload}: {error.strerror}") from None
     except ValueError as error:

@@ -33,7 +33,7 @@ from flux_trio.cli.enclosing import (
     follow_expiration,
     tell_address,
 )
-from flux_trio.cli.errors import complain, sole_error
+from flux_trio.cli.errors import complain, remark, sole_error
 from flux_trio.cli.monitoring import Monitoring, open_monitor
 from flux_trio.client import STATEDIR_VARIABLE
 from flux_trio.config import Config, parse_config
@@ -81,7 +81,7 @@ class ConfigSource:
 
     def _parse(self, path: Path) -> Config:
         try:
-            return parse_config(path.read_text(), str(path))
+            return parse_config(path.read_text(), str(path), warn=remark)
         except OSError as error:
             raise StartError(f"{path}: {error.strerror}") from None
         except (FormatError, UnicodeError) as error:

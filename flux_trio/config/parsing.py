@@ -1,19 +1,23 @@
 """The whole file: decoded from TOML, checked, and what is wrong with it explained.
 
-An unknown key is an error, since a misspelled one would be silently without effect. Reading the
-file is the caller's; this decodes its text.
+An unknown key is an error, since a misspelled one would be silently without effect. What only
+flux-core knows (`foreign`) is left out with a warning. Reading the file is the caller's; this
+decodes its text.
 """
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 from msgspec import inspect
 
+from flux_trio.config.foreign import without_foreign
 from flux_trio.config.policy import Policy, PolicyTable, QueueTable, override, resolve
 from flux_trio.config.tables import (
     AccessConfig,
@@ -33,6 +37,7 @@ from flux_trio.formats import (
     parse_constraint,
     parse_duration,
     parse_size,
+    printable,
 )
 from flux_trio.messages import UnfitError, check_object
 
@@ -79,20 +84,28 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True)
         return tables
 
 
-def parse_config(text: str, where: str = "config") -> Config:
+def parse_config(
+    text: str, where: str = "config", warn: Callable[[str], None] | None = None
+) -> Config:
     """Decode a TOML configuration.
 
-    Raises FormatError that names the table and key, what was expected and what came.
+    `warn` gets a line that names the tables and keys that mean nothing here. Raises FormatError
+    that names the table and key, what was expected and what came.
     """
     try:
         raw = msgspec.toml.decode(text)
     except msgspec.DecodeError as error:
         raise FormatError("TOML", Words(error), where) from None
-    return read_config(raw, where)
+    return read_config(raw, where, warn)
 
 
-def read_config(raw: object, where: str = "config") -> Config:
-    """A configuration from its tables as one object. Raises FormatError as `parse_config`."""
+def read_config(
+    raw: object, where: str = "config", warn: Callable[[str], None] | None = None
+) -> Config:
+    """A configuration from its tables as one object; `warn` and FormatError as `parse_config`."""
+    raw, ignored = without_foreign(raw)
+    if ignored and warn is not None:
+        warn(f"{where}: these have no meaning here and are ignored: {', '.join(ignored)}")
     try:
         config = msgspec.convert(raw, Config)
     except msgspec.ValidationError as error:
@@ -200,12 +213,18 @@ def _explain(error: FormatError, raw: Any) -> FormatError:
         keys = [field.encode_name for field in shape.fields]
         for key in value:
             if key not in keys:
-                return FormatError(f"the keys {', '.join(keys)}", key, where)
+                return FormatError(f"the keys {', '.join(keys)}", _with_a_guess(key, keys), where)
         return error
     if isinstance(shape, inspect.LiteralType):
         words = ", ".join(str(word) for word in shape.values)
         return FormatError(f"one of {words}", value, where)
     return FormatError(error.expected, value, where)
+
+
+def _with_a_guess(key: object, keys: list[str]) -> object:
+    """The key that came, and the one that was meant if one is like it."""
+    close = difflib.get_close_matches(str(key), keys, n=1)
+    return Words(f'"{printable(str(key))}"; did you mean {close[0]}?') if close else key
 
 
 def _refused(shape: inspect.Type, named: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -68,15 +68,36 @@ class WorkloadJob:
         return -(-self.ngpus // self.nslots)
 
 
-def read_workload(lines: Iterable[str], where: str = "workload") -> list[WorkloadJob]:
+def read_workload(
+    lines: Iterable[str], where: str = "workload", cores_per_node: int | None = None
+) -> list[WorkloadJob]:
     """The jobs of a log in the order of its lines; `where` is its name for error messages.
 
-    Raises FormatError that names line and column, what was expected and what came.
+    Some logs have NCPUS 0 in every row: then a job has all `cores_per_node` of its nodes. Raises
+    FormatError that names line and column, what was expected and what came.
     """
     texts = list(lines)
     first = next((text for text in texts if text.strip()), "")
-    read = _read_swf if _is_swf(first) else _read_csv
-    return list(read(texts, where))
+    if _is_swf(first):
+        return list(_read_swf(texts, where))
+    return _with_cores(list(_read_csv(texts, where)), cores_per_node)
+
+
+def _with_cores(
+    rows: list[tuple[str, WorkloadJob]], cores_per_node: int | None
+) -> list[WorkloadJob]:
+    """The jobs of rows (place, job), with the cores of whole nodes if no row says how many."""
+    jobs = [job for _, job in rows]
+    uncounted = [place for place, job in rows if not job.ncores]
+    if not uncounted:
+        return jobs
+    if len(uncounted) < len(jobs):
+        expected = "an integer of at least 1, or 0 in every row"
+        raise FormatError(expected, Words("0"), f"{uncounted[0]}, column NCPUS")
+    if cores_per_node is None:
+        expected = "an integer of at least 1, for the cores of a node are not known"
+        raise FormatError(expected, Words("0"), f"{uncounted[0]}, column NCPUS")
+    return [replace(job, ncores=(job.nnodes or 1) * cores_per_node) for job in jobs]
 
 
 def to_jobspec(job: WorkloadJob) -> dict[str, Any]:
@@ -158,7 +179,10 @@ class _Row:
             moment = datetime.fromisoformat(text)
         except ValueError:
             raise self._error("a time YYYY-MM-DDTHH:MM:SS", text, column) from None
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        time = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        if time <= 0:  # no event of a job may be at time 0 (RFC 18, timestamp)
+            raise self._error("a time after 1970-01-01T00:00:00", text, column)
+        return time
 
     def _error(self, expected: str, got: object, column: str) -> FormatError:
         return FormatError(expected, got, f"{self._place}, column {column}")
@@ -169,14 +193,15 @@ _SECONDS = re.compile(r"-1|[0-9]{1,15}(\.[0-9]+)?")
 _DURATION = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6}):([0-5]?[0-9]):([0-5]?[0-9])")
 
 
-def _read_csv(texts: list[str], where: str) -> Iterator[WorkloadJob]:
+def _read_csv(texts: list[str], where: str) -> Iterator[tuple[str, WorkloadJob]]:
+    """Place and job of each row; a job has no cores if the row has 0."""
     reader = csv.reader(texts, strict=True)
     header: list[str] = []
     try:
         for fields in reader:
             place = f"{where}, line {reader.line_num}"
             if header and fields:
-                yield _csv_job(_Row(place, _by_column(header, fields, place)))
+                yield place, _csv_job(_Row(place, _by_column(header, fields, place)))
             elif fields:
                 header = _check_header([field.strip() for field in fields], place)
     except csv.Error as error:
@@ -205,7 +230,7 @@ def _csv_job(row: _Row) -> WorkloadJob:
     return WorkloadJob(
         name=row.text("JobID"),
         nnodes=row.integer("NNodes", 1),
-        ncores=row.integer("NCPUS", 1),
+        ncores=row.integer("NCPUS", 0),
         ngpus=row.integer(GPUS_COLUMN, 0) if GPUS_COLUMN in row else 0,
         timelimit_s=row.duration("Timelimit"),
         submit_s=row.moment("Submit"),

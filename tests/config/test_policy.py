@@ -173,7 +173,8 @@ TWO = "[queues.a]\n[queues.b]\n"
         ),
         (
             "[policy.limit]\nduration = '1h'",
-            'policy: expected the keys jobspec, limits, access, scheduler, got "limit"',
+            "policy: expected the keys jobspec, limits, access, scheduler, "
+            'got "limit"; did you mean limits?',
         ),
         (
             "[policy.priority]\nfactor = 1",
@@ -182,7 +183,7 @@ TWO = "[queues.a]\n[queues.b]\n"
         (
             "[queues.a.policy.limits]\njob-size.max.nodes = 3",
             "queues.a.policy.limits.job-size.max: expected the keys nnodes, ncores, ngpus, "
-            'got "nodes"',
+            'got "nodes"; did you mean nnodes?',
         ),
         (
             "[policy.limits]\njob-size.max.nnodes = -2",
@@ -195,7 +196,8 @@ TWO = "[queues.a]\n[queues.b]\n"
         ("queues.a = 'string'", 'queues.a: expected object, got "string"'),
         (
             "[queues.b]\n[queues.a]\nrequire = {}",
-            'queues.a: expected the keys requires, policy, started, got "require"',
+            "queues.a: expected the keys requires, policy, started, "
+            'got "require"; did you mean requires?',
         ),
         (
             "[queues.a]\nrequires = ['debug']",

@@ -52,7 +52,27 @@ def test_an_swf_job_that_never_ran_has_what_it_asked_for_and_ends_at_once() -> N
     [
         ([HEADER, "7,2,80,1-02:03:04"], 'log, line 2: expected 7 values, got 4: 7,2,80,1-02:03:04'),
         ([HEADER, "", GOOD.replace("80", "x")],
-         'log, line 3, column NCPUS: expected an integer of at least 1, got "x"'),
+         'log, line 3, column NCPUS: expected an integer of at least 0, got "x"'),
+        ([HEADER, GOOD.replace("80", "-1")],
+         'log, line 2, column NCPUS: expected an integer of at least 0, got "-1"'),
+        ([HEADER, GOOD, GOOD.replace("80", "0")],
+         "log, line 3, column NCPUS: expected an integer of at least 1, or 0 in every row, got 0"),
+        ([HEADER, GOOD.replace("80", "0")],
+         "log, line 2, column NCPUS: expected an integer of at least 1, for the cores of a node "
+         "are not known, got 0"),
+        ([HEADER, GOOD.replace("7,", ",", 1)],
+         "log, line 2, column JobID: expected a value, got nothing"),
+        ([HEADER, GOOD.replace("00:05:02,8", "00:05:02,-1")],
+         'log, line 2, column NGPUS: expected an integer of at least 0, got "-1"'),
+        ([HEADER, GOOD.replace("00:05:02", "5:61:02")],
+         'log, line 2, column Elapsed: expected a duration [D-]HH:MM:SS, got "5:61:02"'),
+        ([HEADER, GOOD.replace("2018-08-22", "1969-08-22")],
+         "log, line 2, column Submit: expected a time after 1970-01-01T00:00:00, "
+         'got "1969-08-22T10:38:53"'),
+        ([HEADER + ",User,Account", GOOD + ",,x"],
+         "log, line 2, column User: expected a value, got nothing"),
+        ([HEADER + ",User,Account", GOOD + ",ann, "],
+         "log, line 2, column Account: expected a value, got nothing"),
         ([HEADER, GOOD.replace(",2,", ",0,")],
          'log, line 2, column NNodes: expected an integer of at least 1, got "0"'),
         ([HEADER, GOOD.replace("1-02:03:04", "UNLIMITED")],
@@ -83,6 +103,13 @@ def test_a_broken_line_is_named_with_what_was_expected_and_what_came(
     with pytest.raises(FormatError) as caught:
         read_workload(lines, "log")
     assert str(caught.value) == says
+
+
+def test_a_log_that_counts_no_cores_takes_those_of_its_nodes() -> None:
+    row = "1001,4,0,02:00:00,2019-03-01T10:00:00,01:12:44,16"
+    other = "1002,1,0,02:00:00,2019-03-01T10:00:00,01:12:44,4"
+    jobs = read_workload([HEADER, row, other], cores_per_node=40)
+    assert [(job.nnodes, job.ncores, job.ngpus) for job in jobs] == [(4, 160, 16), (1, 40, 4)]
 
 
 def test_a_job_of_n_nodes_asks_for_a_slot_on_each_with_its_share() -> None:

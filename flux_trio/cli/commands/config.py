@@ -142,8 +142,8 @@ def _read(file: str) -> Config:
             text = opened.read()
         where = "standard input" if file == "-" else file
         if text.lstrip().startswith("{"):
-            return read_config(msgspec.json.decode(text), where)
-        return parse_config(text, where)
+            return read_config(msgspec.json.decode(text), where, warn=remark)
+        return parse_config(text, where, warn=remark)
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}") from None
     except (FormatError, msgspec.DecodeError, UnicodeError) as error:

@@ -103,7 +103,8 @@ def simulate(
 
     WORKLOAD is in the Standard Workload Format, or comma-separated values with the columns JobID,
     NNodes, NCPUS, Timelimit, Submit and Elapsed, as Slurm's sacct writes them; User and Account are
-    read too. All of a whole instance but processes is real; the same seed gives the same run.
+    read too, and NCPUS 0 in every row is all cores of NNodes nodes. All of a whole instance but
+    processes is real; the same seed gives the same run.
 
     A plugin's conf is that of the directive in the configuration that loads it.
 
@@ -114,7 +115,7 @@ def simulate(
     from flux_trio.sim import make_machine
     from flux_trio.sim import simulate as run
 
-    jobs = read_jobs(workload, limit, users, seed)
+    jobs = read_jobs(workload, limit, users, seed, cores)
     planned = list(plan(read_config_file(config), plugins))
     results = {}
     for each in planned:
