@@ -126,9 +126,8 @@ class _Outgoing:
 
     async def catch_up(self) -> None:
         """Wait, before more is read, for services to answer and for the peer to read."""
-        if self._open.calls > CALLS_AHEAD:
-            with trio.move_on_after(PAUSE_S):
-                await self._open.wait_fewer(CALLS_AHEAD)
+        with trio.move_on_after(PAUSE_S):
+            await self._open.wait_fewer(CALLS_AHEAD)
         with trio.move_on_after(BEHIND_S_MAX) as scope:
             while self._connection.is_behind:  # noqa: ASYNC110 - seldom, and then for long
                 await trio.sleep(POLL_S)
@@ -210,7 +209,7 @@ class _OpenRpcs:
         self.total -= 1
         self.calls -= not is_streaming
         if self._guest is not None:
-            self._guest.end(size)
+            self._guest.end(size, is_streaming=is_streaming)
         if not asked:
             del self._asked[response.matchtag]
         self._fewer.set()
@@ -219,12 +218,14 @@ class _OpenRpcs:
         """The peer is gone, and waits for nothing any more."""
         if self._guest is not None:
             for asked in self._asked.values():
-                for _, size in asked:
-                    self._guest.end(size)
+                for is_streaming, size in asked:
+                    self._guest.end(size, is_streaming=is_streaming)
         self._asked.clear()
 
     async def wait_fewer(self, limit: int) -> None:
-        """Until at most `limit` calls are open."""
+        """Until at most `limit` calls are open, and few enough of a guest's connections."""
+        if self._guest is not None:
+            await self._guest.wait_fewer()
         while self.calls > limit:
             self._fewer = trio.Event()
             await self._fewer.wait()

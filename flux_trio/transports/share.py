@@ -1,10 +1,10 @@
 """How much of the instance the connections of one guest may take, together.
 
 One loop serves everybody. What a guest sends is taken in a slice at a time, over all connections of
-that guest, and after a slice the guest rests until the loop has been idle for as long as it was
-busy, or longer after much work. So a guest at full speed leaves at least half of the loop to the
-others, and one who has nothing beside him is not slowed down by more than that. The instance
-owner's connections have no share: nobody but the owner loses by what the owner does.
+that guest, and after a slice the guest rests until the loop has been idle for twice as long as it
+was busy, or longer after much work. So most calls of the others find the loop idle, however fast a
+guest sends. The instance owner's connections have no share: nobody but the owner loses by what the
+owner does.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ import trio
 
 GUEST_QUEUE_BYTES_MAX: Final = 64 * 2**20  # that wait to be read, over all connections of a guest
 
-SLICE_MESSAGES_MIN: Final = 4
+SLICE_MESSAGES_MIN: Final = 2
 SLICE_MESSAGES_MAX: Final = 64  # of a frame at a time: decoded and routed in a millisecond
-BUSY_S: Final = 0.004  # of the loop's time, for a slice and what follows from it; beyond it slices
-REST_FACTOR: Final = 4.0  # get smaller, and the rest is not as long as the work but so much longer
+BUSY_S: Final = 0.003  # of the loop's time, for a slice and what follows from it
+REST_FACTOR: Final = 2.0  # how much longer than the work a rest is
+LONG_REST_FACTOR: Final = 4.0  # the same after more than BUSY_S of work; slices get smaller, too
 LEFT_S_MIN: Final = 1e-5  # of a rest: less is as good as over, and may be too little to sleep for
 REST_S_MAX: Final = 0.1  # since what keeps the loop busy may be others' work
 
@@ -53,19 +54,20 @@ class Share:
             self._began_cpu, self._began = time.thread_time(), trio.current_time()
             yield
             took = time.thread_time() - self._began_cpu
-            self._own_rest_s = REST_FACTOR * took if took > BUSY_S else 0.0
+            self._own_rest_s = LONG_REST_FACTOR * took if took > BUSY_S else 0.0
 
     async def _rest(self) -> None:
         """Until the loop has been idle long enough since the last slice began."""
         while True:
             busy = time.thread_time() - self._began_cpu
-            factor = 1.0 if busy <= BUSY_S else REST_FACTOR
+            factor = REST_FACTOR if busy <= BUSY_S else LONG_REST_FACTOR
             rest = max(min(factor * busy, REST_S_MAX), self._own_rest_s)
             left = self._began + busy + rest - trio.current_time()
             if left <= LEFT_S_MIN:
                 break
             await trio.sleep(left)
         if busy > BUSY_S:
-            self.slice_messages = max(SLICE_MESSAGES_MIN, self.slice_messages // 2)
+            fitting = int(self.slice_messages * BUSY_S / busy)
+            self.slice_messages = max(SLICE_MESSAGES_MIN, fitting)
         else:
             self.slice_messages = min(SLICE_MESSAGES_MAX, self.slice_messages * 2)

@@ -37,7 +37,7 @@ from flux_trio.transports.base import (
     TransportError,
 )
 from flux_trio.transports.inbox import Inbox
-from flux_trio.transports.share import REST_FACTOR, SLICE_MESSAGES_MAX, Share
+from flux_trio.transports.share import LONG_REST_FACTOR, SLICE_MESSAGES_MAX, Share
 
 HANDSHAKE_S_MAX: Final = 5.0  # to send a request line and a token: nobody honest needs longer
 CLOSE_S_MAX: Final = 2.0  # to take what is queued and say goodbye; after it the socket is cut
@@ -130,7 +130,7 @@ class WebSocketConnection:
                 began = time.thread_time()  # a busy machine is not the peer's doing
                 messages = await self._decode(SLICE_MESSAGES_MAX)
                 took = time.thread_time() - began
-                self._rest_s = REST_FACTOR * took if took > DECODE_S_MAX else 0.0
+                self._rest_s = LONG_REST_FACTOR * took if took > DECODE_S_MAX else 0.0
         return messages
 
     def _items_max(self) -> int:

@@ -14,6 +14,7 @@ from tests.benchmarks.backfilling import conservative_25k
 from tests.benchmarks.deciding import alloc_decision
 from tests.benchmarks.measure import Figure
 from tests.benchmarks.monitoring import monitor_overhead
+from tests.benchmarks.one_guest import one_guest
 from tests.benchmarks.pending import cancel_5k, pending_bytes, sched_1m
 from tests.benchmarks.plugins import load_plugin_100k, plugins_10, reprioritize_100k
 from tests.benchmarks.real_jobs import real_true
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
         simulate_lassen,
         simulate_lassen_watched,
         simulate_week,
+        one_guest,
         monitor_overhead,
         plugins_10,
         reprioritize_100k,

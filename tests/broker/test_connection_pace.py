@@ -166,3 +166,19 @@ async def test_what_is_open_of_a_guest_is_bounded_over_all_connections_in_number
     await other.aclose()
     await trio.testing.wait_all_tasks_blocked()
     assert world.router.guests == {}
+
+
+async def test_guest_that_is_ahead_of_its_answers_is_read_after_a_pause_on_every_connection(
+    world: Remotes, autojump_clock: trio.testing.MockClock
+) -> None:
+    heard = await silent_service(world)
+    one, two = [await world.connect() for _ in range(2)]
+    ask(one, 1, guests.CALLS_OF_GUEST_AHEAD + 1)
+    await trio.testing.wait_all_tasks_blocked()
+    ask(two, 1, 1)  # is on its way: this connection has not paused yet
+    await trio.testing.wait_all_tasks_blocked()
+    ask(two, 2, 1)
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(heard) == guests.CALLS_OF_GUEST_AHEAD + 2
+    await trio.sleep(2 * connections.PAUSE_S)
+    assert len(heard) == guests.CALLS_OF_GUEST_AHEAD + 3

@@ -114,6 +114,19 @@ def test_lists_of_one_user_are_made_one_after_another_and_do_not_hold_up_another
     assert (listed.timers, listed.take_sent()) == ([], [])
 
 
+def test_many_lists_without_a_job_are_answered_over_several_turns(listed: ListedJobs) -> None:
+    wanted = {"states": int(JobState.SCHED), "userid": 77}
+    for jobid in range(1, SLICE_JOBS + 2):
+        listed.store_jobspec(jobid)
+        listed.tell_all(jobid, pending())
+    many = [asked(topics.LIST_LIST, wanted, tag=tag) for tag in range(1, 501)]
+    listed.turn(*many)
+    assert 0 < len(listed.sent) < 100
+    while listed.timers:
+        listed.fire_timer()
+    assert len(listed.sent) == 500
+
+
 def test_user_with_few_jobs_among_many_is_answered_in_slices(listed: ListedJobs) -> None:
     mine = LOOKS_MAX + 1
     for jobid in range(1, mine + 1):

@@ -232,7 +232,7 @@ async def test_who_sends_what_takes_long_to_decode_rests(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(websocket, "DECODE_S_MAX", 0.0)
-    monkeypatch.setattr(websocket, "REST_FACTOR", 1e9)  # for ever
+    monkeypatch.setattr(websocket, "LONG_REST_FACTOR", 1e9)  # for ever
     async with connect_websocket(server.uri, TOKEN) as connection:
         connection.send_nowait(Request("a"))
         with trio.move_on_after(0.1) as scope:
