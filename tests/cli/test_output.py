@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import anyio
@@ -53,14 +54,20 @@ def test_long_output_is_read_by_all_commands_piece_by_piece(instance: RunningIns
     assert instance.ok("job", "attach", jobid) == wanted
 
 
-def test_slow_reader_is_waited_for(instance: RunningInstance) -> None:
+@pytest.mark.parametrize("stopped", [False, True])
+def test_slow_reader_is_waited_for(instance: RunningInstance, stopped: bool) -> None:
+    """Nobody reads what the command writes; or the command itself stands still."""
     run = instance.popen("run", "-v", "sh", "-c", WRITE_LONG)
     assert run.stdout is not None
     assert run.stderr is not None
     jobid = run.stderr.readline().split()[-1]
-    assert ended(instance, jobid) == "INACTIVE COMPLETED"  # meanwhile nobody reads
+    assert os.read(run.stdout.fileno(), 1) == b"x"
+    if stopped:
+        run.send_signal(signal.SIGSTOP)
+    assert ended(instance, jobid) == "INACTIVE COMPLETED"
+    run.send_signal(signal.SIGCONT)
     out, err = run.communicate(timeout=DEADLINE_S)
-    assert (len(out), err, run.returncode) == (LONG, "", 0)
+    assert (len(out), err, run.returncode) == (LONG - 1, "", 0)
 
 
 def test_other_calls_of_a_connection_go_on_while_a_reader_of_it_pauses(
@@ -77,6 +84,7 @@ def test_other_calls_of_a_connection_go_on_while_a_reader_of_it_pauses(
             state = {}
             while state.get("result") is None:  # the reader pauses, and asks something else
                 state = (await client.call(topics.LIST_ID, {"id": jobid}))["job"]
+            assert client.statistics().bytes_received < LONG // 2  # the rest waits at its source
             async for piece in pieces:
                 count += len(piece["data"])
             return count
