@@ -271,6 +271,9 @@ async def _bring_up(
     await instance.supervisor.load("config")
     instance.supervisor.specs["broker"] = ModuleSpec("broker", broker.run, essential=True)
     await instance.supervisor.load("broker")
+    if topics.JOB_INGEST in instance.router.services:
+        async with instance.connect("broker") as handle:  # answered when a submission would be
+            await handle.call(topics.stats_of(topics.JOB_INGEST))
     if given.listen and given.statedir is not None:
         await _listen_locally(instance, given.statedir, config, given.userid, nursery)
 

@@ -43,22 +43,29 @@ class JobQuery:
 
     async def fetch(self, client: Client) -> list[Record]:
         """The jobs in order, and one more than `count` if there are more. Raises FluxError."""
+        wanted = self.count + 1 if self.count else 0
         only_results = self.results and not self.states & JobState.INACTIVE
-        narrowed = only_results or self.include
         payload = {
-            "max_entries": 0 if narrowed or not self.count else self.count + 1,
+            "max_entries": 0 if self.include else wanted,
             "states": int(self.states | (JobState.INACTIVE if self.results else 0)),
+            "results": self.results if only_results else 0,
             "userid": self.userid,
             "name": self.name,
             "queues": None if self.queues is None else list(self.queues),
             "since": self.since,
         }
-        found: list[Record] = (await client.call(topics.LIST_LIST, payload))["jobs"]
-        if only_results:
-            found = [job for job in found if job.get("result", self.results) & self.results]
-        if self.include:
-            found = [job for job in found if _is_on(job, self.include)]
-        return found[: self.count + 1] if self.count else found
+        found: list[Record] = []
+        async with client.stream(
+            topics.LIST_LIST, payload, cancel_topic=topics.LIST_CANCEL, credit=True
+        ) as pages:
+            async for page in pages:
+                found += [job for job in page["jobs"] if self._is_listed(job)]
+                if wanted and len(found) >= wanted:
+                    break
+        return found[:wanted] if wanted else found
+
+    def _is_listed(self, job: Record) -> bool:
+        return not self.include or _is_on(job, self.include)
 
 
 async def fetch_named(client: Client, jobids: Iterable[int]) -> list[Record]:

@@ -90,6 +90,7 @@ JOB_STATS: Final = f"{JOB_MANAGER}.{STATS_METHOD}"
 
 # Job information
 LIST_LIST: Final = "job-list.list"
+LIST_CANCEL: Final = "job-list.list-cancel"
 LIST_ID: Final = "job-list.list-id"
 LIST_STATS: Final = "job-list.job-stats"
 INFO_LOOKUP: Final = "job-info.lookup"

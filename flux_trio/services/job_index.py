@@ -21,12 +21,13 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.formats import format_fluid
+from flux_trio.messages import USERID_UNKNOWN
 
 ACTIVE: Final = "active"
 ENDED: Final = "ended"
 
 UNKNOWN: Final = 0
-"""The mark of a text that is not known: it may be any."""
+"""The mark of a text that is not known, and the result that is not: it may be any."""
 
 _US: Final = 1_000_000
 
@@ -46,6 +47,11 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Where the kvs keeps it."""
         return f"{ENDED}.{self.usec:016x}.{self.id:016x}"
 
+    @property
+    def value(self) -> str:
+        """What it keeps."""
+        return f"[{self.userid},{self.result},{self.name},{self.queue}]"
+
 
 class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
     userid: int
@@ -55,6 +61,7 @@ class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 _VALUE: Final = msgspec.json.Decoder(_Value)
+_DAMAGED: Final = _Value(USERID_UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
 
 
 def active_key(jobid: int) -> str:
@@ -72,9 +79,9 @@ def ended_at(t_inactive: float) -> int:
     return round(t_inactive * _US)
 
 
-def read_ended(key: str, value: str) -> Ended:
-    """What the kvs keeps of one finished job."""
-    told = _VALUE.decode(value)
+def read_ended(key: str, value: str | None) -> Ended:
+    """What the kvs keeps of one finished job; None is a value that is damaged."""
+    told = _DAMAGED if value is None else _VALUE.decode(value)
     usec = int(key.split(".", 2)[1], 16)
     return Ended(jobid_in(key), usec, told.userid, told.result, told.name, told.queue)
 
@@ -82,7 +89,7 @@ def read_ended(key: str, value: str) -> Ended:
 def ended_ops(jobs: Iterable[Ended]) -> list[list[str]]:
     """The kvs ops by which active jobs become finished ones."""
     jobs = list(jobs)
-    puts = [["put", job.key, _text(job)] for job in jobs]
+    puts = [["put", job.key, job.value] for job in jobs]
     return puts + [["unlink", active_key(job.id)] for job in jobs]
 
 
@@ -99,10 +106,6 @@ def refusal_ops(jobid: int) -> list[list[str]]:
 def purge_ops(job: Ended) -> list[list[str]]:
     """The ops that take away all that the kvs keeps of a finished job."""
     return [["unlink", format_fluid(job.id, "kvs")], ["unlink", job.key]]
-
-
-def _text(job: Ended) -> str:
-    return f"[{job.userid},{job.result},{job.name},{job.queue}]"
 
 
 # --- marks

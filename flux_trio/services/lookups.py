@@ -50,7 +50,7 @@ class KeysPage:
 class PageAnswer(msgspec.Struct):
     """A kvs.page response; `values` is empty when they were not asked for.
 
-    `damaged` has, by key, why a value is null, and what of it can be read.
+    `damaged` has, by key, why a value is None, and what of it can be read.
     """
 
     keys: list[str]
@@ -58,10 +58,9 @@ class PageAnswer(msgspec.Struct):
     damaged: dict[str, tuple[str, str]] = {}
 
     @property
-    def items(self) -> Iterator[tuple[str, str]]:
-        """Each key with its value, without those that are damaged."""
-        found = zip(self.keys, self.values, strict=True)
-        return ((key, value) for key, value in found if value is not None)
+    def items(self) -> Iterator[tuple[str, str | None]]:
+        """Each key with its value, None for one that is damaged."""
+        return zip(self.keys, self.values, strict=True)
 
     def is_last(self, limit: int) -> bool:
         """Whether nothing comes after this page, which was asked for with `limit`."""

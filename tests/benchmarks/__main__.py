@@ -12,6 +12,7 @@ from dataclasses import asdict
 
 from tests.benchmarks.backfilling import conservative_25k
 from tests.benchmarks.deciding import alloc_decision
+from tests.benchmarks.finished import list_40k, restart_200k
 from tests.benchmarks.measure import Figure
 from tests.benchmarks.monitoring import monitor_overhead
 from tests.benchmarks.one_guest import one_guest
@@ -45,6 +46,8 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
         conservative_25k,
         real_true,
         first_job,
+        restart_200k,
+        list_40k,
         simulate_1k_nodes,
         simulate_lassen,
         simulate_lassen_watched,

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response
 from flux_trio.protocols import ACTIVE, RUNNING, JobState
+from flux_trio.services.job_index import active_key, submit_op
 from flux_trio.services.job_list import JobListCore
-from flux_trio.services.job_list.scan import LOOKUPS_MAX
+from flux_trio.services.lookups import LOOKUP_JOBS_MAX
 from flux_trio.services.turns import Exit, SetTimer
 from tests.support.asking import service_back
 from tests.support.eventlogs import ending, event, inactive, pending, running
 from tests.support.listing import ListedJobs, key
 
 STREAMING = int(Flag.STREAMING)
+
+
+SUBMIT = [1, 0, msgspec.to_builtins(pending()[0])]
 
 
 @pytest.fixture
@@ -36,7 +41,7 @@ def test_journal_is_opened_before_any_eventlog_is_read() -> None:
     assert journal.topic == "job-manager.events-journal"
     begun = Response(journal.topic, {"events": []}, 0, journal.matchtag, STREAMING)
     (scan,) = core.turn(0.0, [begun])
-    assert (scan.topic, scan.payload) == ("kvs.dir", {"prefix": "job"})
+    assert (scan.topic, scan.payload["prefix"]) == ("kvs.page", "active")
 
 
 def test_jobs_of_before_are_read_from_their_eventlogs() -> None:
@@ -61,8 +66,9 @@ def test_jobs_of_before_are_listed_by_time_however_they_were_read() -> None:
 def test_every_job_is_read_when_there_are_more_than_are_asked_for_at_once() -> None:
     listed = ListedJobs()
     log = format_eventlog(pending())
-    ids = range(1, LOOKUPS_MAX + 100)
+    ids = range(1, LOOKUP_JOBS_MAX + 100)
     listed.commit(*(["append", key(jobid, "eventlog"), log] for jobid in ids))
+    listed.commit(*map(submit_op, ids))
     listed.start()
     assert len(listed.lookups) == len(ids)
     assert listed.ids(max_entries=0) == list(ids)
@@ -123,8 +129,6 @@ def test_job_that_is_not_accepted_yet_is_not_in_a_list(listed: ListedJobs) -> No
 
 def test_journal_is_opened_again_when_the_job_manager_is_back(listed: ListedJobs) -> None:
     listed.tell_all(1, pending())
-    listed.store_log(1, pending())
-    listed.store_log(2, inactive())
     listed.tell_all(2, inactive())
     listed.lose_journal()
     assert [each.text for each in listed.logs] == [
@@ -213,7 +217,7 @@ def test_absent_job_manager_is_asked_for_again_and_logged_once() -> None:
 @pytest.mark.parametrize(
     ("entries", "reason"),
     [
-        ([[1, 3, {"timestamp": 1.0, "name": "x"}]], "job 1: expected event 0, got 3"),
+        ([SUBMIT, [1, 3, {"timestamp": 1.0, "name": "x"}]], "job 1: expected event 1, got 3"),
         ([[1, 0, {"timestamp": 1.0, "name": "alloc"}]], "alloc in state NEW"),
         ([[1, 0]], "Expected `array` of length 3"),
     ],
@@ -229,12 +233,26 @@ def test_journal_that_cannot_be_followed_is_opened_again(
     assert listed.ids() == [1]
 
 
+def test_job_that_ended_before_active_jobs_were_read_is_told_of_later(listed: ListedJobs) -> None:
+    """The journal has begun by then, and its last events are on their way."""
+    events = inactive()
+    listed.store_log(1, events)
+    last = len(events) - 1
+    listed.turn(listed.from_journal({"events": [[1, last, _builtins(events[-1])]]}))
+    assert listed.logs == []
+    assert listed.job(1)["state"] == JobState.INACTIVE
+    active = running()
+    listed.store_log(2, active)
+    listed.turn(listed.from_journal({"events": [[2, len(active) - 1, _builtins(active[-1])]]}))
+    assert listed.ids(states=RUNNING) == [2]
+
+
 def test_held_journal_that_cannot_be_followed_is_opened_again() -> None:
     listed = ListedJobs()
     listed.do(listed.core.start(0.0))
-    gap = listed.from_journal({"events": [[1, 3, {"timestamp": 1.0, "name": "x"}]]})
+    gap = listed.from_journal({"events": [SUBMIT, [1, 3, {"timestamp": 1.0, "name": "x"}]]})
     listed.turn(listed.from_journal({"events": []}), gap)
-    assert "expected event 0, got 3" in listed.logs[0].text
+    assert "expected event 1, got 3" in listed.logs[0].text
     assert len(listed.timers) == 1
 
 
@@ -255,7 +273,7 @@ def test_journal_is_not_opened_while_eventlogs_are_still_read(listed: ListedJobs
 
 def test_unreadable_eventlog_is_left_out_and_logged() -> None:
     listed = ListedJobs()
-    listed.commit(["put", key(1, "eventlog"), "what?\n"], ["put", "job.strange.eventlog", "\n"])
+    listed.commit(["put", key(1, "eventlog"), "what?\n"], submit_op(1))
     listed.store_log(2, pending())
     listed.start()
     assert listed.ids() == [2]
@@ -276,12 +294,10 @@ def test_eventlog_that_cannot_be_read_ends_the_service() -> None:
     (journal,) = core.start(0.0)
     begun = Response(journal.topic, {"events": []}, 0, journal.matchtag, STREAMING)
     (scan,) = core.turn(0.0, [begun])
-    keys = Response(scan.topic, {"keys": [key(n, "eventlog") for n in (1, 2)]}, 0, scan.matchtag)
-    gone_one, refused = core.turn(0.0, [keys])
-    missing = Response(gone_one.topic, "no such key", Errno.ENOENT, gone_one.matchtag)
-    assert core.turn(0.0, [missing]) == []  # refused between the listing and the lookup
-    (action,) = core.turn(0.0, [_refusal(refused)])[:1]
-    assert action == Exit(f"cannot read {key(2, 'eventlog')}: disk: gone")
+    keys = Response(scan.topic, {"keys": [active_key(1), active_key(2)]}, 0, scan.matchtag)
+    (lookup,) = core.turn(0.0, [keys])
+    (action,) = core.turn(0.0, [_refusal(lookup)])[:1]
+    assert action == Exit("cannot read the jobs: disk: gone")
 
 
 def _builtins(each: Any) -> dict[str, Any]:

@@ -200,7 +200,9 @@ def test_watches_of_one_job_end_each_by_itself(listed: ListedJobs) -> None:
     watch(listed, tag=9)
     listed.ask(CANCEL, {"matchtag": 8})
     listed.tell_all(1, inactive()[4:], place=4)
-    assert listed.take_sent() == [(Errno.ENODATA, None)]
+    sent = listed.take_sent()
+    assert len(lines(sent[:-1])) == 6
+    assert sent[-1] == (Errno.ENODATA, None)
 
 
 def test_watch_is_dropped_while_its_last_lines_are_read(listed: ListedJobs) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flux_trio.formats import ResourceSet
-from flux_trio.messages import Errno, Response, topics
+from flux_trio.messages import Errno, topics
 from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobResult, JobState
 from flux_trio.services.job_list.details import FACTS_MAX, Details
 from flux_trio.services.job_list.exchange import Exchange
@@ -310,12 +310,8 @@ def test_request_that_cannot_be_answered_says_why(
 def test_lookups_of_a_list_are_in_flight_together(listed: ListedJobs) -> None:
     listed.tell_all(1, pending())
     listed.tell_all(2, running())
-    actions = listed.core.turn(0.0, [asked("job-list.list")])
-    assert [action.payload["key"] for action in actions] == [
-        key(1, "jobspec"),
-        key(2, "jobspec"),
-        key(2, "R"),
-    ]
+    (lookup,) = listed.core.turn(0.0, [asked("job-list.list")])
+    assert lookup.payload["keys"] == [key(1, "jobspec"), key(2, "jobspec"), key(2, "R")]
 
 
 def test_facts_are_kept_until_an_update(listed: ListedJobs) -> None:
@@ -328,15 +324,21 @@ def test_facts_are_kept_until_an_update(listed: ListedJobs) -> None:
 
 
 def test_kept_facts_are_bounded() -> None:
-    exchange = Exchange()
-    details = Details(exchange)
+    details = Details(Exchange())
     for jobid in range(FACTS_MAX + 10):
-        details.gather([Record(jobid)], lambda facts: None)
-        (request,) = exchange.take_actions()
-        exchange.take(Response(request.topic, {"value": "{}"}, 0, request.matchtag))
-    details.gather([Record(0), Record(FACTS_MAX)], lambda facts: None)
-    (request,) = exchange.take_actions()
-    assert request.payload == {"key": key(0, "jobspec")}
+        details.known([Record(jobid)], [(jobid, "jobspec")], ["{}"])
+    assert list(details.keys_of([Record(0), Record(FACTS_MAX)])) == [(0, "jobspec")]
+
+
+def test_facts_of_finished_jobs_are_not_kept(listed: ListedJobs) -> None:
+    listed.store_jobspec(1)
+    listed.tell_all(1, running())
+    listed.jobs()
+    listed.tell_all(1, ending(), place=6)
+    for _ in range(2):
+        listed.lookups.clear()
+        assert listed.ids() == [1]
+        assert listed.lookups == [key(1, part) for part in ("eventlog", "jobspec", "R")]
 
 
 def test_list_for_a_peer_that_is_gone_is_dropped(listed: ListedJobs) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 
 from flux_trio.config import Config
-from flux_trio.formats import Event, Jobspec, format_eventlog, format_fluid
+from flux_trio.formats import Event, Jobspec, format_eventlog, format_fluid, parse_eventlog
 from flux_trio.messages import Errno, Flag, Request, Response, respond_error, service_of, topics
 from flux_trio.protocols import ACTIVE, JobState
+from flux_trio.services.job_index import ended_ops, submit_op
 from flux_trio.services.job_list import JobListCore
+from flux_trio.services.job_list.records import ended_of, folded
 from flux_trio.services.turns import ClearTimer, Log, SetTimer, TimerFired
 from tests.support.asking import asked
 from tests.support.instant_kvs import InstantKvs
@@ -40,7 +42,11 @@ class ListedJobs:
         self.tell()
 
     def tell(self, *entries: tuple[int, int, Event]) -> None:
-        """One response of the journal: (id, place, event) each."""
+        """One response of the journal: (id, place, event) each. They are stored before."""
+        for jobid, place, event in entries:
+            stored = parse_eventlog(self.kvs.value(key(jobid, "eventlog")) or "")
+            if place == len(stored) and event.name != "invalidate":
+                self.store_log(jobid, [event])
         events = [[jobid, place, msgspec.to_builtins(event)] for jobid, place, event in entries]
         self.turn(self.from_journal({"events": events}))
 
@@ -56,8 +62,11 @@ class ListedJobs:
         self.turn(error)
 
     def store_log(self, jobid: int, events: Iterable[Event]) -> None:
-        """The job manager appends to the job's eventlog."""
-        self.commit(["append", key(jobid, "eventlog"), format_eventlog(events)])
+        """The job manager appends to the job's eventlog, and keeps the index of jobs."""
+        text = format_eventlog(events)
+        record = folded(jobid, (self.kvs.value(key(jobid, "eventlog")) or "") + text)
+        index = [submit_op(jobid)] if record.is_active else ended_ops([ended_of(record)])
+        self.commit(["append", key(jobid, "eventlog"), text], *index)
 
     def store(self, jobid: int, name: str, value: Any) -> None:
         """Somebody puts JSON into a job's directory."""
@@ -129,9 +138,11 @@ class ListedJobs:
         for action in actions:
             match action:
                 case Request() if service_of(action.topic) == topics.KVS:
+                    assert isinstance(action.payload, dict)
                     if action.topic == topics.KVS_LOOKUP:
-                        assert isinstance(action.payload, dict)
                         self.lookups.append(action.payload["key"])
+                    elif action.topic == topics.KVS_LOOKUP_ALL:
+                        self.lookups += action.payload["keys"]
                     answers += self.kvs.take(action, NAME)
                 case Request():
                     assert action.topic == topics.JOB_JOURNAL

@@ -150,6 +150,8 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.stats_of(topics.RESOURCE): plain(),
     # what is told of jobs
     topics.LIST_LIST: plain({}),
+    topics.credit_of(topics.LIST_LIST): plain({"matchtag": 5, "credit": 1}),
+    topics.LIST_CANCEL: plain({"matchtag": 5}),
     topics.LIST_ID: of_job(),
     topics.LIST_STATS: plain({}),
     topics.stats_of(topics.JOB_LIST): plain(),

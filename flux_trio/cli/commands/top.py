@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -97,18 +97,14 @@ def _keys() -> Iterator[None]:
 
 
 async def _snapshot(client: Client, view: View) -> Snapshot:
+    from flux_trio.cli.job_query import JobQuery
     from flux_trio.cli.top_screen import Snapshot
-    from flux_trio.messages import USERID_UNKNOWN, topics
+    from flux_trio.messages import topics
     from flux_trio.protocols import RUNNING
 
-    wanted: dict[str, Any] = {
-        "max_entries": 0,
-        "states": int(RUNNING),
-        "userid": USERID_UNKNOWN,
-        "queues": [] if view.queue is None else [view.queue],
-    }
+    queues = () if view.queue is None else (view.queue,)
     status = await client.call(topics.RESOURCE_STATUS)
-    jobs = (await client.call(topics.LIST_LIST, wanted))["jobs"]
+    jobs = await JobQuery(states=int(RUNNING), queues=queues).fetch(client)
     held = await client.call(topics.JOB_RESOURCE_STATUS)
     return Snapshot(
         info=await client.call(topics.BROKER_INFO),

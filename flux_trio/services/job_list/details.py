@@ -7,10 +7,10 @@ per-resource shell option.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -22,17 +22,24 @@ from flux_trio.formats import (
     apply_update,
     job_key,
 )
-from flux_trio.messages import Response, expect_payload, topics
+from flux_trio.messages import Level, topics
+from flux_trio.protocols import InvalidTransition
+from flux_trio.services.job_index import Ended, name_of
 from flux_trio.services.job_list.exchange import Exchange
-from flux_trio.services.job_list.records import Record
-from flux_trio.services.job_list.scan import Value
+from flux_trio.services.job_list.records import Record, folded
+from flux_trio.services.turns import Log
 
 JOBSPEC: Final = "jobspec"
 R: Final = "R"
+EVENTLOG: Final = "eventlog"
+_FINISHED: Final = (EVENTLOG, JOBSPEC, R)  # what is read of a finished job
 FACTS_MAX: Final = 20_000  # kept, of about 0.7 kB each; the oldest go first
 
 Facts = dict[str, Any]
-Found = dict[tuple[int, str], Facts]  # by job id and JOBSPEC or R
+Texts = dict[tuple[int, str], str | None]  # by job id and name
+
+Listed: TypeAlias = Record | Ended
+"""A job to be listed: an active one, or what the index says of a finished one."""
 
 
 def current_jobspec(text: str, record: Record) -> dict[str, object]:
@@ -60,75 +67,103 @@ class _Kept:
 
 
 class Details:
-    """The facts of jobs, as far as they are kept."""
+    """What lists need of jobs and do not have in memory, and the facts that are kept of some.
+
+    Facts are kept of active jobs alone, which are listed again and again.
+    """
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._kept: dict[tuple[int, str], _Kept] = {}
 
-    def gather(self, records: list[Record], then: Callable[[list[Facts]], None]) -> None:
-        """The facts of each of `records`, in their order, when all have been read."""
-        gathering = _Gathering(records, then)
-        wanted = [(record, name) for record in records for name in _names(record)]
-        for record, name in wanted:
+    def keys_of(self, jobs: Iterable[Listed]) -> Iterator[tuple[int, str]]:
+        """What has to be read of `jobs`: job ids and names."""
+        for job in jobs:
+            names = _FINISHED if isinstance(job, Ended) else self._missing(job)
+            for name in names:
+                yield job.id, name
+
+    def ask(self, keys: Iterable[tuple[int, str]], purpose: object) -> None:
+        """Read them for `purpose`; the answer is one kvs.lookup-all."""
+        wanted = {"keys": [job_key(jobid, name) for jobid, name in keys]}
+        self._exchange.ask_for(topics.KVS_LOOKUP_ALL, wanted, purpose)
+
+    def known(
+        self,
+        jobs: Iterable[Listed],
+        keys: Iterable[tuple[int, str]],
+        values: Iterable[str | None],
+    ) -> list[tuple[Record, Facts]]:
+        """`jobs` with their facts, when `keys` have been read; without those that are gone."""
+        texts = dict(zip(keys, values, strict=True))
+        known = []
+        for job in jobs:
+            record = self._finished(job, texts) if isinstance(job, Ended) else job
+            if record is not None:
+                known.append((record, self._facts(record, texts)))
+        return known
+
+    def forget(self, jobid: int) -> None:
+        """The job is over: its facts are not kept."""
+        self._kept.pop((jobid, JOBSPEC), None)
+        self._kept.pop((jobid, R), None)
+
+    def _missing(self, record: Record) -> Iterator[str]:
+        for name in (JOBSPEC, R) if record.t_run is not None else (JOBSPEC,):
             kept = self._kept.get((record.id, name))
-            if kept is not None and kept.updates is record.jobspec_updates:
-                gathering.found[record.id, name] = kept.facts
-            else:
-                gathering.open += 1
-                payload = {"key": job_key(record.id, name)}
-                take = partial(self._read, gathering, record, name)
-                self._exchange.ask(topics.KVS_LOOKUP, payload, take)
-        gathering.finish()
+            if kept is None or kept.updates is not record.jobspec_updates:
+                yield name
 
-    def _read(self, gathering: _Gathering, record: Record, name: str, response: Response) -> None:
-        gathering.open -= 1
-        if not response.errnum:
-            text = expect_payload(response, Value).value
-            facts = _jobspec_facts(text, record) if name == JOBSPEC else _r_facts(text)
-            gathering.found[record.id, name] = facts
-            self._keep((record.id, name), _Kept(facts, record.jobspec_updates))
-        gathering.finish()
+    def _finished(self, job: Ended, texts: Texts) -> Record | None:
+        """A finished job; None for one that was purged meanwhile or cannot be read."""
+        text = texts[job.id, EVENTLOG]
+        if text is None:
+            return None
+        try:
+            return folded(job.id, text)
+        except (FormatError, InvalidTransition, KeyError) as error:
+            key = job_key(job.id, EVENTLOG)
+            self._exchange.send(Log(Level.ERR, f"{key}: not a job eventlog, left out: {error}"))
+            return None
 
-    def _keep(self, place: tuple[int, str], kept: _Kept) -> None:
-        self._kept[place] = kept
-        if len(self._kept) > FACTS_MAX:
-            del self._kept[next(iter(self._kept))]
+    def _facts(self, record: Record, texts: Texts) -> Facts:
+        return self._facts_in(JOBSPEC, record, texts) | self._facts_in(R, record, texts)
 
-
-class _Gathering:
-    """Facts that come in for one list."""
-
-    def __init__(self, records: list[Record], then: Callable[[list[Facts]], None]) -> None:
-        self.records = records
-        self.then = then
-        self.found: Found = {}
-        self.open = 0
-
-    def finish(self) -> None:
-        if self.open == 0:
-            found = self.found
-            self.then(
-                [
-                    found.get((record.id, JOBSPEC), {}) | found.get((record.id, R), {})
-                    for record in self.records
-                ]
-            )
-
-
-def _names(record: Record) -> Iterator[str]:
-    yield JOBSPEC
-    if record.t_run is not None:
-        yield R
+    def _facts_in(self, name: str, record: Record, texts: Texts) -> Facts:
+        place = (record.id, name)
+        text = texts.get(place)
+        if text is None:
+            kept = self._kept.get(place)
+            return {} if kept is None else kept.facts
+        facts = _jobspec_facts(text, record) if name == JOBSPEC else _r_facts(text)
+        if record.is_active:
+            self._kept[place] = _Kept(facts, record.jobspec_updates)
+            if len(self._kept) > FACTS_MAX:
+                del self._kept[next(iter(self._kept))]
+        return facts
 
 
 def _jobspec_facts(text: str, record: Record) -> Facts:
+    if not record.jobspec_updates:
+        return _submitted_facts(text)
     try:
-        jobspec = Jobspec.parse_general(current_jobspec(text, record))
+        return _facts_of(Jobspec.parse_general(current_jobspec(text, record)))
     except FormatError:
         return {}
+
+
+@lru_cache(maxsize=256)  # jobs next to one another are often alike
+def _submitted_facts(text: str) -> Facts:
+    """Of a jobspec without updates; nobody may change it."""
+    try:
+        return _facts_of(Jobspec.parse_general(_decode(text)))
+    except FormatError:
+        return {}
+
+
+def _facts_of(jobspec: Jobspec) -> Facts:
     facts = {
-        "name": _name_of(jobspec),
+        "name": name_of(jobspec.attribute("system.job.name"), jobspec.tasks[0].command[0]),
         "cwd": jobspec.cwd,
         "queue": jobspec.queue,
         "ntasks": jobspec.ntasks,
@@ -138,15 +173,6 @@ def _jobspec_facts(text: str, record: Record) -> Facts:
         "duration": jobspec.duration,
     }
     return {key: value for key, value in facts.items() if value is not None}
-
-
-def _name_of(jobspec: Jobspec) -> str:
-    """The name given to the job, or that of its command."""
-    named = jobspec.attribute("system.job.name")
-    if isinstance(named, str):
-        return named
-    command = jobspec.tasks[0].command[0]
-    return command.rpartition("/")[2] or command
 
 
 def _r_facts(text: str) -> Facts:

@@ -32,16 +32,23 @@ Then: TypeAlias = Callable[[Response], None] | Awaited
 
 
 class Exchange:
-    """Open requests of ours, each with what takes its answers or says to the core what they are."""
+    """Open requests of ours, each with what it is for.
+
+    That is a value that the core has a case for, or a function that takes the answers.
+    """
 
     def __init__(self) -> None:
         self.now = 0.0  # of this turn, seconds since the Unix epoch
-        self._calls: Calls[Then] = Calls()
+        self._calls: Calls[Any] = Calls()
         self._actions: list[Any] = []
 
     def ask(self, topic: str, payload: dict[str, Any], then: Then) -> int:
         """Send a request; `then` takes its one response. Returns the matchtag."""
         return self._ask(topic, payload, then, 0)
+
+    def ask_for(self, topic: str, payload: dict[str, Any], purpose: object) -> int:
+        """Send a request; `take` returns `purpose` with its one response. Returns the matchtag."""
+        return self._ask(topic, payload, purpose, 0)
 
     def ask_stream(self, topic: str, payload: dict[str, Any], then: Then) -> int:
         """Send a request; `then` takes each response, the error that ends it too."""
@@ -56,15 +63,15 @@ class Exchange:
         """Take no more answers to one request."""
         self._calls.close(matchtag)
 
-    def take(self, response: Response) -> Awaited | None:
-        """Hand an answer to the function that waits for it, or return what the answer is.
+    def take(self, response: Response) -> Any:
+        """Hand an answer to the function that waits for it, or return what it is for.
 
-        Answers after `hang_up` are dropped.
+        None is an answer that was handed over, or one after `hang_up`.
         """
-        then = self._calls.match(response)
-        if not callable(then):
-            return then
-        then(response)
+        purpose = self._calls.match(response)
+        if not callable(purpose):
+            return purpose
+        purpose(response)
         return None
 
     def take_actions(self) -> list[Any]:
@@ -72,7 +79,7 @@ class Exchange:
         actions, self._actions = self._actions, []
         return actions
 
-    def _ask(self, topic: str, payload: dict[str, Any], then: Then, flags: int) -> int:
-        matchtag = self._calls.open(then)
+    def _ask(self, topic: str, payload: dict[str, Any], purpose: object, flags: int) -> int:
+        matchtag = self._calls.open(purpose)
         self._actions.append(Request(topic, payload, matchtag, flags))
         return matchtag

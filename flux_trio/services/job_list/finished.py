@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from flux_trio.services.job_index import Ended
@@ -79,12 +79,35 @@ class _Block:
 
 
 class Finished:
-    """All finished jobs that are known. `counts` says how many there are of each result."""
+    """Those that are known by now. `counts` says how many there are of each result."""
 
     def __init__(self) -> None:
         self._blocks: list[_Block] = []  # none is empty
         self._firsts: list[Place] = []  # of each block
         self.counts: Counter[int] = Counter()
+        self.npurged = 0  # since the start
+        self._known_from: Place | None = None  # every job from here on is known; None: every job
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every finished job is known."""
+        return self._known_from is None
+
+    def begin(self) -> None:
+        """Forget everything: the index is read anew."""
+        self._blocks.clear()
+        self._firsts.clear()
+        self.counts.clear()
+        self._known_from = NEWEST
+
+    def fill(self, jobs: Sequence[Ended], *, is_last: bool) -> None:
+        """A page of the index, the newest first, that follows those before."""
+        for job in jobs:
+            self.add(job)
+        if is_last:
+            self._known_from = None
+        elif jobs:
+            self._known_from = jobs[-1].usec, jobs[-1].id
 
     def __len__(self) -> int:
         return self.counts.total()
@@ -108,8 +131,9 @@ class Finished:
             self._firsts.insert(number + 1, newer.place(0))
         self._firsts[number] = block.place(0)
 
-    def remove(self, place: Place) -> None:
-        """Forget the job at `place`, if it is there."""
+    def purge(self, place: Place) -> None:
+        """The job at `place` is gone for good."""
+        self.npurged += 1
         if not self._blocks:
             return
         number = self._block_of(place)
@@ -124,18 +148,25 @@ class Finished:
         else:
             del self._blocks[number], self._firsts[number]
 
-    def before(self, place: Place) -> Iterator[Ended]:
-        """The jobs before `place`, the newest first. Nothing may change meanwhile."""
-        if not self._blocks:
-            return
-        number = self._block_of(place)
-        at = self._blocks[number].find(place)
+    def before(self, place: Place, limit: int) -> tuple[list[Ended], bool]:
+        """At most `limit` jobs before `place`, the newest first, and whether these are all.
+
+        Fewer than `limit` that are not all are those that are known by now.
+        """
+        found: list[Ended] = []
+        number = self._block_of(place) if self._blocks else -1
+        at = self._blocks[number].find(place) if self._blocks else 0
         while number >= 0:
             block = self._blocks[number]
             for each in reversed(range(at)):
-                yield block.job(each)
+                if self._known_from is not None and block.place(each) < self._known_from:
+                    return found, False
+                found.append(block.job(each))
+                if len(found) == limit:
+                    return found, False
             number -= 1
             at = len(self._blocks[number])
+        return found, self.is_complete
 
     def _block_of(self, place: Place) -> int:
         """Number of the block where `place` is, or would be."""

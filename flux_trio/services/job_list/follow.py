@@ -14,29 +14,38 @@ import msgspec
 
 from flux_trio.formats import Event
 from flux_trio.messages import FluxError, Level, Response, expect_payload, topics
-from flux_trio.protocols import InvalidTransition
+from flux_trio.protocols import InvalidTransition, JobEvent
+from flux_trio.services.job_index import Ended
 from flux_trio.services.job_list.exchange import Exchange
-from flux_trio.services.job_list.records import JournalGap, Records
-from flux_trio.services.job_list.scan import Scan
+from flux_trio.services.job_list.finished import Finished
+from flux_trio.services.job_list.records import JournalGap, Records, ended_of
+from flux_trio.services.job_list.scan import Scan, ScanStep
 from flux_trio.services.turns import ClearTimer, Log, SetTimer
+
+_CLEAN: Final = JobEvent.CLEAN.value
 
 RETRY_S: Final = 1.0  # between the first two attempts to open the journal, then twice as long
 RETRY_S_MAX: Final = 64.0
 
 
 class JournalBatch(msgspec.Struct):
-    """A job-manager.events-journal response: id, place, event; place -1 is of no eventlog."""
+    """A job-manager.events-journal response: id, place, event; place -1 is of no eventlog.
+
+    `ended` is about the jobs that the events end.
+    """
 
     events: list[tuple[int, int, Event]]
+    ended: list[Ended] = []
 
 
 class Follower:
-    """Keeps the records up to date; `ready` once every job has been read."""
+    """Keeps the jobs up to date; `ready` once every active job has been read."""
 
-    def __init__(self, exchange: Exchange, records: Records) -> None:
+    def __init__(self, exchange: Exchange, records: Records, finished: Finished) -> None:
         self._exchange = exchange
         self._records = records
-        self._scan = Scan(exchange, records, self._scanned)
+        self._finished = finished
+        self._scan = Scan(exchange, records, finished, self._scanned)
         self._matchtag = 0  # of the journal
         self._begun = False  # whether the journal has told anything
         self._waits = False  # whether the timer is set for the next attempt
@@ -44,6 +53,10 @@ class Follower:
         self._down = False  # whether it has ended, and the log says so
         self._held: list[JournalBatch] = []  # what it told while eventlogs are read
         self.ready = False
+
+    def scanned(self, step: ScanStep, response: Response) -> None:
+        """An answer for the reading of jobs."""
+        self._scan.take(step, response)
 
     def open(self) -> None:
         """Ask for the journal, unless the eventlogs are still being read for the last one."""
@@ -80,12 +93,20 @@ class Follower:
             self._apply(batch)
 
     def _apply(self, batch: JournalBatch) -> None:
-        records = self._records
+        records, over = self._records, self._scan.over
+        ended = {job.id: job for job in batch.ended}
         for jobid, place, event in batch.events:
-            if place >= 0:
-                records.take(jobid, place, event)
-            else:
+            if jobid in over:
+                continue  # its eventlog has been read to the end
+            if place < 0:
                 records.annotate(jobid, (event.context or {}).get("annotations", {}))
+                continue
+            if place and jobid not in records.jobs:
+                self._scan.look_at(jobid)  # it may have ended before active jobs were read
+                continue
+            records.take(jobid, place, event)
+            if event.name == _CLEAN:
+                self._finished.add(ended.get(jobid) or ended_of(records.jobs[jobid]))
 
     def _scanned(self) -> None:
         held, self._held = self._held, []

@@ -128,7 +128,7 @@ class Info:
     # --- who may
 
     def _find(self, request: Request, jobid: int) -> Record:
-        record = self._records.jobs.get(jobid)
+        record = self._records.find(jobid)
         if record is None:
             raise FluxError(Errno.ENOENT, UNKNOWN_JOB)
         if not request.is_owner and request.userid != record.userid:

@@ -1,20 +1,20 @@
-"""The jobs, folded from their eventlogs (RFC 21), and the order they are listed in.
+"""The active jobs, folded from their eventlogs (RFC 21), and the order they are listed in.
 
-Pending jobs come first, by priority and then id; then those that run and those that are over,
-newest first: flux-core's order. Jobs in NEW have not been accepted and are not listed. What changed
-in a turn is put into its place once, at the end of it: a job seldom rests between two events.
+Pending jobs come first, by priority and then id; then those that run, newest first, as in
+flux-core; those that are over (`finished`) follow. Jobs in NEW have not been accepted and are not
+listed. What changed in a turn is put into its place once, at the end of it: a job seldom rests
+between two events.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Container
 from typing import Any, Final
 
 from sortedcontainers import SortedList
 
-from flux_trio.formats import Event
+from flux_trio.formats import Event, parse_eventlog
 from flux_trio.messages import ProtocolError
 from flux_trio.protocols import (
     PENDING,
@@ -25,6 +25,7 @@ from flux_trio.protocols import (
     JobState,
     Rare,
 )
+from flux_trio.services.job_index import UNKNOWN, Ended, ended_at
 
 ID_BITS: Final = 64
 ID_MASK: Final = (1 << ID_BITS) - 1
@@ -32,7 +33,7 @@ ID_MASK: Final = (1 << ID_BITS) - 1
 # The places that are not a rank among the pending jobs, which is 0 or more.
 UNLISTED: Final = -1
 AMONG_RUNNING: Final = -2
-AMONG_INACTIVE: Final = -3
+OVER: Final = -3
 
 _TIMES: Final = {
     JobState.DEPEND: "t_depend",
@@ -53,7 +54,7 @@ class Record(Job):
     """
 
     __slots__ = (
-        "counted",  # what it is counted as: its state, or the negative of its result; 0 not yet
+        "counted",  # the state that it is counted in; 0 not yet
         "place",  # where it is listed: a rank among the pending, or one of the constants
         "t_cleanup",
         "t_depend",
@@ -94,39 +95,47 @@ _FURTHER: Final = {JobEvent.EXCEPTION.value: _exception}
 _INVALIDATE: Final = JobEvent.INVALIDATE.value
 
 
+def folded(jobid: int, eventlog: str) -> Record:
+    """A job as its eventlog tells it. Raises FormatError, InvalidTransition or KeyError."""
+    record = Record(jobid)
+    for event in parse_eventlog(eventlog):
+        record.apply(event)
+    return record
+
+
+def ended_of(record: Record) -> Ended:
+    """What is kept of a finished job, when the journal does not tell its name and queue."""
+    usec = ended_at(_time(record.t_inactive))
+    return Ended(record.id, usec, record.userid, int(record.result or UNKNOWN), UNKNOWN, UNKNOWN)
+
+
 class Records:
-    """All jobs by id, and in order."""
+    """The active jobs by id, and in order."""
 
     def __init__(self) -> None:
         self.jobs: dict[int, Record] = {}
         self.counts: Counter[int] = Counter()  # of `Record.counted`, as of the last turn
         self._pending: SortedList[int] = SortedList()  # ranks; the id is in them
         self._running: dict[int, Record] = {}  # oldest first
-        self._inactive: list[Record] = []  # oldest first
         self._changed: dict[int, Record] = {}  # in this turn
+        self._dropped: list[Record] = []  # jobs that ended while nobody told of it
+        self.finished: Record | None = None  # a finished job, while a request about it is answered
         self._unsorted = False  # jobs came in another order than that of their times
 
-    def in_order(self, states: int, since: float) -> Iterator[Record]:
-        """The jobs in any of `states`, a mask; of the inactive those that ended after `since`.
+    def in_order(self, states: int) -> list[int]:
+        """The ids of the jobs that may be in any of `states`, a mask, in the order of now.
 
-        They are those of now, in the order of now, however late they are taken; but one that is in
-        none of `states` by then is passed over. Only numbers are copied here: of a million jobs
-        in a few milliseconds.
+        Only numbers are copied here: of a million jobs in a few milliseconds.
         """
-        pending = list(self._pending) if states & PENDING else []
-        running = list(self._running) if states & RUNNING else []
-        ninactive = len(self._inactive) if states & JobState.INACTIVE else 0
-        active = chain((rank & ID_MASK for rank in pending), reversed(running))
-        chosen = (record for jobid in active if (record := self.jobs[jobid]).state & states)
-        return chain(chosen, self._ended_after(since, ninactive))
+        pending = [rank & ID_MASK for rank in self._pending] if states & PENDING else []
+        running = reversed(self._running) if states & RUNNING else ()
+        return [*pending, *running]
 
-    def _ended_after(self, since: float, count: int) -> Iterator[Record]:
-        """Of the `count` that ended first, the latest first."""
-        for at in reversed(range(count)):
-            record = self._inactive[at]
-            if record.t_inactive is not None and record.t_inactive <= since:
-                return
-            yield record
+    def find(self, jobid: int) -> Record | None:
+        """An active job, or the finished one that `finished` is."""
+        if self.finished is not None and self.finished.id == jobid:
+            return self.finished
+        return self.jobs.get(jobid)
 
     def take(self, jobid: int, place: int, event: Event) -> None:
         """Fold in the event at `place` of its eventlog, unless it has been already.
@@ -160,40 +169,44 @@ class Records:
         self.jobs[record.id] = record
         self._changed[record.id] = record
 
+    def keep_only(self, jobids: Container[int]) -> None:
+        """Active jobs that are not among these are over."""
+        for record in list(self.jobs.values()):
+            if record.id not in jobids:
+                self._drop(record)
+
     def sort(self) -> None:
         """Jobs were put in order of their ids: at the end of this turn, go by their times."""
         self._unsorted = True
 
-    def settle(self) -> list[int]:
-        """Put what changed into its place; the ids of those that became inactive."""
+    def settle(self) -> list[Record]:
+        """Put what changed into its place; those that became inactive, which are here no more."""
         changed, self._changed = self._changed, {}
-        ended = []
+        ended, self._dropped = self._dropped, []
         for record in changed.values():
             if record.counted != record.state:
                 self._count(record)
             place = _place_of(record)
             if place != record.place:
                 self._move(record, place)
-                if place == AMONG_INACTIVE:
-                    ended.append(record.id)
+                if place == OVER:
+                    del self.jobs[record.id]
+                    ended.append(record)
         if self._unsorted:
             self._sort()
         return ended
 
     def _count(self, record: Record) -> None:
         """A job in NEW is counted nowhere: it may never be one."""
-        result = record.result
-        counted = int(record.state) if result is None else -int(result)
-        if counted != record.counted and record.state != JobState.NEW:
+        if record.state != JobState.NEW:
             self.counts[record.counted] -= 1
-            self.counts[counted] += 1
-            record.counted = counted
+            self.counts[record.state] += 1
+            record.counted = int(record.state)
 
     def _sort(self) -> None:
         self._unsorted = False
         by_start = sorted(self._running.values(), key=lambda job: (_time(job.t_run), job.id))
         self._running = {record.id: record for record in by_start}
-        self._inactive.sort(key=lambda job: (_time(job.t_inactive), job.id))
 
     def _move(self, record: Record, place: int) -> None:
         if record.place >= 0:
@@ -205,8 +218,13 @@ class Records:
             self._pending.add(place)
         elif place == AMONG_RUNNING:
             self._running[record.id] = record
-        else:
-            self._inactive.append(record)
+
+    def _drop(self, record: Record) -> None:
+        self._changed.pop(record.id, None)
+        del self.jobs[record.id]
+        self._move(record, OVER)
+        self.counts[record.counted] -= 1
+        self._dropped.append(record)
 
 
 def _place_of(record: Record) -> int:
@@ -215,7 +233,7 @@ def _place_of(record: Record) -> int:
         return (PRIORITY_MAX - record.priority) << ID_BITS | record.id
     if state & RUNNING:
         return AMONG_RUNNING
-    return AMONG_INACTIVE if state == JobState.INACTIVE else UNLISTED
+    return OVER if state == JobState.INACTIVE else UNLISTED
 
 
 def _time(entered: float | None) -> float:

@@ -21,4 +21,5 @@ async def run(
     handle.register(topics.JOB_LIST)
     handle.register(topics.JOB_INFO)
     handle.subscribe(topics.SERVICE_BACK_EVENT)
+    handle.subscribe(topics.JOB_PURGE_EVENT)
     await run_core(handle, JobListCore(config), task_status=task_status)

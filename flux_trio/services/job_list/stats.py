@@ -1,7 +1,6 @@
 """job-list.job-stats: how many jobs there are in each state, and how those that are over ended.
 
-Counted as jobs change, so that an answer costs nothing. Left out: counts by queue, and jobs purged,
-which there are none of.
+Counted as jobs change, so that an answer costs nothing. Left out: counts by queue.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from collections import Counter
 from typing import Any, Final
 
 from flux_trio.protocols import JobResult, JobState
+from flux_trio.services.job_list.finished import Finished
 
 _STATES: Final = tuple(state for state in JobState if state is not JobState.NEW)
 _RESULTS: Final = {
@@ -20,10 +20,10 @@ _RESULTS: Final = {
 }
 
 
-def job_stats(counts: Counter[int]) -> dict[str, Any]:
-    """The response: of `counts`, the keys are states, and the negatives of results."""
-    results = {name: counts[-result] for result, name in _RESULTS.items()}
+def job_stats(counts: Counter[int], finished: Finished) -> dict[str, Any]:
+    """The response: `counts` are those of active jobs, by state."""
+    results = {name: finished.counts[result] for result, name in _RESULTS.items()}
     states = {state.name.lower(): counts[state] for state in _STATES}
     states["inactive"] = sum(results.values())
     states["total"] = sum(states.values())
-    return {"job_states": states, **results, "inactive_purged": 0, "queues": []}
+    return {"job_states": states, **results, "inactive_purged": finished.npurged, "queues": []}

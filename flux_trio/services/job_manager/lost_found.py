@@ -140,7 +140,7 @@ class LostAndFound:
         self._ledger.ask_for(topics.KVS_PAGE, page.payload, ValuesRead(job))
 
     def _copy(self, job: Aside, page: PageAnswer) -> None:
-        values = dict(page.items)
+        values = {key: value for key, value in page.items if value is not None}
         remains = {key: text for key, (_, text) in page.damaged.items()}
         if job.key in values:
             remains[job.key] = values.pop(job.key)
