@@ -112,11 +112,12 @@ def insert_ops(db: sqlite3.Connection, rows: Sequence[OpRow]) -> None:
 
 def _insert_all(db: sqlite3.Connection, rows: Sequence[OpRow]) -> None:
     if len(rows) < STATEMENT_ROWS_MAX:  # a statement is a transaction by itself
-        _insert(db, rows)
+        _insert(db, rows, rows[-1][1])
     else:
         with transaction(db):
             for start in range(0, len(rows), STATEMENT_ROWS_MAX - 1):
-                _insert(db, rows[start : start + STATEMENT_ROWS_MAX - 1])
+                some = rows[start : start + STATEMENT_ROWS_MAX - 1]
+                _insert(db, some, some[-1][1])
 
 
 def _is_corrupt(error: sqlite3.Error) -> bool:
@@ -132,8 +133,8 @@ def _insert_what_can_be(db: sqlite3.Connection, rows: Sequence[OpRow]) -> None:
             with transaction(db):
                 for row in rows:
                     if row[1] not in left_out:
-                        _insert(db, [row])
-                _insert(db, [], number=rows[-1][1])
+                        _insert(db, [row], row[1])
+                _insert(db, [], rows[-1][1])
             return
         except sqlite3.DatabaseError as error:
             if not _is_corrupt(error) or row[0] != "unlink" or len(left_out) == LEFT_OUT_MAX:
@@ -141,7 +142,8 @@ def _insert_what_can_be(db: sqlite3.Connection, rows: Sequence[OpRow]) -> None:
             left_out.add(row[1])
 
 
-def _insert(db: sqlite3.Connection, rows: Sequence[OpRow], number: int = 0) -> None:
+def _insert(db: sqlite3.Connection, rows: Sequence[OpRow], number: int) -> None:
+    """`number` is that of the last change, which is the last of `rows` or was left out."""
     parts = total = 0
     values: list[str | int] = []
     for row in rows:
@@ -149,7 +151,7 @@ def _insert(db: sqlite3.Connection, rows: Sequence[OpRow], number: int = 0) -> N
         if row[0] != "unlink":
             parts += 1
             total += row[-1]
-    values += ("account", rows[-1][1] if rows else number, "", parts, "", total)
+    values += ("account", number, "", parts, "", total)
     marks = ", ".join(["(?, ?, ?, ?, ?, ?)"] * (len(rows) + 1))
     db.execute(f"INSERT INTO op VALUES {marks}", values)
 
@@ -196,8 +198,9 @@ def migrate_from_1(db: sqlite3.Connection) -> None:
         old = db.execute("SELECT key, text FROM part_1 ORDER BY key, id")
         number = 0
         while rows := old.fetchmany(STATEMENT_ROWS_MAX - 1):
-            _insert(db, [append_row(number + n, *row) for n, row in enumerate(rows, start=1)])
-            number += len(rows)
+            new = [append_row(number + n, *row) for n, row in enumerate(rows, start=1)]
+            number += len(new)
+            _insert(db, new, number)
         db.execute("DROP TABLE part_1")
 
 
