@@ -40,6 +40,7 @@ from flux_trio.broker import (
     serve_connection,
 )
 from flux_trio.client import SOCKET_FILE, TOKEN_FILE, TOKEN_VARIABLE, URI_FILE, URI_VARIABLE
+from flux_trio.clock import LOOK_S, Clock, Steps
 from flux_trio.config import Config
 from flux_trio.formats import FormatError, Idset, ResourceSet
 from flux_trio.jobtap import Plugin, search_path
@@ -89,7 +90,8 @@ class Enclosing:
 class Surroundings:
     """What an instance is given rather than finds: tests and simulations give other things.
 
-    `epoch` is the time at start, seconds since the Unix epoch; from there the clock is Trio's.
+    `epoch` is the time at start, seconds since the Unix epoch; from there the clock is Trio's,
+    unless there is a `clock`, which may be set.
     `missing` says what this machine lacks of some targets, which are down then.
     Without `statedir` nothing is kept, no process can run and nobody can connect. `users` tell who
     may use a queue; `reread` reads the configuration anew, None when it came from nowhere.
@@ -98,6 +100,7 @@ class Surroundings:
     inventory: ResourceSet
     userid: int
     epoch: float
+    clock: Clock | None = None
     exclude: Idset = field(default_factory=Idset)
     missing: Mapping[int, str] = field(default_factory=dict)
     statedir: Path | None = None
@@ -125,8 +128,11 @@ class Instance:
         clock = trio.lowlevel.current_clock().current_time  # what trio.current_time looks up
         started = clock()
         self.now: Callable[[], float] = lambda: given.epoch + (clock() - started)
-        if started == given.epoch:  # a virtual clock may be one that shows this very time
+        if given.clock is not None:
+            self.now = given.clock
+        elif started == given.epoch:  # a virtual clock may be one that shows this very time
             self.now = clock
+        self._steps = Steps(self.now)
         self.trace = Trace(self.now)
         self.ring = Ring()
         further = [make_sink() for make_sink in more_sinks.get()]
@@ -205,6 +211,17 @@ class Instance:
         if not await self.processes.take(connection, credentials):
             await serve_connection(self.router, self.write_log, connection, credentials)
 
+    async def watch_clock(self) -> None:
+        """Tell the log and the trace when the wall clock is set."""
+        while True:
+            await trio.sleep(LOOK_S)
+            if by := self._steps.found():
+                self.supervisor.clock_stepped(by)
+                self.trace.note(Kind.CLOCK, "broker", {"by": round(by, 3)})
+                way = "forward" if by > 0 else "back"
+                text = f"the wall clock was set {way} by {abs(by):.3f} s"
+                self.write_log(Level.WARNING, "broker", text)
+
     def write_log(self, level: int, party: str, text: str) -> None:
         """Write to the instance's log in the name of `party`."""
         self.log.write(LogEntry(self.now(), level, party, text))
@@ -222,6 +239,8 @@ async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[In
         try:
             with _collecting_seldom():
                 await _bring_up(instance, given, config, nursery)
+                if given.clock is not None:
+                    nursery.start_soon(instance.watch_clock)
                 with _announced(instance, given.statedir):
                     yield instance
         finally:

@@ -21,6 +21,7 @@ import trio
 
 from flux_trio.broker import READY, ModuleMain, RemoteHandle, open_remote
 from flux_trio.client import STATEDIR_VARIABLE, TOKEN_VARIABLE, URI_VARIABLE
+from flux_trio.clock import Clock
 from flux_trio.config import Config
 from flux_trio.messages import FluxError
 from flux_trio.services.exec import service as exec_service
@@ -49,6 +50,11 @@ def main_of(name: str, config: Config, statedir: Path | None) -> ModuleMain:
     if name == "job-exec":
         return execution(config, statedir)
     return partial(sched.run, config=config, policy="fifo" if name == "sched-fifo" else None)
+
+
+def system_clock() -> Clock:
+    """The clock of a machine that people set and put to sleep."""
+    return Clock(time.time, partial(time.clock_gettime, time.CLOCK_BOOTTIME))
 
 
 def module_command(name: str) -> list[str]:
@@ -90,7 +96,7 @@ async def _run(name: str) -> None:
     )
     async with (
         connect_websocket(uri, token) as connection,
-        open_remote(name, os.getuid(), connection, time.time) as handle,
+        open_remote(name, os.getuid(), connection, system_clock()) as handle,
     ):
         await _serve(main, handle)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ import trio
 
 from flux_trio.broker.log import LogBook, LogEntry
 from flux_trio.broker.router import Peer, Router
+from flux_trio.clock import Now, passing
 from flux_trio.messages import (
     Calls,
     Errno,
@@ -29,7 +30,7 @@ from flux_trio.messages import (
 )
 from flux_trio.transports import Inbox
 
-Clock = Callable[[], float]
+Clock = Now
 
 
 class Handle(ABC):
@@ -39,6 +40,7 @@ class Handle(ABC):
         self.name = name
         self.userid = userid  # whose rights the module has: the instance owner's
         self.now = clock  # seconds since the Unix epoch
+        self.passed = passing(clock)  # seconds that durations are counted in
         self.t_active = clock()  # when it last took up or sent anything
         # (place of the send, message), or (-1, value) for what the module posted to itself
         self._inbox: Inbox[tuple[int, Any]] = Inbox()
@@ -76,8 +78,11 @@ class Handle(ABC):
 
     async def receive_until(self, deadline: float) -> list[Any]:
         """Like `receive`; an empty list when `deadline` (seconds since the epoch) comes first."""
-        at = trio.current_time() + max(0.0, deadline - self.now())
-        return self._unwrap(await self._inbox.get_batch_until(at))
+        return await self.receive_for(max(0.0, deadline - self.now()))
+
+    async def receive_for(self, seconds: float) -> list[Any]:
+        """Like `receive`; an empty list when `seconds` are over first."""
+        return self._unwrap(await self._inbox.get_batch_until(trio.current_time() + seconds))
 
     def post(self, value: Any) -> None:
         """Put `value`, the result of work done elsewhere, behind what waits here already."""

@@ -155,6 +155,11 @@ class Supervisor:
             loaded.scope.cancel()
         await loaded.gone.wait()
 
+    def clock_stepped(self, by: float) -> None:
+        """The wall clock was set by `by` seconds: nobody was idle for longer, or shorter."""
+        for loaded in self._loaded.values():
+            loaded.handle.t_active += by
+
     def __contains__(self, name: str) -> bool:
         return name in self._loaded
 
@@ -166,7 +171,7 @@ class Supervisor:
                 tuple(sorted(loaded.handle.peer.services)),
                 loaded.t_loaded,
                 loaded.handle.waiting(),
-                self._clock() - loaded.handle.t_active,
+                max(0.0, self._clock() - loaded.handle.t_active),
                 loaded.status,
                 None if loaded.handle.process is None else loaded.handle.process.pid,
             )

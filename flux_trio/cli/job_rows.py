@@ -85,14 +85,22 @@ class JobRow(Mapping[str, object]):
     def runtime(self) -> float:
         """Seconds since the job got its resources, until it ended."""
         start = self.record.get("t_run")
-        return 0.0 if start is None else float(self.record.get("t_cleanup", self.now)) - start
+        if start is None:
+            return 0.0
+        return float(self.record.get("t_cleanup", self.now)) - self._clock_step - float(start)
+
+    @property
+    def _clock_step(self) -> float:
+        """Seconds that the wall clock was set by while the job ran: they did not pass."""
+        return float(self.record.get("clock_step", 0.0))
 
     @property
     def t_remaining(self) -> float:
         """Seconds until the resources expire; 0 when they do not, or the job does not run."""
         if self.state is not JobState.RUN:
             return 0.0
-        return max(0.0, float(self.record.get("expiration") or 0.0) - self.now)
+        expiration = float(self.record.get("expiration") or 0.0)
+        return max(0.0, expiration + self._clock_step - self.now)
 
     @property
     def returncode(self) -> int | str:

@@ -42,6 +42,7 @@ from flux_trio.formats import FormatError, Idset, parse_duration
 from flux_trio.instance import Enclosing, Instance, Surroundings, durable_store, open_instance
 from flux_trio.jobtap import search_path
 from flux_trio.messages import USERID_UNKNOWN, FluxError, Level, topics
+from flux_trio.module_process import system_clock
 from flux_trio.protocols import ACTIVE
 from flux_trio.services.resource.inventory import find_inventory, missing_cores
 from flux_trio.trace import JsonLines, Sink
@@ -219,6 +220,7 @@ async def _run_instance(
         inventory=inventory,
         userid=os.getuid(),
         epoch=time.time(),
+        clock=system_clock(),
         exclude=exclude,
         missing=missing_cores(
             startup.config.resource,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from flux_trio.clock import wait_s_max
 from flux_trio.config import Config
 from flux_trio.formats import FormatError, ResourceSet
 from flux_trio.formats.glob import glob_matches, is_glob
@@ -289,6 +290,10 @@ class Loaded:
     def now(self) -> float:
         """See `Host`."""
         return self._host.given.now()
+
+    def clock_look_s(self) -> float:
+        """See `jobtap.Plugin`."""
+        return wait_s_max(self._host.given.now)
 
     def log(self, level: int, text: str) -> None:
         """See `Host`."""

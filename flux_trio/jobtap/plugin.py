@@ -56,6 +56,9 @@ class Host(Protocol):
     def now(self) -> float:
         """Seconds since the Unix epoch, by the instance's clock."""
 
+    def clock_look_s(self) -> float:
+        """How long to wait at most before asking `now` again."""
+
     def log(self, level: int, text: str) -> None:
         """Write to the instance's log."""
 
@@ -97,6 +100,10 @@ class Plugin:
     def now(self) -> float:
         """Seconds since the Unix epoch, by the instance's clock."""
         return self._host().now()
+
+    def clock_look_s(self) -> float:
+        """How long to wait at most before asking `now` again: infinity if nobody sets the clock."""
+        return self._host().clock_look_s()
 
     def log(self, level: int, text: str) -> None:
         """Write to the instance's log in the plugin's name; `level` is a syslog severity."""

@@ -97,15 +97,28 @@ class Schedule:
         return self._take_leaving(grant.allocation.ranks) if self._leaving else 0
 
     def extend(self, id_: int, end: float) -> bool:
-        """Job `id_` now ends at `end`, earlier or later; False when it holds nothing."""
+        """Job `id_` now ends at `end`, earlier or later; False when it holds nothing.
+
+        `end` is by the clock of the time when the job was granted what it holds.
+        """
         grant = self.state.grants.get(id_)
         if grant is None:
             return False
         self.state.grants.remove(grant)
-        grant.end = end
+        grant.end = end + grant.stepped
         self.state.grants.add(grant)
         self.policy.reshaped()
         return True
+
+    def clock_stepped(self, by: float) -> None:
+        """The wall clock was set by `by` seconds: what runs still takes as long as it did."""
+        for grant in list(self.state.grants):
+            self.state.grants.remove(grant)
+            grant.end += by
+            grant.stepped += by
+            self.state.grants.add(grant)
+        self.state.grants.stepped += by
+        self.policy.reshaped()
 
     # Inventory
 

@@ -94,7 +94,9 @@ class Grant:
     id: int
     allocation: Allocation
     end: float
-    """When they are expected back; infinity when nobody knows."""
+    """When they are expected back, as the wall shows it now; infinity when nobody knows."""
+    stepped: float = 0.0
+    """Seconds that the wall clock was set by since they were granted."""
 
 
 class Grants:
@@ -103,6 +105,7 @@ class Grants:
     def __init__(self) -> None:
         self._grants: dict[int, Grant] = {}
         self._by_end: SortedKeyList | None = None  # made when first asked for, then kept up
+        self.stepped = 0.0  # seconds that the wall clock was set by
 
     def __len__(self) -> int:
         return len(self._grants)
@@ -168,7 +171,8 @@ class State:
     def horizon(self) -> float:
         """When the whole instance ends; infinity when that is not set."""
         inventory = self.pool.inventory
-        return (inventory.expiration if inventory else 0.0) or math.inf
+        expiration = inventory.expiration if inventory else 0.0
+        return expiration + self.grants.stepped if expiration else math.inf
 
     def end_of(self, job: Job, start: float) -> float:
         """When `job`, started at `start`, ends at the latest; after `start`, as R wants it."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Hashable
 from typing import Any, Final, assert_never
 
 import trio
 
 from flux_trio.broker import Handle
+from flux_trio.clock import Steps, wait_s_max
 from flux_trio.messages import Event, Request, Response
 from flux_trio.services.turns import (
     ClearTimer,
+    ClockStepped,
     Core,
     Exit,
     Log,
@@ -85,14 +88,15 @@ async def run_core(
     `perform` takes the core's own actions; it must not block. What it learns later comes back
     through `handle.post`.
     """
-    timers = Timers()
+    timers = Timers()  # by the time that passes
+    steps = Steps(handle.now)
 
     def do(actions: list[Any]) -> None:
         for action in actions:
             if isinstance(action, (Request, Response, Event)):
                 handle.send(action)
             elif isinstance(action, (SetTimer, ClearTimer, Log, Note, NoteAll, Exit)):
-                _do_common(handle, timers, action)
+                _do_common(handle, timers, steps.ahead(), action)
             else:
                 perform(action)
 
@@ -100,24 +104,37 @@ async def run_core(
     task_status.started()
     while True:
         at = timers.next_at()
+        passed = -math.inf
         if at is None:
             inputs = await handle.receive()
-            now = handle.now()
         else:
-            inputs = await handle.receive_until(at)
-            # When it is Trio's time, it may by rounding be just before `at` on the handle's clock.
-            now = handle.now() if inputs else max(at, handle.now())
-            inputs += timers.pop_due(now)
+            left_s = max(0.0, at - handle.passed())
+            wait_s = min(left_s, wait_s_max(handle.now))
+            inputs = await handle.receive_for(wait_s)
+            if not inputs and wait_s == left_s:
+                # By Trio's clock it is time; by rounding it may be just before `at` on the other.
+                passed = at
+        by = steps.found()
+        now = handle.now()
+        if at is not None:
+            passed = max(passed, handle.passed())
+            now = now if inputs else max(now, passed + steps.ahead())
+            inputs += timers.pop_due(passed)
+        if by:
+            inputs.insert(0, ClockStepped(by))
         if inputs:
             do(core.turn(now, inputs))
 
 
 def _do_common(
-    handle: Handle, timers: Timers, action: SetTimer | ClearTimer | Log | Note | NoteAll | Exit
+    handle: Handle,
+    timers: Timers,
+    ahead: float,
+    action: SetTimer | ClearTimer | Log | Note | NoteAll | Exit,
 ) -> None:
     match action:
         case SetTimer(key, at):
-            timers.set(key, at)
+            timers.set(key, at - ahead)
         case ClearTimer(key):
             timers.clear(key)
         case Log(level, text):

@@ -17,7 +17,8 @@ from flux_trio.messages import Event, Request, Response
 class SetTimer:
     """Hand back `TimerFired(key)` once the time is `at` (seconds since the Unix epoch).
 
-    A timer with the same key is replaced.
+    It fires when as much time has passed as `at` is ahead now, however the wall clock is set
+    meanwhile. A timer with the same key is replaced.
     """
 
     key: Hashable
@@ -36,6 +37,17 @@ class TimerFired:
     """The time a `SetTimer` asked for has come."""
 
     key: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStepped:
+    """The wall clock was set by `by` seconds; it comes before all else of its turn.
+
+    Timers that are set fire when they would have: they mean durations. A core that holds a moment
+    which ends a duration adds `by` to it, and sets a timer for a date anew.
+    """
+
+    by: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +82,7 @@ class Exit:
 
 Outgoing: TypeAlias = Request | Response | Event
 CommonAction: TypeAlias = Outgoing | SetTimer | ClearTimer | Log | Note | NoteAll | Exit
-CommonInput: TypeAlias = Request | Response | Event | TimerFired
+CommonInput: TypeAlias = Request | Response | Event | TimerFired | ClockStepped
 
 
 class Core(Protocol):

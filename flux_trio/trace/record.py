@@ -33,6 +33,7 @@ class Kind(StrEnum):
     STATE = "state"
     CONFIG = "config"
     COUNTERS = "counters"
+    CLOCK = "clock"  # the wall clock was set
 
 
 # Looked up once: asking a member for its value is slow, and every message is sent and received.

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from flux_trio.conformance.jobs import LIFE, context_of
 from flux_trio.conformance.jobspecs import system
-from flux_trio.conformance.leg import SEND, WITH_R, topic_of
+from flux_trio.conformance.leg import SEND, WITH_R, no_key, topic_of
 from flux_trio.conformance.resource_sets import (
     INVENTORY_LEGS,
     Piece,
@@ -219,13 +219,13 @@ def _ends(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
 
 
 def _fold_end(had: tuple[Any, ...] | None, r: Any, record: Record, _seen: Seen) -> Any:
-    """As R has it, None for an absent key; as it is now; where that was said."""
+    """As R has it, None for an absent key; as it is now; where that was said; where R was."""
     if r is not None:
         end = number_of(r, "expiration") if "expiration" in execution(r) else None
-        return (end, end, record.n)
+        return (end, end, record.n, record.n)
     match payload(record).get("name"):
         case "resource-update" if had is not None:
-            return (had[0], context_of(record).get("expiration", had[1]), record.n)
+            return (had[0], context_of(record).get("expiration", had[1]), record.n, had[3])
         case "clean":
             return None
     return had
@@ -238,7 +238,26 @@ END: Final = view(
     parts=_ends,
     fold=_fold_end,
 )
-"""By job id: expiration as its R has it, as it is now, and where that was said."""
+"""By job id: expiration as its R has it, as it is now, where that was said, and where R was."""
+
+_STEPS_MAX: Final = 64  # of the clock, that a job is judged by
+
+
+def _fold_step(had: tuple[Any, ...] | None, _part: Any, record: Record, _seen: Seen) -> Any:
+    by = (record.data or {}).get("by")
+    step = by if isinstance(by, (int, float)) else 0.0
+    return (*(had or ()), (record.n, step))[-_STEPS_MAX:]
+
+
+CLOCK: Final = view("clock", noted(Kind.CLOCK), key=no_key, fold=_fold_step)
+"""Where the wall clock was set, and by how many seconds: no duration ends sooner or later by it."""
+
+
+def _stepped(seen: Seen, since: int) -> float:
+    """By how many seconds the wall clock was set since record `since`."""
+    steps: tuple[tuple[int, float], ...] = seen.at(CLOCK, ()) or ()
+    return sum(by for n, by in steps if n > since)
+
 
 _ENDINGS: Final = logged("finish", "exception")
 _CLOCK_S: Final = 1e-3  # clocks round: 820.999999 is not before 821
@@ -248,15 +267,16 @@ def _is_timeout(record: Record) -> bool:
     return context_of(record).get("type") == "timeout"
 
 
-@RULES.judge("20.overview.5", _ENDINGS, views=[END])
+@RULES.judge("20.overview.5", _ENDINGS, views=[END, CLOCK])
 def exec_goes_by_the_updated_expiration(record: Record, seen: Seen) -> Said:
-    first, now, n = seen.at(END, job_id(record)) or (None, None, 0)
+    first, now, n, since = seen.at(END, job_id(record)) or (None, None, 0, 0)
     if first == now or not isinstance(now, (int, float)) or not isinstance(first, (int, float)):
         return None
-    if _is_timeout(record) and (not now or record.t < now - _CLOCK_S):
+    t = record.t - _stepped(seen, since)
+    if _is_timeout(record) and (not now or t < now - _CLOCK_S):
         text = f"job {job_id(record)}: timeout at {record.t}, but its expiration is now {now}"
         return Broken(text, (n,))
-    return record.t > first or None
+    return t > first or None
 
 
 def _is_not_timed(clause: str, what: str, absent: bool) -> None:

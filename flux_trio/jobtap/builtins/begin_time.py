@@ -36,7 +36,8 @@ class BeginTime(jobtap.Plugin):
         while True:
             self._first_changed = trio.Event()
             left = self._due[0][0] - self.now() if self._due else math.inf
-            with trio.move_on_after(max(0.0, left)):
+            # a date: the clock may be set meanwhile
+            with trio.move_on_after(max(0.0, min(left, self.clock_look_s()))):
                 await self._first_changed.wait()
             due = set()
             while self._due and self._due[0][0] <= self.now():

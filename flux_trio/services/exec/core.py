@@ -82,7 +82,7 @@ from flux_trio.services.exec.vocabulary import (
     ShellLost,
 )
 from flux_trio.services.methods import Methods
-from flux_trio.services.turns import Exit, Log, TimerFired
+from flux_trio.services.turns import ClockStepped, Exit, Log, TimerFired
 
 # New expirations of jobs that were not started yet, latest first to be kept: one is used up when
 # its job starts, and jobs that never start must not pile up.
@@ -199,6 +199,7 @@ class ExecCore:
             Response: self._response,
             Event: self._event,
             TimerFired: self._timer,
+            ClockStepped: self._clock_stepped,
             OutputRead: self._output_read,
             Started: self._started,
             Done: self._done,
@@ -594,6 +595,13 @@ class ExecCore:
 
     def _kind(self, job: Job) -> RealJobs | SimulatedJobs:
         return self._real if job.simulation is None else self._simulated
+
+    def _clock_stepped(self, step: ClockStepped) -> None:
+        """Durations go on as they were: what was to come stays as far ahead."""
+        if self._attached_at is not None:
+            self._attached_at += step.by
+        for job in self._jobs.values():
+            job.stepped += step.by
 
     # Shell host, output, the end
 

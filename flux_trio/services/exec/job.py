@@ -74,6 +74,7 @@ class Job:
         "start",  # what the shell host is asked to launch, real jobs only
         "started_at",  # seconds since the Unix epoch; None before
         "status",  # wait(2) status, once known
+        "stepped",  # seconds that the wall clock was set by since the start request
         "stopping",  # a signal was sent, SIGKILL follows
         "told",  # type and data of every answer so far
         "userid",
@@ -90,6 +91,7 @@ class Job:
         self.phase = Phase.PREPARING
         self.killed = False
         self.stopping = False
+        self.stepped = 0.0
         self.lookups = 0
         self.ntasks = 0
         self.output_limit = 0
@@ -106,6 +108,15 @@ class Job:
         self.sizes: dict[tuple[int, str], int] | None = None
         self.exec_log: list[Event] = []
         self.told: list[tuple[StartType, dict[str, Any]]] = []
+
+    @property
+    def ends_at(self) -> float:
+        """When its time limit comes, as the wall shows it now; 0.0 never.
+
+        `expiration` is as R, or the last resource-update event, was written. The clock may have
+        been set since: that changes no duration.
+        """
+        return self.expiration + self.stepped if self.expiration else 0.0
 
     def check_access(self, request: Request) -> None:
         """Raise FluxError(EPERM) unless `request` is from the owner or the job's user."""

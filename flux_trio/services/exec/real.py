@@ -235,9 +235,9 @@ class RealJobs:
 
     def arm(self, job: Job) -> None:
         """Set the timer for the time limit, and that of the warning before it."""
-        self._set_timer(TimerKind.END, job, job.expiration)
+        self._set_timer(TimerKind.END, job, job.ends_at)
         if job.warning is not None:
-            at = max(job.expiration - job.warning.before_s, self._context.now)
+            at = max(job.ends_at - job.warning.before_s, self._context.now)
             self._set_timer(TimerKind.WARN, job, at if job.expiration else 0.0)
 
     def _set_timer(self, kind: TimerKind, job: Job, at: float) -> None:

@@ -29,7 +29,8 @@ class SimulatedJobs:
         elif mock in ("init", "starting"):
             job.fail(self._context, MOCK_TEXTS[mock])
         else:
-            job.started_at = job.started_at or self._context.now
+            # `stepped` is counted from the start request on
+            job.started_at = job.started_at or self._context.now - job.stepped
             job.tell_start(self._context)
             if mock is not None:
                 job.tell_exception(self._context, MOCK_TEXTS[mock])
@@ -65,8 +66,8 @@ class SimulatedJobs:
 def _end(job: Job) -> tuple[float, bool]:
     """When the job ends, and whether that is its time limit."""
     simulation = _simulation(job)
-    limit = job.expiration or inf
-    end = (job.started_at or 0.0) + simulation.run_s
+    limit = job.ends_at or inf
+    end = (job.started_at or 0.0) + job.stepped + simulation.run_s
     if limit < end and not simulation.until_limit:
         return limit, True
     return min(end, limit), False

@@ -42,7 +42,7 @@ from flux_trio.services.job_list.scan import ActiveLogs, ActivePage, EndedPage, 
 from flux_trio.services.job_list.watches import Watches
 from flux_trio.services.lookups import values_in
 from flux_trio.services.methods import Methods
-from flux_trio.services.turns import TimerFired
+from flux_trio.services.turns import ClockStepped, TimerFired
 
 _ABOUT_A_JOB: Final = (topics.LIST_ID, topics.INFO_LOOKUP, topics.INFO_WATCH)
 
@@ -114,6 +114,8 @@ class JobListCore:
                     self._follower.manager_is_back()
                 case Event(topic=topics.JOB_PURGE_EVENT) if message.rolemask & ROLE_OWNER:
                     self._purged(message)
+                case ClockStepped(by):
+                    self._records.clock_stepped(by)
                 case TimerFired(topics.JOB_JOURNAL):
                     self._follower.open()
                 case TimerFired(int(userid)):

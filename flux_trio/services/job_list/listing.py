@@ -512,6 +512,8 @@ def row_of(record: Record, facts: Facts) -> dict[str, Any]:
     row |= facts
     if record.expiration is not None:
         row["expiration"] = record.expiration
+    if record.stepped:
+        row["clock_step"] = record.stepped
     return row
 
 

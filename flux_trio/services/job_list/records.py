@@ -65,6 +65,9 @@ class Record(Job):
     worst = Rare[dict[str, Any] | None](None)
     """Context of the most severe exception, the first of several."""
 
+    stepped = Rare(0.0)
+    """Seconds that the wall clock was set by between `t_run` and `t_cleanup`, or now."""
+
     def __init__(self, jobid: int) -> None:
         super().__init__(jobid)
         self.counted = 0
@@ -121,6 +124,12 @@ class Records:
         self._dropped: list[Record] = []  # jobs that ended while nobody told of it
         self.finished: Record | None = None  # a finished job, while a request about it is answered
         self._unsorted = False  # jobs came in another order than that of their times
+
+    def clock_stepped(self, by: float) -> None:
+        """The wall clock was set by `by` seconds, which is no time that jobs ran."""
+        for record in self._running.values():
+            if record.state is JobState.RUN:
+                record.stepped += by
 
     def in_order(self, states: int) -> list[int]:
         """The ids of the jobs that may be in any of `states`, a mask, in the order of now.

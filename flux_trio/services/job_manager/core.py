@@ -92,7 +92,7 @@ from flux_trio.services.job_manager.waitable import Waitable
 from flux_trio.services.job_manager.waits import Waits
 from flux_trio.services.lookups import values_in
 from flux_trio.services.methods import Methods
-from flux_trio.services.turns import TimerFired
+from flux_trio.services.turns import ClockStepped, TimerFired
 
 Action = Any
 
@@ -170,7 +170,10 @@ class JobManagerCore:
         actions: list[Action] = []
         sweeps.start_turn()
         for message in inputs:
-            actions += self._take(message)
+            if isinstance(message, ClockStepped):
+                self._clock_stepped(message.by)
+            else:
+                actions += self._take(message)
         if self._replay.done and self._queue_methods.restored and not self._resumed:
             actions += self._resume()
         while ledger.dirty or sweeps.step():
@@ -339,6 +342,12 @@ class JobManagerCore:
             self._scheduler.lost("scheduler disconnected", LinkEvent.LOST)
         if request.sender == self._exec.sender:
             self._exec.lost("disconnected", Level.INFO)
+
+    def _clock_stepped(self, by: float) -> None:
+        for silence in self._silences():
+            silence.clock_stepped(by)
+        for job in self._ledger.running.values():
+            job.stepped += by
 
     def _silences(self) -> list[Silence]:
         return [self._scheduler.silence, self._exec.silence]

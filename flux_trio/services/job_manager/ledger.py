@@ -108,6 +108,8 @@ class ActiveJob(Job):
     """`deferred` is being worked off."""
     granted = Rare[ResourceSet | None](None)
     """R, from the grant that stood on; None when there is none or it cannot be read."""
+    stepped = Rare(0.0)
+    """Seconds that the wall clock was set by since it got its resources, in this life."""
     sent_updates = Rare[dict[str, Any] | None](None)
     """The jobspec_updates that the last sched.alloc went by."""
     start = Rare(ExecState.IDLE)

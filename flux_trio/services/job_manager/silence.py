@@ -24,6 +24,11 @@ class Silence:
         """The other has said something, or is gone."""
         self._since = None
 
+    def clock_stepped(self, by: float) -> None:
+        """The wall clock was set by `by` seconds: the silence is as long as it was."""
+        if self._since is not None:
+            self._since += by
+
     def text(self, now: float) -> str:
         """For people; "" when nobody has to wait."""
         silent_s = 0.0 if self._since is None else now - self._since

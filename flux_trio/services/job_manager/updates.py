@@ -155,7 +155,7 @@ class Updates:
         duration = float(asked.updates[DURATION])
         # whole seconds on this message, so that all three parties go by the same number
         expiration = math.ceil(job.granted.starttime + duration) if duration else 0
-        if duration and expiration <= self._ledger.now:
+        if duration and expiration + job.stepped <= self._ledger.now:
             self._refuse(asked, "requested duration places job expiration in the past")
             return
         then = partial(self._expiration_answered, asked, expiration)

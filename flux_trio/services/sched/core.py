@@ -47,7 +47,7 @@ from flux_trio.services.sched.requests import (
     jobid_in,
 )
 from flux_trio.services.sched.reranking import Reranking
-from flux_trio.services.turns import Note, SetTimer, TimerFired
+from flux_trio.services.turns import ClockStepped, Note, SetTimer, TimerFired
 from flux_trio.trace import Kind
 
 ANNOTATE_TIMER: Final = "annotate"
@@ -115,6 +115,8 @@ class SchedCore:
                     self._event(item)
                 case TimerFired(key):
                     self._timer(key)
+                case ClockStepped(by):
+                    self._schedule.clock_stepped(by)
         if not self._reranking.step():
             self._context.do(SetTimer(RERANK_TIMER, now))
         elif self._ready:
