@@ -21,6 +21,9 @@ from flux_trio.formats.properties import check_property_name
 _DEPTH_MAX: Final = (
     64  # operators within operators: far more than anyone writes, and parsing recurses
 )
+OPERATOR_HOSTS: Final = 64
+"""Hosts that an operator counts as, where `and` and `or` count: parsing and matching cost that."""
+
 _T = TypeVar("_T")
 
 
@@ -248,10 +251,15 @@ def _read_hostlist(values: list[object], _depth: int) -> Constraint:
 
 def _read_ranks(values: list[object], _depth: int) -> Constraint:
     ranks = Idset()
+    size = 0
 
     def add(value: object) -> None:
-        nonlocal ranks  # united at once: a list of wide sets would take room
-        ranks |= Idset.parse(value)
+        nonlocal ranks, size  # united at once: a list of wide sets would take room
+        more = Idset.parse(value)
+        size += _width(more)
+        if size > HOSTS_MAX:
+            raise FormatError("no more values after such wide sets of ranks", value)
+        ranks |= more
 
     _each(values, add)
     return Ranks(ranks)
@@ -265,11 +273,51 @@ def _read_not(values: list[object], depth: int) -> Constraint:
 
 
 def _read_and(values: list[object], depth: int) -> Constraint:
-    return And(tuple(_each(values, lambda value: _parse(value, depth))))
+    return And(_operands(values, depth))
 
 
 def _read_or(values: list[object], depth: int) -> Constraint:
-    return Or(tuple(_each(values, lambda value: _parse(value, depth))))
+    return Or(_operands(values, depth))
+
+
+def _operands(values: list[object], depth: int) -> tuple[Constraint, ...]:
+    """Those of `and` and `or`; together no larger than one host list may be.
+
+    A host list of a few characters can stand for HOSTS_MAX hosts: thousands of them would hold up
+    whoever parses the jobspec.
+    """
+    size = 0
+
+    def read(value: object) -> Constraint:
+        nonlocal size
+        operand = _parse(value, depth)
+        size += _size_of(operand)
+        if size > HOSTS_MAX:
+            what = f"at most {HOSTS_MAX} hosts in all, an operator counting as {OPERATOR_HOSTS}"
+            raise FormatError(what, Words("more"))
+        return operand
+
+    return tuple(_each(values, read))
+
+
+def _width(ranks: Idset) -> int:
+    """How many hosts a set of ranks counts as: it costs by its greatest rank."""
+    return ranks.bits.bit_length() >> 10
+
+
+def _size_of(constraint: Constraint) -> int:
+    """How many hosts it names, its operators counting as some."""
+    match constraint:
+        case Hosts(hosts):
+            return OPERATOR_HOSTS + len(hosts)
+        case Ranks(ranks):
+            return OPERATOR_HOSTS + _width(ranks)
+        case And(values) | Or(values):
+            return OPERATOR_HOSTS + sum(map(_size_of, values))
+        case Not(value) if value is not None:
+            return OPERATOR_HOSTS + _size_of(value)
+        case _:
+            return OPERATOR_HOSTS
 
 
 _READERS: Final[dict[str, Callable[[list[object], int], Constraint]]] = {
