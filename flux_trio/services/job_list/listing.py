@@ -284,6 +284,7 @@ class Listings:
 
     def _answer_id(self, request: Request, known: list[tuple[Record, Facts]]) -> None:
         ((record, facts),) = known
+        self._records.restore_step(record)
         self._exchange.send(respond(request, {"job": row_of(record, facts)}))
 
     # --- making a list
@@ -408,6 +409,7 @@ class Listings:
         self._taken += len(known)
         for record, facts in known:
             if listing.rows_left != 0 and listing.wants(record, facts):
+                self._records.restore_step(record)
                 listing.rows.append(row_of(record, facts))
                 if listing.rows_left is not None:
                     listing.rows_left -= 1

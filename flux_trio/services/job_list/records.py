@@ -112,6 +112,11 @@ def ended_of(record: Record) -> Ended:
     return Ended(record.id, usec, record.userid, int(record.result or UNKNOWN), UNKNOWN, UNKNOWN)
 
 
+STEPS_MAX: Final = 10_000
+"""Finished jobs whose run time is told right although the wall clock was set while they ran: the
+last ones of this life of job-list. Of others it is what the eventlog's timestamps say."""
+
+
 class Records:
     """The active jobs by id, and in order."""
 
@@ -120,6 +125,7 @@ class Records:
         self.counts: Counter[int] = Counter()  # of `Record.counted`, as of the last turn
         self._pending: SortedList[int] = SortedList()  # ranks; the id is in them
         self._running: dict[int, Record] = {}  # oldest first
+        self._steps: dict[int, float] = {}  # of jobs that are over, by id; oldest first
         self._changed: dict[int, Record] = {}  # in this turn
         self._dropped: list[Record] = []  # jobs that ended while nobody told of it
         self.finished: Record | None = None  # a finished job, while a request about it is answered
@@ -178,6 +184,17 @@ class Records:
         self.jobs[record.id] = record
         self._changed[record.id] = record
 
+    def _keep_step(self, record: Record) -> None:
+        if record.stepped:
+            self._steps[record.id] = record.stepped
+            if len(self._steps) > STEPS_MAX:
+                del self._steps[next(iter(self._steps))]
+
+    def restore_step(self, record: Record) -> None:
+        """Tell a finished job, as its eventlog has it, what the clock was set by while it ran."""
+        if record.id in self._steps:
+            record.stepped = self._steps[record.id]
+
     def keep_only(self, jobids: Container[int]) -> None:
         """Active jobs that are not among these are over."""
         for record in list(self.jobs.values()):
@@ -201,6 +218,7 @@ class Records:
                 if place == OVER:
                     del self.jobs[record.id]
                     ended.append(record)
+                    self._keep_step(record)
         if self._unsorted:
             self._sort()
         return ended
