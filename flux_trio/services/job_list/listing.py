@@ -298,7 +298,7 @@ class Listings:
         lists = self._of_user.setdefault(userid, deque())
         lists.append(listing)
         if len(lists) == 1:
-            self.go_on(userid)
+            self._go_on_soon(userid)
 
     def go_on(self, userid: int) -> None:
         """The next slice of the list that is being made for a user."""
