@@ -314,3 +314,19 @@ def test_cancel_by_state_and_without_doing_it(instance: RunningInstance) -> None
     assert instance.ok("jobs", "-n", "-o", "{id}").split() == [running]
     assert instance.invoke("cancel", "-q", "-S", "pending").stderr == ""
     instance.cancel_all()
+
+
+def test_purge_counts_until_it_is_forced_and_takes_named_jobs(instance: RunningInstance) -> None:
+    done = [instance.run("submit", "--wait", "true").stdout.strip() for _ in range(3)]
+    active = instance.run("submit", "sleep", "300").stdout.strip()
+    assert instance.run("job", "purge", "--num-limit=1").stdout.startswith("use --force to purge ")
+    assert "purged 1 inactive jobs" in instance.run("job", "purge", "-f", done[0]).stdout
+    refused = instance.run("job", "purge", "-f", active)
+    assert (refused.returncode, "cannot purge active job" in refused.stderr) == (1, True)
+    assert "id not found" in instance.run("job", "purge", "-f", done[0]).stderr
+    told = instance.run("job", "purge", "--num-limit=1", "--force").stdout
+    assert told.endswith("inactive jobs, 1 remaining\n")
+    listed = instance.run("jobs", "-n", "-a", "-o", "{id.f58}").stdout.split()
+    assert done[1] not in listed
+    assert done[2] in listed
+    instance.run("cancel", active)

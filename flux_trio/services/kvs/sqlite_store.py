@@ -37,7 +37,7 @@ from flux_trio.services.kvs.ops import Damaged, Op, Page, PageRead, Put, Swept, 
 from flux_trio.services.kvs.reader import Reader
 from flux_trio.services.kvs.stores import StoreError
 
-CACHE_KIB: Final = 16_384
+CACHE_KIB: Final = 4096
 WAL_BYTES_KEPT: Final = 16 << 20  # a longer write-ahead log is cut when it is next written anew
 
 
