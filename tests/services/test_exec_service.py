@@ -14,7 +14,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.config import ExecConfig
 from flux_trio.formats import parse_eventlog
-from flux_trio.messages import Errno, Event, Request, Response, respond
+from flux_trio.messages import Errno, Event, Request, Response, respond, respond_stream, topics
 from flux_trio.services import exec as exec_service
 from flux_trio.services import kvs
 from tests.support.exec_script import job_key, jobspec, r_text, resources
@@ -42,6 +42,7 @@ class Manager:
         self.client: Client = world.client("user")
         self._directory = directory
         self._answers: list[dict[str, Any]] = []
+        self._journal: Request | None = None  # asked for by the latest exec service
 
     async def start(
         self, jobid: int, *command: str, reattach: bool = False, **options: Any
@@ -56,18 +57,35 @@ class Manager:
         self.handle.send(Request("job-exec.start", payload))
 
     async def told(self) -> tuple[str, dict[str, Any]]:
-        """The next answer to a start; hello is accepted on the way."""
+        """The next answer to a start; hello is accepted, and the journal begun, on the way.
+
+        A release is in the journal at once: here nothing is stored that could be late.
+        """
         while not self._answers:
             for message in await self.handle.receive():
-                if isinstance(message, Request) and message.topic == "job-manager.exec-hello":
+                if isinstance(message, Response):
+                    assert isinstance(message.payload, dict)
+                    self._answers.append(message.payload)
+                elif not isinstance(message, Request):
+                    pass
+                elif message.topic == topics.EXEC_HELLO:
                     answer = respond(message)
                     assert answer is not None
                     self.handle.send(answer)
-                elif isinstance(message, Response):
-                    assert isinstance(message.payload, dict)
-                    self._answers.append(message.payload)
+                elif message.topic == topics.JOB_JOURNAL:
+                    self._journal = message
+                    self._log([])
         answer_payload = self._answers.pop(0)
+        if answer_payload["type"] == "release":
+            event = {"timestamp": 1.0, "name": "release", "context": answer_payload["data"]}
+            self._log([[answer_payload["id"], 0, event]])
         return answer_payload["type"], answer_payload["data"]
+
+    def _log(self, entries: list[Any]) -> None:
+        if self._journal is not None:
+            response = respond_stream(self._journal, {"events": entries})
+            assert response is not None
+            self.handle.send(response)
 
     def cancel(self, jobid: int) -> None:
         """Publish a fatal exception."""
