@@ -350,6 +350,7 @@ def _open_to_guests(statedir: Path, config: Config) -> int:
 
 
 async def _take_down(instance: Instance) -> None:
+    instance.trace.note(Kind.INSTANCE, "broker", {"what": "ending"})
     for name in reversed([module.name for module in instance.supervisor.list()]):
         if name in instance.supervisor:  # may have ended by itself meanwhile
             await instance.supervisor.remove(name)

@@ -206,11 +206,21 @@ HEARD: Final[View] = view(
 )
 """By peer, from its own side: what it has sent and taken up."""
 
+
+def _client_told(record: Record, seen: Seen) -> Iterable[tuple[str, None]]:
+    """As `_client`; and every peer, when the resource service itself ends: its streams are over."""
+    if record.message is None and payload(record).get("module") == topics.RESOURCE:
+        is_end = payload(record).get("what") in ENDS
+        return [(peer, None) for peer in seen.all(TOLD)] if is_end else []
+    return _client(record, seen)
+
+
 TOLD: Final[View] = view(
     "acquired, as told",
     received("request", topics.RESOURCE_ACQUIRE, topics.RESOURCE_RELEASE, RESOURCE_DISCONNECT),
     sent("response", topics.RESOURCE_ACQUIRE),
-    parts=_client,
+    noted(Kind.MODULE),
+    parts=_client_told,
     fold=_fold,
 )
 """By peer, from the side of the resource service: what it has taken up and sent."""

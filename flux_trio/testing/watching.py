@@ -1,7 +1,8 @@
 """Judging the instances that a test opens by the clauses of the RFCs.
 
-Each is watched by a monitor of its own, as it runs. What is owed at the end is not asked for: a
-test may end in the middle of things.
+A monitor of its own watches each instance while it runs. A test may end an instance in the middle
+of things, and then nobody can say what was still owed. If the instance is at rest when it begins to
+end, whatever a party still owes is a violation.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from contextlib import contextmanager
 from flux_trio.conformance import Clause, Judgement, Monitor, Violation, load_clauses
 from flux_trio.conformance.rules import ALL_RULES
 from flux_trio.instance import more_sinks
-from flux_trio.trace import Record, Sink
+from flux_trio.messages import Message, Request, Response, topics
+from flux_trio.trace import Kind, Record, Sink
 from flux_trio.views import verdict_text
 
 
@@ -31,11 +33,15 @@ class _Watcher:
     def __init__(self) -> None:
         self._monitor = Monitor(ALL_RULES, _clauses())
         self._records: list[Record] = []
+        self._rest = _Rest()
 
     def take(self, record: Record) -> None:
         """The next record (a Sink)."""
         self._records.append(record)
         self._monitor.observe(record)
+        self._rest.observe(record)
+        if record.kind == Kind.INSTANCE and self._rest.is_reached:
+            self._monitor.finish()
 
     def broken(self) -> frozenset[str]:
         """The clauses that were broken so far."""
@@ -51,6 +57,41 @@ class _Watcher:
         verdicts = self._monitor.verdicts()
         shown = Judgement("watched", len(records), verdicts, tuple(violations), {})
         return verdict_text(shown, records)
+
+
+class _Rest:
+    """Whether an instance is at rest: no job is active, and no message is on its way."""
+
+    def __init__(self) -> None:
+        self._on_their_way: set[int] = set()  # places of requests and responses that were sent
+        self._is_idle = True  # the job manager's last account, unless a job has had an event since
+
+    def observe(self, record: Record) -> None:
+        """Take the next record."""
+        match record.kind:
+            case Kind.SEND if record.peer and _is_awaited(record.message):
+                self._on_their_way.add(record.n)
+            case Kind.RECV | Kind.DROP:
+                self._on_their_way.discard(record.ref)
+            case Kind.EVENT:
+                self._is_idle = False
+            case Kind.STATE if record.data and record.data["service"] == topics.JOB_MANAGER:
+                self._is_idle = not record.data["jobs"]
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether nothing is under way after the last record."""
+        return self._is_idle and not self._on_their_way
+
+
+def _is_awaited(message: Message | None) -> bool:
+    """Whether somebody acts on `message`: a test's own clients say goodbye as it ends."""
+    match message:
+        case Request(topic=topic):
+            return not topic.endswith(topics.DISCONNECT)
+        case Response():
+            return True
+    return False
 
 
 @contextmanager

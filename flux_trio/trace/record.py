@@ -34,6 +34,7 @@ class Kind(StrEnum):
     CONFIG = "config"
     COUNTERS = "counters"
     CLOCK = "clock"  # the wall clock was set
+    INSTANCE = "instance"
 
 
 # Looked up once: asking a member for its value is slow, and every message is sent and received.

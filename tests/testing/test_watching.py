@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pytest
+import trio
 from trio.testing import MockClock
 
+from flux_trio.broker import Handle
+from flux_trio.formats import Jobspec
 from flux_trio.messages import FluxError, topics
 from flux_trio.testing import ClausesBroken, simulated_instance, watched
+from flux_trio.trace import Kind
 from tests.support.breaking import ANY, BREAKING, broken_on_purpose, is_judged
 
+SETTLE_S = 1.0  # of the virtual clock
 CLAUSE = "32.hello.4"  # exec-hello has a string as service
 
 
@@ -52,6 +57,37 @@ async def test_error_of_the_block_itself_goes_first(autojump_clock: MockClock) -
 
     with pytest.raises(ZeroDivisionError):
         await break_more()
+
+
+async def leave_a_debt(run_s: float | None = None) -> None:
+    """A target goes down and the scheduler is not told; a job may be left running for `run_s`."""
+    async with simulated_instance() as instance, instance.connect() as client:
+        if run_s is not None:
+            await submit(client, run_s)
+            await trio.sleep(SETTLE_S)
+        client.note(Kind.RESOURCE, {"what": "down", "targets": "0"})
+        await trio.sleep(SETTLE_S)
+
+
+async def submit(client: Handle, run_s: float) -> None:
+    attributes = {"system.exec.test": {"run_duration": run_s}}
+    jobspec = Jobspec.from_command(["true"], attributes=attributes)
+    await client.call(topics.INGEST_SUBMIT, {"jobspec": jobspec.to_json()})
+
+
+@pytest.mark.parametrize("run_s", [None, SETTLE_S / 2])
+async def test_debt_is_asked_for_when_an_instance_ends_at_rest(
+    autojump_clock: MockClock, run_s: float | None
+) -> None:
+    with pytest.raises(ClausesBroken, match=r"28\.background\.7 broken by resource"), watched():
+        await leave_a_debt(run_s)
+
+
+async def test_debt_is_not_asked_for_when_an_instance_ends_in_the_middle_of_things(
+    autojump_clock: MockClock,
+) -> None:
+    with watched():
+        await leave_a_debt(run_s=1000.0)
 
 
 async def test_instances_outside_of_the_block_are_not_watched(autojump_clock: MockClock) -> None:
