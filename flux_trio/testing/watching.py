@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from flux_trio.conformance import Clause, Judgement, Monitor, Violation, load_clauses
 from flux_trio.conformance.rules import ALL_RULES
 from flux_trio.instance import more_sinks
-from flux_trio.messages import Message, Request, Response, topics
+from flux_trio.messages import Message, Request, Response, service_of, topics
 from flux_trio.trace import Kind, Record, Sink
 from flux_trio.views import verdict_text
 
@@ -60,10 +60,13 @@ class _Watcher:
 
 
 class _Rest:
-    """Whether an instance is at rest: no job is active, and no message is on its way."""
+    """Whether an instance is at rest: no job is active, no message is on its way, and the kvs has
+    answered what it was asked.
+    """
 
     def __init__(self) -> None:
         self._on_their_way: set[int] = set()  # places of requests and responses that were sent
+        self._at_the_store: set[tuple[str, int]] = set()  # party and matchtag of calls to the kvs
         self._is_idle = True  # the job manager's last account, unless a job has had an event since
 
     def observe(self, record: Record) -> None:
@@ -71,8 +74,12 @@ class _Rest:
         match record.kind:
             case Kind.SEND if record.peer and _is_awaited(record.message):
                 self._on_their_way.add(record.n)
+                if isinstance(record.message, Request) and _is_call_of_kvs(record.message):
+                    self._at_the_store.add((record.party, record.message.matchtag))
             case Kind.RECV | Kind.DROP:
                 self._on_their_way.discard(record.ref)
+                if isinstance(record.message, Response):
+                    self._at_the_store.discard((record.party, record.message.matchtag))
             case Kind.EVENT:
                 self._is_idle = False
             case Kind.STATE if record.data and record.data["service"] == topics.JOB_MANAGER:
@@ -81,7 +88,12 @@ class _Rest:
     @property
     def is_reached(self) -> bool:
         """Whether nothing is under way after the last record."""
-        return self._is_idle and not self._on_their_way
+        return self._is_idle and not self._on_their_way and not self._at_the_store
+
+
+def _is_call_of_kvs(request: Request) -> bool:
+    is_call = request.matchtag and not request.is_streaming
+    return bool(is_call) and service_of(request.topic) == topics.KVS
 
 
 def _is_awaited(message: Message | None) -> bool:

@@ -583,6 +583,16 @@ class TestJobManagerGone:
             {"group": "default", "targets": "0"},
         )
 
+    def test_a_late_scheduler_that_hears_of_two_ends_at_once_says_one_hello(
+        self, script: SchedScript
+    ) -> None:
+        """27.hello.15: a second hello in the same turn would be answered after the ENODATA."""
+        back = service_back("job-manager")
+        asked_for = script.turn(gone("sched", MANAGER), back, gone("sched", MANAGER), back)
+        assert [(each.topic, each.payload) for each in asked_for] == [
+            ("job-manager.sched-hello", None)
+        ]
+
     def test_another_peer_that_is_gone_does_not_matter(self, script: SchedScript) -> None:
         assert script.turn(gone("sched", "alice")) == []
 

@@ -192,10 +192,11 @@ def _load() -> None:
         importlib.import_module(f"{package.__name__}.{module.name}")
 
 
-def play_on(play: Play, config: Config, seed: int) -> list[Record]:
-    """The trace of a story that is not among the scenarios, on two nodes of two cores."""
-    inventory = make_machine(nnodes=2, cores_per_node=2)
-    given = Surroundings(inventory=inventory, userid=USERID, epoch=EPOCH)
+def play_on(
+    play: Play, config: Config, seed: int, machine: ResourceSet, plugins: Iterable[Plugin] = ()
+) -> list[Record]:
+    """The trace of a story that is not among the scenarios."""
+    given = Surroundings(inventory=machine, userid=USERID, epoch=EPOCH, plugins=plugins)
     return run_world(functools.partial(_on_stage, play, config, given), seed)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.granting import INVENTORY, TOLD, Inventory, told_of
-from flux_trio.conformance.jobs import LIFE, Life, context_of
+from flux_trio.conformance.jobs import LIFE, RUN, Life, context_of
 from flux_trio.conformance.leg import RECV, topic_of
 from flux_trio.conformance.queueing import UNSENT, unsent
 from flux_trio.conformance.rule import (
@@ -240,13 +240,16 @@ def enosys_counts_as_success(record: Record, seen: Seen) -> Said:
     return verdict is not None and verdict.errnum == Errno.ENOSYS
 
 
-@RULES.judge("27.criteria.12", UPDATED, sent("response", UPDATE), views=[WISHES, VERDICTS])
+@RULES.judge("27.criteria.12", UPDATED, sent("response", UPDATE), views=[WISHES, VERDICTS, LIFE])
 def an_expiration_can_be_adjusted(record: Record, seen: Seen) -> Said:
     if record.message is None:
         return seen.at(VERDICTS, job_id(record)) is not None
     jobid, verdict = _answer_to_update(record, seen)
     if verdict is None or not verdict.allows or not errnum(record):
         return None
+    life: Life | None = seen.at(LIFE, jobid)
+    if life is None or life.state != RUN:
+        return None  # the job ended before the scheduler answered
     text = f"job {jobid}: {UPDATE} fails, although the scheduler allows it"
     return Broken(text, (verdict.n,))
 

@@ -77,6 +77,7 @@ class SchedCore:
             self._context, self._schedule, self._grown, self._shrinking, self._take_back
         )
         self._greeting: Greeting | None = None  # from the first grow on
+        self._said_hello = False  # in this turn
         self._ready = False  # sched-ready is answered: requests may come
         # The route to who sends them, its name first.
         self._manager: tuple[str, ...] = (topics.JOB_MANAGER,)
@@ -117,6 +118,7 @@ class SchedCore:
                     self._timer(key)
                 case ClockStepped(by):
                     self._schedule.clock_stepped(by)
+        self._said_hello = False
         if not self._reranking.step():
             self._context.do(SetTimer(RERANK_TIMER, now))
         elif self._ready:
@@ -141,6 +143,7 @@ class SchedCore:
     def _greet(self) -> None:
         self._greeting = Greeting(self._context, self._schedule, self._config, self._greeted)
         self._greeting.say_hello()
+        self._said_hello = True
 
     def _greeted(self) -> None:
         self._ready = True
@@ -197,9 +200,12 @@ class SchedCore:
         self._reranking.forget_all()
         self._context.forget_jobs()
         self._schedule.forget_jobs()
-        if self._greeting is not None:  # else hello follows the first grow
-            self._greeting.abandon()
-            self._greet()
+        if self._greeting is None:
+            return  # hello follows the first grow
+        if self._said_hello:
+            return  # a slow scheduler hears of two ends in one turn: one hello is enough
+        self._greeting.abandon()
+        self._greet()
 
     # Requests (RFC 27)
 
