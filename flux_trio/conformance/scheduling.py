@@ -102,7 +102,8 @@ def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Li
         case topics.SCHED_READY, False if not error:
             return link.but(answered=record.n, fatal=0, fatal_topic="", fatal_errnum=0)
         case topics.SCHED_READY, True if error and error != Errno.ENOSYS:
-            return link.but(ready_refused=record.n)
+            # After another hello, the refused ready was meant for a job manager that is gone.
+            return link if link.hello_sent > link.ready_sent else link.but(ready_refused=record.n)
         case (topics.SCHED_ALLOC | topics.SCHED_FREE) as topic, True if error:
             n = record.n
             return link.but(lost=n, fatal=n, fatal_topic=topic, fatal_errnum=error)

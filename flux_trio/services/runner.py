@@ -85,6 +85,8 @@ async def run_core(
 ) -> None:
     """Run `core` until cancelled, or until it says Exit (raises ServiceExit with its reason).
 
+    Timers that are due get a turn of their own, after the turn of the messages that waited.
+
     `perform` takes the core's own actions; it must not block. What it learns later comes back
     through `handle.post`.
     """
@@ -122,8 +124,14 @@ async def run_core(
             inputs += timers.pop_due(passed)
         if by:
             inputs.insert(0, ClockStepped(by))
+            inputs = await handle.receive_until(at)
+            # When it is Trio's time, it may by rounding be just before `at` on the handle's clock.
+            now = handle.now() if inputs else max(at, handle.now())
         if inputs:
             do(core.turn(now, inputs))
+        # Only now: what came may have cleared a timer that is due, or set it to another time.
+        if due := timers.pop_due(now):
+            do(core.turn(now, due))
 
 
 def _do_common(

@@ -245,6 +245,20 @@ async def test_timer_that_is_due_already_fires_behind_what_waits(
     assert (len(first[1]), second[1]) == (1, [TimerFired("now")])
 
 
+async def test_timer_that_is_cleared_by_what_waits_does_not_fire(
+    world: ModuleWorld, autojump_clock: MockClock
+) -> None:
+    "A slow owner finds both the message and the time come."
+    core = Script(lambda _inputs: [ClearTimer("end")], first=(SetTimer("end", 1001.0),))
+    await run(world, core)
+    client = world.client()
+    client.send("core.x")
+    autojump_clock.jump(5.0)
+    await trio.sleep(1)
+    (turn,) = core.turns
+    assert [type(each) for each in turn[1]] == [Request]
+
+
 @pytest.mark.parametrize("began", [999.7, 1234.56789, 12345.678])
 async def test_time_that_rounds_to_just_before_a_timer_does_not_hold_it_up(
     autojump_clock: MockClock, began: float
