@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from flux_trio.conformance.leg import (
+    EVENT,
     LOOKUP_TOPICS,
     MODULE,
     RECV,
@@ -13,6 +14,7 @@ from flux_trio.conformance.leg import (
     errnum,
     logged,
     message,
+    name_of,
     no_key,
     noted,
     payload,
@@ -238,10 +240,16 @@ class Held(Live, frozen=True, gc=False):
     n: int
     """Where its R was written, or told of."""
     targets: Idset
+    is_logged: bool = False
+    """The alloc event has followed."""
 
 
 def _holders(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
     match topic_of(record):
+        case topics.JOB_MANAGER_DISCONNECT:
+            is_schedulers = getattr(record.message, "sender", "") == seen.facts.scheduler
+            held = seen.all(HELD) if is_schedulers else {}
+            return [(jobid, None) for jobid, each in held.items() if not each.is_logged]
         case topics.KVS_COMMIT:
             return list(committed(record))
         case topics.KVS_LOOKUP | topics.KVS_LOOKUP_ALL:
@@ -251,10 +259,12 @@ def _holders(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
 
 
 def _fold_held(had: Held | None, r: SeenR | None, record: Record, _seen: Seen) -> Held | None:
+    if record.kind == EVENT and name_of(record) == "alloc":
+        return None if had is None else had.but(is_logged=True)
     if r is None:
         return None
-    if topic_of(record) in LOOKUP_TOPICS and had is not None:
-        return had
+    if topic_of(record) in LOOKUP_TOPICS:  # after hello, so that the job holds it
+        return Held(record.n, targets_of(r.value) or NONE, True) if had is None else had
     return Held(record.n, targets_of(r.value) or NONE)
 
 
@@ -263,12 +273,14 @@ HELD: Final = view(
     sent("request", topics.KVS_COMMIT, mark=WITH_R),
     received("response", *LOOKUP_TOPICS, mark=WITH_R),
     received("request", topics.SCHED_FREE),
-    logged("clean"),
+    sent("request", topics.JOB_MANAGER_DISCONNECT),
+    logged("alloc", "clean"),
     parts=_holders,
     fold=_fold_held,
     reads=(LOOKUPS,),
 )
-"""By job id, from the commit of its R until the scheduler takes up sched.free."""
+"""By job id, from the commit of its R until the scheduler takes up sched.free. A grant that the job
+manager has not logged when the scheduler goes is void."""
 
 
 class Administered(Live, frozen=True, gc=False):

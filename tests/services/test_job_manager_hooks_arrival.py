@@ -110,6 +110,17 @@ def test_prolog_that_no_plugin_takes_up_ends_and_so_does_its_job() -> None:
     assert after.job(1).exception is not None
 
 
+def test_job_that_is_canceled_in_a_prolog_that_goes_on_is_not_started() -> None:
+    """21.events.22: a start was never sent, so that no execution service is asked about it."""
+    prolog = posting(("prolog-start", A))
+    m = ManagerScript(answers={RUN: prolog}, peers=True)
+    m.submit(1)
+    m.alloc(1)
+    after = m.restarted(answers={"job.new": prolog}, peers=True)
+    assert "job-exec.start 1" not in after.raise_(1)
+    assert after.post(1, "prolog-finish", status=1, **A) == ["sched.free 1"]
+
+
 def test_epilog_that_no_plugin_takes_up_ends_with_a_note() -> None:
     m = ManagerScript(answers={CLEANUP: posting(("epilog-start", A))}, peers=True)
     m.running(1)

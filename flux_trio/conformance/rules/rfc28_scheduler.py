@@ -108,8 +108,27 @@ def _holding_shrunk(seen: Seen) -> list[Broken]:
     ]
 
 
+def _fold_raising(_n: int | None, _part: None, record: Record, seen: Seen) -> int | None:
+    is_schedulers = record.kind == SEND and record.party == seen.facts.scheduler
+    return record.n if is_schedulers else None
+
+
+RAISING: Final = view(
+    "raised by the scheduler",
+    sent("request", topics.JOB_RAISE),
+    received("request", topics.JOB_RAISE),
+    key=job_id,
+    fold=_fold_raising,
+)
+"""By job id: an exception that the scheduler raises, until the job manager takes it up."""
+
+
 @RULES.judge(
-    "28.shrink.4", logged("exception"), FREE, views=[HEARD, HELD, LIFE], owing=_holding_shrunk
+    "28.shrink.4",
+    logged("exception"),
+    FREE,
+    views=[HEARD, HELD, LIFE, RAISING],
+    owing=_holding_shrunk,
 )
 def holders_of_shrunk_targets_get_an_exception(record: Record, seen: Seen) -> Said:
     """Not those that were ending already."""
@@ -121,6 +140,8 @@ def holders_of_shrunk_targets_get_an_exception(record: Record, seen: Seen) -> Sa
     life = seen.at(LIFE, job_id(record))
     if life is None or life.fatal or life.since < had.shrunk:
         return None
+    if (seen.at(RAISING, job_id(record)) or 0) > had.shrunk:
+        return True  # the exception and the free crossed
     text = f"job {job_id(record)} held targets {held.targets & had.taken}, which were shrunk"
     return Broken(f"{text}, and ended without an exception", (had.shrunk, held.n))
 

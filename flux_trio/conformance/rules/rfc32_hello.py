@@ -87,7 +87,7 @@ def hello_is_an_ordinary_rpc(state: State, record: Record, facts: Facts) -> Step
     if isinstance(record.message, Request):
         return Step(record.n)
     if record.party != facts.manager:
-        return Step(state)  # the broker's answer when there is no job manager
+        return Step()  # the broker answers in the place of a job manager that is gone
     if state is None:
         what = getattr(record.message, "matchtag", 0)
         return Step(broken=Broken(f"exec-hello: no request is open with matchtag {what}"))
@@ -108,6 +108,8 @@ def _must_accept(record: Record, seen: Seen) -> Said:
     hello = _answered(record, seen)
     if hello is None or hello.busy or outstanding(seen):
         return None
+    if record.party != seen.facts.manager:
+        return None  # the broker answers in the place of a job manager that is gone
     if not errnum(record):
         return True
     if errnum(record) == Errno.ENOSYS:

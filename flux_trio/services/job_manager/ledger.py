@@ -593,7 +593,8 @@ def revive(job: Job, jobspec: KeptJobspec) -> ActiveJob:
     for name in Job.__slots__:
         setattr(active, name, getattr(job, name))
     active.asked = job.state
-    active.start_sent = job.has_resources and job.state in (JobState.RUN, JobState.CLEANUP)
+    was_allocated = job.has_resources and job.state in (JobState.RUN, JobState.CLEANUP)
+    active.start_sent = was_allocated and not active.prologs  # 21.events.22: no start before those
     return active
 
 

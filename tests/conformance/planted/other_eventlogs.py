@@ -13,7 +13,9 @@ PLANTED = Planted()
 
 
 def first(trace: Trace) -> Record:
-    """The commit of ingest that stores the first job: its jobspec, then its submit event."""
+    """The commit of ingest that stores the first job: its jobspec, its submit event, its place in
+    the index.
+    """
     return find(trace, topics.KVS_COMMIT, "request", party="job-ingest")
 
 
@@ -23,14 +25,22 @@ def second(trace: Trace) -> Record:
 
 
 def written(trace: Trace, commit: Record, how: str, text: str) -> Trace:
-    """The commit's last operation writes another text; the trace ends as it is sent."""
-    *ops, (_, key, _) = commit.message.payload["ops"]
-    return edit_payload(trace, commit, ops=[*ops, [how, key, text]])[: commit.n]
+    """The commit writes another text to the eventlog; the trace ends as it is sent."""
+    at, key, _ = of_eventlog(commit)
+    ops = list(commit.message.payload["ops"])
+    ops[at] = [how, key, text]
+    return edit_payload(trace, commit, ops=ops)[: commit.n]
+
+
+def of_eventlog(commit: Record) -> tuple[int, str, str]:
+    """The operation that writes to an eventlog: its place, the key, the text."""
+    ops = commit.message.payload["ops"]
+    return next((at, op[1], op[2]) for at, op in enumerate(ops) if op[1].endswith(".eventlog"))
 
 
 def text_of(commit: Record) -> str:
-    """What the last operation writes."""
-    return str(commit.message.payload["ops"][-1][2])
+    """What it writes to the eventlog."""
+    return of_eventlog(commit)[2]
 
 
 def line(**changed: object) -> Change:

@@ -116,9 +116,15 @@ def one_who_has_left_is_answered(trace: Trace) -> Trace:
     return insert(trace, now, sent)
 
 
+LEFT = ("job-manager", "resource")
+
+
 @PLANTED.violation("28.disconnect.4", "scheduler_reload")
 def a_running_job_suffers(trace: Trace) -> Trace:
-    gone = find(trace, "job-manager.disconnect", "request")
+    gone = max(
+        (find(trace, f"{service}.disconnect", "request", party="sched") for service in LEFT),
+        key=lambda sent: receipt(trace, sent).n,
+    )
     jobid = find_event(trace, "alloc").data["id"]
     context = {"type": "scheduler", "severity": 0, "note": "gone", "userid": 1000}
     return insert(trace, gone, made_event(jobid, "exception", **context))
