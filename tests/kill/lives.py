@@ -1,17 +1,19 @@
 """Lives of one instance: each begins in the same state directory and ends with SIGKILL.
 
-Everything is drawn from one seed: what is submitted and canceled, and when the end comes. What the
+Everything is drawn from one seed: what is submitted and canceled, what befalls the instance
+(`tests.kill.troubles`), and when the end comes. What the
 instance acknowledged is remembered; `tests.kill.findings` holds it against what is there at last.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,8 @@ import trio
 
 from flux_trio.client import TOKEN_FILE, URI_FILE, Client, ClientError, open_client
 from flux_trio.formats import Jobspec, parse_fluid
-from flux_trio.messages import FluxError, topics
+from flux_trio.messages import Errno, FluxError, topics
+from tests.kill.troubles import Trouble, draw_trouble, flip_a_bit, kill_hosts, make_room
 from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment
 
 # Four nodes of four cores that are all this machine.
@@ -36,7 +39,7 @@ RUNS_FILE = "runs"  # a line from each task that was ever started: job id and ta
 START_S_MAX = 0.6  # about what it takes to be ready: some lives end before
 BUSY_S_MAX = 0.7
 JOBS_MAX = 60  # of one life
-APART = 0.2  # of the lives have a module in a process of its own
+FLIPPED = 0.2  # of the lives leave a state in which a bit is flipped
 
 TASK = 'echo "$FLUX_JOB_ID $FLUX_TASK_RANK" >> "$0"; echo "$FLUX_JOB_ID"; exec sleep "$1"'
 
@@ -48,6 +51,7 @@ class Memory:
     submitted: list[int] = field(default_factory=list)  # ids, in the order they were told
     asked_to_cancel: set[int] = field(default_factory=set)
     canceled: set[int] = field(default_factory=set)  # and this was answered
+    hosts_killed: int = 0  # shell hosts, with which the ends of their jobs may be lost
     moments: list[str] = field(default_factory=list)  # how each life ended
 
 
@@ -63,7 +67,8 @@ class Lives:
         (directory / RUNS_FILE).touch()
 
     def live(self) -> None:
-        """Start, give it work, and kill it at a moment of chance."""
+        """Start, give it work and trouble, and kill it at a moment of chance."""
+        trouble = draw_trouble(self._rng)
         with self._started() as process:
             if self._rng.random() < 0.25:
                 after = self._rng.uniform(0, START_S_MAX)
@@ -73,11 +78,13 @@ class Lives:
                 wait_until_ready(process)
                 after = self._rng.uniform(0, BUSY_S_MAX)
                 with self._submitting():
-                    trio.run(self._give_work, after)
-                    self.memory.moments.append(f"{after:.3f} s after it was ready")
+                    trio.run(self._give_work, after, trouble, process.pid)
+                    self.memory.moments.append(f"{after:.3f} s after it was ready; {trouble}")
                     process.kill()  # before the command's end is awaited
             process.kill()
             assert process.wait() == -signal.SIGKILL, "it ended by itself"
+        if self._rng.random() < FLIPPED:
+            self.memory.moments.append(flip_a_bit(self.directory, self._rng))
 
     @contextmanager
     def last(self) -> Iterator[subprocess.Popen[str]]:
@@ -105,17 +112,32 @@ class Lives:
             assert process.stdout is not None
             process.stdout.close()
 
-    async def _give_work(self, seconds: float) -> None:
+    async def _give_work(self, seconds: float, trouble: Trouble, pid: int) -> None:
         try:
             with trio.move_on_after(seconds):
                 async with connected(self.directory) as client, trio.open_nursery() as nursery:
                     nursery.start_soon(self._submit, client)
                     nursery.start_soon(self._cancel, client)
-                    if self._rng.random() < APART:
-                        nursery.start_soon(self._take_apart, client)
+                    await self._trouble(trouble, client, self._rng.uniform(0, seconds), pid)
                     await trio.sleep_forever()
         except* ClientError:
             pass  # it was killed under us
+
+    async def _trouble(self, trouble: Trouble, client: Client, after: float, pid: int) -> None:
+        match trouble:
+            case Trouble.HOST:
+                await trio.sleep(after)
+                self.memory.hosts_killed += kill_hosts(self.directory)
+            case Trouble.APART | Trouble.MODULE:
+                name = await self._take_apart(client)
+                await trio.sleep(after)
+                if trouble is Trouble.MODULE:
+                    await self._kill_module(client, name)
+            case Trouble.FULL:
+                await trio.sleep(after)
+                make_room(pid, room=False)
+                await trio.sleep(self._rng.uniform(0, BUSY_S_MAX))
+                make_room(pid, room=True)
 
     async def _submit(self, client: Client) -> None:
         left = self._rng.randrange(JOBS_MAX)
@@ -123,7 +145,9 @@ class Lives:
             count = self._rng.randint(1, 10)
             left -= count
             answers = await client.submit_many([self._jobspec() for _ in range(count)])
-            assert all(isinstance(each, int) for each in answers), answers
+            for answer in answers:
+                is_refused = isinstance(answer, FluxError) and answer.errnum == Errno.ENOSPC
+                assert isinstance(answer, int) or is_refused, answer
             self.memory.submitted += [each for each in answers if isinstance(each, int)]
             await trio.sleep(self._rng.uniform(0, 0.05))
 
@@ -142,10 +166,18 @@ class Lives:
                 continue  # it is over already
             self.memory.canceled.add(jobid)
 
-    async def _take_apart(self, client: Client) -> None:
-        """Let a module go on in a process of its own, which must end with the instance."""
+    async def _take_apart(self, client: Client) -> str:
+        """Let a module, which is named, go on in a process that must end with the instance."""
         name = self._rng.choice(("sched", "job-exec"))
         await client.call(topics.MODULE_RELOAD, {"name": name, "exec": True})
+        return name
+
+    async def _kill_module(self, client: Client, name: str) -> None:
+        """SIGKILL its process."""
+        listed = await client.call(topics.MODULE_LIST)
+        (pid,) = [module["pid"] for module in listed["modules"] if module["name"] == name]
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
     def _jobspec(self) -> dict[str, Any]:
         words = self._command(self._rng.choice((0, 0.01, 0.1, 0.4)))
