@@ -121,16 +121,12 @@ async def run_core(
         if at is not None:
             passed = max(passed, handle.passed())
             now = now if inputs else max(now, passed + steps.ahead())
-            inputs += timers.pop_due(passed)
         if by:
             inputs.insert(0, ClockStepped(by))
-            inputs = await handle.receive_until(at)
-            # When it is Trio's time, it may by rounding be just before `at` on the handle's clock.
-            now = handle.now() if inputs else max(at, handle.now())
         if inputs:
             do(core.turn(now, inputs))
         # Only now: what came may have cleared a timer that is due, or set it to another time.
-        if due := timers.pop_due(now):
+        if due := timers.pop_due(passed):
             do(core.turn(now, due))
 
 

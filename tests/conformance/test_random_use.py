@@ -153,9 +153,9 @@ class Late:
         """As the handle's, and later."""
         return await self._later(await self._handle.receive())
 
-    async def receive_until(self, at: float) -> list[Any]:
+    async def receive_for(self, seconds: float) -> list[Any]:
         """As the handle's, and later."""
-        return await self._later(await self._handle.receive_until(at))
+        return await self._later(await self._handle.receive_for(seconds))
 
     async def _later(self, inputs: list[Any]) -> list[Any]:
         await trio.sleep(self._random.choice(DELAYS_S))

@@ -11,7 +11,15 @@ from flux_trio.formats import ResourceSet
 from flux_trio.messages import Errno, Response, topics
 from flux_trio.protocols import VALIDATE, AskHook, HookAnswer, JobState
 from tests.support.asking import asked_by_guest
-from tests.support.manager_script import CANCEL, START, USERID, ManagerScript, key
+from tests.support.manager_script import (
+    ANNOTATE,
+    CANCEL,
+    PRIORITIZE,
+    START,
+    USERID,
+    ManagerScript,
+    key,
+)
 
 DURATION = "attributes.system.duration"
 ALLOWED = {f"job.update.{DURATION}": HookAnswer(handled=True)}
@@ -43,6 +51,20 @@ def running(m: ManagerScript, jobid: int, starttime: float) -> None:
 def scheduler_says(m: ManagerScript, errnum: int = 0, text: str = "") -> list[str]:
     asked = m.last(topics.SCHED_EXPIRATION)
     return m.put(Response(topics.SCHED_EXPIRATION, text or None, errnum, asked.matchtag))
+
+
+def test_what_the_scheduler_said_of_the_old_jobspec_is_forgotten() -> None:
+    """27.success.7: also when the job waits for its priority as the cancel is answered."""
+    m = ManagerScript(answers=ALLOWED, hooks=[PRIORITIZE], peers=True)
+    m.submit(1)
+    m.answer(PRIORITIZE, priority=16)
+    m.alloc(1, ANNOTATE, annotations={"sched": {"reason_pending": "no room"}})
+    update(m, 1, 30)
+    m.alloc(1, CANCEL)
+    m.answer(PRIORITIZE, priority=16)
+    m.alloc(1, annotations={"sched": {"resource_summary": "rank0/core0"}})
+    told = m.context(1, "alloc")["annotations"]
+    assert told == {"sched": {"resource_summary": "rank0/core0"}}
 
 
 def test_pending_job_is_requested_again_with_the_new_jobspec(m: ManagerScript) -> None:

@@ -158,6 +158,7 @@ class SchedulerSide:
             self._cancel(job.id)
         elif state == AllocState.ALLOCATED and not job.has_resources:
             self._send_free(job.id)
+        self._drop_sched_annotations(job)  # they are about the request with the old jobspec
 
     def free(self, job: ActiveJob) -> bool:
         """Give back what `job` holds, now or after the next ready; whether it is still to do."""
