@@ -2,8 +2,10 @@
 
 Jobs are given places in time and space in the order of the queue. A place once given is kept: when
 something is freed early, each job in turn may move to an earlier place, and none moves to a
-later one. What can cost a job its place is a job that ranks above it, or a change of the
-machine or of what was promised: a rank down, a grant made longer or overdue.
+later one. A job that moves may leave room for one ahead of it: the next plan offers that room in
+the order of the queue too, so that a job that has just come gets what those ahead leave. What can
+cost a job its place is a job that ranks above it, or a change of the machine or of what was
+promised: a rank down, a grant made longer or overdue.
 """
 
 from __future__ import annotations

@@ -343,6 +343,18 @@ class TestConservative:
         waiting = made.decide(0.0).waiting
         assert {job.id: start for job, start in waiting.items()} == {3: 10.0, 2: 20.0}
 
+    def test_a_job_ahead_moves_up_before_one_that_comes_gets_a_place(self) -> None:
+        """Job 4 starts at 1.0 and leaves its place at 20.0; job 5 would run into 21.0."""
+        made = schedule("conservative", 3)
+        for jobid, (count, duration) in enumerate([(3, 20.0), (1, 20.0), (3, 50.0), (2, 20.0)], 1):
+            submit(made, jobid, nodes(count), duration)
+        assert list(made.decide(0.0).waiting.values()) == [20.0, 40.0, 20.0]
+        made.free(1)
+        assert list(made.decide(1.0).waiting.values()) == [40.0]
+        submit(made, 5, nodes(1), 500.0)
+        waiting = made.decide(1.0).waiting
+        assert {job.id: start for job, start in waiting.items()} == {3: 21.0, 5: 71.0}
+
 
 TIMED = st.builds(
     lambda shape, duration, share, arrives: Timed(shape, duration, duration * share, arrives),

@@ -90,22 +90,25 @@ def replay(jobs: list[RefJob], nodes: int, decide: Decide) -> Machine:
 
 
 def lowest(nodes: int, count: int) -> int:
-    """The `count` lowest nodes."""
+    """The `count` lowest nodes; all of them when there are fewer."""
+    if nodes.bit_count() <= count:
+        return nodes
     ranks = [rank for rank in range(nodes.bit_length()) if nodes >> rank & 1]
     return sum(1 << rank for rank in ranks[:count])
 
 
 def last_back(nodes: int, count: int, spans: list[Span]) -> int:
-    """The `count` nodes that come back last."""
-    back = dict.fromkeys([r for r in range(nodes.bit_length()) if nodes >> r & 1], -math.inf)
-    for span in spans:
-        both = span.nodes & nodes
-        while both:
-            rank = (both & -both).bit_length() - 1
-            back[rank] = max(back[rank], span.end)
-            both &= both - 1
-    order = sorted(back, key=lambda rank: (-back[rank], rank))
-    return sum(1 << rank for rank in order[:count])
+    """The `count` nodes that come back last; those that nobody uses are the very last choice."""
+    chosen = 0
+    for span_end in sorted({span.end for span in spans}, reverse=True):
+        back = 0
+        for span in spans:
+            if span.end == span_end:
+                back |= span.nodes
+        chosen |= lowest(back & nodes & ~chosen, count - chosen.bit_count())
+        if chosen.bit_count() == count:
+            return chosen
+    return chosen | lowest(nodes & ~chosen, count - chosen.bit_count())
 
 
 def fifo(machine: Machine) -> None:
@@ -149,7 +152,11 @@ def _when_back(machine: Machine, count: int) -> float:
 
 
 def conservative(machine: Machine) -> None:
-    """Each job in turn gets the earliest place, or an earlier one than it has."""
+    """When a job ended or came, each job in turn gets the earliest place, or keeps the one it has.
+
+    A job behind may leave a place that one ahead can use. The one ahead is then asked first in the
+    next turn, also when that turn is due to a job that came.
+    """
     first = machine.queue[:RESERVED_MAX]
     if not machine.ended and all(job.id in machine.promised for job in first):
         return
@@ -158,9 +165,7 @@ def conservative(machine: Machine) -> None:
     while place < min(len(machine.queue), RESERVED_MAX):
         job = machine.queue[place]
         own = machine.promised.get(job.id)
-        best = own
-        if own is None or machine.ended:
-            best = plan.earliest(job, own) or own
+        best = plan.earliest(job, own) or own
         assert best is not None
         if own is not best:
             plan.change(own, best)
