@@ -29,6 +29,9 @@ ENDED: Final = "ended"
 UNKNOWN: Final = 0
 """The mark of a text that is not known, and the result that is not: it may be any."""
 
+NAME_CHARS_MAX: Final = 1024  # of a job's name, as it is listed
+CACHED_BYTES_MAX: Final = 1 << 14  # of a jobspec whose mark is remembered by its text
+
 _US: Final = 1_000_000
 
 
@@ -134,15 +137,23 @@ class _Jobspec(msgspec.Struct, frozen=True):
 
 
 def name_of(named: Any, command: str) -> str:
-    """A job's name: `attributes.system.job.name`, or the last part of its command."""
+    """A job's name: `attributes.system.job.name`, or the last part of its command; cut."""
     if isinstance(named, str):
-        return named
-    return command.rpartition("/")[2] or command
+        return cut_name(named)
+    return cut_name(command.rpartition("/")[2] or command)
 
 
-@lru_cache(maxsize=256)  # jobs that end together are often alike
+def cut_name(name: str) -> str:
+    """The beginning of a name that is too long to be listed."""
+    return name[:NAME_CHARS_MAX]
+
+
 def name_mark(jobspec: bytes) -> int:
     """The mark of the name in a jobspec, which is JSON."""
+    return _cached_mark(jobspec) if len(jobspec) <= CACHED_BYTES_MAX else _name_mark(jobspec)
+
+
+def _name_mark(jobspec: bytes) -> int:
     try:
         spec = msgspec.json.decode(jobspec, type=_Jobspec)
         command = spec.tasks[0].command[0]
@@ -150,3 +161,6 @@ def name_mark(jobspec: bytes) -> int:
         return UNKNOWN  # as no name is listed of it
     job = spec.attributes.system.job
     return mark_of(name_of(job.get("name") if isinstance(job, dict) else None, command))
+
+
+_cached_mark: Final = lru_cache(maxsize=256)(_name_mark)  # jobs that end together are often alike

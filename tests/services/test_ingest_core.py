@@ -9,7 +9,7 @@ import pytest
 
 from flux_trio.formats import Jobspec, format_fluid, parse_event
 from flux_trio.messages import Errno, Flag, Request, Response
-from flux_trio.services.ingest.core import BATCH_JOBS_MAX, IngestCore
+from flux_trio.services.ingest.core import BATCH_JOBS_MAX, TEXT_BYTES_MAX, IngestCore
 from flux_trio.services.job_index import active_key, refusal_ops
 from flux_trio.services.turns import Exit, Log
 from tests.support.asking import (
@@ -364,3 +364,16 @@ def test_submitter_that_goes_leaves_its_jobs() -> None:
 def test_answer_to_nothing_that_was_asked_is_logged() -> None:
     (action,) = Script()(Response("kvs.commit", {}, 0, 99))
     assert action == Log(4, "kvs.commit: an answer to nothing that was asked")
+
+
+@pytest.mark.parametrize(("path", "most"), TEXT_BYTES_MAX.items())
+def test_texts_that_lists_show_have_a_length_in_bytes(path: str, most: int) -> None:
+    def jobspec(text: str) -> Any:
+        return Jobspec.from_command(("true",), attributes={path: text}).to_json()
+
+    ingest = Script()
+    fits = "/" + "ö" * ((most - 1) // 2)
+    assert told(ingest.submit(submission(jobspec=jobspec(fits))))[0][2] == 0
+    ((_, _, errnum, text),) = told(ingest(submission(jobspec=jobspec(fits + "ö"))))
+    assert errnum == Errno.EINVAL
+    assert f"attributes.{path}: expected at most {most} bytes" in text

@@ -483,3 +483,10 @@ def test_end_of_a_watch_needs_no_credit() -> None:
     ((_, errnum, _),) = changed(core, ["unlink", "a"])
     assert errnum == Errno.ENOENT
     assert granted(core, None) == []
+
+
+def test_answer_to_a_lookup_of_many_keys_ends_with_the_value_that_is_too_long() -> None:
+    core = KvsCore()
+    turn(core, asked("kvs.lookup-all", {"keys": ["a", "b", "c", "d"], "chars_max": 5}))
+    told = answers(turn(core, Fetched(["123", None, "456", "7"], [])))
+    assert told == [(1, 0, {"values": ["123", None, "456"]})]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -58,6 +58,11 @@ UNHEARD_MS_MAX = 60_000
 
 # Submissions that wait while the job manager comes up; as many as one turn may find at most.
 WAITING_MAX = 1 << 18
+
+CACHED_BYTES_MAX: Final = 1 << 14  # of a jobspec whose judgment is remembered by its text
+
+TEXT_BYTES_MAX: Final = {"system.job.name": 1024, "system.cwd": 4096}
+"""Of attributes that lists show and that have no natural length."""
 
 
 class Submit(msgspec.Struct):
@@ -159,7 +164,10 @@ class IngestCore:
             _check_guest(new)
         text = msgspec.json.encode(new.jobspec)
         try:
-            _judge(text)
+            if len(text) <= CACHED_BYTES_MAX:
+                _judge_cached(text)
+            else:
+                _judge(text)
         except FormatError as error:
             raise FluxError(Errno.EINVAL, str(error)) from None
         assert self._ids is not None  # requests wait until it is there
@@ -261,7 +269,14 @@ def _forget(_request: Request) -> None:
     """A submitter is gone: its jobs stay, and its answers are dropped on the way."""
 
 
-@lru_cache(maxsize=16)  # many jobs that are submitted together differ in nothing
-def _judge(jobspec: bytes) -> None:
-    """Raises FormatError for what is no jobspec."""
-    Jobspec.parse(jobspec)
+def _judge(text: bytes) -> None:
+    """Raises FormatError for what is no jobspec, or has a text that is too long to be listed."""
+    jobspec = Jobspec.parse(text)
+    for path, most in TEXT_BYTES_MAX.items():
+        value = jobspec.attribute(path)
+        if isinstance(value, str) and len(value.encode(errors="surrogatepass")) > most:
+            where = f"jobspec: attributes.{path}"
+            raise FormatError(f"at most {most} bytes", value, where)
+
+
+_judge_cached = lru_cache(maxsize=16)(_judge)  # many that are submitted together differ in nothing

@@ -7,7 +7,7 @@ per-resource shell option.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -34,6 +34,10 @@ R: Final = "R"
 EVENTLOG: Final = "eventlog"
 _FINISHED: Final = (EVENTLOG, JOBSPEC, R)  # what is read of a finished job
 FACTS_MAX: Final = 20_000  # kept, of about 0.7 kB each; the oldest go first
+FACTS_CHARS_MAX: Final = 16 << 20  # of the texts in them
+CWD_BYTES_MAX: Final = 4096  # of a working directory: Linux has none that is longer
+LOOKUP_CHARS_MAX: Final = 1 << 19  # of what is read at once; or one job, if that is longer
+CACHED_CHARS_MAX: Final = 1 << 14  # of a jobspec whose facts are remembered by its text
 
 Facts = dict[str, Any]
 Texts = dict[tuple[int, str], str | None]  # by job id and name
@@ -65,6 +69,11 @@ class _Kept:
     facts: Facts
     updates: Mapping[str, Any] | None
 
+    @property
+    def nchars(self) -> int:
+        """How long the texts are."""
+        return sum(len(value) for value in self.facts.values() if isinstance(value, str))
+
 
 class Details:
     """What lists need of jobs and do not have in memory, and the facts that are kept of some.
@@ -75,6 +84,7 @@ class Details:
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._kept: dict[tuple[int, str], _Kept] = {}
+        self._nchars = 0  # of them
 
     def keys_of(self, jobs: Iterable[Listed]) -> Iterator[tuple[int, str]]:
         """What has to be read of `jobs`: job ids and names."""
@@ -83,9 +93,14 @@ class Details:
             for name in names:
                 yield job.id, name
 
-    def ask(self, keys: Iterable[tuple[int, str]], purpose: object) -> None:
-        """Read them for `purpose`; the answer is one kvs.lookup-all."""
-        wanted = {"keys": [job_key(jobid, name) for jobid, name in keys]}
+    def ask(self, keys: Sequence[tuple[int, str]], purpose: object) -> None:
+        """Read them for `purpose`; the answer is one kvs.lookup-all.
+
+        If they are of several jobs, the answer has the first values alone when all are too long.
+        """
+        wanted: dict[str, Any] = {"keys": [job_key(jobid, name) for jobid, name in keys]}
+        if keys[0][0] != keys[-1][0]:
+            wanted["chars_max"] = LOOKUP_CHARS_MAX
         self._exchange.ask_for(topics.KVS_LOOKUP_ALL, wanted, purpose)
 
     def known(
@@ -105,8 +120,8 @@ class Details:
 
     def forget(self, jobid: int) -> None:
         """The job is over: its facts are not kept."""
-        self._kept.pop((jobid, JOBSPEC), None)
-        self._kept.pop((jobid, R), None)
+        for name in (JOBSPEC, R):
+            self._drop((jobid, name))
 
     def _missing(self, record: Record) -> Iterator[str]:
         for name in (JOBSPEC, R) if record.t_run is not None else (JOBSPEC,):
@@ -137,14 +152,24 @@ class Details:
             return {} if kept is None else kept.facts
         facts = _jobspec_facts(text, record) if name == JOBSPEC else _r_facts(text)
         if record.is_active:
-            self._kept[place] = _Kept(facts, record.jobspec_updates)
-            if len(self._kept) > FACTS_MAX:
-                del self._kept[next(iter(self._kept))]
+            self._keep(place, _Kept(facts, record.jobspec_updates))
         return facts
+
+    def _keep(self, place: tuple[int, str], kept: _Kept) -> None:
+        self._drop(place)
+        self._kept[place] = kept
+        self._nchars += kept.nchars
+        while len(self._kept) > FACTS_MAX or self._nchars > FACTS_CHARS_MAX:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, place: tuple[int, str]) -> None:
+        kept = self._kept.pop(place, None)
+        if kept is not None:
+            self._nchars -= kept.nchars
 
 
 def _jobspec_facts(text: str, record: Record) -> Facts:
-    if not record.jobspec_updates:
+    if not record.jobspec_updates and len(text) <= CACHED_CHARS_MAX:
         return _submitted_facts(text)
     try:
         return _facts_of(Jobspec.parse_general(current_jobspec(text, record)))
@@ -162,9 +187,12 @@ def _submitted_facts(text: str) -> Facts:
 
 
 def _facts_of(jobspec: Jobspec) -> Facts:
+    cwd = jobspec.cwd
+    if cwd is not None and len(cwd.encode(errors="surrogatepass")) > CWD_BYTES_MAX:
+        cwd = None
     facts = {
         "name": name_of(jobspec.attribute("system.job.name"), jobspec.tasks[0].command[0]),
-        "cwd": jobspec.cwd,
+        "cwd": cwd,
         "queue": jobspec.queue,
         "ntasks": jobspec.ntasks,
         "nnodes": jobspec.nnodes,

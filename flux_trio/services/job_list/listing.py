@@ -12,7 +12,8 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, TypeAlias
+from itertools import takewhile
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -30,27 +31,28 @@ from flux_trio.messages import (
 )
 from flux_trio.protocols import ACTIVE, JobState
 from flux_trio.services.credit import Credit, CreditKey, read_grant
-from flux_trio.services.job_index import UNKNOWN, Ended, ended_at, mark_of
+from flux_trio.services.job_index import UNKNOWN, Ended, cut_name, ended_at, mark_of
 from flux_trio.services.job_list.details import Details, Facts, Listed
 from flux_trio.services.job_list.exchange import Exchange
 from flux_trio.services.job_list.finished import NEWEST, Finished, Place
 from flux_trio.services.job_list.records import Record, Records
+from flux_trio.services.job_list.rows import Row, Sized, in_pages, row_of
 from flux_trio.services.job_list.stats import job_stats
 from flux_trio.services.lookups import values_in
 from flux_trio.services.sharing import Allowance
 from flux_trio.services.turns import SetTimer
 
 SLICE_JOBS: Final = 64  # twice as many lookups at most; made in 2 ms
+JOB_CHARS: Final = 8192  # of what is stored: so many more count as another job
 LIST_JOBS: Final = 16  # that a list counts as itself, found or not: for reading the request
 GUEST_REST_S: Final = 0.008  # after a slice for a guest, so that most calls of others do not wait
 LOOKS_MAX: Final = 4096  # at jobs a turn, for a slice: about 2 ms
-PAGE_BYTES: Final = 1 << 16  # of a response of a stream, as JSON; or one job, if that is longer
 ROWS_MAX: Final = 20_000  # of a list in one response: no frame holds more
+LIST_BYTES_MAX: Final = 12 << 20  # of the same, as JSON: a frame holds 16 MiB
 STREAMS_OF_USER_MAX: Final = 64  # lists with credit open at once; beyond it EAGAIN
 
 UNKNOWN_JOB: Final = "unknown job id"
 
-Row: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, int]  # sender and matchtag of a request
 
 
@@ -117,9 +119,10 @@ class _Listing:
     arrived: set[int] = field(default_factory=set)  # of those that were listed: what ended since
     place: Place = NEWEST  # of the finished job that was looked at last
     retried: deque[tuple[Listed, ...]] = field(default_factory=deque)  # to be read in parts
-    rows: list[Row] = field(default_factory=list)  # not sent yet
+    rows: list[Row] = field(default_factory=list)  # of a list in one response
+    nbytes: int = 0  # of them
     pages: deque[list[Row]] = field(default_factory=deque)  # not sent yet
-    is_over: bool = False  # nothing is left
+    is_over: bool = False  # nothing is left but what `retried` has
     reading: bool = False  # a slice was asked for
     is_queued: bool = False  # it is among those of its user that are made
 
@@ -136,7 +139,7 @@ class _Listing:
         result = record.result
         if result is not None and wanted.results and not result & wanted.results:
             return False
-        if wanted.name and facts.get("name") != wanted.name:
+        if wanted.name and facts.get("name") != cut_name(wanted.name):
             return False
         return not self.queues or facts.get("queue") in self.queues
 
@@ -147,7 +150,7 @@ class _Listing:
             return False
         if wanted.results and job.result != UNKNOWN and not job.result & wanted.results:
             return False
-        if wanted.name and job.name not in (UNKNOWN, mark_of(wanted.name)):
+        if wanted.name and job.name not in (UNKNOWN, mark_of(cut_name(wanted.name))):
             return False
         if not self.queues or job.queue == UNKNOWN:
             return True
@@ -270,8 +273,20 @@ class Listings:
         except FluxError as error:
             self._unread(listing, read, error)
         else:
-            self._add(listing, self._details.known(read.jobs, read.keys, values))
+            self._take_values(listing, read, values)
         self._go_on_soon(listing.request.userid)
+
+    def _take_values(self, listing: _Listing, read: SliceRead, values: list[str | None]) -> None:
+        """Take the jobs in whose values have come; the kvs gives only so much at once."""
+        self._taken += sum(len(text) for text in values if text) // JOB_CHARS
+        unread = {jobid for jobid, _ in read.keys[len(values) :]}
+        jobs = tuple(takewhile(lambda job: job.id not in unread, read.jobs))
+        rest = read.jobs[len(jobs) :]
+        if rest:  # a job that is too long for that is read alone, however long it is
+            parts = [rest] if jobs else [rest[:1], rest[1:]]
+            listing.retried.extendleft(part for part in reversed(parts) if part)
+        known = self._details.known(jobs, read.keys[: len(values)], values)
+        self._add(listing, known)
 
     def take_id(self, read: IdRead, response: Response) -> None:
         """What is stored of one job."""
@@ -285,7 +300,7 @@ class Listings:
     def _answer_id(self, request: Request, known: list[tuple[Record, Facts]]) -> None:
         ((record, facts),) = known
         self._records.restore_step(record)
-        self._exchange.send(respond(request, {"job": row_of(record, facts)}))
+        self._exchange.send(respond(request, {"job": row_of(record, facts).row}))
 
     # --- making a list
 
@@ -323,7 +338,7 @@ class Listings:
             listing.credit.spend()
             page = {"jobs": listing.pages.popleft()}
             self._exchange.send(respond_stream(listing.request, page))
-        if listing.is_over and not listing.pages:
+        if listing.is_over and not (listing.pages or listing.retried):
             self._end(listing)
             return False
         return not listing.pages and bool(listing.credit.allows(1))
@@ -407,20 +422,29 @@ class Listings:
     def _add(self, listing: _Listing, known: list[tuple[Record, Facts]]) -> None:
         """Take jobs into the list."""
         self._taken += len(known)
+        rows = []
         for record, facts in known:
             if listing.rows_left != 0 and listing.wants(record, facts):
                 self._records.restore_step(record)
-                listing.rows.append(row_of(record, facts))
+                rows.append(row_of(record, facts))
                 if listing.rows_left is not None:
                     listing.rows_left -= 1
         if listing.rows_left == 0:
             listing.is_over = True
+            listing.retried.clear()
         if listing.request.is_streaming:
-            listing.pages += _in_pages(listing.rows)
-            listing.rows = []
-        elif len(listing.rows) > ROWS_MAX:
+            listing.pages += in_pages(rows)
+        else:
+            self._add_to_response(listing, rows)
+
+    def _add_to_response(self, listing: _Listing, rows: list[Sized]) -> None:
+        """Take rows into a list in one response, or refuse it."""
+        listing.rows += [row for row, _ in rows]
+        listing.nbytes += sum(size for _, size in rows)
+        if len(listing.rows) > ROWS_MAX or listing.nbytes > LIST_BYTES_MAX:
             self._close(listing)
-            text = f"more than {ROWS_MAX} jobs: expected a request with the streaming flag"
+            most = f"{ROWS_MAX} jobs or {LIST_BYTES_MAX} bytes"
+            text = f"more than {most}: expected a request with the streaming flag"
             self._exchange.send(respond_error(listing.request, Errno.EMSGSIZE, text))
 
     def _unread(self, listing: _Listing, read: SliceRead, error: FluxError) -> None:
@@ -467,60 +491,3 @@ class Listings:
         if wanted.queues is not None:
             return frozenset(wanted.queues)
         return frozenset() if self.default_queue is None else frozenset([self.default_queue])
-
-
-def _in_pages(rows: list[Row]) -> list[list[Row]]:
-    """`rows` in parts of at most PAGE_BYTES."""
-    pages: list[list[Row]] = []
-    left = 0
-    for row in rows:
-        size = len(msgspec.json.encode(row))
-        if not pages or size > left:
-            pages.append([])
-            left = PAGE_BYTES
-        pages[-1].append(row)
-        left -= size
-    return pages
-
-
-def row_of(record: Record, facts: Facts) -> dict[str, Any]:
-    """One job as listed: its record, and the facts of its jobspec and R."""
-    worst = record.worst or {}
-    result = record.result
-    optional: dict[str, Any] = {
-        "t_depend": record.t_depend,
-        "t_run": record.t_run,
-        "t_cleanup": record.t_cleanup,
-        "t_inactive": record.t_inactive,
-        "success": None if result is None else record.success,
-        "result": None if result is None else int(result),
-        "exception_type": worst.get("type"),
-        "exception_severity": worst.get("severity"),
-        "exception_note": worst.get("note"),
-        "waitstatus": record.status,
-        "annotations": _annotations(record),
-        "dependencies": sorted(record.dependencies) if record.dependencies else None,
-    }
-    row: dict[str, Any] = {
-        "id": record.id,
-        "userid": record.userid,
-        "urgency": record.urgency,
-        "priority": record.priority,
-        "t_submit": record.t_submit,
-        "state": int(record.state),
-        "exception_occurred": record.worst is not None,
-    }
-    row |= {key: value for key, value in optional.items() if value is not None}
-    row |= facts
-    if record.expiration is not None:
-        row["expiration"] = record.expiration
-    if record.stepped:
-        row["clock_step"] = record.stepped
-    return row
-
-
-def _annotations(record: Record) -> dict[str, Any] | None:
-    """The scheduler's, and as `user` what memos say (RFC 21, Memo Event)."""
-    if not record.memo:
-        return record.annotations
-    return {**(record.annotations or {}), "user": record.memo}

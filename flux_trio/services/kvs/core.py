@@ -91,6 +91,7 @@ class _KeyRequest(msgspec.Struct, frozen=True):
 
 class _KeysRequest(msgspec.Struct, frozen=True):
     keys: list[str]
+    chars_max: int = 0  # of the values in the answer; 0 for any number
 
 
 class _DirRequest(msgspec.Struct, frozen=True):
@@ -197,11 +198,12 @@ class KvsCore:
         self._read(Read(request, [check_key(expect_payload(request, _KeyRequest).key)]))
 
     def _lookup_all(self, request: Request) -> None:
-        keys = expect_payload(request, _KeysRequest).keys
+        wanted = expect_payload(request, _KeysRequest)
+        keys = wanted.keys
         if len(keys) > LOOKUP_KEYS_MAX:
             text = f"{len(keys)} keys: at most {LOOKUP_KEYS_MAX} in one lookup"
             raise FluxError(Errno.EMSGSIZE, text)
-        self._read(Read(request, [check_key(key) for key in keys]))
+        self._read(Read(request, [check_key(key) for key in keys], wanted.chars_max))
 
     def _dir(self, request: Request) -> None:
         prefix = expect_payload(request, _DirRequest).prefix
@@ -334,6 +336,7 @@ class KvsCore:
 
     def _looked_up(self, read: Read, values: list[str | Damaged | None]) -> Response | None:
         """The answer to a lookup of one key, or of several."""
+        values = _first(values, read.chars_max)
         damaged = [value for value in values if isinstance(value, Damaged)]
         if damaged:
             self._note_damage(damaged)
@@ -500,3 +503,15 @@ class KvsCore:
     def _send(self, response: Response | None) -> None:
         if response is not None:
             self._actions.append(response)
+
+
+def _first(values: list[str | Damaged | None], chars_max: int) -> list[str | Damaged | None]:
+    """The first of `values`, up to the one that goes beyond `chars_max`; all of them for 0."""
+    if not chars_max:
+        return values
+    chars = 0
+    for n, value in enumerate(values, start=1):
+        chars += len(value) if isinstance(value, str) else 0
+        if chars > chars_max:
+            return values[:n]
+    return values

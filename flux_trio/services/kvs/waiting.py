@@ -59,6 +59,7 @@ class Read:
 
     request: Request
     names: list[str]  # keys, or the prefix of a listing or count
+    chars_max: int = 0  # where the answer to a lookup of many keys ends; 0: nowhere
 
 
 @dataclass(frozen=True, slots=True)
