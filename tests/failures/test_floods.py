@@ -67,7 +67,9 @@ async def test_client_that_submits_and_does_not_read_is_held_up_and_then_dropped
         ended = await flood(tmp_path, "submit")
         reason = "it sends, and has not read its answers for 1 s"
         (entry,) = [str(entry) for entry in instance.log if entry.level <= Level.ERR]
-        assert entry == f"owner-2.err: dropped: {reason}"
+        name, _, said = entry.partition(".err: ")
+        assert said == f"dropped: {reason}"
+        assert name.startswith("owner-")  # the number depends on who came before
         assert ended["reason"] in (reason, None)  # it may have read too late even for the goodbye
         await assert_is_served(client)
         submitted = (await client.call(topics.JOB_STATS))["states"]["sched"]
