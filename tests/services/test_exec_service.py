@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+import resource
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ class Manager:
         self._directory = directory
         self._answers: list[dict[str, Any]] = []
         self._journal: Request | None = None  # asked for by the latest exec service
+        self.reason = ""  # why jobs wait for the exec service, as it has said
 
     async def start(
         self, jobid: int, *command: str, reattach: bool = False, **options: Any
@@ -62,24 +64,36 @@ class Manager:
         A release is in the journal at once: here nothing is stored that could be late.
         """
         while not self._answers:
-            for message in await self.handle.receive():
-                if isinstance(message, Response):
-                    assert isinstance(message.payload, dict)
-                    self._answers.append(message.payload)
-                elif not isinstance(message, Request):
-                    pass
-                elif message.topic == topics.EXEC_HELLO:
-                    answer = respond(message)
-                    assert answer is not None
-                    self.handle.send(answer)
-                elif message.topic == topics.JOB_JOURNAL:
-                    self._journal = message
-                    self._log([])
+            await self._take()
         answer_payload = self._answers.pop(0)
         if answer_payload["type"] == "release":
             event = {"timestamp": 1.0, "name": "release", "context": answer_payload["data"]}
             self._log([[answer_payload["id"], 0, event]])
         return answer_payload["type"], answer_payload["data"]
+
+    async def until_reason(self, condition: Callable[[str], bool]) -> None:
+        """Await that `condition` is true of why jobs wait, which is "" when none does."""
+        while not condition(self.reason):
+            await self._take()
+
+    async def _take(self) -> None:
+        """Take what has come."""
+        for message in await self.handle.receive():
+            if isinstance(message, Response):
+                assert isinstance(message.payload, dict)
+                self._answers.append(message.payload)
+            elif not isinstance(message, Request):
+                pass
+            elif message.topic == topics.EXEC_HELLO:
+                answer = respond(message)
+                assert answer is not None
+                self.handle.send(answer)
+            elif message.topic == topics.JOB_JOURNAL:
+                self._journal = message
+                self._log([])
+            elif message.topic == topics.JOB_HINDRANCE:
+                assert isinstance(message.payload, dict)
+                self.reason = message.payload["reason"]
 
     def _log(self, entries: list[Any]) -> None:
         if self._journal is not None:
@@ -259,6 +273,27 @@ async def test_shell_host_that_is_killed_is_replaced_and_the_job_is_not_run_agai
         assert (kind, exception["severity"]) == ("exception", 0)
         assert "end not seen" in exception["note"]
         assert await manager.told() == ("finish", {"status": 256})
+
+
+async def test_job_waits_while_the_shell_host_can_start_none_and_goes_on_by_itself(
+    directory: Path,
+) -> None:
+    """A host that lacks something is no failure of the jobs that are given to it."""
+    async with instance(directory) as world, world.exec():
+        manager = world.manager
+        await manager.start(7, "true")
+        while await manager.told() != RELEASE:
+            pass
+        (host,) = hosts(directory)
+        limits = resource.prlimit(host, resource.RLIMIT_NOFILE)
+        resource.prlimit(host, resource.RLIMIT_NOFILE, (0, limits[1]))
+        for jobid in (8, 9):
+            await manager.start(jobid, "echo", "here")
+        await manager.until_reason(lambda reason: "Too many open files" in reason)
+        resource.prlimit(host, resource.RLIMIT_NOFILE, limits)
+        told = sorted([await manager.told() for _ in range(6)], key=str)
+        assert told == [("finish", {"status": 0})] * 2 + [RELEASE] * 2 + [("start", {})] * 2
+        await manager.until_reason(lambda reason: not reason)
 
 
 async def test_simulated_job_needs_no_directory() -> None:

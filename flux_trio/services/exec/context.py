@@ -61,11 +61,12 @@ class TimerKind(Enum):
     WARN = "a signal that the job asked for, before its time limit"
     KILL = "SIGKILL for what did not heed the signal before it"
     STUCK = "processes that have not ended long after SIGKILL"
+    RETRY = "starts that the shell host could not do"
     POLL = "output that someone follows may have grown"
 
 
 class TimerKey(NamedTuple):
-    """The keys of the exec core's timers; the last kind has one timer."""
+    """The keys of the exec core's timers; the last two kinds have one timer each."""
 
     kind: TimerKind
     id: int = 0

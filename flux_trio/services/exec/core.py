@@ -70,7 +70,14 @@ from flux_trio.services.exec.job import (
     Phase,
 )
 from flux_trio.services.exec.real import RealJobs
-from flux_trio.services.exec.shell_protocol import Done, Fed, Listing, Started, Unknown
+from flux_trio.services.exec.shell_protocol import (
+    Done,
+    Fed,
+    Listing,
+    Postponed,
+    Started,
+    Unknown,
+)
 from flux_trio.services.exec.simulated import SimulatedJobs
 from flux_trio.services.exec.simulation import simulation_of
 from flux_trio.services.exec.storing import Storing
@@ -161,7 +168,8 @@ class ExecCore:
         self._manager = topics.JOB_MANAGER  # sender of the latest start request
         self._owner = -1  # and its userid: the instance owner's
         self._link = Link.SILENT
-        self._hindrance = ""  # why there is no shell host, as the job manager was told
+        self._hindrance = ""  # why there is no shell host
+        self._told_reason = ""  # why jobs wait for this service, as the job manager was told last
         self._follows = False  # its journal has begun to tell
         self._attached_at: float | None = None  # time of the latest hello that was accepted
         self._updates: dict[int, float] = {}  # see UPDATES_MAX
@@ -202,6 +210,7 @@ class ExecCore:
             ClockStepped: self._clock_stepped,
             OutputRead: self._output_read,
             Started: self._started,
+            Postponed: self._real.postponed,
             Done: self._done,
             Fed: self._inputs.fed,
             Unknown: lambda notice: self._real.unknown(notice.id),
@@ -224,6 +233,7 @@ class ExecCore:
             self._takes[type(item)](item)
         self._storing.read_on()
         self._settle_ended()
+        self._tell_postponements()
         return self._context.take_actions()
 
     # Hello
@@ -280,8 +290,23 @@ class ExecCore:
 
     def _tell_hindrance(self) -> None:
         """Let `queue status` say why jobs wait for this service, or no longer."""
-        reason = {"reason": self._hindrance}
+        self._told_reason = self._reason
+        reason = {"reason": self._told_reason}
         self._context.emit(Request(topics.JOB_HINDRANCE, reason, flags=int(Flag.NORESPONSE)))
+
+    @property
+    def _reason(self) -> str:
+        return self._hindrance or self._real.postponements.reason
+
+    def _tell_postponements(self) -> None:
+        """At the end of a turn: what the shell host lacks has changed, or is there again."""
+        if self._reason == self._told_reason:
+            return
+        if not self._told_reason:
+            self._context.emit(Log(Level.ERR, self._reason))
+        elif not self._reason:
+            self._context.emit(Log(Level.INFO, "the shell host starts jobs again"))
+        self._tell_hindrance()
 
     # Requests
 
@@ -519,10 +544,12 @@ class ExecCore:
     def _stop_killed(self, job: Job) -> None:
         if job.phase is Phase.RUNNING:
             self._kind(job).stop(job, SIGTERM)
+        else:
+            self._real.give_up(job)
 
     def _manager_back(self) -> None:
         """Somebody holds the name of the job manager, who has heard nothing yet."""
-        if self._hindrance:
+        if self._reason:
             self._tell_hindrance()
         if self._link is Link.UNHEARD:
             self._hello()
@@ -533,6 +560,8 @@ class ExecCore:
         job = self._jobs.get(jobid)
         if kind is TimerKind.POLL:
             self._attachments.poll()
+        elif kind is TimerKind.RETRY:
+            self._real.retry()
         elif kind is TimerKind.KILL and job is not None:
             self._real.kill(job)
         elif kind is TimerKind.STUCK and job is not None:
@@ -600,6 +629,7 @@ class ExecCore:
         """Durations go on as they were: what was to come stays as far ahead."""
         if self._attached_at is not None:
             self._attached_at += step.by
+        self._real.postponements.clock_stepped(step.by)
         for job in self._jobs.values():
             job.stepped += step.by
 

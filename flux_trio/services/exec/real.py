@@ -22,12 +22,14 @@ from flux_trio.services.exec.job import (
 )
 from flux_trio.services.exec.output import limit_of
 from flux_trio.services.exec.placement import LayoutError, place_tasks
+from flux_trio.services.exec.postponed import RETRIES_MAX, RETRY_S, Postponements
 from flux_trio.services.exec.shell_protocol import (
     STREAMS,
     Ack,
     Attach,
     Done,
     Failure,
+    Postponed,
     ShellProtocolError,
     Signal,
     Started,
@@ -76,6 +78,7 @@ class RealJobs:
         self._unconfirmed: set[int] = set()  # told to the end; the shell host has them until that
         self._confirms = True  # is durable, which the job manager's journal tells, if it has one
         self.is_connected = False  # a shell host answers
+        self.postponements = Postponements()  # jobs that it could not start
 
     # Start
 
@@ -118,15 +121,49 @@ class RealJobs:
         """There is a shell host, perhaps another than before: say everything again."""
         self.is_connected = True
         for job in self._real(Phase.LAUNCHING, Phase.RUNNING):
-            self._hand_over(job)
+            if job.id not in self.postponements:
+                self._hand_over(job)
 
     def disconnected(self, reason: str) -> None:
         """Another connection is being made."""
         self.is_connected = False
         self._context.emit(Log(Level.WARNING, f"lost the shell host: {reason}"))
 
+    def postponed(self, notice: Postponed) -> None:
+        """The host lacks something that it needs to start the job, which waits for it."""
+        job = self._jobs.get(notice.id)
+        if job is None or job.phase is not Phase.LAUNCHING:
+            return
+        if job.killed:
+            self._hand_over(job)
+            return
+        if not self.postponements:
+            self._set_retry()
+        self.postponements.add(job.id, notice.text, self._context.now)
+
+    def retry(self) -> None:
+        """Ask again for jobs that wait."""
+        if self.postponements:
+            self._ask_again(RETRIES_MAX)
+            self._set_retry()
+
+    def give_up(self, job: Job) -> None:
+        """A job that waits to be started was ended before."""
+        if self.postponements.remove(job.id):
+            self._hand_over(job)
+
+    def _ask_again(self, count: int) -> None:
+        for jobid in self.postponements.take_due(count, self._context.now):
+            self._hand_over(self._jobs[jobid])
+
+    def _set_retry(self) -> None:
+        at = self._context.now + RETRY_S
+        self._context.emit(SetTimer(TimerKey(TimerKind.RETRY), at))
+
     def started(self, notice: Started) -> None:
         """The job runs, or failed to; heard again after a new connection."""
+        if self.postponements.remove(notice.id):
+            self._ask_again(1)
         job = self._jobs.get(notice.id)
         if job is None or job.phase not in (Phase.LAUNCHING, Phase.RUNNING):
             return

@@ -98,7 +98,7 @@ class ShellHost:
             case Start():
                 self._tell(self._jobs.start(request))
             case Attach(jobid):
-                self._tell(self._jobs.describe(jobid))
+                self._tell(self._jobs.attach(jobid))
             case Signal(jobid, signum):
                 self._jobs.signal(jobid, signum)
             case Feed():

@@ -1,10 +1,12 @@
 """The shell host's jobs: processes, and the files that say what became of them.
 
 `jobs/` below the host's directory has a file for each stream of each task, and for each job a
-record of JSON lines. Making that one is what makes a start happen at most once, whoever asks again
-and whichever host answers. Records are not flushed to the disk: they outlive a host, and no process
-outlives the machine. The one thing they cannot say is a process started by a host that was killed
-before it had written the line; such a task counts as lost.
+record (`shell_records.py`). The one thing that records cannot say is a process started by a host
+that was killed before it had written the line; such a task counts as lost.
+
+A task that cannot be launched because the host lacks something (`shell_shortage.py`) waits, and
+with it the tasks after it: the next `Start` of the job goes on there. A job of which no task was
+launched is forgotten meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import signal
 import subprocess
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -31,6 +33,7 @@ from flux_trio.services.exec.shell_protocol import (
     Done,
     Failure,
     Listing,
+    Postponed,
     ShellNotice,
     Start,
     Started,
@@ -39,6 +42,20 @@ from flux_trio.services.exec.shell_protocol import (
     Unknown,
     output_name,
 )
+from flux_trio.services.exec.shell_records import (
+    RECORD_SUFFIX,
+    Accepted,
+    Ended,
+    Failed,
+    Launched,
+    Line,
+    append_record,
+    create_record,
+    jobid_of,
+    read_record,
+    remove,
+)
+from flux_trio.services.exec.shell_shortage import ShortageError, describe_shortage, is_shortage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,43 +64,6 @@ if TYPE_CHECKING:
 STATUS_NOT_FOUND: Final = 127 << 8
 STATUS_NOT_EXECUTED: Final = 126 << 8
 STATUS_LOST: Final = 1 << 8
-
-_RECORD_SUFFIX: Final = ".record"
-_RECORD_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
-
-
-class Accepted(msgspec.Struct, tag="accepted", array_like=True):
-    """The first line of a record: the job has so many tasks."""
-
-    ntasks: int
-
-
-class Launched(msgspec.Struct, tag="launched", array_like=True):
-    """A process, told from later ones with its id by its start time (clock ticks since boot)."""
-
-    taskid: int
-    pid: int
-    starttime: int
-
-
-class Failed(msgspec.Struct, tag="failed", array_like=True):
-    """A task that could not be launched."""
-
-    taskid: int
-    status: int
-    text: str
-
-
-class Ended(msgspec.Struct, tag="ended", array_like=True):
-    """The wait(2) status of a task; None when it is lost."""
-
-    taskid: int
-    status: int | None
-
-
-Line: TypeAlias = Accepted | Launched | Failed | Ended
-_decode_line = msgspec.json.Decoder[Line](Line).decode
-_encode_line = msgspec.json.Encoder().encode
 
 
 class Process:
@@ -119,10 +99,12 @@ class ShellJob:
     """One job: what its record says, in memory."""
 
     __slots__ = (
+        "emptied",
         "failure",
         "id",
         "is_adopted",
         "is_clearing",
+        "is_waiting",
         "launched_at",
         "ntasks",
         "pids",
@@ -134,6 +116,8 @@ class ShellJob:
         self.id = jobid
         self.is_adopted = False  # an earlier host has launched it
         self.is_clearing = False  # its tasks have ended, what they left is being ended
+        self.is_waiting = False  # some tasks are launched; for the next the host lacks something
+        self.emptied: set[str] = set()  # files for output that the job named and has opened
         self.launched_at = 0  # start time of its first task: clock ticks since boot
         self.ntasks = 0
         self.pids: list[int] = []  # of all its tasks
@@ -159,8 +143,18 @@ class ShellJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it runs, as far as this host can tell."""
-        return not self.running and not self.is_clearing
+        """Whether nothing of it runs or will run, as far as this host can tell."""
+        return not self.has_process and not self.is_waiting
+
+    @property
+    def has_process(self) -> bool:
+        """Whether something of it runs, as far as this host can tell."""
+        return bool(self.running) or self.is_clearing
+
+    @property
+    def missing(self) -> list[int]:
+        """The tasks that were not launched, and did not fail to be, in ascending order."""
+        return sorted(set(range(self.ntasks)) - self.running.keys() - self.statuses.keys())
 
     @property
     def status(self) -> int:
@@ -191,14 +185,14 @@ class ShellJobs:
     @property
     def nrunning(self) -> int:
         """How many jobs have a process."""
-        return sum(1 for job in self._jobs.values() if not job.is_over)
+        return sum(1 for job in self._jobs.values() if job.has_process)
 
     def recover(self) -> list[Process]:
         """Read every record; returns the processes of an earlier host that still run."""
-        for path in (self._directory / JOBS_NAME).glob(f"*{_RECORD_SUFFIX}"):
-            jobid = _jobid_of(path)
+        for path in (self._directory / JOBS_NAME).glob(f"*{RECORD_SUFFIX}"):
+            jobid = jobid_of(path)
             try:
-                lines = None if jobid is None else _read_record(path)
+                lines = None if jobid is None else read_record(path)
             except OSError as error:
                 STDERR.write(f"{path}: {error.strerror}")
                 lines = None
@@ -218,27 +212,31 @@ class ShellJobs:
         return [process for job in self._jobs.values() for process in job.running.values()]
 
     def start(self, request: Start) -> list[ShellNotice]:
-        """Launch a job that was never started here; say how it is."""
-        if request.id not in self._jobs:
+        """Launch a job that was never started here, or the tasks of it that wait; say how it is."""
+        job = self._jobs.get(request.id)
+        if job is None:
             try:
-                self._record(request.id).touch(0o600, exist_ok=False)
-            except OSError as error:
+                job = self._accept(request)
+            except FileExistsError as error:  # a record that cannot be read: it may have run
                 failure = Failure(0, f"{error.filename}: {error.strerror}")
                 return [
                     Started(request.id, failure),
                     Done(request.id, STATUS_NOT_EXECUTED, len(request.tasks)),
                 ]
-            job = self._jobs[request.id] = ShellJob(request.id)
-            self._note(job, Accepted(len(request.tasks)))
-            if request.input and not self.inputs.has_room(len(request.tasks)):
-                request = msgspec.structs.replace(request, input=False)
-            emptied: set[str] | None = None if request.append else set()
-            for task in request.tasks:
-                if not self._launch(job, request, task, emptied):
-                    break
-            if not job.running:
-                self.inputs.end(job.id)
-        return self.describe(request.id)
+            except OSError as error:
+                return [Postponed(request.id, f"no record of a job: {describe_shortage(error)}")]
+        elif not job.is_waiting:
+            return self.describe(request.id)
+        return self._launch_missing(job, request)
+
+    def attach(self, jobid: int) -> list[ShellNotice]:
+        """Say how a job is; tasks of it that wait are given up."""
+        job = self._jobs.get(jobid)
+        if job is None or not job.is_waiting:
+            return self.describe(jobid)
+        job.is_waiting = False
+        self._note(job, Failed(job.missing[0], STATUS_NOT_EXECUTED, "given up before its start"))
+        return self._all_launched(job)
 
     def describe(self, jobid: int) -> list[ShellNotice]:
         """What is true of a job."""
@@ -258,12 +256,7 @@ class ShellJobs:
         """Forget a job that has ended."""
         job = self._jobs.get(jobid)
         if job is not None and job.is_over:
-            del self._jobs[jobid]
-            for pid in [pid for pid in job.pids if self._tasks.get(pid) == jobid]:
-                del self._tasks[pid]
-            for taskid, stream in itertools.product(range(job.ntasks), STREAMS):
-                _remove(self._output_path(jobid, taskid, stream))
-            _remove(self._record(jobid))  # last: while it is there, the job is
+            self._forget(job)
 
     def ended(self) -> Listing:
         """The jobs that wait to be acknowledged."""
@@ -288,7 +281,7 @@ class ShellJobs:
             assert process.child is not None
             process.child.returncode = status  # or Popen would wait for it once more
             self._note(process.job, Ended(process.taskid, status))
-            if not process.job.running:
+            if not process.job.running and not process.job.is_waiting:
                 ended.append(process.job)
         for job in ended:
             notices += self._clear(job)
@@ -329,10 +322,56 @@ class ShellJobs:
         job.is_clearing = True
         self._to_clear.append(job)
 
-    def _launch(self, job: ShellJob, request: Start, task: Task, emptied: set[str] | None) -> bool:
-        """Start one task; False when it could not be."""
+    def _accept(self, request: Start) -> ShellJob:
+        """A job of which nothing was launched. OSError: there can be no record of it."""
+        accepted = Accepted(len(request.tasks))
+        create_record(self._record(request.id), accepted)
+        job = self._jobs[request.id] = ShellJob(request.id)
+        job.apply(accepted)
+        return job
+
+    def _forget(self, job: ShellJob) -> None:
+        del self._jobs[job.id]
+        for pid in [pid for pid in job.pids if self._tasks.get(pid) == job.id]:
+            del self._tasks[pid]
+        for taskid, stream in itertools.product(range(job.ntasks), STREAMS):
+            remove(self._output_path(job.id, taskid, stream))
+        remove(self._record(job.id))  # last: while it is there, the job is
+
+    def _launch_missing(self, job: ShellJob, request: Start) -> list[ShellNotice]:
+        """Launch tasks in order until one fails, or has to wait; say how the job is."""
+        job.is_waiting = False
+        missing = set(job.missing)
+        if request.input and not self.inputs.has_room(len(missing)):
+            request = msgspec.structs.replace(request, input=False)
+        for task in request.tasks:
+            try:
+                if task.taskid in missing and not self._launch(job, request, task):
+                    break
+            except ShortageError as error:
+                if job.pids:
+                    job.is_waiting = True
+                else:  # nothing of it ever ran: the next start is its first
+                    self.inputs.end(job.id)
+                    self._forget(job)
+                return [Postponed(job.id, str(error))]
+        return self._all_launched(job)
+
+    def _all_launched(self, job: ShellJob) -> list[ShellNotice]:
+        """Say how a job is of which no task will be launched any more."""
+        if job.running:
+            return self.describe(job.id)
+        self.inputs.end(job.id)
+        if not job.pids:
+            return self.describe(job.id)
+        # tasks that ended while others waited may have left something
+        return [Started(job.id, job.failure), *self._clear(job)]
+
+    def _launch(self, job: ShellJob, request: Start, task: Task) -> bool:
+        """Start one task; False when it could not be. ShortageError: it cannot be now."""
         argv = task.argv or request.argv
         own = {stream: self._output_path(job.id, task.taskid, stream) for stream in STREAMS}
+        emptied = None if request.append else job.emptied
         try:
             with (
                 self.inputs.pipe(job.id, task.taskid, wanted=request.input) as pipe,
@@ -351,8 +390,10 @@ class ShellJobs:
                     preexec_fn=limiting(request.limits),
                 )
         except OSError as error:
-            missing = isinstance(error, FileNotFoundError) and error.filename == argv[0]
-            status = STATUS_NOT_FOUND if missing else STATUS_NOT_EXECUTED
+            if is_shortage(error, own.values(), argv[0], has_limits=bool(request.limits)):
+                raise ShortageError(describe_shortage(error)) from None
+            is_missing = isinstance(error, FileNotFoundError) and error.filename == argv[0]
+            status = STATUS_NOT_FOUND if is_missing else STATUS_NOT_EXECUTED
             self._note(job, Failed(task.taskid, status, f"{error.filename}: {error.strerror}"))
             return False
         except (ValueError, subprocess.SubprocessError) as error:  # a NUL in a string, a limit
@@ -412,17 +453,13 @@ class ShellJobs:
     def _note(self, job: ShellJob, line: Line) -> None:
         """Make `line` true: on disk first, then in memory."""
         try:
-            record = os.open(self._record(job.id), _RECORD_FLAGS)
-            try:
-                os.write(record, _encode_line(line) + b"\n")
-            finally:
-                os.close(record)
+            append_record(self._record(job.id), line)
         except OSError as error:  # a full disk must not take the other jobs along
             STDERR.write(f"job {job.id}: cannot record {line}: {error}")
         job.apply(line)
 
     def _record(self, jobid: int) -> Path:
-        return self._directory / JOBS_NAME / f"{jobid}{_RECORD_SUFFIX}"
+        return self._directory / JOBS_NAME / f"{jobid}{RECORD_SUFFIX}"
 
     def _output_path(self, jobid: int, taskid: int, stream: str) -> Path:
         return self._directory / output_name(jobid, taskid, stream)
@@ -444,26 +481,3 @@ def _ended_child() -> int | None:
     except ChildProcessError:
         return None
     return found.si_pid if found else None
-
-
-def _remove(path: Path) -> None:
-    """Remove a file; one that cannot be removed is left, and ends nothing."""
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        STDERR.write(f"{path} cannot be removed: {error.strerror}")
-
-
-def _jobid_of(record: Path) -> int | None:
-    """The job whose record has that name; None for a name that a host does not give."""
-    stem = record.stem
-    return int(stem) if stem.isascii() and stem.isdecimal() and str(int(stem)) == stem else None
-
-
-def _read_record(path: Path) -> list[Line]:
-    """The lines of a record, without one that a full disk has cut off."""
-    lines = []
-    for line in path.read_bytes().split(b"\n")[:-1]:
-        with suppress(msgspec.MsgspecError):
-            lines.append(_decode_line(line))
-    return lines

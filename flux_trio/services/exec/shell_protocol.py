@@ -49,6 +49,8 @@ class Task(msgspec.Struct, frozen=True):
 class Start(msgspec.Struct, frozen=True, tag=True):
     """Launch a job, unless its id was ever started here: then just say how it is.
 
+    A start that was `Postponed` may be sent again, and goes on where it came to.
+
     With `input` the standard input of each task is a pipe that `Feed` writes to. `limits` are soft
     limits of the tasks by name, such as `nofile`. With `append` files for output are not emptied.
     """
@@ -64,7 +66,7 @@ class Start(msgspec.Struct, frozen=True, tag=True):
 
 
 class Attach(msgspec.Struct, frozen=True, tag=True):
-    """Say how a job is; never launch it."""
+    """Say how a job is; launch nothing of it, now or later."""
 
     id: int
 
@@ -110,6 +112,16 @@ class Started(msgspec.Struct, frozen=True, tag=True):
 
     id: int
     failure: Failure | None = None
+
+
+class Postponed(msgspec.Struct, frozen=True, tag=True):
+    """The host lacks something that it needs to launch the job, or the rest of its tasks.
+
+    `text` says what. That is no failure of the job: `Start` may be sent again, `Attach` gives up.
+    """
+
+    id: int
+    text: str
 
 
 class TaskSize(msgspec.Struct, frozen=True):
@@ -158,7 +170,7 @@ class Listing(msgspec.Struct, frozen=True, tag=True):
 
 
 ShellRequest: TypeAlias = Start | Attach | Signal | Feed | Ack | List | Shutdown
-ShellNotice: TypeAlias = Started | Done | Fed | Unknown | Listing
+ShellNotice: TypeAlias = Started | Postponed | Done | Fed | Unknown | Listing
 
 REQUESTS: Final = msgspec.json.Decoder[ShellRequest](ShellRequest)
 NOTICES: Final = msgspec.json.Decoder[ShellNotice](ShellNotice)
