@@ -45,7 +45,7 @@ from flux_trio.config import Config
 from flux_trio.formats import FormatError, Idset, ResourceSet
 from flux_trio.jobtap import Plugin, search_path
 from flux_trio.jobtap.builtins import builtin_plugins
-from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, Level, topics
+from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, FluxError, Level, topics
 from flux_trio.module_process import PROCESS_MODULES, main_of, module_command, module_environment
 from flux_trio.services.ingest import service as ingest
 from flux_trio.services.job_list import service as job_list
@@ -290,11 +290,27 @@ async def _bring_up(
     await instance.supervisor.load("config")
     instance.supervisor.specs["broker"] = ModuleSpec("broker", broker.run, essential=True)
     await instance.supervisor.load("broker")
-    if topics.JOB_INGEST in instance.router.services:
-        async with instance.connect("broker") as handle:  # answered when a submission would be
-            await handle.call(topics.stats_of(topics.JOB_INGEST))
+    await _wait_until_jobs_are_taken(instance, given.userid)
     if given.listen and given.statedir is not None:
         await _listen_locally(instance, given.statedir, config, given.userid, nursery)
+
+
+async def _wait_until_jobs_are_taken(instance: Instance, owner: int) -> None:
+    """Wait until a submission would be answered.
+
+    Both services answer once they have read what an earlier life left. A service that cannot read
+    it leaves with an error that is in the log, and the instance comes up without that service.
+    """
+    rolemask = ROLE_LOCAL | ROLE_OWNER
+    handle = LocalHandle("ready", instance.router, instance.now, instance.log, owner, rolemask)
+    try:
+        for service in (topics.JOB_MANAGER, topics.JOB_INGEST):
+            if service in instance.router.services:
+                await handle.call(topics.stats_of(service))
+    except FluxError:
+        pass  # nobody takes jobs: the instance is up for who finds out why
+    finally:
+        handle.close()
 
 
 @contextmanager

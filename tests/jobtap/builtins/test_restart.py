@@ -167,10 +167,9 @@ async def test_prolog_of_a_canceled_job_is_over_and_the_epilog_runs(lives: Lives
     async with lives.live([plugin], BOTH) as jobs:
         events = await jobs.events(job)
         assert context(events, "prolog-finish")["status"] == 9
-        assert names(events)[-6:] == [
+        assert names(events)[-5:] == [  # no release: it was never started (21.events.22)
             "epilog-start",
             "prolog-finish",
-            "release",  # the execution service was asked whether anything runs
             "epilog-finish",
             "free",
             "clean",
