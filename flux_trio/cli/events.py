@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from flux_trio.formats import Event, parse_event, printable
+from flux_trio.formats import Event, parse_event, printable, printable_json
 
 FORMS: Final = ("text", "json")
 TIMES: Final = ("raw", "iso", "offset", "human")
@@ -37,12 +37,12 @@ class EventTexts:
     def text(self, line: str) -> str:
         """The next event, given its line. Raises FormatError."""
         if self._form == "json":
-            return line
+            return printable_json(line)
         event = parse_event(line)
         if self._first is None:
             self._first = event.timestamp
         context = [
-            f" {self._style(printable(key), fg='cyan')}={printable(json_text(value))}"
+            f" {self._style(printable(key), fg='cyan')}={json_text(value)}"
             for key, value in (event.context or {}).items()
         ]
         time = self._style(self._time(event.timestamp), fg="green")
@@ -103,5 +103,5 @@ _SHORT: Final = ("exec", "output", "input")
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON."""
-    return msgspec.json.encode(value).decode()
+    """A value as JSON, all of it printable."""
+    return printable_json(msgspec.json.encode(value).decode())

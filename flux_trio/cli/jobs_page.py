@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import click
-import msgspec
 
 from flux_trio.cli.columns import Layout, sort_rows
+from flux_trio.cli.events import json_text
 from flux_trio.cli.job_rows import JobRow
 from flux_trio.cli.nested import Recursion, address_in
 
@@ -76,7 +76,7 @@ def print_json(rows: list[JobRow], recursion: Recursion, *, single: bool) -> Non
         inner = [JobRow(record, time.time()).to_json() for record in nested.records]
         known[nested.path]["jobs"] = inner
         known |= {(*nested.path, str(value["jobid"])): value for value in inner}
-    click.echo(msgspec.json.encode(values[0] if single else {"jobs": values}))
+    click.echo(json_text(values[0] if single else {"jobs": values}))
 
 
 def _style(row: JobRow) -> dict[str, Any] | None:

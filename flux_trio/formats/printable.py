@@ -6,6 +6,7 @@ the log, an escape sequence drives the reader's terminal, a bidirectional contro
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from typing import Final
 
@@ -22,6 +23,19 @@ def printable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join([_shown(each, keep) for each in text])
+
+
+def printable_json(text: str) -> str:
+    r"""JSON text with the same value and nothing in it that is not printable.
+
+    JSON escapes U+0000 to U+001F alone. U+009B begins an escape sequence as well as ESC [ does.
+    Newlines and tabs between values stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        [each if _shown(each, "\n\t") == each else json.dumps(each)[1:-1] for each in text]
+    )
 
 
 def _shown(character: str, keep: str) -> str:

@@ -8,9 +8,10 @@ import pytest
 
 from flux_trio.cli.columns import Layout
 from flux_trio.cli.errors import CommandError, remark
-from flux_trio.cli.events import EventTexts
+from flux_trio.cli.events import EventTexts, json_text
 from flux_trio.cli.output import Outputs
 from flux_trio.cli.trace_lines import trace_line
+from flux_trio.formats import printable, printable_json
 from flux_trio.views.svg import text as svg_text
 
 WORDS = "evil\x1b[2J\nroot: all is well\u202e\x9b"
@@ -30,6 +31,18 @@ def test_an_eventlog() -> None:
     text = EventTexts().text(line)
     assert text.isprintable()
     assert SHOWN in text
+
+
+def test_json_has_the_same_value_and_is_printable() -> None:
+    """JSON leaves U+009B as it is, which begins an escape sequence, and what turns text around."""
+    words = f"{WORDS}\u2028\U000e0001\xe9\N{NO-BREAK SPACE}"
+    line = json.dumps(
+        {"timestamp": 1.0, "name": "memo", "context": {words: words}}, ensure_ascii=False
+    )
+    for text in (EventTexts("json").text(line), json_text(json.loads(line)), printable_json(line)):
+        assert json.loads(text) == json.loads(line)
+        assert printable(text) == text
+        assert "\xe9" in text
 
 
 def test_an_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,3 +49,30 @@ async def test_a_guest_hears_of_exceptions_of_own_jobs_only(tmp_path: Path) -> N
                     break
         assert event.payload is not None
         assert (event.payload["id"], event.userid) == (mine, ME)
+
+
+async def test_a_guest_does_not_hear_of_a_purge(tmp_path: Path) -> None:
+    """The private event of the purge comes before the one of the guest's own job."""
+    async with (
+        instance_of(SOMEBODY, tmp_path, OPEN_TO_ALL) as instance,
+        instance.connect("owner") as owner,
+        connected(tmp_path) as client,
+        client.subscribe("*") as events,
+    ):
+        theirs = int((await owner.call(topics.INGEST_SUBMIT, {"jobspec": SPEC}))["id"])
+        await owner.call(topics.JOB_RAISE, {"id": theirs, "severity": 0, "type": "cancel"})
+        with trio.fail_after(30):
+            count = 0
+            while not count:  # until the job is inactive
+                purge = {"num_limit": 0, "force": True}
+                count = (await owner.call(topics.JOB_PURGE, purge))["count"]
+            await client.call(
+                topics.JOB_RAISE,
+                {"id": await client.submit(SPEC), "severity": 0, "type": "cancel"},
+            )
+            heard = []
+            async for event in events:
+                heard.append(event.topic)
+                if event.topic == topics.JOB_EXCEPTION_EVENT:
+                    break
+        assert topics.JOB_PURGE_EVENT not in heard

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from flux_trio.config import Config, JobManagerConfig
-from flux_trio.messages import Errno, topics
+from flux_trio.messages import ROLE_OWNER, Errno, Event, topics
+from flux_trio.messages.types import PRIVATE
 from flux_trio.protocols import INACTIVE_REMOVE, JobState
 from flux_trio.services.job_index import ACTIVE, ENDED
 from flux_trio.services.job_manager.ledger import MAX_JOBID_KEY
@@ -102,6 +103,18 @@ def test_event_tells_of_it_once_it_is_durable(m: ManagerScript) -> None:
     m.commit()
     times = [1_000_000_000, 1_010_000_000]
     assert m.last(topics.JOB_PURGE_EVENT).payload == {"jobs": [1, 2], "times": times}
+
+
+def test_event_of_purge_and_of_a_job_set_aside_is_the_owners(m: ManagerScript) -> None:
+    """3 Event Message Type: private restricts delivery; the ids of others' jobs are not told."""
+    purge(m, num_limit=4, force=True)
+    assert m.last(topics.JOB_PURGE_EVENT).flags & PRIVATE
+    before = len(m.messages)
+    damaged = {"key": f"{key(2)}.eventlog", "text": "its checksum is another"}
+    m.put(Event(topics.KVS_DAMAGED_EVENT, damaged, rolemask=ROLE_OWNER))
+    (aside,) = [e for e in m.messages[before:] if e.topic == topics.JOB_PURGE_EVENT]
+    assert aside.payload["jobs"] == [2]
+    assert aside.flags & PRIVATE
 
 
 def test_plugins_hear_that_a_job_is_gone_and_can_not_look_it_up(m: ManagerScript) -> None:

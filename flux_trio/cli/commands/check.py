@@ -122,12 +122,11 @@ def _text(
 def _json(
     name: str, judgement: Judgement, clauses: dict[str, Clause], records: dict[int, Record]
 ) -> str:
-    import msgspec
-
+    from flux_trio.cli.events import json_text
     from flux_trio.views import verdict_json
 
     found = {"trace": name, **verdict_json(judgement, clauses, records)}
-    return msgspec.json.encode(found).decode() + "\n"
+    return json_text(found) + "\n"
 
 
 def _junit(

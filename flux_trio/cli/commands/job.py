@@ -81,10 +81,10 @@ def info(base: bool, original: bool, jobid: int, key: str) -> None:
 
 
 def _for_reader(value: str) -> str:
-    """A value as a terminal may have it; a file or pipe gets it as it is."""
-    from flux_trio.formats import printable
+    """A value, which is JSON, as a terminal may have it; a file or pipe gets it as it is."""
+    from flux_trio.formats import printable_json
 
-    return printable(value, keep="\n\t") if sys.stdout.isatty() else value
+    return printable_json(value) if sys.stdout.isatty() else value
 
 
 _FORMAT = click.option(

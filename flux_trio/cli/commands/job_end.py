@@ -115,6 +115,7 @@ def status(
 
     Exit codes: the highest of the jobs; 1 if there is no such job, 2 for wrong usage.
     """
+    from flux_trio.cli.events import json_text
     from flux_trio.cli.job_rows import JobRow
 
     async def fetch(client: Client) -> list[dict[str, Any]]:
@@ -123,9 +124,7 @@ def status(
     code = 0
     for record in with_client(fetch):
         if as_json:
-            import msgspec
-
-            click.echo(msgspec.json.encode(JobRow(record, time.time()).to_json()))
+            click.echo(json_text(JobRow(record, time.time()).to_json()))
         code = max(code, _status_code(record, exception_code, verbose))
     ctx.exit(code)
 

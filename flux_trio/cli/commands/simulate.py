@@ -138,13 +138,12 @@ def simulate(
 
 def _tell(results: Mapping[str, SimulationResult], seed: int, *, as_json: bool) -> None:
     """One run as it is, several each under its name."""
-    import msgspec
-
+    from flux_trio.cli.events import json_text
     from flux_trio.cli.simulation_report import report_json, report_lines
 
     if as_json:
         told = {name: report_json(each.metrics, seed) for name, each in results.items()}
-        click.echo(msgspec.json.encode(told if len(told) > 1 else next(iter(told.values()))))
+        click.echo(json_text(told if len(told) > 1 else next(iter(told.values()))))
         return
     for name, result in results.items():
         if len(results) > 1:

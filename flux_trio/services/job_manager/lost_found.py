@@ -18,6 +18,7 @@ import msgspec
 
 from flux_trio.formats import LOST_AND_FOUND, format_fluid, job_directory_of, parse_fluid
 from flux_trio.messages import ROLE_OWNER, Event, FluxError, Level, Response, expect_payload, topics
+from flux_trio.messages.types import PRIVATE
 from flux_trio.services.job_index import ENDED, active_key, jobid_in
 from flux_trio.services.job_manager.ledger import MAX_JOBID_KEY, Ledger
 from flux_trio.services.lookups import KeysPage, PageAnswer, page_in
@@ -176,7 +177,7 @@ class LostAndFound:
         if done.usec is not None:
             self._ledger.ninactive -= 1
             payload = {"jobs": [job.jobid], "times": [done.usec]}
-            self._ledger.send(Event(topics.JOB_PURGE_EVENT, payload))
+            self._ledger.send(Event(topics.JOB_PURGE_EVENT, payload, flags=PRIVATE))
         return [Log(Level.CRIT, f"{job.directory}: moved to {LOST_AND_FOUND}: {job.reason}")]
 
 
