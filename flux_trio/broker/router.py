@@ -159,6 +159,8 @@ class Router:
         even before it was asked for anything (readings: When the job manager goes away).
         """
         told = dict(gone.called)
+        if not gone.services:
+            return told
         for peer in self.peers.values():
             if not gone.services.isdisjoint(peer.called):
                 told |= dict.fromkeys(sorted(peer.services))

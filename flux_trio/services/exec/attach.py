@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import islice
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -53,6 +54,9 @@ PART_PIECES_MAX: Final = 4  # of one file at a time, so that a long output is no
 READ_BYTES_MAX: Final = PART_PIECES_MAX * WHOLE_BYTES  # of one file at a time
 STORED_PIECES_MAX: Final = 64  # of stored output in one turn, for a reader without credit
 ATTACHMENTS_OF_USER_MAX: Final = 1024  # open at once; beyond it EAGAIN
+POLLS_OF_USER_MAX: Final = 64  # streams that one poll reads on for; the others wait for the next
+
+K = TypeVar("K")
 
 
 class _AttachPayload(msgspec.Struct):
@@ -101,6 +105,9 @@ class Attachments:
         self._on_end = on_end
         self._open: dict[StreamKey, Attachment] = {}
         self._by_job: dict[int, dict[StreamKey, Attachment]] = {}
+        self._by_sender: dict[str, dict[StreamKey, Attachment]] = {}
+        # Those that have sent all there was, by userid: the next poll reads on for them.
+        self._idle: dict[int, dict[StreamKey, Attachment]] = {}
         self._polling = False
         self._of_user = Allowance(ATTACHMENTS_OF_USER_MAX, "output streams")
 
@@ -117,6 +124,7 @@ class Attachments:
         self._of_user.take(request.userid)
         attachment = self._open[key] = Attachment(request, jobid, Credit(payload.credit))
         self._by_job.setdefault(jobid, {})[key] = attachment
+        self._by_sender.setdefault(request.sender, {})[key] = attachment
         if job is not None:
             self._follow(attachment, job)
         else:
@@ -159,16 +167,20 @@ class Attachments:
 
     def disconnect(self, sender: str) -> None:
         """The peer is gone: its streams end without an answer."""
-        for attachment in [one for one in self._open.values() if one.request.sender == sender]:
+        for attachment in list(self._by_sender.get(sender, {}).values()):
             self._forget(attachment)
 
     def poll(self) -> None:
-        """The timer: read on for everyone who follows a job that runs."""
+        """The timer: read on for those that wait for more, for a few of each user in turn."""
         self._polling = False
-        for attachment in list(self._open.values()):
-            job = self._jobs.get(attachment.id)
-            if job is not None:
-                self._follow(attachment, job)
+        for idle in list(self._idle.values()):
+            for attachment in list(islice(idle.values(), POLLS_OF_USER_MAX)):
+                self._is_idle_no_more(attachment)
+                job = self._jobs.get(attachment.id)
+                if job is not None:
+                    self._follow(attachment, job)
+        if self._idle:
+            self._poll_later()
 
     # Files
 
@@ -196,6 +208,7 @@ class Attachments:
         elif job.sizes is not None or attachment.more:
             self._follow(attachment, job)
         else:
+            self._idle.setdefault(attachment.request.userid, {})[attachment.key] = attachment
             self._poll_later()
 
     def _send_chunk(self, attachment: Attachment, job: Job, chunk: Chunk) -> bool:
@@ -314,17 +327,29 @@ class Attachments:
         self._forget(attachment)
 
     def _forget(self, attachment: Attachment) -> None:
-        del self._open[attachment.key]
+        key = attachment.key
+        del self._open[key]
         self._of_user.give_back(attachment.request.userid)
-        streams = self._by_job[attachment.id]
-        del streams[attachment.key]
-        if not streams:
-            del self._by_job[attachment.id]
+        self._is_idle_no_more(attachment)
+        _leave(self._by_sender, attachment.request.sender, key)
+        _leave(self._by_job, attachment.id, key)
         self._on_end(attachment.id)
+
+    def _is_idle_no_more(self, attachment: Attachment) -> None:
+        _leave(self._idle, attachment.request.userid, attachment.key)
 
     def _send(self, response: Response | None) -> None:
         if response is not None:
             self._context.emit(response)
+
+
+def _leave(index: dict[K, dict[StreamKey, Attachment]], place: K, key: StreamKey) -> None:
+    """Take a stream out of an index, if it is there."""
+    streams = index.get(place)
+    if streams is not None:
+        streams.pop(key, None)
+        if not streams:
+            del index[place]
 
 
 _NO_FILES_YET = (Phase.PREPARING, Phase.LAUNCHING)

@@ -171,6 +171,8 @@ class Listings:
         self._finished = finished
         self._details = details
         self._open: dict[str, dict[int, _Listing]] = {}  # by sender, then matchtag
+        # Begun lists that tell of finished jobs: one of each user, and those with credit.
+        self._begun: dict[Key, _Listing] = {}
         self._of_user: dict[int, deque[_Listing]] = {}  # the first of each user is being made
         self._unfilled: list[_Listing] = []  # need more of the index of finished jobs
         self._counting: list[Request] = []  # need all of it
@@ -246,10 +248,8 @@ class Listings:
 
     def ended(self, jobid: int) -> None:
         """A job is over; a list that has it among the active ones has it not again."""
-        for listings in self._open.values():
-            for listing in listings.values():
-                if listing.active is not None and listing.wanted.states & JobState.INACTIVE:
-                    listing.arrived.add(jobid)
+        for listing in self._begun.values():
+            listing.arrived.add(jobid)
 
     def filled(self) -> None:
         """More of the index of finished jobs is known."""
@@ -374,6 +374,8 @@ class Listings:
         """The next candidates, and False when finished jobs are not known so far yet."""
         if listing.active is None:
             listing.active = array("Q", self._records.in_order(listing.wanted.states))
+            if listing.wanted.states & JobState.INACTIVE:
+                self._begun[listing.key] = listing
         wanted = SLICE_JOBS if listing.rows_left is None else min(SLICE_JOBS, listing.rows_left)
         found: list[Listed] = []
         looks = self._choose_active(listing, found, wanted)
@@ -478,6 +480,7 @@ class Listings:
     def _close(self, listing: _Listing) -> None:
         sender, matchtag = listing.key
         del self._open[sender][matchtag]
+        self._begun.pop(listing.key, None)
         if not self._open[sender]:
             del self._open[sender]
         if listing.credit.left is not None:

@@ -94,11 +94,8 @@ class Control:
         if not request.is_owner and payload.userid != request.userid:
             text = "guests can only raise exceptions on their own jobs"
             raise FluxError(Errno.EPERM, text)
-        chosen = [
-            job
-            for job in self._ledger.jobs.values()
-            if job.state & payload.states and payload.userid in (USERID_UNKNOWN, job.userid)
-        ]
+        jobs = self._ledger.active_of(payload.userid)
+        chosen = [job for job in jobs if job.state & payload.states]
         errors = 0
         if not payload.dry_run:
             self._ledger.check_room()

@@ -37,7 +37,7 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.messages import Event as EventMessage
-from flux_trio.messages.types import NORESPONSE, PRIVATE
+from flux_trio.messages.types import NORESPONSE, PRIVATE, USERID_UNKNOWN
 from flux_trio.protocols import (
     PRIORITY_MIN,
     RUNNING,
@@ -277,6 +277,7 @@ class Ledger:
         self._ops: list[list[str]] = []  # what this turn stores besides eventlogs
         self._uncommitted: deque[_Uncommitted] = deque()  # oldest first
         self._waiting_bytes = 0  # of events in them
+        self._gone: set[str] = set()  # peers that went in this turn
 
     def tell_of(self, name: str, told: Told) -> None:
         """Have `told` called with each event of one name; `on_logged` are with all."""
@@ -328,9 +329,13 @@ class Ledger:
             waiting[:] = [each for each in waiting if not _is_by_job_id(each, service)]
 
     def forget(self, sender: str) -> None:
-        """A peer is gone: answers to it that wait for a commit do not go out (6.disconnect.2)."""
-        for waiting in self._all_messages():
-            waiting[:] = [each for each in waiting if not _is_answer_to(each, sender)]
+        """A peer is gone: answers to it that wait for a commit do not go out (6.disconnect.2).
+
+        What earlier turns have left is looked at once a turn, however many peers go in it.
+        """
+        self._messages = _without_answers(self._messages, {sender})
+        if self._uncommitted:
+            self._gone.add(sender)
 
     def _all_messages(self) -> list[list[Action]]:
         return [*(commit.messages for commit in self._uncommitted), self._messages]
@@ -524,12 +529,21 @@ class Ledger:
         """Active jobs and those that became inactive a short while ago."""
         return chain(self.jobs.values(), self._recent.values())
 
+    def active_of(self, userid: int) -> list[ActiveJob]:
+        """The active jobs of one user, or of all for USERID_UNKNOWN; a guest's without a scan."""
+        if userid == USERID_UNKNOWN:
+            return list(self.jobs.values())
+        if userid == self._owner:
+            return [job for job in self.jobs.values() if job.userid == userid]
+        return [self.jobs[jobid] for jobid in self.users.jobids(userid)]
+
     def active(self) -> Iterable[ActiveJob]:
         """All that are not inactive, oldest first."""
         return list(self.jobs.values())
 
     def end_turn(self) -> list[Action]:
         """What to do now: the commit of the turn's events, or its messages when nothing waits."""
+        self._leave_gone()
         messages, self._messages = self._messages, []
         questions, self._questions = self._questions, []
         notes = [NoteAll(self._notes)] if self._notes else []
@@ -547,6 +561,13 @@ class Ledger:
             self._uncommitted[-1].messages.extend(messages)
             return notes + questions
         return notes + messages + questions
+
+    def _leave_gone(self) -> None:
+        """Take out the answers of earlier turns to peers that have gone in this one."""
+        gone, self._gone = self._gone, set()
+        if gone:
+            for commit in self._uncommitted:
+                commit.messages[:] = _without_answers(commit.messages, gone)
 
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
         """Put records into the trace, in their place among this turn's."""
@@ -573,6 +594,7 @@ class Ledger:
         if response.errnum:
             # nothing of this turn has been told to anyone: stopping here loses nothing
             return [Exit(f"cannot store events: {response.error_text}")]
+        self._leave_gone()
         done = self._uncommitted.popleft()
         self._waiting_bytes -= done.nbytes
         return done.messages
@@ -634,8 +656,13 @@ def ends_wait(job: ActiveJob, name: str, context: dict[str, Any] | None) -> bool
     return is_fatal and job.state not in _LEFT_BY_NO_EXCEPTION
 
 
-def _is_answer_to(message: Action, sender: str) -> bool:
-    return isinstance(message, Response) and message.routes[:1] == (sender,)
+def _without_answers(messages: list[Action], gone: set[str]) -> list[Action]:
+    """`messages` without responses to the peers that are gone."""
+    return [
+        each
+        for each in messages
+        if not (isinstance(each, Response) and each.routes and each.routes[0] in gone)
+    ]
 
 
 def _is_by_job_id(message: Action, service: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 
 class UserJobs:
     """Counts the jobs of everybody but the instance owner, who has no limit."""
@@ -14,6 +16,10 @@ class UserJobs:
     def of(self, userid: int) -> tuple[int, int]:
         """The number of active jobs of a user, and the bytes of their jobspecs."""
         return len(self._sizes.get(userid, ())), self._totals.get(userid, 0)
+
+    def jobids(self, userid: int) -> Collection[int]:
+        """The active jobs of a user."""
+        return self._sizes.get(userid, {}).keys()
 
     def came(self, userid: int, jobid: int, size: int) -> None:
         """A job is active; `size` is in bytes of its jobspec as JSON, without the environment."""

@@ -253,6 +253,8 @@ class KvsCore:
         self._send(respond(request, {}))
 
     def _disconnect(self, request: Request) -> None:
+        if not request.is_owner:
+            return  # all that a guest asked for was refused
         self._queue = without_answers(self._queue, request.sender)
         self._held.leave(request.sender)
         if self._round is not None:
