@@ -133,6 +133,10 @@ def test_job_that_ends_costs_no_more_when_many_lists_wait() -> None:
         listed.tell_all(100, running())
         lists = [asked(topics.LIST_LIST, wanted, tag=tag) for tag in range(1, number + 1)]
         listed.core.turn(0.0, lists)
-        return count_steps(lambda: listed.tell_all(100, ending(), place=6))
+        told = [(100, 6 + place, event) for place, event in enumerate(ending())]
+        listed.store_log(100, ending())
+        entries = [[jobid, place, msgspec.to_builtins(event)] for jobid, place, event in told]
+        news = listed.from_journal({"events": entries})
+        return count_steps(lambda: listed.core.turn(0.0, [news]))
 
     assert ending_one(10 * MANY) < 2 * ending_one(FEW)
