@@ -47,6 +47,17 @@ def test_job_allocated_before_the_service_came_is_started(alone: ManagerScript) 
     assert alone.attach_exec() == ["job-manager.exec-hello -> {}", "job-exec.start 1"]
 
 
+def test_queue_status_says_that_jobs_wait_for_an_execution_service(alone: ManagerScript) -> None:
+    status = "job-manager.queue-status -> {'enable': True, 'start': True"
+    alone.submit(1, 2)
+    assert alone.ask("job-manager.queue-status") == [f"{status}}}"]
+    alone.alloc(1)
+    text = "no execution service: jobs with resources wait in RUN (1)"
+    assert alone.ask("job-manager.queue-status") == [f"{status}, 'silent': ['{text}']}}"]
+    alone.attach_exec()
+    assert alone.ask("job-manager.queue-status") == [f"{status}}}"]
+
+
 def test_another_service_takes_over_when_nothing_is_outstanding(m: ManagerScript) -> None:
     """32.hello.2, 32.hello.6, 32.criteria.7: starts go to the new name."""
     assert m.attach_exec("sim-exec") == ["job-manager.exec-hello -> {}"]

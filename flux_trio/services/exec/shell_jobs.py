@@ -224,7 +224,8 @@ class ShellJobs:
                     Done(request.id, STATUS_NOT_EXECUTED, len(request.tasks)),
                 ]
             except OSError as error:
-                return [Postponed(request.id, f"no record of a job: {describe_shortage(error)}")]
+                text = describe_shortage(error, [self._record(request.id)])
+                return [Postponed(request.id, text)]
         elif not job.is_waiting:
             return self.describe(request.id)
         return self._launch_missing(job, request)
@@ -391,7 +392,7 @@ class ShellJobs:
                 )
         except OSError as error:
             if is_shortage(error, own.values(), argv[0], has_limits=bool(request.limits)):
-                raise ShortageError(describe_shortage(error)) from None
+                raise ShortageError(describe_shortage(error, own.values())) from None
             is_missing = isinstance(error, FileNotFoundError) and error.filename == argv[0]
             status = STATUS_NOT_FOUND if is_missing else STATUS_NOT_EXECUTED
             self._note(job, Failed(task.taskid, status, f"{error.filename}: {error.strerror}"))

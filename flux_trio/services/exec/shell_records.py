@@ -62,8 +62,9 @@ def create_record(path: Path, line: Accepted) -> None:
     descriptor = os.open(path, _RECORD_FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         _write(descriptor, line)
-    except OSError:
+    except OSError as error:
         remove(path)
+        error.filename = str(path)  # a write has none
         raise
     finally:
         os.close(descriptor)

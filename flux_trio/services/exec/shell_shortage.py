@@ -32,7 +32,10 @@ def is_shortage(error: OSError, own: Collection[Path], command: str, *, has_limi
     return error.errno in _LACKS and not (has_limits and filename == command)
 
 
-def describe_shortage(error: OSError) -> str:
-    """What the host lacks, for people."""
-    what = "no process can be made" if error.filename is None else str(error.filename)
+def describe_shortage(error: OSError, own: Collection[Path]) -> str:
+    """What the host lacks, for people: the same for all jobs. `own` is as in `is_shortage`."""
+    what = "no process can be made"
+    if error.filename is not None:
+        path = Path(error.filename)
+        what = f"no file of a job can be opened in {path.parent}" if path in own else str(path)
     return f"{what}: {error.strerror}"

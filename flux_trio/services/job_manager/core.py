@@ -119,6 +119,7 @@ class JobManagerCore:
             self._hooks,
             self._queues,
             self._scheduler,
+            self._exec,
             self._silences,
             self._purge,
             self._hindrances,

@@ -22,6 +22,7 @@ from flux_trio.protocols import (
     ExecState,
     InvalidTransition,
     JobEvent,
+    JobState,
     StartType,
 )
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
@@ -74,6 +75,17 @@ class ExecSide:
         self.service = ""  # the name it registered, "" when there is none
         self.sender = ""
         self.silence = Silence("execution service")
+
+    @property
+    def absence(self) -> str:
+        """Why jobs that could be started are not, for people; "" while there is a service."""
+        if self.service:
+            return ""
+        jobs = self._ledger.running.values()
+        waiting = sum(job.state == JobState.RUN and not job.prologs for job in jobs)
+        return (
+            f"no execution service: jobs with resources wait in RUN ({waiting})" if waiting else ""
+        )
 
     # --- what the job machine asks
 

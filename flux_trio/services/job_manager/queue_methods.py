@@ -25,6 +25,7 @@ from flux_trio.messages import (
 )
 from flux_trio.protocols import HookAnswer, LinkState, QueueEvent
 from flux_trio.services.configuring import configuration_in
+from flux_trio.services.job_manager.exec_side import ExecSide
 from flux_trio.services.job_manager.hindrances import Hindrances
 from flux_trio.services.job_manager.hooks import Hooks
 from flux_trio.services.job_manager.ledger import Ledger
@@ -74,6 +75,7 @@ class QueueMethods:
         hooks: Hooks,
         queues: Queues,
         scheduler: SchedulerSide,
+        execution: ExecSide,
         silences: Callable[[], list[Silence]],
         purge: Purge,
         hindrances: Hindrances,
@@ -82,6 +84,7 @@ class QueueMethods:
         self._hooks = hooks
         self._queues = queues
         self._scheduler = scheduler
+        self._execution = execution
         self._silences = silences
         self._purge = purge
         self._hindrances = hindrances
@@ -105,7 +108,8 @@ class QueueMethods:
         {"enable", "start", "disable_reason"?, "stop_reason"?, "blocked"?, "silent"?, "held"?} as in
         flux-core: `blocked` is "scheduler" when the queue is started and only the scheduler is
         missing. `silent`, ours, has a text for each service that says why it cannot do its part
-        (`Hindrances`), or that was asked something and has not answered. `held`, ours too, says why
+        (`Hindrances`), that is missing while jobs wait for it, or that was asked something and
+        has not answered. `held`, ours too, says why
         plugins hold jobs, and how many: {reason: count}.
 
         It is answered at once, also while no event can be stored.
@@ -122,7 +126,7 @@ class QueueMethods:
         if started and not online:
             status["blocked"] = "scheduler"
         silent = [each.text(self._ledger.now) for each in self._silences()]
-        if waits := [*self._hindrances.texts, *filter(None, silent)]:
+        if waits := [*self._hindrances.texts, *filter(None, [self._execution.absence, *silent])]:
             status["silent"] = waits
         if held := self._ledger.tally.reasons(queue.name):
             status["held"] = held
