@@ -10,7 +10,7 @@ whatever came or went meanwhile.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final, TypeAlias
@@ -45,10 +45,9 @@ class _Block:
 
     def find(self, place: Place) -> int:
         """Of the first job at `place` or after it."""
-        at = bisect_left(self.usecs, place[0])
-        while at < len(self.ids) and self.place(at) < place:
-            at += 1
-        return at
+        usec, jobid = place
+        first = bisect_left(self.usecs, usec)
+        return bisect_left(self.ids, jobid, first, bisect_right(self.usecs, usec, first))
 
     def job(self, at: int) -> Ended:
         return Ended(
