@@ -51,7 +51,7 @@ from flux_trio.services.kvs.ops import (
     StoreOps,
     Unlink,
     check_key,
-    check_text,
+    checked_bytes,
     span,
 )
 from flux_trio.services.kvs.waiting import (
@@ -182,13 +182,10 @@ class KvsCore:
             raise FluxError(
                 Errno.EMSGSIZE, f"{len(ops)} ops: at most {COMMIT_OPS_MAX} in one commit"
             )
-        for op in ops:
-            check_key(op.key)
-            if not isinstance(op, Unlink):
-                check_text(op.key, op.text)
+        nbytes = sum(map(checked_bytes, ops))
         if self._failed is not None:
             raise FluxError(self._failed.errnum, self._failed.text)
-        commit = Commit(request, ops, asked.wait)
+        commit = Commit(request, ops, nbytes, asked.wait)
         if self._held.reason:
             self._held.hold(commit)
         else:

@@ -146,17 +146,23 @@ def check_key(key: str) -> str:
     return key
 
 
-def utf8_bytes(text: str) -> int:
-    """How long `text` is as UTF-8; a lone surrogate counts as the three bytes it would have."""
-    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+def checked_bytes(op: Op) -> int:
+    """How long the key and the text of `op` are as UTF-8.
+
+    FluxError(EMSGSIZE or EINVAL) unless the key is one and the text may be put or appended.
+    """
+    nbytes = len(check_key(op.key).encode())
+    return nbytes if isinstance(op, Unlink) else nbytes + _text_bytes(op.key, op.text)
 
 
-def check_text(key: str, text: str) -> None:
-    """FluxError(EMSGSIZE or EINVAL) unless `text` may be put or appended."""
-    nbytes = utf8_bytes(text)
+def _text_bytes(key: str, text: str) -> int:
+    # A lone surrogate counts as the three bytes it would have.
+    is_ascii = text.isascii()
+    nbytes = len(text) if is_ascii else len(text.encode(errors="surrogatepass"))
     if nbytes > VALUE_BYTES_MAX:
         raise FluxError(Errno.EMSGSIZE, f"{key}: {nbytes} bytes: at most {VALUE_BYTES_MAX} at once")
-    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+    if not is_ascii and any("\ud800" <= char <= "\udfff" for char in text):
         raise FluxError(
             Errno.EINVAL, f"{key}: the text has a lone surrogate, which is no character"
         )
+    return nbytes

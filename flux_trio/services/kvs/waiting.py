@@ -17,7 +17,7 @@ from msgspec import structs
 from flux_trio.messages import Errno, FluxError, Request, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.services.credit import Credit
-from flux_trio.services.kvs.ops import Op, Page, Put, Unlink, utf8_bytes
+from flux_trio.services.kvs.ops import Op, Page, Put, Unlink
 
 HELD_BYTES_MAX: Final = 64 << 20
 """Bytes of keys and texts that may wait for room. When they are full, further commits are refused
@@ -42,15 +42,8 @@ class Commit:
 
     request: Request
     ops: list[Op]
+    nbytes: int  # of its keys and texts in UTF-8
     wait: bool = True
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its keys and texts in UTF-8."""
-        return sum(
-            utf8_bytes(op.key) + (0 if isinstance(op, Unlink) else utf8_bytes(op.text))
-            for op in self.ops
-        )
 
 
 @dataclass(frozen=True, slots=True)
