@@ -136,7 +136,8 @@ class Instance:
         self.trace = Trace(self.now)
         self.ring = Ring()
         further = [make_sink() for make_sink in more_sinks.get()]
-        for sink in (self.ring.append, *given.sinks, *further):
+        self.ring.follow(self.trace)
+        for sink in (*given.sinks, *further):
             self.trace.add_sink(sink)
         self.log = LogBook()
         self.router = Router(self.trace)

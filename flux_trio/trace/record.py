@@ -76,20 +76,22 @@ class Ring:
     def __init__(self, size: int = RING_SIZE, bytes_max: int = RING_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._records: deque[Record] = deque(maxlen=size)
-        self._keep: Sink = self._records.append
+        self._keep: Sink = self._records.append  # what is no send: most records
         self._large: deque[tuple[int, int]] = deque()  # place and bytes of each large message
         self._bytes = 0  # the sum of those
 
-    def append(self, record: Record) -> None:
-        """Keep `record`; a `Sink`."""
+    def follow(self, trace: Trace) -> None:
+        """Keep what `trace` records from now on."""
+        trace.add_sink(self._keep, self._keep_sent)
+
+    def _keep_sent(self, record: Record) -> None:
         self._keep(record)
-        if record.kind is _SEND:
-            size = payload_bytes(record.message)
-            if size > RING_SMALL_BYTES:
-                self._large.append((record.n, size))
-                self._bytes += size
-                if self._bytes > self._bytes_max:
-                    self._make_room()
+        size = payload_bytes(record.message)
+        if size > RING_SMALL_BYTES:
+            self._large.append((record.n, size))
+            self._bytes += size
+            if self._bytes > self._bytes_max:
+                self._make_room()
 
     def _make_room(self) -> None:
         records, large = self._records, self._large
@@ -115,18 +117,22 @@ class Trace:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self.t = 0.0
-        self._sinks: list[Sink] = []
+        self._sinks: list[tuple[Sink, Sink]] = []  # of what is no send, of what is one
         self._emit: Sink = self._emit_to_all
+        self._emit_sent: Sink = self._emit_sent_to_all
         self._n = 0
 
-    def add_sink(self, sink: Sink) -> None:
-        """From now on, `sink` is called with every record; it must not block."""
-        self._sinks.append(sink)
+    def add_sink(self, sink: Sink, of_sends: Sink | None = None) -> None:
+        """From now on, `sink` is called with every record; it must not block.
+
+        With `of_sends`, that one is called instead with each record of a message that was sent.
+        """
+        self._sinks.append((sink, of_sends or sink))
         self._choose_emit()
 
     def remove_sink(self, sink: Sink) -> None:
-        """Stop calling `sink`."""
-        self._sinks.remove(sink)
+        """Stop calling `sink`, and what is called instead of it."""
+        self._sinks.remove(next(each for each in self._sinks if each[0] == sink))
         self._choose_emit()
 
     def sent(self, party: str, peer: str, message: Message) -> int:
@@ -134,7 +140,7 @@ class Trace:
         self._n = n = self._n + 1
         self.t = now = self._now()
         if self._sinks:
-            self._emit(Record(n, now, _SEND, party, peer, 0, message))
+            self._emit_sent(Record(n, now, _SEND, party, peer, 0, message))
         return n
 
     def received(self, party: str, peer: str, message: Message, ref: int) -> None:
@@ -180,10 +186,17 @@ class Trace:
 
     def _choose_emit(self) -> None:
         """The one sink there mostly is, is called without a loop: every message comes by twice."""
-        self._emit = self._sinks[0] if len(self._sinks) == 1 else self._emit_to_all
+        if len(self._sinks) == 1:
+            ((self._emit, self._emit_sent),) = self._sinks
+        else:
+            self._emit, self._emit_sent = self._emit_to_all, self._emit_sent_to_all
 
     def _emit_to_all(self, record: Record) -> None:
-        for sink in self._sinks:
+        for sink, _ in self._sinks:
+            sink(record)
+
+    def _emit_sent_to_all(self, record: Record) -> None:
+        for _, sink in self._sinks:
             sink(record)
 
 

@@ -49,7 +49,7 @@ def ring() -> Ring:
 @pytest.fixture
 def router(ring: Ring) -> Router:
     trace = Trace(lambda: 1.0)
-    trace.add_sink(ring.append)
+    ring.follow(trace)
     return Router(trace)
 
 

@@ -22,7 +22,7 @@ class ModuleWorld(World):
     def __init__(self, nursery: trio.Nursery) -> None:
         super().__init__()
         self.ring = Ring()
-        self.router.trace.add_sink(self.ring.append)
+        self.ring.follow(self.router.trace)
         self.supervisor = Supervisor(self.router, nursery, self.now, self.log, OWNER_USERID)
 
     def knows(self, name: str, main: Main, *, essential: bool = False) -> None:

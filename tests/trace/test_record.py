@@ -62,7 +62,7 @@ def test_every_sink_gets_every_record_until_it_is_removed() -> None:
 def test_ring_keeps_the_last_records() -> None:
     ring = Ring(3)
     trace = Trace(lambda: 1.0)
-    trace.add_sink(ring.append)
+    ring.follow(trace)
     for _ in range(10):
         trace.note("state", "a", {})
     assert len(ring) == 3
@@ -72,7 +72,7 @@ def test_ring_keeps_the_last_records() -> None:
 def test_ring_keeps_large_messages_up_to_a_number_of_bytes() -> None:
     ring = Ring(100, bytes_max=10_000)
     trace = Trace(lambda: 1.0)
-    trace.add_sink(ring.append)
+    ring.follow(trace)
     for n in range(50):
         request = Request("a.b", {"n": n, "text": "x" * 3000})
         ref = trace.sent("c", "a", request)
@@ -87,7 +87,7 @@ def test_ring_keeps_large_messages_up_to_a_number_of_bytes() -> None:
 def test_ring_keeps_many_small_messages_after_large_ones() -> None:
     ring = Ring(100, bytes_max=10_000)
     trace = Trace(lambda: 1.0)
-    trace.add_sink(ring.append)
+    ring.follow(trace)
     for n in range(300):
         trace.sent("c", "a", Request("a.b", {"text": "x" * (3000 if n < 150 else 10)}))
     assert len(ring) == 100
@@ -95,15 +95,19 @@ def test_ring_keeps_many_small_messages_after_large_ones() -> None:
 
 def test_ring_takes_a_payload_that_is_no_json() -> None:
     ring = Ring(3)
-    ring.append(Record(1, 1.0, "send", "a", message=Request("a.b", {"object": object()})))
+    trace = Trace(lambda: 1.0)
+    ring.follow(trace)
+    trace.sent("a", "b", Request("a.b", {"object": object()}))
     assert len(ring) == 1
 
 
 def test_ring_may_be_read_while_records_come() -> None:
     ring = Ring(3)
-    ring.append(Record(1, 1.0, "state", "a"))
-    for record in ring:
-        ring.append(record)
+    trace = Trace(lambda: 1.0)
+    ring.follow(trace)
+    trace.note("state", "a", {})
+    for _ in ring:
+        trace.note("state", "a", {})
     assert len(ring) == 2
 
 
