@@ -41,10 +41,13 @@ class Planes:
         return self._lay_out(fitting) & self.all
 
     def _lay_out(self, groups: Iterable[Group]) -> int:
+        ranks_with: dict[tuple[int, int], int] = {}  # many groups have the same on other ranks
+        for ranks, cores, gpus in groups:
+            ranks_with[cores, gpus] = ranks_with.get((cores, gpus), 0) | ranks
         planes = [0] * (self.ncores + self._ngpus)
-        for group in groups:
-            for plane in ranks_of(group.cores | group.gpus << self.ncores):
-                planes[plane] |= group.ranks
+        for (cores, gpus), ranks in ranks_with.items():
+            for plane in ranks_of(cores | gpus << self.ncores):
+                planes[plane] |= ranks
         fields = [plane.to_bytes(self._bytes, "little") for plane in planes]
         return int.from_bytes(b"".join(fields), "little")
 

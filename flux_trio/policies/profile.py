@@ -65,7 +65,7 @@ class Released:
     until: float
 
     def without(self, place: Place) -> Iterator[Released]:
-        """What is left of it beside a new `place`."""
+        """What is left of it beside a new `place`, which takes some of it."""
         if other := self.bits & ~place.bits:
             yield Released(other, self.since, self.until)
         if mine := self.bits & place.bits:
@@ -87,6 +87,18 @@ class _Window:
     flat: int
     own: Place | None
     """The job's own place as it is, which counts as free."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Useful:
+    """Which cores are worth a look, as flat sets."""
+
+    taken: int
+    """Other places have these."""
+    within: int
+    """A job gets some of these, or stays where it is."""
+    tried: int
+    """These alone do not suffice."""
 
 
 def _first_near(count: int, holds: Callable[[int], bool]) -> int:
@@ -144,7 +156,12 @@ class Profile:
 
     def reserve(self, place: Place) -> None:
         """Take `place` off."""
-        self.released = [left for one in self.released for left in one.without(place)]
+        bits = place.bits
+        self.released = [
+            left
+            for one in self.released
+            for left in (one.without(place) if one.bits & bits else (one,))
+        ]
         self._places[place] = None
         for time in (place.start, place.end):
             at = bisect_left(self._cuts, time)
@@ -161,11 +178,11 @@ class Profile:
         self.released.append(Released(place.bits, self._now, place.end))
 
     def _count(self, place: Place, times: int) -> None:
-        more = (place.counts[0] * times, place.counts[1] * times)
-        first = bisect_left(self._cuts, place.start)
-        for index in range(first, bisect_left(self._cuts, place.end)):
-            self._taken[index] = _plus(self._taken[index], more)
-            self._room[index] = _minus(self._room[index], more)
+        gpus, cores = place.counts[0] * times, place.counts[1] * times
+        first, stop = bisect_left(self._cuts, place.start), bisect_left(self._cuts, place.end)
+        taken, room = self._taken, self._room
+        taken[first:stop] = [(some + gpus, more + cores) for some, more in taken[first:stop]]
+        room[first:stop] = [(some - gpus, more - cores) for some, more in room[first:stop]]
 
     def began(self, place: Place, grant: Grant) -> None:
         """The job of a reserved `place` has started: what was the place's is its grant's."""
@@ -209,13 +226,13 @@ class Profile:
         since = max(min([one.since for one in released]), self._back_of(within))
         need = self._least(job.shape)
         tried = 0  # `job` does not fit there
-        start = self._enough_from(since, need, own)
+        start = self._enough_from(since, before, need, own)
         while start <= before:
             end = self._state.end_of(job, start)
             if (short := self._short(start, end, need, own)) is not None:
-                start = self._enough_from(short, need, own)
+                start = self._enough_from(short, before, need, own)
                 continue
-            taken = self._taken_between(start, end, own)
+            taken, until = self._taken_between(start, end, own)
             window = self._free_at(start) & ~taken
             if window & within and window & ~tried:
                 place = self._place(_Window(start, end, window, own), job.shape, need)
@@ -224,20 +241,30 @@ class Profile:
                 tried = window
             if start == math.inf:
                 return None
-            after = self._next(start, job.shape, need, taken, within, tried)
-            start = self._enough_from(after, need, own)
+            last = min(self._returns.position_before(until), self._returns.position(before))
+            positions = range(self._position(start) + 1, last + 1)
+            useful = _Useful(taken, within, tried)
+            after = self._first_fitting(positions, job.shape, need, useful)
+            start = self._enough_from(until if after is None else after, before, need, own)
         return None
 
-    def _enough_from(self, start: float, need: Counts, own: Place | None) -> float:
-        """The first time from `start` on at which `need` is free, wherever it is."""
-        first = bisect_right(self._cuts, start) - 1
-        for index in range(first, len(self._cuts)):
-            time = max(start, self._cuts[index])
+    def _enough_from(self, start: float, before: float, need: Counts, own: Place | None) -> float:
+        """The first time from `start` on at which `need` is free, wherever it is.
+
+        Infinity when that is later than `before`.
+        """
+        cuts, returns = self._cuts, self._returns
+        first, last = bisect_right(cuts, start) - 1, len(cuts) - 1
+        for index in range(first, bisect_right(cuts, before)):
             if index > first and self._has(index, need, own):
-                return time
-            stop = self._cuts[index + 1] if index + 1 < len(self._cuts) else math.inf
-            time = max(time, self._back(self._missing(index, need, own)))
-            if time < stop:
+                return cuts[index]
+            gpus, cores = self._missing(index, need, own)
+            if index < last:  # the most is free just before the next cut
+                most = returns.counts(returns.position_before(cuts[index + 1]))
+                if most[1] < cores or most[0] < gpus:
+                    continue
+            time = max(start, cuts[index], self._back((gpus, cores)))
+            if index == last or time < cuts[index + 1]:
                 return time
         return math.inf
 
@@ -289,28 +316,22 @@ class Profile:
             gpus, cores = gpus + own.counts[0], cores + own.counts[1]
         return gpus >= need[0] and cores >= need[1]
 
-    def _next(
-        self, start: float, shape: Shape, need: Counts, taken: int, within: int, tried: int
-    ) -> float:
-        """The first time after `start` at which `shape` may fit, with `taken` taken off.
+    def _first_fitting(
+        self, positions: range, shape: Shape, need: Counts, useful: _Useful
+    ) -> float | None:
+        """When so many grants have ended that `shape` may fit; None at none of the `positions`.
 
-        Until the next cut no place is over; places that begin earlier than the job would end
-        may come in its way, and so there are times at which it does not fit.
+        Places that begin later may still be in its way.
         """
-        index = bisect_right(self._cuts, start)
-        stop = self._cuts[index] if index < len(self._cuts) else math.inf
 
-        def may_fit(position: int) -> bool:
-            window = (self._idle | self._returns.flat(position)) & ~taken
-            useful = window & within and window & ~tried
-            return bool(useful) and self._fits(shape, window, need)
+        def fits(position: int) -> bool:
+            window = (self._idle | self._returns.flat(position)) & ~useful.taken
+            new = window & useful.within and window & ~useful.tried
+            return bool(new) and self._fits(shape, window, need)
 
-        first = self._position(start)
-        last = self._returns.position_before(stop)
-        positions = range(first + 1, last + 1)
-        found = bisect_left(positions, True, key=may_fit)
+        found = bisect_left(positions, True, key=fits)
         if found == len(positions):
-            return stop
+            return None
         return max(self._returns.end(positions[found] - 1), self._a_moment_later)
 
     def _fits(self, shape: Shape, flat: int, need: Counts) -> bool:
@@ -400,15 +421,19 @@ class Profile:
         """What grants leave free, flat."""
         return self._idle | self._returns.flat(self._position(time))
 
-    def _taken_between(self, start: float, end: float, own: Place | None) -> int:
-        """What other places take off from a job there, flat."""
+    def _taken_between(self, start: float, end: float, own: Place | None) -> tuple[int, float]:
+        """What other places take off from a job there, flat, and when the first of them is over.
+
+        They take as much from a job that starts later, but before that.
+        """
         # A job that never ends, and has its place, is in the way of those at infinity already.
         known = own.bits if own is not None and own.start < own.end == math.inf else 0
-        bits = 0
+        bits, first = 0, math.inf
         for place in self._places:
             if place is not own and place.meets(start, end):
                 bits |= place.bits & ~known if place.start == math.inf else place.bits
-        return bits
+                first = min(first, place.end)
+        return bits, first
 
     def _least(self, shape: Shape) -> Counts:
         """With fewer free gpus or cores than these, `shape` does not fit."""
