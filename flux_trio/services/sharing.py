@@ -5,7 +5,24 @@ The instance owner is a user like the others here: nobody uses up what another o
 
 from __future__ import annotations
 
-from flux_trio.messages import Errno, FluxError
+from collections.abc import Iterator
+from typing import Final, Generic, TypeVar
+
+from flux_trio.messages import (
+    Errno,
+    FluxError,
+    Request,
+    Response,
+    payload_bytes,
+    respond_error,
+    service_of,
+    topics,
+)
+
+BACKLOG_OF_GUEST_MAX: Final = 4096  # requests to a service that is starting; beyond it EAGAIN
+BACKLOG_OF_GUEST_BYTES_MAX: Final = 16 * 2**20  # of their payloads as JSON; the same
+
+Message = TypeVar("Message")
 
 
 class Allowance:
@@ -32,3 +49,52 @@ class Allowance:
         self._open[userid] -= 1
         if not self._open[userid]:
             del self._open[userid]
+
+
+class Backlog(Generic[Message]):
+    """What a service that is starting has been sent, in order; it takes it up once it is ready.
+
+    Requests of guests are bounded for each user in number and bytes, since a request without a
+    response is counted nowhere else. A guest who leaves takes along what waits, and so is not told
+    of later.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[Message] = []
+        self._guests: dict[int, tuple[int, int]] = {}  # by userid: number and bytes
+        self._senders: set[str] = set()  # guests' peers that have something here
+
+    def put(self, message: Message) -> Response | None:
+        """Keep `message`; if there is no room for it, the error response to it, if it wants one."""
+        if isinstance(message, Request) and not message.is_owner:
+            if message.topic == topics.disconnect_of(service_of(message.topic)):
+                self._leave(message.sender)
+                return None
+            count, size = self._guests.get(message.userid, (0, 0))
+            count, size = count + 1, size + payload_bytes(message)
+            if count > BACKLOG_OF_GUEST_MAX or size > BACKLOG_OF_GUEST_BYTES_MAX:
+                text = f"too many requests of user {message.userid} wait for the service to start"
+                return respond_error(message, Errno.EAGAIN, text)
+            self._guests[message.userid] = count, size
+            self._senders.add(message.sender)
+        self._waiting.append(message)
+        return None
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._waiting)
+
+    def take(self) -> list[Message]:
+        """All that waits; it is here no more."""
+        waiting, self._waiting = self._waiting, []
+        self._guests, self._senders = {}, set()
+        return waiting
+
+    def _leave(self, sender: str) -> None:
+        """What the peer has sent goes; it counts for its user until the service is ready."""
+        if sender in self._senders:
+            self._senders.discard(sender)
+            self._waiting = [
+                each
+                for each in self._waiting
+                if not isinstance(each, Request) or each.sender != sender
+            ]

@@ -45,6 +45,7 @@ from flux_trio.protocols import (
 )
 from flux_trio.services.job_index import refusal_ops, submit_op
 from flux_trio.services.methods import Methods
+from flux_trio.services.sharing import Backlog
 from flux_trio.services.turns import Exit, Log
 
 Action = Any
@@ -55,9 +56,6 @@ BATCH_JOBS_MAX = 1024
 # An ingest that was reloaded may have stored jobs that the job manager has not heard of. Their ids
 # are ahead of the last one it knows, by the time a commit takes.
 UNHEARD_MS_MAX = 60_000
-
-# Submissions that wait while the job manager comes up; as many as one turn may find at most.
-WAITING_MAX = 1 << 18
 
 CACHED_BYTES_MAX: Final = 1 << 14  # of a jobspec whose judgment is remembered by its text
 
@@ -102,7 +100,7 @@ class IngestCore:
         self._ids: FluidGenerator | None = None  # until the job manager has told the last id
         self._awaits_manager = False  # getinfo met ENOSYS: nobody held the job manager's name
         self._now = 0.0  # of this turn
-        self._waiting: list[Request] = []
+        self._backlog: Backlog[Request] = Backlog()  # until then
         self._batch = _Batch()
         self._out: list[Action] = []
         farewell = topics.disconnect_of(topics.JOB_INGEST)
@@ -119,17 +117,19 @@ class IngestCore:
 
     def turn(self, now: float, inputs: list[Any]) -> list[Action]:
         """Check what was submitted, and take the batches one step on."""
+        requests: list[Request] = []
         for message in inputs:
-            if isinstance(message, Request):
-                self._queue(message)
+            if isinstance(message, Request) and self._ids is not None:
+                requests.append(message)
+            elif isinstance(message, Request):
+                self._answer(self._backlog.put(message))
             elif isinstance(message, Response):
                 self._take_response(now, message)
             elif isinstance(message, Event):
                 self._event(message)
         if self._ids is not None:
             self._now = now
-            waiting, self._waiting = self._waiting, []
-            for request in waiting:
+            for request in [*self._backlog.take(), *requests]:
                 self._answer(self._methods.call(request))
             self._store()
         return self._take_out()
@@ -146,14 +146,6 @@ class IngestCore:
     def _take_out(self) -> list[Action]:
         out, self._out = self._out, []
         return out
-
-    def _queue(self, request: Request) -> None:
-        """Until ids can be given out, submissions wait, up to a bound."""
-        if len(self._waiting) < WAITING_MAX:
-            self._waiting.append(request)
-        else:
-            text = f"{WAITING_MAX} submissions wait for the job manager; try again later"
-            self._answer(respond_error(request, Errno.EAGAIN, text))
 
     def _stats(self) -> dict[str, Any]:
         return {"submitting": len(self._calls)}  # batches that are being stored or decided on

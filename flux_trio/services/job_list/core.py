@@ -42,6 +42,7 @@ from flux_trio.services.job_list.scan import ActiveLogs, ActivePage, EndedPage, 
 from flux_trio.services.job_list.watches import Watches
 from flux_trio.services.lookups import values_in
 from flux_trio.services.methods import Methods
+from flux_trio.services.sharing import Backlog
 from flux_trio.services.turns import ClockStepped, TimerFired
 
 _ABOUT_A_JOB: Final = (topics.LIST_ID, topics.INFO_LOOKUP, topics.INFO_WATCH)
@@ -75,7 +76,7 @@ class JobListCore:
         self._listings.default_queue = (config or Config()).default_queue
         self._watches = Watches(self._exchange)
         self._info = Info(self._exchange, self._records, self._watches)
-        self._waiting: list[Request] = []
+        self._backlog: Backlog[Request] = Backlog()  # until all active jobs have been read
         self._methods = Methods(
             for_owner={topics.config_reload_of(topics.JOB_LIST): self._configure},
             for_all={
@@ -104,12 +105,13 @@ class JobListCore:
         """Take answers first, so that requests see the newest; answer what can be answered."""
         self._exchange.now = now
         self._listings.start_turn()
+        requests: list[Request] = []
         for message in inputs:
             match message:
                 case Response():
                     self._response(message)
                 case Request():
-                    self._waiting.append(message)
+                    self._keep(message, requests)
                 case Event() if tells_return_of(topics.JOB_MANAGER, message):
                     self._follower.manager_is_back()
                 case Event(topic=topics.JOB_PURGE_EVENT) if message.rolemask & ROLE_OWNER:
@@ -125,10 +127,16 @@ class JobListCore:
             self._listings.ended(record.id)
             self._watches.ended(record.id)
         if self._follower.ready:
-            waiting, self._waiting = self._waiting, []
-            for request in waiting:
+            for request in [*self._backlog.take(), *requests]:
                 self._call(request)
         return self._exchange.take_actions()
+
+    def _keep(self, request: Request, requests: list[Request]) -> None:
+        """Put `request` among the `requests` of this turn, or among what waits."""
+        if self._follower.ready:
+            requests.append(request)
+        else:
+            self._exchange.send(self._backlog.put(request))
 
     def _call(self, request: Request) -> None:
         """A request about a job that is not active waits until its eventlog has been read."""

@@ -92,6 +92,7 @@ from flux_trio.services.job_manager.waitable import Waitable
 from flux_trio.services.job_manager.waits import Waits
 from flux_trio.services.lookups import values_in
 from flux_trio.services.methods import Methods
+from flux_trio.services.sharing import Backlog
 from flux_trio.services.turns import ClockStepped, TimerFired
 
 Action = Any
@@ -134,7 +135,7 @@ class JobManagerCore:
         self._introduce_plugins()
         self._resumed = False
         self._is_turning = False
-        self._waiting: list[Any] = []  # what came before that
+        self._backlog: Backlog[Any] = Backlog()  # what came before that
         self._methods = self._make_methods()
         self._due: dict[JobState, Callable[[ActiveJob], None]] = {
             JobState.NEW: _nothing,
@@ -196,12 +197,11 @@ class JobManagerCore:
         """Everything has been read back: go on with what was active, then with who waited."""
         self._resumed = True
         self._purge.configure(self._queues.config.job_manager)
-        self._ledger.leave_to_ingest(submitted_in(self._waiting))
+        self._ledger.leave_to_ingest(submitted_in(self._backlog))
         resumed, self._ledger.resumed = self._ledger.resumed, []
         for job in resumed:
             self._arrivals.resume(job)
-        waiting, self._waiting = self._waiting, []
-        return [action for message in waiting for action in self._take(message)]
+        return [action for message in self._backlog.take() for action in self._take(message)]
 
     # --- how it is put together
 
@@ -274,7 +274,7 @@ class JobManagerCore:
         if isinstance(message, PluginsChanged) and not self._resumed:
             message = self._arrivals.known_already(message)
         if not self._resumed:
-            self._waiting.append(message)
+            self._ledger.answer_at_once(self._backlog.put(message))
         elif isinstance(message, Request):
             self._ledger.send(self._methods.call(message))
         elif isinstance(message, Response):
