@@ -172,6 +172,26 @@ async def test_job_that_waits_is_unknown_to_who_only_asks_for_it(directory: Path
             await shell.hear(Unknown, 1)
 
 
+async def test_host_without_descriptors_gives_no_core_away_under_what_a_job_has_left(
+    directory: Path,
+) -> None:
+    """What it cannot look for it does not take to be gone: it looks again."""
+    async with open_shell(directory) as shell:
+        script = (
+            'echo $$; setsid sh -c "echo up; sleep 1000" & until [ -e $0 ]; do sleep 0.01; done'
+        )
+        shell.start(1, "sh", "-c", script, f"{directory}/go")
+        await shell.output_holds(1, "up\n")
+        task = Path("/proc", shell.output(1).split()[0])
+        with descriptors_left(shell, 0):
+            (directory / "go").touch()
+            await until(lambda: not task.exists())  # reaped
+            shell.send(List())
+            assert (await shell.hear(Listing)).ended == []
+        await shell.hear(Done, 1)
+        assert tasks(directory) == []
+
+
 @pytest.mark.parametrize(
     ("number", "filename", "has_limits", "waits"),
     [

@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -65,12 +66,13 @@ class ShellHost:
                 nursery.start_soon(self._await_adopted, process, nursery)
             self._clear_left(nursery)
             sockets = [trio.SocketListener(trio.socket.from_stdlib_socket(listener))]
-            nursery.start_soon(trio.serve_listeners, self._serve, sockets)
+            nursery.start_soon(trio.serve_listeners, partial(self._serve, nursery), sockets)
             nursery.start_soon(self._end_when_idle)
             await self._end.wait()
             nursery.cancel_scope.cancel()
 
-    async def _serve(self, connection: trio.SocketStream) -> None:
+    async def _serve(self, clearing: trio.Nursery, connection: trio.SocketStream) -> None:
+        """Take a client's requests; what jobs left is cleared in a nursery that outlives it."""
         if not is_same_user(connection):
             await connection.aclose()
             return
@@ -82,6 +84,7 @@ class ShellHost:
                 while requests := await client.receive():
                     for request in requests:
                         self._handle(client, request, nursery)
+                        self._clear_left(clearing)
                         await trio.lowlevel.checkpoint()  # a launch takes a millisecond
                 nursery.cancel_scope.cancel()
         except* ShellProtocolError as errors:
@@ -134,7 +137,14 @@ class ShellHost:
 
     async def _clear(self, job: ShellJob) -> None:
         """A job is over when nothing of it is left; what is stuck in the kernel is waited for."""
-        while left := self._jobs.kill_leftovers(job):
+        while True:
+            try:
+                left = self._jobs.kill_leftovers(job)
+            except OSError:  # no descriptor is free
+                await trio.sleep(LOOK_AGAIN_S)
+                continue
+            if not left:
+                break
             # Only the first: a child that ends meanwhile is reaped, and its id may be another's.
             await _wait_gone(left[0])
         self._tell(self._jobs.cleared(job))

@@ -206,7 +206,12 @@ class ShellJobs:
                 if isinstance(line, Launched):
                     self._tasks[line.pid] = jobid
             self._settle(job)
-        for jobid in self._leftovers.kill_earlier():
+        try:
+            earlier = self._leftovers.kill_earlier()
+        except OSError as error:
+            STDERR.write(f"what jobs have left behind cannot be looked for: {error.strerror}")
+            earlier = set()
+        for jobid in earlier:
             if jobid in self._jobs:
                 self._clear_later(self._jobs[jobid])
         return [process for job in self._jobs.values() for process in job.running.values()]
@@ -304,6 +309,7 @@ class ShellJobs:
         """Kill what is left of a job whose tasks have ended; ids of the processes to be awaited.
 
         It is over when nothing is: call this again when those have ended, and then `cleared`.
+        OSError: that cannot be told now.
         """
         return self._leftovers.kill(job, self._children)
 
@@ -314,8 +320,9 @@ class ShellJobs:
         return [self._done(job)]
 
     def _clear(self, job: ShellJob) -> list[ShellNotice]:
-        if not self.kill_leftovers(job):
-            return self.cleared(job)
+        with suppress(OSError):
+            if not self.kill_leftovers(job):
+                return self.cleared(job)
         self._clear_later(job)
         return []
 

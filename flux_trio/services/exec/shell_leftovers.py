@@ -35,6 +35,8 @@ class Leftovers:
 
         `running` are the ids of processes that are tasks. What a job before it has left is killed
         as well, in case its processes were quicker than the search for them.
+
+        OSError: the search cannot be made now, so that something may be left.
         """
         left = []
         for pid, status, owner in self._found(job, running):
@@ -45,7 +47,7 @@ class Leftovers:
         return left
 
     def kill_earlier(self) -> set[int]:
-        """Kill what an earlier host left of jobs that no longer run; returns those jobs."""
+        """Kill what an earlier host left of jobs that have ended; returns those jobs. OSError."""
         jobids = set()
         for pid, jobid in self._orphans.marked().items():
             status = status_of(pid)

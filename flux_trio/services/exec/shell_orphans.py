@@ -15,6 +15,7 @@ A host that was killed leaves its orphans to init. The next one finds those by t
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -25,6 +26,8 @@ from flux_trio.services.exec.shell_protocol import JOBS_NAME
 
 MARK_VARIABLE: Final = "FLUX_TRIO_SHELL"
 _SET_CHILD_SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
+# errors of /proc for a process that has ended, or that is another user's
+_HIDDEN: Final = (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM)
 _READ_BYTES: Final = 1 << 16
 _PROC: Final = Path("/proc")
 
@@ -46,10 +49,9 @@ def become_subreaper() -> bool:
 
 
 def status_of(pid: int) -> Status | None:
-    """How process `pid` is; None when there is none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
+    """How process `pid` is; None when there is none. OSError: this cannot be told now."""
+    fields = _read(_PROC / str(pid) / "stat").rpartition(b")")[2].split()
+    if not fields:
         return None
     return Status(fields[0].decode(), *(int(fields[place]) for place in (1, 2, 3, 19)))
 
@@ -112,7 +114,9 @@ class Orphans:
         for descriptor in (1, 2):
             try:
                 target = str((_PROC / str(pid) / "fd" / str(descriptor)).readlink())
-            except OSError:
+            except OSError as error:
+                if error.errno not in _HIDDEN:
+                    raise
                 continue
             jobid = target.removeprefix(self._output).partition(".")[0]
             if target.startswith(self._output) and jobid.isdecimal():
@@ -125,7 +129,10 @@ def _processes() -> Iterator[int]:
 
 
 def _read(path: Path) -> bytes:
+    """What /proc has of a process; nothing of one that has ended, or is another user's. OSError."""
     try:
         return path.read_bytes()
-    except OSError:  # it has ended, or is not this user's
+    except OSError as error:
+        if error.errno not in _HIDDEN:  # no descriptor is free, for instance
+            raise
         return b""
