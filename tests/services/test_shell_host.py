@@ -25,7 +25,9 @@ from flux_trio.services.exec.shell_protocol import (
     List,
     Listing,
     Signal,
+    Start,
     Started,
+    Task,
     TaskSize,
     Unknown,
 )
@@ -113,6 +115,21 @@ async def test_working_directory_that_is_not_there(directory: Path) -> None:
         started = await shell.hear(Started)
         assert started.failure == Failure(0, "/no/such/place: No such file or directory")
         assert (await shell.hear(Done)).status == 126 << 8
+
+
+async def test_fifo_without_another_end_holds_up_nobody(directory: Path) -> None:
+    """Output to it is the job's own error, input from it is at its end."""
+    fifo = directory.parent / "fifo"
+    os.mkfifo(fifo)
+    async with open_shell(directory) as shell:
+        for jobid, stream in ((1, "stdout"), (2, "stdin")):
+            tasks_ = [Task(0, {}, [], {stream: str(fifo)})]
+            shell.send(Start(jobid, ["cat"], {"PATH": "/usr/bin:/bin"}, "/", tasks_))
+        started = await shell.hear(Started, 1)
+        assert started.failure == Failure(0, f"{fifo}: No such device or address")
+        assert (await shell.hear(Done, 1)).status == 126 << 8
+        assert (await shell.hear(Done, 2)).status == 0
+        assert (await shell.run(3, "true")).status == 0
 
 
 async def test_task_has_its_cores_where_the_machine_has_them(directory: Path) -> None:

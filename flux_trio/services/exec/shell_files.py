@@ -2,6 +2,9 @@
 
 Files that were asked for are relative to the job's directory; the first task of a job that opens
 one for output empties it, unless it is to be kept, and every task appends.
+
+The host does not wait for the other end of a FIFO: output to a FIFO that nobody reads is an error
+of the job, input from one that nobody writes to is at its end.
 """
 
 from __future__ import annotations
@@ -35,8 +38,10 @@ def open_streams(
     with ExitStack() as files:
 
         def opened(path: str | Path, flags: int) -> int:
-            descriptor = os.open(path, flags, 0o600)
+            # a FIFO whose other end nobody has open would hold up the host, and with it all jobs
+            descriptor = os.open(path, flags | os.O_NONBLOCK, 0o600)
             files.callback(os.close, descriptor)
+            os.set_blocking(descriptor, True)  # as a task expects it
             return descriptor
 
         if pipe is None:
