@@ -151,17 +151,22 @@ def checked_bytes(op: Op) -> int:
 
     FluxError(EMSGSIZE or EINVAL) unless the key is one and the text may be put or appended.
     """
-    nbytes = len(check_key(op.key).encode())
-    return nbytes if isinstance(op, Unlink) else nbytes + _text_bytes(op.key, op.text)
+    key = check_key(op.key)
+    nbytes = len(key.encode())
+    if isinstance(op, Unlink):
+        return nbytes
+    text = op.text
+    if text.isascii() and len(text) <= VALUE_BYTES_MAX:  # nearly every text
+        return nbytes + len(text)
+    return nbytes + _text_bytes(key, text)
 
 
 def _text_bytes(key: str, text: str) -> int:
     # A lone surrogate counts as the three bytes it would have.
-    is_ascii = text.isascii()
-    nbytes = len(text) if is_ascii else len(text.encode(errors="surrogatepass"))
+    nbytes = len(text.encode(errors="surrogatepass"))
     if nbytes > VALUE_BYTES_MAX:
         raise FluxError(Errno.EMSGSIZE, f"{key}: {nbytes} bytes: at most {VALUE_BYTES_MAX} at once")
-    if not is_ascii and any("\ud800" <= char <= "\udfff" for char in text):
+    if any("\ud800" <= char <= "\udfff" for char in text):
         raise FluxError(
             Errno.EINVAL, f"{key}: the text has a lone surrogate, which is no character"
         )
