@@ -264,7 +264,7 @@ class Router:
         )
         ref = self.trace.sent(sender.name, "", event)
         private = event.flags & PRIVATE
-        subscribers = [peer for peer in self.peers.values() if peer.subscriptions]
+        subscribers = [peer for peer in self.peers.values() if peer.subscriptions.globs]
         for peer in subscribers:
             if private and not peer.rolemask & ROLE_OWNER and peer.userid != userid:
                 continue

@@ -239,7 +239,7 @@ class BrokerServices:
     async def _subscribe(self, request: Request) -> Payload:
         pattern = expect_payload(request, Topic).topic
         peers = [each for each in self.router.peers.values() if each.userid == request.userid]
-        if sum(len(each.subscriptions) for each in peers) >= SUBSCRIPTIONS_OF_USER_MAX:
+        if sum(len(each.subscriptions.globs) for each in peers) >= SUBSCRIPTIONS_OF_USER_MAX:
             text = f"a user may have {SUBSCRIPTIONS_OF_USER_MAX} subscriptions"
             raise FluxError(Errno.ENOSPC, text)
         try:

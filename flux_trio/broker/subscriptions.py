@@ -13,21 +13,18 @@ class Subscriptions:
     """Globs, the same one as often as it was subscribed to."""
 
     def __init__(self) -> None:
-        self._globs: list[Glob] = []
+        self.globs: list[Glob] = []  # empty for most peers, which every event looks at
         self._known: dict[str, bool] = {}  # whether a topic that was published before matches
-
-    def __len__(self) -> int:
-        return len(self._globs)
 
     def add(self, pattern: str) -> None:
         """Subscribe to `pattern`. Raises FormatError for one that is too long."""
-        self._globs.append(Glob(pattern))
+        self.globs.append(Glob(pattern))
         self._known.clear()
 
     def remove(self, pattern: str) -> None:
         """Take back one subscription to `pattern`. Raises ValueError when there is none."""
-        place = [glob.pattern for glob in self._globs].index(pattern)
-        del self._globs[place]
+        place = [glob.pattern for glob in self.globs].index(pattern)
+        del self.globs[place]
         self._known.clear()
 
     def match(self, topic: str) -> bool:
@@ -36,5 +33,5 @@ class Subscriptions:
         if known is None:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
-            known = self._known[topic] = any(glob.matches(topic) for glob in self._globs)
+            known = self._known[topic] = any(glob.matches(topic) for glob in self.globs)
         return known

@@ -26,7 +26,7 @@ def holdings(instance: Instance) -> dict[str, Any]:
         "tasks": trio.lowlevel.current_statistics().tasks_living,
         "peers": sorted(router.peers),
         "services": {service: peer.name for service, peer in sorted(router.services.items())},
-        "subscriptions": sum(len(peer.subscriptions) for peer in peers),
+        "subscriptions": sum(len(peer.subscriptions.globs) for peer in peers),
         "requests": sum(len(requests) for peer in peers for requests in peer.inflight.values()),
         "timers": len(timers),
         "fds": len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - /proc has no Path of its own
