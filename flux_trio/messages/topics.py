@@ -62,6 +62,7 @@ SERVICE_BACK_EVENT: Final = "service-back"
 # Job submission and control
 INGEST_SUBMIT: Final = "job-ingest.submit"
 JOB_SUBMIT: Final = "job-manager.submit"
+JOB_SUBMIT_ROOM: Final = "job-manager.submit-room"
 JOB_HINDRANCE: Final = "job-manager.hindrance"
 JOB_GETINFO: Final = "job-manager.getinfo"
 JOB_RAISE: Final = "job-manager.raise"

@@ -377,3 +377,54 @@ def test_texts_that_lists_show_have_a_length_in_bytes(path: str, most: int) -> N
     ((_, _, errnum, text),) = told(ingest(submission(jobspec=jobspec(fits + "ö"))))
     assert errnum == Errno.EINVAL
     assert f"attributes.{path}: expected at most {most} bytes" in text
+
+
+def full_user(script: Script) -> None:
+    """The job manager refuses a job of a guest who has met a limit."""
+    (commit,) = script(guests())
+    (submit,) = script.answer(commit, {})
+    (jobid,) = ids_of(submit)
+    full = {"errors": [[jobid, "20 jobs, the most"]], "full": [GUEST_USERID]}
+    script.answer(submit, full)
+
+
+def test_job_beyond_a_limit_is_refused_before_it_is_stored_once_its_user_has_met_it() -> None:
+    script = Script()
+    full_user(script)
+    (room,) = script(guests())
+    size = len(json.dumps(JOBSPEC, separators=(",", ":")))
+    assert (room.topic, room.payload) == (
+        "job-manager.submit-room",
+        {"userid": GUEST_USERID, "sizes": [size]},
+    )
+    (answer,) = script.answer(room, {"refusals": ["20 jobs, the most"]})
+    assert (answer.errnum, answer.payload) == (Errno.EINVAL, "20 jobs, the most")
+    (commit,) = script(submission())  # others are not asked about
+    assert commit.topic == "kvs.commit"
+
+
+def test_jobs_that_have_room_are_stored_and_no_more_is_asked() -> None:
+    script = Script()
+    full_user(script)
+    (room,) = script(guests(), guests(urgency=3))
+    answer, commit = script.answer(room, {"refusals": [None, "full"]})
+    assert answer.payload == "full"
+    assert len(stored(commit)) == 3
+    (submit,) = script.answer(commit, {})
+    assert told(script.answer(submit, {"errors": []}))[0][2] == 0
+    (room,) = script(guests())  # as long as one was refused
+    (commit,) = script.answer(room, {"refusals": [None]})
+    assert len(stored(commit)) == 3
+    (commit,) = script(guests())
+    assert commit.topic == "kvs.commit"
+
+
+def test_jobs_to_be_checked_are_answered_when_the_job_manager_goes() -> None:
+    script = Script()
+    full_user(script)
+    (room,) = script(guests())
+    (answer,) = script.answer(room, "job-manager is gone", Errno.ENOSYS)
+    assert (answer.errnum, answer.payload) == (
+        Errno.ENOSYS,
+        "cannot submit the job: job-manager is gone",
+    )

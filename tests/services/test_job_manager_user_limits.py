@@ -10,7 +10,7 @@ from flux_trio.config import Config, JobManagerConfig, UserLimitsConfig
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.services.job_manager.user_limits import NOTE_BYTES_MAX, UPDATE_KEY_CHARS_MAX
-from tests.support.asking import GUEST_USERID, OWNER_USERID, asked_by_guest
+from tests.support.asking import GUEST_USERID, OWNER_USERID, asked, asked_by_guest
 from tests.support.manager_script import ManagerScript
 
 
@@ -117,3 +117,15 @@ def test_a_key_of_an_update_is_bounded() -> None:
     errnum, text = ask(script(), topics.JOB_UPDATE, updates=updates)
     assert errnum == Errno.EINVAL
     assert f"keys of at most {UPDATE_KEY_CHARS_MAX} characters" in text
+
+
+def test_room_is_told_for_several_jobs_as_if_they_were_submitted_in_order() -> None:
+    m = script(jobs=2)
+    request = asked(topics.JOB_SUBMIT_ROOM, {"userid": GUEST_USERID, "sizes": [10, 10]})
+    _, payload = answer(m, request)
+    first, second = payload["refusals"]
+    assert first is None
+    assert "user-limits.jobs" in second
+    assert answer(m, m.submission(2, userid=GUEST_USERID)) == (0, {"errors": []})
+    _, payload = answer(m, m.submission(3, userid=GUEST_USERID))
+    assert payload["full"] == [GUEST_USERID]

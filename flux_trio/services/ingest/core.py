@@ -72,9 +72,16 @@ class Submit(msgspec.Struct):
 
 
 class Refusals(msgspec.Struct):
-    """The job-manager.submit response."""
+    """The job-manager.submit response; `full` are the users who have met a limit."""
 
     errors: list[tuple[int, str]]
+    full: list[int] = []
+
+
+class Room(msgspec.Struct):
+    """The job-manager.submit-room response: why not, for each jobspec; null if there is room."""
+
+    refusals: list[str | None]
 
 
 class Info(msgspec.Struct):
@@ -92,11 +99,25 @@ class _Batch:
     ops: list[list[str]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """Submissions of a user who has met a limit, until the job manager says which have room."""
+
+    userid: int
+    requests: tuple[Request, ...]
+
+
 class IngestCore:
-    """Batches under way, and the ids given out."""
+    """Batches under way, and the ids given out.
+
+    A job beyond a limit of its user is refused by the job manager, when it is stored already. From
+    then on jobs of that user are stored only if the job manager has said that there is room.
+    """
 
     def __init__(self) -> None:
-        self._calls: Calls[_Batch | None] = Calls()  # None: the getinfo at start
+        self._calls: Calls[_Batch | _Check | None] = Calls()  # None: the getinfo at start
+        self._full: set[int] = set()  # users who have met a limit; a check that finds room ends it
+        self._unchecked: dict[int, list[Request]] = {}  # of this turn, by the users among them
         self._ids: FluidGenerator | None = None  # until the job manager has told the last id
         self._awaits_manager = False  # getinfo met ENOSYS: nobody held the job manager's name
         self._now = 0.0  # of this turn
@@ -117,6 +138,7 @@ class IngestCore:
 
     def turn(self, now: float, inputs: list[Any]) -> list[Action]:
         """Check what was submitted, and take the batches one step on."""
+        self._now = now
         requests: list[Request] = []
         for message in inputs:
             if isinstance(message, Request) and self._ids is not None:
@@ -128,9 +150,9 @@ class IngestCore:
             elif isinstance(message, Event):
                 self._event(message)
         if self._ids is not None:
-            self._now = now
             for request in [*self._backlog.take(), *requests]:
                 self._answer(self._methods.call(request))
+            self._check_room()
             self._store()
         return self._take_out()
 
@@ -151,17 +173,38 @@ class IngestCore:
         return {"submitting": len(self._calls)}  # batches that are being stored or decided on
 
     def _submit(self, request: Request) -> None:
-        new = expect_payload(request, Submit)
-        if not request.is_owner:
-            _check_guest(new)
-        text = msgspec.json.encode(new.jobspec)
-        try:
-            if len(text) <= CACHED_BYTES_MAX:
-                _judge_cached(text)
+        new, text = _read(request)
+        if request.userid in self._full:
+            self._unchecked.setdefault(request.userid, []).append(request)
+        else:
+            self._take_in(request, new, text)
+
+    def _check_room(self) -> None:
+        """Ask about submissions of users who have met a limit, before they cost disk."""
+        unchecked, self._unchecked = self._unchecked, {}
+        for userid, requests in unchecked.items():
+            sizes = [_limited_bytes(request) for request in requests]
+            call = self._calls.open(_Check(userid, tuple(requests)))
+            self._answer(Request(topics.JOB_SUBMIT_ROOM, {"userid": userid, "sizes": sizes}, call))
+
+    def _checked(self, check: _Check, response: Response) -> None:
+        """Take in the submissions that there is room for."""
+        if response.errnum:
+            text = f"cannot submit the job: {response.error_text}"
+            for request in check.requests:
+                self._answer(respond_error(request, response.errnum, text))
+            return
+        refusals = expect_payload(response, Room).refusals
+        if not any(refusals):
+            self._full.discard(check.userid)
+        for request, refusal in zip(check.requests, refusals, strict=True):
+            if refusal is None:
+                self._take_in(request, *_read(request))
             else:
-                _judge(text)
-        except FormatError as error:
-            raise FluxError(Errno.EINVAL, str(error)) from None
+                self._answer(respond_error(request, Errno.EINVAL, refusal))
+
+    def _take_in(self, request: Request, new: Submit, text: bytes) -> None:
+        """Put a job into the batch of this turn."""
         assert self._ids is not None  # requests wait until it is there
         now = self._now
         jobid = self._ids.next(int(now * 1000))
@@ -194,6 +237,8 @@ class IngestCore:
         batch = self._calls.match(response)
         if response.topic == topics.JOB_GETINFO:
             self._number_from(now, response)
+        elif isinstance(batch, _Check):
+            self._checked(batch, response)
         elif batch is None:
             self._answer(
                 Log(Level.WARNING, f"{response.topic}: an answer to nothing that was asked")
@@ -206,7 +251,9 @@ class IngestCore:
             payload = {"jobs": batch.jobs}
             self._answer(Request(topics.JOB_SUBMIT, payload, self._calls.open(batch)))
         else:
-            self._decided(batch, dict(expect_payload(response, Refusals).errors))
+            told = expect_payload(response, Refusals)
+            self._full.update(told.full)
+            self._decided(batch, dict(told.errors))
 
     def _number_from(self, now: float, response: Response) -> None:
         if response.errnum == Errno.ENOSYS:  # the broker's: the job manager is being replaced
@@ -242,6 +289,28 @@ class IngestCore:
     def _answer(self, action: Action | None) -> None:
         if action is not None:
             self._out.append(action)
+
+
+def _read(request: Request) -> tuple[Submit, bytes]:
+    """A submission, and its jobspec as JSON. Raises FluxError."""
+    new = expect_payload(request, Submit)
+    if not request.is_owner:
+        _check_guest(new)
+    text = msgspec.json.encode(new.jobspec)
+    try:
+        if len(text) <= CACHED_BYTES_MAX:
+            _judge_cached(text)
+        else:
+            _judge(text)
+    except FormatError as error:
+        raise FluxError(Errno.EINVAL, str(error)) from None
+    return new, text
+
+
+def _limited_bytes(request: Request) -> int:
+    """What a submission counts for its user's limit: its jobspec without the environment."""
+    new = expect_payload(request, Submit)
+    return len(msgspec.json.encode(Jobspec.parse(new.jobspec).without_environment()))
 
 
 def _check_guest(new: Submit) -> None:

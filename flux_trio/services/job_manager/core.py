@@ -234,6 +234,7 @@ class JobManagerCore:
         return Methods(
             for_owner={
                 topics.JOB_SUBMIT: self._submission.submit,
+                topics.JOB_SUBMIT_ROOM: self._submission.room,
                 topics.config_reload_of(topics.JOB_MANAGER): self._queue_methods.configure,
                 topics.JOB_QUEUE_ENABLE: self._queue_methods.enable,
                 topics.JOB_QUEUE_START: self._queue_methods.start_or_stop,

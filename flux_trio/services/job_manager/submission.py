@@ -46,6 +46,13 @@ class Submit(msgspec.Struct):
     jobs: list[NewJob]
 
 
+class SubmitRoom(msgspec.Struct):
+    """The job-manager.submit-room request: a user, and the bytes of jobspecs to be submitted."""
+
+    userid: int
+    sizes: list[int]
+
+
 class _Batch:
     """One submit request, until each of its jobs has been validated."""
 
@@ -53,6 +60,7 @@ class _Batch:
         self.request = request
         self.open = jobs
         self.errors: list[tuple[int, str]] = []
+        self.full: set[int] = set()  # users who have met a limit
 
 
 class Submission:
@@ -81,6 +89,12 @@ class Submission:
             self._entrance.decide(new.userid, system, partial(self._admit, new, batch))
         if not jobs:
             self._ledger.send(respond(request, {"errors": []}))
+
+    def room(self, request: Request) -> None:
+        """job-manager.submit-room: {"refusals"}, for each jobspec the reason or null for room."""
+        asked = expect_payload(request, SubmitRoom)
+        refusals = self._limits.refusals(asked.userid, asked.sizes)
+        self._ledger.answer_at_once(respond(request, {"refusals": refusals}))
 
     def revalidate(self, job: ActiveJob) -> None:
         """A job that was stored but not acknowledged when the job manager stopped."""
@@ -116,6 +130,7 @@ class Submission:
         jobspec = redacted(new.jobspec)
         refusal = self._limits.refusal(new.userid, len(jobspec))
         if refusal is not None:
+            batch.full.add(new.userid)
             self._decided(batch, (new.id, refusal))
             return
         job = ActiveJob(new.id, self._ledger.jobspecs.keep(new.userid, jobspec))
@@ -143,7 +158,10 @@ class Submission:
             batch.errors.append(error)
         if batch.open == 0:
             errors = [list(each) for each in batch.errors]
-            self._ledger.send(respond(batch.request, {"errors": errors}))
+            payload: dict[str, Any] = {"errors": errors}
+            if batch.full:
+                payload["full"] = sorted(batch.full)
+            self._ledger.send(respond(batch.request, payload))
 
     def _accept(self, job: ActiveJob) -> None:
         self._ledger.log_now(job, JobEvent.VALIDATE)

@@ -6,6 +6,7 @@ the bytes of events: a guest who fills the eventlog of a job does not keep the o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -31,8 +32,21 @@ class UserLimits:
 
     def refusal(self, userid: int, jobspec_bytes: int) -> str | None:
         """Why the user may not have one more active job, None when there is room."""
-        limits = self._queues.config.job_manager.user_limits
+        return self.refusals(userid, [jobspec_bytes])[0]
+
+    def refusals(self, userid: int, sizes: Iterable[int]) -> list[str | None]:
+        """The same for several jobs, each with those before it that have room."""
         jobs, size = self._ledger.users.of(userid)
+        refusals = []
+        for jobspec_bytes in sizes:
+            refusal = self._refusal(userid, jobs, size, jobspec_bytes)
+            refusals.append(refusal)
+            if refusal is None:
+                jobs, size = jobs + 1, size + jobspec_bytes
+        return refusals
+
+    def _refusal(self, userid: int, jobs: int, size: int, jobspec_bytes: int) -> str | None:
+        limits = self._queues.config.job_manager.user_limits
         if limits.jobs and jobs >= limits.jobs:
             return f"user {userid} has {jobs} active jobs, the most that user-limits.jobs allows"
         if limits.jobspec_bytes and size + jobspec_bytes > limits.jobspec_bytes:
