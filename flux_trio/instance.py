@@ -93,6 +93,7 @@ class Surroundings:
     `epoch` is the time at start, seconds since the Unix epoch; from there the clock is Trio's,
     unless there is a `clock`, which may be set.
     `missing` says what this machine lacks of some targets, which are down then.
+    `sinks` get the trace, `log_sinks` the log, both from the beginning.
     Without `statedir` nothing is kept, no process can run and nobody can connect. `users` tell who
     may use a queue; `reread` reads the configuration anew, None when it came from nowhere.
     """
@@ -113,6 +114,7 @@ class Surroundings:
     enclosing: Enclosing | None = None
     plugin_path: tuple[Path, ...] = tuple(search_path({}))  # where plugins are found by name
     sinks: Iterable[Sink] = ()
+    log_sinks: Iterable[Callable[[LogEntry], None]] = ()
     modules: tuple[str, ...] = MODULES
 
 
@@ -140,6 +142,7 @@ class Instance:
         for sink in (*given.sinks, *further):
             self.trace.add_sink(sink)
         self.log = LogBook()
+        self.log.sinks.extend(given.log_sinks)
         self.router = Router(self.trace)
         self.shutdown = trio.Event()  # somebody asked the instance to end
         self.uri = ""

@@ -233,13 +233,13 @@ async def _run_instance(
         store=durable_store(startup.config, startup.statedir),
         enclosing=enclosing,
         sinks=sinks,
+        log_sinks=(_show_log,),
         reread=reread(startup.source),
         plugin_path=tuple(search_path(os.environ, startup.statedir)),
     )
     with trio.open_signal_receiver(*_ending_signals()) as signals:
         config = _sooner_than(allocation, startup.config) if allocation else startup.config
         async with open_instance(config, given) as instance:
-            instance.log.sinks.append(_show_log)
             if monitoring is not None:
                 monitoring.report_to(instance.write_log)
             async with _following(instance, startup, allocation):

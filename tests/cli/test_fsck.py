@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -79,3 +80,18 @@ def test_directory_without_a_state_is_told(tmp_path: Path) -> None:
     code, out, err = fsck("--statedir", tmp_path)
     assert (code, out) == (2, "")
     assert err == f"flux-trio fsck: ERROR: {tmp_path / 'state.sqlite'}: no such file\n"
+
+
+def test_start_shows_what_it_finds_damaged(tmp_path: Path) -> None:
+    "On its standard error, as it shows what is logged later."
+    with running_instance(tmp_path, SIMULATED) as instance:
+        instance.ok("run", "true")
+    db = sqlite3.connect(tmp_path / "state.sqlite")
+    db.execute("UPDATE account SET parts = parts + 1")
+    db.commit()
+    db.close()
+    with (tmp_path / "errors").open("w+") as errors:
+        with running_instance(tmp_path, SIMULATED, stderr=errors):
+            pass
+        errors.seek(0)
+        assert "state.sqlite: the heads of keys are damaged: expected " in errors.read()
