@@ -26,9 +26,14 @@ def job_environment(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """`current` as changed by `rules`, in their order, and what has tags to be filled in later.
 
-    Raises ValueError that names the rule.
+    A variable of `current` that is not UTF-8 is left out: a jobspec is text. Raises ValueError that
+    names the rule.
     """
-    current = {name: value for name, value in current.items() if name not in PRIVATE}
+    current = {
+        name: value
+        for name, value in current.items()
+        if name not in PRIVATE and _is_text(f"{name}{value}")
+    }
     environment, templates = dict(current), {}
     for rule in _all_rules(rules):
         name, _, value = rule.partition("=")
@@ -44,6 +49,15 @@ def job_environment(
         except ValueError as error:
             raise ValueError(f"{rule!r}: {error}") from None
     return environment, templates
+
+
+def _is_text(text: str) -> bool:
+    """Whether it has no lone surrogate, which is how Python shows a byte that is not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _all_rules(rules: Iterable[str]) -> Iterator[str]:

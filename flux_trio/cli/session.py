@@ -20,19 +20,21 @@ def with_client(
     """What `use` returns, given a client of the instance that `environ` names.
 
     Raises CommandError when `use` does, there is no instance, it refuses, the connection is lost,
-    or `use` raises FluxError or FormatError.
+    or `use` raises FluxError, FormatError, or LocalProtocolError for what no message can hold, such
+    as an argument that is not UTF-8.
     """
     import anyio
 
     from flux_trio.client import ClientError, find_instance, open_client
     from flux_trio.formats import FormatError
-    from flux_trio.messages import FluxError
+    from flux_trio.messages import FluxError, LocalProtocolError
 
     async def main() -> T:
         async with open_client(*find_instance(environ)) as client:
             return await use(client)
 
-    expected = (CommandError, ClientError, FluxError, FormatError, BrokenPipeError)
+    refused = (ClientError, FluxError, FormatError, LocalProtocolError)
+    expected = (CommandError, *refused, BrokenPipeError)
     try:
         return anyio.run(main, backend="asyncio")  # starts in half the time that Trio takes
     except (*expected, BaseExceptionGroup) as raised:

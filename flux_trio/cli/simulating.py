@@ -71,9 +71,11 @@ def read_config_file(path: Path | None) -> Config:
     if path is None:
         return Config()
     try:
-        return parse_config(path.read_text(), str(path), warn=remark)
+        return parse_config(path.read_text(encoding="utf-8"), str(path), warn=remark)
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path}: expected text in UTF-8: {error}") from None
     except FormatError as error:
         raise CommandError(str(error)) from None
 
@@ -86,10 +88,12 @@ def read_jobs(
     Jobs of a log that does not count cores have all `cores_per_node` of their nodes.
     """
     try:
-        with workload.open() as lines:
+        with workload.open(encoding="utf-8") as lines:
             jobs = read_workload(lines, str(workload), cores_per_node)[:limit]
     except OSError as error:
         raise CommandError(f"{workload}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{workload}: expected text in UTF-8: {error}") from None
     except ValueError as error:
         raise CommandError(str(error)) from None
     if users is None:

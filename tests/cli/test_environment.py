@@ -7,6 +7,11 @@ from flux_trio.cli.environment import job_environment
 CURRENT = {"HOME": "/h", "PATH": "/bin", "OMP_A": "1", "OMP_B": "2"}
 
 
+def test_variables_that_are_not_utf_8_are_left_out() -> None:
+    latin_1 = {"NAME": "caf\udce9", "\udce9": "1"}
+    assert job_environment([], CURRENT | latin_1) == (CURRENT, {})
+
+
 @pytest.mark.parametrize(
     ("rules", "environment"),
     [

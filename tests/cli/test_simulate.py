@@ -83,6 +83,17 @@ class Favour(jobtap.Plugin):
 """
 
 
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    noise = tmp_path / "noise"
+    noise.write_bytes(b"\xce\x00")
+    for args in ((noise, *MACHINE), (WORKLOAD, *MACHINE, "--config", noise)):
+        result = simulate(*args)
+        assert result.exit_code == 1
+        assert result.stderr.startswith(
+            f"flux-trio simulate: ERROR: {noise}: expected text in UTF-8"
+        )
+
+
 def test_plugins_are_compared_in_one_report(tmp_path: Path) -> None:
     config = tmp_path / "site.toml"
     config.write_text(
