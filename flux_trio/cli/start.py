@@ -85,7 +85,9 @@ class ConfigSource:
             return parse_config(path.read_text(), str(path), warn=remark)
         except OSError as error:
             raise StartError(f"{path}: {error.strerror}") from None
-        except (FormatError, UnicodeError) as error:
+        except UnicodeError as error:
+            raise StartError(f"{path}: {error}") from None
+        except FormatError as error:
             raise StartError(str(error)) from None
 
 

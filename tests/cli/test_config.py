@@ -101,6 +101,14 @@ def test_invalid_file_names_the_key_and_leaves_the_old_one(
 
 
 @pytest.mark.real
+def test_file_that_is_no_text_is_named(instance: RunningInstance, tmp_path: Path) -> None:
+    noise = tmp_path / "noise"
+    noise.write_bytes(b"\xce\x00")
+    done = instance.invoke("config", "load", noise)
+    assert done.stderr.startswith(f"flux-trio config load: ERROR: {noise}: 'utf-8'")
+
+
+@pytest.mark.real
 def test_tools_for_jobs_do_without_the_configuration(instance: RunningInstance, file: Path) -> None:
     """33.tools.1"""
     file.unlink()

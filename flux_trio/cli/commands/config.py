@@ -137,16 +137,18 @@ def _read(file: str) -> Config:
     from flux_trio.config import parse_config, read_config
     from flux_trio.formats import FormatError
 
+    where = "standard input" if file == "-" else file
     try:
         with click.open_file(file) as opened:
             text = opened.read()
-        where = "standard input" if file == "-" else file
         if text.lstrip().startswith("{"):
             return read_config(msgspec.json.decode(text), where, warn=remark)
         return parse_config(text, where, warn=remark)
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}") from None
-    except (FormatError, msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise CommandError(f"{where}: {error}") from None
+    except FormatError as error:
         raise CommandError(str(error)) from None
 
 
