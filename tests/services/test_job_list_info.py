@@ -10,7 +10,7 @@ import pytest
 from flux_trio.formats import ResourceSet, format_event
 from flux_trio.messages import Errno, Flag, Request, respond_error
 from flux_trio.services.job_list.info import LOOKUP_KEYS_MAX, OUTPUT_PIECES_MAX
-from flux_trio.services.job_list.watches import HELD_CHARS_MAX, WATCHES_OF_USER_MAX
+from flux_trio.services.job_list.watches import HELD_CHARS_MAX, READS_MAX, WATCHES_OF_USER_MAX
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone
 from tests.support.counting import count_steps
 from tests.support.eventlogs import ending, event, inactive, pending, running
@@ -436,3 +436,16 @@ def test_value_that_is_no_eventlog_is_read_once(listed: ListedJobs) -> None:
 def test_grant_for_a_watch_that_has_ended_is_nothing(listed: ListedJobs) -> None:
     assert grant(listed, 5) == []
     assert listed.ask(CREDIT, {"matchtag": 9, "credit": 1}) == [(0, None)]
+
+
+def test_long_eventlog_is_read_a_bounded_number_of_times(listed: ListedJobs) -> None:
+    """Each read takes all of the value: their number must not grow with its length."""
+    count = 4 * READS_MAX
+    listed.commit(["put", key(1, OUTPUT), data_lines(0, count, HELD_CHARS_MAX // 2)])
+    payload = {"id": 1, "path": OUTPUT, "follow": False, "credit": 1}
+    listed.lookups.clear()
+    told = listed.ask(WATCH, payload, streaming=True, tag=9)
+    while told[-1][0] != Errno.ENODATA:
+        told += grant(listed, 1)
+    assert numbers(told[:-1]) == list(range(count))
+    assert len(listed.lookups) < 1.25 * READS_MAX  # whole lines are a little less than a part

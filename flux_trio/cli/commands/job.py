@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -63,11 +63,10 @@ def info(base: bool, original: bool, jobid: int, key: str) -> None:
     Exit codes: 0, 1 if there is no such job or key, 2 for wrong usage.
     """
     from flux_trio.cli.each import about
-    from flux_trio.cli.events import log_path
     from flux_trio.messages import topics
 
     async def show(client: Client) -> None:
-        if key == log_path("output"):  # it may be too long for one answer
+        if key in _LONG:  # it may be too long for one answer
             async with _open_log(client, jobid, key, follow=False) as responses:
                 async for response in responses:
                     click.echo(_for_reader(response["event"]))
@@ -78,6 +77,9 @@ def info(base: bool, original: bool, jobid: int, key: str) -> None:
             click.echo(_for_reader((await client.call(topics.INFO_LOOKUP, payload))[key]))
 
     with_client(show)
+
+
+_LONG: Final = ("eventlog", "guest.exec.eventlog", "guest.output")
 
 
 def _for_reader(value: str) -> str:

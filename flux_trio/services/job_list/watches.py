@@ -39,6 +39,8 @@ WATCHES_OF_USER_MAX: Final = 1024  # open at once; beyond it EAGAIN
 # Of one stream, in memory beyond what its reader has credit for; or one line, if that is longer.
 # What is beyond is left in the kvs and read again.
 HELD_CHARS_MAX: Final = 1 << 16
+# Of a value that is longer than so many times that, it is this part: each read takes all of it.
+READS_MAX: Final = 32
 
 
 class WatchRequest(msgspec.Struct):
@@ -108,8 +110,9 @@ class _Watch:
 
     def hold(self, text: str) -> None:
         """Keep of the `text` that follows in the kvs as much as may be held: all without credit."""
-        if self.credit.left is not None and len(text) > HELD_CHARS_MAX:
-            end = text.rfind("\n", 0, HELD_CHARS_MAX) + 1 or text.find("\n") + 1 or len(text)
+        most = max(HELD_CHARS_MAX, (self.told + len(text)) // READS_MAX)
+        if self.credit.left is not None and len(text) > most:
+            end = text.rfind("\n", 0, most) + 1 or text.find("\n") + 1 or len(text)
             self.behind = end < len(text)
             text = text[:end]
         else:
