@@ -45,7 +45,7 @@ from flux_trio.services.turns import SetTimer
 SLICE_JOBS: Final = 64  # twice as many lookups at most; made in 2 ms
 JOB_CHARS: Final = 8192  # of what is stored: so many more count as another job
 LIST_JOBS: Final = 16  # that a list counts as itself, found or not: for reading the request
-GUEST_REST_S: Final = 0.008  # after a slice for a guest, so that most calls of others do not wait
+GUEST_REST_S: Final = 0.016  # after a slice for a guest, so that most calls of others do not wait
 LOOKS_MAX: Final = 4096  # at jobs a turn, for a slice: about 2 ms
 ROWS_MAX: Final = 20_000  # of a list in one response: no frame holds more
 LIST_BYTES_MAX: Final = 12 << 20  # of the same, as JSON: a frame holds 16 MiB
