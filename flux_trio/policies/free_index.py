@@ -52,6 +52,14 @@ class FreeIndex:
         twin._mixed = self._mixed.copy()
         return twin
 
+    def with_nothing_free(self) -> FreeIndex:
+        """An index of the same ranks, all of them full, that changes on its own."""
+        twin = FreeIndex()
+        twin.totals = self.totals.copy()
+        ranks = reduce(or_, self.totals.values(), 0)
+        twin.by_free = {FULL: ranks} if ranks else {}
+        return twin
+
     def idle_ranks(self) -> int:
         """The ranks that have everything free."""
         return reduce(or_, self.idle.values(), 0)

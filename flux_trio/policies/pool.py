@@ -52,19 +52,19 @@ class Pool:
 
     def copy(self) -> Pool:
         """A pool to try things on; the inventory is shared, what is free is its own."""
+        return self._twin(self._index.copy())
+
+    def _twin(self, index: FreeIndex) -> Pool:
         twin = Pool()
         twin.inventory, twin.hosts = self.inventory, self.hosts
         twin._ranks, twin._up = self._ranks, self._up
         twin._candidates = self._candidates
-        twin._index = self._index.copy()
+        twin._index = index
         return twin
 
     def with_nothing_free(self) -> Pool:
         """A copy in which every core and gpu is taken."""
-        twin = self.copy()
-        for ranks, _, free in list(twin._index.splits(twin._ranks)):
-            twin._index.move(ranks, free, NOTHING)
-        return twin
+        return self._twin(self._index.with_nothing_free())
 
     @property
     def free(self) -> Free:
