@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from flux_trio._version import __version__
+from flux_trio.console import fill_standard_descriptors
 
 COMMANDS: Final = (
     "start",
@@ -56,13 +59,35 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; ctrl-C ends this process by SIGINT, so that a shell's loop ends too."""
+        """Run the command; ctrl-C ends this process by SIGINT, so that a shell's loop ends too.
+
+        Output that cannot be written is an error of one line; if its reader is gone (EPIPE), click
+        ends the command without a word.
+        """
+        _open_closed_streams()
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            from flux_trio.cli.errors import CommandError
+
+            raise CommandError(f"{error.filename or 'standard output'}: {error.strerror}") from None
         except KeyboardInterrupt:
             sys.stdout.flush()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.raise_signal(signal.SIGINT)
+
+
+def _open_closed_streams() -> None:
+    """Give what the shell closed (`>&-`) a file that takes everything."""
+    fill_standard_descriptors()
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

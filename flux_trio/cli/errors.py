@@ -7,8 +7,6 @@ from typing import IO, Any
 
 import click
 
-from flux_trio.formats import printable
-
 
 class CommandError(click.ClickException):
     """What the user asked for cannot be done; `message` says why.
@@ -24,6 +22,8 @@ class CommandError(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """`flux-trio submit: ERROR: message`."""
+        from flux_trio.formats import printable
+
         message = printable(self.message, keep="\n").replace("\n", "\n  ")
         click.echo(f"{self.command}: ERROR: {message}", file=file, err=file is None)
 
@@ -36,6 +36,8 @@ def complain(message: str) -> None:
 
 def remark(message: str) -> None:
     """Write a line to standard error that is not an error, if that can take it."""
+    from flux_trio.formats import printable
+
     with suppress(OSError):
         click.echo(f"{command_name()}: {printable(message)}", err=True)
 

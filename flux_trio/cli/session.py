@@ -21,7 +21,7 @@ def with_client(
 
     Raises CommandError when `use` does, there is no instance, it refuses, the connection is lost,
     or `use` raises FluxError, FormatError, or LocalProtocolError for what no message can hold, such
-    as an argument that is not UTF-8.
+    as an argument that is not UTF-8. Raises OSError when `use` does.
     """
     import anyio
 
@@ -34,13 +34,13 @@ def with_client(
             return await use(client)
 
     refused = (ClientError, FluxError, FormatError, LocalProtocolError)
-    expected = (CommandError, *refused, BrokenPipeError)
+    expected = (CommandError, *refused, OSError)
     try:
         return anyio.run(main, backend="asyncio")  # starts in half the time that Trio takes
     except (*expected, BaseExceptionGroup) as raised:
         error = sole_error(raised, expected)
         if error is None:
             raise
-        if isinstance(error, (BrokenPipeError, CommandError)):
-            raise error from None  # if whoever read the output has gone, click ends quietly
+        if isinstance(error, (OSError, CommandError)):
+            raise error from None  # the output cannot be written: `app` says so
         raise CommandError(str(error)) from None

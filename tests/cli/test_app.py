@@ -13,7 +13,7 @@ import pytest
 
 from flux_trio import __version__
 from flux_trio.cli import main
-from tests.support.instance import OWN_VARIABLES, environment, flux_trio
+from tests.support.instance import DEADLINE_S, OWN_VARIABLES, environment, flux_trio
 
 # What takes long to import, and what most commands do without.
 SLOW = {"anyio", "asyncio", "cbor2", "msgspec", "rich", "trio", "flux_trio.formats"}
@@ -237,3 +237,22 @@ def test_job_ids_may_come_from_standard_input() -> None:
     runner = click.testing.CliRunner()
     result = runner.invoke(main, ["job", "id", "--to=hex"], input="f2\n\n 58 \n")
     assert result.stdout == "0x1\n0x3a\n"
+
+
+@pytest.mark.parametrize("words", [["fsck", "--help"], ["job", "id", "ƒ2"]])
+def test_command_whose_standard_output_is_closed_or_full_has_no_traceback(words: list[str]) -> None:
+    command = [sys.executable, "-m", "flux_trio", *words]
+    full, closed = (
+        subprocess.run(
+            ["sh", "-c", f'exec "$@" {to}', "sh", *command],
+            env=environment(),
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        for to in (">/dev/full", ">&-")
+    )
+    assert full.returncode == 1
+    assert full.stderr == "flux-trio: ERROR: standard output: No space left on device\n"
+    assert (closed.returncode, closed.stderr) == (0, "")
