@@ -244,12 +244,21 @@ class Held(Live, frozen=True, gc=False):
     """The alloc event has followed."""
 
 
+_SCHED_DISCONNECT: Final = topics.disconnect_of(topics.SCHED)
+
+
+def _void(is_end: bool, seen: Seen) -> list[tuple[int, Any]]:
+    """The grants that no eventlog tells of, when scheduler or job manager has ended."""
+    held = seen.all(HELD) if is_end else {}
+    return [(jobid, None) for jobid, each in held.items() if not each.is_logged]
+
+
 def _holders(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
     match topic_of(record):
         case topics.JOB_MANAGER_DISCONNECT:
-            is_schedulers = getattr(record.message, "sender", "") == seen.facts.scheduler
-            held = seen.all(HELD) if is_schedulers else {}
-            return [(jobid, None) for jobid, each in held.items() if not each.is_logged]
+            return _void(getattr(record.message, "sender", "") == seen.facts.scheduler, seen)
+        case topic if topic == _SCHED_DISCONNECT:
+            return _void(getattr(record.message, "sender", "") == seen.facts.manager, seen)
         case topics.KVS_COMMIT:
             return list(committed(record))
         case topics.KVS_LOOKUP | topics.KVS_LOOKUP_ALL:
@@ -273,14 +282,15 @@ HELD: Final = view(
     sent("request", topics.KVS_COMMIT, mark=WITH_R),
     received("response", *LOOKUP_TOPICS, mark=WITH_R),
     received("request", topics.SCHED_FREE),
+    received("request", _SCHED_DISCONNECT),
     sent("request", topics.JOB_MANAGER_DISCONNECT),
     logged("alloc", "clean"),
     parts=_holders,
     fold=_fold_held,
     reads=(LOOKUPS,),
 )
-"""By job id, from the commit of its R until the scheduler takes up sched.free. A grant that the job
-manager has not logged when the scheduler goes is void."""
+"""By job id, from the commit of its R until the scheduler takes up sched.free. A grant that is not
+logged when the scheduler goes, or when it hears of the job manager's end, is void."""
 
 
 class Administered(Live, frozen=True, gc=False):

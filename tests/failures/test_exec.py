@@ -51,7 +51,8 @@ async def test_start_requests_stop_and_jobs_keep_their_resources(
         assert await s.events(running) == before
         assert (await s.events(later))[-1] == "alloc"
         assert sched.asked(FREE) == []
-        assert await s.status() == {"enable": True, "start": True}
+        status = await s.status()
+        assert (status["enable"], status["start"]) == (True, True)
         assert (await s.stats())["exec"] == {"service": ""}
         assert [line for line in s.log() if "job-exec" not in line] == []
 

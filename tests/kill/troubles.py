@@ -45,10 +45,14 @@ def kill_hosts(directory: Path) -> int:
     return len(found)
 
 
+SMALL_BYTES = 4096
+"""On a full disk what is there can be overwritten: the number of the last acknowledged commit is."""
+
+
 def make_room(pid: int, *, room: bool) -> None:
     """Whether the process may make files longer: the limit stands for a full disk."""
     _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (most if room else 0, most))
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (most if room else SMALL_BYTES, most))
 
 
 def flip_a_bit(directory: Path, rng: random.Random) -> str:

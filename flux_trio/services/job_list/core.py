@@ -141,7 +141,7 @@ class JobListCore:
     def _call(self, request: Request) -> None:
         """A request about a job that is not active waits until its eventlog has been read."""
         if request.topic in _ABOUT_A_JOB:
-            with suppress(FluxError):
+            with suppress(FluxError, FormatError):  # the method itself says what is wrong
                 jobid = expect_payload(request, IdRequest).id
                 if self._records.find(jobid) is None:
                     keys = {"keys": [job_key(jobid, EVENTLOG)]}
