@@ -46,7 +46,7 @@ def kill_hosts(directory: Path) -> int:
 
 
 SMALL_BYTES = 4096
-"""On a full disk files can be overwritten in place, as that with the last acknowledged commit is."""
+"""On a full disk what is there can be overwritten, as the number of the last commit is."""
 
 
 def make_room(pid: int, *, room: bool) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from flux_trio.formats import format_eventlog
-from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response
+from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response, topics
 from flux_trio.protocols import ACTIVE, RUNNING, JobState
 from flux_trio.services.job_index import active_key, submit_op
 from flux_trio.services.job_list import JobListCore
@@ -307,3 +307,11 @@ def _builtins(each: Any) -> dict[str, Any]:
 
 def _refusal(request: Request) -> Response:
     return Response(request.topic, "disk: gone", Errno.EIO, request.matchtag)
+
+
+@pytest.mark.parametrize("jobid", [-1, 1 << 64])
+def test_id_that_no_job_can_have_is_refused(listed: ListedJobs, jobid: int) -> None:
+    """A guest sends it, and the module goes on."""
+    ((errnum, text),) = listed.ask(topics.LIST_ID, {"id": jobid})
+    assert errnum == Errno.ENOENT
+    assert text
