@@ -20,7 +20,12 @@ class Pipe:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reader, self.writer = os.pipe()
         self.stream: IO[str] = os.fdopen(self.writer, "w")
-        monkeypatch.setattr(sys, "stderr", self.stream)
+        self._monkeypatch = monkeypatch
+
+    def lines(self) -> Lines:
+        """Lines on it; in the test itself, as pytest's capture resets the stream before."""
+        self._monkeypatch.setattr(sys, "stderr", self.stream)
+        return Lines("stderr")
 
     def fill(self) -> None:
         """Leave no room."""
@@ -51,7 +56,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
 
 
 def test_line_is_written_at_once(pipe: Pipe) -> None:
-    Lines("stderr").write("one\nand two")
+    pipe.lines().write("one\nand two")
     assert pipe.text() == "one\nand two\n"
 
 
@@ -59,7 +64,7 @@ def test_line_is_written_at_once(pipe: Pipe) -> None:
 def test_lines_beyond_what_a_pipe_takes_are_counted_and_the_next_reader_is_told(
     pipe: Pipe, blocking: bool
 ) -> None:
-    lines = Lines("stderr")
+    lines = pipe.lines()
     pipe.fill()
     os.set_blocking(pipe.writer, blocking)
     lines.write("lost")
@@ -70,7 +75,7 @@ def test_lines_beyond_what_a_pipe_takes_are_counted_and_the_next_reader_is_told(
 
 
 def test_line_that_a_pipe_takes_in_part_does_not_run_into_the_next(pipe: Pipe) -> None:
-    lines = Lines("stderr")
+    lines = pipe.lines()
     pipe.fill()
     os.read(pipe.reader, CHUNK_BYTES)
     lines.write("y" * (3 * CHUNK_BYTES))
