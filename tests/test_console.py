@@ -85,8 +85,9 @@ def test_line_that_a_pipe_takes_in_part_does_not_run_into_the_next(pipe: Pipe) -
 
 
 def test_reader_that_is_gone_is_no_error(pipe: Pipe) -> None:
+    lines = pipe.lines()
     os.close(pipe.reader)
-    Lines("stderr").write("lost")
+    lines.write("lost")
 
 
 def test_full_disk_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
