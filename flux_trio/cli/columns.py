@@ -13,10 +13,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from string import Formatter
 from typing import Any, Final
 
+from flux_trio.cli.dates import local_time
 from flux_trio.formats import printable
 
 _SPEC: Final = re.compile(
@@ -197,6 +198,13 @@ def _column(
     )
 
 
+def _hours(seconds: float) -> str:
+    """Days, hours:minutes:seconds, unless there are too many days."""
+    if abs(seconds) >= timedelta.max.total_seconds():
+        return short_duration(seconds)
+    return str(timedelta(seconds=round(seconds if not 0 < seconds < 1 else 1)))
+
+
 def _percentage(value: float) -> str:
     """A fraction in at most five characters: 100%, 50%, 1.5%, .05%."""
     percent = value * 100
@@ -211,12 +219,12 @@ def _converted(value: object, conversion: str, time_format: str) -> object:
         case "F":
             return short_duration(value)
         case "H":
-            return str(timedelta(seconds=round(value if not 0 < value < 1 else 1)))
+            return _hours(value)
         case "P":
             return _percentage(value)
         case _ if not value:
             return ""
         case "D":
-            return datetime.fromtimestamp(value).strftime("%FT%T")
+            return local_time(value).strftime("%FT%T")
         case _:
-            return datetime.fromtimestamp(value).strftime(time_format or "%FT%T")
+            return local_time(value).strftime(time_format or "%FT%T")

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from flux_trio.cli.dates import local_time
 from flux_trio.formats import Event, parse_event, printable, printable_json
 
 FORMS: Final = ("text", "json")
@@ -52,7 +53,7 @@ class EventTexts:
         return f"{time} {name}{''.join(context)}"
 
     def _time(self, timestamp: float) -> str:
-        moment = datetime.fromtimestamp(timestamp)
+        moment = local_time(timestamp)
         match self._times:
             case "iso":
                 return moment.isoformat(timespec="microseconds")

@@ -10,10 +10,10 @@ import os
 import pwd
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from typing import Any, Final, get_args
 
 from flux_trio.cli.columns import short_duration
+from flux_trio.cli.dates import local_time
 from flux_trio.cli.job_query import RESULTS
 from flux_trio.cli.named_formats import NamedFormat
 from flux_trio.cli.nested import address_in
@@ -212,8 +212,12 @@ def _dependency_text(description: str, now: float) -> str:
     scheme, _, value = description.partition("=")
     if scheme != "begin-time":
         return description
-    moment = datetime.fromtimestamp(float(value))
-    day = "" if moment.date() == datetime.fromtimestamp(now).date() else "%b%d-"
+    try:
+        moment_s = float(value)
+    except ValueError:  # a plugin's own
+        return description
+    moment = local_time(moment_s)
+    day = "" if moment.date() == local_time(now).date() else "%b%d-"
     return moment.strftime(f"begin@{day}%H:%M" + (":%S" if moment.second else ""))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Final
 
+from flux_trio.cli.dates import local_time
 from flux_trio.formats import printable
 
 _MARKS: Final = {"request": ">", "response": "<", "event": "e"}
@@ -21,7 +21,7 @@ def trace_line(told: Mapping[str, Any], name_width: int = 0) -> str:
     """
     if "lost" in told:
         return f"({told['lost']} messages are missing here: they came too fast)"
-    time = datetime.fromtimestamp(told["timestamp"]).isoformat(timespec="milliseconds")
+    time = local_time(told["timestamp"]).isoformat(timespec="milliseconds")
     words = [
         time,
         printable(told["name"]).rjust(name_width),

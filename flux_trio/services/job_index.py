@@ -33,6 +33,7 @@ NAME_CHARS_MAX: Final = 1024  # of a job's name, as it is listed
 CACHED_BYTES_MAX: Final = 1 << 14  # of a jobspec whose mark is remembered by its text
 
 _US: Final = 1_000_000
+_USEC_MAX: Final = float(1 << 63)  # fits the 16 digits of a key
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -78,8 +79,11 @@ def jobid_in(key: str) -> int:
 
 
 def ended_at(t_inactive: float) -> int:
-    """`usec` of a job that became inactive then, seconds since the Unix epoch."""
-    return round(t_inactive * _US)
+    """`usec` of a job that became inactive then, seconds since the Unix epoch.
+
+    Users ask with times of any size: one that no job can have is the first or last possible.
+    """
+    return round(min(max(0.0, t_inactive * _US), _USEC_MAX))
 
 
 def read_ended(key: str, value: str | None) -> Ended:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.cli.events import event_text, matches, read_match
+from flux_trio.cli.events import EventTexts, event_text, matches, read_match
 from flux_trio.formats import Event
 
 RAISED = Event(1.0, "exception", {"type": "cancel", "severity": 0, "note": "a b"})
@@ -11,6 +11,11 @@ RAISED = Event(1.0, "exception", {"type": "cancel", "severity": 0, "note": "a b"
 def test_an_event_is_time_name_and_context_in_order() -> None:
     line = '{"timestamp":1552593348.073045,"name":"submit","context":{"urgency":16,"a":"x y"}}'
     assert event_text(line) == '1552593348.073045 submit urgency=16 a="x y"'
+
+
+@pytest.mark.parametrize("times", ["iso", "human", "raw", "offset"])
+def test_an_event_of_no_date_is_shown(times: str) -> None:
+    assert EventTexts(times=times).text('{"timestamp":1e300,"name":"clean"}')
 
 
 def test_an_event_without_context_is_time_and_name() -> None:

@@ -132,6 +132,14 @@ FAILED = {"annotations": {"sched": {"reason_pending": "plugin x failed"}}}
             pending(state=int(JobState.DEPEND), dependencies=["begin-time=86400000.000"]),
             datetime.fromtimestamp(86400000).strftime("depends:begin@%b%d-%H:%M"),
         ),
+        (
+            pending(state=int(JobState.DEPEND), dependencies=[f"begin-time={1e308:.3f}"]),
+            "depends:begin@Dec31-00:00",
+        ),
+        (
+            pending(state=int(JobState.DEPEND), dependencies=["begin-time=soon"]),
+            "depends:begin-time=soon",
+        ),
         (pending(state=int(JobState.INACTIVE), result=2, **raised("alloc", "too big")), "alloc"),
     ],
 )

@@ -70,6 +70,8 @@ def test_since_leaves_out_what_ended_by_then_and_nothing_active(listed: ListedJo
     listed.tell_all(3, pending(1.0))
     assert listed.ids(since=14.0) == [3, 2]
     assert listed.ids(since=13.9) == [3, 2, 1]
+    assert listed.ids(since=1e305) == [3]
+    assert listed.ids(since=-1e305) == [3, 2, 1]
 
 
 def test_name_is_given_or_that_of_the_command(listed: ListedJobs) -> None:

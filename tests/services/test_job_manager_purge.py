@@ -57,6 +57,7 @@ def test_oldest_jobs_go_until_so_many_are_left(m: ManagerScript) -> None:
 def test_jobs_go_that_ended_too_long_ago(m: ManagerScript) -> None:
     assert purge(m, age_limit=35.0, force=True) == 2
     assert left(m) == [3, 4, 5, 6]
+    assert purge(m, age_limit=1e305, force=True) == 0
     assert purge(m, age_limit=0, force=True) == 3
     assert left(m) == [6]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from flux_trio.cli.color import color_option
+from flux_trio.cli.dates import local_time
 from flux_trio.cli.session import with_client
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ class _Lines:
 
     def _time(self, timestamp: float) -> str:
         if not self._human:
-            return datetime.fromtimestamp(timestamp).astimezone().isoformat(timespec="microseconds")
-        minute = datetime.fromtimestamp(timestamp).strftime("%b%d %H:%M")
+            return local_time(timestamp).astimezone().isoformat(timespec="microseconds")
+        minute = local_time(timestamp).strftime("%b%d %H:%M")
         if minute != self._minute:
             self._minute, self._since = minute, timestamp
             return f"[{minute}]"
