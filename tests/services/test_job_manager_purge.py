@@ -166,6 +166,41 @@ def test_purge_that_cannot_be_stored_is_refused_and_the_next_one_goes_on(m: Mana
     assert left(m) == [3, 4, 5, 6]
 
 
+def test_job_that_is_named_twice_at_once_is_counted_once(m: ManagerScript) -> None:
+    m.commits_wait = True
+    m.ask(topics.JOB_PURGE_ID, {"id": 3, "force": True})
+    m.ask(topics.JOB_PURGE_ID, {"id": 3, "force": True})
+    m.ask(topics.JOB_PURGE, {"num_limit": 2, "force": True})
+    answers = []
+    while m.commits:
+        answers += [line for line in m.commit() if " -> " in line]
+    assert answers == [
+        "job-manager.purge-id -> {'count': 1}",
+        "job-manager.purge-id -> ENOENT id not found",
+        "job-manager.purge -> {'count': 2}",
+    ]
+    assert m.stats()["inactive_jobs"] == 2
+    assert left(m) == [4, 5, 6]
+
+
+def test_purge_that_waits_is_not_done_when_its_sender_is_gone(m: ManagerScript) -> None:
+    m.commits_wait = True
+    m.ask(topics.JOB_PURGE_ID, {"id": 1, "force": True})
+    m.ask(topics.JOB_PURGE_ID, {"id": 2, "force": True}, by="shortlived")
+    m.ask(topics.JOB_PURGE, {"num_limit": 0, "force": True}, by="shortlived")
+    m.gone("shortlived")
+    while m.commits:
+        m.commit()
+    assert left(m) == [2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("jobid", [-1, 1 << 64])
+def test_id_that_no_job_can_have_is_refused(m: ManagerScript, jobid: int) -> None:
+    (line,) = m.ask(topics.JOB_PURGE_ID, {"id": jobid})
+    assert line.startswith("job-manager.purge-id -> EPROTO")
+    assert purge(m, num_limit=2) == 3
+
+
 # --- by the configuration
 
 
@@ -179,6 +214,19 @@ def test_jobs_beyond_the_configured_number_go(m: ManagerScript) -> None:
     assert left(m) == [3, 4, 5, 6]
     m.configure(limited())
     assert not m.timers
+
+
+def test_purge_by_a_limit_that_is_lifted_meanwhile_ends() -> None:
+    m = ManagerScript(peers=True)
+    m.submit(*range(1, 2 * PAGE_JOBS + 2))
+    m.ask(topics.JOB_RAISEALL, {"severity": 0, "type": "cancel", "states": 0x7F})
+    m.configure(limited(inactive_num_limit=0))
+    m.commits_wait = True
+    m.wait(2)
+    m.configure(limited())
+    while m.commits:
+        m.commit()
+    assert len(m.kvs.keys(ENDED)) == PAGE_JOBS + 1
 
 
 def test_jobs_beyond_the_configured_age_go_after_a_restart_too(m: ManagerScript) -> None:

@@ -5,7 +5,9 @@ flux-core's, and so are `[job-manager] inactive-age-limit` and `inactive-num-lim
 same is done every PURGE_S seconds. All that is stored of a job goes in one commit: its directory
 with its output, and its place in the index of finished jobs. The same commit writes the greatest
 job id down, so that no id is used again. When it is durable, the event `job-purge-inactive` tells
-of it. One purge is under way at a time; the others wait, no more than their senders may have open.
+of it. One purge is under way at a time, so that no job is counted twice; the others wait, no more
+than their senders may have open. A purge by the configuration goes by the limits of now at every
+page: when they are lifted, it ends.
 """
 
 from __future__ import annotations
@@ -75,13 +77,21 @@ class PurgeIdRequest(msgspec.Struct):
 class Run:
     """One purge by age and number: what it may take, and what it has taken."""
 
-    request: Request | None  # None: by the configuration
+    request: Request | None  # None: by the configuration, which has the limits
     before: int  # jobs that ended before this time are too old; microseconds since the Unix epoch
     num_limit: int
     left: int  # of its batch
     force: bool
     count: int = 0
     after: str = ""  # where the next page begins, when jobs are only counted
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The purge of one job, by its id."""
+
+    request: Request
+    wanted: PurgeIdRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +113,16 @@ class RunStored:
 
 @dataclass(frozen=True, slots=True)
 class NamedRead:
-    """The eventlog of a job that is named was asked for."""
+    """The eventlog of the job was asked for."""
 
-    request: Request
-    wanted: PurgeIdRequest
+    named: Named
 
 
 @dataclass(frozen=True, slots=True)
 class NamedStored:
     """It is gone when this commit is durable."""
 
-    request: Request
+    named: Named
     job: Ended
 
 
@@ -138,7 +147,7 @@ class Purge:
         self._age_limit: float = UNLIMITED
         self._num_limit = UNLIMITED
         self._is_limited = False  # and the timer is set
-        self._runs: deque[Run] = deque()  # the first is under way
+        self._purges: deque[Run | Named] = deque()  # the first is under way
 
     # --- requests
 
@@ -155,14 +164,15 @@ class Purge:
         wanted = expect_payload(request, PurgeIdRequest)
         if wanted.id in self._ledger.jobs:
             raise FluxError(Errno.EINVAL, "cannot purge active job")
-        keys = {"keys": [job_key(wanted.id, "eventlog")]}
-        self._ledger.ask_for(topics.KVS_LOOKUP_ALL, keys, NamedRead(request, wanted))
+        job_key(wanted.id, "eventlog")  # no job has another id
+        self._begin(Named(request, wanted))
 
     def forget(self, sender: str) -> None:
         """A peer is gone: of its purges the one under way comes to the end of its commit."""
-        for run in list(self._runs)[1:]:
-            if run.request is not None and run.request.sender == sender:
-                self._runs.remove(run)
+        others = list(self._purges)[1:]
+        for purge in others:
+            if purge.request is not None and purge.request.sender == sender:
+                self._purges.remove(purge)
 
     # --- limits
 
@@ -180,9 +190,8 @@ class Purge:
 
     def look(self) -> None:
         """The timer has fired: purge what is beyond the limits."""
-        if not any(run.request is None for run in self._runs):
-            before = self._before(self._age_limit)
-            self._begin(Run(None, before, self._num_limit, EVERY_JOB, force=True))
+        if not any(purge.request is None for purge in self._purges):
+            self._begin(Run(None, 0, UNLIMITED, EVERY_JOB, force=True))
         self._ledger.send(self._next_look())
 
     def _next_look(self) -> SetTimer:
@@ -191,17 +200,22 @@ class Purge:
     def _before(self, age_limit: float) -> int:
         return 0 if age_limit < 0 else ended_at(self._ledger.now - age_limit)
 
-    # --- by age and number
+    # --- one after another
 
-    def _begin(self, run: Run) -> None:
-        self._runs.append(run)
-        if len(self._runs) == 1:
-            self._go_on(run)
+    def _begin(self, purge: Run | Named) -> None:
+        self._purges.append(purge)
+        if len(self._purges) == 1:
+            self._go_on(purge)
 
-    def _go_on(self, run: Run) -> None:
-        limit = min(PAGE_JOBS, run.left)
-        page = KeysPage(ENDED, limit, run.after)
-        self._ledger.ask_for(topics.KVS_PAGE, page.payload, RunRead(run, limit))
+    def _go_on(self, purge: Run | Named) -> None:
+        match purge:
+            case Run():
+                limit = min(PAGE_JOBS, purge.left)
+                page = KeysPage(ENDED, limit, purge.after)
+                self._ledger.ask_for(topics.KVS_PAGE, page.payload, RunRead(purge, limit))
+            case Named():
+                keys = {"keys": [job_key(purge.wanted.id, "eventlog")]}
+                self._ledger.ask_for(topics.KVS_LOOKUP_ALL, keys, NamedRead(purge))
 
     def take(self, step: PurgeStep, response: Response) -> list[Any]:
         """The answer to one question; it leads to the next, or to the answer."""
@@ -216,20 +230,42 @@ class Purge:
                 case NamedStored():
                     _check(response)
                     self._tell([step.job])
-                    self._ledger.send(respond(step.request, {"count": 1}))
+                    self._end(step.named.request, 1)
         except FluxError as error:
             return self._failed(step, error)
         return []
 
+    def _end(self, request: Request | None, count: int) -> None:
+        if request is not None:
+            self._ledger.send(respond(request, {"count": count}))
+        self._next()
+
+    def _next(self) -> None:
+        self._purges.popleft()
+        if self._purges:
+            self._go_on(self._purges[0])
+
+    def _failed(self, step: PurgeStep, error: FluxError) -> list[Any]:
+        purge = step.run if isinstance(step, RunRead | RunStored) else step.named
+        request = purge.request
+        self._next()
+        if request is None:
+            return [Log(Level.ERR, f"cannot purge inactive jobs: {error.text}")]
+        self._ledger.send(respond_error(request, error.errnum, error.text))
+        return []
+
+    # --- by age and number
+
     def _take_page(self, read: RunRead, response: Response) -> None:
         run, page = read.run, page_in(response)
         jobs = [read_ended(key, value) for key, value in page.items]
-        surplus = 0 if run.num_limit < 0 else max(0, self._ledger.ninactive - run.num_limit)
+        before, num_limit = self._limits(run)
+        surplus = 0 if num_limit < 0 else max(0, self._ledger.ninactive - num_limit)
         if not run.force:
             surplus = max(0, surplus - run.count)  # those counted are still there
         number = len(jobs)
         for place, job in enumerate(jobs):
-            if place >= surplus and job.usec >= run.before:
+            if place >= surplus and job.usec >= before:
                 number = place
                 break
         goes_on = number == len(jobs) == read.limit and number < run.left
@@ -239,7 +275,13 @@ class Purge:
         elif goes_on:
             self._go_on(replace(run, after=page.keys[-1]))
         else:
-            self._end(run)
+            self._end(run.request, run.count)
+
+    def _limits(self, run: Run) -> tuple[int, int]:
+        """Those of the configuration may have changed while it is under way."""
+        if run.request is None:
+            return self._before(self._age_limit), self._num_limit
+        return run.before, run.num_limit
 
     def _take_purged(self, stored: RunStored, response: Response) -> None:
         _check(response)
@@ -247,32 +289,13 @@ class Purge:
         if stored.goes_on:
             self._go_on(stored.run)
         else:
-            self._end(stored.run)
-
-    def _end(self, run: Run) -> None:
-        if run.request is not None:
-            self._ledger.send(respond(run.request, {"count": run.count}))
-        self._next()
-
-    def _next(self) -> None:
-        self._runs.popleft()
-        if self._runs:
-            self._go_on(self._runs[0])
-
-    def _failed(self, step: PurgeStep, error: FluxError) -> list[Any]:
-        request = step.run.request if isinstance(step, RunRead | RunStored) else step.request
-        if isinstance(step, RunRead | RunStored):
-            self._next()
-        if request is None:
-            return [Log(Level.ERR, f"cannot purge inactive jobs: {error.text}")]
-        self._ledger.send(respond_error(request, error.errnum, error.text))
-        return []
+            self._end(stored.run.request, stored.run.count)
 
     # --- by id
 
     def _take_named(self, read: NamedRead, response: Response) -> None:
         (eventlog,) = values_in(response)
-        jobid = read.wanted.id
+        named, jobid = read.named, read.named.wanted.id
         if eventlog is None:
             raise FluxError(Errno.ENOENT, "id not found")
         try:
@@ -283,10 +306,10 @@ class Purge:
             raise FluxError(Errno.EINVAL, "cannot purge active job")
         usec = ended_at(events[-1].timestamp)
         over = Ended(jobid, usec, job.userid, int(job.result), UNKNOWN, UNKNOWN)
-        if read.wanted.force:
-            self._remove([over], NamedStored(read.request, over))
+        if named.wanted.force:
+            self._remove([over], NamedStored(named, over))
         else:
-            self._ledger.send(respond(read.request, {"count": 1}))
+            self._end(named.request, 1)
 
     # --- what is common
 
