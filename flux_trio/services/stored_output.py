@@ -3,11 +3,17 @@
 `job.<id>.guest.output` holds its beginning. Output that is longer goes on in `guest.output.1`,
 `guest.output.2` and so on, whole lines in each; the first of these keys that is absent ends it. So
 no value is larger than a message may be, whatever the job has written.
+
+A key is absent, too, when the job was purged while its output was read. So a reader who finds no
+further key asks `kvs.count` for the job: without any key the output was cut off.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+
+from flux_trio.formats import format_fluid
+from flux_trio.messages import Errno, FluxError, Response
 
 OUTPUT: Final = "guest.output"
 
@@ -15,3 +21,16 @@ OUTPUT: Final = "guest.output"
 def output_key(piece: int) -> str:
     """The name, below the job's key, of piece 0, 1, 2 and so on of its output."""
     return f"{OUTPUT}.{piece}" if piece else OUTPUT
+
+
+def count_payload(jobid: int) -> dict[str, Any]:
+    """The `kvs.count` request that tells whether anything is stored of a job."""
+    return {"prefix": format_fluid(jobid, "kvs")}
+
+
+def check_not_purged(response: Response) -> None:
+    """Raise FluxError if the answer is that nothing is stored of the job, or is an error."""
+    if response.errnum:
+        raise FluxError(response.errnum, response.error_text)
+    if isinstance(response.payload, dict) and not response.payload["count"]:
+        raise FluxError(Errno.ENOENT, "the job was purged meanwhile")

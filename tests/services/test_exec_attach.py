@@ -295,6 +295,17 @@ def test_reader_of_stored_output_who_pauses_is_sent_no_more() -> None:
     assert script.lookups == [job_key(7, "guest.output"), job_key(7, "guest.output.1")]
 
 
+def test_output_of_a_job_that_is_purged_meanwhile_is_refused_and_not_cut_off() -> None:
+    files = {(7, 0, "stdout"): b"x" * LONG}
+    script = ExecScript(kvs={job_key(7, "eventlog"): eventlog("finish")})
+    script.started(7, jobspec())
+    files_read(script, script(Done(7, 0, 1, [], [TaskSize(0, LONG, 0)])), files)
+    assert len(streamed(script(attach_with(3)))) == 3
+    script.kvs.clear()
+    (answer,) = script(granted(2))
+    assert (answer.errnum, answer.error_text) == (Errno.ENOENT, "the job was purged meanwhile")
+
+
 def test_end_of_the_stream_needs_no_credit() -> None:
     log = output_log(5.0, 1, [Chunk(0, "stdout", 0, b"hi")])
     script = ExecScript(

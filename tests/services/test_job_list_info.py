@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.formats import ResourceSet, format_event
+from flux_trio.formats import ResourceSet, format_event, format_fluid
 from flux_trio.messages import Errno, Flag, Request, respond_error
 from flux_trio.services.job_list.info import LOOKUP_KEYS_MAX, OUTPUT_PIECES_MAX
 from flux_trio.services.job_list.watches import HELD_CHARS_MAX, READS_MAX, WATCHES_OF_USER_MAX
@@ -449,3 +449,18 @@ def test_long_eventlog_is_read_a_bounded_number_of_times(listed: ListedJobs) -> 
         told += grant(listed, 1)
     assert numbers(told[:-1]) == list(range(count))
     assert len(listed.lookups) < 1.25 * READS_MAX  # whole lines are a little less than a part
+
+
+def test_log_of_a_job_that_is_purged_meanwhile_is_refused_and_not_cut_off(
+    listed: ListedJobs,
+) -> None:
+    listed.tell_all(2, inactive(userid=GUEST_USERID))
+    listed.commit(["put", key(2, OUTPUT), data_lines(0, 2)])
+    listed.commit(["put", key(2, f"{OUTPUT}.1"), data_lines(2, 2)])
+    wanted = {"id": 2, "path": OUTPUT, "credit": 1}
+    told = listed.ask(WATCH, wanted, streaming=True, tag=9)
+    assert numbers(told) == [0]
+    listed.commit(["unlink", format_fluid(2, "kvs")])
+    *told, end = grant(listed, 9)
+    assert numbers(told) == [1]
+    assert end == (Errno.ENOENT, "the job was purged meanwhile")

@@ -150,6 +150,9 @@ class ExecScript:
                 errnum, payload = Errno.ENOENT, f"{key}: not found"
         elif request.topic == "kvs.lookup-all":
             payload = {"values": [self.kvs.get(key) for key in request.payload["keys"]]}
+        elif request.topic == "kvs.count":
+            below = f"{request.payload['prefix']}."
+            payload = {"count": sum(key.startswith(below) for key in self.kvs)}
         else:
             ops = request.payload["ops"]
             refused = [op[1] for op in ops if op[1] in self.refused_keys]

@@ -35,6 +35,7 @@ from flux_trio.services.credit import Credit, CreditKey, read_grant
 from flux_trio.services.exec.context import (
     Context,
     EventlogRead,
+    JobCounted,
     PieceRead,
     StreamKey,
     TimerKey,
@@ -45,7 +46,7 @@ from flux_trio.services.exec.output import WHOLE_BYTES, data_pieces, logged_piec
 from flux_trio.services.exec.shell_protocol import STREAMS
 from flux_trio.services.exec.vocabulary import Chunk, OutputRead, Part, ReadOutput
 from flux_trio.services.sharing import Allowance
-from flux_trio.services.stored_output import output_key
+from flux_trio.services.stored_output import check_not_purged, count_payload, output_key
 from flux_trio.services.turns import SetTimer
 
 POLL_S: Final = 0.05
@@ -292,10 +293,11 @@ class Attachments:
         attachment = self._open.get(awaited.stream)
         if attachment is None or (attachment.id, attachment.piece) != (awaited.id, awaited.piece):
             return
-        attachment.looking = False
         if response.errnum == Errno.ENOENT:
-            self._end(attachment)
+            counted = JobCounted(attachment.key, attachment.id)
+            self._context.ask(topics.KVS_COUNT, count_payload(attachment.id), counted)
             return
+        attachment.looking = False
         if response.errnum:
             self._refuse(attachment, response.errnum, response.error_text)
             return
@@ -315,6 +317,18 @@ class Attachments:
             attachment.line = line
             if attachment.credit.allows(1):
                 self._look_up(attachment)
+
+    def job_counted(self, awaited: JobCounted, response: Response) -> None:
+        """There is no further piece: that is the end, unless the job was purged."""
+        attachment = self._open.get(awaited.stream)
+        if attachment is None or attachment.id != awaited.id:
+            return
+        try:
+            check_not_purged(response)
+        except FluxError as error:
+            self._refuse(attachment, error.errnum, error.text)
+        else:
+            self._end(attachment)
 
     # Ends
 

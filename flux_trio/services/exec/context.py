@@ -45,13 +45,21 @@ class PieceRead:
 
 
 @dataclass(frozen=True, slots=True)
+class JobCounted:
+    """Awaited: whether a job is still stored whose output has no further piece."""
+
+    stream: StreamKey
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
 class EndRead:
     """Awaited: what is stored of the end of a job that the shell host still has."""
 
     id: int
 
 
-Awaited: TypeAlias = OutputPut | EndPut | EventlogRead | PieceRead | EndRead
+Awaited: TypeAlias = OutputPut | EndPut | EventlogRead | PieceRead | JobCounted | EndRead
 
 
 class TimerKind(Enum):

@@ -55,6 +55,7 @@ from flux_trio.services.exec.context import (
     EndPut,
     EndRead,
     EventlogRead,
+    JobCounted,
     OutputPut,
     PieceRead,
     TimerKey,
@@ -327,6 +328,8 @@ class ExecCore:
                 self._attachments.eventlog_read(awaited, response)
             case PieceRead() as awaited:
                 self._attachments.piece_read(awaited, response)
+            case JobCounted() as awaited:
+                self._attachments.job_counted(awaited, response)
             case None:
                 pass
             case other:

@@ -32,7 +32,7 @@ from flux_trio.messages import (
 from flux_trio.protocols import InvalidTransition
 from flux_trio.services.configuring import configuration_in
 from flux_trio.services.job_list.details import EVENTLOG, Details
-from flux_trio.services.job_list.exchange import Exchange, LogChanged, LogRead
+from flux_trio.services.job_list.exchange import Exchange, JobCounted, LogChanged, LogRead
 from flux_trio.services.job_list.finished import Finished
 from flux_trio.services.job_list.follow import Follower
 from flux_trio.services.job_list.info import Info
@@ -165,6 +165,8 @@ class JobListCore:
                 self._watches.changed(stream, response)
             case LogRead() as awaited:
                 self._watches.read(awaited, response)
+            case JobCounted() as awaited:
+                self._watches.counted(awaited, response)
 
     def _call_about(self, request: Request, jobid: int, response: Response) -> None:
         try:

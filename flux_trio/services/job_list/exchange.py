@@ -27,7 +27,15 @@ class LogRead:
     number: int
 
 
-Awaited: TypeAlias = LogChanged | LogRead
+@dataclass(frozen=True, slots=True)
+class JobCounted:
+    """Awaited: whether the job is still stored of a stream whose `number`th read found nothing."""
+
+    stream: StreamKey
+    number: int
+
+
+Awaited: TypeAlias = LogChanged | LogRead | JobCounted
 Then: TypeAlias = Callable[[Response], None] | Awaited
 
 

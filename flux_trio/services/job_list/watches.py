@@ -29,11 +29,17 @@ from flux_trio.messages import (
 )
 from flux_trio.protocols import JobState
 from flux_trio.services.credit import Credit, CreditKey, read_grant
-from flux_trio.services.job_list.exchange import Exchange, LogChanged, LogRead, StreamKey
+from flux_trio.services.job_list.exchange import (
+    Exchange,
+    JobCounted,
+    LogChanged,
+    LogRead,
+    StreamKey,
+)
 from flux_trio.services.job_list.records import Record
 from flux_trio.services.job_list.scan import Value
 from flux_trio.services.sharing import Allowance
-from flux_trio.services.stored_output import OUTPUT, output_key
+from flux_trio.services.stored_output import OUTPUT, check_not_purged, count_payload, output_key
 
 WATCHES_OF_USER_MAX: Final = 1024  # open at once; beyond it EAGAIN
 # Of one stream, in memory beyond what its reader has credit for; or one line, if that is longer.
@@ -207,16 +213,30 @@ class Watches:
         watch = self._find(awaited.stream)
         if watch is None or (watch.log_key, watch.reads) != (awaited.key, awaited.number):
             return
-        watch.reading = False
         if response.errnum == Errno.ENOENT and (watch.follow or watch.piece):
-            self._end(watch, end_of_stream(watch.request))  # a job may end without that eventlog
-        elif response.errnum:
+            payload = count_payload(watch.jobid)  # a job may end without that eventlog
+            self._exchange.ask(topics.KVS_COUNT, payload, JobCounted(watch.key, watch.reads))
+            return
+        watch.reading = False
+        if response.errnum:
             missing = response.errnum == Errno.ENOENT
             text = f"{watch.path}: key not found" if missing else response.error_text
             self._end(watch, respond_error(watch.request, response.errnum, text))
         else:
             watch.hold(expect_payload(response, Value).value[watch.told :])
             self._tell(watch)
+
+    def counted(self, awaited: JobCounted, response: Response) -> None:
+        """The key is absent: that is the end, unless the job was purged."""
+        watch = self._find(awaited.stream)
+        if watch is None or watch.reads != awaited.number:
+            return
+        try:
+            check_not_purged(response)
+        except FluxError as error:
+            self._end(watch, respond_error(watch.request, error.errnum, error.text))
+        else:
+            self._end(watch, end_of_stream(watch.request))
 
     def _tell(self, watch: _Watch) -> None:
         """Send what there is credit for; then read on, or end."""
