@@ -210,19 +210,22 @@ def test_free_pages_are_given_back_but_for_those_that_commits_use(tmp_path: Path
     store = SqliteStore(tmp_path / NAME)
     store.commit([Put(f"k{n}", "x" * 400_000) for n in range(30)])
     store.commit([kvs.Unlink(f"k{n}") for n in range(30)])
-    state, free = tending.Tending(0.0, sweep_at=1e9), store.reclaim(0)
+    length = (tmp_path / NAME).stat().st_size
+    state, free = tending.Tending(0.0, sweep_at=1e9), store.reclaim(1 << 20, 0)
     assert free > 2 * tending.PAGES_MAX + tending.PAGES_KEPT
     steps = 0
     while (tended := tending.tend(store, state)).free > tending.PAGES_KEPT:
         state, steps = tended.then(state.at), steps + 1
     assert tended.free == tending.PAGES_KEPT
     assert steps == (free - tending.PAGES_KEPT) // tending.PAGES_MAX
+    given_back = (free - tending.PAGES_KEPT) * 4096
+    assert (tmp_path / NAME).stat().st_size <= length - given_back, "while it is in use"
     store.close()
 
 
 def test_full_disk_stops_no_sweep(path: Path) -> None:
     class Full(SqliteStore):
-        def reclaim(self, pages_max: int) -> int:
+        def reclaim(self, kept: int, pages_max: int) -> int:
             raise StoreError(Errno.ENOSPC, "no room")
 
     store = Full(path)

@@ -40,6 +40,8 @@ from flux_trio.services.kvs.stores import StoreError
 CACHE_KIB: Final = 4096
 WAL_BYTES_KEPT: Final = 16 << 20  # a longer write-ahead log is cut when it is next written anew
 
+CLOSE_PAGES_MAX: Final = 16_384  # free ones, given back at the end: about a second
+
 
 class SqliteStore:
     """Values in the SQLite file `path`, made if it is not there.
@@ -168,22 +170,34 @@ class SqliteStore:
         except OSError as error:
             raise self._acknowledged_error(error) from error
 
-    def reclaim(self, pages_max: int) -> int:
-        """Give back at most `pages_max` free pages at the file's end; how many are still free.
+    def reclaim(self, kept: int, pages_max: int) -> int:
+        """Give back free pages at the file's end, down to `kept`; how many are still free.
 
-        The file shrinks when SQLite next moves its write-ahead log into it.
+        At most `pages_max`; the file is shorter once all have been given back.
         """
         try:
-            if pages_max:  # 0 would be all
-                # `execute` would do the first step only, which is one page
-                self._db.executescript(f"PRAGMA incremental_vacuum({pages_max})")
-            (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
+            free = self._free_pages()
+            if free <= kept:
+                return free
+            # `execute` would do the first step only, which is one page
+            self._db.executescript(f"PRAGMA incremental_vacuum({min(pages_max, free - kept)})")
+            free = self._free_pages()
+            if free <= kept:
+                # SQLite cuts the file when it moves the write-ahead log into it: if nothing is
+                # written from here on, that would be never.
+                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
         except sqlite3.Error as error:
             raise self._error("cannot be written", error) from error
+        return free
+
+    def _free_pages(self) -> int:
+        (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
         return int(free)
 
     def close(self) -> None:
         """Move the write-ahead log into the file, which is then whole by itself."""
+        with suppress(StoreError):  # without room the file stays as long as it is
+            self.reclaim(0, CLOSE_PAGES_MAX)
         try:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:

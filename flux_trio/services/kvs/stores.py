@@ -46,8 +46,8 @@ class Store(Protocol):
     def sweep(self, after: str) -> Swept:
         """Read some of the keys after `after` and tell which of them are damaged."""
 
-    def reclaim(self, pages_max: int) -> int:
-        """Give back at most so many pages that are free; how many still are."""
+    def reclaim(self, kept: int, pages_max: int) -> int:
+        """Give back at most so many pages that are free, down to `kept`; how many still are."""
 
     def close(self) -> None:
         """Leave everything in order; no other method may follow."""
@@ -100,7 +100,7 @@ class MemoryStore:
         """Nothing can be damaged."""
         return Swept(None, [])
 
-    def reclaim(self, pages_max: int) -> int:  # noqa: ARG002 - the shape of a store
+    def reclaim(self, kept: int, pages_max: int) -> int:  # noqa: ARG002 - the shape of a store
         """Nothing is free."""
         return 0
 

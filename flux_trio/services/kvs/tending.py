@@ -49,9 +49,7 @@ class Tended:
 def tend(store: Store, tending: Tending) -> Tended:
     """Do one slice."""
     try:
-        free = store.reclaim(0)
-        if free > PAGES_KEPT:
-            free = store.reclaim(min(PAGES_MAX, free - PAGES_KEPT))
+        free = store.reclaim(PAGES_KEPT, PAGES_MAX)
     except StoreError:  # on a full disk there is no room for this; any other error meets a commit
         free = 0
     if tending.at < tending.sweep_at:
