@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import cast
 
 import trio
 import trio_websocket
@@ -60,7 +59,7 @@ async def _shake_hands(
 ) -> trio_websocket.WebSocketConnection:
     with tasks.handshake:
         return await trio_websocket.wrap_client_stream(
-            cast("trio.Nursery", tasks),
+            await tasks.reading(),
             stream,
             "localhost" if socket_path(uri) else uri.removeprefix("ws://"),
             "/",

@@ -209,17 +209,40 @@ class WebSocketConnection:
 
 
 class Tasks:
-    """The reader and the writer of one connection; to trio-websocket, its nursery.
+    """The reader and the writer of one connection.
 
-    They outlive a cancel from outside until the goodbye is said. What a peer does wrong ends its
-    own reader: left alone it would end the nursery, and with it everything else that is served.
+    A cancel from outside does not end them before the goodbye is said. An error that the peer
+    caused ends only the task it is raised in: in a nursery of the server it would end everything
+    that is served.
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         self._scopes: list[trio.CancelScope] = []
+        self._open = trio.Event()  # set when `_reading` is open
+        self._used = trio.Event()  # set when `_reading` is about to get its one task
+        self._reading: trio.Nursery | None = None  # trio-websocket starts the reader in it
         self.handshake = trio.CancelScope(deadline=trio.current_time() + HANDSHAKE_S_MAX)
-        self.error: Exception | None = None  # what ended the reader, if it was the peer
+        self.error: Exception | None = None  # what ended the reader, if the peer caused it
+
+    async def reading(self) -> trio.Nursery:
+        """Open the nursery for trio-websocket's reader, which must start before a checkpoint.
+
+        The nursery takes no task after that, and so ends with the reader.
+        """
+        self.start_soon(self._read)
+        await self._open.wait()
+        assert self._reading is not None
+        self._used.set()
+        return self._reading
+
+    async def _read(self) -> None:
+        try:
+            async with trio.open_nursery() as self._reading:
+                self._open.set()
+                await self._used.wait()
+        finally:
+            self.handshake.cancel()  # without a reader a handshake would never end
 
     def start_soon(self, task: Callable[[], Awaitable[None]]) -> None:
         """Run `task` until it ends or `stop`."""
@@ -228,18 +251,22 @@ class Tasks:
         self._nursery.start_soon(self._run, task, scope)
 
     async def _run(self, task: Callable[[], Awaitable[None]], scope: trio.CancelScope) -> None:
-        with scope:
-            try:
+        try:
+            with scope:
                 await task()
-            except _PEER_ERRORS as error:
-                self.error = error
-            finally:
-                self.handshake.cancel()  # if it still goes on, nobody is left to shake hands with
+        except* _PEER_ERRORS as group:
+            self.error = _first(group)
 
     def stop(self) -> None:
         """End what still runs."""
         for scope in self._scopes:
             scope.cancel()
+
+
+def _first(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 @asynccontextmanager

@@ -423,9 +423,11 @@ async def test_who_says_nothing_does_not_keep_others_out(
 ) -> None:
     monkeypatch.setattr(door, "CONNECTIONS_MAX", 4)
     address, _, port = server.uri.removeprefix("ws://").partition(":")
-    silent = [await trio.open_tcp_stream(address, int(port)) for _ in range(5)]
-    for stream in silent:
-        await stream.send_all(b"GET /")
+    silent = []
+    for _ in range(5):
+        silent.append(await trio.open_tcp_stream(address, int(port)))
+        await silent[-1].send_all(b"GET /")
+        await trio.testing.wait_all_tasks_blocked()  # read: or the end would be a reset
     async with (
         connect_websocket(server.uri, TOKEN),
         connect_websocket(server.uri, TOKEN),
@@ -433,6 +435,26 @@ async def test_who_says_nothing_does_not_keep_others_out(
         assert await silent[0].receive_some() == b"", "the one that came first makes room"
     for stream in silent:
         await stream.aclose()
+
+
+async def test_the_bound_of_a_frame_is_where_trio_websocket_keeps_it(
+    nursery: trio.Nursery,
+) -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    await theirs.send_all(UPGRADE)
+    request = await trio_websocket.wrap_server_stream(nursery, ours, max_message_size=1000)
+    socket = await request.accept()
+    before = dict(vars(socket))
+    door.limit_frames(socket, 10)
+    changed = {name: was for name, was in before.items() if vars(socket)[name] != was}
+    assert list(changed.values()) == [1000], "limit_frames sets the bound that the wrapping took"
+    assert vars(socket).keys() == before.keys()
+    await theirs.send_all(b"\x82\x8b" + bytes(4) + bytes(11))  # 11 bytes, masked with zeros
+    with pytest.raises(trio_websocket.ConnectionClosed):
+        await socket.get_message()
+    assert socket.closed is not None
+    assert socket.closed.code == 1009
+    await theirs.aclose()
 
 
 def test_the_bounds_of_the_reference_are_those_of_the_code() -> None:
