@@ -27,10 +27,8 @@ from flux_trio.messages import (
     USERID_UNKNOWN,
     Errno,
     FluxError,
-    Level,
     Payload,
     Request,
-    brief,
     check_owner,
     expect_payload,
     respond,
@@ -327,16 +325,7 @@ class BrokerServices:
         try:
             await do(wanted.name, as_process=wanted.exec)
         except ModuleNotStarted as error:
-            raise FluxError(Errno.EINVAL, self._brief(str(error))) from error
-        except FluxError as error:
-            raise FluxError(error.errnum, self._brief(error.text)) from error
-
-    def _brief(self, text: str) -> str:
-        """What an error response may say; the log has all of it, if that is more (6.response.4)."""
-        short = brief(text)
-        if short != text:
-            self.write_log(Level.ERR, topics.MODULE, text)
-        return short
+            raise FluxError(Errno.EINVAL, str(error)) from error
 
     async def _end_trace(self, request: Request) -> Payload:
         self._traces.cancel(request)

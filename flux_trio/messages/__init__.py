@@ -6,7 +6,6 @@ when all went well. `Calls` remembers what a party has asked, `respond` and `res
 the answers. Wire names live in `topics`, once. Nothing here sends anything.
 """
 
-from flux_trio.messages.brief import MORE, brief
 from flux_trio.messages.errors import (
     Errno,
     FluxError,
@@ -47,7 +46,6 @@ from flux_trio.messages.values import UnfitError, check_object
 
 __all__ = [
     "MATCHTAG_NONE",
-    "MORE",
     "NODEID_ANY",
     "ROLE_LOCAL",
     "ROLE_OWNER",
@@ -68,7 +66,6 @@ __all__ = [
     "Request",
     "Response",
     "UnfitError",
-    "brief",
     "check_object",
     "check_owner",
     "disconnect_request",

@@ -1,7 +1,6 @@
 """The <service>.config-reload request: {"config": the whole configuration as one object}.
 
-The answer is empty when the service goes by it from now on, and {"refusal": why} when it does not:
-the reason may take more words than an error response has room for (RFC 6, Response Messages).
+The answer is empty when the service goes by it from now on, and {"refusal": why} when it does not.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import msgspec
 
 from flux_trio.config import Config, read_config
 from flux_trio.formats import FormatError
-from flux_trio.messages import Errno, FluxError, Request, brief, expect_payload
+from flux_trio.messages import Errno, FluxError, Request, expect_payload
 
 
 class ConfigReload(msgspec.Struct):
@@ -22,8 +21,8 @@ class ConfigReload(msgspec.Struct):
 
 
 def configuration_in(request: Request) -> Config:
-    """The new configuration. Raises FluxError(EINVAL), in brief: `config` has read it before."""
+    """The new configuration; FluxError(EINVAL) with the path of the field that cannot be read."""
     try:
         return read_config(expect_payload(request, ConfigReload).config)
     except FormatError as error:
-        raise FluxError(Errno.EINVAL, brief(str(error))) from None
+        raise FluxError(Errno.EINVAL, str(error)) from None

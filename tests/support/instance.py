@@ -21,10 +21,10 @@ import click.testing
 from flux_trio.cli import main
 from flux_trio.conformance import judge_trace, load_clauses
 from flux_trio.conformance.rules import ALL_RULES
+from flux_trio.testing.watching import LONG_TEXT
 from flux_trio.trace import read_trace
 from flux_trio.views import verdict_text
 
-LONG_TEXT = "6.response.4"  # recommended, and users who ask wrongly are told at more length
 DEADLINE_S = 300.0  # only what hangs takes so long, however busy the machine is
 FLUX_TRIO = (sys.executable, "-m", "flux_trio")
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,6 @@ from typing import Any, Final
 import click
 
 from flux_trio.cli.errors import CommandError
-from flux_trio.cli.full_errors import call_in_full
 from flux_trio.cli.session import with_client
 
 _NAME: Final = r"[a-z][a-z0-9]*([-_][a-z0-9]+)*"
@@ -46,7 +45,7 @@ def load(plugin: str, conf: tuple[str, ...], remove: str | None, order: str) -> 
     payload: dict[str, Any] = {"load": plugin, "conf": _conf(conf), "order": order}
     if remove is not None:
         payload["remove"] = remove
-    with_client(lambda client: call_in_full(client, topics.JOB_JOBTAP, payload))
+    with_client(lambda client: client.call(topics.JOB_JOBTAP, payload))
 
 
 @jobtap.command()
@@ -60,7 +59,7 @@ def remove(plugin: str) -> None:
     """
     from flux_trio.messages import topics
 
-    with_client(lambda client: call_in_full(client, topics.JOB_JOBTAP, {"remove": plugin}))
+    with_client(lambda client: client.call(topics.JOB_JOBTAP, {"remove": plugin}))
 
 
 @jobtap.command("list")
@@ -73,9 +72,7 @@ def list_plugins(builtins: bool) -> None:
     from flux_trio.formats import printable
     from flux_trio.messages import topics
 
-    listed = with_client(
-        lambda client: call_in_full(client, topics.JOB_JOBTAP_LIST, {"all": builtins})
-    )
+    listed = with_client(lambda client: client.call(topics.JOB_JOBTAP_LIST, {"all": builtins}))
     for name in listed["plugins"]:
         click.echo(printable(name))
 
@@ -94,9 +91,7 @@ def query(plugin: str) -> None:
 
     from flux_trio.messages import topics
 
-    told = with_client(
-        lambda client: call_in_full(client, topics.JOB_JOBTAP_QUERY, {"name": plugin})
-    )
+    told = with_client(lambda client: client.call(topics.JOB_JOBTAP_QUERY, {"name": plugin}))
     click.echo(json.dumps(told, indent=2))
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from flux_trio.cli.errors import CommandError
-from flux_trio.cli.full_errors import call_in_full
 from flux_trio.cli.session import with_client
 
 if TYPE_CHECKING:
@@ -186,4 +185,4 @@ async def _trace(
 
 
 def _change(topic: str, payload: dict[str, Any]) -> None:
-    with_client(lambda client: call_in_full(client, topic, payload))
+    with_client(lambda client: client.call(topic, payload))

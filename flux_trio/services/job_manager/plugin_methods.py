@@ -26,10 +26,8 @@ from flux_trio.jobtap import (
 from flux_trio.messages import (
     Errno,
     FluxError,
-    Level,
     Request,
     Response,
-    brief,
     check_owner,
     expect_payload,
     respond,
@@ -72,12 +70,10 @@ class PluginMethods:
         host: PluginHost,
         loader: Loader,
         send: Callable[[Response], None],
-        log: Callable[[int, str], None],
     ) -> None:
         self._host = host
         self._loader = loader
         self._send = send
-        self._log = log
         self._changing = trio.Lock()
         self._own: Final[dict[str, Answer]] = {
             topics.JOB_JOBTAP: self._change,
@@ -117,9 +113,7 @@ class PluginMethods:
             self._refuse(request, Errno.EINVAL, str(error))
 
     def _refuse(self, request: Request, errnum: int, text: str) -> None:
-        if brief(text) != text:
-            self._log(Level.ERR, text)
-        self._respond(respond_error(request, errnum, brief(text)))
+        self._respond(respond_error(request, errnum, text))
 
     def _respond(self, response: Response | None) -> None:
         if response is not None:

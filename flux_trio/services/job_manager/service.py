@@ -74,9 +74,7 @@ async def run(
             for plugin in plugins:
                 await host.load(plugin)
             await _load_configured(host, loader, config)
-            machine = _Machine(
-                core, host, PluginMethods(host, loader, handle.send, handle.log), handle.waiting
-            )
+            machine = _Machine(core, host, PluginMethods(host, loader, handle.send), handle.waiting)
             await run_core(handle, machine, perform, task_status=task_status)
 
 

@@ -75,7 +75,6 @@ ROUND_OPS_MAX: Final = 4096  # where a round stops taking in commits: about 0.02
 RETRY_S: Final = 1.0  # between two tries while there is no room
 RETRY_TIMER: Final = "retry"
 
-TEXT_CHARS_MAX: Final = 79  # of an error (6.response.4); the log has all of it
 
 LOG_CRIT: Final = 2  # syslog severities
 
@@ -339,7 +338,7 @@ class KvsCore:
         damaged = [value for value in values if isinstance(value, Damaged)]
         if damaged:
             self._note_damage(damaged)
-            return respond_error(read.request, Errno.EBADMSG, damaged[0].text[:TEXT_CHARS_MAX])
+            return respond_error(read.request, Errno.EBADMSG, damaged[0].text)
         if read.request.topic == topics.KVS_LOOKUP_ALL:
             return respond(read.request, {"values": values})
         if values[0] is None:
@@ -440,7 +439,7 @@ class KvsCore:
         """The value of a watch that begins, or of one that had no credit for what changed."""
         if isinstance(value, Damaged):
             self._note_damage([value])
-            self._end_watch(watch, Errno.EBADMSG, value.text[:TEXT_CHARS_MAX])
+            self._end_watch(watch, Errno.EBADMSG, value.text)
         elif not self._is_open(watch):
             pass
         elif not watch.begun:  # the next round's changes are the first that `value` lacks
