@@ -13,8 +13,6 @@ from flux_trio.conformance.leg import (
     ANY_CANCEL,
     ANY_DISCONNECT,
     ANY_TOPIC,
-    ERROR,
-    ODD,
     OWN,
     RECV,
     Leg,
@@ -25,7 +23,8 @@ from flux_trio.conformance.leg import (
     sent,
     while_live,
 )
-from flux_trio.conformance.view import Live, Seen, view
+from flux_trio.conformance.trait import ERROR, Mark, Trait
+from flux_trio.conformance.view import Live, Seen, View, view
 from flux_trio.messages import NODEID_ANY, Request, Response, service_of, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.trace import Kind, Record
@@ -150,6 +149,94 @@ def ended_at(record: Record, seen: Seen) -> int:
     return next((n for matchtag, topic, n in reversed(ended) if (matchtag, topic) == key), 0)
 
 
+# --- how a request is sent, and how its answer comes
+
+
+class Asking(Live, frozen=True, gc=False):
+    """A request, as it is sent."""
+
+    topic: str
+    payload: type
+    has_matchtag: bool
+    is_reusing: bool
+    """Its matchtag is that of an open call of the same client."""
+    is_silent: bool
+    """It wants no response."""
+    is_served: bool
+    """There is a service for it."""
+
+
+def _asking(record: Record, seen: Seen) -> Asking:
+    found: Any = record.message
+    is_reusing = bool(found.matchtag) and call_of(record, seen) is not None
+    is_silent, is_served = bool(found.flags & NORESPONSE), bool(record.peer)
+    has_matchtag = bool(found.matchtag)
+    return Asking(found.topic, type(found.payload), has_matchtag, is_reusing, is_silent, is_served)
+
+
+ASKING: Final = Trait("asking", tuple(REQUESTS), _asking, lambda: (OPEN,))
+SILENTLY: Final = Mark(ASKING, lambda asking: asking.is_silent)
+IN_VAIN: Final = Mark(ASKING, lambda asking: not asking.is_served)
+
+
+class Answer(Live, frozen=True, gc=False):
+    """A response, as it comes to a client, and the open call with its matchtag."""
+
+    errnum: int
+    has_matchtag: bool
+    has_flag: bool
+    """Of a stream."""
+    is_addressed: bool
+    """It says for whom it is."""
+    is_here: bool
+    """It comes to that client."""
+    is_late: bool
+    """There is no such call: it is that of a stream that has ended."""
+    is_asked: bool = False
+    """There is such a call."""
+    is_of_topic: bool = False
+    """It has the topic of that call."""
+    is_asked_once: bool = False
+    """One request alone has that matchtag."""
+    is_anywhere: bool = False
+    """That call may be served on any node."""
+    is_streaming: bool = False
+    """That call is for a stream."""
+
+
+def _answer(record: Record, seen: Seen) -> Answer:
+    found: Any = record.message
+    client = client_of(record)
+    is_here, is_stream = client == record.party, bool(found.flags & STREAMING)
+    call: Call | None = seen.at(OPEN, (client, found.matchtag))
+    head = (found.errnum, bool(found.matchtag), is_stream, bool(client), is_here)
+    if call is None:
+        return Answer(*head, bool(ended_at(record, seen)))
+    is_of_topic = call.topic == found.topic
+    return Answer(
+        *head, False, True, is_of_topic, call.asked == 1, call.is_anywhere, call.is_streaming
+    )
+
+
+ANSWER: Final = Trait("answer", tuple(ANSWERS), _answer, lambda: (OPEN, ENDED))
+
+
+class Outcome(Live, frozen=True, gc=False):
+    """A response, as it is sent."""
+
+    topic: str
+    errnum: int
+    payload: type
+
+
+def _outcome(record: Record, _seen: Seen) -> Outcome:
+    found: Any = record.message
+    return Outcome(found.topic, found.errnum, type(found.payload))
+
+
+OUTCOME: Final = Trait("outcome", tuple(sent("response", ANY_TOPIC)), _outcome)
+
+
 # --- requests without response, and those that nobody serves
 
 
@@ -169,7 +256,7 @@ def _fold_silent(_n: int | None, _part: None, record: Record, _seen: Seen) -> in
 
 SILENT: Final = view(
     "without response",
-    sent("request", ANY_TOPIC, mark=ODD),
+    sent("request", ANY_TOPIC, mark=SILENTLY),
     while_live(OWN, REQUESTS),
     parts=_silent,
     fold=_fold_silent,
@@ -195,7 +282,7 @@ def _unserved(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
 
 UNSERVED: Final = view(
     "unserved",
-    sent("request", ANY_TOPIC, mark=ODD),
+    sent("request", ANY_TOPIC, mark=IN_VAIN),
     while_live(OWN, REQUESTS, sent("response", ANY_TOPIC)),
     parts=_unserved,
     fold=lambda _n, _part, record, _seen: record.n if isinstance(record.message, Request) else None,
@@ -241,6 +328,25 @@ CANCELS: Final = view(
 # --- who serves, who is gone
 
 
+class Arrival(Live, frozen=True, gc=False):
+    """A request, as a service takes it up."""
+
+    is_served: bool
+    """Somebody has taken up requests to this service."""
+    is_here: bool
+    """The same has this one."""
+    is_of_gone: bool
+    """It comes from the client of which the service last heard that it is gone."""
+
+
+def _arrival(record: Record, seen: Seen) -> Arrival:
+    found: Any = record.message
+    service = service_of(found.topic)
+    holder, gone = seen.at(SERVES, service), seen.at(GONE, service)
+    is_of_gone = gone is not None and gone[0] == found.sender
+    return Arrival(holder is not None, holder == record.party, is_of_gone)
+
+
 def _serving(record: Record, seen: Seen) -> Iterable[tuple[str, str | None]]:
     found = record.message
     if found is None:
@@ -255,9 +361,20 @@ def _serving(record: Record, seen: Seen) -> Iterable[tuple[str, str | None]]:
     return [(key, None) for key, party in seen.all(SERVES).items() if party == found.sender]
 
 
+def _gone(record: Record, _seen: Seen) -> Iterable[tuple[Any, Any]]:
+    found = message(record)
+    assert isinstance(found, Request)
+    is_gone = (found.sender, record.n) if is_disconnect(found) else None
+    return [(service_of(found.topic), is_gone)]
+
+
+ARRIVAL: Final = Trait("arrival", tuple(received("request", ANY_TOPIC)), _arrival, lambda: _PLACES)
+ELSEWHERE: Final = Mark(ARRIVAL, lambda arrival: not arrival.is_here)
+COME_BACK: Final = Mark(ARRIVAL, lambda arrival: arrival.is_of_gone)
+
 SERVES: Final = view(
     "serves",
-    received("request", ANY_TOPIC, mark=ODD),
+    received("request", ANY_TOPIC, mark=ELSEWHERE),
     sent("request", ANY_DISCONNECT),
     noted(Kind.MODULE),
     parts=_serving,
@@ -265,22 +382,13 @@ SERVES: Final = view(
 )
 """By service name: who takes up its requests."""
 
-
-def _gone(record: Record, seen: Seen) -> Iterable[tuple[Any, Any]]:
-    found = message(record)
-    assert isinstance(found, Request)
-    service = service_of(found.topic)
-    if is_disconnect(found):
-        return [(service, (found.sender, record.n))]
-    last = seen.at(GONE, service)
-    return [(service, None)] if last and last[0] == found.sender else []
-
-
 GONE: Final = view(
     "gone",
     received("request", ANY_DISCONNECT),
-    while_live(OWN, received("request", ANY_TOPIC, mark=ODD)),
+    received("request", ANY_TOPIC, mark=COME_BACK),
     parts=_gone,
     fold=lambda _old, gone, _record, _seen: gone,
 )
 """By service: the client it last heard to be gone, and where, unless that has asked again."""
+
+_PLACES: Final[tuple[View, ...]] = (SERVES, GONE)

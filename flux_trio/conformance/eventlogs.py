@@ -12,20 +12,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from flux_trio.conformance.jobs import context_of, is_fatal
-from flux_trio.conformance.leg import (
-    ANY_TOPIC,
-    EVENT,
-    WITH_EVENTS,
-    WITH_R,
-    job_id,
-    logged,
-    name_of,
-    once,
-    payload,
-    sent,
-)
+from flux_trio.conformance.leg import ANY_TOPIC, EVENT, job_id, logged, name_of, once, payload, sent
 from flux_trio.conformance.resource_sets import committed, resources_in
 from flux_trio.conformance.rule import Broken
+from flux_trio.conformance.trait import WITH_EVENTS, WITH_R, Trait
 from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.messages import topics
@@ -123,6 +113,30 @@ def _changed(log: Log, field: str, value: Any) -> Log:
 
 LOG: Final = view("log", logged(ANY_TOPIC), key=job_id, fold=_fold_log)
 """By job id; jobs whose submit event the trace has not are left out, those that ended are not."""
+
+
+class Logging(Live, frozen=True, gc=False):
+    """An event, as it is logged."""
+
+    name: str
+    has_log: bool
+    """A submit event of the job came before."""
+    has_ended: bool
+    """A clean event did."""
+    is_managed: bool
+    """It is known who the job manager is."""
+    is_managers: bool
+    """The job manager logs it."""
+
+
+def _logging(record: Record, seen: Seen) -> Logging:
+    log, manager = log_of(record, seen), seen.facts.manager
+    has_ended = log is not None and log.ended != 0
+    is_managers = record.party == manager
+    return Logging(name_of(record), log is not None, has_ended, manager != "", is_managers)
+
+
+LOGGING: Final = Trait("logging", tuple(logged(ANY_TOPIC)), _logging, lambda: (LOG,))
 
 
 # --- what is in the KVS

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from flux_trio.conformance.leg import ANY_DISCONNECT, ERROR, RECV, SEND, received, sent
+from flux_trio.conformance.leg import ANY_DISCONNECT, RECV, SEND, received, sent
+from flux_trio.conformance.trait import ERROR
 from flux_trio.messages import Request, Response, service_of, topics
 from flux_trio.trace import Record
 

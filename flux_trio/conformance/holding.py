@@ -15,7 +15,6 @@ from flux_trio.conformance.jobs import LIFE
 from flux_trio.conformance.leg import (
     EVENT,
     SEND,
-    WITH_R,
     errnum,
     job_id,
     logged,
@@ -28,6 +27,7 @@ from flux_trio.conformance.leg import (
 )
 from flux_trio.conformance.resource_sets import committed, resources_in
 from flux_trio.conformance.scheduling import LINK, link_of
+from flux_trio.conformance.trait import WITH_R
 from flux_trio.conformance.view import Seen, View, seen_once, view
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import Request, Response, topics

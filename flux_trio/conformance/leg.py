@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from flux_trio.messages import Message, Request, Response, topics
 from flux_trio.trace import Kind, Record
+
+if TYPE_CHECKING:
+    from flux_trio.conformance.trait import Mark
 
 MessageType: TypeAlias = Literal["request", "response", "event"]
 Key: TypeAlias = Hashable
@@ -18,7 +21,6 @@ ANY_TOPIC: Final = "*"
 ANY_CANCEL: Final = "*-cancel"
 ANY_DISCONNECT: Final = "*.disconnect"
 
-ERROR: Final = "error"
 LOOKUP_TOPICS: Final = (topics.KVS_LOOKUP, topics.KVS_LOOKUP_ALL)
 # The kinds of records: asking Kind for a member takes longer than most rules.
 SEND: Final[str] = Kind.SEND.value
@@ -29,49 +31,31 @@ STATE: Final[str] = Kind.STATE.value
 HOOK: Final[str] = Kind.HOOK.value
 COUNTERS: Final[str] = Kind.COUNTERS.value
 
-WITH_R: Final = "R"
-WITH_EVENTS: Final = "eventlog"
-WITH_JOBSPEC: Final = "jobspec"
-WITH_UNLINK: Final = "unlink"
-PLAIN: Final = "plain"
-STREAMED: Final = "streamed"
-UNTAGGED: Final = "untagged"
-ODD: Final = "odd"
 OWN: Final = object()
-
-# The types of answers to sched.alloc and <exec>.start.
-_SAID: Final = (0, 1, 2, 3, "start", "release", "exception", "finish")
 
 
 class Leg(NamedTuple):
     """Which records: the kind, and for messages the type and topic.
 
     `topic` may have a star for anything; for topics of the execution service, whose name is its
-    own, it is "<exec>.start". `mark` narrows it: ERROR are the responses with an errnum; WITH_R the
-    commits that write or remove an R, and what the scheduler looked up; WITH_EVENTS, WITH_JOBSPEC
-    and WITH_UNLINK commits as well; PLAIN, STREAMED, UNTAGGED and ODD are told apart in
-    `dispatch`. A record is passed over while `live`, a view, has nothing that is live; OWN is what
-    the rule or view keeps itself.
+    own, it is "<exec>.start". `mark` narrows it to records with some values of a trait. A record is
+    passed over while `live`, a view, has nothing that is live; OWN is what the rule or view keeps
+    itself.
     """
 
     kind: str
     type: str = ""
     topic: str = ""
-    mark: str = ""
+    mark: Mark | None = None
     live: Any = None
 
 
-def sent(type_: MessageType, *topics: str, mark: str = "") -> list[Leg]:
+def sent(type_: MessageType, *topics: str, mark: Mark | None = None) -> list[Leg]:
     """The moments a party sends such a message."""
     return [Leg(Kind.SEND.value, type_, topic, mark) for topic in topics]
 
 
-def said(type_: Any) -> str:
-    """The mark of responses that have this type in their payload; "" for what is none."""
-    return f"type {type_}" if type_ in _SAID else ""
-
-
-def received(type_: MessageType, *topics: str, mark: str = "") -> list[Leg]:
+def received(type_: MessageType, *topics: str, mark: Mark | None = None) -> list[Leg]:
     """The moments a party takes such a message up."""
     return [Leg(Kind.RECV.value, type_, topic, mark) for topic in topics]
 
@@ -81,9 +65,9 @@ def while_live(view: object, *legs: Iterable[Leg]) -> list[Leg]:
     return [leg._replace(live=view) for group in legs for leg in group]
 
 
-def logged(*names: str, mark: str = "") -> list[Leg]:
+def logged(*names: str, mark: Mark | None = None) -> list[Leg]:
     """Events of job eventlogs, by name; ANY_TOPIC for all."""
-    return [Leg(Kind.EVENT.value, "", name, mark) for name in names]
+    return [Leg(EVENT, "", name, mark) for name in names]
 
 
 def noted(kind: Kind) -> list[Leg]:

@@ -6,18 +6,17 @@ state or a broken verdict refers to, and can watch a trace as it happens or read
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from flux_trio.conformance.dispatch import Dispatch, Plan
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import RECV, SEND, Key
+from flux_trio.conformance.plans import Plan, States, plans_of
 from flux_trio.conformance.registry import Clause
-from flux_trio.conformance.rule import Apply, Broken, Each, Rule, Said, State, Subjects
-from flux_trio.conformance.view import KeyOf, Seen, View
+from flux_trio.conformance.rule import Broken, Each, Rule, State, Subjects
+from flux_trio.conformance.view import View
 from flux_trio.trace import Record
 
 
@@ -50,14 +49,14 @@ class Monitor:
 
     def __init__(self, rules: Iterable[Rule], clauses: Mapping[str, Clause]) -> None:
         self._clauses = clauses
-        self._rules = list(rules)
-        self._states: dict[Rule, dict[Key, State]] = {
-            rule: {} for rule in self._rules if rule.apply is not None
+        self._rules = tuple(rules)
+        self._plans = plans_of(self._rules)
+        slots = self._plans.slots
+        nothing: States = {}
+        self._slots: list[States] = [{(): True}, *(nothing.copy() for _ in slots)]
+        self._states: dict[View | Rule, States] = {
+            each: self._slots[slot] for each, slot in slots.items()
         }
-        self._views = _in_order(view for rule in self._rules for view in rule.views)
-        self._view_states: dict[View, dict[Key, State]] = {view: {} for view in self._views}
-        judges = {rule: self._judge_of(rule) for rule in self._rules if rule.each is None}
-        self._dispatch = Dispatch(self._rules, judges, self._states, self._view_states)
         self._turns: dict[str, tuple[int, bool]] = {}  # party → where it began, whether it sent
         self._kept: set[str] = set()
         self._last: Record | None = None
@@ -67,18 +66,20 @@ class Monitor:
     def observe(self, record: Record) -> list[Violation]:
         """Take the next record of the trace; the violations that it is."""
         self._take_turn(record)
-        plan = self._dispatch.plan(record, self.facts)
-        kept = self._kept
+        plan = self._plans.plan(record, self)
+        kept, slots = self._kept, self._slots
         if not plan.kept <= kept:
             kept |= plan.kept
         found: list[Violation] = []
         for live, judge, rule in plan.rules:
-            if live:
+            if slots[live]:
                 said = judge(record, self)
                 if said is True:
                     kept.add(rule.clause)
                 elif said:
                     found.append(self._violation(rule, record, said))
+        if plan.own:
+            found += self._applied(plan, record)
         for subjects, rules in plan.tables:
             found += self._judged(record, subjects, rules)
         self._fold(plan, record)
@@ -86,7 +87,6 @@ class Monitor:
             self._clear(record)
         if plan.may_tell:
             self.facts = self.facts.after(record)
-            self._dispatch.know(self.facts)
         self.violations += found
         self._last = record
         return found
@@ -120,8 +120,9 @@ class Monitor:
 
     def snapshot(self) -> Hashable:
         """What is live now; equal snapshots judge what follows alike."""
-        states = [*self._states.items(), *self._view_states.items()]
-        live = ((of, key, state) for of, kept in states for key, state in kept.items())
+        live = (
+            (of, key, state) for of, kept in self._states.items() for key, state in kept.items()
+        )
         return (self.facts, frozenset(self._turns.items()), frozenset(live))
 
     # --- what a rule may ask for (Seen)
@@ -129,13 +130,13 @@ class Monitor:
     def at(self, view: View, key: Key = ()) -> Any:
         """What `view` has under `key`, or None; nothing is under what cannot be a key."""
         try:
-            return self._view_states[view].get(key)
+            return self._states[view].get(key)
         except TypeError:
             return None
 
     def all(self, view: View) -> Mapping[Any, Any]:
         """Everything that is live in `view`."""
-        return self._view_states[view]
+        return self._states[view]
 
     def knew(self, party: str, n: int) -> bool:
         """Whether `party` has come back to its inbox since it took up the message at `n`."""
@@ -169,28 +170,40 @@ class Monitor:
                     broken[rule] = self._violation(rule, record, said)
         return list(broken.values())
 
-    def _judge_of(self, rule: Rule) -> Callable[[Record, Seen], Said]:
-        """How a rule is asked."""
-        if rule.judge is not None:
-            return rule.judge
-        assert rule.apply is not None
-        return functools.partial(_applied, rule.key, rule.apply, self._states[rule])
+    def _applied(self, plan: Plan, record: Record) -> list[Violation]:
+        """What rules say that keep a state of their own."""
+        found = []
+        for live, slot, key_of, apply, rule in plan.own:
+            key = key_of(record) if self._slots[live] else None
+            if key is not None:
+                states = self._slots[slot]
+                state, is_kept, broken = apply(states.get(key), record, self.facts)
+                _put(states, key, state)
+                if broken is not None:
+                    found.append(self._violation(rule, record, broken))
+                elif is_kept:
+                    self._kept.add(rule.clause)
+        return found
 
     def _fold(self, plan: Plan, record: Record) -> None:
         """Views that are read by others see each other as they were before the record."""
-        for live, states, key_of, fold in plan.alone:
-            if live:
+        slots = self._slots
+        for live, slot, key_of, fold in plan.alone:
+            if slots[live]:
                 key = key_of(record)
                 if key is not None:
+                    states = slots[slot]
                     _put(states, key, fold(states.get(key), None, record, self))
         after: list[tuple[dict[Key, State], Key, State]] = []
-        for live, states, key_of, fold in plan.keyed:
-            if live:
+        for live, slot, key_of, fold in plan.keyed:
+            if slots[live]:
                 key = key_of(record)
                 if key is not None:
+                    states = slots[slot]
                     after.append((states, key, fold(states.get(key), None, record, self)))
-        for live, states, parts, fold in plan.parted:
-            if live:
+        for live, slot, parts, fold in plan.parted:
+            if slots[live]:
+                states = slots[slot]
                 for key, part in parts(record, self):
                     after.append((states, key, fold(states.get(key), part, record, self)))
         for states, key, state in after:
@@ -198,11 +211,8 @@ class Monitor:
 
     def _clear(self, record: Record) -> None:
         """A party is gone: what was live between it and the job manager ends without a verdict."""
-        for rule, states in self._states.items():
-            if rule.clears is not None and rule.clears(record, self.facts):
-                states.clear()
-        for view, states in self._view_states.items():
-            if view.clears is not None and view.clears(record, self.facts):
+        for each, states in self._states.items():
+            if each.clears is not None and each.clears(record, self.facts):
                 states.clear()
 
     def _owed(self, rule: Rule) -> Iterator[Broken]:
@@ -228,28 +238,3 @@ def _put(states: dict[Key, State], key: Key, state: State) -> None:
         states.pop(key, None)
     else:
         states[key] = state
-
-
-def _applied(
-    key_of: KeyOf, apply: Apply, states: dict[Key, State], record: Record, seen: Seen
-) -> Said:
-    """What a rule says that keeps a state of its own."""
-    key = key_of(record)
-    if key is None:
-        return None
-    state, kept, broken = apply(states.get(key), record, seen.facts)
-    _put(states, key, state)
-    return broken or kept
-
-
-def _in_order(views: Iterable[View]) -> list[View]:
-    """These views and those they read, each once."""
-    found: dict[View, None] = {}
-
-    def take(views: Iterable[View]) -> None:
-        for view in views:
-            take(view.reads)
-            found[view] = None
-
-    take(views)
-    return list(found)

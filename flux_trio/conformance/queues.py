@@ -19,7 +19,6 @@ from flux_trio.conformance.leg import (
     EVENT,
     MODULE,
     OWN,
-    WITH_JOBSPEC,
     errnum,
     job_id,
     logged,
@@ -32,6 +31,7 @@ from flux_trio.conformance.leg import (
     while_live,
 )
 from flux_trio.conformance.queue_tables import ANONYMOUS, Tables, table
+from flux_trio.conformance.trait import WITH_JOBSPEC
 from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Kind, Record

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from flux_trio.conformance.leg import (
     LOOKUP_TOPICS,
-    WITH_R,
     errnum,
     message,
     once,
@@ -22,6 +21,7 @@ from flux_trio.conformance.leg import (
     topic_of,
 )
 from flux_trio.conformance.shapes import idset_of
+from flux_trio.conformance.trait import BY_SCHEDULER, WITH_R
 from flux_trio.conformance.view import Seen, view
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
 from flux_trio.messages import Request, topics
@@ -133,7 +133,7 @@ LOOKUPS: Final = view(
 
 R_LEGS: Final = (
     *sent("request", topics.KVS_COMMIT, mark=WITH_R),
-    *received("response", *LOOKUP_TOPICS, mark=WITH_R),
+    *received("response", *LOOKUP_TOPICS, mark=BY_SCHEDULER),
     *sent("response", topics.RESOURCE_ACQUIRE),
 )
 

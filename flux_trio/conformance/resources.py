@@ -10,7 +10,6 @@ from flux_trio.conformance.leg import (
     LOOKUP_TOPICS,
     MODULE,
     RECV,
-    WITH_R,
     errnum,
     logged,
     message,
@@ -37,6 +36,7 @@ from flux_trio.conformance.resource_sets import (
     targets_of,
 )
 from flux_trio.conformance.shapes import idset_of
+from flux_trio.conformance.trait import BY_SCHEDULER, WITH_R
 from flux_trio.conformance.view import Live, Seen, View, view
 from flux_trio.formats import Idset
 from flux_trio.messages import Request, topics
@@ -280,7 +280,7 @@ def _fold_held(had: Held | None, r: SeenR | None, record: Record, _seen: Seen) -
 HELD: Final = view(
     "held",
     sent("request", topics.KVS_COMMIT, mark=WITH_R),
-    received("response", *LOOKUP_TOPICS, mark=WITH_R),
+    received("response", *LOOKUP_TOPICS, mark=BY_SCHEDULER),
     received("request", topics.SCHED_FREE),
     received("request", _SCHED_DISCONNECT),
     sent("request", topics.JOB_MANAGER_DISCONNECT),

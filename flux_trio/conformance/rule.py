@@ -16,9 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import (
     ANY_TOPIC,
-    ODD,
     OWN,
-    PLAIN,
     Key,
     Leg,
     errnum,
@@ -33,15 +31,14 @@ from flux_trio.conformance.leg import (
     sent,
     while_live,
 )
+from flux_trio.conformance.trait import Trait
 from flux_trio.conformance.view import Clears, KeyOf, Seen, View, view
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
 __all__ = [
     "ANY_TOPIC",
-    "ODD",
     "OWN",
-    "PLAIN",
     "Broken",
     "Key",
     "Leg",
@@ -101,6 +98,7 @@ Said: TypeAlias = Broken | bool | None
 
 Apply: TypeAlias = Callable[[State, Record, Facts], Step]
 Judge: TypeAlias = Callable[[Record, Seen], Said]
+ByTrait: TypeAlias = Callable[[Any, Record, Seen], Said]
 Subjects: TypeAlias = Callable[[Record, Seen], Iterable[Any]]
 Each: TypeAlias = Callable[[Any], Said]
 Owed: TypeAlias = Callable[[State, Facts], Broken | None]
@@ -113,13 +111,13 @@ class Rule:
 
     `clause` is its id in the registry (or an invariant's name). A record on one of `legs` is
     applied to the state under `key(record)`, a key of None passing it over; or `judge` judges it,
-    looking at `views`; or `each` judges each of the `subjects` that are in it, which are found once
-    for all rules about them. `needs_crossing` marks a rule that must tell sends from receipts, and
+    looking at `views`; or `by_trait` judges the value of its `trait` (None without that trait); or
+    `each` judges each of the `subjects` that are in it, which are found once for all rules about
+    them. `needs_crossing` marks a rule that must tell sends from receipts, and
     `needs_headers` one about matchtags, flags or userids: a recording that does not show them
     cannot exercise it. `clears` says of a record that it ends everything live here
-    (`scheduler_lost`, `exec_lost`). A record on `kept_on` keeps the clause by itself. `owed` says
-    of a live state, and `owing` of all that is seen, what somebody has failed to do, should nothing
-    more ever happen.
+    (`scheduler_lost`, `exec_lost`). `owed` says of a live state, and `owing` of all that is seen,
+    what somebody has failed to do, should nothing more ever happen.
     """
 
     clause: str
@@ -127,6 +125,8 @@ class Rule:
     key: KeyOf = no_key
     apply: Apply | None = None
     judge: Judge | None = None
+    trait: Trait | None = None
+    by_trait: ByTrait | None = None
     subjects: Subjects | None = None
     each: Each | None = None
     views: tuple[View, ...] = ()
@@ -135,7 +135,6 @@ class Rule:
     clears: Clears | None = None
     owed: Owed | None = None
     owing: Owing | None = None
-    kept_on: tuple[Leg, ...] = ()
 
 
 class Rules:
@@ -197,7 +196,6 @@ class Rules:
         needs_crossing: bool = False,
         needs_headers: bool = False,
         owing: Owing | None = None,
-        kept_on: Iterable[Leg] = (),
     ) -> Callable[[Judge], Judge]:
         """Register a rule whose state is in `views`."""
 
@@ -210,10 +208,39 @@ class Rules:
                 needs_crossing=needs_crossing,
                 needs_headers=needs_headers,
                 owing=owing,
-                kept_on=tuple(kept_on),
             )
             self.all.append(rule)
             return judge
+
+        return register
+
+    def by(
+        self,
+        trait: Trait,
+        clause: str,
+        *legs: Iterable[Leg],
+        views: Iterable[View] = (),
+        needs_headers: bool = False,
+        owing: Owing | None = None,
+    ) -> Callable[[ByTrait], ByTrait]:
+        """Register a rule about the value of a trait, which comes first.
+
+        What it says without a look at the record or at what is seen holds for all records with
+        that value: then it is not asked again. Only a Broken is made anew for each record.
+        """
+
+        def register(by_trait: ByTrait) -> ByTrait:
+            rule = Rule(
+                clause=clause,
+                legs=_flat(legs),
+                trait=trait,
+                by_trait=by_trait,
+                views=tuple(views),
+                needs_headers=needs_headers,
+                owing=owing,
+            )
+            self.all.append(rule)
+            return by_trait
 
         return register
 
@@ -224,7 +251,6 @@ class Rules:
         of: Subjects,
         views: Iterable[View] = (),
         needs_headers: bool = False,
-        kept_on: Iterable[Leg] = (),
     ) -> Callable[[Each], Each]:
         """Register a rule about each of the subjects that `of` finds in a record.
 
@@ -239,7 +265,6 @@ class Rules:
                 each=each,
                 views=tuple(views),
                 needs_headers=needs_headers,
-                kept_on=tuple(kept_on),
             )
             self.all.append(rule)
             return each

@@ -20,10 +20,10 @@ from flux_trio.conformance.leg import (
     no_key,
     payload,
     received,
-    said,
     sent,
     topic_of,
 )
+from flux_trio.conformance.trait import says
 from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.messages import Errno, Request, service_of, topics
 from flux_trio.trace import Record
@@ -40,10 +40,10 @@ TO_SCHEDULER = (
 )
 
 
-SUCCESSES: Final = sent("response", topics.SCHED_ALLOC, mark=said(SUCCESS))
-ANNOTATES: Final = sent("response", topics.SCHED_ALLOC, mark=said(ANNOTATE))
-DENIES: Final = sent("response", topics.SCHED_ALLOC, mark=said(DENY))
-CANCELS: Final = sent("response", topics.SCHED_ALLOC, mark=said(CANCEL))
+SUCCESSES: Final = sent("response", topics.SCHED_ALLOC, mark=says(SUCCESS))
+ANNOTATES: Final = sent("response", topics.SCHED_ALLOC, mark=says(ANNOTATE))
+DENIES: Final = sent("response", topics.SCHED_ALLOC, mark=says(DENY))
+CANCELS: Final = sent("response", topics.SCHED_ALLOC, mark=says(CANCEL))
 
 
 class Link(Live, frozen=True, gc=False):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.conformance.calls import OPEN
+from flux_trio.conformance import plans
+from flux_trio.conformance.calls import ANSWER, ANSWERS
 from flux_trio.conformance.monitor import Monitor, Verdict
+from flux_trio.conformance.plans import plans_of
 from flux_trio.conformance.rule import (
-    ODD,
-    PLAIN,
     Broken,
     Rules,
     Step,
@@ -19,6 +19,8 @@ from flux_trio.conformance.rule import (
     view,
     while_live,
 )
+from flux_trio.conformance.rules import ALL_RULES
+from flux_trio.conformance.trait import Mark
 from flux_trio.messages import Event, Request, Response
 from flux_trio.trace import Record
 from tests.support.judged import (
@@ -166,21 +168,72 @@ def test_a_star_stands_for_the_rest_of_a_topic():
     assert topics == ["a.b", "a.b", "a.c", "c.b"]
 
 
-def test_an_ordinary_answer_keeps_a_clause_without_being_looked_at():
-    rules, looked_at = Rules(), []
-    kept_on = received("response", "*", mark=PLAIN)
+def answers(*matchtags: int) -> list[Record]:
+    """A request with matchtag 1, and responses with these."""
+    request = made("x", "y", Request("a.b", {}, 1, routes=("x",)))
+    came = [made("y", "x", Response("a.b", {}, 0, matchtag)) for matchtag in matchtags]
+    return hand_made(request, *came)
 
-    @rules.judge("invariant.x", received("response", "*", mark=ODD), views=[OPEN], kept_on=kept_on)
+
+def test_what_a_rule_says_by_a_trait_alone_is_asked_once_for_all_records_with_it():
+    rules, asked = Rules(), []
+
+    @rules.by(ANSWER, "invariant.x", ANSWERS)
+    def is_asked_for(answer, record, _seen):
+        asked.append(answer.is_asked)
+        return True if answer.is_asked else Broken(f"{record.message.matchtag}")
+
+    one = judge(answers(1), rules.all)
+    assert one.verdicts() == {"invariant.x": Verdict.KEPT}
+    assert asked == [True]
+    other = judge(answers(1, 2, 3), rules.all)
+    assert [each.text for each in other.violations] == ["2", "3"]
+    assert asked == [True, False, False, False]  # before the plan, then of each record
+
+
+def test_a_rule_about_a_trait_that_looks_at_the_record_is_asked_about_each():
+    rules, looked_at = Rules(), []
+
+    @rules.by(ANSWER, "invariant.x", ANSWERS)
+    def look(_answer, record, _seen):
+        looked_at.append(record.message.matchtag)
+        return True
+
+    judge(answers(2, 3), rules.all)
+    assert looked_at == [2, 3]
+
+
+def test_a_leg_with_a_mark_is_about_records_with_such_values_of_the_trait():
+    rules, looked_at = Rules(), []
+    late = Mark(ANSWER, lambda answer: not answer.is_asked)
+
+    @rules.judge("invariant.x", received("response", "*", mark=late))
     def look(record, _seen):
         looked_at.append(record.message.matchtag)
 
-    request, answer = Request("a.b", {}, 1, routes=("x",)), Response("a.b", {}, 0, 1)
-    asked, answered = made("x", "y", request), made("y", "x", answer)
-    assert judge(asked + answered, rules.all).verdicts() == {"invariant.x": Verdict.KEPT}
-    assert looked_at == []
-    trace = hand_made(asked, answered, made("y", "x", Response("a.b", {}, 0, 2)))
-    assert judge(trace, rules.all).verdicts() == {"invariant.x": Verdict.KEPT}
+    judge(answers(1, 2), rules.all)
     assert looked_at == [2]
+
+
+def test_plans_are_made_once_for_all_monitors_with_the_same_rules():
+    trace = answers(1, 2)
+    judge(trace, ALL_RULES)
+    nmade = plans_of(ALL_RULES).nmade
+    assert nmade > 0
+    judge(trace, ALL_RULES)
+    assert plans_of(ALL_RULES).nmade == nmade
+
+
+def test_plans_for_topics_that_a_peer_invents_are_forgotten_again(monkeypatch):
+    monkeypatch.setattr(plans, "PLANS_MAX", 16)
+    rules, topics = Rules(), []
+    rules.check("invariant.x", sent("request", "*"))(
+        lambda record, _facts: topics.append(record.message.topic)
+    )
+    trace = hand_made(*(made("x", "y", Request(f"a.{n}")) for n in range(50)))
+    judge(trace, rules.all)
+    assert topics == [f"a.{n}" for n in range(50)]
+    assert len(plans_of(tuple(rules.all))) <= 16
 
 
 def test_while_nothing_is_live_a_rule_is_not_asked():

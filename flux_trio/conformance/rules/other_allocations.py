@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from flux_trio.conformance.jobspecs import count, system, totals, vertices
-from flux_trio.conformance.leg import EVENT, WITH_R
+from flux_trio.conformance.leg import EVENT
 from flux_trio.conformance.resource_sets import committed, resources_in
 from flux_trio.conformance.rule import (
     Broken,
@@ -19,6 +19,7 @@ from flux_trio.conformance.rule import (
     sent,
     view,
 )
+from flux_trio.conformance.trait import WITH_R
 from flux_trio.conformance.view import Live
 from flux_trio.formats import ResourceSet
 from flux_trio.messages import topics

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from flux_trio.conformance.eventlogs import Appended, appended
-from flux_trio.conformance.leg import WITH_EVENTS
 from flux_trio.conformance.rule import Broken, Rules, Said, Seen, sent, view
 from flux_trio.conformance.shapes import OBJECT, STRING, Shape
+from flux_trio.conformance.trait import WITH_EVENTS
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 

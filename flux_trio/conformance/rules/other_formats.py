@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from flux_trio.conformance.execution import START, data_of
 from flux_trio.conformance.jobspecs import system
-from flux_trio.conformance.leg import WITH_R, errnum, once, said
+from flux_trio.conformance.leg import errnum, once
 from flux_trio.conformance.resource_sets import children, committed, entries, execution
 from flux_trio.conformance.rule import Broken, Rules, Said, Seen, job_id, payload, sent
+from flux_trio.conformance.trait import WITH_R, says
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -25,7 +26,7 @@ RULES: Final = Rules()
 COMMIT: Final = sent("request", topics.KVS_COMMIT)
 R_COMMIT: Final = sent("request", topics.KVS_COMMIT, mark=WITH_R)
 ACQUIRED: Final = sent("response", topics.RESOURCE_ACQUIRE)
-RELEASED: Final = sent("response", START, mark=said("release"))
+RELEASED: Final = sent("response", START, mark=says("release"))
 
 Text = tuple[str, str]
 """What it is, and how it is spelled."""

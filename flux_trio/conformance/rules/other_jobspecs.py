@@ -23,7 +23,7 @@ from flux_trio.conformance.jobspecs import (
     system,
     task,
 )
-from flux_trio.conformance.leg import EVENT, said
+from flux_trio.conformance.leg import EVENT
 from flux_trio.conformance.rule import (
     OWN,
     Broken,
@@ -41,6 +41,7 @@ from flux_trio.conformance.rule import (
     sent,
     while_live,
 )
+from flux_trio.conformance.trait import says
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
@@ -118,7 +119,7 @@ def malformed_jobspecs_are_rejected(state: State, record: Record, _facts: Facts)
 
 @RULES.rule(
     "14.submit.4",
-    received("response", START, mark=said("exception")),
+    received("response", START, mark=says("exception")),
     while_live(OWN, logged("start", "free", "clean")),
     key=job_id,
     owed=lambda state, _facts: _not_freed(state),

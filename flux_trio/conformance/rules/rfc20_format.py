@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from flux_trio.conformance.leg import WITH_R
 from flux_trio.conformance.r_checks import CHECKS, Found, each_r, optional, wanted
 from flux_trio.conformance.resource_sets import (
     HOSTS,
@@ -30,6 +29,7 @@ from flux_trio.conformance.resource_sets import (
 )
 from flux_trio.conformance.rule import Broken, Rules, Said, Seen, sent, view
 from flux_trio.conformance.shapes import idset_of
+from flux_trio.conformance.trait import WITH_R
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from flux_trio.conformance.jobs import LIFE, context_of
 from flux_trio.conformance.jobspecs import system
-from flux_trio.conformance.leg import SEND, WITH_R, no_key, topic_of
+from flux_trio.conformance.leg import SEND, no_key, topic_of
 from flux_trio.conformance.resource_sets import (
     INVENTORY_LEGS,
     Piece,
@@ -40,6 +40,7 @@ from flux_trio.conformance.rule import (
     sent,
     view,
 )
+from flux_trio.conformance.trait import WITH_R
 from flux_trio.formats import Idset
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record

@@ -9,19 +9,19 @@ from typing import Any, Final
 
 from flux_trio.conformance.eventlogs import (
     LOG,
+    LOGGING,
     UNSTORED,
     Log,
+    Logging,
     Unstored,
     broken_event,
     log_of,
     stored_events,
 )
 from flux_trio.conformance.jobs import LIFE, context_of
-from flux_trio.conformance.leg import EVENT, WITH_EVENTS, WITH_UNLINK, name_of
+from flux_trio.conformance.leg import EVENT, name_of
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
-    ODD,
-    PLAIN,
     Broken,
     Rules,
     Said,
@@ -32,12 +32,14 @@ from flux_trio.conformance.rule import (
     sent,
     view,
 )
+from flux_trio.conformance.trait import WITH_EVENTS, WITH_UNLINK
 from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
+EVENTS: Final = logged(ANY_TOPIC)
 WITH_LOGS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_EVENTS)
 UNLINKS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_UNLINK)
 
@@ -45,12 +47,14 @@ UNLINKS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_UNLINK)
 # --- the first event and the last
 
 
-@RULES.judge("21.events.3", logged(ANY_TOPIC, mark=ODD), views=(LOG, LIFE))
-def submit_comes_first(record: Record, seen: Seen) -> Said:
-    if name_of(record) == "submit":
-        return log_of(record, seen) is None
+@RULES.by(LOGGING, "21.events.3", EVENTS, views=(LIFE,))
+def submit_comes_first(logging: Logging, record: Record, seen: Seen) -> Said:
+    if logging.name == "submit":
+        return not logging.has_log
+    if logging.has_log:
+        return None
     life = seen.at(LIFE, job_id(record))
-    if life is None or log_of(record, seen) is not None:
+    if life is None:
         return None
     return broken_event(record, "expected a submit event first", life.since)
 
@@ -67,12 +71,13 @@ def one_beginning_and_one_end(record: Record, seen: Seen) -> Said:
     return broken_event(record, "expected once for a job", log.ended) if log.ended else True
 
 
-@RULES.judge("21.events.31", logged(ANY_TOPIC, mark=ODD), logged("clean"), views=(LOG,))
-def clean_is_empty_and_last(record: Record, seen: Seen) -> Said:
-    log = log_of(record, seen)
-    if log is not None and log.ended:
+@RULES.by(LOGGING, "21.events.31", EVENTS, views=(LOG,))
+def clean_is_empty_and_last(logging: Logging, record: Record, seen: Seen) -> Said:
+    if logging.has_ended:
+        log = log_of(record, seen)
+        assert log is not None
         return broken_event(record, "expected nothing after the clean event", log.ended)
-    if name_of(record) != "clean":
+    if logging.name != "clean":
         return None
     found = context_of(record)
     return broken_event(record, f"expected no context, got {found!r}") if found else True
@@ -81,19 +86,14 @@ def clean_is_empty_and_last(record: Record, seen: Seen) -> Said:
 # --- who logs events, and where
 
 
-@RULES.judge(
-    "21.criteria.4",
-    logged(ANY_TOPIC, mark=ODD),
-    views=(LOG,),
-    kept_on=logged(ANY_TOPIC, mark=PLAIN),
-)
-def the_job_manager_alone_moves_jobs(record: Record, seen: Seen) -> Said:
-    facts = seen.facts
-    if not facts.manager:
+@RULES.by(LOGGING, "21.criteria.4", EVENTS)
+def the_job_manager_alone_moves_jobs(logging: Logging, record: Record, seen: Seen) -> Said:
+    if not logging.is_managed:
         return None
-    if record.party == facts.manager:
+    if logging.is_managers:
         return True
-    return broken_event(record, f"expected of {facts.manager} alone, came from {record.party}")
+    manager = seen.facts.manager
+    return broken_event(record, f"expected of {manager} alone, came from {record.party}")
 
 
 def _owed_events(seen: Seen) -> Iterable[Broken]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from flux_trio.conformance.granting import cores_min
 from flux_trio.conformance.jobs import LIFE
 from flux_trio.conformance.jobspecs import system
-from flux_trio.conformance.leg import EVENT, RECV, SEND, WITH_R, topic_of
+from flux_trio.conformance.leg import EVENT, RECV, SEND, topic_of
 from flux_trio.conformance.resources import HEARD, HELD, Acquired, heard_by, wrote_r
 from flux_trio.conformance.rule import (
     Broken,
@@ -28,6 +28,7 @@ from flux_trio.conformance.rule import (
     view,
 )
 from flux_trio.conformance.scheduling import DENIES, SUCCESSES
+from flux_trio.conformance.trait import WITH_R
 from flux_trio.formats import Idset
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record

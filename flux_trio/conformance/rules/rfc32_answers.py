@@ -20,7 +20,7 @@ from flux_trio.conformance.execution import (
 )
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.jobs import LIFE
-from flux_trio.conformance.leg import Leg, said
+from flux_trio.conformance.leg import Leg
 from flux_trio.conformance.rule import (
     Broken,
     Rules,
@@ -43,6 +43,7 @@ from flux_trio.conformance.shapes import (
     require_key,
     require_object,
 )
+from flux_trio.conformance.trait import says
 from flux_trio.formats import Idset
 from flux_trio.trace import Record
 
@@ -53,7 +54,7 @@ SAID: Final = sent("response", START)
 
 def _said(type_: str) -> list[Leg]:
     """Answers of a type."""
-    return sent("response", START, mark=said(type_))
+    return sent("response", START, mark=says(type_))
 
 
 # --- the payload

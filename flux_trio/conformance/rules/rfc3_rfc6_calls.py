@@ -10,24 +10,29 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.conformance.calls import (
-    ENDED,
-    GONE,
+    ANSWER,
+    ANSWERS,
+    ARRIVAL,
+    ASKING,
     OPEN,
+    OUTCOME,
+    REQUESTS,
     SERVES,
     SILENT,
     UNSERVED,
+    Answer,
+    Arrival,
+    Asking,
+    Outcome,
     call_key,
     call_of,
     client_of,
-    ended_at,
     is_disconnect,
     silent_at,
 )
-from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT, ERROR, STREAMED, UNTAGGED, once
+from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT, once
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
-    ODD,
-    PLAIN,
     Broken,
     Rules,
     Said,
@@ -39,21 +44,13 @@ from flux_trio.conformance.rule import (
     view,
     while_live,
 )
+from flux_trio.conformance.trait import ERROR
 from flux_trio.messages import Errno, Event, Request, Response, service_of
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
-PLAIN_REQUESTS: Final = sent("request", ANY_TOPIC, mark=PLAIN)
-ODD_REQUESTS: Final = sent("request", ANY_TOPIC, mark=ODD)
-PLAIN_ANSWERS: Final = [
-    *received("response", ANY_TOPIC, mark=PLAIN),
-    *received("response", ANY_TOPIC, mark=STREAMED),
-]
-UNTAGGED_ANSWERS: Final = received("response", ANY_TOPIC, mark=UNTAGGED)
-UNTAGGED_REQUESTS: Final = sent("request", ANY_TOPIC, mark=UNTAGGED)
-ODD_ANSWERS: Final = received("response", ANY_TOPIC, mark=ODD)
 RESPONSES: Final = sent("response", ANY_TOPIC)
 ERRORS: Final = sent("response", ANY_TOPIC, mark=ERROR)
 TEXT_MAX: Final = 80
@@ -75,20 +72,16 @@ def _request(record: Record) -> Request:
 # --- what a request is
 
 
-@RULES.judge("6.request.2", ODD_REQUESTS, kept_on=[*PLAIN_REQUESTS, *UNTAGGED_REQUESTS])
-def a_request_has_a_topic(record: Record, _seen: Seen) -> Said:
-    topic = _request(record).topic
-    is_named = bool(topic) and "." in topic.strip(".")
-    return is_named or Broken(f"expected a topic service.method, got {topic!r}")
+@RULES.by(ASKING, "6.request.2", REQUESTS)
+def a_request_has_a_topic(asking: Asking, _record: Record, _seen: Seen) -> Said:
+    is_named = bool(asking.topic) and "." in asking.topic.strip(".")
+    return is_named or Broken(f"expected a topic service.method, got {asking.topic!r}")
 
 
-@RULES.judge(
-    "3.payload.1",
-    ODD_REQUESTS,
-    sent("event", ANY_TOPIC),
-    kept_on=[*PLAIN_REQUESTS, *UNTAGGED_REQUESTS],
-)
-def payloads_are_objects(record: Record, _seen: Seen) -> Said:
+@RULES.by(ASKING, "3.payload.1", REQUESTS, sent("event", ANY_TOPIC))
+def payloads_are_objects(asking: Asking | None, record: Record, _seen: Seen) -> Said:
+    if asking is not None and asking.payload is dict:
+        return True
     found = message(record)
     assert isinstance(found, (Request, Event))
     if found.payload is None:
@@ -98,25 +91,24 @@ def payloads_are_objects(record: Record, _seen: Seen) -> Said:
     )
 
 
-@RULES.judge("6.matchtag.3", ODD_REQUESTS, needs_headers=True)
-def no_matchtag_without_response(record: Record, _seen: Seen) -> Said:
-    found = _request(record)
-    if not found.flags & NORESPONSE:
+@RULES.by(ASKING, "6.matchtag.3", REQUESTS, needs_headers=True)
+def no_matchtag_without_response(asking: Asking, record: Record, _seen: Seen) -> Said:
+    if not asking.is_silent:
         return None
-    if not found.matchtag:
+    if not asking.has_matchtag:
         return True
-    text = f"{found.topic} wants no response and has matchtag {found.matchtag}; expected 0"
-    return Broken(text)
+    text = f"{asking.topic} wants no response and has matchtag {_request(record).matchtag}"
+    return Broken(f"{text}; expected 0")
 
 
-@RULES.judge("6.matchtag.4", ODD_REQUESTS, views=[OPEN], needs_headers=True, kept_on=PLAIN_REQUESTS)
-def matchtags_of_open_calls_are_not_reused(record: Record, seen: Seen) -> Said:
-    found = _request(record)
-    if not found.matchtag or found.flags & NORESPONSE:
+@RULES.by(ASKING, "6.matchtag.4", REQUESTS, views=[OPEN], needs_headers=True)
+def matchtags_of_open_calls_are_not_reused(asking: Asking, record: Record, seen: Seen) -> Said:
+    if not asking.has_matchtag or asking.is_silent:
         return None
-    call = call_of(record, seen)
-    if call is None:
+    if not asking.is_reusing:
         return True
+    found, call = _request(record), call_of(record, seen)
+    assert call is not None
     text = f"matchtag {found.matchtag} of {found.sender} is in use by {call.topic}"
     return Broken(text, (call.n,))
 
@@ -124,27 +116,25 @@ def matchtags_of_open_calls_are_not_reused(record: Record, seen: Seen) -> Said:
 # --- what a response answers
 
 
-@RULES.judge(
-    "6.response.1", ODD_ANSWERS, views=[OPEN, ENDED], needs_headers=True, kept_on=PLAIN_ANSWERS
-)
-def a_response_has_topic_and_matchtag_of_a_request(record: Record, seen: Seen) -> Said:
-    found, call = _response(record), call_of(record, seen)
-    if not found.matchtag or (call is None and ended_at(record, seen)):
+@RULES.by(ANSWER, "6.response.1", ANSWERS, views=[OPEN], needs_headers=True)
+def a_response_has_topic_and_matchtag_of_a_request(
+    answer: Answer, record: Record, seen: Seen
+) -> Said:
+    if not answer.has_matchtag or answer.is_late:
         return None
-    if call is not None and call.topic == found.topic:
+    if answer.is_of_topic:
         return True
+    found, call = _response(record), call_of(record, seen)
     asked = f"that matchtag is of {call.topic}" if call else "nothing was asked with that matchtag"
     text = f"response {found.topic} to {client_of(record)}, matchtag {found.matchtag}: {asked}"
     return Broken(text, (call.n,) if call else ())
 
 
-@RULES.judge(
-    "6.matchtag.1", ODD_ANSWERS, views=[OPEN, ENDED], needs_headers=True, kept_on=PLAIN_ANSWERS
-)
-def the_matchtag_is_echoed(record: Record, seen: Seen) -> Said:
-    found, call = _response(record), call_of(record, seen)
-    if not found.matchtag or call is not None or ended_at(record, seen):
-        return call is not None
+@RULES.by(ANSWER, "6.matchtag.1", ANSWERS, views=[OPEN], needs_headers=True)
+def the_matchtag_is_echoed(answer: Answer, record: Record, seen: Seen) -> Said:
+    if not answer.has_matchtag or answer.is_late or answer.is_asked:
+        return answer.has_matchtag and answer.is_asked
+    found = _response(record)
     for (client, matchtag), other in seen.all(OPEN).items():
         if client == client_of(record) and other.topic == found.topic:
             text = f"{found.topic}: matchtag {found.matchtag}, but {client} asked with {matchtag}"
@@ -152,60 +142,51 @@ def the_matchtag_is_echoed(record: Record, seen: Seen) -> Said:
     return None
 
 
-@RULES.judge("6.request.1", ODD_ANSWERS, views=[OPEN], needs_headers=True, kept_on=PLAIN_ANSWERS)
-def a_response_is_of_one_request(record: Record, seen: Seen) -> Said:
-    call = call_of(record, seen)
-    if call is None:
+@RULES.by(ANSWER, "6.request.1", ANSWERS, views=[OPEN], needs_headers=True)
+def a_response_is_of_one_request(answer: Answer, record: Record, seen: Seen) -> Said:
+    if not answer.is_asked:
         return None
-    if call.asked == 1:
+    if answer.is_asked_once:
         return True
+    call = call_of(record, seen)
+    assert call is not None
     text = f"{call.topic}: {call.asked} requests with matchtag {call_key(record)[1]} are open"
     return Broken(f"{text}: this could answer any of them", (call.n,))
 
 
-@RULES.judge(
-    "3.routing.4", ODD_ANSWERS, UNTAGGED_ANSWERS, needs_headers=True, kept_on=PLAIN_ANSWERS
-)
-def a_response_comes_to_who_asked(record: Record, _seen: Seen) -> Said:
-    to = client_of(record)
-    if not to:
+@RULES.by(ANSWER, "3.routing.4", ANSWERS, needs_headers=True)
+def a_response_comes_to_who_asked(answer: Answer, record: Record, _seen: Seen) -> Said:
+    if not answer.is_addressed:
         return None
-    if to == record.party:
+    if answer.is_here:
         return True
-    topic = _response(record).topic
-    return Broken(f"{topic}: the response is for {to}, and {record.party} got it", (record.ref,))
+    text = f"the response is for {client_of(record)}, and {record.party} got it"
+    return Broken(f"{_response(record).topic}: {text}", (record.ref,))
 
 
 # --- success and failure
 
 
-@RULES.judge(
-    "6.response.2",
-    sent("response", ANY_TOPIC, mark=ODD),
-    kept_on=[
-        leg
-        for mark in (PLAIN, STREAMED, UNTAGGED)
-        for leg in sent("response", ANY_TOPIC, mark=mark)
-    ],
-)
-def success_has_an_object_or_nothing(record: Record, _seen: Seen) -> Said:
-    found = _response(record)
-    if found.errnum:
+@RULES.by(OUTCOME, "6.response.2", RESPONSES)
+def success_has_an_object_or_nothing(outcome: Outcome, record: Record, _seen: Seen) -> Said:
+    if outcome.errnum:
         return None
-    return not isinstance(found.payload, str) or Broken(
-        f"{found.topic}: errnum 0 with text {found.payload!r:.80}; expected an errnum"
+    return outcome.payload is not str or Broken(
+        f"{outcome.topic}: errnum 0 with text {_response(record).payload!r:.80}; expected an errnum"
     )
 
 
-@RULES.judge("6.response.3", ERRORS)
-def failure_has_an_errnum_and_text_or_nothing(record: Record, _seen: Seen) -> Said:
-    found = _response(record)
-    if not found.errnum:
+@RULES.by(OUTCOME, "6.response.3", RESPONSES)
+def failure_has_an_errnum_and_text_or_nothing(
+    outcome: Outcome, _record: Record, _seen: Seen
+) -> Said:
+    topic, errnum = outcome.topic, outcome.errnum
+    if not errnum:
         return None
-    if found.errnum < 0:
-        return Broken(f"{found.topic}: expected a positive errnum, got {found.errnum}")
-    return not isinstance(found.payload, dict) or Broken(
-        f"{found.topic}: errnum {found.errnum} with an object as payload; expected text"
+    if errnum < 0:
+        return Broken(f"{topic}: expected a positive errnum, got {errnum}")
+    return outcome.payload is not dict or Broken(
+        f"{topic}: errnum {errnum} with an object as payload; expected text"
     )
 
 
@@ -238,23 +219,26 @@ def _is_silent(record: Record) -> bool:
     return isinstance(found, Request) and bool(found.flags & NORESPONSE)
 
 
-@RULES.judge(
+@RULES.by(
+    ASKING,
     "6.request.5",
-    ODD_REQUESTS,
+    REQUESTS,
     while_live(SILENT, RESPONSES),
     views=[SILENT],
     needs_headers=True,
 )
-def services_keep_silent_when_asked_to(record: Record, seen: Seen) -> Said:
-    if isinstance(record.message, Request):
-        return _is_silent(record) and bool(record.peer)
+def services_keep_silent_when_asked_to(asking: Asking | None, record: Record, seen: Seen) -> Said:
+    if asking is not None:
+        return asking.is_silent and asking.is_served
     return None if record.party == BROKER else _is_answered_though_silent(record, seen, "a request")
 
 
-@RULES.judge("3.routing.3", ODD_REQUESTS, ERRORS, views=[SILENT], needs_headers=True)
-def the_broker_keeps_silent_when_asked_to(record: Record, seen: Seen) -> Said:
-    if isinstance(record.message, Request):
-        return _is_silent(record) and not record.peer
+@RULES.by(ASKING, "3.routing.3", REQUESTS, ERRORS, views=[SILENT], needs_headers=True)
+def the_broker_keeps_silent_when_asked_to(
+    asking: Asking | None, record: Record, seen: Seen
+) -> Said:
+    if asking is not None:
+        return asking.is_silent and not asking.is_served
     return _is_answered_though_silent(record, seen, "a request") if record.party == BROKER else None
 
 
@@ -275,21 +259,18 @@ def cancels_are_not_answered(record: Record, seen: Seen) -> Said:
 # --- the way of a message
 
 
-@RULES.judge(
-    "3.routing.1",
-    received("request", ANY_TOPIC, mark=ODD),
-    views=[SERVES, GONE],
-    kept_on=received("request", ANY_TOPIC, mark=PLAIN),
-)
-def the_service_is_the_topic_up_to_its_first_period(record: Record, seen: Seen) -> Said:
-    found = _request(record)
-    holder = seen.at(SERVES, service_of(found.topic))
-    if holder is None:
+@RULES.by(ARRIVAL, "3.routing.1", received("request", ANY_TOPIC), views=[SERVES])
+def the_service_is_the_topic_up_to_its_first_period(
+    arrival: Arrival, record: Record, seen: Seen
+) -> Said:
+    if not arrival.is_served:
         return None
-    if holder == record.party:
+    if arrival.is_here:
         return True
-    text = f"{found.topic} was delivered to {record.party}, but {service_of(found.topic)}"
-    return Broken(f"{text} is served by {holder}", (record.ref,))
+    topic = _request(record).topic
+    service = service_of(topic)
+    text = f"{topic} was delivered to {record.party}, but {service} is served by "
+    return Broken(f"{text}{seen.at(SERVES, service)}", (record.ref,))
 
 
 def _dropped(seen: Seen) -> list[Broken]:
@@ -321,13 +302,14 @@ def what_nobody_serves_is_enosys(record: Record, seen: Seen) -> Said:
     return Broken(f"{text}{int(Errno.ENOSYS)} (ENOSYS), got {errnum(record)}", (n,))
 
 
-@RULES.judge("6.request.3", ODD_ANSWERS, views=[OPEN], needs_headers=True, kept_on=PLAIN_ANSWERS)
-def nodeid_any_reaches_the_service(record: Record, seen: Seen) -> Said:
-    call = call_of(record, seen)
-    if call is None or not call.is_anywhere:
+@RULES.by(ANSWER, "6.request.3", ANSWERS, views=[OPEN], needs_headers=True)
+def nodeid_any_reaches_the_service(answer: Answer, record: Record, seen: Seen) -> Said:
+    if not answer.is_anywhere:
         return None
-    if errnum(record) != Errno.EHOSTUNREACH:
+    if answer.errnum != Errno.EHOSTUNREACH:
         return True
+    call = call_of(record, seen)
+    assert call is not None
     text = f"{call.topic}, which any node may serve, got error {int(Errno.EHOSTUNREACH)}"
     return Broken(f"{text} (EHOSTUNREACH)", (call.n,), party=record.party)
 

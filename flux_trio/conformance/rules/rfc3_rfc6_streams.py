@@ -5,22 +5,23 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.conformance.calls import (
+    ANSWER,
+    ANSWERS,
     CANCELS,
-    ENDED,
     ENDS,
     GONE,
     OPEN,
+    Answer,
     call_key,
     call_of,
     client_of,
     ended_at,
     left_open,
 )
-from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT, ERROR, STREAMED
+from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT
 from flux_trio.conformance.resources import HEARD
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
-    ODD,
     Broken,
     Rules,
     Said,
@@ -34,14 +35,13 @@ from flux_trio.conformance.rule import (
     while_live,
 )
 from flux_trio.conformance.scheduling import LINK, link_of
+from flux_trio.conformance.trait import ERROR
 from flux_trio.messages import Errno, Request, Response, service_of, topics
-from flux_trio.messages.types import STREAMING
 from flux_trio.trace import Kind, Record
 
 RULES: Final = Rules()
 
 STREAMS: Final = (topics.SCHED_HELLO, topics.RESOURCE_ACQUIRE)
-ODD_ANSWERS: Final = received("response", ANY_TOPIC, mark=ODD)
 RESPONSES: Final = sent("response", ANY_TOPIC)
 ERRORS: Final = sent("response", ANY_TOPIC, mark=ERROR)
 
@@ -83,31 +83,24 @@ def _unended(seen: Seen) -> list[Broken]:
     ]
 
 
-@RULES.judge("6.streaming.2", ODD_ANSWERS, views=[OPEN, ENDED], needs_headers=True, owing=_unended)
-def a_stream_ends_once(record: Record, seen: Seen) -> Said:
-    call = call_of(record, seen)
-    if call is not None:
-        return call.is_streaming and errnum(record) != 0
-    ended = ended_at(record, seen)
-    if not ended or not call_key(record)[1]:
+@RULES.by(ANSWER, "6.streaming.2", ANSWERS, needs_headers=True, owing=_unended)
+def a_stream_ends_once(answer: Answer, record: Record, seen: Seen) -> Said:
+    if answer.is_asked:
+        return answer.is_streaming and answer.errnum != 0
+    if not answer.is_late or not answer.has_matchtag:
         return None
     text = f"{_response(record).topic}: a response after the error that ended the stream"
-    return Broken(text, (ended,))
+    return Broken(text, (ended_at(record, seen),))
 
 
-@RULES.judge(
-    "6.streaming.4",
-    ODD_ANSWERS,
-    views=[OPEN],
-    needs_headers=True,
-    kept_on=received("response", ANY_TOPIC, mark=STREAMED),
-)
-def responses_of_a_stream_have_the_flag(record: Record, seen: Seen) -> Said:
-    call = call_of(record, seen)
-    if call is None or not call.is_streaming or errnum(record):
+@RULES.by(ANSWER, "6.streaming.4", ANSWERS, needs_headers=True)
+def responses_of_a_stream_have_the_flag(answer: Answer, record: Record, seen: Seen) -> Said:
+    if not answer.is_streaming or answer.errnum:
         return None
-    if _response(record).flags & STREAMING:
+    if answer.has_flag:
         return True
+    call = call_of(record, seen)
+    assert call is not None
     return Broken(f"{call.topic}: a response of the stream has no streaming flag", (call.n,))
 
 
