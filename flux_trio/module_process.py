@@ -19,13 +19,12 @@ from typing import Final
 import msgspec
 import trio
 
-from flux_trio.broker import READY, ModuleMain, RemoteHandle, open_remote
+from flux_trio.broker import READY, ModuleMain, RemoteHandle, ServiceExit, open_remote
 from flux_trio.client import STATEDIR_VARIABLE, TOKEN_VARIABLE, URI_VARIABLE
 from flux_trio.clock import Clock
 from flux_trio.config import Config
 from flux_trio.messages import FluxError
 from flux_trio.services.exec import service as exec_service
-from flux_trio.services.runner import ServiceExit
 from flux_trio.services.sched import service as sched
 from flux_trio.transports import TransportError, connect_websocket
 

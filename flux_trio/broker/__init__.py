@@ -23,6 +23,7 @@ from flux_trio.broker.supervisor import (
     ModuleNotStarted,
     ModuleSpec,
     ModuleStatus,
+    ServiceExit,
     Supervisor,
 )
 from flux_trio.broker.tokens import TokenEntry, Tokens
@@ -49,6 +50,7 @@ __all__ = [
     "Processes",
     "RemoteHandle",
     "Router",
+    "ServiceExit",
     "Supervisor",
     "TokenEntry",
     "Tokens",

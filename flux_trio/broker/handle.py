@@ -206,10 +206,14 @@ class LocalHandle(Handle):
         finally:
             other.close()
 
-    def close(self) -> None:
-        """Leave the broker: synchronous, so that nothing can come between."""
+    def close(self, reason: str = "") -> None:
+        """Leave the broker: synchronous, so that nothing can come between.
+
+        `reason` says why, to who calls the services of a module that ended by itself.
+        """
         self._inbox.close()
-        self._router.remove(self.peer, [item for item in self._inbox.drain() if item[0] >= 0])
+        undelivered = [item for item in self._inbox.drain() if item[0] >= 0]
+        self._router.remove(self.peer, undelivered, reason)
 
     def _taken_up(self, ref: int, message: Message) -> None:
         self._router.trace.received(self.name, "", message, ref)

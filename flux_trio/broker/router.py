@@ -81,6 +81,7 @@ class Router:
         self.trace = trace
         self.peers: dict[str, Peer] = {}
         self.services: dict[str, Peer] = {}
+        self.ended: dict[str, str] = {}  # why nobody holds a service name, if its holder crashed
         self.guests: dict[int, GuestRequests] = {}  # by userid, while they have a connection
         self._sequence = 0
         self._connections = 0
@@ -107,6 +108,7 @@ class Router:
         if holder is not None:
             raise FluxError(Errno.EEXIST, f"service {service} is already held by {holder.name}")
         self.services[service] = peer
+        self.ended.pop(service, None)
         peer.services.add(service)
         if any(service in each.called or service in each.missed for each in self.peers.values()):
             for each in self.peers.values():
@@ -132,10 +134,13 @@ class Router:
             peer.answered(sender, matchtag)
             self._refuse_for(peer, request, 0)
 
-    def remove(self, peer: Peer, undelivered: Iterable[tuple[int, Message]] = ()) -> None:
+    def remove(
+        self, peer: Peer, undelivered: Iterable[tuple[int, Message]] = (), reason: str = ""
+    ) -> None:
         """Take `peer` out: names dropped, callers answered ENOSYS, its services told.
 
-        `undelivered` is what it had not taken up, with the place of each send.
+        `undelivered` is what it had not taken up, with the place of each send. `reason` says why it
+        ended if nobody asked it to: callers hear it until another holds the name.
         """
         if self.peers.get(peer.name) is not peer:
             return
@@ -143,6 +148,8 @@ class Router:
         told = self._to_be_told(peer)
         for service in peer.services:
             del self.services[service]
+            if reason:
+                self.ended[service] = reason
         peer.services.clear()  # whatever it still says in their name is stale
         self._answer_for(peer, undelivered)
         for service in told:
@@ -191,7 +198,8 @@ class Router:
             if len(sender.missed) < MISSED_MAX:
                 sender.missed.add(service)
             ref = self.trace.sent(sender.name, "", request)
-            text = f"No service matching {request.topic} is registered"
+            unknown = f"No service matching {request.topic} is registered"
+            text = self.ended.get(service, unknown)
             self._refuse(sender, request, Errno.ENOSYS, text, ref)
             return
         is_owner = request.is_owner
@@ -312,7 +320,8 @@ class Router:
     def _refuse_for(self, gone: Peer, request: Request, ref: int) -> None:
         caller = self.peers.get(request.sender)
         if caller is not None:
-            self._refuse(caller, request, Errno.ENOSYS, f"{gone.name} is gone", ref)
+            text = self.ended.get(service_of(request.topic), f"{gone.name} is gone")
+            self._refuse(caller, request, Errno.ENOSYS, text, ref)
 
 
 def _stamped(sender: Peer, message: Request) -> Request:

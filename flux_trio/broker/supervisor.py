@@ -72,6 +72,10 @@ class ModuleKilled(Exception):
     """A module was made to crash, to see what happens."""
 
 
+class ServiceExit(Exception):
+    """A module decided that it cannot go on; the text says all of why."""
+
+
 class ModuleCrashed(Exception):
     """An essential module went away; the cause is chained."""
 
@@ -205,7 +209,7 @@ class Supervisor:
             error = exc
         finally:
             del self._loaded[spec.name]
-            handle.close()
+            handle.close("" if loaded.removing else f"{spec.name} ended: {_reason(error)}")
             loaded.gone.set()
         if not loaded.started:
             reason = "removed before it served" if loaded.removing else _reason(error)
@@ -249,4 +253,4 @@ def _describe(error: BaseException) -> str:
     """One line for an error, a group's members in turn."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(_describe(each) for each in error.exceptions)
-    return f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, ServiceExit) else f"{type(error).__name__}: {error}"

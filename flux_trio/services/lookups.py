@@ -8,10 +8,17 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.messages import FluxError, Response, expect_payload
+from flux_trio.messages import Errno, FluxError, Response, expect_payload
+from flux_trio.services.turns import Exit
 
 LOOKUP_JOBS_MAX: Final = 1000
 """Whose R is asked for at once: some are taken in while the kvs reads the next."""
+
+
+def cannot_read(what: str, error: FluxError) -> Exit:
+    """A service ends, since the kvs does not tell `what`."""
+    way_out = " (flux-trio fsck --repair)" if error.errnum == Errno.EBADMSG else ""
+    return Exit(f"cannot read {what}: {error.text}{way_out}")
 
 
 class _Values(msgspec.Struct):

@@ -9,7 +9,7 @@ from typing import Any, Final, assert_never
 
 import trio
 
-from flux_trio.broker import Handle
+from flux_trio.broker import Handle, ServiceExit
 from flux_trio.clock import Steps, wait_s_max
 from flux_trio.messages import Event, Request, Response
 from flux_trio.services.turns import (
@@ -25,10 +25,6 @@ from flux_trio.services.turns import (
 )
 
 STALE_MAX: Final = 64  # timers cleared or set again that may stay in the heap, beside one for one
-
-
-class ServiceExit(Exception):
-    """The core said that the service cannot go on."""
 
 
 class Timers:

@@ -164,10 +164,17 @@ async def test_crash_or_early_return_is_recorded_and_the_broker_lives(
     assert "echo" not in world.router.services
     assert "echo" not in world.supervisor
     assert [module.name for module in world.supervisor.list()] == ["other"]
-    with pytest.raises(FluxError, match="No service matching"):
+    with pytest.raises(FluxError) as refused:
         await client.ask("echo.back")
+    assert (refused.value.errnum, refused.value.text) == (
+        Errno.ENOSYS,
+        f"echo ended: {told['reason']}",
+    )
     await world.supervisor.load("echo")
     assert await client.ask("echo.back", {"a": 1}) == {"a": 1}
+    await world.supervisor.remove("echo")  # as asked: nothing is to be said of the one before
+    with pytest.raises(FluxError, match="No service matching"):
+        await client.ask("echo.back")
 
 
 async def test_services_that_a_crashed_module_talked_to_are_told(world: ModuleWorld) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,10 +12,11 @@ import trio
 from trio.testing import MockClock
 
 from flux_trio.broker import Handle, ModuleCrashed, ModuleNotStarted, ModuleSpec
-from flux_trio.formats import LOST_AND_FOUND, format_fluid, job_key
+from flux_trio.formats import LOST_AND_FOUND, Jobspec, format_fluid, job_key
 from flux_trio.instance import STATE_FILE, durable_store
 from flux_trio.messages import Errno, Event, FluxError, Request, topics
 from flux_trio.services.job_index import ENDED
+from flux_trio.services.job_manager.ledger import MAX_JOBID_KEY
 from flux_trio.services.kvs import MemoryStore, Op, Put, SqliteStore, StoreError, repair_file
 from tests.support.failing import CONFIG, HOUR, Scene, scene
 
@@ -292,9 +294,40 @@ async def test_active_job_that_is_damaged_is_an_error_that_names_its_key(tmp_pat
             await until_gone(s, "job-manager")
             text = f"cannot read the jobs: {key}: part 7 is not what was committed"
             text += " (flux-trio fsck --repair)"
-            assert f"job-manager.crit: module job-manager: ServiceExit: {text}" in s.log()
+            assert f"job-manager.crit: module job-manager: {text}" in s.log()
+            # whoever wants something of it hears at once why not, and what to do
+            jobs = {"max_entries": 0, "states": 0xFF}
+            spec = Jobspec.from_command(["true"]).to_json()
+            said = re.escape(f"job-manager ended: {text}")
+            for topic, payload in (
+                (topics.INGEST_SUBMIT, {"jobspec": spec}),
+                (topics.LIST_LIST, jobs),
+                (topics.LIST_STATS, {}),
+                (topics.JOB_QUEUE_LIST, {}),
+            ):
+                with pytest.raises(FluxError, match=said) as refused:
+                    await s.call(topic, payload)
+                assert refused.value.errnum == Errno.ENOSYS
             directory = format_fluid(jobid, "kvs")
             assert key in await keys_below(s, directory)
+
+
+async def test_mark_that_cannot_be_read_costs_no_job_manager(tmp_path: Path) -> None:
+    "It may be on the page of finished jobs, and most state files have none."
+    with trio.fail_after(DEADLINE_S):
+        async with scene(store=durable_store(CONFIG, tmp_path)) as s:
+            first = await s.submit(run_s=0.01)
+            await s.wait(first)
+            ops = [["put", MAX_JOBID_KEY, "1"]]
+            await s.call(topics.KVS_COMMIT, {"ops": ops})
+        damage(tmp_path / STATE_FILE, MAX_JOBID_KEY, "1", "2")
+        async with scene(store=durable_store(CONFIG, tmp_path)) as s:
+            later = await s.submit(run_s=0.01)
+            assert later > first
+            await s.wait(later)
+            (line,) = [each for each in s.log() if each.startswith("job-manager.crit: ")]
+            assert "the greatest id of a purged job is not known" in line
+            assert MAX_JOBID_KEY in line
 
 
 async def test_eventlog_that_cannot_be_understood_costs_that_job_alone(tmp_path: Path) -> None:

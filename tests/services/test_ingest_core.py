@@ -233,16 +233,21 @@ def test_ingest_cannot_go_on_without_the_last_id() -> None:
     assert actions == [Exit("job-manager.getinfo: not for you")]
 
 
-def test_submissions_wait_while_nobody_holds_the_name_of_the_job_manager() -> None:
+def test_submissions_are_refused_while_nobody_holds_the_name_of_the_job_manager() -> None:
     "Readings 31: ENOSYS says that nobody holds the name; ingest asks again when somebody does."
     script = Script(max_jobid=None)
-    assert script.answer(script.getinfo, "is gone", Errno.ENOSYS) == []
     assert script(submission(1)) == []
+    why = "job-manager ended: no disk"
+    (early,) = script.answer(script.getinfo, why, Errno.ENOSYS)
+    assert (early.matchtag, early.errnum, early.error_text) == (1, Errno.ENOSYS, why)
+    (later,) = script(submission(2))
+    assert (later.matchtag, later.errnum, later.error_text) == (2, Errno.ENOSYS, why)
     assert script(service_back("kvs")) == []
     (again,) = script(service_back("job-manager"))
     assert again.topic == script.getinfo.topic
     assert script(service_back("job-manager")) == []
-    (commit,) = script.answer(again, {"max_jobid": 99 << 24})
+    assert script.answer(again, {"max_jobid": 99 << 24}) == []
+    (commit,) = script(submission(3))
     assert len(stored(commit)) == 3
 
 

@@ -24,7 +24,7 @@ from flux_trio.services.kvs import (
 from flux_trio.services.kvs.acknowledged import AcknowledgedFile, acknowledged_path
 from flux_trio.services.kvs.checks import pragma
 from flux_trio.services.kvs.layout import _TABLES
-from tests.support.mutations import mutate
+from tests.support.mutations import leaves, mutate, spoil
 
 NAME = "kvs.sqlite"
 WAL = f"{NAME}-wal"
@@ -43,6 +43,16 @@ def fill(store: SqliteStore, jobs: range) -> None:
         store.commit([Put(f"{key}.R", "r" * 200), Append(f"{key}.eventlog", "clean\n")])
         if job % 7 == 0:
             store.commit([Put(f"{key}.R", "another"), Unlink(f"job.0000.0000.{job - 7:04x}")])
+
+
+def spoil_in_the_middle(path: Path, *trees: str) -> None:
+    """Spoil one leaf page of each tree."""
+    db = sqlite3.connect(path)
+    roots = dict(db.execute("SELECT name, rootpage FROM sqlite_master"))
+    db.close()
+    for tree in trees:
+        pages = leaves(path, roots[tree])
+        spoil(path, pages[len(pages) // 2])
 
 
 def contents(store: SqliteStore) -> dict[str, str | Damaged | None]:
@@ -339,3 +349,19 @@ def test_unlink_on_a_damaged_page_leaves_its_key_and_does_the_rest(tmp_path: Pat
     number = store._number
     store.close()
     assert AcknowledgedFile(acknowledged_path(path)).number == number
+
+
+def test_keys_are_listed_as_long_as_the_pages_that_have_them_are_whole(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    store = SqliteStore(path)
+    fill(store, range(150))
+    last = Page("job", 20, reverse=True, values=False)
+    expected = store.page(last).keys
+    store.close()
+    spoil_in_the_middle(path, "head", "part_by_key")
+    store = SqliteStore(path)
+    assert store.page(last).keys == expected
+    with pytest.raises(StoreError, match=r"the keys after 'job\.' cannot be listed") as refused:
+        store.dir("job")
+    assert refused.value.errnum == Errno.EBADMSG
+    store.close()

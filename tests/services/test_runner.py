@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from flux_trio.broker import Handle, LocalHandle, LogBook, Router
+from flux_trio.broker import Handle, LocalHandle, LogBook, Router, ServiceExit
 from flux_trio.messages import ROLE_OWNER, Event, Level, Request, respond
-from flux_trio.services.runner import ServiceExit, Timers, run_core
+from flux_trio.services.runner import Timers, run_core
 from flux_trio.services.turns import ClearTimer, Exit, Log, Note, SetTimer, TimerFired
 from flux_trio.trace import Trace
 from tests.support.asking import OWNER_USERID
@@ -281,7 +281,7 @@ async def test_exit_ends_the_module_with_its_reason(world: ModuleWorld) -> None:
     await run(world, Script(lambda _: [Log(Level.INFO, "told"), Exit("no disk"), "not done"]))
     world.client().send("core.x")
     await trio.testing.wait_all_tasks_blocked()
-    assert [line.text for line in world.log] == ["told", "module core: ServiceExit: no disk"]
+    assert [line.text for line in world.log] == ["told", "module core: no disk"]
     assert "core" not in world.supervisor
 
 

@@ -6,9 +6,9 @@ import functools
 
 import pytest
 
+from flux_trio.broker import ServiceExit
 from flux_trio.config import Config, parse_config
 from flux_trio.messages import Errno, FluxError, respond_error
-from flux_trio.services.runner import ServiceExit
 from flux_trio.services.sched import run
 from tests.support.serving import World
 

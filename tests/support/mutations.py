@@ -62,6 +62,25 @@ MUTATIONS: Final[tuple[Callable[[bytearray, Random], str], ...]] = (
 )
 
 
+def leaves(path: Path, root: int) -> list[int]:
+    """The leaf pages, in the order of their keys, of an SQLite tree that has two levels."""
+    start = (root - 1) * PAGE_BYTES
+    page = path.read_bytes()[start : start + PAGE_BYTES]
+
+    def number(at: int, nbytes: int) -> int:
+        return int.from_bytes(page[at : at + nbytes], "big")
+
+    cells = [number(12 + 2 * n, 2) for n in range(number(3, 2))]
+    return [number(cell, 4) for cell in cells] + [number(8, 4)]
+
+
+def spoil(path: Path, page: int) -> None:
+    """Overwrite a page with what is none."""
+    with path.open("r+b") as file:
+        file.seek((page - 1) * PAGE_BYTES)
+        file.write(b"\xff" * PAGE_BYTES)
+
+
 def mutate(path: Path, rng: Random) -> str:
     """Damage the file at `path`; what was done."""
     content = bytearray(path.read_bytes())

@@ -119,7 +119,7 @@ class IngestCore:
         self._full: set[int] = set()  # users who have met a limit; a check that finds room ends it
         self._unchecked: dict[int, list[Request]] = {}  # of this turn, by the users among them
         self._ids: FluidGenerator | None = None  # until the job manager has told the last id
-        self._awaits_manager = False  # getinfo met ENOSYS: nobody held the job manager's name
+        self._refusal = ""  # set while nobody holds the job manager's name: getinfo met ENOSYS
         self._now = 0.0  # of this turn
         self._backlog: Backlog[Request] = Backlog()  # until then
         self._batch = _Batch()
@@ -143,6 +143,8 @@ class IngestCore:
         for message in inputs:
             if isinstance(message, Request) and self._ids is not None:
                 requests.append(message)
+            elif isinstance(message, Request) and self._refusal:
+                self._answer(respond_error(message, Errno.ENOSYS, self._refusal))
             elif isinstance(message, Request):
                 self._answer(self._backlog.put(message))
             elif isinstance(message, Response):
@@ -161,8 +163,8 @@ class IngestCore:
 
     def _event(self, event: Event) -> None:
         """Ask again when there is a job manager after there was none."""
-        if self._awaits_manager and tells_return_of(topics.JOB_MANAGER, event):
-            self._awaits_manager = False
+        if self._refusal and tells_return_of(topics.JOB_MANAGER, event):
+            self._refusal = ""
             self._ask_last_id()
 
     def _take_out(self) -> list[Action]:
@@ -256,8 +258,10 @@ class IngestCore:
             self._decided(batch, dict(told.errors))
 
     def _number_from(self, now: float, response: Response) -> None:
-        if response.errnum == Errno.ENOSYS:  # the broker's: the job manager is being replaced
-            self._awaits_manager = True
+        if response.errnum == Errno.ENOSYS:  # the broker's: there is no job manager now
+            self._refusal = response.error_text
+            for request in self._backlog.take():
+                self._answer(respond_error(request, Errno.ENOSYS, self._refusal))
             return
         if response.errnum:
             self._answer(Exit(f"{response.topic}: {response.error_text}"))

@@ -2,8 +2,8 @@
 
 It holds one small record an active job, folded from eventlog and journal (`follow`), and a few
 numbers of each finished one (`finished`); the rest it reads from the kvs when asked. Requests wait
-until every active job of before has been read. While the job manager is away, lists tell what was
-last known.
+until every active job of before has been read, and are refused if there is no job manager then.
+While it is away later, lists tell what was last known.
 """
 
 from __future__ import annotations
@@ -126,10 +126,16 @@ class JobListCore:
             self._details.forget(record.id)
             self._listings.ended(record.id)
             self._watches.ended(record.id)
+        self._answer(requests)
+        return self._exchange.take_actions()
+
+    def _answer(self, requests: list[Request]) -> None:
         if self._follower.ready:
             for request in [*self._backlog.take(), *requests]:
                 self._call(request)
-        return self._exchange.take_actions()
+        elif (hindrance := self._follower.hindrance) is not None:  # there is nothing to tell yet
+            for request in self._backlog.take():
+                self._exchange.send(respond_error(request, hindrance.errnum, hindrance.text))
 
     def _keep(self, request: Request, requests: list[Request]) -> None:
         """Put `request` among the `requests` of this turn, or among what waits."""

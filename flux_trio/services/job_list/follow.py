@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.formats import Event
-from flux_trio.messages import FluxError, Level, Response, expect_payload, topics
+from flux_trio.messages import Errno, FluxError, Level, Response, expect_payload, topics
 from flux_trio.protocols import InvalidTransition, JobEvent
 from flux_trio.services.job_index import Ended
 from flux_trio.services.job_list.exchange import Exchange
@@ -50,9 +50,9 @@ class Follower:
         self._begun = False  # whether the journal has told anything
         self._waits = False  # whether the timer is set for the next attempt
         self._retry_s = RETRY_S
-        self._down = False  # whether it has ended, and the log says so
         self._held: list[JournalBatch] = []  # what it told while eventlogs are read
         self.ready = False
+        self.hindrance: FluxError | None = None  # the journal has ended, and why
 
     def scanned(self, step: ScanStep, response: Response) -> None:
         """An answer for the reading of jobs."""
@@ -74,17 +74,19 @@ class Follower:
 
     def _journal(self, response: Response) -> None:
         if response.errnum:
-            self._lost(response.error_text)
+            self._lost(FluxError(response.errnum, response.error_text))
             return
         try:
             self._take(expect_payload(response, JournalBatch))
-        except (FluxError, InvalidTransition, JournalGap) as error:
-            self._lost(str(error))
+        except FluxError as error:
+            self._lost(error)
+        except (InvalidTransition, JournalGap) as error:
+            self._lost(FluxError(Errno.EPROTO, str(error)))
 
     def _take(self, batch: JournalBatch) -> None:
         if not self._begun:  # from here on nothing is missed
             self._begun = True
-            self._down = False
+            self.hindrance = None
             self._retry_s = RETRY_S
             self._scan.start()
         if self._scan.running:
@@ -116,12 +118,12 @@ class Follower:
             for batch in held:
                 self._apply(batch)
         except (InvalidTransition, JournalGap) as error:
-            self._lost(str(error))
+            self._lost(FluxError(Errno.EPROTO, str(error)))
 
-    def _lost(self, reason: str) -> None:
-        if not self._down:
-            self._down = True
+    def _lost(self, reason: FluxError) -> None:
+        if self.hindrance is None:
             self._exchange.send(Log(Level.WARNING, f"the journal of jobs has ended: {reason}"))
+        self.hindrance = reason
         self._exchange.hang_up(self._matchtag)
         self._begun = False
         self._retry()

@@ -20,8 +20,8 @@ from flux_trio.services.job_index import ACTIVE, ENDED, jobid_in, read_ended
 from flux_trio.services.job_list.exchange import Exchange
 from flux_trio.services.job_list.finished import Finished
 from flux_trio.services.job_list.records import Records, folded
-from flux_trio.services.lookups import LOOKUP_JOBS_MAX, KeysPage, page_in, values_in
-from flux_trio.services.turns import Exit, Log
+from flux_trio.services.lookups import LOOKUP_JOBS_MAX, KeysPage, cannot_read, page_in, values_in
+from flux_trio.services.turns import Log
 
 PAGE_JOBS: Final = 1000  # of the index of finished jobs: about 3 ms of this service's time
 
@@ -125,7 +125,7 @@ class Scan:
                 self.look_at(jobid)
             self._next_page(step.after)
         else:
-            self._exchange.send(Exit(f"cannot read the jobs: {error.text}"))
+            self._exchange.send(cannot_read("the jobs", error))
 
     # --- active jobs
 

@@ -20,8 +20,7 @@ from flux_trio.formats import FormatError, ResourceSet, job_key, parse_r
 from flux_trio.messages import Errno, FluxError, Response, expect_payload, topics
 from flux_trio.services.job_manager.allocated import Allocated
 from flux_trio.services.job_manager.ledger import ActiveJob, Ledger
-from flux_trio.services.lookups import LOOKUP_JOBS_MAX, values_in
-from flux_trio.services.turns import Exit
+from flux_trio.services.lookups import LOOKUP_JOBS_MAX, cannot_read, values_in
 
 Accept = Callable[[ResourceSet], None]
 
@@ -82,7 +81,7 @@ class Grants:
         try:
             values = values_in(response)
         except FluxError as error:
-            return [Exit(f"cannot read R of jobs that were granted resources: {error}")]
+            return [cannot_read("R of jobs that were granted resources", error)]
         for (jobid, accept), text in zip(asked, values, strict=True):
             if self._open.get(jobid) is accept:
                 self._read(jobid, text)

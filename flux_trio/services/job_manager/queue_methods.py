@@ -33,7 +33,8 @@ from flux_trio.services.job_manager.purge import Purge
 from flux_trio.services.job_manager.queues import CHECKPOINT_KEY, Queues
 from flux_trio.services.job_manager.scheduler_side import SchedulerSide
 from flux_trio.services.job_manager.silence import Silence
-from flux_trio.services.turns import Exit, Log
+from flux_trio.services.lookups import cannot_read
+from flux_trio.services.turns import Log
 
 
 class QueueStatus(msgspec.Struct):
@@ -193,7 +194,8 @@ class QueueMethods:
         if response.errnum == Errno.ENOENT:
             return []
         if response.errnum:
-            return [Exit(f"cannot read {CHECKPOINT_KEY}: {response.error_text}")]
+            error = FluxError(response.errnum, response.error_text)
+            return [cannot_read(CHECKPOINT_KEY, error)]
         try:
             self._queues.restore(expect_payload(response, _Value).value)
         except msgspec.MsgspecError as error:

@@ -24,7 +24,7 @@ from flux_trio.services.job_manager.ledger import MAX_JOBID_KEY, ActiveJob, Ledg
 from flux_trio.services.job_manager.lost_found import LostAndFound
 from flux_trio.services.job_manager.migration import MIGRATION_KEY, Migration, MigrationStep
 from flux_trio.services.job_manager.submission import redacted_bytes
-from flux_trio.services.lookups import LOOKUP_JOBS_MAX, KeysPage, page_in, values_in
+from flux_trio.services.lookups import LOOKUP_JOBS_MAX, KeysPage, cannot_read, page_in, values_in
 from flux_trio.services.turns import Exit, Log
 
 LAST_KEYS: Final = 16  # of the job directories, backwards: the first that is a job's tells its id
@@ -103,8 +103,9 @@ class Replay:
                 case _:
                     self._migrate(step, response)
         except FluxError as error:
-            way_out = " (flux-trio fsck --repair)" if error.errnum == Errno.EBADMSG else ""
-            return [Exit(f"cannot read the jobs: {error.text}{way_out}")]
+            if isinstance(step, MarksRead) and error.errnum == Errno.EBADMSG:
+                return self._go_on_without_marks(error)
+            return [cannot_read("the jobs", error)]
         return []
 
     # --- the steps, in order
@@ -115,6 +116,12 @@ class Replay:
         self._is_migrating = migration is not None
         page = KeysPage(DIRECTORY, LAST_KEYS, reverse=True, values=False)
         self._ledger.ask_for(topics.KVS_PAGE, page.payload, LastRead())
+
+    def _go_on_without_marks(self, error: FluxError) -> list[Any]:
+        """Few state files have any: more likely is that only pages of finished jobs are damaged."""
+        self._take_marks([None, None])
+        text = f"the greatest id of a purged job is not known, it may be used again: {error.text}"
+        return [Log(Level.CRIT, text)]
 
     def _take_last(self, keys: list[str]) -> None:
         for key in keys:

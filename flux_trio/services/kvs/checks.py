@@ -14,6 +14,7 @@ from flux_trio.services.kvs.stores import StoreError
 
 _PRIMARY_CODE: Final = 0xFF  # the rest of an SQLite error code says more about the same thing
 _CORRUPT_CODES: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR}
+_REPAIRABLE_CODES: Final = {sqlite3.SQLITE_CORRUPT}
 _ENOSPC_CODES: Final = {sqlite3.SQLITE_FULL}
 _LOCKED_CODES: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
@@ -86,7 +87,8 @@ def store_error(path: Path, what: str, error: sqlite3.Error) -> StoreError:
         _extended_code(error) == sqlite3.SQLITE_IOERR_WRITE and lacks_room(path)
     )
     errnum = Errno.ENOSPC if is_full else Errno.EIO
-    return StoreError(errnum, f"{path}: {what}: {error}")
+    way_out = " (flux-trio fsck --repair)" if code in _REPAIRABLE_CODES else ""
+    return StoreError(errnum, f"{path}: {what}: {error}{way_out}")
 
 
 def undecodable(path: Path, error: UnicodeDecodeError) -> StoreError:

@@ -142,7 +142,7 @@ class Reader:
                 return self._listed_by_heads(bounds, reverse, limit)
             except Unreadable:
                 self._heads_agree = False
-        keys = sorted(self._listed_by_parts(bounds), reverse=reverse)
+        keys = sorted(self._listed_by_parts(bounds, reverse, limit), reverse=reverse)
         return keys if limit < 0 else keys[:limit]
 
     def _listed_by_heads(self, bounds: tuple[str, str], reverse: bool, limit: int) -> list[str]:
@@ -160,19 +160,28 @@ class Reader:
                 raise Unreadable(f"{key}: not what was committed")
         return [key for key, _ in listed]
 
-    def _listed_by_parts(self, bounds: tuple[str, str]) -> set[str]:
-        """Every key that has a part, a head that is whole, or both."""
+    def _listed_by_parts(
+        self, bounds: tuple[str, str], reverse: bool = False, limit: int = -1
+    ) -> set[str]:
+        """Every key that has a part, a head that is whole, or both; the first `limit` among them.
+
+        No more is read than is asked for, so that damage elsewhere costs nothing.
+        """
         keys: set[str] = set()
-        query = "SELECT key, keysum FROM head WHERE key > ? AND key < ?"
+        rest = (
+            f"WHERE key > ? AND key < ? ORDER BY key {'DESC' if reverse else 'ASC'} LIMIT {limit}"
+        )
         with suppress(Unreadable):
-            keys |= {k for k, keysum in self._select(query, bounds) if key_sum(k) == keysum}
-        query = "SELECT DISTINCT key FROM part WHERE key > ? AND key < ?"
+            rows = self._select(f"SELECT key, keysum FROM head {rest}", bounds)
+            keys |= {key for key, keysum in rows if key_sum(key) == keysum}
         try:
-            keys |= {key for (key,) in self._select(query, bounds)}
+            keys |= {
+                key for (key,) in self._select(f"SELECT DISTINCT key FROM part {rest}", bounds)
+            }
         except Unreadable as error:
             if not keys:
                 text = f"{self._path}: the keys after {bounds[0]!r} cannot be listed: {error}"
-                raise StoreError(Errno.EIO, text) from error
+                raise StoreError(Errno.EBADMSG, text) from error
         return keys
 
     def _select(self, query: str, values: Sequence[str]) -> list[tuple[Any, ...]]:

@@ -43,6 +43,7 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.messages import Event as EventMessage
+from flux_trio.services.lookups import cannot_read
 from flux_trio.services.methods import Methods
 from flux_trio.services.resource.administration import Administration
 from flux_trio.services.resource.checks import Checked, Checks, NotChecked
@@ -269,7 +270,10 @@ class ResourceCore:
                 self._administration.replay(_text(response))
             elif response.errnum != Errno.ENOENT:
                 raise FluxError(response.errnum, response.error_text)
-        except (FluxError, FormatError) as error:
+        except FluxError as error:
+            self._actions.append(cannot_read(EVENTLOG_KEY, error))
+            return
+        except FormatError as error:
             self._actions.append(Exit(f"cannot read {EVENTLOG_KEY}: {error}"))
             return
         self._replayed = True
