@@ -44,4 +44,4 @@ docs: $(READY)
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going docs docs/_build
 
 clean:
-	rm -rf $(VENV) docs/_build
+	rm -rf $(VENV) docs/_build docs/reference/judge

@@ -1,6 +1,9 @@
 """Sphinx configuration; `make docs` builds the pages into docs/_build."""
 
+from docs import make_judge
 from flux_trio import __version__
+
+make_judge.write()
 
 project = "flux-trio"
 author = "the flux-trio authors"
