@@ -12,7 +12,7 @@ import gc
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -231,6 +231,10 @@ class Instance:
         self.log.write(LogEntry(self.now(), level, party, text))
 
 
+class ListenError(Exception):
+    """Nobody could reach the instance; the text says where it was to listen, and why not."""
+
+
 @asynccontextmanager
 async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[Instance]:
     """Run an instance for the length of the block.
@@ -266,7 +270,11 @@ async def _bring_up(
             instance.tokens.authenticate,
             instance.serve,
         )
-        instance.uri = await nursery.start(listen)
+        try:
+            instance.uri = await nursery.start(listen)
+        except OSError as error:
+            where = f"{config.broker.host}:{config.broker.port}"
+            raise ListenError(f"cannot listen at {where}: {error.strerror}") from error
         instance.owner_token = instance.tokens.issue(given.userid, "owner", owner=True)
     enclosing = given.enclosing
     info = {
@@ -339,9 +347,9 @@ def _announced(instance: Instance, statedir: Path | None) -> Iterator[None]:
         yield
         return
     token, uri = statedir / TOKEN_FILE, statedir / URI_FILE
-    write_private(token, instance.owner_token)
-    write_private(uri, instance.uri)
     try:
+        write_private(token, instance.owner_token)
+        write_private(uri, instance.uri)
         yield
     finally:
         for path in (uri, token, statedir / SOCKET_FILE):
@@ -436,12 +444,20 @@ def _kept_tokens(path: Path) -> list[TokenEntry]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Put `text` into a file that only this user can read, whole or not at all."""
+    """Put `text` into a file that only this user can read, whole or not at all.
+
+    Raises OSError, which names the file.
+    """
     draft = path.with_name(path.name + ".new")
-    draft.unlink(missing_ok=True)
-    with open(draft, "x", opener=_open_private) as file:
-        file.write(text)
-    draft.replace(path)
+    try:
+        draft.unlink(missing_ok=True)
+        with open(draft, "x", opener=_open_private) as file:
+            file.write(text)
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _open_private(path: str, flags: int) -> int:

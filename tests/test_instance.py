@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import stat
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -22,9 +23,11 @@ from flux_trio.instance import (
     TOKENS_FILE,
     URI_FILE,
     Instance,
+    ListenError,
     Surroundings,
     durable_store,
     open_instance,
+    write_private,
 )
 from flux_trio.jobtap import Job, Plugin, Reject, on
 from flux_trio.messages import Errno, Flag, FluxError, Level, Request, topics
@@ -186,7 +189,9 @@ async def test_address_that_is_taken_is_raised_before_the_block(tmp_path: Path) 
     async with open_instance(CONFIG, given) as first:
         port = int(first.uri.rpartition(":")[2])
         config = Config(broker=BrokerConfig(port=port), exec=ExecConfig(simulate=True))
-        with pytest.RaisesGroup(OSError, flatten_subgroups=True):
+        text = f"cannot listen at 127.0.0.1:{port}: "
+        refused = pytest.RaisesExc(ListenError, match=text)
+        with pytest.RaisesGroup(refused, flatten_subgroups=True):
             async with open_instance(config, surroundings(listen=True)):
                 pytest.fail("entered")
 
@@ -235,6 +240,31 @@ async def test_uri_and_token_are_private_and_there_while_the_instance_runs(
             assert answer.payload["uri"] == instance.uri  # type: ignore[union-attr,call-overload,index]  # a response
     assert not uri.exists()
     assert not token.exists()
+
+
+def test_private_file_that_cannot_be_written_is_named_and_stays_as_it_was(tmp_path: Path) -> None:
+    "Limit of 8 bytes: where a disk is full, the kernel does not name the file either."
+    path = tmp_path / TOKENS_FILE
+    write_private(path, "before")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as refused:
+            write_private(path, "longer than the limit")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert refused.value.filename == str(path)
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+async def test_instance_that_cannot_say_where_it_is_leaves_no_token(tmp_path: Path) -> None:
+    (tmp_path / f"{URI_FILE}.new").mkdir()  # in the way
+    given = surroundings(statedir=tmp_path, listen=True)
+    with pytest.RaisesGroup(pytest.RaisesExc(OSError, match=str(tmp_path / URI_FILE))):
+        async with open_instance(CONFIG, given):
+            pass
+    assert not (tmp_path / TOKEN_FILE).exists()
 
 
 async def test_guests_keep_their_tokens_and_the_owner_gets_a_new_one(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import importlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,28 +60,40 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; ctrl-C ends this process by SIGINT, so that a shell's loop ends too.
-
-        Output that cannot be written is an error of one line; if its reader is gone (EPIPE), click
-        ends the command without a word.
-        """
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the options; `--help` and `--version` write what they say here."""
         _open_closed_streams()
-        try:
-            try:
-                return super().invoke(ctx)
-            finally:
-                sys.stdout.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            from flux_trio.cli.errors import CommandError
+        with _output_refused():
+            return super().make_context(*args, **kwargs)
 
-            raise CommandError(f"{error.filename or 'standard output'}: {error.strerror}") from None
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; ctrl-C ends this process by SIGINT, so that a shell's loop ends too."""
+        try:
+            with _output_refused():
+                try:
+                    return super().invoke(ctx)
+                finally:
+                    sys.stdout.flush()
         except KeyboardInterrupt:
             sys.stdout.flush()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _output_refused() -> Iterator[None]:
+    """Output that cannot be written is an error of one line.
+
+    If its reader is gone (EPIPE), click ends the command without a word.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        from flux_trio.cli.errors import CommandError
+
+        raise CommandError(f"{error.filename or 'standard output'}: {error.strerror}") from None
 
 
 def _open_closed_streams() -> None:

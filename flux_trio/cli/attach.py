@@ -4,7 +4,8 @@ As flux-job(1), attach: exceptions and a bad end are told on standard error, the
 job's (128 and the signal's number if that ended it; 1 if it never ran, or if its output could not
 be shown). One ctrl-C tells what a
 second within two seconds does: cancel the job; ctrl-Z then, or a third ctrl-C, detaches. Other
-signals go to the job, and so does standard input.
+signals go to the job, and so does standard input. A signal that would end any other command ends
+this one if the job cannot take it, for example because it has not started.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ FORWARDED: Final = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
+ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)  # those of timeout(1) among them
 NEVER_RAN: Final = 1  # exit code of a job without an exit code
 NOT_SHOWN: Final = 1  # of a job that ended well, and whose output was refused or cut off
 
@@ -160,8 +162,11 @@ class _Attachment:
             async for signum in signals:
                 if signum == signal.SIGINT:
                     await self._interrupt(tasks)
-                else:
-                    await self._ask("kill", topics.EXEC_KILL, {"signum": int(signum)})
+                    continue
+                sent = await self._ask("kill", topics.EXEC_KILL, {"signum": int(signum)})
+                if not sent and signum in ENDING:
+                    self.exit_code = 128 + signum
+                    self._detach(tasks)
 
     async def _interrupt(self, tasks: anyio.abc.TaskGroup) -> None:
         if self._canceled:
@@ -193,8 +198,11 @@ class _Attachment:
         remark("detaching...")
         tasks.cancel_scope.cancel()
 
-    async def _ask(self, what: str, topic: str, payload: dict[str, Any]) -> None:
+    async def _ask(self, what: str, topic: str, payload: dict[str, Any]) -> bool:
+        """Whether it was done; else why not has been told."""
         try:
             await self._client.call(topic, {"id": self._id, **payload})
         except FluxError as error:
             complain(f"{what}: {error}")
+            return False
+        return True

@@ -39,7 +39,14 @@ from flux_trio.client import STATEDIR_VARIABLE
 from flux_trio.config import Config, parse_config
 from flux_trio.console import STDERR, STDOUT, fill_standard_descriptors
 from flux_trio.formats import FormatError, Idset, parse_duration
-from flux_trio.instance import Enclosing, Instance, Surroundings, durable_store, open_instance
+from flux_trio.instance import (
+    Enclosing,
+    Instance,
+    ListenError,
+    Surroundings,
+    durable_store,
+    open_instance,
+)
 from flux_trio.jobtap import search_path
 from flux_trio.messages import USERID_UNKNOWN, FluxError, Level, topics
 from flux_trio.module_process import system_clock
@@ -54,7 +61,7 @@ OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 IDLE_POLL_S: Final = 0.02
 # Not bugs: the text says all.
 EXPECTED: Final = (
-    FluxError, FormatError, OSError, ModuleNotStarted, ModuleCrashed, EnclosingError,
+    FluxError, FormatError, OSError, ModuleNotStarted, ModuleCrashed, EnclosingError, ListenError,
 )  # fmt: skip
 IDLE_S_MAX: Final = 30.0  # for canceled jobs to be gone, which takes kill-timeout and a moment
 
@@ -152,18 +159,16 @@ def run(startup: Startup) -> int:
         error = sole_error(raised, EXPECTED)
         if error is None:
             raise
-        raise StartError(_explain(error, startup.config)) from None
+        raise StartError(_explain(error)) from None
 
 
-def _explain(error: BaseException, config: Config) -> str:
-    """The error's own text; an error of the network does not say where it was to listen."""
+def _explain(error: BaseException) -> str:
+    """The error's own text."""
     if isinstance(error, ModuleNotStarted) and isinstance(error.__cause__, EXPECTED):
         error = error.__cause__
-    if not isinstance(error, OSError):
-        return str(error)
-    if error.filename is not None:
+    if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return f"cannot listen at {config.broker.host}:{config.broker.port}: {error.strerror}"
+    return str(error)
 
 
 @contextmanager

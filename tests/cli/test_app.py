@@ -239,7 +239,9 @@ def test_job_ids_may_come_from_standard_input() -> None:
     assert result.stdout == "0x1\n0x3a\n"
 
 
-@pytest.mark.parametrize("words", [["fsck", "--help"], ["job", "id", "ƒ2"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["fsck", "--help"], ["job", "id", "ƒ2"]]
+)
 def test_command_whose_standard_output_is_closed_or_full_has_no_traceback(words: list[str]) -> None:
     command = [sys.executable, "-m", "flux_trio", *words]
     full, closed = (

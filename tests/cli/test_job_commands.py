@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 
 import pytest
 
-from tests.support.instance import RunningInstance
+from tests.support.instance import DEADLINE_S, RunningInstance
 
 pytestmark = pytest.mark.real
 
@@ -295,6 +296,30 @@ def test_attach_may_end_at_an_event(instance: RunningInstance) -> None:
     instance.invoke("job", "attach", "-w", "start", jobid)
     assert instance.ok("jobs", "-n", "-o", "{state}", jobid) == "RUN\n"
     instance.ok("cancel", jobid)
+
+
+@pytest.mark.parametrize("command", ["attach", "run"])
+def test_signal_that_a_job_cannot_take_ends_who_follows_it(
+    instance: RunningInstance, command: str
+) -> None:
+    "As timeout(1) sends it: nobody else would end the command."
+    if command == "run":
+        following = instance.popen("run", "-vv", "--urgency=hold", "true")
+    else:
+        following = instance.popen("job", "attach", "-E", simulated(instance, 1, "--urgency=hold"))
+    assert following.stderr is not None
+    while "job.priority" not in following.stderr.readline():
+        pass
+    held = instance.ok("job", "last").strip()
+    following.send_signal(signal.SIGTERM)
+    _, stderr = following.communicate(timeout=DEADLINE_S)
+    said = f"flux-trio {'run' if command == 'run' else 'job attach'}"
+    assert (following.returncode, stderr) == (
+        128 + signal.SIGTERM,
+        f"{said}: ERROR: kill: job {held} is not running\n{said}: detaching...\n",
+    )
+    assert instance.ok("jobs", "-n", "-o", "{state}", held) == "SCHED\n"
+    instance.ok("cancel", held)
 
 
 # cancel

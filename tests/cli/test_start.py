@@ -196,6 +196,21 @@ def test_a_configuration_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert_refused(f"{tmp_path}: Is a directory", "--config", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[sched]\n# \xff\n", "'utf-8' codec can't decode byte 0xff in position 10: "),
+        (b"\x7fELF\x02\x01\x01\x00\x00", "expected TOML, got "),
+    ],
+)
+def test_a_configuration_that_is_no_text_is_named(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(content)
+    assert_refused(f"{path}: {message}", "--config", path)
+
+
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

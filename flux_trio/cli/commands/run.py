@@ -36,7 +36,8 @@ def run(
 
     Standard output and standard error of the tasks are those of this command. So is standard input
     without --input, for each task, unless it is a terminal. Two ctrl-C within two seconds cancel
-    the job; ctrl-C and ctrl-Z leave it to itself.
+    the job; ctrl-C and ctrl-Z leave it to itself. Other signals go to the job; SIGTERM, SIGHUP and
+    SIGALRM end this command if the job cannot take them, and leave the job to itself.
 
     Exit codes: the highest of the tasks, 128 and the number of the signal that ended one; 1 if the
     job is refused or never ran, 2 for wrong usage.
