@@ -23,6 +23,7 @@ from flux_trio.conformance.leg import (
     sent,
     while_live,
 )
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.trait import ERROR, Mark, Trait
 from flux_trio.conformance.view import Live, Seen, View, view
 from flux_trio.messages import NODEID_ANY, Request, Response, service_of, topics
@@ -40,7 +41,7 @@ DROPPED: Final = [Leg(Kind.DROP.value, "response", ANY_TOPIC)]
 class Call(Live, frozen=True, gc=False):
     """An RPC that is open."""
 
-    n: int
+    n: Place
     topic: str
     is_streaming: bool
     is_anywhere: bool
@@ -137,6 +138,7 @@ ENDED: Final = view(
     received("response", ANY_TOPIC, mark=ERROR),
     parts=_clients,
     fold=lambda old, ended, _record, _seen: (*(old or ()), ended)[-ENDED_MAX:] if ended else None,
+    state=tuple[tuple[int, str, Place], ...],
     reads=(OPEN,),
 )
 """By client: matchtag, topic and end of the last streams that ended with an error."""
@@ -248,7 +250,7 @@ def _silent(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
     return [((found.sender, found.topic, found.matchtag), None)]
 
 
-def _fold_silent(_n: int | None, _part: None, record: Record, _seen: Seen) -> int | None:
+def _fold_silent(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
     found = message(record)
     is_silent = isinstance(found, Request) and found.flags & NORESPONSE and not is_disconnect(found)
     return record.n if is_silent else None
@@ -286,6 +288,7 @@ UNSERVED: Final = view(
     while_live(OWN, REQUESTS, sent("response", ANY_TOPIC)),
     parts=_unserved,
     fold=lambda _n, _part, record, _seen: record.n if isinstance(record.message, Request) else None,
+    state=Place,
 )
 """By client, topic and matchtag: a request for which there was no service, not answered."""
 
@@ -320,6 +323,7 @@ CANCELS: Final = view(
     while_live(OWN, sent("response", ANY_TOPIC)),
     parts=_canceled,
     fold=lambda _old, n, _record, _seen: n,
+    state=Place,
     reads=(OPEN,),
 )
 """By client and matchtag: where the service took up the cancel of an open call."""
@@ -388,6 +392,7 @@ GONE: Final = view(
     received("request", ANY_TOPIC, mark=COME_BACK),
     parts=_gone,
     fold=lambda _old, gone, _record, _seen: gone,
+    state=tuple[str, Place],
 )
 """By service: the client it last heard to be gone, and where, unless that has asked again."""
 

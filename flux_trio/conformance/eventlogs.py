@@ -13,6 +13,7 @@ import msgspec
 
 from flux_trio.conformance.jobs import context_of, is_fatal
 from flux_trio.conformance.leg import ANY_TOPIC, EVENT, job_id, logged, name_of, once, payload, sent
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.resource_sets import committed, resources_in
 from flux_trio.conformance.rule import Broken
 from flux_trio.conformance.trait import WITH_EVENTS, WITH_R, Trait
@@ -21,32 +22,32 @@ from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
-Open = tuple[tuple[str, int], ...]
+Open = tuple[tuple[str, Place], ...]
 """Descriptions that were added or started, each with the place of its event."""
 
 
 class Log(Live, frozen=True, gc=False):
     """A job's eventlog so far, from its submit event on. Places of records are 0 for none."""
 
-    submitted: int
-    validated: int = 0
-    started: int = 0
-    finished: int = 0
+    submitted: Place
+    validated: Place = 0
+    started: Place = 0
+    finished: Place = 0
     status: int = 0
     """Of its finish event."""
-    released: int = 0
+    released: Place = 0
     """Its final release."""
-    freed: int = 0
-    excepted: int = 0
+    freed: Place = 0
+    excepted: Place = 0
     """Its first exception, of any severity."""
-    fatal: int = 0
+    fatal: Place = 0
     """Its first exception of severity 0."""
     dependencies: Open = ()
     satisfied: tuple[str, ...] = ()
     """Descriptions of dependencies that were removed."""
     prologs: Open = ()
     epilogs: Open = ()
-    ended: int = 0
+    ended: Place = 0
     """Its clean event: kept, since nothing may follow."""
 
 
@@ -265,7 +266,7 @@ def stored_events(record: Record) -> dict[int, tuple[str, ...]]:
 NOT_STORED: Final = ("submit", "invalidate")
 """Ingest has stored the one before the job manager hears of it; the other is never stored."""
 
-Unstored = tuple[tuple[str, int], ...]
+Unstored = tuple[tuple[str, Place], ...]
 
 
 def _fold_unstored(
@@ -290,7 +291,7 @@ UNSTORED: Final = view(
 class Resources(NamedTuple):
     """A job's R, as it was stored."""
 
-    n: int
+    n: Place
     """Where."""
     ranks: int
     """Execution targets, as a bit set."""

@@ -25,6 +25,7 @@ from flux_trio.conformance.leg import (
     received,
     sent,
 )
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.shapes import BOOLEAN, INTEGER, STRING, between, idset_of
 from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.messages import Request, Response, topics
@@ -40,7 +41,7 @@ EXEC_DISCONNECT: Final = f"<exec>.{topics.DISCONNECT}"
 class Hello(NamedTuple):
     """An exec-hello that the job manager took up and has not answered."""
 
-    n: int
+    n: Place
     peer: str
     busy: int
     """A job that had a start outstanding then, 0 for none."""
@@ -49,14 +50,14 @@ class Hello(NamedTuple):
 class ExecLink(Live, frozen=True, gc=False):
     """Places of the last record of each kind, 0 for none."""
 
-    accepted: int = 0
+    accepted: Place = 0
     """The job manager answered exec-hello with success."""
-    lost: int = 0
+    lost: Place = 0
     """The job manager took up the service's disconnect or an error in answer to start, or is gone
     itself."""
-    disconnected: int = 0
+    disconnected: Place = 0
     """The former."""
-    fatal: int = 0
+    fatal: Place = 0
     """The error; 0 again after the next hello."""
     hellos: tuple[Hello, ...] = ()
 
@@ -105,13 +106,13 @@ def answered_hello(link: ExecLink, response: Response) -> Hello | None:
 class Start(Live, frozen=True, gc=False):
     """A job's latest start request; places of records, 0 for none."""
 
-    sent: int
-    taken: int = 0
+    sent: Place
+    taken: Place = 0
     """The service took it up."""
     reattach: bool = False
-    said: tuple[tuple[str, int], ...] = ()
+    said: tuple[tuple[str, Place], ...] = ()
     """The service's answers: the type, and "fatal" or "final" for such."""
-    heard: tuple[tuple[str, int], ...] = ()
+    heard: tuple[tuple[str, Place], ...] = ()
     """Those that the job manager has taken up."""
     released: int = 0
     """Ranks that the service has released, as a bit set."""
@@ -163,7 +164,7 @@ def _fold_start(start: Start | None, _part: None, record: Record, _seen: Seen) -
     return start.but(heard=_with(start.heard, kind, record.n))
 
 
-def _with(said: tuple[tuple[str, int], ...], kind: str, n: int) -> tuple[tuple[str, int], ...]:
+def _with(said: tuple[tuple[str, Place], ...], kind: str, n: int) -> tuple[tuple[str, int], ...]:
     return said if kind in dict(said) else (*said, (kind, n))
 
 
@@ -223,7 +224,7 @@ def outstanding(seen: Seen) -> int:
 class Expected(NamedTuple):
     """An answer that the job manager took up and has not logged."""
 
-    n: int
+    n: Place
     context: tuple[tuple[str, Any], ...]
     """What the event is to say; a value of a shape that cannot be kept is left out."""
     is_early_or_late: bool = False

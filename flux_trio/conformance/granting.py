@@ -20,6 +20,7 @@ from flux_trio.conformance.leg import (
     sent,
     topic_of,
 )
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.resource_sets import resources_in
 from flux_trio.conformance.scheduling import FINAL, LINK, Link, link_of
 from flux_trio.conformance.view import Live, Seen, view
@@ -36,7 +37,7 @@ class Inventory(Live, frozen=True, gc=False):
     """All that it ever had."""
     expiration: float = 0.0
     """Of the instance; 0.0 for none."""
-    shrunk: int = 0
+    shrunk: Place = 0
     """Where it last took up a shrink."""
 
 
@@ -74,24 +75,24 @@ INVENTORY: Final = view(
 class Told(Live, frozen=True, gc=False):
     """A job as the scheduler knows it; places of records, 0 for none."""
 
-    alloc: int = 0
+    alloc: Place = 0
     """sched.alloc was taken up; no final answer was sent."""
     cores_min: int = 0
     """The least that it asks for."""
     environment: bool = True
     """The request has the job's environment."""
-    cancel: int = 0
+    cancel: Place = 0
     """sched.cancel was taken up since, the request being open."""
-    idle_cancel: int = 0
+    idle_cancel: Place = 0
     """sched.cancel was taken up and no request was open."""
-    ended: int = 0
+    ended: Place = 0
     """The last final answer, and its type."""
     how: int = -1
-    canceled: int = 0
+    canceled: Place = 0
     """The last CANCEL."""
-    held: int = 0
+    held: Place = 0
     """It has resources: SUCCESS was sent or hello told of it, and no free was answered."""
-    free: int = 0
+    free: Place = 0
     """sched.free was taken up and not answered."""
 
 

@@ -25,6 +25,7 @@ from flux_trio.conformance.leg import (
     sent,
     topic_of,
 )
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.resource_sets import committed, resources_in
 from flux_trio.conformance.scheduling import LINK, link_of
 from flux_trio.conformance.trait import WITH_R
@@ -46,7 +47,7 @@ def _rpc(record: Record) -> Rpc:
 class Written(NamedTuple):
     """R of a job as it was put into the KVS."""
 
-    n: int
+    n: Place
     """The commit that was sent."""
     rpc: Rpc
     resources: ResourceSet | None
@@ -88,7 +89,7 @@ def _commits(record: Record, seen: Seen) -> Iterable[tuple[Rpc, None]]:
     return [(_rpc(record), None)] if record.party == seen.facts.scheduler else []
 
 
-def _fold_commits(_n: int | None, _part: None, record: Record, _seen: Seen) -> int | None:
+def _fold_commits(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
     return record.n if record.kind == SEND else None
 
 
@@ -105,7 +106,7 @@ COMMITS: Final = view(
 class Grant(NamedTuple):
     """What a job has."""
 
-    since: int
+    since: Place
     """The SUCCESS or hello answer by which it has it."""
     resources: ResourceSet
 

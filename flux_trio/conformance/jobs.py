@@ -22,6 +22,7 @@ from flux_trio.conformance.leg import (
     received,
     sent,
 )
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.messages import Response, topics
 from flux_trio.trace import Record
@@ -68,7 +69,7 @@ class Life(Live, frozen=True, gc=False):
     """An active job. Places of records are 0 for what has not happened."""
 
     state: JobState
-    since: int
+    since: Place
     """Where it entered its state."""
     t: float
     """When it entered its state or got its priority, the later; seconds since the Unix epoch."""
@@ -76,14 +77,14 @@ class Life(Live, frozen=True, gc=False):
     userid: int = -1
     priority: int = -1
     """By its last priority event; -1 before the first."""
-    prioritized: int = 0
-    held: int = 0
+    prioritized: Place = 0
+    held: Place = 0
     """Its alloc event; 0 again after its free event."""
     bypassed: bool = False
     """A plugin gave it its resources: no scheduler knows of them."""
-    fatal: int = 0
+    fatal: Place = 0
     """Its first exception of severity 0."""
-    released: int = 0
+    released: Place = 0
     """Its final release event."""
     frees: int = 0
     """How many free events it has had."""
@@ -178,7 +179,7 @@ def _raised(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
     return [(ANY_JOB if found is None else found, None)]
 
 
-def _fold_raised(_n: int | None, _part: None, record: Record, _seen: Seen) -> int | None:
+def _fold_raised(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
     return None if record.kind == EVENT else record.n
 
 
@@ -200,9 +201,9 @@ errors that name no job are under ANY_JOB.
 class Durable(Live, frozen=True, gc=False):
     """What of a party's events is surely stored."""
 
-    until: int = 0
+    until: Place = 0
     """Events noted before this place."""
-    commits: tuple[tuple[int, int], ...] = ()
+    commits: tuple[tuple[int, Place], ...] = ()
     """Matchtag and place of each commit that was not answered."""
 
 

@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import RECV, SEND, Key
+from flux_trio.conformance.place import Place, renumbered
 from flux_trio.conformance.plans import Plan, States, plans_of
 from flux_trio.conformance.registry import Clause
 from flux_trio.conformance.rule import Broken, Each, Rule, State, Subjects
 from flux_trio.conformance.view import View
 from flux_trio.trace import Record
+
+Turns: TypeAlias = tuple[tuple[str, tuple[Place, bool]], ...]
+"""By party: where its turn began, and whether it has sent something in it."""
 
 
 class Verdict(StrEnum):
@@ -57,7 +61,7 @@ class Monitor:
         self._states: dict[View | Rule, States] = {
             each: self._slots[slot] for each, slot in slots.items()
         }
-        self._turns: dict[str, tuple[int, bool]] = {}  # party → where it began, whether it sent
+        self._turns: dict[str, tuple[int, bool]] = {}
         self._kept: set[str] = set()
         self._last: Record | None = None
         self.facts = Facts()
@@ -119,11 +123,15 @@ class Monitor:
         )
 
     def snapshot(self) -> Hashable:
-        """What is live now; equal snapshots judge what follows alike."""
-        live = (
-            (of, key, state) for of, kept in self._states.items() for key, state in kept.items()
-        )
-        return (self.facts, frozenset(self._turns.items()), frozenset(live))
+        """What is live now; equal snapshots judge what follows alike.
+
+        Only the order of the records that states refer to counts, not how they are numbered.
+        """
+        held = [(each, key) for each, states in self._states.items() for key in states]
+        states = [(each.type, self._states[each][key]) for each, key in held]
+        *live, turns = renumbered([*states, (Turns, tuple(sorted(self._turns.items())))])
+        pairs = zip(held, live, strict=True)
+        return (self.facts, turns, frozenset((*which, state) for which, state in pairs))
 
     # --- what a rule may ask for (Seen)
 

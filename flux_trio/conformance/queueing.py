@@ -17,6 +17,7 @@ from flux_trio.conformance.leg import (
     received,
     sent,
 )
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
 from flux_trio.conformance.rule import Broken
 from flux_trio.conformance.scheduling import (
@@ -66,7 +67,7 @@ OUTSTANDING: Final = view(
 """How many sched.alloc requests are open, of all jobs."""
 
 
-def _fold_newest(newest: int | None, _part: None, record: Record, seen: Seen) -> int | None:
+def _fold_newest(newest: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
     asked = asked_of(seen, job_id(record))
     if not is_pending(asked, seen) or payload(record).get("type") not in FINAL:
         return newest
@@ -109,7 +110,7 @@ Rank = tuple[int, float]
 class Sending(NamedTuple):
     """A sched.alloc that went out."""
 
-    n: int
+    n: Place
     t: float
     rank: Rank
     jobid: int

@@ -30,6 +30,7 @@ from flux_trio.conformance.leg import (
     sent,
     while_live,
 )
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.queue_tables import ANONYMOUS, Tables, table
 from flux_trio.conformance.trait import WITH_JOBSPEC
 from flux_trio.conformance.view import Live, Seen, view
@@ -48,7 +49,7 @@ RELOAD: Final = topics.config_reload_of(topics.JOB_MANAGER)
 class Configured(Live, frozen=True, gc=False):
     """The configuration that is in force, and one that the job manager has yet to answer."""
 
-    n: int
+    n: Place
     text: str
     """JSON; "" for one that is not known."""
     asked: str = ""
@@ -146,7 +147,7 @@ def queue_of_job(seen: Seen, jobid: Any) -> str:
 class Queues(Live, frozen=True, gc=False):
     """What has been said of queues."""
 
-    stopped: tuple[tuple[str, int], ...] = ()
+    stopped: tuple[tuple[str, Place], ...] = ()
     """Those that are stopped, each with the place of the word; 0 for one that may be started."""
     names: tuple[str, ...] | None = None
     """Those that are configured; None when that is not known."""
@@ -217,7 +218,7 @@ class Disabled(Live, frozen=True, gc=False):
 
     asked: tuple[tuple[Rpc, tuple[str, ...]], ...] = ()
     """Requests to disable queues that were not answered."""
-    since: tuple[tuple[str, int], ...] = ()
+    since: tuple[tuple[str, Place], ...] = ()
     """Queues that are surely disabled, with the place of the answer that says so."""
 
 

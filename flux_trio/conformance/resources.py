@@ -21,6 +21,7 @@ from flux_trio.conformance.leg import (
     sent,
     topic_of,
 )
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.resource_sets import (
     LOOKUPS,
     Piece,
@@ -51,7 +52,7 @@ ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module th
 class Acquired(Live, frozen=True, gc=False):
     """What a peer has acquired. Places of records are 0 for what has not happened."""
 
-    n: int
+    n: Place
     """Its acquire."""
     is_streaming: bool
     groups: tuple[str, ...]
@@ -69,18 +70,18 @@ class Acquired(Live, frozen=True, gc=False):
     """Of the last grow, seconds since the Unix epoch; 0 is none."""
     traits: frozenset[str] = frozenset()
     """What was unusual about the first grow."""
-    grown: int = 0
+    grown: Place = 0
     """The first grow."""
-    shrunk: int = 0
+    shrunk: Place = 0
     """The last shrink."""
-    changed: int = 0
+    changed: Place = 0
     """The last response of any type."""
-    failed: int = 0
+    failed: Place = 0
     """An error response to acquire."""
-    release_failed: int = 0
+    release_failed: Place = 0
     """An error response to release."""
-    said_hello: int = 0
-    gone: int = 0
+    said_hello: Place = 0
+    gone: Place = 0
     """Its disconnect was sent."""
 
     @property
@@ -237,7 +238,7 @@ def heard_by(seen: Seen, peer: str) -> Acquired | None:
 class Held(Live, frozen=True, gc=False):
     """What a job holds, as its scheduler sees it."""
 
-    n: int
+    n: Place
     """Where its R was written, or told of."""
     targets: Idset
     is_logged: bool = False
@@ -299,7 +300,7 @@ class Administered(Live, frozen=True, gc=False):
     down: Idset = NONE
     drained: Idset = NONE
     excluded: Idset = NONE
-    n: int = 0
+    n: Place = 0
     party: str = ""
     """Who says so."""
 

@@ -124,6 +124,7 @@ class Rule:
     legs: tuple[Leg, ...]
     key: KeyOf = no_key
     apply: Apply | None = None
+    type: Any = None
     judge: Judge | None = None
     trait: Trait | None = None
     by_trait: ByTrait | None = None
@@ -148,12 +149,13 @@ class Rules:
         clause: str,
         *legs: Iterable[Leg],
         key: KeyOf,
+        state: Any,
         needs_crossing: bool = False,
         needs_headers: bool = False,
         clears: Clears | None = None,
         owed: Owed | None = None,
     ) -> Callable[[Apply], Apply]:
-        """Register the decorated function as the rule of `clause`."""
+        """Register the decorated function as the rule of `clause`; `state` is the type of one."""
 
         def register(apply: Apply) -> Apply:
             rule = Rule(
@@ -161,6 +163,7 @@ class Rules:
                 legs=_flat(legs),
                 key=key,
                 apply=apply,
+                type=state,
                 needs_crossing=needs_crossing,
                 needs_headers=needs_headers,
                 clears=clears,

@@ -23,6 +23,7 @@ from flux_trio.conformance.leg import (
     sent,
     topic_of,
 )
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.trait import says
 from flux_trio.conformance.view import Live, Seen, view
 from flux_trio.messages import Errno, Request, service_of, topics
@@ -49,31 +50,31 @@ CANCELS: Final = sent("response", topics.SCHED_ALLOC, mark=says(CANCEL))
 class Link(Live, frozen=True, gc=False):
     """The link between job manager and scheduler: places of the last record of each kind."""
 
-    hello_sent: int = 0
+    hello_sent: Place = 0
     """By the scheduler. What was heard before it is of another hello."""
-    hello: int = 0
+    hello: Place = 0
     """Taken up by the job manager."""
-    told: int = 0
+    told: Place = 0
     """The job manager sent ENODATA."""
-    heard: int = 0
+    heard: Place = 0
     """The scheduler took up ENODATA."""
-    refused: int = 0
+    refused: Place = 0
     """The scheduler took up another error in answer to hello."""
-    ready_sent: int = 0
-    ready: int = 0
+    ready_sent: Place = 0
+    ready: Place = 0
     """sched-ready, taken up by the job manager."""
-    answered: int = 0
+    answered: Place = 0
     """The job manager's answer to ready, no error."""
-    ready_refused: int = 0
+    ready_refused: Place = 0
     """The scheduler took up an error in answer to ready; ENOSYS is no answer, as for hello."""
-    lost: int = 0
+    lost: Place = 0
     """The job manager took up a disconnect, an error in answer to alloc or free, or a hello; or it
     is gone itself."""
-    fatal: int = 0
+    fatal: Place = 0
     """The error among these; 0 again after the next answer to ready."""
     fatal_topic: str = ""
     fatal_errnum: int = 0
-    gone: int = 0
+    gone: Place = 0
     """The scheduler's disconnect was sent."""
 
     @property
@@ -150,29 +151,29 @@ def link_of(seen: Seen) -> Link:
 class Asked(Live, frozen=True, gc=False):
     """What the job manager asked of the scheduler for a job; places, 0 for none."""
 
-    alloc: int = 0
+    alloc: Place = 0
     """sched.alloc, no final answer taken up."""
-    first_alloc: int = 0
+    first_alloc: Place = 0
     """Its first of all."""
     told: int = -1
     """The priority that the scheduler was last told."""
-    annotated: int = 0
+    annotated: Place = 0
     """An ANNOTATE since alloc."""
-    cancel: int = 0
+    cancel: Place = 0
     """sched.cancel since alloc."""
-    granted: int = 0
+    granted: Place = 0
     """SUCCESS was taken up; neither its alloc event nor a free has followed."""
     crossed: bool = False
     """That SUCCESS came after a sched.cancel."""
     has_annotations: bool = False
     """That SUCCESS had the key."""
-    denied: int = 0
+    denied: Place = 0
     """DENY was taken up; its exception has not followed."""
     note: str | None = None
     """What it said."""
-    free: int = 0
+    free: Place = 0
     """sched.free, not answered."""
-    freed: int = 0
+    freed: Place = 0
     """Its answer was taken up; the free event has not followed."""
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from flux_trio.conformance.eventlogs import decoded, encoded, stored
 from flux_trio.conformance.jobs import context_of
 from flux_trio.conformance.leg import job_id, logged, name_of, sent
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.trait import WITH_JOBSPEC
 from flux_trio.conformance.view import Seen, view
 from flux_trio.formats import FormatError, apply_update
@@ -22,7 +23,7 @@ class Update(NamedTuple):
 
     path: str
     json: str
-    n: int
+    n: Place
 
     @property
     def value(self) -> Any:

@@ -8,6 +8,7 @@ Views are as hashable as rule states; a rule sees them as they were before the r
 from __future__ import annotations
 
 import functools
+import typing
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
@@ -65,7 +66,8 @@ class View:
     key of None passing it over. With both, `parts` is for the records of `many`. `fold` makes the
     next state (None: nothing is live any more) of the state, that part (None where there is but a
     key), the record and what else is seen.
-    `clears` is as for rules. `reads` are the views that `parts` and `fold` look at.
+    `clears` is as for rules. `reads` are the views that `parts` and `fold` look at. `state` is the
+    type of a state; None: what `fold` is annotated to return.
     """
 
     name: str
@@ -76,6 +78,14 @@ class View:
     many: tuple[Leg, ...] = ()
     clears: Clears | None = None
     reads: tuple[View, ...] = ()
+    state: Any = None
+
+    @property
+    def type(self) -> Any:
+        """The type of a state."""
+        if self.state is not None:
+            return self.state
+        return typing.get_type_hints(self.fold, include_extras=True).get("return")
 
 
 def seen_once(read: Callable[[Record, Seen], T]) -> Callable[[Record, Seen], T]:
@@ -100,8 +110,9 @@ def view(
     many: Iterable[Leg] = (),
     clears: Clears | None = None,
     reads: tuple[View, ...] = (),
+    state: Any = None,
 ) -> View:
     """A view of these legs and of `many`, with `parts`, `key` or both."""
     many = tuple(many)
     flat = (*(leg for group in legs for leg in group), *many)
-    return View(name, flat, fold, parts, key, many, clears, reads)
+    return View(name, flat, fold, parts, key, many, clears, reads, state)

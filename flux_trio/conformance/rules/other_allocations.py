@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.conformance.jobspecs import count, system, totals, vertices
 from flux_trio.conformance.leg import EVENT
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.resource_sets import committed, resources_in
 from flux_trio.conformance.rule import (
     Broken,
@@ -36,7 +37,7 @@ ROUNDING_S: Final = 1.0
 class Wanted(Live, frozen=True, gc=False):
     """What a job asked for: totals, and how they lie together."""
 
-    n: int
+    n: Place
     nodes: int
     """0 when it does not say."""
     slots: int

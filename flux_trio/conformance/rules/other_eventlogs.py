@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from flux_trio.conformance.eventlogs import Appended, appended
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.rule import Broken, Rules, Said, Seen, sent, view
 from flux_trio.conformance.shapes import OBJECT, STRING, Shape
 from flux_trio.conformance.trait import WITH_EVENTS
@@ -93,6 +94,7 @@ WRITTEN: Final = view(
     COMMIT,
     parts=_written_parts,
     fold=lambda n, _part, record, _seen: n or record.n,
+    state=Place,
 )
 """By key of an eventlog: where it was written first."""
 

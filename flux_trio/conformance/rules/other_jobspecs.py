@@ -24,6 +24,7 @@ from flux_trio.conformance.jobspecs import (
     task,
 )
 from flux_trio.conformance.leg import EVENT
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.rule import (
     OWN,
     Broken,
@@ -101,6 +102,7 @@ _require("25.attributes.5", schema_problem)
     received("request", topics.INGEST_SUBMIT),
     sent("response", topics.INGEST_SUBMIT),
     key=rpc,
+    state=tuple[Place, str],
 )
 def malformed_jobspecs_are_rejected(state: State, record: Record, _facts: Facts) -> Step:
     if isinstance(record.message, Request):
@@ -122,6 +124,7 @@ def malformed_jobspecs_are_rejected(state: State, record: Record, _facts: Facts)
     received("response", START, mark=says("exception")),
     while_live(OWN, logged("start", "free", "clean")),
     key=job_id,
+    state=Place,
     owed=lambda state, _facts: _not_freed(state),
 )
 def what_cannot_start_gives_its_resources_back(state: State, record: Record, _facts: Facts) -> Step:

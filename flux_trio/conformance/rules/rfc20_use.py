@@ -14,6 +14,7 @@ from typing import Any, Final
 from flux_trio.conformance.jobs import LIFE, context_of
 from flux_trio.conformance.jobspecs import system
 from flux_trio.conformance.leg import SEND, no_key, topic_of
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.resource_sets import (
     INVENTORY_LEGS,
     Piece,
@@ -212,6 +213,9 @@ def scheduling_rides_along(record: Record, seen: Seen) -> Said:
 # --- R and the end of a job
 
 
+End = tuple[Any, Any, Place, Place]
+
+
 def _ends(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
     if topic_of(record) == topics.KVS_COMMIT:
         return allocated(record)
@@ -219,7 +223,7 @@ def _ends(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
     return [] if found is None else [(found, None)]
 
 
-def _fold_end(had: tuple[Any, ...] | None, r: Any, record: Record, _seen: Seen) -> Any:
+def _fold_end(had: End | None, r: Any, record: Record, _seen: Seen) -> End | None:
     """As R has it, None for an absent key; as it is now; where that was said; where R was."""
     if r is not None:
         end = number_of(r, "expiration") if "expiration" in execution(r) else None

@@ -20,6 +20,7 @@ from flux_trio.conformance.eventlogs import (
 )
 from flux_trio.conformance.jobs import LIFE, context_of
 from flux_trio.conformance.leg import EVENT, name_of
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
     Broken,
@@ -110,6 +111,7 @@ COMMITS: Final = view(
     WITH_LOGS,
     parts=lambda record, _seen: [((), None)] if stored_events(record) else [],
     fold=lambda _n, _part, record, _seen: record.n,
+    state=Place,
 )
 """Where events were stored last: whether the trace shows that."""
 
@@ -162,6 +164,7 @@ INVALID: Final = view(
     UNLINKS,
     parts=_invalid_parts,
     fold=lambda _n, is_invalid, record, _seen: record.n if is_invalid else None,
+    state=Place,
 )
 """By job id: its invalidate event, until what is stored of it is removed."""
 

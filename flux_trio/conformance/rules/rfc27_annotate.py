@@ -15,6 +15,7 @@ from flux_trio.conformance.eventlogs import NULL, encoded
 from flux_trio.conformance.granting import TOLD, told_of
 from flux_trio.conformance.jobs import LIFE, context_of
 from flux_trio.conformance.leg import ANY_TOPIC
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.rule import (
     Broken,
     Rules,
@@ -72,7 +73,7 @@ def pruned(value: Any) -> Any:
 
 def _fold_annotations(
     text: tuple[int, str] | None, _part: None, record: Record, seen: Seen
-) -> tuple[int, str] | None:
+) -> tuple[Place, str] | None:
     """Kept as JSON text, with its place: text can be hashed."""
     if record.message is None:
         return None

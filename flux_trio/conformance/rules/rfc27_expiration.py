@@ -12,6 +12,7 @@ from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.granting import INVENTORY, TOLD, Inventory, told_of
 from flux_trio.conformance.jobs import LIFE, RUN, Life, context_of
 from flux_trio.conformance.leg import RECV, topic_of
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.queueing import UNSENT, unsent
 from flux_trio.conformance.rule import (
     Broken,
@@ -49,7 +50,7 @@ TIME_LIMIT: Final = ("timeout", "timelimit")
 class Wish(Live, frozen=True, gc=False):
     """A sched.expiration or job-manager.update that was not answered."""
 
-    n: int
+    n: Place
     jobid: int | None
     expiration: Any
 
@@ -80,7 +81,7 @@ WISHES: Final = view(
 class Verdict(Live, frozen=True, gc=False):
     """The scheduler's word on a job's new expiration."""
 
-    n: int
+    n: Place
     errnum: int
 
     @property
@@ -263,7 +264,7 @@ def the_time_limit_is_left_to_exec(record: Record, facts: Facts) -> Said:
     return Broken(f"job {job_id(record)}: the scheduler raises an exception at its time limit")
 
 
-def _fold_failure(failed: int | None, _part: None, record: Record, _seen: Seen) -> int | None:
+def _fold_failure(failed: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
     return record.n if errnum(record) else failed
 
 

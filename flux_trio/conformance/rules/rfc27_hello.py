@@ -9,6 +9,7 @@ from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.holding import OVERLAPS, WRITTEN, overlaps
 from flux_trio.conformance.jobs import LIFE, Life
 from flux_trio.conformance.leg import topic_of
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.rule import (
     Broken,
     Key,
@@ -56,6 +57,7 @@ def _sender(record: Record) -> Key:
     "27.hello.1",
     received("request", HELLO, *OTHER_REQUESTS, topics.JOB_MANAGER_DISCONNECT),
     key=_sender,
+    state=Place,
 )
 def hello_comes_first(state: State, record: Record, _facts: Facts) -> Step:
     """State, by peer: 0 once it said hello, else where it first asked for something else."""
@@ -91,7 +93,7 @@ def hello_asks_for_a_stream(record: Record, _facts: Facts) -> Said:
     return Broken(f"sched-hello: flags: expected {STREAMING:#x} to be set, got {found.flags:#x}")
 
 
-def _fold_reported(_n: int | None, _part: None, record: Record, _seen: Seen) -> int:
+def _fold_reported(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place:
     return record.n
 
 

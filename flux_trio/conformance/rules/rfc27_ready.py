@@ -7,6 +7,7 @@ from typing import Final
 
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import topic_of
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.queueing import OVER_LIMIT, UNSENT, over_limit, unsent
 from flux_trio.conformance.rule import (
     Broken,
@@ -108,7 +109,9 @@ require_key(
 )
 
 
-@RULES.rule("27.ready.11", received("request", READY), sent("response", READY), key=rpc)
+@RULES.rule(
+    "27.ready.11", received("request", READY), sent("response", READY), key=rpc, state=Place
+)
 def a_valid_ready_is_accepted(state: State, record: Record, facts: Facts) -> Step:
     """State: where it was taken up, if nothing speaks against it."""
     if isinstance(record.message, Request):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.resources import HEARD, HELD, NONE, TOLD, Acquired, heard_by
 from flux_trio.conformance.rule import (
     Broken,
@@ -105,7 +106,7 @@ def _releases(record: Record, _seen: Seen) -> list[tuple[Any, None]]:
     return [((getattr(found, "routes", ())[:1], getattr(found, "matchtag", 0)), None)]
 
 
-def _fold_release(_n: int | None, _part: None, record: Record, seen: Seen) -> int | None:
+def _fold_release(_n: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
     found = message(record)
     if not isinstance(found, Request):
         return None

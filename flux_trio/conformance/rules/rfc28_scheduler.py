@@ -13,6 +13,7 @@ from flux_trio.conformance.granting import cores_min
 from flux_trio.conformance.jobs import LIFE
 from flux_trio.conformance.jobspecs import system
 from flux_trio.conformance.leg import EVENT, RECV, SEND, topic_of
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.resources import HEARD, HELD, Acquired, heard_by, wrote_r
 from flux_trio.conformance.rule import (
     Broken,
@@ -109,7 +110,7 @@ def _holding_shrunk(seen: Seen) -> list[Broken]:
     ]
 
 
-def _fold_raising(_n: int | None, _part: None, record: Record, seen: Seen) -> int | None:
+def _fold_raising(_n: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
     is_schedulers = record.kind == SEND and record.party == seen.facts.scheduler
     return record.n if is_schedulers else None
 
@@ -147,7 +148,7 @@ def holders_of_shrunk_targets_get_an_exception(record: Record, seen: Seen) -> Sa
     return Broken(f"{text}, and ended without an exception", (had.shrunk, held.n))
 
 
-def _fold_freeing(_n: int | None, _part: None, record: Record, seen: Seen) -> int | None:
+def _fold_freeing(_n: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
     if not isinstance(record.message, Request):
         return None
     had, held = heard_by(seen, record.party), seen.at(HELD, job_id(record))
@@ -209,7 +210,7 @@ def ncores_of(had: Acquired, targets: Idset) -> int:
     return sum(len(piece.ranks & targets) * len(piece.cores) for piece in had.pieces)
 
 
-def _fold_pending(_had: Any, _part: None, record: Record, seen: Seen) -> tuple[int, int] | None:
+def _fold_pending(_had: Any, _part: None, record: Record, seen: Seen) -> tuple[Place, int] | None:
     """Where it was asked, and how many cores at least."""
     if isinstance(record.message, Request) and topic_of(record) == topics.SCHED_ALLOC:
         jobspec = payload(record).get("jobspec")
@@ -295,6 +296,7 @@ FREED: Final = view(
     logged("clean"),
     key=job_id,
     fold=lambda _n, _part, record, _seen: None if record.kind == EVENT else record.n,
+    state=Place,
 )
 """By job: its sched.free."""
 

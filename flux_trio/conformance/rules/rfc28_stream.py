@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from flux_trio.conformance.jobs import LIFE, RAISED, is_fatal
 from flux_trio.conformance.leg import topic_of
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.resources import (
     HEARD,
     HELD,
@@ -45,11 +46,11 @@ ANSWERED: Final = sent("response", topics.RESOURCE_ACQUIRE)
 class Stream(Live, frozen=True, gc=False):
     """An acquire that the resource service has taken up and not refused."""
 
-    n: int
+    n: Place
     group: Any
     is_streaming: bool
     is_valid: bool
-    served: int = 0
+    served: Place = 0
     """Its first response that is no error."""
 
 
@@ -238,7 +239,7 @@ def unloading_sends_disconnect(record: Record, seen: Seen) -> Said:
     return Broken(f"{told['module']} is gone, and {RESOURCE_DISCONNECT} was not sent", (had.n,))
 
 
-def _fold_left(_n: int | None, _part: None, record: Record, _seen: Seen) -> int | None:
+def _fold_left(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
     return record.n if topic_of(record) == RESOURCE_DISCONNECT else None
 
 
@@ -267,6 +268,7 @@ HOOKED: Final = view(
     noted(Kind.HOOK),
     key=no_key,
     fold=lambda _n, _part, record, _seen: record.n,
+    state=Place,
 )
 """Where a plugin was last asked something."""
 

@@ -15,6 +15,7 @@ from flux_trio.conformance.execution import (
 )
 from flux_trio.conformance.facts import Facts
 from flux_trio.conformance.leg import MODULE, RECV, topic_of
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
     OWN,
@@ -80,6 +81,7 @@ def registered_before_it_answers(record: Record, seen: Seen) -> Said:
     received("request", topics.EXEC_HELLO),
     ANSWERED,
     key=rpc,
+    state=Place,
     needs_headers=True,
     owed=lambda n, _facts: Broken(f"exec-hello at {n} was never answered", (int(str(n)),)),
 )
@@ -217,6 +219,7 @@ def _party(record: Record) -> Key | None:
     received("response", topics.EXEC_HELLO),
     while_live(OWN, sent("request", ANY_TOPIC), sent("response", ANY_TOPIC), noted(Kind.MODULE)),
     key=_party,
+    state=Place,
 )
 def a_refused_service_stops(state: State, record: Record, _facts: Facts) -> Step:
     if record.kind == RECV:

@@ -19,6 +19,7 @@ from flux_trio.conformance.jobs import (
 )
 from flux_trio.conformance.jobspecs import system
 from flux_trio.conformance.leg import EVENT, HOOK, called
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.queues import (
     JOB_QUEUES,
     QUEUE,
@@ -109,6 +110,7 @@ def every_change_is_in_the_eventlog(record: Record, seen: Seen) -> Said:
     called("job.validate"),
     logged("jobspec-update", "validate", "invalidate", "clean"),
     key=job_id,
+    state=Place | str,
 )
 def assigned_before_plugins_are_asked(state: State, record: Record, _facts: Facts) -> Step:
     if record.kind == HOOK:
@@ -131,6 +133,7 @@ def assigned_before_plugins_are_asked(state: State, record: Record, _facts: Fact
     logged("invalidate"),
     while_live(OWN, logged(ANY_TOPIC), sent("response", topics.INGEST_SUBMIT)),
     key=job_id,
+    state=Place,
 )
 def a_rejected_job_never_was(state: State, record: Record, _facts: Facts) -> Step:
     if payload(record).get("name") == "invalidate":

@@ -31,6 +31,7 @@ from flux_trio.conformance.calls import (
     silent_at,
 )
 from flux_trio.conformance.leg import ANY_CANCEL, ANY_DISCONNECT, once
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.rule import (
     ANY_TOPIC,
     Broken,
@@ -337,6 +338,7 @@ ORDER: Final = view(
     parts=_pairs_of_gone,
     many=sent("request", ANY_DISCONNECT),
     fold=lambda _old, _part, record, _seen: record.ref or None,  # a send has none
+    state=Place,
 )
 """By sender and receiver: where the last message that was taken up was sent."""
 

@@ -1,0 +1,114 @@
+"""Places of records in states, and the same states with another numbering.
+
+Rules and views only ask of two places which comes first; 0 is no place. So two states that differ
+in nothing but how the records are numbered judge what follows alike, and are made equal here. The
+type of a state says where it has places: there it is annotated as `Place`.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import typing
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+
+_PLACE: Final = "place"
+Place: TypeAlias = Annotated[int, _PLACE]
+"""The `n` of a record."""
+
+At: TypeAlias = Callable[[int], int]
+Move: TypeAlias = Callable[[Any, At], Any]
+"""Replaces the places in a value."""
+
+
+def renumbered(states: Iterable[tuple[Any, Any]]) -> list[Any]:
+    """These states, given with the type of each: their places are 1, 2, ... in the same order."""
+    pairs = [(mover(type_), state) for type_, state in states]
+    found: set[int] = {0}
+
+    def find(place: int) -> int:
+        found.add(place)
+        return place
+
+    for move, state in pairs:
+        if move is not None:
+            move(state, find)
+    at = {place: number for number, place in enumerate(sorted(found))}.__getitem__
+    return [state if move is None else move(state, at) for move, state in pairs]
+
+
+@functools.cache
+def mover(type_: Any) -> Move | None:
+    """How to replace the places in values of a type; None if they have none."""
+    origin, args = typing.get_origin(type_), typing.get_args(type_)
+    if origin is Annotated:
+        return _move_place if _PLACE in args[1:] else mover(args[0])
+    if origin in (typing.Union, types.UnionType):
+        return _mover_of_union(args)
+    if origin in (tuple, frozenset) and args:
+        return _mover_of_items(origin, args)
+    if isinstance(type_, type):
+        return _mover_of_fields(type_)
+    return None
+
+
+def _move_place(place: Any, at: At) -> Any:
+    return at(place)
+
+
+def _mover_of_union(args: tuple[Any, ...]) -> Move | None:
+    """By the class of a value: no union has two kinds of tuples, or a place and a number."""
+    movers = [(_class_of(arg), move) for arg in args if (move := mover(arg)) is not None]
+    if not movers:
+        return None
+
+    def move_one(value: Any, at: At) -> Any:
+        move = next((move for class_, move in movers if isinstance(value, class_)), None)
+        return value if move is None else move(value, at)
+
+    return move_one
+
+
+def _class_of(type_: Any) -> type:
+    if typing.get_origin(type_) is Annotated:
+        return _class_of(typing.get_args(type_)[0])
+    found = typing.get_origin(type_) or type_
+    assert isinstance(found, type)
+    return found
+
+
+def _mover_of_items(origin: type, args: tuple[Any, ...]) -> Move | None:
+    if origin is frozenset or args[-1] is Ellipsis:
+        each = mover(args[0])
+        if each is None:
+            return None
+        move_each = each
+        return lambda value, at: origin(move_each(item, at) for item in value)
+    movers = [mover(arg) for arg in args]
+    if not any(movers):
+        return None
+    return lambda value, at: tuple(
+        item if move is None else move(item, at) for move, item in zip(movers, value, strict=True)
+    )
+
+
+def _mover_of_fields(type_: type) -> Move | None:
+    """Of structs and named tuples."""
+    is_struct = issubclass(type_, msgspec.Struct)
+    if not is_struct and not hasattr(type_, "_fields"):
+        return None
+    hints = typing.get_type_hints(type_, include_extras=True)
+    moves = {name: move for name, hint in hints.items() if (move := mover(hint)) is not None}
+    if not moves:
+        return None
+
+    def move_fields(value: Any, at: At) -> Any:
+        changes = {name: move(getattr(value, name), at) for name, move in moves.items()}
+        if is_struct:
+            return msgspec.structs.replace(value, **changes)
+        return value._replace(**changes)
+
+    return move_fields
