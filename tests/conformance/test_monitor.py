@@ -7,6 +7,7 @@ import pytest
 from flux_trio.conformance import plans
 from flux_trio.conformance.calls import ANSWER, ANSWERS
 from flux_trio.conformance.monitor import Monitor, Verdict
+from flux_trio.conformance.place import Place
 from flux_trio.conformance.plans import plans_of
 from flux_trio.conformance.rule import (
     Broken,
@@ -63,6 +64,7 @@ def test_a_rule_keeps_a_state_under_each_key_and_owes_what_is_live_at_rest():
         "invariant.x",
         logged("start", "finish"),
         key=job_id,
+        state=Place,
         owed=lambda state, _facts: Broken("no finish", (state,)),
     )
     def finish_follows_start(state, record, _facts):
