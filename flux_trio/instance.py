@@ -55,7 +55,7 @@ from flux_trio.services.kvs import service as kvs
 from flux_trio.services.kvs.sqlite_store import SqliteStore
 from flux_trio.services.kvs.stores import MemoryStore, Store
 from flux_trio.services.resource import service as resource
-from flux_trio.trace import Kind, Ring, Sink, Trace
+from flux_trio.trace import Kind, Sink, Trace
 from flux_trio.transports import Connection, Credentials, serve_unix, serve_websocket
 
 STATE_FILE: Final = "state.sqlite"
@@ -136,9 +136,7 @@ class Instance:
             self.now = clock
         self._steps = Steps(self.now)
         self.trace = Trace(self.now)
-        self.ring = Ring()
         further = [make_sink() for make_sink in more_sinks.get()]
-        self.ring.follow(self.trace)
         for sink in (*given.sinks, *further):
             self.trace.add_sink(sink)
         self.log = LogBook()

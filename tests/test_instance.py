@@ -34,6 +34,7 @@ from flux_trio.messages import Errno, Flag, FluxError, Level, Request, topics
 from flux_trio.protocols import ACTIVE, JobState
 from flux_trio.services.kvs import MemoryStore, StoreError
 from flux_trio.sim import make_machine
+from flux_trio.trace import Record
 from flux_trio.transports import connect_websocket
 
 HOUR = 3600.0
@@ -109,7 +110,8 @@ async def test_job_runs_from_submit_to_inactive(autojump_clock: MockClock) -> No
 
 async def test_after_the_block_nothing_of_it_is_left(autojump_clock: MockClock) -> None:
     tasks = len(trio.lowlevel.current_task().child_nurseries)
-    async with opened(surroundings()) as user:
+    records: list[Record] = []
+    async with opened(surroundings(sinks=(records.append,))) as user:
         instance = user.instance
         jobid = await user.submit(run_s=HOUR)
         await user.wait(jobid, "start")
@@ -120,7 +122,7 @@ async def test_after_the_block_nothing_of_it_is_left(autojump_clock: MockClock) 
     assert len(trio.lowlevel.current_task().child_nurseries) == tasks
     removed = [
         record.data["module"]
-        for record in instance.ring
+        for record in records
         if record.kind == "module" and record.data and record.data["what"] == "removed"
     ]
     assert removed == ["broker", "config", *reversed(MODULES)]

@@ -1,23 +1,15 @@
-"""One record of the trace, the sinks that keep records, and their JSON form."""
+"""One record of the trace, what hands records to sinks, and their JSON form."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 
 from flux_trio.formats import MISSING, FormatError
-from flux_trio.messages import Control, Event, Message, Request, Response, payload_bytes
-
-RING_SIZE: Final = 4096  # records: the last moments of a busy instance
-RING_BYTES_MAX: Final = (
-    4 * 2**20
-)  # of their payloads as JSON; in memory that is a few times as much
-
-RING_SMALL_BYTES: Final = 1024  # a message up to this size counts only as a record
+from flux_trio.messages import Control, Event, Message, Request, Response
 
 
 class Kind(StrEnum):
@@ -64,50 +56,6 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 Sink = Callable[[Record], object]
 
 
-class Ring:
-    """The default sink: the last `size` records, with at most `bytes_max` bytes of large messages.
-
-    A large message counts where it was sent. When there are too many bytes of them, the oldest
-    records go, up to the oldest large message. What received a message has the same object as what
-    sent it, so twice `bytes_max` is the most that is held. What records have as `data` is small by
-    the bounds of those who make it.
-    """
-
-    def __init__(self, size: int = RING_SIZE, bytes_max: int = RING_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
-        self._records: deque[Record] = deque(maxlen=size)
-        self._keep: Sink = self._records.append  # what is no send: most records
-        self._large: deque[tuple[int, int]] = deque()  # place and bytes of each large message
-        self._bytes = 0  # the sum of those
-
-    def follow(self, trace: Trace) -> None:
-        """Keep what `trace` records from now on."""
-        trace.add_sink(self._keep, self._keep_sent)
-
-    def _keep_sent(self, record: Record) -> None:
-        self._keep(record)
-        size = payload_bytes(record.message)
-        if size > RING_SMALL_BYTES:
-            self._large.append((record.n, size))
-            self._bytes += size
-            if self._bytes > self._bytes_max:
-                self._make_room()
-
-    def _make_room(self) -> None:
-        records, large = self._records, self._large
-        while large and (self._bytes > self._bytes_max or large[0][0] < records[0].n):
-            place, size = large.popleft()
-            self._bytes -= size
-            while records and records[0].n <= place:
-                records.popleft()
-
-    def __iter__(self) -> Iterator[Record]:
-        return iter(list(self._records))
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-
 class Trace:
     """Numbers records and hands each to every sink, in order, as it happens.
 
@@ -117,30 +65,23 @@ class Trace:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self.t = 0.0
-        self._sinks: list[tuple[Sink, Sink]] = []  # of what is no send, of what is one
-        self._emit: Sink = self._emit_to_all
-        self._emit_sent: Sink = self._emit_sent_to_all
+        self._sinks: list[Sink] = []
         self._n = 0
 
-    def add_sink(self, sink: Sink, of_sends: Sink | None = None) -> None:
-        """From now on, `sink` is called with every record; it must not block.
-
-        With `of_sends`, that one is called instead with each record of a message that was sent.
-        """
-        self._sinks.append((sink, of_sends or sink))
-        self._choose_emit()
+    def add_sink(self, sink: Sink) -> None:
+        """From now on, `sink` is called with every record; it must not block."""
+        self._sinks.append(sink)
 
     def remove_sink(self, sink: Sink) -> None:
-        """Stop calling `sink`, and what is called instead of it."""
-        self._sinks.remove(next(each for each in self._sinks if each[0] == sink))
-        self._choose_emit()
+        """Stop calling `sink`."""
+        self._sinks.remove(sink)
 
     def sent(self, party: str, peer: str, message: Message) -> int:
         """`party` sent `message` towards `peer`; returns its place in the order."""
         self._n = n = self._n + 1
         self.t = now = self._now()
         if self._sinks:
-            self._emit_sent(Record(n, now, _SEND, party, peer, 0, message))
+            self._emit(Record(n, now, _SEND, party, peer, 0, message))
         return n
 
     def received(self, party: str, peer: str, message: Message, ref: int) -> None:
@@ -184,19 +125,8 @@ class Trace:
             self._n = n = self._n + 1
             self._emit(Record(n, now, kind, party, "", 0, None, data))
 
-    def _choose_emit(self) -> None:
-        """The one sink there mostly is, is called without a loop: every message comes by twice."""
-        if len(self._sinks) == 1:
-            ((self._emit, self._emit_sent),) = self._sinks
-        else:
-            self._emit, self._emit_sent = self._emit_to_all, self._emit_sent_to_all
-
-    def _emit_to_all(self, record: Record) -> None:
-        for sink, _ in self._sinks:
-            sink(record)
-
-    def _emit_sent_to_all(self, record: Record) -> None:
-        for _, sink in self._sinks:
+    def _emit(self, record: Record) -> None:
+        for sink in self._sinks:
             sink(record)
 
 

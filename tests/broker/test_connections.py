@@ -120,7 +120,7 @@ async def test_answer_to_a_remote_peer_is_traced_on_both_sides(
 ) -> None:
     ann.send_nowait(Request("echo.back", None, 1))
     await receive(ann, 1)
-    parties = [(record.kind, record.party) for record in world.ring if record.message]
+    parties = [(record.kind, record.party) for record in world.records if record.message]
     assert parties == [("send", "ann-1"), ("recv", "echo"), ("send", "echo"), ("recv", "ann-1")]
 
 

@@ -140,7 +140,7 @@ async def test_stream_requests_have_the_streaming_flag_and_calls_have_not(
         _ = [response async for response in responses]
     sent = [
         record.message.flags
-        for record in world.ring
+        for record in world.records
         if record.kind == Kind.SEND and isinstance(record.message, Request)
     ]
     assert sent == [0, int(Flag.STREAMING)]
@@ -240,7 +240,7 @@ async def test_receipt_is_traced_with_the_place_of_its_send(
     world: ModuleWorld, client: Handle
 ) -> None:
     await client.call("echo.back")
-    sent, taken, answered, received = [r for r in world.ring if r.kind != Kind.MODULE]
+    sent, taken, answered, received = [r for r in world.records if r.kind != Kind.MODULE]
     assert [sent.kind, taken.kind, answered.kind, received.kind] == ["send", "recv", "send", "recv"]
     assert (taken.ref, received.ref) == (sent.n, answered.n)
     assert (sent.party, taken.party, received.party) == ("client", "echo", "client")

@@ -120,7 +120,7 @@ async def test_module_in_a_process_is_the_same_module(world: ProcessWorld) -> No
         assert await client.ask("echo.back", {"a": 1}) == {"a": 1}
         parties = {
             (record.kind, record.party)
-            for record in world.ring
+            for record in world.records
             if record.message is not None and getattr(record.message, "topic", "") == "echo.back"
         }
         assert {("recv", "echo"), ("send", "echo")} <= parties

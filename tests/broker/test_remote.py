@@ -173,7 +173,7 @@ async def test_what_it_logs_and_notes_is_the_instances(world: Remotes) -> None:
     await handle.call("broker.info")  # comes after both
     (entry,) = world.log
     assert (entry.level, entry.text, entry.party) == (Level.ERR, "no disk", "owner-1")
-    (note,) = [record for record in world.ring if record.kind == "state"]
+    (note,) = [record for record in world.records if record.kind == "state"]
     assert (note.party, note.data) == ("owner-1", {"pending": 0})
 
 

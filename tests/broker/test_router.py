@@ -18,7 +18,7 @@ from flux_trio.messages import (
     respond,
     respond_stream,
 )
-from flux_trio.trace import Kind, Ring, Trace
+from flux_trio.trace import Kind, Record, Trace
 from tests.support.counting import count_steps
 
 
@@ -42,14 +42,14 @@ class Party:
 
 
 @pytest.fixture
-def ring() -> Ring:
-    return Ring()
+def records() -> list[Record]:
+    return []
 
 
 @pytest.fixture
-def router(ring: Ring) -> Router:
+def router(records: list[Record]) -> Router:
     trace = Trace(lambda: 1.0)
-    ring.follow(trace)
+    trace.add_sink(records.append)
     return Router(trace)
 
 
@@ -229,7 +229,9 @@ def test_an_open_stream_ends_with_the_service(router: Router) -> None:
     assert (first.errnum, first.ends_rpc, last.errnum, last.ends_rpc) == (0, False, 38, True)
 
 
-def test_answers_of_a_replaced_peer_are_dropped_and_traced(router: Router, ring: Ring) -> None:
+def test_answers_of_a_replaced_peer_are_dropped_and_traced(
+    router: Router, records: list[Record]
+) -> None:
     "design, connection lost: stale answers from a replaced peer are discarded and traced."
     client, old = Party(router, "client"), Party(router, "old", "sched")
     router.route(client.peer, Request("sched.alloc", {"id": 1}))
@@ -241,7 +243,7 @@ def test_answers_of_a_replaced_peer_are_dropped_and_traced(router: Router, ring:
     stale = Response("sched.alloc", {"id": 1, "type": 0}, routes=request.routes)
     router.route(returned.peer, stale)
     assert client.take() == []
-    (drop,) = [record for record in ring if record.kind == Kind.DROP]
+    (drop,) = [record for record in records if record.kind == Kind.DROP]
     assert drop.data == {"reason": "returned does not hold that service"}
 
 
@@ -329,12 +331,12 @@ def test_cost_of_leaving_does_not_grow_with_what_others_wait_for(router: Router)
     assert [len(requests) for requests in server.peer.inflight.values()] == [499] * 4
 
 
-def test_the_trace_has_send_and_receive_apart(router: Router, ring: Ring) -> None:
+def test_the_trace_has_send_and_receive_apart(router: Router, records: list[Record]) -> None:
     client, server = Party(router, "client"), Party(router, "server", "kvs")
     router.route(client.peer, Request("kvs.lookup", None, 1))
     ((ref, message),) = server.inbox
     router.trace.received("server", "client", message, ref)
-    sent, received = list(ring)
+    sent, received = records
     assert (sent.kind, received.kind) == (Kind.SEND, Kind.RECV)
     assert received.ref == sent.n < received.n
 
@@ -352,17 +354,19 @@ def test_a_private_event_is_for_its_user_and_the_owner(router: Router) -> None:
     assert [len(party.take()) for party in (same, owner, stranger)] == [1, 1, 0]
 
 
-def test_a_lost_request_that_wants_no_response_is_traced(router: Router, ring: Ring) -> None:
+def test_a_lost_request_that_wants_no_response_is_traced(
+    router: Router, records: list[Record]
+) -> None:
     client, server = Party(router, "client"), Party(router, "server", "sched")
     router.route(client.peer, Request("nobody.there", None, 0, int(Flag.NORESPONSE)))
     router.route(client.peer, Request("sched.cancel", {"id": 1}, 0, int(Flag.NORESPONSE)))
     router.remove(server.peer, server.inbox)
-    drops = [record for record in ring if record.kind == Kind.DROP]
+    drops = [record for record in records if record.kind == Kind.DROP]
     assert [drop.message.topic for drop in drops] == ["nobody.there", "sched.cancel"]
     assert client.take() == []
 
 
-def test_an_answer_to_a_namesake_is_dropped(router: Router, ring: Ring) -> None:
+def test_an_answer_to_a_namesake_is_dropped(router: Router, records: list[Record]) -> None:
     "design, connection lost: what the one before had asked is not answered to the one after."
     old, server = Party(router, "sched-client"), Party(router, "server", "kvs")
     router.route(old.peer, Request("kvs.lookup", None, 1))
@@ -371,5 +375,5 @@ def test_an_answer_to_a_namesake_is_dropped(router: Router, ring: Ring) -> None:
     namesake = Party(router, "sched-client")
     router.route(server.peer, respond(request) or pytest.fail("no response"))
     assert namesake.take() == []
-    (drop,) = [record for record in ring if record.kind == Kind.DROP]
+    (drop,) = [record for record in records if record.kind == Kind.DROP]
     assert drop.data == {"reason": "sched-client does not wait for it"}

@@ -75,10 +75,10 @@ async def test_streams_of_a_client_that_goes_are_cancelled(autojump_clock: MockC
             ann.send_nowait(Request(topics.KVS_WATCH, {"key": key}, 3, STREAMING))
             ann.send_nowait(Request("broker.subscribe", {"topic": "job-exception"}, 4))
             assert {message.matchtag for message in await read_all(ann)} >= {1, 2, 4}
-        before = len(list(s.instance.ring))
+        before = len(s.records)
         jobid = await s.submit(run_s=1)
         await s.cancel(jobid)
-        to_ann = [r for r in list(s.instance.ring)[before:] if r.peer.startswith("ann")]
+        to_ann = [r for r in s.records[before:] if r.peer.startswith("ann")]
         assert to_ann == []
 
 

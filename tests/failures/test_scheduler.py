@@ -396,7 +396,7 @@ async def test_expiration_that_changed_before_it_came_is_told_to_the_next_schedu
         await trio.sleep(1)
         told = [
             record.message.payload["expiration"]
-            for record in s.instance.ring
+            for record in s.records
             if record.kind == Kind.RECV
             and isinstance(record.message, Request)
             and record.message.topic == topics.SCHED_EXPIRATION

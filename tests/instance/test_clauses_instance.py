@@ -16,7 +16,8 @@ from flux_trio.instance import Instance
 from flux_trio.messages import FluxError, Request, Response, service_of, topics
 from flux_trio.sim import make_machine
 from flux_trio.testing import simulated_instance
-from flux_trio.trace import Kind
+from flux_trio.trace import Kind, Record
+from tests.support.tracing import recorded
 
 HOUR = 3600.0
 MACHINE = make_machine(nnodes=2, cores_per_node=2)
@@ -25,8 +26,9 @@ MACHINE = make_machine(nnodes=2, cores_per_node=2)
 class Watched:
     """A client of an instance, and what it can know of jobs."""
 
-    def __init__(self, instance: Instance, handle: Handle) -> None:
+    def __init__(self, instance: Instance, handle: Handle, records: list[Record]) -> None:
         self.instance = instance
+        self.records = records  # what it has traced so far
         self.handle = handle
 
     async def submit(self, *, ncores: int = 1, run_s: float = HOUR) -> int:
@@ -61,7 +63,7 @@ class Watched:
         """The messages that a module has sent."""
         return [
             record.message
-            for record in self.instance.ring
+            for record in self.records
             if record.kind == Kind.SEND and record.party == party
         ]
 
@@ -69,9 +71,9 @@ class Watched:
 @asynccontextmanager
 async def watched() -> AsyncIterator[Watched]:
     """An instance with a client; who waits there for ever is told so at the end of the day."""
-    with trio.fail_after(24 * HOUR):
+    with trio.fail_after(24 * HOUR), recorded() as records:
         async with simulated_instance(MACHINE) as instance, instance.connect() as handle:
-            yield Watched(instance, handle)
+            yield Watched(instance, handle, records)
 
 
 async def test_a_scheduler_comes_and_goes_and_running_jobs_do_not_notice(autojump_clock):
@@ -176,7 +178,7 @@ async def test_nobody_but_the_job_manager_moves_a_job(autojump_clock):
         key = f"{format_fluid(jobid, 'kvs')}.eventlog"
         writers = {
             record.party: [op for op in record.message.payload["ops"] if op[1] == key]
-            for record in w.instance.ring
+            for record in w.records
             if record.kind == Kind.SEND
             and isinstance(record.message, Request)
             and record.message.topic == topics.KVS_COMMIT

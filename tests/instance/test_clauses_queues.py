@@ -22,6 +22,7 @@ from flux_trio.messages import FluxError, topics
 from flux_trio.sim import make_machine
 from flux_trio.testing import simulated_instance
 from flux_trio.trace import Kind
+from tests.support.tracing import recorded
 
 HOUR = 3600.0
 ONE_CORE = make_machine(nnodes=1, cores_per_node=1)
@@ -189,9 +190,10 @@ async def test_a_new_duration_is_what_scheduler_and_execution_service_go_by(auto
 async def test_the_trace_tells_the_configuration_of_queues_and_every_other_one(autojump_clock):
     """At the start, and after each that is loaded."""
     config = parse_config("[queues.batch.policy.limits]\nduration = '1h'")
-    async with simulated_instance(ONE_CORE, config) as instance, instance.connect() as handle:
-        await handle.call(topics.CONFIG_LOAD, {"config": {"queues": {"debug": {}}}})
-        told = [record for record in instance.ring if record.kind == Kind.CONFIG]
-        assert [list(record.data["queues"]) for record in told] == [["batch"], ["debug"]]
-        assert told[0].n == 1
-        assert told[0].data["queues"]["batch"]["policy"]["limits"]["duration"] == "1h"
+    with recorded() as records:
+        async with simulated_instance(ONE_CORE, config) as instance, instance.connect() as handle:
+            await handle.call(topics.CONFIG_LOAD, {"config": {"queues": {"debug": {}}}})
+            told = [record for record in records if record.kind == Kind.CONFIG]
+    assert [list(record.data["queues"]) for record in told] == [["batch"], ["debug"]]
+    assert told[0].n == 1
+    assert told[0].data["queues"]["batch"]["policy"]["limits"]["duration"] == "1h"

@@ -186,7 +186,7 @@ async def test_step_is_noted_in_the_log_and_the_trace(autojump_clock: MockClock)
             "the wall clock was set forward by 3600.000 s",
             "the wall clock was set back by 3600.000 s",
         ]
-        noted = [record.data for record in s.instance.ring if record.kind == Kind.CLOCK]
+        noted = [record.data for record in s.records if record.kind == Kind.CLOCK]
         assert noted == [{"by": HOUR}, {"by": -HOUR}]
 
 

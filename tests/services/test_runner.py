@@ -166,7 +166,7 @@ async def test_actions_are_done_in_the_order_returned(world: ModuleWorld) -> Non
         ]
 
     def perform(action: Any) -> None:
-        done.append((action, len(world.ring)))
+        done.append((action, len(world.records)))
 
     await run(world, Script(answers), perform)
     client = world.client()
@@ -175,7 +175,7 @@ async def test_actions_are_done_in_the_order_returned(world: ModuleWorld) -> Non
     assert [action for action, _ in done] == ["first", "last"]
     told = [
         (record.kind, record.data or (record.message and record.message.payload))
-        for record in list(world.ring)[done[0][1] : done[1][1]]
+        for record in world.records[done[0][1] : done[1][1]]
     ]
     assert told == [("send", {"n": 1}), ("send", {"n": 2}), ("state", {"n": 3})]
     assert [str(line) for line in world.log] == ["core.warning: careful"]

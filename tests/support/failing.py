@@ -23,7 +23,8 @@ from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
 from flux_trio.messages import Level, Message, Request, Response, topics
 from flux_trio.protocols import AllocType
 from flux_trio.sim import make_machine
-from flux_trio.trace import Kind
+from flux_trio.trace import Kind, Record
+from tests.support.tracing import recorded
 
 EPOCH = 1_000_000.0
 OWNER = 1000
@@ -42,8 +43,9 @@ async def settle() -> None:
 class Scene:
     """An instance, and somebody in it who submits jobs and looks around."""
 
-    def __init__(self, instance: Instance, handle: Handle) -> None:
+    def __init__(self, instance: Instance, handle: Handle, records: list[Record]) -> None:
         self.instance = instance
+        self.records = records  # what it has traced so far
         self.supervisor = instance.supervisor
         self.router = instance.router
         self.handle = handle
@@ -103,7 +105,7 @@ class Scene:
         """Why messages of `topic` reached nobody, as the trace has it."""
         return [
             str((record.data or {})["reason"])
-            for record in self.instance.ring
+            for record in self.records
             if record.kind == Kind.DROP and getattr(record.message, "topic", "") == topic
         ]
 
@@ -146,11 +148,12 @@ async def scene(
         "modules": tuple(name for name in MODULES if name not in without),
         **more,
     }
-    async with (
-        open_instance(config, Surroundings(**given)) as instance,
-        instance.connect() as handle,
-    ):
-        yield Scene(instance, handle)
+    with recorded() as records:
+        async with (
+            open_instance(config, Surroundings(**given)) as instance,
+            instance.connect() as handle,
+        ):
+            yield Scene(instance, handle, records)
 
 
 class Mortal:

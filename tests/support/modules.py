@@ -9,7 +9,7 @@ import trio
 
 from flux_trio.broker import Handle, ModuleSpec, Supervisor
 from flux_trio.messages import Request, end_of_stream, respond, respond_error, respond_stream
-from flux_trio.trace import Kind, Record, Ring
+from flux_trio.trace import Kind, Record
 from tests.support.asking import OWNER_USERID
 from tests.support.serving import World
 
@@ -21,8 +21,8 @@ class ModuleWorld(World):
 
     def __init__(self, nursery: trio.Nursery) -> None:
         super().__init__()
-        self.ring = Ring()
-        self.ring.follow(self.router.trace)
+        self.records: list[Record] = []
+        self.router.trace.add_sink(self.records.append)
         self.supervisor = Supervisor(self.router, nursery, self.now, self.log, OWNER_USERID)
 
     def knows(self, name: str, main: Main, *, essential: bool = False) -> None:
@@ -36,11 +36,11 @@ class ModuleWorld(World):
 
     def told(self) -> list[dict[str, Any] | None]:
         """What the trace has about modules."""
-        return [record.data for record in self.ring if record.kind == Kind.MODULE]
+        return [record.data for record in self.records if record.kind == Kind.MODULE]
 
     def drops(self) -> list[Record]:
         """The messages that reached nobody."""
-        return [record for record in self.ring if record.kind == Kind.DROP]
+        return [record for record in self.records if record.kind == Kind.DROP]
 
 
 async def echo(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:

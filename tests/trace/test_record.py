@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import weakref
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from flux_trio.formats import FormatError
 from flux_trio.messages import Control, Event, Message, Request, Response
 from flux_trio.messages.values import INT_MAX, INT_MIN
-from flux_trio.trace import Kind, Record, Ring, Trace, record_from_json, record_to_json
+from flux_trio.trace import Kind, Record, Trace, record_from_json, record_to_json
 
 
 def trace_at(t: float = 7.0) -> tuple[Trace, list[Record]]:
@@ -59,56 +60,15 @@ def test_every_sink_gets_every_record_until_it_is_removed() -> None:
     assert [record.party for record in second] == ["a"]
 
 
-def test_ring_keeps_the_last_records() -> None:
-    ring = Ring(3)
-    trace = Trace(lambda: 1.0)
-    ring.follow(trace)
-    for _ in range(10):
-        trace.note("state", "a", {})
-    assert len(ring) == 3
-    assert [record.n for record in ring] == [8, 9, 10]
+def test_message_is_kept_by_nobody_without_a_sink() -> None:
+    class Mark: ...
 
-
-def test_ring_keeps_large_messages_up_to_a_number_of_bytes() -> None:
-    ring = Ring(100, bytes_max=10_000)
-    trace = Trace(lambda: 1.0)
-    ring.follow(trace)
-    for n in range(50):
-        request = Request("a.b", {"n": n, "text": "x" * 3000})
-        ref = trace.sent("c", "a", request)
-        trace.received("a", "c", request, ref)
-        trace.note("state", "a", {})
-    kept = [record.message for record in ring if isinstance(record.message, Request)]
-    held = {id(message): len(str(message.payload)) for message in kept}
-    assert sum(held.values()) <= 2 * 10_000
-    assert [m.payload["n"] for m in kept if isinstance(m.payload, dict)][-2:] == [49, 49]
-
-
-def test_ring_keeps_many_small_messages_after_large_ones() -> None:
-    ring = Ring(100, bytes_max=10_000)
-    trace = Trace(lambda: 1.0)
-    ring.follow(trace)
-    for n in range(300):
-        trace.sent("c", "a", Request("a.b", {"text": "x" * (3000 if n < 150 else 10)}))
-    assert len(ring) == 100
-
-
-def test_ring_takes_a_payload_that_is_no_json() -> None:
-    ring = Ring(3)
-    trace = Trace(lambda: 1.0)
-    ring.follow(trace)
-    trace.sent("a", "b", Request("a.b", {"object": object()}))
-    assert len(ring) == 1
-
-
-def test_ring_may_be_read_while_records_come() -> None:
-    ring = Ring(3)
-    trace = Trace(lambda: 1.0)
-    ring.follow(trace)
-    trace.note("state", "a", {})
-    for _ in ring:
-        trace.note("state", "a", {})
-    assert len(ring) == 2
+    trace, mark = Trace(lambda: 1.0), Mark()
+    alive = weakref.ref(mark)
+    request = Request("a.b", {"mark": mark})
+    trace.received("b", "a", request, trace.sent("a", "b", request))
+    del request, mark
+    assert alive() is None
 
 
 # --- JSON lines
