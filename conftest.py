@@ -42,5 +42,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many planted violations the judge's rules were tried against, when they were."""
     passed = terminalreporter.stats.get("passed", [])
     if any("test_the_matrix_is_up_to_date" in report.nodeid for report in passed):
-        matrix = Path(__file__).parent / "tests" / "conformance" / "planted_matrix.txt"
+        matrix = Path(__file__).parent / "tests" / "judge" / "planted_matrix.txt"
         terminalreporter.write_line(f"judge: {matrix.read_text().splitlines()[-1]}")

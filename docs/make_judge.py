@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
-from flux_trio.conformance import Clause, load_clauses, load_unjudged, rules
+from flux_trio.judge import Clause, load_clauses, load_unjudged, rules
 
 DIRECTORY = Path(__file__).parent / "reference" / "judge"
 PACKAGE = rules.__package__.rpartition(".")[0]

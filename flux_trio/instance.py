@@ -42,19 +42,16 @@ from flux_trio.broker import (
 from flux_trio.client import SOCKET_FILE, TOKEN_FILE, TOKEN_VARIABLE, URI_FILE, URI_VARIABLE
 from flux_trio.clock import LOOK_S, Clock, Steps
 from flux_trio.config import Config
+from flux_trio.cores.job_manager.requests.entrance import User
 from flux_trio.formats import FormatError, Idset, ResourceSet
 from flux_trio.jobtap import Plugin, search_path
 from flux_trio.jobtap.builtins import builtin_plugins
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, FluxError, Level, topics
 from flux_trio.module_process import PROCESS_MODULES, main_of, module_command, module_environment
-from flux_trio.services.ingest import service as ingest
-from flux_trio.services.job_list import service as job_list
-from flux_trio.services.job_manager import User, unix_user
-from flux_trio.services.job_manager import service as job_manager
-from flux_trio.services.kvs import service as kvs
-from flux_trio.services.kvs.sqlite_store import SqliteStore
-from flux_trio.services.kvs.stores import MemoryStore, Store
-from flux_trio.services.resource import service as resource
+from flux_trio.services import ingest, job_list, job_manager, kvs, resource
+from flux_trio.services.user_database import unix_user
+from flux_trio.store.sqlite_store import SqliteStore
+from flux_trio.store.stores import MemoryStore, Store
 from flux_trio.trace import Kind, Sink, Trace
 from flux_trio.transports import Connection, Credentials, serve_unix, serve_websocket
 

@@ -24,8 +24,8 @@ from flux_trio.client import STATEDIR_VARIABLE, TOKEN_VARIABLE, URI_VARIABLE
 from flux_trio.clock import Clock
 from flux_trio.config import Config
 from flux_trio.messages import FluxError
-from flux_trio.services.exec import service as exec_service
-from flux_trio.services.sched import service as sched
+from flux_trio.services import exec as exec_service
+from flux_trio.services import sched
 from flux_trio.transports import TransportError, connect_websocket
 
 CONFIG_VARIABLE: Final = "FLUX_TRIO_MODULE_CONFIG"

@@ -32,8 +32,8 @@ from flux_trio.instance import (
 from flux_trio.jobtap import Job, Plugin, Reject, on
 from flux_trio.messages import Errno, Flag, FluxError, Level, Request, topics
 from flux_trio.protocols import ACTIVE, JobState
-from flux_trio.services.kvs import MemoryStore, StoreError
 from flux_trio.sim import make_machine
+from flux_trio.store.stores import MemoryStore, StoreError
 from flux_trio.trace import Record
 from flux_trio.transports import connect_websocket
 

@@ -102,9 +102,9 @@ def _records(rows: Sequence[_Row]) -> list[Record]:
 
 def watch(records: Iterable[Record], out: TextIO) -> None:
     """Judge records as they come, and tell of each violation at once."""
-    from flux_trio.conformance import Monitor, load_clauses
-    from flux_trio.conformance.rules import ALL_RULES
     from flux_trio.formats import printable
+    from flux_trio.judge import Monitor, load_clauses
+    from flux_trio.judge.rules import ALL_RULES
 
     monitor = Monitor(ALL_RULES, load_clauses())
     told: Counter[str] = Counter()

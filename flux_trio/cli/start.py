@@ -51,7 +51,7 @@ from flux_trio.jobtap import search_path
 from flux_trio.messages import USERID_UNKNOWN, FluxError, Level, topics
 from flux_trio.module_process import system_clock
 from flux_trio.protocols import ACTIVE
-from flux_trio.services.resource.inventory import find_inventory, missing_cores
+from flux_trio.services.inventory import find_inventory, missing_cores
 from flux_trio.trace import JsonLines, Sink
 
 NOT_FOUND: Final = 127  # exit codes of shells, and of flux start

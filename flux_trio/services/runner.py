@@ -11,8 +11,7 @@ import trio
 
 from flux_trio.broker import Handle, ServiceExit
 from flux_trio.clock import Steps, wait_s_max
-from flux_trio.messages import Event, Request, Response
-from flux_trio.services.turns import (
+from flux_trio.cores.turns import (
     ClearTimer,
     ClockStepped,
     Core,
@@ -23,6 +22,7 @@ from flux_trio.services.turns import (
     SetTimer,
     TimerFired,
 )
+from flux_trio.messages import Event, Request, Response
 
 STALE_MAX: Final = 64  # timers cleared or set again that may stay in the heap, beside one for one
 

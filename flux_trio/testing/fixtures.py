@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from flux_trio.config import Config
+from flux_trio.cores.job_manager.requests.entrance import User
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import Instance, Surroundings, open_instance
 from flux_trio.jobtap import Plugin
-from flux_trio.services.job_manager import User
 from flux_trio.sim import make_machine
 
 EPOCH: Final = 1_000_000_000.0

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from flux_trio.conformance import Clause, Judgement, Monitor, Violation, load_clauses
-from flux_trio.conformance.rules import ALL_RULES
 from flux_trio.instance import more_sinks
+from flux_trio.judge import Clause, Judgement, Monitor, Violation, load_clauses
+from flux_trio.judge.rules import ALL_RULES
 from flux_trio.messages import Message, Request, Response, service_of, topics
 from flux_trio.trace import Kind, Record, Sink
 from flux_trio.views import verdict_text

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from flux_trio.conformance import Clause, Judgement, Verdict, Violation
+from flux_trio.judge import Clause, Judgement, Verdict, Violation
 from flux_trio.trace import Record
 from flux_trio.views.escaping import escape
 from flux_trio.views.sequence import draw_sequence

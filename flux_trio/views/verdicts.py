@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.conformance import Clause, Judgement, Verdict, Violation
+from flux_trio.judge import Clause, Judgement, Verdict, Violation
 from flux_trio.trace import Record, record_to_json
 from flux_trio.views.arrows import tell
 from flux_trio.views.escaping import escape

@@ -17,6 +17,8 @@ from typing import Final
 
 import msgspec
 
+from flux_trio.cores.job_index import Ended, ended_at, mark_of
+from flux_trio.cores.kvs.ops import Append, Op, Put
 from flux_trio.formats import (
     Event,
     FluidGenerator,
@@ -27,8 +29,7 @@ from flux_trio.formats import (
 )
 from flux_trio.instance import STATE_FILE
 from flux_trio.protocols import JobResult, submit_event
-from flux_trio.services.job_index import Ended, ended_at, mark_of
-from flux_trio.services.kvs import Append, Op, Put, SqliteStore
+from flux_trio.store.sqlite_store import SqliteStore
 from tests.benchmarks.measure import Figure
 from tests.support.instance import environment
 

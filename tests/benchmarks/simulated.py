@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from flux_trio.conformance import Monitor, load_clauses
-from flux_trio.conformance.rules import ALL_RULES
+from flux_trio.judge import Monitor, load_clauses
+from flux_trio.judge.rules import ALL_RULES
 from flux_trio.sim import WorkloadJob, make_machine, read_workload, simulate
 from tests.benchmarks.measure import Figure
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flux_trio.formats import parse_eventlog
 from flux_trio.instance import STATE_FILE
-from flux_trio.services.kvs.sqlite_store import SqliteStore
+from flux_trio.store.sqlite_store import SqliteStore
 from tests.benchmarks.measure import Figure
 from tests.support.instance import environment
 

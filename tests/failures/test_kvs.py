@@ -12,12 +12,15 @@ import trio
 from trio.testing import MockClock
 
 from flux_trio.broker import Handle, ModuleCrashed, ModuleNotStarted, ModuleSpec
+from flux_trio.cores.job_index import ENDED
+from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY
+from flux_trio.cores.kvs.ops import Op, Put
 from flux_trio.formats import LOST_AND_FOUND, Jobspec, format_fluid, job_key
 from flux_trio.instance import STATE_FILE, durable_store
 from flux_trio.messages import Errno, Event, FluxError, Request, topics
-from flux_trio.services.job_index import ENDED
-from flux_trio.services.job_manager.ledger import MAX_JOBID_KEY
-from flux_trio.services.kvs import MemoryStore, Op, Put, SqliteStore, StoreError, repair_file
+from flux_trio.store.fsck import repair_file
+from flux_trio.store.sqlite_store import SqliteStore
+from flux_trio.store.stores import MemoryStore, StoreError
 from tests.support.failing import CONFIG, HOUR, Scene, scene
 
 DEADLINE_S = 300.0  # only what hangs takes so long, however busy the machine is

@@ -10,9 +10,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from flux_trio.cores.kvs.ops import Op
 from flux_trio.instance import STATE_FILE, durable_store
 from flux_trio.messages import Errno, FluxError, Level, topics
-from flux_trio.services.kvs import MemoryStore, Op, SqliteStore, StoreError
+from flux_trio.store.sqlite_store import SqliteStore
+from flux_trio.store.stores import MemoryStore, StoreError
 from tests.support.failing import CONFIG, HOUR, Scene, scene, settle
 
 DEADLINE_S = 30.0

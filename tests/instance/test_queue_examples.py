@@ -14,12 +14,12 @@ import trio
 
 from flux_trio.broker import Handle
 from flux_trio.config import ExecConfig, parse_config
+from flux_trio.cores.job_manager.requests.entrance import User
 from flux_trio.instance import Instance, Surroundings, open_instance
 from flux_trio.jobtap import search_path
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import JobState
-from flux_trio.services.job_manager import User
-from flux_trio.services.resource.inventory import find_inventory
+from flux_trio.services.inventory import find_inventory
 from tests.support.other_services import execution_service, start_answers
 from tests.support.playing import Jobs, context, guest_of
 

@@ -14,12 +14,12 @@ from trio.testing import MockClock
 
 from flux_trio.broker import Handle
 from flux_trio.config import Config, ExecConfig
+from flux_trio.cores.kvs.ops import Op
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid, parse_eventlog, parse_fluid
 from flux_trio.instance import Surroundings, open_instance
 from flux_trio.messages import topics
-from flux_trio.services.kvs import MemoryStore
-from flux_trio.services.kvs.ops import Op
 from flux_trio.sim import make_machine
+from flux_trio.store.stores import MemoryStore
 from tests.kill.findings import Kept, ended_badly, missing, overlapping, reused
 from tests.kill.lives import Memory
 

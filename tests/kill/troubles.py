@@ -13,7 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from flux_trio.instance import STATE_FILE
-from flux_trio.services.kvs import StoreError, check_file
+from flux_trio.store.fsck import check_file
+from flux_trio.store.stores import StoreError
 from tests.support.shell import hosts
 
 

@@ -16,7 +16,7 @@ import trio
 from flux_trio.config import Config, ExecConfig, JobManagerConfig, PerilogConfig
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import Surroundings, open_instance
-from flux_trio.services.kvs.stores import MemoryStore
+from flux_trio.store.stores import MemoryStore
 from tests.support.comparing import (
     EPOCH,
     SIMULATED,

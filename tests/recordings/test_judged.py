@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from flux_trio.conformance import Judgement, Verdict, judge_trace, load_clauses
-from flux_trio.conformance.rules import ALL_RULES
+from flux_trio.judge import Judgement, Verdict, judge_trace, load_clauses
+from flux_trio.judge.rules import ALL_RULES
 from flux_trio.trace import read_trace
 
 DATA = Path(__file__).parent.parent / "data" / "messages"

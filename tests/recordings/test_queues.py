@@ -21,11 +21,11 @@ import trio
 
 from flux_trio.cli import main
 from flux_trio.cli.queue_status import status_lines, statuses_and_counts
+from flux_trio.cores.job_manager.requests.entrance import User
 from flux_trio.formats import apply_update
 from flux_trio.instance import open_instance
 from flux_trio.messages import FluxError, topics
 from flux_trio.protocols import URGENCY_DEFAULT
-from flux_trio.services.job_manager import User
 from tests.support.comparing import comparable, given_of, our_config
 from tests.support.recordings import Player, Recording, StepInfo, load_recording
 

@@ -18,6 +18,7 @@ from flux_trio.formats import parse_eventlog
 from flux_trio.messages import Errno, Event, Request, Response, respond, respond_stream, topics
 from flux_trio.services import exec as exec_service
 from flux_trio.services import kvs
+from flux_trio.store.stores import MemoryStore
 from tests.support.exec_script import job_key, jobspec, r_text, resources
 from tests.support.serving import Client, World
 from tests.support.shell import MARK, TEST_S_MAX, hosts, no_process_left, tasks, until
@@ -144,7 +145,7 @@ class Instance:
 
 @asynccontextmanager
 async def instance(directory: Path | None) -> AsyncIterator[Instance]:
-    world, store = World(), kvs.MemoryStore()
+    world, store = World(), MemoryStore()
 
     async def serve_kvs(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
         await kvs.run(handle, lambda: store, task_status=task_status)

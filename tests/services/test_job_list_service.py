@@ -10,7 +10,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.messages import Errno, Flag, Response
 from flux_trio.services import job_list, kvs
-from flux_trio.services.kvs import MemoryStore
+from flux_trio.store.stores import MemoryStore
 from tests.support.eventlogs import inactive, pending
 from tests.support.listing import key
 from tests.support.serving import World

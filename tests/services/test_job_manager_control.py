@@ -12,9 +12,9 @@ from flux_trio.broker import Handle
 from flux_trio.jobtap.builtins import builtin_plugins
 from flux_trio.messages import topics
 from flux_trio.protocols import ACTIVE, JobState
+from flux_trio.services import job_manager as service
 from flux_trio.services import kvs
-from flux_trio.services.job_manager import service
-from flux_trio.services.kvs import MemoryStore
+from flux_trio.store.stores import MemoryStore
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest
 from tests.support.manager_script import ANNOTATE, JOBSPEC, ManagerScript
 from tests.support.serving import World

@@ -15,7 +15,8 @@ import trio.testing
 from flux_trio.broker import Handle
 from flux_trio.messages import Errno, FluxError
 from flux_trio.services import kvs
-from flux_trio.services.kvs import MemoryStore, SqliteStore, Store, StoreError
+from flux_trio.store.sqlite_store import SqliteStore
+from flux_trio.store.stores import MemoryStore, Store, StoreError
 from tests.support.serving import World
 
 Main = Callable[..., Awaitable[None]]

@@ -10,10 +10,12 @@ import trio
 
 from flux_trio.broker import Handle
 from flux_trio.config import CheckConfig, ResourceEntry
+from flux_trio.cores.resource import inventory_from_config
+from flux_trio.cores.resource.checks import Checked, NotChecked, RunCheck
 from flux_trio.formats import Idset
 from flux_trio.services import kvs, resource
-from flux_trio.services.resource.check_runner import CheckRunner
-from flux_trio.services.resource.checks import Checked, NotChecked, RunCheck
+from flux_trio.services.resource_checks import CheckRunner
+from flux_trio.store.stores import MemoryStore
 from tests.support.leaks import children
 from tests.support.serving import World
 
@@ -83,10 +85,10 @@ async def test_no_more_checks_run_at_once_than_configured(tmp_path: Path) -> Non
 
 async def test_targets_follow_the_check_of_a_service(tmp_path: Path) -> None:
     """A file tells the check that a target is ill."""
-    inventory = resource.inventory_from_config([ResourceEntry("node[0-1]", cores="0")])
+    inventory = inventory_from_config([ResourceEntry("node[0-1]", cores="0")])
     script = f"[ ! -e {tmp_path}/$FLUX_TRIO_HOST ] || {{ echo ill; exit 1; }}"
     check = CheckConfig(["sh", "-c", script], interval="10ms")
-    world, store = World(), kvs.MemoryStore()
+    world, store = World(), MemoryStore()
     sched = world.client("sched")
 
     async def serve_kvs(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:

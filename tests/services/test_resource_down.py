@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from flux_trio.config import ResourceConfig, ResourceEntry
+from flux_trio.cores.resource import ResourceCore, inventory_from_config
+from flux_trio.cores.resource.checks import Checked, NotChecked, RunCheck
+from flux_trio.cores.turns import Log, Note, SetTimer, TimerFired
 from flux_trio.formats import Idset, parse_eventlog
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.messages import Event as EventMessage
-from flux_trio.services.resource import ResourceCore, inventory_from_config, missing_cores
-from flux_trio.services.resource.checks import Checked, NotChecked, RunCheck
-from flux_trio.services.turns import Log, Note, SetTimer, TimerFired
+from flux_trio.services.inventory import missing_cores
 from tests.support.asking import asked, asked_by_guest
 
 INVENTORY = inventory_from_config([ResourceEntry("node[0-3]", cores="0-3")])

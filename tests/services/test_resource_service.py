@@ -7,12 +7,14 @@ import trio
 
 from flux_trio.broker import Handle
 from flux_trio.config import ResourceEntry
+from flux_trio.cores.resource import inventory_from_config
 from flux_trio.formats import Idset
 from flux_trio.messages import FluxError
 from flux_trio.services import kvs, resource
+from flux_trio.store.stores import MemoryStore
 from tests.support.serving import World
 
-INVENTORY = resource.inventory_from_config([ResourceEntry("node[0-3]", cores="0-3")])
+INVENTORY = inventory_from_config([ResourceEntry("node[0-3]", cores="0-3")])
 
 
 async def serve(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
@@ -20,7 +22,7 @@ async def serve(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
 
 
 async def test_scheduler_follows_drains_which_the_next_service_remembers() -> None:
-    world, store = World(), kvs.MemoryStore()
+    world, store = World(), MemoryStore()
     sched, admin = world.client("sched"), world.client("admin")
 
     async def serve_kvs(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:

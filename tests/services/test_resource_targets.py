@@ -7,14 +7,14 @@ import os
 import pytest
 
 from flux_trio.config import ResourceConfig, ResourceEntry
-from flux_trio.formats import FormatError, Idset, ResourceSet
-from flux_trio.messages import Errno, FluxError
-from flux_trio.services.resource import (
-    find_inventory,
+from flux_trio.cores.resource import (
     inventory_from_config,
     inventory_of_machine,
     parse_targets,
 )
+from flux_trio.formats import FormatError, Idset, ResourceSet
+from flux_trio.messages import Errno, FluxError
+from flux_trio.services.inventory import find_inventory
 
 
 def execution(inventory: ResourceSet) -> dict[str, object]:

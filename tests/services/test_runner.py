@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from flux_trio.broker import Handle, LocalHandle, LogBook, Router, ServiceExit
+from flux_trio.cores.turns import ClearTimer, Exit, Log, Note, SetTimer, TimerFired
 from flux_trio.messages import ROLE_OWNER, Event, Level, Request, respond
 from flux_trio.services.runner import Timers, run_core
-from flux_trio.services.turns import ClearTimer, Exit, Log, Note, SetTimer, TimerFired
 from flux_trio.trace import Trace
 from tests.support.asking import OWNER_USERID
 from tests.support.modules import ModuleWorld

@@ -8,7 +8,8 @@ import pwd
 
 import pytest
 
-from flux_trio.services.job_manager import User, unix_user
+from flux_trio.cores.job_manager.requests.entrance import User
+from flux_trio.services.user_database import unix_user
 
 
 async def test_user_has_a_name_and_all_their_groups() -> None:

@@ -22,9 +22,9 @@ BREAKING: Final = {
     "tests/instance/test_roles.py": ANY,
     "tests/fuzz/test_wire.py": ANY,
     # judges its scenarios itself, which break clauses on purpose
-    "tests/conformance/test_planted.py": ANY,
-    "tests/conformance/test_snapshot.py": ANY,
-    "tests/conformance/test_garbage.py": ANY,
+    "tests/judge/test_planted.py": ANY,
+    "tests/judge/test_snapshot.py": ANY,
+    "tests/judge/test_garbage.py": ANY,
     # as flux-core does in the recording
     "tests/recordings/test_eventlogs.py": "27.impl.10 32.impl.5",
     "tests/recordings/test_steps.py": "27.impl.10 32.impl.5",

@@ -11,7 +11,7 @@ from typing import Any
 from flux_trio.config import Config, ExecConfig, read_config
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.instance import Surroundings
-from flux_trio.services.kvs.stores import MemoryStore
+from flux_trio.store.stores import MemoryStore
 from tests.support.recordings import Player, Recording
 
 Entry = tuple[str, dict[str, Any]]

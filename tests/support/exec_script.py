@@ -6,11 +6,8 @@ import json
 from typing import Any
 
 from flux_trio.config import ExecConfig
-from flux_trio.formats import Jobspec, ResourceSet, format_fluid, parse_eventlog
-from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response, topics
-from flux_trio.services.exec.core import ExecCore
-from flux_trio.services.exec.shell_protocol import Done, Started
-from flux_trio.services.exec.vocabulary import (
+from flux_trio.cores.exec.core import ExecCore
+from flux_trio.cores.exec.vocabulary import (
     Chunk,
     OutputRead,
     ReadOutput,
@@ -18,8 +15,11 @@ from flux_trio.services.exec.vocabulary import (
     ShellLost,
     ToShell,
 )
-from flux_trio.services.stored_output import output_key
-from flux_trio.services.turns import SetTimer, TimerFired
+from flux_trio.cores.stored_output import output_key
+from flux_trio.cores.turns import SetTimer, TimerFired
+from flux_trio.formats import Jobspec, ResourceSet, format_fluid, parse_eventlog
+from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response, topics
+from flux_trio.shell.protocol import Done, Started
 from tests.support.asking import OWNER_USERID, asked
 
 HELLO_AT = 100.0  # seconds since the Unix epoch: when the script's hello is accepted

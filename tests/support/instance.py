@@ -19,8 +19,8 @@ from typing import IO, Any
 import click.testing
 
 from flux_trio.cli import main
-from flux_trio.conformance import judge_trace, load_clauses
-from flux_trio.conformance.rules import ALL_RULES
+from flux_trio.judge import judge_trace, load_clauses
+from flux_trio.judge.rules import ALL_RULES
 from flux_trio.testing.watching import LONG_TEXT
 from flux_trio.trace import read_trace
 from flux_trio.views import verdict_text

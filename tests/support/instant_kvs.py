@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
+from flux_trio.cores.kvs.core import KvsCore
+from flux_trio.cores.kvs.ops import Fetched, Stored, StoreOps
 from flux_trio.messages import ROLE_OWNER, Request, Response
-from flux_trio.services.kvs import Fetched, KvsCore, MemoryStore, Stored, StoreOps
+from flux_trio.store.stores import MemoryStore
 from tests.support.asking import OWNER_USERID, asked
 
 

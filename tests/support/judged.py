@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from flux_trio.conformance import load_clauses
-from flux_trio.conformance.monitor import Monitor
-from flux_trio.conformance.rule import Rule
 from flux_trio.formats import format_fluid
+from flux_trio.judge import load_clauses
+from flux_trio.judge.engine.monitor import Monitor
+from flux_trio.judge.engine.rule import Rule
 from flux_trio.messages import Event, Message, Request, Response, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Kind, Record

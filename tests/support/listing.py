@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from flux_trio.config import Config
+from flux_trio.cores.job_index import ended_ops, submit_op
+from flux_trio.cores.job_list import JobListCore
+from flux_trio.cores.job_list.records import ended_of, folded
+from flux_trio.cores.turns import ClearTimer, Log, SetTimer, TimerFired
 from flux_trio.formats import Event, Jobspec, format_eventlog, format_fluid, parse_eventlog
 from flux_trio.messages import Errno, Flag, Request, Response, respond_error, service_of, topics
 from flux_trio.protocols import ACTIVE, JobState
-from flux_trio.services.job_index import ended_ops, submit_op
-from flux_trio.services.job_list import JobListCore
-from flux_trio.services.job_list.records import ended_of, folded
-from flux_trio.services.turns import ClearTimer, Log, SetTimer, TimerFired
 from tests.support.asking import asked
 from tests.support.instant_kvs import InstantKvs
 

@@ -21,6 +21,12 @@ from typing import Any
 import msgspec
 
 from flux_trio.config import Config
+from flux_trio.cores.job_index import ACTIVE, ENDED, submit_op
+from flux_trio.cores.job_manager.core import JobManagerCore
+from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY
+from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
+from flux_trio.cores.job_manager.requests.entrance import FindUser, User, UserFound
+from flux_trio.cores.turns import ClearTimer, Exit, Log, Note, NoteAll, SetTimer, TimerFired
 from flux_trio.formats import (
     Event as LogEvent,
 )
@@ -49,12 +55,6 @@ from flux_trio.protocols import (
     replay,
     submit_event,
 )
-from flux_trio.services.job_index import ACTIVE, ENDED, submit_op
-from flux_trio.services.job_manager.core import JobManagerCore
-from flux_trio.services.job_manager.entrance import FindUser, User, UserFound
-from flux_trio.services.job_manager.ledger import MAX_JOBID_KEY
-from flux_trio.services.job_manager.queues import CHECKPOINT_KEY
-from flux_trio.services.turns import ClearTimer, Exit, Log, Note, NoteAll, SetTimer, TimerFired
 from tests.support.asking import OWNER_USERID, asked, gone
 from tests.support.instant_kvs import InstantKvs
 

@@ -1,7 +1,7 @@
 """Planted violations: for each rule, a change of a clean trace that breaks it.
 
 Those of a rule file are in the file of the same name, or of its subject, in
-tests/conformance/planted, which has `PLANTED = Planted()` and decorated functions from trace to
+tests/judge/planted, which has `PLANTED = Planted()` and decorated functions from trace to
 trace.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from flux_trio.conformance.rules import ALL_RULES
+from flux_trio.judge.rules import ALL_RULES
 from flux_trio.trace import Record
 from tests.support.judged import REMOVED, Trace, edit_payload, judge
 from tests.support.scenarios import trace_of
@@ -90,7 +90,7 @@ def _with_key(
 @functools.cache
 def all_planted() -> dict[str, Violation]:
     """Every violation of every file, by "file: name"."""
-    package = importlib.import_module("tests.conformance.planted")
+    package = importlib.import_module("tests.judge.planted")
     found: dict[str, Violation] = {}
     for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda each: each.name):
         for violation in importlib.import_module(f"{package.__name__}.{module.name}").PLANTED.all:

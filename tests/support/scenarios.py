@@ -1,7 +1,7 @@
 """Scenarios: short stories of a real instance in simulated time, and the traces they leave.
 
 A scenario is an async function of a `Stage`, registered with `scenario(...)`; those of a subject
-are in a file of tests/conformance/scenarios. Its trace goes from the start of the instance to the
+are in a file of tests/judge/scenarios. Its trace goes from the start of the instance to the
 end of the function, when everything has come to rest; the taking down is not in it. A trace that
 no instance of ours can be made to leave is made by hand and registered with `made_scenario`. Where
 a clause says how to meet a mistake of others, a scenario makes it and is marked `breaking(...)`.
@@ -187,7 +187,7 @@ def _add(name: str, make: Callable[[], list[Record]]) -> None:
 
 @functools.cache
 def _load() -> None:
-    package = importlib.import_module("tests.conformance.scenarios")
+    package = importlib.import_module("tests.judge.scenarios")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
 

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from flux_trio.config import SchedConfig
+from flux_trio.cores.sched.core import SchedCore
 from flux_trio.formats import ResourceSet, format_fluid
 from flux_trio.messages import Errno, Request, Response, topics
-from flux_trio.services.sched import SchedCore
 from tests.support.asking import asked
 
 MANAGER = "job-manager"

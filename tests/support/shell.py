@@ -12,17 +12,9 @@ from typing import Any, TypeVar
 
 import trio
 
-from flux_trio.services.exec.shell_client import ShellClient
-from flux_trio.services.exec.shell_protocol import (
-    Ack,
-    Done,
-    ShellRequest,
-    Start,
-    Started,
-    Task,
-    output_name,
-)
-from flux_trio.services.exec.vocabulary import ShellConnected, ShellInput, ShellLost
+from flux_trio.cores.exec.vocabulary import ShellConnected, ShellInput, ShellLost
+from flux_trio.services.shell_client import ShellClient
+from flux_trio.shell.protocol import Ack, Done, ShellRequest, Start, Started, Task, output_name
 
 TEST_S_MAX = 300.0  # only what hangs takes so long, however busy the machine is
 MARK = "FLUX_TRIO_TEST_DIRECTORY"  # in the environment of every task
@@ -128,7 +120,7 @@ def no_process_left(directory: Path) -> Iterator[None]:
 
 def hosts(directory: Path) -> list[int]:
     """The shell hosts of `directory`, by process id."""
-    words = b"flux_trio.services.exec.shell_host\0" + str(directory).encode() + b"\0"
+    words = b"flux_trio.shell.host\0" + str(directory).encode() + b"\0"
     return [pid for pid in _processes() if _read(pid, "cmdline").endswith(words)]
 
 

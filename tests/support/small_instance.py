@@ -14,6 +14,7 @@ from typing import Any
 
 import trio
 
+from flux_trio.cores.credit import Credit, read_grant
 from flux_trio.messages import (
     Errno,
     Event,
@@ -25,7 +26,6 @@ from flux_trio.messages import (
     respond_stream,
     topics,
 )
-from flux_trio.services.credit import Credit, read_grant
 from flux_trio.transports import (
     Connection,
     Credentials,

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.conformance import Judgement, judge_trace, load_clauses, pick_records
-from flux_trio.conformance.rule import Broken, Rules, received, sent
+from flux_trio.judge import Judgement, judge_trace, load_clauses, pick_records
+from flux_trio.judge.engine.rule import Broken, Rules, received, sent
 from flux_trio.messages import Event, Request, Response
 from flux_trio.trace import Record, Shown, Source
 from flux_trio.views import (

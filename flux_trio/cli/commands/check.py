@@ -12,7 +12,7 @@ import click
 from flux_trio.cli.errors import CommandError
 
 if TYPE_CHECKING:
-    from flux_trio.conformance import Clause, Judgement
+    from flux_trio.judge import Clause, Judgement
     from flux_trio.trace import Record, Source
 
 BROKEN = 1
@@ -72,8 +72,8 @@ def check(
 
     Exit codes: 0 no clause is broken, 1 one is, 2 the trace cannot be read or wrong usage.
     """
-    from flux_trio.conformance import judge_trace, load_clauses, pick_records
-    from flux_trio.conformance.rules import ALL_RULES
+    from flux_trio.judge import judge_trace, load_clauses, pick_records
+    from flux_trio.judge.rules import ALL_RULES
 
     clauses = load_clauses()
     with _opened(trace) as source:

@@ -42,7 +42,8 @@ def fsck(ctx: click.Context, *, statedir: Path | None, repair: bool) -> None:
     """
     from flux_trio.client import STATEDIR_VARIABLE, default_statedir
     from flux_trio.instance import STATE_FILE
-    from flux_trio.services.kvs import StoreError, check_file, repair_file
+    from flux_trio.store.fsck import check_file, repair_file
+    from flux_trio.store.stores import StoreError
 
     given = os.environ.get(STATEDIR_VARIABLE)
     path = (statedir or (Path(given) if given else default_statedir(os.environ))) / STATE_FILE

@@ -100,9 +100,9 @@ def _read(what: str) -> tuple[list[int], list[str]]:
 
 async def _of_job(client: Client, jobid: int) -> tuple[list[int], list[str]]:
     from flux_trio.cli.each import about
+    from flux_trio.cores.exec.placement import LayoutError, place_tasks
     from flux_trio.formats import Jobspec, parse_r
     from flux_trio.messages import topics
-    from flux_trio.services.exec import LayoutError, place_tasks
 
     with about(jobid):
         if not await _allocated(client, jobid):

@@ -12,8 +12,8 @@ import trio
 from flux_trio.config import Config, ExecConfig, JobManagerConfig, PerilogConfig
 from flux_trio.instance import Surroundings, open_instance
 from flux_trio.jobtap import Plugin
-from flux_trio.services.kvs.stores import MemoryStore
 from flux_trio.sim import make_machine
+from flux_trio.store.stores import MemoryStore
 from tests.support.perilog import Acting
 from tests.support.playing import Jobs, context, names, when
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from flux_trio.config import parse_config
+from flux_trio.cores.job_manager.requests.entrance import User
 from flux_trio.messages import topics
-from flux_trio.services.job_manager import User
 from flux_trio.testing import simulated_instance
 from tests.support.playing import GUEST, Jobs, context, guest_of
 

@@ -1,0 +1,347 @@
+"""Ingest: a submission becomes a stored job, and is answered when it is durable.
+
+What comes in one turn is one batch: the jobspecs and submit events in one commit, then one
+job-manager.submit, then the answers. A job that the job manager refuses is removed again. Left out:
+signatures (RFC 15); the broker vouches for the userid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from flux_trio.cores.job_index import refusal_ops, submit_op
+from flux_trio.cores.methods import Methods
+from flux_trio.cores.sharing import Backlog
+from flux_trio.cores.turns import Exit, Log
+from flux_trio.formats import (
+    FluidGenerator,
+    FormatError,
+    Jobspec,
+    format_event,
+    job_key,
+    timestamp_of,
+)
+from flux_trio.messages import (
+    Calls,
+    Errno,
+    Event,
+    Flag,
+    FluxError,
+    Level,
+    Request,
+    Response,
+    expect_payload,
+    respond,
+    respond_error,
+    tells_return_of,
+    topics,
+)
+from flux_trio.protocols import (
+    URGENCY_DEFAULT,
+    URGENCY_MAX,
+    URGENCY_MIN,
+    JobFlag,
+    submit_event,
+)
+
+Action = Any
+
+# The most jobs in one batch: a bound on one commit, and on how long the first waits for the last.
+BATCH_JOBS_MAX = 1024
+
+# An ingest that was reloaded may have stored jobs that the job manager has not heard of. Their ids
+# are ahead of the last one it knows, by the time a commit takes.
+UNHEARD_MS_MAX = 60_000
+
+CACHED_BYTES_MAX: Final = 1 << 14  # of a jobspec whose judgment is remembered by its text
+
+TEXT_BYTES_MAX: Final = {"system.job.name": 1024, "system.cwd": 4096}
+"""Of attributes that lists show and that have no natural length."""
+
+
+class Submit(msgspec.Struct):
+    """The job-ingest.submit request: a jobspec object (RFC 25), urgency, flags (RFC 21)."""
+
+    jobspec: dict[str, Any]
+    urgency: Annotated[int, msgspec.Meta(ge=URGENCY_MIN, le=URGENCY_MAX)] = URGENCY_DEFAULT
+    flags: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class Refusals(msgspec.Struct):
+    """The job-manager.submit response; `full` are the users who have met a limit."""
+
+    errors: list[tuple[int, str]]
+    full: list[int] = []
+
+
+class Room(msgspec.Struct):
+    """The job-manager.submit-room response: why not, for each jobspec; null if there is room."""
+
+    refusals: list[str | None]
+
+
+class Info(msgspec.Struct):
+    """The job-manager.getinfo response."""
+
+    max_jobid: int
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Submissions of one turn, by job id."""
+
+    requests: dict[int, Request] = field(default_factory=dict)
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    ops: list[list[str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """Submissions of a user who has met a limit, until the job manager says which have room."""
+
+    userid: int
+    requests: tuple[Request, ...]
+
+
+class IngestCore:
+    """Batches under way, and the ids given out.
+
+    A job beyond a limit of its user is refused by the job manager, when it is stored already. From
+    then on jobs of that user are stored only if the job manager has said that there is room.
+    """
+
+    def __init__(self) -> None:
+        self._calls: Calls[_Batch | _Check | None] = Calls()  # None: the getinfo at start
+        self._full: set[int] = set()  # users who have met a limit; a check that finds room ends it
+        self._unchecked: dict[int, list[Request]] = {}  # of this turn, by the users among them
+        self._ids: FluidGenerator | None = None  # until the job manager has told the last id
+        self._refusal = ""  # set while nobody holds the job manager's name: getinfo met ENOSYS
+        self._now = 0.0  # of this turn
+        self._backlog: Backlog[Request] = Backlog()  # until then
+        self._batch = _Batch()
+        self._out: list[Action] = []
+        farewell = topics.disconnect_of(topics.JOB_INGEST)
+        self._methods = Methods(
+            for_owner={},
+            for_all={topics.INGEST_SUBMIT: self._submit, farewell: _forget},
+            stats=(topics.stats_of(topics.JOB_INGEST), self._stats),
+        )
+
+    def start(self, _now: float) -> list[Action]:
+        """Ask where the ids of an earlier life ended; submissions wait for it."""
+        self._ask_last_id()
+        return self._take_out()
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Action]:
+        """Check what was submitted, and take the batches one step on."""
+        self._now = now
+        requests: list[Request] = []
+        for message in inputs:
+            if isinstance(message, Request) and self._ids is not None:
+                requests.append(message)
+            elif isinstance(message, Request) and self._refusal:
+                self._answer(respond_error(message, Errno.ENOSYS, self._refusal))
+            elif isinstance(message, Request):
+                self._answer(self._backlog.put(message))
+            elif isinstance(message, Response):
+                self._take_response(now, message)
+            elif isinstance(message, Event):
+                self._event(message)
+        if self._ids is not None:
+            for request in [*self._backlog.take(), *requests]:
+                self._answer(self._methods.call(request))
+            self._check_room()
+            self._store()
+        return self._take_out()
+
+    def _ask_last_id(self) -> None:
+        self._answer(Request(topics.JOB_GETINFO, None, self._calls.open(None)))
+
+    def _event(self, event: Event) -> None:
+        """Ask again when there is a job manager after there was none."""
+        if self._refusal and tells_return_of(topics.JOB_MANAGER, event):
+            self._refusal = ""
+            self._ask_last_id()
+
+    def _take_out(self) -> list[Action]:
+        out, self._out = self._out, []
+        return out
+
+    def _stats(self) -> dict[str, Any]:
+        return {"submitting": len(self._calls)}  # batches that are being stored or decided on
+
+    def _submit(self, request: Request) -> None:
+        new, text = _read(request)
+        if request.userid in self._full:
+            self._unchecked.setdefault(request.userid, []).append(request)
+        else:
+            self._take_in(request, new, text)
+
+    def _check_room(self) -> None:
+        """Ask about submissions of users who have met a limit, before they cost disk."""
+        unchecked, self._unchecked = self._unchecked, {}
+        for userid, requests in unchecked.items():
+            sizes = [_limited_bytes(request) for request in requests]
+            call = self._calls.open(_Check(userid, tuple(requests)))
+            self._answer(Request(topics.JOB_SUBMIT_ROOM, {"userid": userid, "sizes": sizes}, call))
+
+    def _checked(self, check: _Check, response: Response) -> None:
+        """Take in the submissions that there is room for."""
+        if response.errnum:
+            text = f"cannot submit the job: {response.error_text}"
+            for request in check.requests:
+                self._answer(respond_error(request, response.errnum, text))
+            return
+        refusals = expect_payload(response, Room).refusals
+        if not any(refusals):
+            self._full.discard(check.userid)
+        for request, refusal in zip(check.requests, refusals, strict=True):
+            if refusal is None:
+                self._take_in(request, *_read(request))
+            else:
+                self._answer(respond_error(request, Errno.EINVAL, refusal))
+
+    def _take_in(self, request: Request, new: Submit, text: bytes) -> None:
+        """Put a job into the batch of this turn."""
+        assert self._ids is not None  # requests wait until it is there
+        now = self._now
+        jobid = self._ids.next(int(now * 1000))
+        event = submit_event(now, request.userid, new.urgency, new.flags)
+        self._batch.ops.append(["put", job_key(jobid, "jobspec"), text.decode()])
+        self._batch.ops.append(["append", job_key(jobid, "eventlog"), format_event(event)])
+        self._batch.ops.append(submit_op(jobid))
+        self._batch.requests[jobid] = request
+        self._batch.jobs.append(
+            {
+                "id": jobid,
+                "userid": request.userid,
+                "urgency": new.urgency,
+                "t_submit": now,
+                "flags": new.flags,
+                "jobspec": new.jobspec,
+            }
+        )
+        if len(self._batch.jobs) >= BATCH_JOBS_MAX:
+            self._store()
+
+    def _store(self) -> None:
+        if self._batch.jobs:
+            batch, self._batch = self._batch, _Batch()
+            # a submit is refused, rather than held, while the disk is full
+            payload = {"ops": batch.ops, "wait": False}
+            self._answer(Request(topics.KVS_COMMIT, payload, self._calls.open(batch)))
+
+    def _take_response(self, now: float, response: Response) -> None:
+        batch = self._calls.match(response)
+        if response.topic == topics.JOB_GETINFO:
+            self._number_from(now, response)
+        elif isinstance(batch, _Check):
+            self._checked(batch, response)
+        elif batch is None:
+            self._answer(
+                Log(Level.WARNING, f"{response.topic}: an answer to nothing that was asked")
+            )
+        elif response.errnum:
+            stored = response.topic != topics.KVS_COMMIT
+            text = f"cannot {'submit' if stored else 'store'} the job: {response.error_text}"
+            self._fail(batch, response.errnum, text, stored=stored)
+        elif response.topic == topics.KVS_COMMIT:
+            payload = {"jobs": batch.jobs}
+            self._answer(Request(topics.JOB_SUBMIT, payload, self._calls.open(batch)))
+        else:
+            told = expect_payload(response, Refusals)
+            self._full.update(told.full)
+            self._decided(batch, dict(told.errors))
+
+    def _number_from(self, now: float, response: Response) -> None:
+        if response.errnum == Errno.ENOSYS:  # the broker's: there is no job manager now
+            self._refusal = response.error_text
+            for request in self._backlog.take():
+                self._answer(respond_error(request, Errno.ENOSYS, self._refusal))
+            return
+        if response.errnum:
+            self._answer(Exit(f"{response.topic}: {response.error_text}"))
+            return
+        last = expect_payload(response, Info).max_jobid
+        first_ms = timestamp_of(last) + UNHEARD_MS_MAX
+        self._ids = FluidGenerator(start_ms=int(now * 1000) - first_ms)
+        self._ids.advance_past(last)
+
+    def _decided(self, batch: _Batch, refused: dict[int, str]) -> None:
+        for jobid, request in batch.requests.items():
+            if jobid in refused:
+                self._answer(respond_error(request, Errno.EINVAL, refused[jobid]))
+            else:
+                self._answer(respond(request, {"id": jobid}))
+        self._remove(list(refused))
+
+    def _fail(self, batch: _Batch, errnum: int, text: str, *, stored: bool) -> None:
+        for request in batch.requests.values():
+            self._answer(respond_error(request, errnum, text))
+        if stored:
+            self._remove(list(batch.requests))
+
+    def _remove(self, jobids: list[int]) -> None:
+        if jobids:
+            ops = [op for jobid in jobids for op in refusal_ops(jobid)]
+            self._answer(Request(topics.KVS_COMMIT, {"ops": ops}, flags=int(Flag.NORESPONSE)))
+
+    def _answer(self, action: Action | None) -> None:
+        if action is not None:
+            self._out.append(action)
+
+
+def _read(request: Request) -> tuple[Submit, bytes]:
+    """A submission, and its jobspec as JSON. Raises FluxError."""
+    new = expect_payload(request, Submit)
+    if not request.is_owner:
+        _check_guest(new)
+    text = msgspec.json.encode(new.jobspec)
+    try:
+        if len(text) <= CACHED_BYTES_MAX:
+            _judge_cached(text)
+        else:
+            _judge(text)
+    except FormatError as error:
+        raise FluxError(Errno.EINVAL, str(error)) from None
+    return new, text
+
+
+def _limited_bytes(request: Request) -> int:
+    """What a submission counts for its user's limit: its jobspec without the environment."""
+    new = expect_payload(request, Submit)
+    return len(msgspec.json.encode(Jobspec.parse(new.jobspec).without_environment()))
+
+
+def _check_guest(new: Submit) -> None:
+    """Refuse what only the instance owner may ask for, with flux-core's errnos and words."""
+    if new.flags & JobFlag.NOVALIDATE:
+        text = "only the instance owner can submit with FLUX_JOB_NOVALIDATE"
+        raise FluxError(Errno.EPERM, text)
+    if new.urgency > URGENCY_DEFAULT:
+        text = f"only the instance owner can submit with urgency >{URGENCY_DEFAULT}"
+        raise FluxError(Errno.EINVAL, text)
+    if new.flags & JobFlag.WAITABLE:
+        text = "only the instance owner can submit with FLUX_JOB_WAITABLE"
+        raise FluxError(Errno.EINVAL, text)
+
+
+def _forget(_request: Request) -> None:
+    """A submitter is gone: its jobs stay, and its answers are dropped on the way."""
+
+
+def _judge(text: bytes) -> None:
+    """Raises FormatError for what is no jobspec, or has a text that is too long to be listed."""
+    jobspec = Jobspec.parse(text)
+    for path, most in TEXT_BYTES_MAX.items():
+        value = jobspec.attribute(path)
+        if isinstance(value, str) and len(value.encode(errors="surrogatepass")) > most:
+            where = f"jobspec: attributes.{path}"
+            raise FormatError(f"at most {most} bytes", value, where)
+
+
+_judge_cached = lru_cache(maxsize=16)(_judge)  # many that are submitted together differ in nothing

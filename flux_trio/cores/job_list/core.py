@@ -1,0 +1,210 @@
+"""The job list: what users read about jobs. Pure.
+
+It holds one small record an active job, folded from eventlog and journal (`follow`), and a few
+numbers of each finished one (`finished`); the rest it reads from the kvs when asked. Requests wait
+until every active job of before has been read, and are refused if there is no job manager then.
+While it is away later, lists tell what was last known.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.config import Config
+from flux_trio.cores.configuring import configuration_in
+from flux_trio.cores.job_list.details import EVENTLOG, Details
+from flux_trio.cores.job_list.exchange import Exchange, JobCounted, LogChanged, LogRead
+from flux_trio.cores.job_list.finished import Finished
+from flux_trio.cores.job_list.follow import Follower
+from flux_trio.cores.job_list.info import Info
+from flux_trio.cores.job_list.listing import IdRead, IdRequest, Listings, SliceRead
+from flux_trio.cores.job_list.records import Records, folded
+from flux_trio.cores.job_list.scan import ActiveLogs, ActivePage, EndedPage, StrayLog
+from flux_trio.cores.job_list.watches import Watches
+from flux_trio.cores.lookups import values_in
+from flux_trio.cores.methods import Methods
+from flux_trio.cores.sharing import Backlog
+from flux_trio.cores.turns import ClockStepped, TimerFired
+from flux_trio.formats import FormatError, job_key
+from flux_trio.messages import (
+    ROLE_OWNER,
+    Errno,
+    Event,
+    FluxError,
+    Request,
+    Response,
+    expect_payload,
+    respond,
+    respond_error,
+    tells_return_of,
+    topics,
+)
+from flux_trio.protocols import InvalidTransition
+
+_ABOUT_A_JOB: Final = (topics.LIST_ID, topics.INFO_LOOKUP, topics.INFO_WATCH)
+
+
+class _Purged(msgspec.Struct):
+    """The event job-purge-inactive."""
+
+    jobs: list[int]
+    times: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRead:
+    """The eventlog of the job that a request is about was asked for."""
+
+    request: Request
+    jobid: int
+
+
+class JobListCore:
+    """The whole state of job-list and job-info."""
+
+    def __init__(self, config: Config | None = None) -> None:
+        self._exchange = Exchange()
+        self._records = Records()
+        self._finished = Finished()
+        self._details = Details(self._exchange)
+        self._follower = Follower(self._exchange, self._records, self._finished)
+        self._listings = Listings(self._exchange, self._records, self._finished, self._details)
+        self._listings.default_queue = (config or Config()).default_queue
+        self._watches = Watches(self._exchange)
+        self._info = Info(self._exchange, self._records, self._watches)
+        self._backlog: Backlog[Request] = Backlog()  # until all active jobs have been read
+        self._methods = Methods(
+            for_owner={topics.config_reload_of(topics.JOB_LIST): self._configure},
+            for_all={
+                topics.LIST_LIST: self._listings.list_jobs,
+                topics.credit_of(topics.LIST_LIST): self._listings.grant,
+                topics.LIST_CANCEL: self._listings.cancel,
+                topics.LIST_ID: self._listings.list_id,
+                topics.LIST_STATS: self._listings.stats,
+                topics.INFO_LOOKUP: self._info.lookup,
+                topics.INFO_WATCH: self._info.watch,
+                topics.credit_of(topics.INFO_WATCH): self._watches.grant,
+                topics.INFO_WATCH_CANCEL: self._watches.cancel,
+                topics.disconnect_of(topics.JOB_LIST): self._disconnect_list,
+                topics.disconnect_of(topics.JOB_INFO): self._disconnect_info,
+            },
+            stats=(topics.stats_of(topics.JOB_LIST), self._stats),
+        )
+
+    def start(self, now: float) -> list[Any]:
+        """Follow the jobs from here on."""
+        self._exchange.now = now
+        self._follower.open()
+        return self._exchange.take_actions()
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+        """Take answers first, so that requests see the newest; answer what can be answered."""
+        self._exchange.now = now
+        self._listings.start_turn()
+        requests: list[Request] = []
+        for message in inputs:
+            match message:
+                case Response():
+                    self._response(message)
+                case Request():
+                    self._keep(message, requests)
+                case Event() if tells_return_of(topics.JOB_MANAGER, message):
+                    self._follower.manager_is_back()
+                case Event(topic=topics.JOB_PURGE_EVENT) if message.rolemask & ROLE_OWNER:
+                    self._purged(message)
+                case ClockStepped(by):
+                    self._records.clock_stepped(by)
+                case TimerFired(topics.JOB_JOURNAL):
+                    self._follower.open()
+                case TimerFired(int(userid)):
+                    self._listings.go_on(userid)
+        for record in self._records.settle():
+            self._details.forget(record.id)
+            self._listings.ended(record.id)
+            self._watches.ended(record.id)
+        self._answer(requests)
+        return self._exchange.take_actions()
+
+    def _answer(self, requests: list[Request]) -> None:
+        if self._follower.ready:
+            for request in [*self._backlog.take(), *requests]:
+                self._call(request)
+        elif (hindrance := self._follower.hindrance) is not None:  # there is nothing to tell yet
+            for request in self._backlog.take():
+                self._exchange.send(respond_error(request, hindrance.errnum, hindrance.text))
+
+    def _keep(self, request: Request, requests: list[Request]) -> None:
+        """Put `request` among the `requests` of this turn, or among what waits."""
+        if self._follower.ready:
+            requests.append(request)
+        else:
+            self._exchange.send(self._backlog.put(request))
+
+    def _call(self, request: Request) -> None:
+        """A request about a job that is not active waits until its eventlog has been read."""
+        if request.topic in _ABOUT_A_JOB:
+            with suppress(FluxError, FormatError):  # the method itself says what is wrong
+                jobid = expect_payload(request, IdRequest).id
+                if self._records.find(jobid) is None:
+                    keys = {"keys": [job_key(jobid, EVENTLOG)]}
+                    read = RecordRead(request, jobid)
+                    self._exchange.ask_for(topics.KVS_LOOKUP_ALL, keys, read)
+                    return
+        self._exchange.send(self._methods.call(request))
+
+    def _response(self, response: Response) -> None:
+        match self._exchange.take(response):
+            case ActivePage() | ActiveLogs() | EndedPage() | StrayLog() as step:
+                self._follower.scanned(step, response)
+                self._listings.filled()
+            case SliceRead() as read:
+                self._listings.take_slice(read, response)
+            case IdRead() as read:
+                self._listings.take_id(read, response)
+            case RecordRead(request, jobid):
+                self._call_about(request, jobid, response)
+            case LogChanged(stream):
+                self._watches.changed(stream, response)
+            case LogRead() as awaited:
+                self._watches.read(awaited, response)
+            case JobCounted() as awaited:
+                self._watches.counted(awaited, response)
+
+    def _call_about(self, request: Request, jobid: int, response: Response) -> None:
+        try:
+            text = values_in(response)[0]
+            record = None if text is None else folded(jobid, text)
+        except FluxError as error:
+            self._exchange.send(respond_error(request, error.errnum, error.text))
+            return
+        except (FormatError, InvalidTransition, KeyError) as error:
+            text = f"{job_key(jobid, EVENTLOG)}: not a job eventlog: {error}"
+            self._exchange.send(respond_error(request, Errno.EBADMSG, text))
+            return
+        if record is not None and not record.is_active:  # else it was refused, or is unheard of
+            self._records.finished = record
+        self._exchange.send(self._methods.call(request))
+        self._records.finished = None
+
+    def _purged(self, event: Event) -> None:
+        told = msgspec.convert(event.payload, _Purged)
+        for place in zip(told.times, told.jobs, strict=True):
+            self._finished.purge(place)
+
+    def _configure(self, request: Request) -> None:
+        self._listings.default_queue = configuration_in(request).default_queue
+        self._exchange.send(respond(request))
+
+    def _stats(self) -> dict[str, Any]:
+        jobs = len(self._records.jobs) + len(self._finished)
+        return {"jobs": jobs, "watches": self._watches.count}
+
+    def _disconnect_list(self, request: Request) -> None:
+        self._listings.forget(request.sender)
+
+    def _disconnect_info(self, request: Request) -> None:
+        self._watches.forget(request.sender)

@@ -1,0 +1,224 @@
+"""What is listed of a job beyond its eventlog: facts of its jobspec and of its R.
+
+Both are read from the kvs when a list needs them and kept for a while. What R says replaces what
+the jobspec asked for. A jobspec or R that cannot be understood has no facts. Left out: flux-core's
+per-resource shell option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from flux_trio.cores.job_index import Ended, name_of
+from flux_trio.cores.job_list.exchange import Exchange
+from flux_trio.cores.job_list.records import Record, folded
+from flux_trio.cores.turns import Log
+from flux_trio.formats import (
+    FormatError,
+    Hostlist,
+    Jobspec,
+    ResourceSet,
+    apply_update,
+    job_key,
+)
+from flux_trio.messages import Level, topics
+from flux_trio.protocols import InvalidTransition
+
+JOBSPEC: Final = "jobspec"
+R: Final = "R"
+EVENTLOG: Final = "eventlog"
+_FINISHED: Final = (EVENTLOG, JOBSPEC, R)  # what is read of a finished job
+FACTS_MAX: Final = 20_000  # kept, of about 0.7 kB each; the oldest go first
+FACTS_CHARS_MAX: Final = 16 << 20  # of the texts in them
+CWD_BYTES_MAX: Final = 4096  # of a working directory: Linux has none that is longer
+LOOKUP_CHARS_MAX: Final = 1 << 19  # of what is read at once; or one job, if that is longer
+CACHED_CHARS_MAX: Final = 1 << 14  # of a jobspec whose facts are remembered by its text
+
+Facts = dict[str, Any]
+Texts = dict[tuple[int, str], str | None]  # by job id and name
+
+Listed: TypeAlias = Record | Ended
+"""A job to be listed: an active one, or what the index says of a finished one."""
+
+
+def current_jobspec(text: str, record: Record) -> dict[str, object]:
+    """The stored jobspec with every jobspec-update event applied; FormatError."""
+    jobspec = _decode(text)
+    for path, value in (record.jobspec_updates or {}).items():
+        jobspec = apply_update(jobspec, path, value)
+    return jobspec
+
+
+def current_r(text: str, record: Record) -> dict[str, object]:
+    """The stored R with the expiration of the last resource-update event; FormatError."""
+    r = _decode(text)
+    if record.expiration is None:
+        return r
+    return apply_update(r, "execution.expiration", record.expiration)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Facts, and the updates they were made with: another object of them makes facts outdated."""
+
+    facts: Facts
+    updates: Mapping[str, Any] | None
+
+    @property
+    def nchars(self) -> int:
+        """How long the texts are."""
+        return sum(len(value) for value in self.facts.values() if isinstance(value, str))
+
+
+class Details:
+    """What lists need of jobs and do not have in memory, and the facts that are kept of some.
+
+    Facts are kept of active jobs alone, which are listed again and again.
+    """
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._kept: dict[tuple[int, str], _Kept] = {}
+        self._nchars = 0  # of them
+
+    def keys_of(self, jobs: Iterable[Listed]) -> Iterator[tuple[int, str]]:
+        """What has to be read of `jobs`: job ids and names."""
+        for job in jobs:
+            names = _FINISHED if isinstance(job, Ended) else self._missing(job)
+            for name in names:
+                yield job.id, name
+
+    def ask(self, keys: Sequence[tuple[int, str]], purpose: object) -> None:
+        """Read them for `purpose`; the answer is one kvs.lookup-all.
+
+        If they are of several jobs, the answer has the first values alone when all are too long.
+        """
+        wanted: dict[str, Any] = {"keys": [job_key(jobid, name) for jobid, name in keys]}
+        if keys[0][0] != keys[-1][0]:
+            wanted["chars_max"] = LOOKUP_CHARS_MAX
+        self._exchange.ask_for(topics.KVS_LOOKUP_ALL, wanted, purpose)
+
+    def known(
+        self,
+        jobs: Iterable[Listed],
+        keys: Iterable[tuple[int, str]],
+        values: Iterable[str | None],
+    ) -> list[tuple[Record, Facts]]:
+        """`jobs` with their facts, when `keys` have been read; without those that are gone."""
+        texts = dict(zip(keys, values, strict=True))
+        known = []
+        for job in jobs:
+            record = self._finished(job, texts) if isinstance(job, Ended) else job
+            if record is not None:
+                known.append((record, self._facts(record, texts)))
+        return known
+
+    def forget(self, jobid: int) -> None:
+        """The job is over: its facts are not kept."""
+        for name in (JOBSPEC, R):
+            self._drop((jobid, name))
+
+    def _missing(self, record: Record) -> Iterator[str]:
+        for name in (JOBSPEC, R) if record.t_run is not None else (JOBSPEC,):
+            kept = self._kept.get((record.id, name))
+            if kept is None or kept.updates is not record.jobspec_updates:
+                yield name
+
+    def _finished(self, job: Ended, texts: Texts) -> Record | None:
+        """A finished job; None for one that was purged meanwhile or cannot be read."""
+        text = texts[job.id, EVENTLOG]
+        if text is None:
+            return None
+        try:
+            return folded(job.id, text)
+        except (FormatError, InvalidTransition, KeyError) as error:
+            key = job_key(job.id, EVENTLOG)
+            self._exchange.send(Log(Level.ERR, f"{key}: not a job eventlog, left out: {error}"))
+            return None
+
+    def _facts(self, record: Record, texts: Texts) -> Facts:
+        return self._facts_in(JOBSPEC, record, texts) | self._facts_in(R, record, texts)
+
+    def _facts_in(self, name: str, record: Record, texts: Texts) -> Facts:
+        place = (record.id, name)
+        text = texts.get(place)
+        if text is None:
+            kept = self._kept.get(place)
+            return {} if kept is None else kept.facts
+        facts = _jobspec_facts(text, record) if name == JOBSPEC else _r_facts(text)
+        if record.is_active:
+            self._keep(place, _Kept(facts, record.jobspec_updates))
+        return facts
+
+    def _keep(self, place: tuple[int, str], kept: _Kept) -> None:
+        self._drop(place)
+        self._kept[place] = kept
+        self._nchars += kept.nchars
+        while len(self._kept) > FACTS_MAX or self._nchars > FACTS_CHARS_MAX:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, place: tuple[int, str]) -> None:
+        kept = self._kept.pop(place, None)
+        if kept is not None:
+            self._nchars -= kept.nchars
+
+
+def _jobspec_facts(text: str, record: Record) -> Facts:
+    if not record.jobspec_updates and len(text) <= CACHED_CHARS_MAX:
+        return _submitted_facts(text)
+    try:
+        return _facts_of(Jobspec.parse_general(current_jobspec(text, record)))
+    except FormatError:
+        return {}
+
+
+@lru_cache(maxsize=256)  # jobs next to one another are often alike
+def _submitted_facts(text: str) -> Facts:
+    """Of a jobspec without updates; nobody may change it."""
+    try:
+        return _facts_of(Jobspec.parse_general(_decode(text)))
+    except FormatError:
+        return {}
+
+
+def _facts_of(jobspec: Jobspec) -> Facts:
+    cwd = jobspec.cwd
+    if cwd is not None and len(cwd.encode(errors="surrogatepass")) > CWD_BYTES_MAX:
+        cwd = None
+    facts = {
+        "name": name_of(jobspec.attribute("system.job.name"), jobspec.tasks[0].command[0]),
+        "cwd": cwd,
+        "queue": jobspec.queue,
+        "ntasks": jobspec.ntasks,
+        "nnodes": jobspec.nnodes,
+        # of whole nodes, nobody knows before R how many cores they have
+        "ncores": None if jobspec.resources.exclusive else jobspec.ncores,
+        "duration": jobspec.duration,
+    }
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _r_facts(text: str) -> Facts:
+    try:
+        resources = ResourceSet.parse(text.encode())
+    except FormatError:
+        return {}
+    return {
+        "ranks": resources.ranks.brackets(),
+        "nodelist": str(Hostlist.of(resources.hostnames)),
+        "nnodes": resources.nnodes,
+        "ncores": resources.ncores,
+        "expiration": resources.expiration,
+    }
+
+
+def _decode(text: str) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, object])
+    except msgspec.MsgspecError as error:
+        raise FormatError.of_msgspec(error) from None

@@ -1,0 +1,174 @@
+"""The finished jobs that lists choose from: 29 bytes each, in order of the time they ended.
+
+Of a finished job nothing is kept in memory but what lists are filtered by (`job_index.Ended`); its
+row is made from its eventlog, jobspec and R when it is listed. The jobs are in blocks, each with an
+array for every column, so that a new job, which is nearly always the newest, costs the same however
+many there are. The place of a job is (usec, id): a list that goes on later finds where it was
+whatever came or went meanwhile.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from flux_trio.cores.job_index import Ended
+
+BLOCK_MAX: Final = 2048  # jobs in a block; a full one becomes two
+
+Place: TypeAlias = tuple[int, int]
+"""(usec, id): when a job ended, and its id."""
+
+NEWEST: Final[Place] = (1 << 64, 0)
+"""Beyond every job."""
+
+_COLUMNS: Final = ("Q", "Q", "I", "B", "I", "I")  # as the fields of _Block, in this order
+
+
+class _Block:
+    """Some jobs next to one another, the oldest first."""
+
+    __slots__ = ("columns", "ids", "names", "queues", "results", "usecs", "userids")
+
+    def __init__(self, columns: tuple[array[int], ...] | None = None) -> None:
+        self.columns = columns or tuple(array(code) for code in _COLUMNS)
+        self.usecs, self.ids, self.userids, self.results, self.names, self.queues = self.columns
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def place(self, at: int) -> Place:
+        return self.usecs[at], self.ids[at]
+
+    def find(self, place: Place) -> int:
+        """Of the first job at `place` or after it."""
+        usec, jobid = place
+        first = bisect_left(self.usecs, usec)
+        return bisect_left(self.ids, jobid, first, bisect_right(self.usecs, usec, first))
+
+    def job(self, at: int) -> Ended:
+        return Ended(
+            self.ids[at],
+            self.usecs[at],
+            self.userids[at],
+            self.results[at],
+            self.names[at],
+            self.queues[at],
+        )
+
+    def insert(self, at: int, job: Ended) -> None:
+        values = (job.usec, job.id, job.userid, job.result, job.name, job.queue)
+        for column, value in zip(self.columns, values, strict=True):
+            column.insert(at, value)
+
+    def delete(self, at: int) -> None:
+        for column in self.columns:
+            del column[at]
+
+    def split(self) -> _Block:
+        """The newer half; it is no longer here."""
+        middle = len(self) // 2
+        newer = _Block(tuple(column[middle:] for column in self.columns))
+        for column in self.columns:
+            del column[middle:]
+        return newer
+
+
+class Finished:
+    """Those that are known by now. `counts` says how many there are of each result."""
+
+    def __init__(self) -> None:
+        self._blocks: list[_Block] = []  # none is empty
+        self._firsts: list[Place] = []  # of each block
+        self.counts: Counter[int] = Counter()
+        self.npurged = 0  # since the start
+        self._known_from: Place | None = None  # every job from here on is known; None: every job
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every finished job is known."""
+        return self._known_from is None
+
+    def begin(self) -> None:
+        """Forget everything: the index is read anew."""
+        self._blocks.clear()
+        self._firsts.clear()
+        self.counts.clear()
+        self._known_from = NEWEST
+
+    def fill(self, jobs: Sequence[Ended], *, is_last: bool) -> None:
+        """A page of the index, the newest first, that follows those before."""
+        for job in jobs:
+            self.add(job)
+        if is_last:
+            self._known_from = None
+        elif jobs:
+            self._known_from = jobs[-1].usec, jobs[-1].id
+
+    def __len__(self) -> int:
+        return self.counts.total()
+
+    def add(self, job: Ended) -> None:
+        """Take in a job; nothing changes for one that is there."""
+        place = (job.usec, job.id)
+        if not self._blocks:
+            self._blocks.append(_Block())
+            self._firsts.append(place)
+        number = self._block_of(place)
+        block = self._blocks[number]
+        at = block.find(place)
+        if at < len(block) and block.place(at) == place:
+            return
+        block.insert(at, job)
+        self.counts[job.result] += 1
+        if len(block) > BLOCK_MAX:
+            newer = block.split()
+            self._blocks.insert(number + 1, newer)
+            self._firsts.insert(number + 1, newer.place(0))
+        self._firsts[number] = block.place(0)
+
+    def purge(self, place: Place) -> None:
+        """The job at `place` is gone for good."""
+        self.npurged += 1
+        if not self._blocks:
+            return
+        number = self._block_of(place)
+        block = self._blocks[number]
+        at = block.find(place)
+        if at == len(block) or block.place(at) != place:
+            return
+        self.counts[block.results[at]] -= 1
+        block.delete(at)
+        if len(block):
+            self._firsts[number] = block.place(0)
+        else:
+            del self._blocks[number], self._firsts[number]
+
+    def before(self, place: Place, limit: int) -> tuple[list[Ended], bool]:
+        """At most `limit` jobs before `place`, the newest first, and whether these are all.
+
+        Fewer than `limit` that are not all are those that are known by now.
+        """
+        found: list[Ended] = []
+        number = self._block_of(place) if self._blocks else -1
+        at = self._blocks[number].find(place) if self._blocks else 0
+        while number >= 0:
+            block = self._blocks[number]
+            for each in reversed(range(at)):
+                if self._known_from is not None and block.place(each) < self._known_from:
+                    return found, False
+                found.append(block.job(each))
+                if len(found) == limit:
+                    return found, False
+            number -= 1
+            at = len(self._blocks[number])
+        return found, self.is_complete
+
+    def _block_of(self, place: Place) -> int:
+        """Number of the block where `place` is, or would be."""
+        at = bisect_left(self._firsts, place)
+        is_first = at < len(self._firsts) and self._firsts[at] == place
+        return at if is_first else max(0, at - 1)

@@ -1,0 +1,148 @@
+"""job-info: a job's stored data, for its user and the instance owner (RFC 16, Access by Guests).
+
+`lookup` reads values, `eventlog-watch` follows an eventlog to the end of its job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.cores.job_list.details import JOBSPEC, R, current_jobspec, current_r
+from flux_trio.cores.job_list.exchange import Exchange
+from flux_trio.cores.job_list.listing import UNKNOWN_JOB
+from flux_trio.cores.job_list.records import Record, Records
+from flux_trio.cores.job_list.scan import Value
+from flux_trio.cores.job_list.watches import Watches, WatchRequest
+from flux_trio.cores.lookups import values_in
+from flux_trio.cores.stored_output import OUTPUT, output_key
+from flux_trio.formats import FormatError, job_key
+from flux_trio.messages import (
+    Errno,
+    FluxError,
+    Request,
+    Response,
+    expect_payload,
+    respond,
+    respond_error,
+    topics,
+)
+
+LOOKUP_KEYS_MAX: Final = 32  # of one request, each a read of the kvs; beyond it EMSGSIZE
+OUTPUT_PIECES_MAX: Final = 16  # of a job's output in one answer: 10 MB at most; beyond it EMSGSIZE
+
+RESTRICTED: Final = "access is restricted to job/instance owner"  # flux-core's words
+
+_CURRENT: Final = {JOBSPEC: current_jobspec, R: current_r}
+
+
+class LookupRequest(msgspec.Struct):
+    """The job-info.lookup request; `current` applies the updates that the eventlog tells of."""
+
+    id: int
+    keys: list[str]
+    current: bool = False
+
+
+@dataclass(slots=True)
+class _Lookup:
+    """One lookup under way."""
+
+    request: Request
+    record: Record
+    wanted: LookupRequest
+    left: int  # keys not read yet, 0 when it is answered
+    found: dict[str, Any] = field(default_factory=dict)
+
+
+class Info:
+    """Answers job-info requests."""
+
+    def __init__(self, exchange: Exchange, records: Records, watches: Watches) -> None:
+        self._exchange = exchange
+        self._records = records
+        self._watches = watches
+
+    # --- lookup
+
+    def lookup(self, request: Request) -> None:
+        """job-info.lookup: the values of all keys, or the first error."""
+        wanted = expect_payload(request, LookupRequest)
+        record = self._find(request, wanted.id)
+        keys = list(dict.fromkeys(wanted.keys))
+        if len(keys) > LOOKUP_KEYS_MAX:
+            text = f"{request.topic}: {len(keys)} keys, at most {LOOKUP_KEYS_MAX} in one request"
+            raise FluxError(Errno.EMSGSIZE, text)
+        if not keys:
+            self._exchange.send(respond(request, {"id": record.id}))
+        lookup = _Lookup(request, record, wanted, len(keys))
+        for key in keys:
+            found = partial(self._found, lookup, key)
+            if key == OUTPUT:
+                pieces = [output_key(piece) for piece in range(OUTPUT_PIECES_MAX + 1)]
+                payload = {"keys": [job_key(record.id, piece) for piece in pieces]}
+                self._exchange.ask(topics.KVS_LOOKUP_ALL, payload, found)
+            else:
+                self._exchange.ask(topics.KVS_LOOKUP, {"key": job_key(record.id, key)}, found)
+
+    def _found(self, lookup: _Lookup, key: str, response: Response) -> None:
+        if not lookup.left:
+            return
+        try:
+            if key == OUTPUT:
+                lookup.found[key] = _output(response)
+            else:
+                lookup.found[key] = self._value(lookup, key, response)
+        except FluxError as error:
+            lookup.left = 0
+            self._exchange.send(respond_error(lookup.request, error.errnum, error.text))
+            return
+        lookup.left -= 1
+        if not lookup.left:
+            payload = {"id": lookup.record.id} | lookup.found
+            self._exchange.send(respond(lookup.request, payload))
+
+    def _value(self, lookup: _Lookup, key: str, response: Response) -> str:
+        if response.errnum:
+            missing = response.errnum == Errno.ENOENT
+            text = "key not found" if missing else response.error_text
+            raise FluxError(response.errnum, f"{key}: {text}")
+        text = expect_payload(response, Value).value
+        if not lookup.wanted.current or key not in _CURRENT:
+            return text
+        try:
+            return msgspec.json.encode(_CURRENT[key](text, lookup.record)).decode()
+        except FormatError as error:
+            raise FluxError(Errno.EINVAL, f"{key}: cannot apply its updates: {error}") from None
+
+    # --- eventlog-watch
+
+    def watch(self, request: Request) -> None:
+        """job-info.eventlog-watch: every line, then ENODATA once the job is inactive."""
+        wanted = expect_payload(request, WatchRequest)
+        self._watches.open(request, wanted, self._find(request, wanted.id))
+
+    # --- who may
+
+    def _find(self, request: Request, jobid: int) -> Record:
+        record = self._records.find(jobid)
+        if record is None:
+            raise FluxError(Errno.ENOENT, UNKNOWN_JOB)
+        if not request.is_owner and request.userid != record.userid:
+            raise FluxError(Errno.EPERM, RESTRICTED)
+        return record
+
+
+def _output(response: Response) -> str:
+    """The output of a job, which may be several keys. Raises FluxError."""
+    values = values_in(response)
+    pieces = values[: values.index(None)] if None in values else values
+    if not pieces:
+        raise FluxError(Errno.ENOENT, f"{OUTPUT}: key not found")
+    if len(pieces) > OUTPUT_PIECES_MAX:
+        text = f"{OUTPUT}: too long for one answer; follow it with {topics.INFO_WATCH}"
+        raise FluxError(Errno.EMSGSIZE, text)
+    return "".join(piece for piece in pieces if piece is not None)

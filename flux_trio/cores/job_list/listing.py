@@ -1,0 +1,496 @@
+"""job-list.list and job-list.list-id: what everybody may read about every job.
+
+A list is a stream of pages, or one response if its request does not have the streaming flag. It is
+made in slices, one a turn, so that a long one holds up neither the kvs nor this service; it goes on
+as long as its reader has credit. The lists of one user are made one after another: hundreds of them
+take the others no more time than one. A list reads the jobs that it shows, and those whose name or
+queue is not known yet. Keys whose value is not known are left out.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+
+from flux_trio.cores.credit import Credit, CreditKey, read_grant
+from flux_trio.cores.job_index import UNKNOWN, Ended, cut_name, ended_at, mark_of
+from flux_trio.cores.job_list.details import Details, Facts, Listed
+from flux_trio.cores.job_list.exchange import Exchange
+from flux_trio.cores.job_list.finished import NEWEST, Finished, Place
+from flux_trio.cores.job_list.records import Record, Records
+from flux_trio.cores.job_list.rows import Row, Sized, in_pages, row_of
+from flux_trio.cores.job_list.stats import job_stats
+from flux_trio.cores.lookups import values_in
+from flux_trio.cores.sharing import Allowance
+from flux_trio.cores.turns import SetTimer
+from flux_trio.messages import (
+    USERID_UNKNOWN,
+    Errno,
+    FluxError,
+    Request,
+    Response,
+    end_of_stream,
+    expect_payload,
+    respond,
+    respond_error,
+    respond_stream,
+)
+from flux_trio.protocols import ACTIVE, JobState
+
+SLICE_JOBS: Final = 64  # twice as many lookups at most; made in 2 ms
+JOB_CHARS: Final = 8192  # of what is stored: so many more count as another job
+LIST_JOBS: Final = 16  # that a list counts as itself, found or not: for reading the request
+GUEST_REST_S: Final = 0.016  # after a slice for a guest, so that most calls of others do not wait
+LOOKS_MAX: Final = 4096  # at jobs a turn, for a slice: about 2 ms
+ROWS_MAX: Final = 20_000  # of a list in one response: no frame holds more
+LIST_BYTES_MAX: Final = 12 << 20  # of the same, as JSON: a frame holds 16 MiB
+STREAMS_OF_USER_MAX: Final = 64  # lists with credit open at once; beyond it EAGAIN
+
+UNKNOWN_JOB: Final = "unknown job id"
+
+Key: TypeAlias = tuple[str, int]  # sender and matchtag of a request
+
+
+class ListRequest(msgspec.Struct):
+    """The job-list.list request; `max_entries` 0 is all.
+
+    `since` and `results` are about inactive jobs only: those that ended after that time, and with
+    one of these results (a mask, 0 for any). Without `states` it is about pending and running jobs,
+    without `queues` about those of the default queue (RFC 33, Job Submission and Listing Tools); an
+    empty list is all queues.
+    """
+
+    max_entries: Annotated[int, msgspec.Meta(ge=0)] = 1000
+    states: int = ACTIVE
+    userid: int = USERID_UNKNOWN
+    since: float = 0.0
+    results: int = 0
+    name: str = ""
+    queues: list[str] | None = None
+    credit: CreditKey | None = None
+
+
+class IdRequest(msgspec.Struct):
+    """The job-list.list-id request."""
+
+    id: int
+
+
+class CancelRequest(msgspec.Struct):
+    """The job-list.list-cancel request."""
+
+    matchtag: int
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRead:
+    """What is stored of these jobs was asked for, for a list."""
+
+    list: Key
+    jobs: tuple[Listed, ...]
+    keys: tuple[tuple[int, str], ...]  # job id and name, as the values come
+
+
+@dataclass(frozen=True, slots=True)
+class IdRead:
+    """What is stored of the job of a list-id request was asked for."""
+
+    request: Request
+    job: Record
+    keys: tuple[tuple[int, str], ...]
+
+
+@dataclass(slots=True)
+class _Listing:
+    """One list request under way."""
+
+    request: Request
+    wanted: ListRequest
+    queues: frozenset[str]  # none for any
+    credit: Credit
+    rows_left: int | None  # None: no limit
+    active: array[int] | None = None  # ids, in order, once it is begun
+    at: int = 0  # of the next of them
+    arrived: set[int] = field(default_factory=set)  # of those that were listed: what ended since
+    place: Place = NEWEST  # of the finished job that was looked at last
+    retried: deque[tuple[Listed, ...]] = field(default_factory=deque)  # to be read in parts
+    rows: list[Row] = field(default_factory=list)  # of a list in one response
+    nbytes: int = 0  # of them
+    pages: deque[list[Row]] = field(default_factory=deque)  # not sent yet
+    is_over: bool = False  # nothing is left but what `retried` has
+    reading: bool = False  # a slice was asked for
+    is_queued: bool = False  # it is among those of its user that are made
+
+    @property
+    def key(self) -> Key:
+        """Its sender and matchtag."""
+        return self.request.sender, self.request.matchtag
+
+    def wants(self, record: Record, facts: Facts) -> bool:
+        """Whether a candidate of which this is known is to be listed."""
+        wanted = self.wanted
+        if not record.state & wanted.states or not self._wants_user(record.userid):
+            return False
+        result = record.result
+        if result is not None and wanted.results and not result & wanted.results:
+            return False
+        if wanted.name and facts.get("name") != cut_name(wanted.name):
+            return False
+        return not self.queues or facts.get("queue") in self.queues
+
+    def may_want(self, job: Ended) -> bool:
+        """Whether a finished job is to be looked at, by what the index says of it."""
+        wanted = self.wanted
+        if not self._wants_user(job.userid):
+            return False
+        if wanted.results and job.result != UNKNOWN and not job.result & wanted.results:
+            return False
+        if wanted.name and job.name not in (UNKNOWN, mark_of(cut_name(wanted.name))):
+            return False
+        if not self.queues or job.queue == UNKNOWN:
+            return True
+        return any(job.queue == mark_of(queue) for queue in self.queues)
+
+    def _wants_user(self, userid: int) -> bool:
+        return self.wanted.userid in (USERID_UNKNOWN, userid) or userid == USERID_UNKNOWN
+
+
+class Listings:
+    """Answers list requests."""
+
+    def __init__(
+        self, exchange: Exchange, records: Records, finished: Finished, details: Details
+    ) -> None:
+        self._exchange = exchange
+        self._records = records
+        self._finished = finished
+        self._details = details
+        self._open: dict[str, dict[int, _Listing]] = {}  # by sender, then matchtag
+        # Begun lists that tell of finished jobs: one of each user, and those with credit.
+        self._begun: dict[Key, _Listing] = {}
+        self._of_user: dict[int, deque[_Listing]] = {}  # the first of each user is being made
+        self._unfilled: list[_Listing] = []  # need more of the index of finished jobs
+        self._counting: list[Request] = []  # need all of it
+        self._streams = Allowance(STREAMS_OF_USER_MAX, "lists with credit")
+        self._taken = 0  # jobs taken into lists in this turn, or as much work
+        self.default_queue: str | None = None
+
+    # --- requests
+
+    def list_jobs(self, request: Request) -> None:
+        """job-list.list: the jobs that are asked for, in order."""
+        wanted = expect_payload(request, ListRequest)
+        if request.matchtag in self._open.get(request.sender, {}):
+            raise FluxError(Errno.EPROTO, f"{request.topic}: expected a matchtag not in use")
+        if wanted.credit is not None:
+            if not request.is_streaming:
+                raise FluxError(Errno.EPROTO, f"{request.topic}: credit is for streams")
+            self._streams.take(request.userid)
+        listing = _Listing(
+            request, wanted, self._queues(wanted), Credit(wanted.credit), wanted.max_entries or None
+        )
+        self._open.setdefault(request.sender, {})[request.matchtag] = listing
+        self._queue(listing)
+
+    def grant(self, request: Request) -> None:
+        """job-list.list-credit: the reader of a list is ready for more pages."""
+        (sender, matchtag), more = read_grant(request)
+        listing = self._open.get(sender, {}).get(matchtag)
+        if listing is not None:
+            listing.credit.add(more)
+            self._queue(listing)
+        self._exchange.send(respond(request))
+
+    def cancel(self, request: Request) -> None:
+        """job-list.list-cancel: end one of the sender's lists with ECANCELED."""
+        matchtag = expect_payload(request, CancelRequest).matchtag
+        listing = self._open.get(request.sender, {}).get(matchtag)
+        if listing is None:
+            raise FluxError(Errno.ENOENT, f"{request.topic}: no list with matchtag {matchtag}")
+        self._close(listing)
+        self._exchange.send(respond_error(listing.request, Errno.ECANCELED))
+        self._exchange.send(respond(request, {}))
+
+    def list_id(self, request: Request) -> None:
+        """job-list.list-id: one job."""
+        record = self._records.find(expect_payload(request, IdRequest).id)
+        if record is None:
+            raise FluxError(Errno.ENOENT, UNKNOWN_JOB)
+        keys = tuple(self._details.keys_of([record]))
+        if keys:
+            self._details.ask(keys, IdRead(request, record, keys))
+        else:
+            self._answer_id(request, self._details.known([record], (), []))
+
+    def stats(self, request: Request) -> None:
+        """job-list.job-stats, when all finished jobs have been counted."""
+        if self._finished.is_complete:
+            self._exchange.send(respond(request, job_stats(self._records.counts, self._finished)))
+        else:
+            self._counting.append(request)
+
+    def forget(self, sender: str) -> None:
+        """Nobody waits for these lists any more."""
+        for listing in list(self._open.get(sender, {}).values()):
+            self._close(listing)
+        self._counting = [each for each in self._counting if each.sender != sender]
+
+    # --- what happens meanwhile
+
+    def start_turn(self) -> None:
+        """Another turn: more may be taken into lists."""
+        self._taken = 0
+
+    def ended(self, jobid: int) -> None:
+        """A job is over; a list that has it among the active ones has it not again."""
+        for listing in self._begun.values():
+            listing.arrived.add(jobid)
+
+    def filled(self) -> None:
+        """More of the index of finished jobs is known."""
+        unfilled, self._unfilled = self._unfilled, []
+        for listing in unfilled:
+            self._queue(listing)
+        if self._finished.is_complete:
+            counting, self._counting = self._counting, []
+            for request in counting:
+                self.stats(request)
+
+    def take_slice(self, read: SliceRead, response: Response) -> None:
+        """What is stored of the jobs of a slice."""
+        sender, matchtag = read.list
+        listing = self._open.get(sender, {}).get(matchtag)
+        if listing is None or not listing.reading:
+            return
+        listing.reading = False
+        try:
+            values = values_in(response)
+        except FluxError as error:
+            self._unread(listing, read, error)
+        else:
+            self._take_values(listing, read, values)
+        self._go_on_soon(listing.request.userid)
+
+    def _take_values(self, listing: _Listing, read: SliceRead, values: list[str | None]) -> None:
+        """Take the jobs in whose values have come; the kvs gives only so much at once."""
+        self._taken += sum(len(text) for text in values if text) // JOB_CHARS
+        unread = {jobid for jobid, _ in read.keys[len(values) :]}
+        jobs = tuple(takewhile(lambda job: job.id not in unread, read.jobs))
+        rest = read.jobs[len(jobs) :]
+        if rest:  # a job that is too long for that is read alone, however long it is
+            parts = [rest] if jobs else [rest[:1], rest[1:]]
+            listing.retried.extendleft(part for part in reversed(parts) if part)
+        known = self._details.known(jobs, read.keys[: len(values)], values)
+        self._add(listing, known)
+
+    def take_id(self, read: IdRead, response: Response) -> None:
+        """What is stored of one job."""
+        try:
+            known = self._details.known([read.job], read.keys, values_in(response))
+        except FluxError as error:
+            self._exchange.send(respond_error(read.request, error.errnum, error.text))
+        else:
+            self._answer_id(read.request, known)
+
+    def _answer_id(self, request: Request, known: list[tuple[Record, Facts]]) -> None:
+        ((record, facts),) = known
+        self._records.restore_step(record)
+        self._exchange.send(respond(request, {"job": row_of(record, facts).row}))
+
+    # --- making a list
+
+    def _queue(self, listing: _Listing) -> None:
+        """Have `listing` made after the others of its user."""
+        if listing.is_queued:
+            return
+        listing.is_queued = True
+        userid = listing.request.userid
+        lists = self._of_user.setdefault(userid, deque())
+        lists.append(listing)
+        if len(lists) == 1:
+            self._go_on_soon(userid)
+
+    def go_on(self, userid: int) -> None:
+        """The next slice of the list that is being made for a user."""
+        lists = self._of_user.get(userid, deque())
+        while lists:
+            listing = lists[0]
+            if listing.reading:
+                return
+            if self._is_open(listing) and self._has_room(listing):
+                self._slice(listing)
+                return
+            lists.popleft()  # nobody waits for it, or its reader has to be waited for
+            listing.is_queued = False
+            if lists and self._taken >= SLICE_JOBS:
+                self._go_on_soon(userid)
+                return
+        self._of_user.pop(userid, None)
+
+    def _has_room(self, listing: _Listing) -> bool:
+        """Send what is ready; whether more may be made."""
+        while listing.pages and listing.credit.allows(1):
+            listing.credit.spend()
+            page = {"jobs": listing.pages.popleft()}
+            self._exchange.send(respond_stream(listing.request, page))
+        if listing.is_over and not (listing.pages or listing.retried):
+            self._end(listing)
+            return False
+        return not listing.pages and bool(listing.credit.allows(1))
+
+    def _slice(self, listing: _Listing) -> None:
+        """Choose the next jobs, and ask for what is stored of them."""
+        if listing.retried:
+            jobs = listing.retried.popleft()
+            is_filled = True
+        else:
+            chosen, is_filled = self._choose(listing)
+            jobs = tuple(chosen)
+        userid = listing.request.userid
+        if jobs:
+            keys = tuple(self._details.keys_of(jobs))
+            if keys:
+                listing.reading = True
+                self._details.ask(keys, SliceRead(listing.key, jobs, keys))
+            else:
+                self._add(listing, self._details.known(jobs, (), []))
+                self._go_on_soon(userid)
+        elif listing.is_over:
+            self.go_on(userid)
+        elif is_filled:
+            self._exchange.send(SetTimer(userid, self._exchange.now))
+        else:
+            self._of_user[userid].popleft()
+            listing.is_queued = False
+            self._unfilled.append(listing)
+            self.go_on(userid)
+
+    def _choose(self, listing: _Listing) -> tuple[list[Listed], bool]:
+        """The next candidates, and False when finished jobs are not known so far yet."""
+        if listing.active is None:
+            listing.active = array("Q", self._records.in_order(listing.wanted.states))
+            if listing.wanted.states & JobState.INACTIVE:
+                self._begun[listing.key] = listing
+        wanted = SLICE_JOBS if listing.rows_left is None else min(SLICE_JOBS, listing.rows_left)
+        found: list[Listed] = []
+        looks = self._choose_active(listing, found, wanted)
+        if len(found) == wanted or looks == LOOKS_MAX:
+            return found, True
+        if not listing.wanted.states & JobState.INACTIVE:
+            listing.is_over = True
+            return found, True
+        return found, self._choose_finished(listing, found, wanted, LOOKS_MAX - looks)
+
+    def _choose_active(self, listing: _Listing, found: list[Listed], wanted: int) -> int:
+        """Adds to `found`; how many jobs were looked at."""
+        assert listing.active is not None
+        states, userid = listing.wanted.states, listing.wanted.userid
+        end = min(len(listing.active), listing.at + LOOKS_MAX)
+        begun = listing.at
+        while listing.at < end and len(found) < wanted:
+            jobid = listing.active[listing.at]
+            listing.at += 1
+            record = self._records.jobs.get(jobid)
+            if record is None:
+                listing.arrived.discard(jobid)  # it is over: it is listed with those
+            elif record.state & states and userid in (USERID_UNKNOWN, record.userid):
+                found.append(record)
+        return listing.at - begun
+
+    def _choose_finished(
+        self, listing: _Listing, found: list[Listed], wanted: int, looks: int
+    ) -> bool:
+        """Adds to `found`; False when finished jobs are not known so far yet."""
+        jobs, are_all = self._finished.before(listing.place, looks)
+        since = ended_at(listing.wanted.since)
+        for job in jobs:
+            if job.usec <= since:
+                listing.is_over = True
+                return True
+            listing.place = (job.usec, job.id)
+            is_elsewhere = job.id in listing.arrived or job.id in self._records.jobs
+            if not is_elsewhere and listing.may_want(job):
+                found.append(job)
+                if len(found) == wanted:
+                    return True
+        listing.is_over = are_all
+        return are_all or len(jobs) == looks
+
+    def _add(self, listing: _Listing, known: list[tuple[Record, Facts]]) -> None:
+        """Take jobs into the list."""
+        self._taken += len(known)
+        rows = []
+        for record, facts in known:
+            if listing.rows_left != 0 and listing.wants(record, facts):
+                self._records.restore_step(record)
+                rows.append(row_of(record, facts))
+                if listing.rows_left is not None:
+                    listing.rows_left -= 1
+        if listing.rows_left == 0:
+            listing.is_over = True
+            listing.retried.clear()
+        if listing.request.is_streaming:
+            listing.pages += in_pages(rows)
+        else:
+            self._add_to_response(listing, rows)
+
+    def _add_to_response(self, listing: _Listing, rows: list[Sized]) -> None:
+        """Take rows into a list in one response, or refuse it."""
+        listing.rows += [row for row, _ in rows]
+        listing.nbytes += sum(size for _, size in rows)
+        if len(listing.rows) > ROWS_MAX or listing.nbytes > LIST_BYTES_MAX:
+            self._close(listing)
+            most = f"{ROWS_MAX} jobs or {LIST_BYTES_MAX} bytes"
+            text = f"more than {most}: expected a request with the streaming flag"
+            self._exchange.send(respond_error(listing.request, Errno.EMSGSIZE, text))
+
+    def _unread(self, listing: _Listing, read: SliceRead, error: FluxError) -> None:
+        """One of many keys is damaged: read in halves, and leave out the job that it is of."""
+        if error.errnum != Errno.EBADMSG:
+            self._close(listing)
+            self._exchange.send(respond_error(listing.request, error.errnum, error.text))
+        elif len(read.jobs) > 1:
+            middle = len(read.jobs) // 2
+            listing.retried.extendleft([read.jobs[middle:], read.jobs[:middle]])
+
+    def _go_on_soon(self, userid: int) -> None:
+        """Go on in this turn after few jobs, else in the next: a list of jobs whose facts are all
+        known would hold up everybody until its end.
+        """
+        if self._taken < SLICE_JOBS:
+            self.go_on(userid)
+            return
+        lists = self._of_user.get(userid)
+        rest = 0.0 if not lists or lists[0].request.is_owner else GUEST_REST_S
+        self._exchange.send(SetTimer(userid, self._exchange.now + rest))
+
+    def _end(self, listing: _Listing) -> None:
+        self._taken += LIST_JOBS
+        self._close(listing)
+        if listing.request.is_streaming:
+            self._exchange.send(end_of_stream(listing.request))
+        else:
+            self._exchange.send(respond(listing.request, {"jobs": listing.rows}))
+
+    def _close(self, listing: _Listing) -> None:
+        sender, matchtag = listing.key
+        del self._open[sender][matchtag]
+        self._begun.pop(listing.key, None)
+        if not self._open[sender]:
+            del self._open[sender]
+        if listing.credit.left is not None:
+            self._streams.give_back(listing.request.userid)
+
+    def _is_open(self, listing: _Listing) -> bool:
+        sender, matchtag = listing.key
+        return self._open.get(sender, {}).get(matchtag) is listing
+
+    def _queues(self, wanted: ListRequest) -> frozenset[str]:
+        if wanted.queues is not None:
+            return frozenset(wanted.queues)
+        return frozenset() if self.default_queue is None else frozenset([self.default_queue])

@@ -1,0 +1,267 @@
+"""The active jobs, folded from their eventlogs (RFC 21), and the order they are listed in.
+
+Pending jobs come first, by priority and then id; then those that run, newest first, as in
+flux-core; those that are over (`finished`) follow. Jobs in NEW have not been accepted and are not
+listed. What changed in a turn is put into its place once, at the end of it: a job seldom rests
+between two events.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container
+from typing import Any, Final
+
+from sortedcontainers import SortedList
+
+from flux_trio.cores.job_index import UNKNOWN, Ended, ended_at
+from flux_trio.formats import Event, parse_eventlog
+from flux_trio.messages import ProtocolError
+from flux_trio.protocols import (
+    PENDING,
+    PRIORITY_MAX,
+    RUNNING,
+    Job,
+    JobEvent,
+    JobState,
+    Rare,
+)
+
+ID_BITS: Final = 64
+ID_MASK: Final = (1 << ID_BITS) - 1
+
+# The places that are not a rank among the pending jobs, which is 0 or more.
+UNLISTED: Final = -1
+AMONG_RUNNING: Final = -2
+OVER: Final = -3
+
+_TIMES: Final = {
+    JobState.DEPEND: "t_depend",
+    JobState.RUN: "t_run",
+    JobState.CLEANUP: "t_cleanup",
+    JobState.INACTIVE: "t_inactive",
+}
+
+
+class JournalGap(ProtocolError):
+    """The journal told an event of a job without one before it."""
+
+
+class Record(Job):
+    """One job as listed. Times are seconds since the Unix epoch, None until the state was entered.
+
+    `t_run` is set exactly when the job has had resources.
+    """
+
+    __slots__ = (
+        "counted",  # the state that it is counted in; 0 not yet
+        "place",  # where it is listed: a rank among the pending, or one of the constants
+        "t_cleanup",
+        "t_depend",
+        "t_inactive",
+        "t_run",
+    )
+
+    worst = Rare[dict[str, Any] | None](None)
+    """Context of the most severe exception, the first of several."""
+
+    stepped = Rare(0.0)
+    """Seconds that the wall clock was set by between `t_run` and `t_cleanup`, or now."""
+
+    def __init__(self, jobid: int) -> None:
+        super().__init__(jobid)
+        self.counted = 0
+        self.place = UNLISTED
+        self.t_depend: float | None = None
+        self.t_run: float | None = None
+        self.t_cleanup: float | None = None
+        self.t_inactive: float | None = None
+
+    def apply(self, event: Event) -> None:
+        """Fold one event in. Raises InvalidTransition as `Job.apply` does."""
+        before = self.state
+        super().apply(event)
+        if self.state is not before and self.state in _TIMES:
+            setattr(self, _TIMES[self.state], event.timestamp)
+        if (further := _FURTHER.get(event.name)) is not None:
+            further(self, event)
+
+
+def _exception(record: Record, event: Event) -> None:
+    context = event.context or {}
+    if record.worst is None or context["severity"] < record.worst["severity"]:
+        record.worst = context
+
+
+# What a record keeps of an event beyond what `Job` does.
+_FURTHER: Final = {JobEvent.EXCEPTION.value: _exception}
+_INVALIDATE: Final = JobEvent.INVALIDATE.value
+
+
+def folded(jobid: int, eventlog: str) -> Record:
+    """A job as its eventlog tells it. Raises FormatError, InvalidTransition or KeyError."""
+    record = Record(jobid)
+    for event in parse_eventlog(eventlog):
+        record.apply(event)
+    return record
+
+
+def ended_of(record: Record) -> Ended:
+    """What is kept of a finished job, when the journal does not tell its name and queue."""
+    usec = ended_at(_time(record.t_inactive))
+    return Ended(record.id, usec, record.userid, int(record.result or UNKNOWN), UNKNOWN, UNKNOWN)
+
+
+STEPS_MAX: Final = 10_000
+"""Finished jobs whose run time is told right although the wall clock was set while they ran: the
+last ones of this life of job-list. Of others it is what the eventlog's timestamps say."""
+
+
+class Records:
+    """The active jobs by id, and in order."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, Record] = {}
+        self.counts: Counter[int] = Counter()  # of `Record.counted`, as of the last turn
+        self._pending: SortedList[int] = SortedList()  # ranks; the id is in them
+        self._running: dict[int, Record] = {}  # oldest first
+        self._steps: dict[int, float] = {}  # of jobs that are over, by id; oldest first
+        self._changed: dict[int, Record] = {}  # in this turn
+        self._dropped: list[Record] = []  # jobs that ended while nobody told of it
+        self.finished: Record | None = None  # a finished job, while a request about it is answered
+        self._unsorted = False  # jobs came in another order than that of their times
+
+    def clock_stepped(self, by: float) -> None:
+        """The wall clock was set by `by` seconds, which is no time that jobs ran."""
+        for record in self._running.values():
+            if record.state is JobState.RUN:
+                record.stepped += by
+
+    def in_order(self, states: int) -> list[int]:
+        """The ids of the jobs that may be in any of `states`, a mask, in the order of now.
+
+        Only numbers are copied here: of a million jobs in a few milliseconds.
+        """
+        pending = [rank & ID_MASK for rank in self._pending] if states & PENDING else []
+        running = reversed(self._running) if states & RUNNING else ()
+        return [*pending, *running]
+
+    def find(self, jobid: int) -> Record | None:
+        """An active job, or the finished one that `finished` is."""
+        if self.finished is not None and self.finished.id == jobid:
+            return self.finished
+        return self.jobs.get(jobid)
+
+    def take(self, jobid: int, place: int, event: Event) -> None:
+        """Fold in the event at `place` of its eventlog, unless it has been already.
+
+        Raises InvalidTransition when RFC 21 has no place for it, JournalGap when others are missing
+        before it.
+        """
+        record = self.jobs.get(jobid) or Record(jobid)
+        if place < record.nevents:
+            return
+        if place > record.nevents:
+            raise JournalGap(f"job {jobid}: expected event {record.nevents}, got {place}")
+        record.apply(event)
+        self.jobs[jobid] = self._changed[jobid] = record
+        if event.name == _INVALIDATE:  # it never was
+            del self.jobs[jobid], self._changed[jobid]
+
+    def annotate(self, jobid: int, annotations: dict[str, Any]) -> None:
+        """Set the annotations of a job that waits for resources; with them they are an event's."""
+        record = self.jobs.get(jobid)
+        if record is not None and record.t_run is None:
+            record.annotations = annotations or None
+
+    def put(self, record: Record) -> None:
+        """A job as its eventlog tells it, instead of what was known of it."""
+        old = self.jobs.get(record.id)
+        if old is not None:
+            record.place, record.counted = old.place, old.counted
+            if old.place == AMONG_RUNNING:
+                self._running[record.id] = record
+        self.jobs[record.id] = record
+        self._changed[record.id] = record
+
+    def _keep_step(self, record: Record) -> None:
+        if record.stepped:
+            self._steps[record.id] = record.stepped
+            if len(self._steps) > STEPS_MAX:
+                del self._steps[next(iter(self._steps))]
+
+    def restore_step(self, record: Record) -> None:
+        """Tell a finished job, as its eventlog has it, what the clock was set by while it ran."""
+        if record.id in self._steps:
+            record.stepped = self._steps[record.id]
+
+    def keep_only(self, jobids: Container[int]) -> None:
+        """Active jobs that are not among these are over."""
+        for record in list(self.jobs.values()):
+            if record.id not in jobids:
+                self._drop(record)
+
+    def sort(self) -> None:
+        """Jobs were put in order of their ids: at the end of this turn, go by their times."""
+        self._unsorted = True
+
+    def settle(self) -> list[Record]:
+        """Put what changed into its place; those that became inactive, which are here no more."""
+        changed, self._changed = self._changed, {}
+        ended, self._dropped = self._dropped, []
+        for record in changed.values():
+            if record.counted != record.state:
+                self._count(record)
+            place = _place_of(record)
+            if place != record.place:
+                self._move(record, place)
+                if place == OVER:
+                    del self.jobs[record.id]
+                    ended.append(record)
+                    self._keep_step(record)
+        if self._unsorted:
+            self._sort()
+        return ended
+
+    def _count(self, record: Record) -> None:
+        """A job in NEW is counted nowhere: it may never be one."""
+        if record.state != JobState.NEW:
+            self.counts[record.counted] -= 1
+            self.counts[record.state] += 1
+            record.counted = int(record.state)
+
+    def _sort(self) -> None:
+        self._unsorted = False
+        by_start = sorted(self._running.values(), key=lambda job: (_time(job.t_run), job.id))
+        self._running = {record.id: record for record in by_start}
+
+    def _move(self, record: Record, place: int) -> None:
+        if record.place >= 0:
+            self._pending.remove(record.place)
+        elif record.place == AMONG_RUNNING:
+            del self._running[record.id]
+        record.place = place
+        if place >= 0:
+            self._pending.add(place)
+        elif place == AMONG_RUNNING:
+            self._running[record.id] = record
+
+    def _drop(self, record: Record) -> None:
+        self._changed.pop(record.id, None)
+        del self.jobs[record.id]
+        self._move(record, OVER)
+        self.counts[record.counted] -= 1
+        self._dropped.append(record)
+
+
+def _place_of(record: Record) -> int:
+    state = record.state
+    if state & PENDING:
+        return (PRIORITY_MAX - record.priority) << ID_BITS | record.id
+    if state & RUNNING:
+        return AMONG_RUNNING
+    return OVER if state == JobState.INACTIVE else UNLISTED
+
+
+def _time(entered: float | None) -> float:
+    return 0.0 if entered is None else entered

@@ -1,0 +1,196 @@
+"""Reading which jobs there are: the active ones first, then, behind the back of users, the others.
+
+The eventlogs of active jobs are read (RFC 16, Event Log), whose number the index in the kvs bounds
+(`services.job_index`). When they have been, requests are answered, and the index of finished jobs
+is read page by page, the newest first; a list that needs more of it waits for the next page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import msgspec
+
+from flux_trio.cores.job_index import ACTIVE, ENDED, jobid_in, read_ended
+from flux_trio.cores.job_list.exchange import Exchange
+from flux_trio.cores.job_list.finished import Finished
+from flux_trio.cores.job_list.records import Records, folded
+from flux_trio.cores.lookups import LOOKUP_JOBS_MAX, KeysPage, cannot_read, page_in, values_in
+from flux_trio.cores.turns import Log
+from flux_trio.formats import FormatError, job_key
+from flux_trio.messages import Errno, FluxError, Level, Response, topics
+from flux_trio.protocols import InvalidTransition, JobState
+
+PAGE_JOBS: Final = 1000  # of the index of finished jobs: about 3 ms of this service's time
+
+
+class Value(msgspec.Struct):
+    """A kvs.lookup response."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActivePage:
+    """A page of the index of active jobs was asked for."""
+
+    scan: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveLogs:
+    """The eventlogs of its jobs were asked for; the next page begins at `after`, if any."""
+
+    scan: int
+    jobids: tuple[int, ...]
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedPage:
+    """A page of the index of finished jobs was asked for."""
+
+    scan: int
+
+
+@dataclass(frozen=True, slots=True)
+class StrayLog:
+    """The eventlog of a job that the journal told of, and nobody before, was asked for."""
+
+    scan: int
+    jobid: int
+
+
+ScanStep: TypeAlias = ActivePage | ActiveLogs | EndedPage | StrayLog
+
+
+class Scan:
+    """One reading at a time, each with a number; `done` is called when active jobs are known."""
+
+    def __init__(
+        self, exchange: Exchange, records: Records, finished: Finished, done: Callable[[], None]
+    ) -> None:
+        self._exchange = exchange
+        self._records = records
+        self._finished = finished
+        self._done = done
+        self._number = 0  # of the reading that is under way or was the last
+        self._found: set[int] = set()  # active jobs that this one has found
+        self.over: set[int] = set()  # and those of them that turned out to be finished
+        self.running = False  # active jobs are being read
+
+    def start(self) -> None:
+        """Ask which jobs are active, then for their eventlogs."""
+        self._number += 1
+        self.running = True
+        self._found = set()
+        self.over = set()
+        self._ask_active("")
+
+    def look_at(self, jobid: int) -> None:
+        """Read the eventlog of one job, unless it is known to be over."""
+        if jobid not in self.over:
+            self.over.add(jobid)  # or is to be known as an active one when the answer comes
+            wanted = {"keys": [job_key(jobid, "eventlog")]}
+            read = StrayLog(self._number, jobid)
+            self._exchange.ask_for(topics.KVS_LOOKUP_ALL, wanted, read)
+
+    def take(self, step: ScanStep, response: Response) -> None:
+        """The answer to one question; it leads to the next."""
+        if step.scan != self._number:
+            return
+        try:
+            match step:
+                case ActivePage():
+                    self._take_active(page_in(response).keys)
+                case ActiveLogs():
+                    self._take_logs(step, values_in(response))
+                case EndedPage():
+                    self._take_ended(response)
+                case StrayLog(_, jobid):
+                    self._take_stray(jobid, values_in(response)[0])
+        except FluxError as error:
+            self._failed(step, error)
+
+    def _failed(self, step: ScanStep, error: FluxError) -> None:
+        """A job that is damaged costs that job alone: each of its page is read by itself."""
+        if error.errnum == Errno.EBADMSG and isinstance(step, StrayLog):
+            key = job_key(step.jobid, "eventlog")
+            self._exchange.send(Log(Level.ERR, f"{key}: left out: {error.text}"))
+        elif error.errnum == Errno.EBADMSG and isinstance(step, ActiveLogs):
+            for jobid in step.jobids:
+                self._found.add(jobid)
+                self.look_at(jobid)
+            self._next_page(step.after)
+        else:
+            self._exchange.send(cannot_read("the jobs", error))
+
+    # --- active jobs
+
+    def _ask_active(self, after: str) -> None:
+        page = KeysPage(ACTIVE, LOOKUP_JOBS_MAX, after, values=False)
+        self._exchange.ask_for(topics.KVS_PAGE, page.payload, ActivePage(self._number))
+
+    def _take_active(self, keys: list[str]) -> None:
+        if not keys:
+            self._end_active()
+            return
+        jobids = tuple(map(jobid_in, keys))
+        after = keys[-1] if len(keys) == LOOKUP_JOBS_MAX else None
+        wanted = {"keys": [job_key(jobid, "eventlog") for jobid in jobids]}
+        read = ActiveLogs(self._number, jobids, after)
+        self._exchange.ask_for(topics.KVS_LOOKUP_ALL, wanted, read)
+
+    def _take_logs(self, read: ActiveLogs, values: list[str | None]) -> None:
+        for jobid, text in zip(read.jobids, values, strict=True):
+            if text is not None:  # else it was refused meanwhile
+                self._fold(jobid, text)
+        self._next_page(read.after)
+
+    def _next_page(self, after: str | None) -> None:
+        if after is None:
+            self._end_active()
+        else:
+            self._ask_active(after)
+
+    def _fold(self, jobid: int, text: str) -> None:
+        try:
+            record = folded(jobid, text)
+        except (FormatError, InvalidTransition, KeyError) as error:
+            key = job_key(jobid, "eventlog")
+            self._exchange.send(Log(Level.ERR, f"{key}: not a job eventlog, left out: {error}"))
+            return
+        self._found.add(jobid)
+        if record.state == JobState.INACTIVE:
+            self.over.add(jobid)
+        self._records.put(record)
+
+    def _take_stray(self, jobid: int, text: str | None) -> None:
+        if text is None:
+            return
+        self.over.discard(jobid)
+        self._fold(jobid, text)
+
+    def _end_active(self) -> None:
+        """Jobs that were active and are not any more ended while nobody told of it."""
+        self._records.keep_only(self._found)
+        self._finished.begin()
+        self.running = False
+        self._ask_ended("")
+        self._done()
+
+    # --- finished jobs
+
+    def _ask_ended(self, before: str) -> None:
+        page = KeysPage(ENDED, PAGE_JOBS, before, reverse=True)
+        self._exchange.ask_for(topics.KVS_PAGE, page.payload, EndedPage(self._number))
+
+    def _take_ended(self, response: Response) -> None:
+        page = page_in(response)
+        jobs = [read_ended(key, value) for key, value in page.items]
+        is_last = page.is_last(PAGE_JOBS)
+        self._finished.fill(jobs, is_last=is_last)
+        if not is_last:
+            self._ask_ended(page.keys[-1])

@@ -1,0 +1,394 @@
+"""The job manager: moves every job through the states of RFC 21.
+
+A turn folds what came in into jobs (`ledger.log`), then looks at each job that changed and does
+what is due for its state, until nothing is; what it tells others waits for the commit of the turn's
+events. Each conversation has a file of its own; this one holds the states together.
+
+Left out: dependencies, limits and everything else that plugins decide; they are asked through
+`Plugins`, in the turn itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flux_trio.config import Config
+from flux_trio.cores.job_manager.execution.kill import Kills
+from flux_trio.cores.job_manager.execution.side import ExecSide
+from flux_trio.cores.job_manager.hooks.arrivals import Arrivals
+from flux_trio.cores.job_manager.hooks.entering import Entering
+from flux_trio.cores.job_manager.hooks.hooks import Hooks
+from flux_trio.cores.job_manager.hooks.introduction import Introduction
+from flux_trio.cores.job_manager.hooks.operations import Operations
+from flux_trio.cores.job_manager.jobs.journal import Journal
+from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger, Refusal, is_over
+from flux_trio.cores.job_manager.jobs.lifetime import Lifetime
+from flux_trio.cores.job_manager.jobs.lost_found import (
+    LostAndFound,
+    RowsRead,
+    SetAside,
+    ValuesCopied,
+    ValuesRead,
+)
+from flux_trio.cores.job_manager.jobs.migration import MigrationJobs, MigrationPage, MigrationStored
+from flux_trio.cores.job_manager.jobs.orphans import Orphans
+from flux_trio.cores.job_manager.jobs.purge import (
+    PURGE_TIMER,
+    NamedRead,
+    NamedStored,
+    Purge,
+    RunRead,
+    RunStored,
+)
+from flux_trio.cores.job_manager.jobs.replay import (
+    ActiveRead,
+    EndedCount,
+    JobsRead,
+    LastRead,
+    MarksRead,
+    Replay,
+)
+from flux_trio.cores.job_manager.jobs.rest import Rest
+from flux_trio.cores.job_manager.jobs.sweeps import Sweeps
+from flux_trio.cores.job_manager.queues.hindrances import Hindrances
+from flux_trio.cores.job_manager.queues.methods import QueueMethods
+from flux_trio.cores.job_manager.queues.queues import Queues
+from flux_trio.cores.job_manager.queues.silence import Silence
+from flux_trio.cores.job_manager.queues.waits import Waits
+from flux_trio.cores.job_manager.requests.control import Control
+from flux_trio.cores.job_manager.requests.entrance import Entrance, UserFound
+from flux_trio.cores.job_manager.requests.history import History, HistoryRead
+from flux_trio.cores.job_manager.requests.memo import Memos
+from flux_trio.cores.job_manager.requests.submission import Submission, submitted_in
+from flux_trio.cores.job_manager.requests.updates import Updates
+from flux_trio.cores.job_manager.requests.user_limits import UserLimits
+from flux_trio.cores.job_manager.requests.waitable import Waitable
+from flux_trio.cores.job_manager.scheduler.bypass import Bypass
+from flux_trio.cores.job_manager.scheduler.priorities import Priorities
+from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.lookups import values_in
+from flux_trio.cores.methods import Methods
+from flux_trio.cores.sharing import Backlog
+from flux_trio.cores.turns import ClockStepped, TimerFired
+from flux_trio.messages import (
+    Event,
+    Level,
+    Request,
+    Response,
+    topics,
+)
+from flux_trio.protocols import (
+    DESTROY,
+    INACTIVE_ADD,
+    INACTIVE_REMOVE,
+    Annotate,
+    HookAnswered,
+    JobEvent,
+    Jobs,
+    JobState,
+    LinkEvent,
+    Plugins,
+    PluginsChanged,
+    PostEvent,
+    Reprioritize,
+    SetPriority,
+)
+
+Action = Any
+
+
+class JobManagerCore:
+    """The whole state of the job manager; `owner` is the instance owner's userid."""
+
+    def __init__(self, owner: int, plugins: Plugins, config: Config | None = None) -> None:
+        self._ledger = Ledger(owner)
+        self._hooks = Hooks(self._ledger, plugins)
+        self._queues = Queues(config or Config())
+        self._entrance = Entrance(self._queues)
+        self._scheduler = SchedulerSide(self._ledger, self._queues)
+        self._exec = ExecSide(self._ledger)
+        self._journal = Journal(self._ledger)
+        self._sweeps = Sweeps(self._ledger)
+        self._waits = Waits(self._ledger, self._queues)
+        self._rest = Rest(self._ledger, self._scheduler, self._exec)
+        self._history = History(self._ledger)
+        self._purge = Purge(self._ledger, self._history.purged, self._forgotten)
+        self._hindrances = Hindrances(self._ledger)
+        self._queue_methods = QueueMethods(
+            self._ledger,
+            self._hooks,
+            self._queues,
+            self._scheduler,
+            self._exec,
+            self._silences,
+            self._purge,
+            self._hindrances,
+        )
+        self._limits = UserLimits(self._ledger, self._queues)
+        self._control = Control(self._ledger, self._scheduler, self._exec, self._limits)
+        self._memos = Memos(self._ledger, self._limits)
+        self._kills = Kills(self._ledger, self._exec)
+        self._waitable = Waitable(self._ledger)
+        self._lost_found = LostAndFound(self._ledger)
+        self._replay = Replay(self._ledger, self._lost_found)
+        self._introduce_plugins()
+        self._resumed = False
+        self._is_turning = False
+        self._backlog: Backlog[Any] = Backlog()  # what came before that
+        self._methods = self._make_methods()
+        self._due: dict[JobState, Callable[[ActiveJob], None]] = {
+            JobState.NEW: _nothing,
+            JobState.DEPEND: self._due_in_depend,
+            JobState.PRIORITY: _nothing,
+            JobState.SCHED: self._due_in_sched,
+            JobState.RUN: self._due_in_run,
+            JobState.CLEANUP: self._due_in_cleanup,
+            JobState.INACTIVE: self._due_in_inactive,
+        }
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs that plugins may look up."""
+        return self._ledger
+
+    def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> bool:
+        """Put records of hooks among the events of this turn; False when there is no turn."""
+        if self._is_turning:
+            self._ledger.note_all(kind, notes)
+        return self._is_turning
+
+    def start(self, now: float) -> list[Action]:
+        """Read back what an earlier life left."""
+        self._ledger.now = now
+        self._replay.start()
+        return self._queue_methods.start() + self._ledger.end_turn()
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Action]:
+        """Fold in what came, do what is due, and commit or send."""
+        ledger, sweeps = self._ledger, self._sweeps
+        ledger.now = now
+        self._is_turning = True
+        actions: list[Action] = []
+        sweeps.start_turn()
+        for message in inputs:
+            if isinstance(message, ClockStepped):
+                self._clock_stepped(message.by)
+            else:
+                actions += self._take(message)
+        if self._replay.done and self._queue_methods.restored and not self._resumed:
+            actions += self._resume()
+        while ledger.dirty or sweeps.step():
+            dirty, ledger.dirty = ledger.dirty, {}
+            for job in dirty.values():
+                if not job.hook and job.waiting_for is None:
+                    self._due[job.state](job)
+        self._hooks.end_turn()
+        self._scheduler.end_turn()
+        self._waits.end_turn()
+        self._journal.end_turn()
+        self._is_turning = False
+        asked = self._entrance.take_actions() + sweeps.end_turn()
+        said = actions + ledger.end_turn() + asked
+        is_open = sweeps.is_open or self._entrance.is_asking
+        return said if is_open else said + self._rest.end_turn()
+
+    def _resume(self) -> list[Action]:
+        """Everything has been read back: go on with what was active, then with who waited."""
+        self._resumed = True
+        self._purge.configure(self._queues.config.job_manager)
+        self._ledger.leave_to_ingest(submitted_in(self._backlog))
+        resumed, self._ledger.resumed = self._ledger.resumed, []
+        for job in resumed:
+            self._arrivals.resume(job)
+        return [action for message in self._backlog.take() for action in self._take(message)]
+
+    # --- how it is put together
+
+    def _introduce_plugins(self) -> None:
+        """Whoever asks plugins, or does what they say."""
+        ledger, hooks, scheduler = self._ledger, self._hooks, self._scheduler
+        introduction = Introduction(ledger, hooks)
+        orphans = Orphans(ledger)
+        priorities = Priorities(ledger, hooks, scheduler, self._sweeps)
+        bypass = Bypass(ledger, hooks, scheduler)
+        self._entering = Entering(ledger, hooks, scheduler, priorities, bypass)
+        self._operations = Operations(ledger, scheduler, priorities, orphans)
+        hooks.operate = self._operations.do
+        hooks.entered = self._entering.answered
+        self._submission = Submission(ledger, hooks, self._entrance, introduction, self._limits)
+        self._arrivals = Arrivals(
+            ledger,
+            hooks,
+            introduction,
+            orphans,
+            priorities,
+            self._entering,
+            self._submission,
+            self._sweeps,
+        )
+        self._updates = Updates(ledger, hooks, scheduler, self._limits)
+        self._lifetime = Lifetime(ledger, hooks, scheduler)
+
+    def _make_methods(self) -> Methods:
+        return Methods(
+            for_owner={
+                topics.JOB_SUBMIT: self._submission.submit,
+                topics.JOB_SUBMIT_ROOM: self._submission.room,
+                topics.config_reload_of(topics.JOB_MANAGER): self._queue_methods.configure,
+                topics.JOB_QUEUE_ENABLE: self._queue_methods.enable,
+                topics.JOB_QUEUE_START: self._queue_methods.start_or_stop,
+                topics.JOB_HINDRANCE: self._hindrances.tell,
+                topics.JOB_GETINFO: self._control.getinfo,
+                topics.JOB_JOURNAL: self._journal.follow,
+                topics.SCHED_HELLO: self._scheduler.hello,
+                topics.SCHED_READY: self._scheduler.ready,
+                topics.EXEC_HELLO: self._exec.hello,
+                topics.JOB_WAIT: self._waitable.wait,
+                topics.JOB_PURGE: self._purge.purge,
+                topics.JOB_PURGE_ID: self._purge.purge_id,
+            },
+            for_all={
+                topics.JOB_RAISE: self._control.raise_one,
+                topics.JOB_RAISEALL: self._control.raise_all,
+                topics.JOB_URGENCY: self._control.urgency,
+                topics.JOB_UPDATE: self._updates.update,
+                topics.JOB_MEMO: self._memos.memo,
+                topics.JOB_KILL: self._kills.kill,
+                topics.JOB_KILLALL: self._kills.kill_all,
+                topics.JOB_HISTORY: self._history.get,
+                topics.JOB_QUEUE_LIST: self._queue_methods.names,
+                topics.JOB_QUEUE_STATUS: self._queue_methods.status,
+                topics.JOB_RESOURCE_STATUS: self._scheduler.resource_status,
+                topics.JOB_DRAIN: self._waits.drain,
+                topics.JOB_IDLE: self._waits.idle,
+                topics.JOB_MANAGER_DISCONNECT: self._disconnect,
+            },
+            stats=(topics.JOB_STATS, self._control.stats),
+        )
+
+    # --- what came in
+
+    def _take(self, message: Any) -> list[Action]:
+        if isinstance(message, Response) and message.matchtag:
+            return self._take_reply(message)
+        if isinstance(message, PluginsChanged) and not self._resumed:
+            message = self._arrivals.known_already(message)
+        if not self._resumed:
+            self._ledger.answer_at_once(self._backlog.put(message))
+        elif isinstance(message, Request):
+            self._ledger.send(self._methods.call(message))
+        elif isinstance(message, Response):
+            self._take_answer(message)
+        elif isinstance(message, Event):
+            self._take_event(message)
+        elif isinstance(message, HookAnswered):
+            self._hooks.answered(message)
+        elif isinstance(message, (PostEvent, SetPriority, Annotate, Reprioritize)):
+            self._hooks.operate_when_free(message)
+        elif isinstance(message, PluginsChanged):
+            self._arrivals.plugins_changed(message)
+        elif isinstance(message, UserFound):
+            self._entrance.found(message)
+        elif isinstance(message, TimerFired) and message.key == PURGE_TIMER:
+            self._purge.look()
+        return []
+
+    def _take_event(self, event: Event) -> None:
+        if event.topic == topics.KVS_DAMAGED_EVENT:
+            self._lost_found.event(event)
+        else:
+            self._lifetime.event(event)
+
+    def _take_answer(self, response: Response) -> None:
+        """The answers with matchtag 0: who is asked tells what they answer."""
+        if response.topic == topics.SCHED_ALLOC:
+            self._scheduler.alloc_response(response)
+        elif response.topic == topics.SCHED_FREE:
+            self._scheduler.free_response(response)
+        elif response.topic == f"{self._exec.service}.{topics.START_METHOD}":
+            self._exec.start_response(response)
+
+    def _take_reply(self, response: Response) -> list[Action]:
+        purpose = self._ledger.calls.match(response)
+        match purpose:
+            case None:
+                return []
+            case MarksRead() | LastRead() | ActiveRead() | JobsRead() | EndedCount():
+                return self._replay.take(purpose, response)
+            case MigrationPage() | MigrationJobs() | MigrationStored():
+                return self._replay.take(purpose, response)
+            case RunRead() | RunStored() | NamedRead() | NamedStored():
+                return self._purge.take(purpose, response)
+            case ValuesRead() | ValuesCopied() | RowsRead() | SetAside():
+                return self._lost_found.take(purpose, response)
+            case HistoryRead():
+                return self._history.take_page(response)
+            case Refusal(request, absent):
+                is_inactive = not response.errnum and is_over(values_in(response)[0])
+                self._ledger.send(absent.refusal(request, is_inactive=is_inactive))
+                return []
+            case reply:
+                actions: list[Action] = reply(response)
+                return actions
+
+    def _disconnect(self, request: Request) -> None:
+        self._journal.forget(request.sender)
+        self._waits.forget(request.sender)
+        self._waitable.forget(request.sender)
+        self._history.forget(request.sender)
+        self._purge.forget(request.sender)
+        self._ledger.forget(request.sender)
+        self._hindrances.forget(request.sender)
+        if request.sender == self._scheduler.sender:
+            self._scheduler.lost("scheduler disconnected", LinkEvent.LOST)
+        if request.sender == self._exec.sender:
+            self._exec.lost("disconnected", Level.INFO)
+
+    def _clock_stepped(self, by: float) -> None:
+        for silence in self._silences():
+            silence.clock_stepped(by)
+        for job in self._ledger.running.values():
+            job.stepped += by
+
+    def _silences(self) -> list[Silence]:
+        return [self._scheduler.silence, self._exec.silence]
+
+    # --- what is due, by state
+
+    def _due_in_depend(self, job: ActiveJob) -> None:
+        if not job.dependencies:
+            self._ledger.log(job, JobEvent.DEPEND)
+
+    def _due_in_sched(self, job: ActiveJob) -> None:
+        self._scheduler.consider(job)
+
+    def _due_in_run(self, job: ActiveJob) -> None:
+        self._exec.consider(job)
+
+    def _due_in_cleanup(self, job: ActiveJob) -> None:
+        if not job.has_resources:
+            self._scheduler.withdraw(job)
+            if not job.epilogs:
+                self._ledger.log(job, JobEvent.CLEAN)
+        elif self._exec.is_done(job) and not job.epilogs and not job.prologs:
+            if job.bypassed:
+                self._ledger.log(job, JobEvent.FREE)
+            else:
+                self._scheduler.free(job)
+
+    def _due_in_inactive(self, job: ActiveJob) -> None:
+        if not job.introduced:
+            return
+        job.introduced = False  # plugins hear no more of it
+        self._hooks.tell(INACTIVE_ADD, job)
+        self._hooks.tell(DESTROY, job)
+        if (oldest := self._ledger.forget_oldest()) is not None:
+            self._forgotten(oldest)
+
+    def _forgotten(self, job: ActiveJob) -> None:
+        self._hooks.tell(INACTIVE_REMOVE, job)
+
+
+def _nothing(_job: ActiveJob) -> None:
+    """A plugin's answer is due, and comes by itself."""

@@ -1,0 +1,101 @@
+"""job-manager.kill and killall: signals for the processes of jobs, by way of the exec service.
+
+The job manager knows whose a job is and whether it runs; `<service>.kill`, ours beside RFC 32, does
+the rest.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.cores.job_manager.execution.side import ExecSide
+from flux_trio.cores.job_manager.jobs.ledger import Absent, Ledger
+from flux_trio.messages import (
+    USERID_UNKNOWN,
+    Errno,
+    FluxError,
+    Request,
+    Response,
+    expect_payload,
+    respond,
+    respond_error,
+)
+from flux_trio.messages.types import NORESPONSE
+from flux_trio.protocols import RUNNING
+
+SIGNUM_MAX: Final = 64
+METHOD: Final = "kill"
+
+
+class Kill(msgspec.Struct):
+    """The job-manager.kill request."""
+
+    id: int
+    signum: int
+
+
+class KillAll(msgspec.Struct):
+    """The job-manager.killall request."""
+
+    userid: int
+    signum: int
+    dry_run: bool = False
+
+
+class Kills:
+    """Answers both."""
+
+    def __init__(self, ledger: Ledger, execution: ExecSide) -> None:
+        self._ledger = ledger
+        self._exec = execution
+
+    def kill(self, request: Request) -> None:
+        """job-manager.kill: a signal for one job, by its user or the owner."""
+        payload = expect_payload(request, Kill)
+        _check_signal(payload.signum)
+        job = self._ledger.jobs.get(payload.id)
+        if job is None:
+            absent = Absent(payload.id, Errno.EINVAL, inactive_errnum=Errno.EINVAL)
+            self._ledger.refuse(request, absent)
+            return
+        if not request.is_owner and request.userid != job.userid:
+            raise FluxError(Errno.EPERM, "guests may only send signals to their own jobs")
+        if not job.state & RUNNING or not self._exec.service:
+            raise FluxError(Errno.EINVAL, "job is not running")
+        call = self._ledger.calls.open(partial(self._answered, request))
+        signal = {"id": job.id, "signum": payload.signum}
+        self._ledger.send(Request(f"{self._exec.service}.{METHOD}", signal, call))
+
+    def kill_all(self, request: Request) -> None:
+        """job-manager.killall: a signal for all of a user's jobs; {"count", "errors"}."""
+        payload = expect_payload(request, KillAll)
+        _check_signal(payload.signum)
+        if not request.is_owner and request.userid != payload.userid:
+            raise FluxError(Errno.EPERM, "guests can only kill their own jobs")
+        chosen = [
+            job
+            for job in self._ledger.running.values()
+            if payload.userid in (USERID_UNKNOWN, job.userid)
+        ]
+        if not payload.dry_run and self._exec.service:
+            topic = f"{self._exec.service}.{METHOD}"
+            for job in chosen:
+                signal = {"id": job.id, "signum": payload.signum}
+                self._ledger.send(Request(topic, signal, flags=NORESPONSE))
+        self._ledger.send(respond(request, {"count": len(chosen), "errors": 0}))
+
+    def _answered(self, request: Request, response: Response) -> list[Any]:
+        if response.errnum:
+            answer = respond_error(request, response.errnum, response.error_text)
+        else:
+            answer = respond(request)
+        self._ledger.send(answer)
+        return []
+
+
+def _check_signal(signum: int) -> None:
+    if not 1 <= signum <= SIGNUM_MAX:
+        raise FluxError(Errno.EINVAL, "Invalid signal number")

@@ -1,0 +1,1 @@
+"""The conversation with plugins: questions, answers, operations."""

@@ -1,0 +1,74 @@
+"""What the answer of a state's hook means for the job that has come into the state.
+
+A hook that failed holds the job where it is, with the failure as its reason (`waiting_for`), until
+the plugins, its urgency or its jobspec change; only INACTIVE leaves nothing to hold.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from flux_trio.cores.job_manager.hooks.hooks import Hooks
+from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.scheduler.bypass import Bypass
+from flux_trio.cores.job_manager.scheduler.priorities import Priorities, hold
+from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.turns import Log
+from flux_trio.formats import FormatError, format_fluid
+from flux_trio.messages import Level
+from flux_trio.protocols import HookAnswer, JobState
+
+
+class Entering:
+    """Lets jobs go on, or holds them."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        hooks: Hooks,
+        scheduler: SchedulerSide,
+        priorities: Priorities,
+        bypass: Bypass,
+    ) -> None:
+        self._ledger = ledger
+        self._hooks = hooks
+        self._scheduler = scheduler
+        self._priorities = priorities
+        self._bypass = bypass
+        self._held: dict[int, ActiveJob] = {}  # by a failure
+
+    def answered(self, job: ActiveJob, answer: HookAnswer) -> None:
+        """The plugins have answered the hook of the state that `job` is in."""
+        self._ledger.dirty[job.id] = job
+        job.allocating = None
+        if answer.error is not None:
+            self._fail(job, answer.error)
+            return
+        if job.waiting_for is not None:
+            self._held.pop(job.id, None)
+            self._ledger.release(job)
+        if answer.resource_set is not None and job.state == JobState.SCHED:
+            self._allocate(job, answer)
+        elif answer.priority is not None or job.state == JobState.PRIORITY:
+            self._priorities.set(job, answer.priority)
+
+    def ask_again(self) -> None:
+        """Other plugins are there: what one of them held may go on."""
+        held, self._held = self._held, {}
+        for job in held.values():
+            if job.id in self._ledger.jobs and job.waiting_for is not None:
+                self._hooks.when_free(job, partial(self._hooks.ask_state, job, None, job.state))
+
+    def _allocate(self, job: ActiveJob, answer: HookAnswer) -> None:
+        assert answer.resource_set is not None
+        try:
+            self._bypass.allocate(job, answer.resource_set)
+        except FormatError as error:
+            self._fail(job, f"a plugin gave the job what is no R: {error}")
+
+    def _fail(self, job: ActiveJob, reason: str) -> None:
+        name = format_fluid(job.id, "f58")
+        self._ledger.send(Log(Level.ERR, f"job {name} in {job.state.name}: {reason}"))
+        if job.is_active:
+            hold(self._ledger, self._scheduler, job, reason)
+            self._held[job.id] = job

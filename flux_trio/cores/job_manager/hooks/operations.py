@@ -1,0 +1,76 @@
+"""What plugins want done: their operations, judged by the rules once more and then done.
+
+The host has judged each at the call; by the time it is done here the job may have moved. One that
+has no place any more is logged and not done.
+"""
+
+from __future__ import annotations
+
+from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.orphans import Orphans
+from flux_trio.cores.job_manager.scheduler.priorities import Priorities
+from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.turns import Log
+from flux_trio.formats import format_fluid
+from flux_trio.messages import Level
+from flux_trio.protocols import (
+    Annotate,
+    InvalidTransition,
+    JobEvent,
+    Operation,
+    PostEvent,
+    Reprioritize,
+    SetPriority,
+    is_repeat,
+    refusal,
+)
+
+
+class Operations:
+    """Does them, for a job that has no hook being asked."""
+
+    def __init__(
+        self, ledger: Ledger, scheduler: SchedulerSide, priorities: Priorities, orphans: Orphans
+    ) -> None:
+        self._ledger = ledger
+        self._scheduler = scheduler
+        self._priorities = priorities
+        self._orphans = orphans
+
+    def do(self, operation: Operation) -> None:
+        """Do it, or log why not."""
+        if isinstance(operation, Reprioritize):
+            self._priorities.ask_all()
+            return
+        job = self._ledger.jobs.get(operation.id)
+        match operation:
+            case _ if job is None:
+                self._refuse(operation, "expected the id of an active job")
+            case PostEvent():
+                self._post(job, operation)
+            case SetPriority(priority=priority):
+                self._priorities.set(job, priority)
+            case Annotate(annotations=annotations):
+                self._ledger.merge_annotations(job, annotations)
+
+    def _post(self, job: ActiveJob, post: PostEvent) -> None:
+        if is_repeat(job, post.name, post.context):
+            self._orphans.claimed(job, post.name, post.context["description"])
+            return
+        if (rule := refusal(job, post.name, post.context)) is not None:
+            self._refuse(post, rule)
+            return
+        if post.name == JobEvent.JOBSPEC_UPDATE and job.has_jobspec(post.context):
+            return  # so that a plugin that says the same in each state does not go on for ever
+        try:
+            self._ledger.log(job, post.name, post.context)
+        except InvalidTransition as error:
+            self._refuse(post, str(error))
+        if post.name == JobEvent.JOBSPEC_UPDATE:
+            self._scheduler.jobspec_changed(job)
+
+    def _refuse(self, operation: PostEvent | SetPriority | Annotate, why: str) -> None:
+        what = operation.name if isinstance(operation, PostEvent) else "priority or annotations"
+        who = f"plugin {operation.plugin}: " if operation.plugin else ""
+        job = format_fluid(operation.id, "f58")
+        self._ledger.send(Log(Level.ERR, f"{who}cannot post {what} to job {job}: {why}"))

@@ -1,0 +1,1 @@
+"""The active jobs and their events: the ledger, restart, the journal, purge."""

@@ -1,0 +1,663 @@
+"""The ledger: the active jobs, and the one place that logs their events.
+
+An event is folded into its job at once, written at the end of the turn with all others of that
+turn in one commit, and told to nobody before that commit is done: the turn's messages wait for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.config import QUEUE_KEY
+from flux_trio.cores.job_index import Ended, ended_at, ended_ops, mark_of, name_mark, refusal_ops
+from flux_trio.cores.job_manager.jobs.jobspecs import Jobspecs, KeptJobspec
+from flux_trio.cores.job_manager.jobs.tally import Tally
+from flux_trio.cores.job_manager.jobs.user_jobs import UserJobs
+from flux_trio.cores.turns import Exit, NoteAll
+from flux_trio.formats import (
+    Event,
+    FormatError,
+    ResourceSet,
+    apply_update,
+    format_event,
+    job_key,
+    parse_eventlog,
+)
+from flux_trio.messages import (
+    Calls,
+    Errno,
+    FluxError,
+    Payload,
+    Request,
+    Response,
+    respond_error,
+    service_of,
+    topics,
+)
+from flux_trio.messages import Event as EventMessage
+from flux_trio.messages.types import NORESPONSE, PRIVATE, USERID_UNKNOWN
+from flux_trio.protocols import (
+    PRIORITY_MIN,
+    RUNNING,
+    ExecState,
+    Job,
+    JobEvent,
+    JobState,
+    Rare,
+    merge_annotations,
+)
+from flux_trio.trace import Kind
+
+Action = Any
+Reply = Callable[[Response], list[Action]]
+Purpose = Any
+"""What an open call is for: a value that the core has a case for, or a Reply."""
+
+# Jobs in one commit; a turn with more (everybody's jobs are canceled) makes several, in order.
+COMMIT_OPS_MAX = 20_000
+
+WAITING_BYTES_MAX: Final = 32 << 20
+"""Bytes of events that may wait for the kvs before requests that would log more are refused. The
+kvs holds twice as much (`HELD_BYTES_MAX`): the rest is for events that no request asks for."""
+
+_EVENT: Final[str] = Kind.EVENT.value  # looked up once: every event is traced
+
+# Looked at by few, of many events: so by a set, not by one comparison after another.
+_FURTHER = frozenset({JobEvent.CLEAN, JobEvent.EXCEPTION})
+
+_LEFT_BY_NO_EXCEPTION = (JobState.NEW, JobState.CLEANUP, JobState.INACTIVE)
+
+MAX_JOBID_KEY: Final = "job-manager.max-jobid"
+"""The greatest job id there was when jobs were last purged: an id is not used again."""
+
+RECENT_MAX: Final = 10_000
+"""Inactive jobs that plugins may still look up."""
+
+
+class ActiveJob(Job):
+    """A job that is not over, with what the job manager keeps beside its eventlog."""
+
+    __slots__ = (
+        "asked",  # the state that plugins know it to be in
+        "deferred",  # events and calls that wait for a hook's answer, in order; None: nothing does
+        "hook",  # ticket of the hook being asked, 0 when none is
+        "introduced",  # plugins were asked about it in this life, and have not been told of its end
+        "kept_jobspec",  # without the environment, as submitted
+        "named_queue",  # what the jobspec says of its queue, as submitted
+        "question",  # number of the last question about its state, whose answer alone counts
+        "sent_priority",  # by which the scheduler has it, once sched.alloc was sent
+    )
+
+    allocating = Rare[object | None](None)
+    """The commit of R that a plugin gave it, None when there is none."""
+    draining = Rare(False)
+    """`deferred` is being worked off."""
+    granted = Rare[ResourceSet | None](None)
+    """R, from the grant that stood on; None when there is none or it cannot be read."""
+    stepped = Rare(0.0)
+    """Seconds that the wall clock was set by since it got its resources, in this life."""
+    sent_updates = Rare[dict[str, Any] | None](None)
+    """The jobspec_updates that the last sched.alloc went by."""
+    start = Rare(ExecState.IDLE)
+    """Where the job stands with the execution service."""
+    start_sent = Rare(False)
+    """A start request went out, in this life of the job manager or an earlier one."""
+    updated = Rare[tuple[dict[str, Any], bytes] | None](None)
+    """`jobspec` with the updates beside it, once it was asked for."""
+    waiting_for = Rare[str | None](None)
+    """Why a plugin holds the job in its state, None when none does."""
+
+    def __init__(self, jobid: int, jobspec: KeptJobspec) -> None:
+        super().__init__(jobid)
+        self.kept_jobspec = jobspec
+        self.named_queue = _queue_in(jobspec.text)
+        self.asked = self.state
+        self.deferred: deque[Any] | None = None
+        self.hook = 0
+        self.introduced = False
+        self.question = 0
+        self.sent_priority = PRIORITY_MIN
+
+    @property
+    def jobspec(self) -> bytes:
+        """JSON without the environment, as submitted."""
+        return self.kept_jobspec.text
+
+    @property
+    def queue(self) -> str | None:
+        """Its queue (RFC 33); None for the anonymous one."""
+        return self.queue_by(self.jobspec_updates)
+
+    def queue_by(self, updates: dict[str, Any] | None) -> str | None:
+        """What its queue is with these jobspec-updates."""
+        return updates[QUEUE_KEY] if updates and QUEUE_KEY in updates else self.named_queue
+
+    def current_jobspec(self) -> dict[str, Any]:
+        """The jobspec object with every jobspec-update applied (RFC 33, Note).
+
+        Not to be changed: jobs have parts of it in common.
+        """
+        jobspec = self.kept_jobspec.json
+        for path, value in (self.jobspec_updates or {}).items():
+            jobspec = apply_update(jobspec, path, value)
+        return jobspec
+
+    def current_jobspec_bytes(self) -> bytes:
+        """The same as JSON."""
+        if not self.jobspec_updates:
+            return self.jobspec
+        if self.updated is None or self.updated[0] is not self.jobspec_updates:
+            self.updated = (self.jobspec_updates, msgspec.json.encode(self.current_jobspec()))
+        return self.updated[1]
+
+    def has_jobspec(self, updates: Mapping[str, Any]) -> bool:
+        """Whether the jobspec is as `updates` would make it."""
+        updated = self.current_jobspec()
+        for path, value in updates.items():
+            updated = apply_update(updated, path, value)
+        return updated == self.current_jobspec()
+
+    def with_updates(self, updates: dict[str, Any]) -> ActiveJob:
+        """The job as it would be with these jobspec-updates; nobody may change it."""
+        copy = ActiveJob.__new__(ActiveJob)
+        for name in (*Job.__slots__, *ActiveJob.__slots__):
+            setattr(copy, name, getattr(self, name))
+        copy.rare = self.rare and dict(self.rare)
+        copy.jobspec_updates = (self.jobspec_updates or {}) | updates
+        return copy
+
+    def resource_set(self) -> dict[str, Any] | None:
+        """R without its scheduling key; None before RUN."""
+        if self.granted is None or not self.was_posted(JobEvent.ALLOC):
+            return None
+        resources: dict[str, Any] = self.granted.to_json()
+        if self.expiration is not None:
+            resources["execution"]["expiration"] = self.expiration
+        return resources
+
+    @property
+    def start_requested(self) -> bool:
+        """A service has been asked to start it, or has started it in an earlier life."""
+        return self.started or self.start != ExecState.IDLE
+
+    def queued(self) -> list[tuple[str, dict[str, Any]]]:
+        """Events that wait for a hook's answer, oldest first."""
+        waiting = [each for each in self.deferred or () if isinstance(each, tuple)]
+        return [(name, context or {}) for name, context in waiting]
+
+
+Told = Callable[[ActiveJob, Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A job that is not active, and how a request about it is refused: errnum and text.
+
+    `inactive_errnum` is for one that is stored, `errnum` and `text` for one that is unknown.
+    """
+
+    jobid: int
+    errnum: int = Errno.ENOENT
+    text: str = "unknown job id"
+    inactive_errnum: int = Errno.ENOENT
+
+    def refusal(self, request: Request, *, is_inactive: bool) -> Response | None:
+        """The answer."""
+        if is_inactive:
+            return respond_error(request, self.inactive_errnum, "job is inactive")
+        return respond_error(request, self.errnum, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a look for an absent job's eventlog is for."""
+
+    request: Request
+    absent: Absent
+
+
+@dataclass(frozen=True, slots=True)
+class _Uncommitted:
+    """A commit that is under way: its size, and the messages that wait for it."""
+
+    nbytes: int
+    messages: list[Action] = field(default_factory=list)
+
+
+class Ledger:
+    """Jobs by id, this turn's events and messages, and what still waits for a commit.
+
+    `owner` is the instance owner's userid.
+    """
+
+    def __init__(self, owner: int) -> None:
+        self._owner = owner
+        self.jobs: dict[int, ActiveJob] = {}
+        self.tally = Tally()  # of `jobs`
+        self.users = UserJobs(owner)  # of `jobs`
+        self.asked_bytes: dict[int, int] = {}  # of events that users asked for, by active job
+        self.running: dict[int, ActiveJob] = {}  # those of `jobs` that are in RUN or CLEANUP
+        self.jobspecs = Jobspecs()
+        self.ninactive = 0  # finished jobs that are stored; nothing else is kept of them
+        self._unheard: set[int] = set()  # ids of before whose jobs ingest submits only now
+        self.last_stored = 0  # the greatest id of an earlier life: ids up to it are not used again
+        self._recent: dict[int, ActiveJob] = {}  # those that became inactive last
+        self.recent_max = RECENT_MAX
+        self.max_jobid = 0
+        self.resumed: list[ActiveJob] = []  # to be looked at when all have been read
+        self.now = 0.0  # of this turn
+        self.calls: Calls[Purpose] = Calls()
+        self.dirty: dict[int, ActiveJob] = {}  # jobs whose due action is to be looked at
+        self.nlogged = 0  # events so far
+        self.on_logged: list[Told] = []
+        self._on_event: dict[str, list[Told]] = {}  # by name
+        self.on_annotated: list[Callable[[ActiveJob], None]] = []
+        self.abandon_hook: Callable[[ActiveJob], None]  # set by whoever asks hooks,
+        self.ask_hooks: Told  # who also hears of each event last
+        self._messages: list[Action] = []  # of this turn
+        self._questions: list[Action] = []  # of this turn, that tell nobody what is not durable
+        # of this turn, for the trace: events logged, hooks asked
+        self._notes: list[tuple[str, dict[str, Any]]] = []
+        self._lines: dict[int, str] = {}  # job id → what this turn adds to its eventlog
+        self.over: list[Ended] = []  # jobs that became inactive in this turn
+        self._ops: list[list[str]] = []  # what this turn stores besides eventlogs
+        self._uncommitted: deque[_Uncommitted] = deque()  # oldest first
+        self._waiting_bytes = 0  # of events in them
+        self._gone: set[str] = set()  # peers that went in this turn
+
+    def tell_of(self, name: str, told: Told) -> None:
+        """Have `told` called with each event of one name; `on_logged` are with all."""
+        self._on_event.setdefault(name, []).append(told)
+
+    @property
+    def commits(self) -> int:
+        """How many are under way."""
+        return len(self._uncommitted)
+
+    def send(self, message: Action | None) -> None:
+        """Send `message` once everything logged so far is durable; None is nothing to send."""
+        if message is not None:
+            self._messages.append(message)
+
+    def answer_at_once(self, response: Response | None) -> None:
+        """Send what tells of no event, such as the state of a queue: it waits for no commit."""
+        if response is not None:
+            self._questions.append(response)
+
+    def check_room(self) -> None:
+        """Refuse a request that would log an event while too many bytes of events wait.
+
+        The kvs takes them late, mostly because its disk is full. Raises FluxError(ENOSPC). What
+        must be logged for existing jobs is logged in any case: it is a few events for each.
+        """
+        if self._waiting_bytes > WAITING_BYTES_MAX:
+            text = f"{self._waiting_bytes} bytes of events wait to be stored; see queue status"
+            raise FluxError(Errno.ENOSPC, text)
+
+    def ask(self, topic: str, payload: Payload, reply: Reply) -> None:
+        """Ask what gives away no event: it waits for no commit, and comes after this turn's.
+
+        In this order one round of the kvs has both.
+        """
+        self.ask_for(topic, payload, reply)
+
+    def ask_for(self, topic: str, payload: Payload, purpose: Purpose) -> None:
+        """The same; the core has a case for `purpose` when the answer comes."""
+        self._questions.append(Request(topic, payload, self.calls.open(purpose)))
+
+    def unsend(self, service: str) -> None:
+        """Whoever held `service` is gone: requests by job id that wait for a commit do not go out.
+
+        They would come to the next holder before it has said hello. Those with a matchtag stay,
+        since somebody waits for an answer.
+        """
+        for waiting in self._all_messages():
+            waiting[:] = [each for each in waiting if not _is_by_job_id(each, service)]
+
+    def forget(self, sender: str) -> None:
+        """A peer is gone: answers to it that wait for a commit do not go out (6.disconnect.2).
+
+        What earlier turns have left is looked at once a turn, however many peers go in it.
+        """
+        self._messages = _without_answers(self._messages, {sender})
+        if self._uncommitted:
+            self._gone.add(sender)
+
+    def _all_messages(self) -> list[list[Action]]:
+        return [*(commit.messages for commit in self._uncommitted), self._messages]
+
+    def log(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
+        """Log an event of `job`, after the answer when a hook of it is being asked.
+
+        A fatal exception that moves the job does not wait for the answer, except while the job is
+        validated: it is none before that. Raises InvalidTransition when RFC 21 has no place for it.
+        """
+        while job.hook and ends_wait(job, name, context):
+            self.abandon_hook(job)  # what waited for it may be asked about in turn
+        if job.hook:
+            if job.deferred is None:
+                job.deferred = deque()
+            job.deferred.append((name, context))
+            return
+        self.log_now(job, name, context)
+
+    def log_now(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
+        """Log an event of `job`, whatever hook is being asked."""
+        event = Event(self.now, name, context)
+        self._apply(job, event)
+        self._lines[job.id] = self._lines.get(job.id, "") + format_event(event)
+        self.dirty[job.id] = job
+        if name in _FURTHER:
+            self._go_further(job, event)
+        self._tell(job, event)
+
+    def raise_exception(
+        self, job: ActiveJob, kind: str, severity: int, note: str, userid: int | None = None
+    ) -> None:
+        """Log an exception, raised by the instance owner unless `userid` says who."""
+        context = {
+            "type": kind,
+            "severity": severity,
+            "note": note,
+            "userid": self._owner if userid is None else userid,
+        }
+        self.log(job, JobEvent.EXCEPTION, context)
+
+    def admit(self, job: ActiveJob, event: Event) -> None:
+        """A new job, with the submit event that ingest has logged."""
+        job.apply(event)
+        self._add(job)
+        self._tell(job, event)
+
+    def resume(self, job: ActiveJob) -> None:
+        """A job that an earlier life of the job manager left active."""
+        self._add(job)
+        self.resumed.append(job)
+
+    def leave_to_ingest(self, jobids: Container[int]) -> None:
+        """Of jobs read back in NEW: these ids are on their way from ingest, which waits for us."""
+        for job in self.resumed:
+            if job.state == JobState.NEW and job.id in jobids:
+                self._remove(job)
+                self._unheard.add(job.id)
+        self.resumed = [job for job in self.resumed if job.id in self.jobs]
+
+    def was_used(self, jobid: int) -> bool:
+        """Whether a job had this id: one of an earlier life, one that is active or was recently."""
+        if jobid in self.jobs or jobid in self._recent:
+            return True
+        return jobid <= self.last_stored and jobid not in self._unheard
+
+    def refuse(self, request: Request, absent: Absent) -> None:
+        """Answer a request about a job that is not active, once it is known whether it was."""
+        if absent.jobid in self._recent or absent.jobid > self.max_jobid:
+            self.send(absent.refusal(request, is_inactive=absent.jobid in self._recent))
+            return
+        keys = {"keys": [job_key(absent.jobid, "eventlog")]}
+        self.ask_for(topics.KVS_LOOKUP_ALL, keys, Refusal(request, absent))
+
+    def used(self, jobid: int) -> None:
+        """An earlier life has used this id, and all before it."""
+        self.last_stored = max(self.last_stored, jobid)
+        self.max_jobid = max(self.max_jobid, jobid)
+
+    def store(self, ops: Iterable[list[str]]) -> None:
+        """Have `ops` in this turn's commit; messages of this turn wait for it."""
+        self._ops += ops
+
+    def discard(self, job: ActiveJob) -> None:
+        """A job that was refused: it never was (RFC 21, Invalidate Event)."""
+        self._remove(job)
+        self.dirty.pop(job.id, None)
+        self._lines.pop(job.id, None)
+        event = Event(self.now, JobEvent.INVALIDATE)
+        job.apply(event)
+        job.asked = job.state  # plugins are told job.destroy alone
+        self._tell(job, event)  # to no eventlog, but followers have seen the submit event
+
+    def remove(self, job: ActiveJob) -> None:
+        """Remove what is stored of a refused job (RFC 21, Invalidate Event)."""
+        payload = {"ops": refusal_ops(job.id)}
+        self.send(Request(topics.KVS_COMMIT, payload, flags=NORESPONSE))
+
+    def annotate(self, job: ActiveJob, annotations: dict[str, Any] | None) -> None:
+        """Set the annotations of a pending job; they are volatile (RFC 27, Alloc Annotate)."""
+        if annotations != job.annotations:
+            job.annotations = annotations
+            for tell in self.on_annotated:
+                tell(job)
+
+    def merge_annotations(self, job: ActiveJob, update: dict[str, Any]) -> None:
+        """Change some of its annotations; None removes a key (RFC 27, Alloc Annotate)."""
+        if job.is_active:
+            self.annotate(job, merge_annotations(job.annotations or {}, update))
+
+    def hold(self, job: ActiveJob, reason: str) -> None:
+        """A plugin holds `job` in its state, and says why."""
+        job.waiting_for = reason
+        self.tally.held(job.id, job.queue, reason)
+        self.merge_annotations(job, {"sched": {"reason_pending": reason}})
+
+    def release(self, job: ActiveJob) -> None:
+        """Nothing holds `job` in its state any more, and nothing says so."""
+        job.waiting_for = None
+        self.tally.released(job.id)
+        annotations = dict(job.annotations or {})
+        sched = {
+            key: value
+            for key, value in annotations.pop("sched", {}).items()
+            if key != "reason_pending"
+        }
+        if sched:
+            annotations["sched"] = sched
+        self.annotate(job, annotations or None)
+
+    def _add(self, job: ActiveJob) -> None:
+        self.jobs[job.id] = job
+        if job.state & RUNNING:
+            self.running[job.id] = job
+        self.tally.came(job.queue, job.state)
+        self.users.came(job.userid, job.id, len(job.jobspec))
+        self.max_jobid = max(self.max_jobid, job.id)
+
+    def _remove(self, job: ActiveJob) -> None:
+        del self.jobs[job.id]
+        self.running.pop(job.id, None)
+        self.asked_bytes.pop(job.id, None)
+        self.users.went(job.userid, job.id)
+        self.tally.went(job.id, job.queue, job.state)
+
+    def _apply(self, job: ActiveJob, event: Event) -> None:
+        """Fold it in, and count the job as what it is now."""
+        state, updates = job.state, job.jobspec_updates
+        job.apply(event)
+        if job.jobspec_updates is not updates:
+            self.tally.requeued(job.id, state, job.queue_by(updates), job.queue)
+        if job.state is not state:
+            self.tally.moved(job.queue, state, job.state)
+            if job.state & RUNNING:
+                self.running[job.id] = job
+
+    def _go_further(self, job: ActiveJob, event: Event) -> None:
+        """What these events mean besides."""
+        if event.name == JobEvent.CLEAN:
+            # it is inactive: its eventlog tells of it, and for a while what plugins look up
+            self._remove(job)
+            self.ninactive += 1
+            self._recent[job.id] = job
+            self.over.append(ended(job, event.timestamp))
+        elif event.context is not None:
+            # exec learns of cancels by it (readings: How exec)
+            what = event.context
+            payload = {"id": job.id, "type": what["type"], "severity": what["severity"]}
+            event_of_job = EventMessage(
+                topics.JOB_EXCEPTION_EVENT, payload, flags=PRIVATE, userid=job.userid
+            )
+            self.send(event_of_job)
+
+    def forget_oldest(self) -> ActiveJob | None:
+        """Drop the job that was inactive for longest when there are too many; the job dropped."""
+        if len(self._recent) <= self.recent_max:
+            return None
+        return self._recent.pop(next(iter(self._recent)))
+
+    def forget_inactive(self, jobid: int) -> ActiveJob | None:
+        """Drop a job that is purged; the job if plugins could still look it up."""
+        return self._recent.pop(jobid, None)
+
+    # --- what plugins look up (protocols.Jobs)
+
+    def get(self, jobid: int) -> ActiveJob | None:
+        """An active job, or one that became inactive a short while ago."""
+        return self.jobs.get(jobid) or self._recent.get(jobid)
+
+    def known(self) -> Iterator[ActiveJob]:
+        """Active jobs and those that became inactive a short while ago."""
+        return chain(self.jobs.values(), self._recent.values())
+
+    def active_of(self, userid: int) -> list[ActiveJob]:
+        """The active jobs of one user, or of all for USERID_UNKNOWN; a guest's without a scan."""
+        if userid == USERID_UNKNOWN:
+            return list(self.jobs.values())
+        if userid == self._owner:
+            return [job for job in self.jobs.values() if job.userid == userid]
+        return [self.jobs[jobid] for jobid in self.users.jobids(userid)]
+
+    def active(self) -> Iterable[ActiveJob]:
+        """All that are not inactive, oldest first."""
+        return list(self.jobs.values())
+
+    def end_turn(self) -> list[Action]:
+        """What to do now: the commit of the turn's events, or its messages when nothing waits."""
+        self._leave_gone()
+        messages, self._messages = self._messages, []
+        questions, self._questions = self._questions, []
+        notes = [NoteAll(self._notes)] if self._notes else []
+        self._notes = []
+        ops = [["append", job_key(jobid, "eventlog"), text] for jobid, text in self._lines.items()]
+        ops += ended_ops(self.over)
+        ops += self._ops
+        self._lines, self.over, self._ops = {}, [], []
+        if ops:
+            slices = [ops[at : at + COMMIT_OPS_MAX] for at in range(0, len(ops), COMMIT_OPS_MAX)]
+            commits = [self._commit(each) for each in slices]
+            self._uncommitted[-1].messages.extend(messages)
+            return notes + commits + questions
+        if self._uncommitted:
+            self._uncommitted[-1].messages.extend(messages)
+            return notes + questions
+        return notes + messages + questions
+
+    def _leave_gone(self) -> None:
+        """Take out the answers of earlier turns to peers that have gone in this one."""
+        gone, self._gone = self._gone, set()
+        if gone:
+            for commit in self._uncommitted:
+                commit.messages[:] = _without_answers(commit.messages, gone)
+
+    def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
+        """Put records into the trace, in their place among this turn's."""
+        self._notes.extend(zip(repeat(kind), notes))
+
+    def _tell(self, job: ActiveJob, event: Event) -> None:
+        data = {"id": job.id, "name": event.name, "context": event.context or {}}
+        self._notes.append((_EVENT, data))
+        self.nlogged += 1
+        for tell in self.on_logged:
+            tell(job, event)
+        for tell in self._on_event.get(event.name, ()):
+            tell(job, event)
+        self.ask_hooks(job, event)
+
+    def _commit(self, ops: list[list[str]]) -> Request:
+        nbytes = sum(len(op[-1]) for op in ops)  # JSON: few characters are not ASCII
+        self._uncommitted.append(_Uncommitted(nbytes))
+        self._waiting_bytes += nbytes
+        return Request(topics.KVS_COMMIT, {"ops": ops}, self.calls.open(self._committed))
+
+    def _committed(self, response: Response) -> list[Action]:
+        """The oldest commit is answered: the messages that waited for it go out."""
+        if response.errnum:
+            # nothing of this turn has been told to anyone: stopping here loses nothing
+            return [Exit(f"cannot store events: {response.error_text}")]
+        self._leave_gone()
+        done = self._uncommitted.popleft()
+        self._waiting_bytes -= done.nbytes
+        return done.messages
+
+
+def is_over(eventlog: str | None) -> bool:
+    """Whether a stored eventlog is that of a finished job; False for one that is not there."""
+    try:
+        events = parse_eventlog(eventlog or "")
+    except FormatError:
+        return True  # nothing else can be done with such a job
+    return bool(events) and events[-1].name == JobEvent.CLEAN
+
+
+def revive(job: Job, jobspec: KeptJobspec) -> ActiveJob:
+    """The job as the job manager keeps it; what ran before it may run now."""
+    active = ActiveJob(job.id, jobspec)
+    for name in Job.__slots__:
+        setattr(active, name, getattr(job, name))
+    active.asked = job.state
+    was_allocated = job.has_resources and job.state in (JobState.RUN, JobState.CLEANUP)
+    active.start_sent = was_allocated and not active.prologs  # 21.events.22: no start before those
+    return active
+
+
+def ended(job: ActiveJob, t_inactive: float) -> Ended:
+    """What is kept of a job that became inactive, seconds since the Unix epoch."""
+    result = job.result
+    assert result is not None, f"{job} is active"
+    name = name_mark(job.current_jobspec_bytes())
+    usec = ended_at(t_inactive)
+    return Ended(job.id, usec, job.userid, int(result), name, mark_of(job.queue))
+
+
+class _System(msgspec.Struct, frozen=True):
+    queue: str | None = None
+
+
+class _Attributes(msgspec.Struct, frozen=True):
+    system: _System = _System()
+
+
+class _Jobspec(msgspec.Struct):
+    attributes: _Attributes = _Attributes()
+
+
+def _queue_in(jobspec: bytes) -> str | None:
+    """None as well for what is no jobspec: ingest lets none pass."""
+    try:
+        queue = msgspec.json.decode(jobspec, type=_Jobspec).attributes.system.queue
+    except msgspec.ValidationError:
+        return None
+    return None if queue is None else sys.intern(queue)
+
+
+def ends_wait(job: ActiveJob, name: str, context: dict[str, Any] | None) -> bool:
+    """Whether the event is an exception that moves `job`, whatever hook of it is being asked."""
+    is_fatal = name == JobEvent.EXCEPTION and context is not None and context.get("severity") == 0
+    return is_fatal and job.state not in _LEFT_BY_NO_EXCEPTION
+
+
+def _without_answers(messages: list[Action], gone: set[str]) -> list[Action]:
+    """`messages` without responses to the peers that are gone."""
+    return [
+        each
+        for each in messages
+        if not (isinstance(each, Response) and each.routes and each.routes[0] in gone)
+    ]
+
+
+def _is_by_job_id(message: Action, service: str) -> bool:
+    to_service = isinstance(message, Request) and service_of(message.topic) == service
+    return to_service and not message.matchtag

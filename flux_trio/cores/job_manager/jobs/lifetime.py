@@ -1,0 +1,69 @@
+"""A new end of the instance: a job ends when its duration is over, and no later than the instance.
+
+The resource service tells of it by the event `resource-expiration`. Jobs that wait get an end when
+they are granted something. Left out: the durations in jobspecs, which nobody has changed.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Annotated
+
+import msgspec
+
+from flux_trio.cores.job_manager.hooks.hooks import Hooks
+from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.turns import Log
+from flux_trio.messages import ROLE_OWNER, Event, FluxError, Level, expect_payload, topics
+from flux_trio.protocols import JobEvent, JobState
+
+
+class _Lifetime(msgspec.Struct):
+    expiration: Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Lifetime:
+    """Gives running jobs their new expirations."""
+
+    def __init__(self, ledger: Ledger, hooks: Hooks, scheduler: SchedulerSide) -> None:
+        self._ledger = ledger
+        self._hooks = hooks
+        self._scheduler = scheduler
+
+    def event(self, event: Event) -> None:
+        """What is published; a guest may publish the same, to no effect."""
+        if event.topic != topics.RESOURCE_EXPIRATION_EVENT or not event.rolemask & ROLE_OWNER:
+            return
+        try:
+            end = expect_payload(event, _Lifetime).expiration
+        except FluxError as error:
+            self._ledger.send(Log(Level.ERR, error.text))
+            return
+        for job in list(self._ledger.running.values()):
+            if job.state == JobState.RUN:
+                self._hooks.when_free(job, partial(self._propose, job, end))
+
+    def _propose(self, job: ActiveJob, end: float) -> None:
+        resources = job.granted
+        if job.state != JobState.RUN or resources is None:
+            return
+        before = resources.expiration if job.expiration is None else job.expiration
+        duration = job.current_jobspec()["attributes"]["system"].get("duration", 0)
+        ends = [each for each in (duration and resources.starttime + duration, end) if each]
+        expiration = math.ceil(min(ends, default=0))
+        if expiration != math.ceil(before):
+            then = partial(self._answered, job, expiration)
+            self._scheduler.propose_expiration(job, expiration, then)
+
+    def _answered(self, job: ActiveJob, expiration: int, accepted: bool) -> None:
+        if accepted:
+            self._hooks.when_free(job, partial(self._apply, job, expiration))
+        else:
+            text = f"job {job.id}: scheduler refused expiration {expiration}"
+            self._ledger.send(Log(Level.WARNING, text))
+
+    def _apply(self, job: ActiveJob, expiration: int) -> None:
+        if job.state == JobState.RUN:
+            self._ledger.log(job, JobEvent.RESOURCE_UPDATE, {"expiration": expiration})

@@ -1,0 +1,195 @@
+"""Jobs that are damaged are set aside: `job.<id>` becomes `job-lost+found.<id>`, as in flux-core.
+
+A job is set aside when a value of a finished job, or its place in the index of finished jobs, is
+damaged (the kvs tells of it by an event), or when an eventlog cannot be understood. Its values are
+copied with what can be read of damaged ones, some at a time; then one commit adds the `reason`, and
+takes away the job's directory and its place in the index of jobs. A crash in between leaves the job
+where it was, until its damage is found again. An active job whose values are damaged is not set
+aside: somebody waits for it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from flux_trio.cores.job_index import ENDED, active_key, jobid_in
+from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
+from flux_trio.cores.lookups import KeysPage, PageAnswer, page_in
+from flux_trio.cores.turns import Log
+from flux_trio.formats import LOST_AND_FOUND, format_fluid, job_directory_of, parse_fluid
+from flux_trio.messages import ROLE_OWNER, Event, FluxError, Level, Response, expect_payload, topics
+from flux_trio.messages.types import PRIVATE
+
+PAGE_VALUES: Final = 16  # copied at once; output is in pieces of 256 KiB
+PAGE_ROWS: Final = 10_000  # of the index of finished jobs, looked through at once
+
+_ENDED_KEY: Final = re.compile(rf"{ENDED}\.[0-9a-f]{{16}}\.[0-9a-f]{{16}}")
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A job on its way: which of its keys is bad, and why."""
+
+    jobid: int
+    key: str
+    reason: str
+
+    @property
+    def directory(self) -> str:
+        """Where its values are."""
+        return format_fluid(self.jobid, "kvs")
+
+    def new_key(self, key: str) -> str:
+        """Where the value of `key` goes."""
+        return f"{LOST_AND_FOUND}{key.removeprefix('job')}"
+
+    def bad_key(self, key: str) -> str:
+        """Where what is left of a bad value goes: it is no eventlog, or R, any more."""
+        return f"{self.new_key(key)}-damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesRead:
+    """Some of its values were asked for."""
+
+    job: Aside
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesCopied:
+    """They are durable; the next come after this key, unless it is None."""
+
+    job: Aside
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowsRead:
+    """A page of the index of finished jobs: its row is in it or comes later."""
+
+    job: Aside
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """The last commit is durable; `usec` is when it ended, None if it was in no index."""
+
+    job: Aside
+    usec: int | None
+
+
+AsideStep: TypeAlias = ValuesRead | ValuesCopied | RowsRead | SetAside
+
+
+class _Found(msgspec.Struct):
+    key: str
+    text: str
+
+
+class LostAndFound:
+    """Sets jobs aside, each in steps of its own."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._jobs: set[int] = set()  # on their way
+
+    def event(self, event: Event) -> None:
+        """kvs-damaged: set a finished job aside. A guest may publish the same, to no effect."""
+        if not event.rolemask & ROLE_OWNER:
+            return
+        found = expect_payload(event, _Found)
+        jobid = _job_of(found.key)
+        if jobid is not None and jobid not in self._ledger.jobs:
+            self.begin(jobid, found.key, found.text)
+
+    def begin(self, jobid: int, key: str, reason: str) -> None:
+        """Set the job aside for the value of `key`; `reason` names the key too."""
+        if jobid not in self._jobs:
+            self._jobs.add(jobid)
+            self._read_values(Aside(jobid, key, reason), "")
+
+    def take(self, step: AsideStep, response: Response) -> list[Any]:
+        """The answer to one question; it leads to the next."""
+        job = step.job
+        try:
+            match step:
+                case ValuesRead():
+                    self._copy(job, page_in(response))
+                case ValuesCopied(after=str(after)):
+                    _check(response)
+                    self._read_values(job, after)
+                case ValuesCopied():
+                    _check(response)
+                    self._read_rows(job, "")
+                case RowsRead():
+                    self._find_row(job, page_in(response))
+                case SetAside():
+                    _check(response)
+                    return self._tell(step)
+        except FluxError as error:
+            self._jobs.discard(job.jobid)
+            text = f"{job.directory}: cannot be moved to {LOST_AND_FOUND}: {error.text}"
+            return [Log(Level.ERR, text)]
+        return []
+
+    def _read_values(self, job: Aside, after: str) -> None:
+        page = KeysPage(job.directory, PAGE_VALUES, after)
+        self._ledger.ask_for(topics.KVS_PAGE, page.payload, ValuesRead(job))
+
+    def _copy(self, job: Aside, page: PageAnswer) -> None:
+        values = {key: value for key, value in page.items if value is not None}
+        remains = {key: text for key, (_, text) in page.damaged.items()}
+        if job.key in values:
+            remains[job.key] = values.pop(job.key)
+        ops = [["put", job.new_key(key), text] for key, text in values.items()]
+        ops += [["put", job.bad_key(key), text] for key, text in remains.items()]
+        after = None if page.is_last(PAGE_VALUES) else page.keys[-1]
+        self._ledger.ask_for(topics.KVS_COMMIT, {"ops": ops}, ValuesCopied(job, after))
+
+    def _read_rows(self, job: Aside, after: str) -> None:
+        page = KeysPage(ENDED, PAGE_ROWS, after, values=False)
+        self._ledger.ask_for(topics.KVS_PAGE, page.payload, RowsRead(job))
+
+    def _find_row(self, job: Aside, page: PageAnswer) -> None:
+        row = next((key for key in page.keys if _job_of(key) == job.jobid), None)
+        if row is None and not page.is_last(PAGE_ROWS):
+            self._read_rows(job, page.keys[-1])
+            return
+        ops = [
+            ["put", job.new_key(f"{job.directory}.reason"), job.reason],
+            ["put", MAX_JOBID_KEY, str(self._ledger.max_jobid)],  # no id is used again
+            ["unlink", active_key(job.jobid)],
+            ["unlink", job.directory],
+        ]
+        if row is not None:
+            ops.append(["unlink", row])
+        usec = None if row is None else int(row.split(".")[1], 16)
+        self._ledger.ask_for(topics.KVS_COMMIT, {"ops": ops}, SetAside(job, usec))
+
+    def _tell(self, done: SetAside) -> list[Any]:
+        job = done.job
+        self._jobs.discard(job.jobid)
+        self._ledger.forget_inactive(job.jobid)
+        if done.usec is not None:
+            self._ledger.ninactive -= 1
+            payload = {"jobs": [job.jobid], "times": [done.usec]}
+            self._ledger.send(Event(topics.JOB_PURGE_EVENT, payload, flags=PRIVATE))
+        return [Log(Level.CRIT, f"{job.directory}: moved to {LOST_AND_FOUND}: {job.reason}")]
+
+
+def _job_of(key: str) -> int | None:
+    """The job whose value, or place in the index of finished jobs, is at `key`."""
+    directory = job_directory_of(key)
+    if directory is not None:
+        return parse_fluid(directory)
+    return jobid_in(key) if _ENDED_KEY.fullmatch(key) else None
+
+
+def _check(response: Response) -> None:
+    """Raise FluxError for a commit that failed."""
+    if response.errnum:
+        raise FluxError(response.errnum, response.error_text)

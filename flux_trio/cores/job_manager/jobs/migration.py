@@ -1,0 +1,111 @@
+"""The index of jobs made from all eventlogs, once: for a state directory that has none.
+
+Versions before the index (`services.job_index`) kept jobs alone. Every eventlog is folded, in
+pages, and each page's part of the index is one commit. A mark is there from the first commit to the
+last: a crash between them makes the next life begin again, which changes nothing of what is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from flux_trio.cores.job_index import ended_ops, submit_op
+from flux_trio.cores.job_manager.jobs.ledger import Ledger, ended, revive
+from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
+from flux_trio.cores.job_manager.requests.submission import redacted_bytes
+from flux_trio.cores.lookups import KeysPage, page_in, values_in
+from flux_trio.formats import FormatError, job_key, parse_eventlog, parse_fluid
+from flux_trio.messages import FluxError, Response, topics
+from flux_trio.protocols import InvalidTransition, replay
+
+MIGRATION_KEY: Final = "job-manager.migration"
+PAGE_KEYS: Final = 4000  # each job has one eventlog and at least one key more
+_EVENTLOG: Final = ".eventlog"
+_KEY_PERIODS: Final = 5  # of job.<dothex>.eventlog; those of guests are deeper
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPage:
+    """A page of the keys of all jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationJobs:
+    """Eventlogs and jobspecs of these jobs; the next page begins at `after`, unless it is None."""
+
+    jobids: tuple[int, ...]
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationStored:
+    """A part of the index is durable."""
+
+    after: str | None
+
+
+MigrationStep: TypeAlias = MigrationPage | MigrationJobs | MigrationStored
+
+
+class Migration:
+    """Makes the index; `done` once all of it is durable."""
+
+    def __init__(self, ledger: Ledger, lost_found: LostAndFound) -> None:
+        self._ledger = ledger
+        self._lost_found = lost_found
+        self.done = False
+
+    def start(self) -> None:
+        """Begin with the first page."""
+        self._commit([["put", MIGRATION_KEY, "1"]], "")
+
+    def take(self, step: MigrationStep, response: Response) -> None:
+        """The answer to one question; it leads to the next. Raises FluxError."""
+        match step:
+            case MigrationStored(after):
+                if response.errnum:
+                    raise FluxError(response.errnum, response.error_text)
+                self._go_on(after)
+            case MigrationPage():
+                self._take_page(page_in(response).keys)
+            case MigrationJobs():
+                self._take_jobs(step, values_in(response))
+
+    def _go_on(self, after: str | None) -> None:
+        if after is None:
+            self.done = True
+            return
+        page = KeysPage("job", PAGE_KEYS, after, values=False)
+        self._ledger.ask_for(topics.KVS_PAGE, page.payload, MigrationPage())
+
+    def _take_page(self, keys: list[str]) -> None:
+        after = keys[-1] if len(keys) == PAGE_KEYS else None
+        logs = [key for key in keys if key.endswith(_EVENTLOG) and key.count(".") == _KEY_PERIODS]
+        jobids = tuple(parse_fluid(key.removesuffix(_EVENTLOG)) for key in logs)
+        wanted = [job_key(jobid, part) for jobid in jobids for part in ("eventlog", "jobspec")]
+        self._ledger.ask_for(topics.KVS_LOOKUP_ALL, {"keys": wanted}, MigrationJobs(jobids, after))
+
+    def _take_jobs(self, step: MigrationJobs, values: list[str | None]) -> None:
+        parts = iter(values)
+        over, ops = [], []
+        for jobid, eventlog, jobspec in zip(step.jobids, parts, parts, strict=True):
+            try:
+                job = replay(jobid, events := parse_eventlog(eventlog or ""))
+                if job.is_active:
+                    ops.append(submit_op(jobid))
+                else:
+                    kept = self._ledger.jobspecs.keep(
+                        job.userid, redacted_bytes((jobspec or "{}").encode())
+                    )
+                    over.append(ended(revive(job, kept), events[-1].timestamp))
+            except (FormatError, InvalidTransition, KeyError) as error:
+                key = job_key(jobid, "eventlog")
+                self._lost_found.begin(jobid, key, f"{key}: not a job eventlog: {error}")
+        ops = ended_ops(over) + ops
+        if step.after is None:
+            ops.append(["unlink", MIGRATION_KEY])
+        self._commit(ops, step.after)
+
+    def _commit(self, ops: list[list[str]], after: str | None) -> None:
+        self._ledger.ask_for(topics.KVS_COMMIT, {"ops": ops}, MigrationStored(after))

@@ -1,0 +1,327 @@
+"""Purging: finished jobs are taken away for good, the oldest first, or those that are named.
+
+`job-manager.purge` {age_limit, num_limit, batch, force} and `job-manager.purge-id` {id, force} are
+flux-core's, and so are `[job-manager] inactive-age-limit` and `inactive-num-limit`, by which the
+same is done every PURGE_S seconds. All that is stored of a job goes in one commit: its directory
+with its output, and its place in the index of finished jobs. The same commit writes the greatest
+job id down, so that no id is used again. When it is durable, the event `job-purge-inactive` tells
+of it. One purge is under way at a time, so that no job is counted twice; the others wait, no more
+than their senders may have open. A purge by the configuration goes by the limits of now at every
+page: when they are lifted, it ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+
+from flux_trio.config import JobManagerConfig
+from flux_trio.cores.job_index import ENDED, UNKNOWN, Ended, ended_at, purge_ops, read_ended
+from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, ActiveJob, Ledger
+from flux_trio.cores.lookups import KeysPage, page_in, values_in
+from flux_trio.cores.turns import ClearTimer, Log, SetTimer
+from flux_trio.formats import FormatError, job_key, parse_duration, parse_eventlog
+from flux_trio.messages import (
+    Errno,
+    Event,
+    FluxError,
+    Level,
+    Request,
+    Response,
+    expect_payload,
+    respond,
+    respond_error,
+    topics,
+)
+from flux_trio.messages.types import PRIVATE
+from flux_trio.protocols import InvalidTransition, replay
+
+PURGE_S: Final = 2.0  # flux-core's heartbeat, by which it purges
+PURGE_TIMER: Final = "purge"
+PAGE_JOBS: Final = 500  # of one commit
+UNLIMITED: Final = -1
+EVERY_JOB: Final = 1 << 62  # a batch as large as there are jobs
+
+
+class PurgeRequest(msgspec.Struct):
+    """The job-manager.purge request; -1 is no limit, `age_limit` in seconds.
+
+    A job is purged when it is beyond either limit. Without `force` such jobs are only counted.
+    """
+
+    age_limit: Annotated[float, msgspec.Meta(ge=UNLIMITED)] = UNLIMITED
+    num_limit: Annotated[int, msgspec.Meta(ge=UNLIMITED)] = UNLIMITED
+    batch: Annotated[int, msgspec.Meta(ge=1)] = 50
+    force: bool = False
+
+
+class PurgeIdRequest(msgspec.Struct):
+    """The job-manager.purge-id request; without `force` the job is only counted."""
+
+    id: int
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One purge by age and number: what it may take, and what it has taken."""
+
+    request: Request | None  # None: by the configuration, which has the limits
+    before: int  # jobs that ended before this time are too old; microseconds since the Unix epoch
+    num_limit: int
+    left: int  # of its batch
+    force: bool
+    count: int = 0
+    after: str = ""  # where the next page begins, when jobs are only counted
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The purge of one job, by its id."""
+
+    request: Request
+    wanted: PurgeIdRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RunRead:
+    """The oldest jobs were asked for."""
+
+    run: Run
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunStored:
+    """They are gone when this commit is durable."""
+
+    run: Run
+    jobs: tuple[Ended, ...]
+    goes_on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRead:
+    """The eventlog of the job was asked for."""
+
+    named: Named
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStored:
+    """It is gone when this commit is durable."""
+
+    named: Named
+    job: Ended
+
+
+PurgeStep: TypeAlias = RunRead | RunStored | NamedRead | NamedStored
+
+
+class Purge:
+    """Answers purge requests, and keeps to the configured limits.
+
+    `forgotten` is called with each job that plugins could still look up.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        purged: Callable[[Sequence[Ended]], None],
+        forgotten: Callable[[ActiveJob], None],
+    ) -> None:
+        self._ledger = ledger
+        self._purged = purged
+        self._forgotten = forgotten
+        self._age_limit: float = UNLIMITED
+        self._num_limit = UNLIMITED
+        self._is_limited = False  # and the timer is set
+        self._purges: deque[Run | Named] = deque()  # the first is under way
+
+    # --- requests
+
+    def purge(self, request: Request) -> None:
+        """job-manager.purge: {"count"} of jobs that were purged, or would be."""
+        wanted = expect_payload(request, PurgeRequest)
+        left = wanted.batch if wanted.force else EVERY_JOB
+        self._begin(
+            Run(request, self._before(wanted.age_limit), wanted.num_limit, left, wanted.force)
+        )
+
+    def purge_id(self, request: Request) -> None:
+        """job-manager.purge-id: one job; {"count": 1}."""
+        wanted = expect_payload(request, PurgeIdRequest)
+        if wanted.id in self._ledger.jobs:
+            raise FluxError(Errno.EINVAL, "cannot purge active job")
+        job_key(wanted.id, "eventlog")  # no job has another id
+        self._begin(Named(request, wanted))
+
+    def forget(self, sender: str) -> None:
+        """A peer is gone: of its purges the one under way comes to the end of its commit."""
+        others = list(self._purges)[1:]
+        for purge in others:
+            if purge.request is not None and purge.request.sender == sender:
+                self._purges.remove(purge)
+
+    # --- limits
+
+    def configure(self, config: JobManagerConfig) -> None:
+        """Go by these limits from now on; they have been checked."""
+        age = config.inactive_age_limit
+        self._age_limit = UNLIMITED if age is None else parse_duration(age)
+        number = config.inactive_num_limit
+        self._num_limit = UNLIMITED if number is None else number
+        was_limited, self._is_limited = self._is_limited, age is not None or number is not None
+        if self._is_limited:
+            self._ledger.send(self._next_look())
+        elif was_limited:
+            self._ledger.send(ClearTimer(PURGE_TIMER))
+
+    def look(self) -> None:
+        """The timer has fired: purge what is beyond the limits."""
+        if not any(purge.request is None for purge in self._purges):
+            self._begin(Run(None, 0, UNLIMITED, EVERY_JOB, force=True))
+        self._ledger.send(self._next_look())
+
+    def _next_look(self) -> SetTimer:
+        return SetTimer(PURGE_TIMER, self._ledger.now + PURGE_S)
+
+    def _before(self, age_limit: float) -> int:
+        return 0 if age_limit < 0 else ended_at(self._ledger.now - age_limit)
+
+    # --- one after another
+
+    def _begin(self, purge: Run | Named) -> None:
+        self._purges.append(purge)
+        if len(self._purges) == 1:
+            self._go_on(purge)
+
+    def _go_on(self, purge: Run | Named) -> None:
+        match purge:
+            case Run():
+                limit = min(PAGE_JOBS, purge.left)
+                page = KeysPage(ENDED, limit, purge.after)
+                self._ledger.ask_for(topics.KVS_PAGE, page.payload, RunRead(purge, limit))
+            case Named():
+                keys = {"keys": [job_key(purge.wanted.id, "eventlog")]}
+                self._ledger.ask_for(topics.KVS_LOOKUP_ALL, keys, NamedRead(purge))
+
+    def take(self, step: PurgeStep, response: Response) -> list[Any]:
+        """The answer to one question; it leads to the next, or to the answer."""
+        try:
+            match step:
+                case RunRead():
+                    self._take_page(step, response)
+                case RunStored():
+                    self._take_purged(step, response)
+                case NamedRead():
+                    self._take_named(step, response)
+                case NamedStored():
+                    _check(response)
+                    self._tell([step.job])
+                    self._end(step.named.request, 1)
+        except FluxError as error:
+            return self._failed(step, error)
+        return []
+
+    def _end(self, request: Request | None, count: int) -> None:
+        if request is not None:
+            self._ledger.send(respond(request, {"count": count}))
+        self._next()
+
+    def _next(self) -> None:
+        self._purges.popleft()
+        if self._purges:
+            self._go_on(self._purges[0])
+
+    def _failed(self, step: PurgeStep, error: FluxError) -> list[Any]:
+        purge = step.run if isinstance(step, RunRead | RunStored) else step.named
+        request = purge.request
+        self._next()
+        if request is None:
+            return [Log(Level.ERR, f"cannot purge inactive jobs: {error.text}")]
+        self._ledger.send(respond_error(request, error.errnum, error.text))
+        return []
+
+    # --- by age and number
+
+    def _take_page(self, read: RunRead, response: Response) -> None:
+        run, page = read.run, page_in(response)
+        jobs = [read_ended(key, value) for key, value in page.items]
+        before, num_limit = self._limits(run)
+        surplus = 0 if num_limit < 0 else max(0, self._ledger.ninactive - num_limit)
+        if not run.force:
+            surplus = max(0, surplus - run.count)  # those counted are still there
+        number = len(jobs)
+        for place, job in enumerate(jobs):
+            if place >= surplus and job.usec >= before:
+                number = place
+                break
+        goes_on = number == len(jobs) == read.limit and number < run.left
+        run = replace(run, count=run.count + number, left=run.left - number)
+        if run.force and number:
+            self._remove(jobs[:number], RunStored(run, tuple(jobs[:number]), goes_on))
+        elif goes_on:
+            self._go_on(replace(run, after=page.keys[-1]))
+        else:
+            self._end(run.request, run.count)
+
+    def _limits(self, run: Run) -> tuple[int, int]:
+        """Those of the configuration may have changed while it is under way."""
+        if run.request is None:
+            return self._before(self._age_limit), self._num_limit
+        return run.before, run.num_limit
+
+    def _take_purged(self, stored: RunStored, response: Response) -> None:
+        _check(response)
+        self._tell(stored.jobs)
+        if stored.goes_on:
+            self._go_on(stored.run)
+        else:
+            self._end(stored.run.request, stored.run.count)
+
+    # --- by id
+
+    def _take_named(self, read: NamedRead, response: Response) -> None:
+        (eventlog,) = values_in(response)
+        named, jobid = read.named, read.named.wanted.id
+        if eventlog is None:
+            raise FluxError(Errno.ENOENT, "id not found")
+        try:
+            job = replay(jobid, events := parse_eventlog(eventlog))
+        except (FormatError, InvalidTransition, KeyError) as error:
+            raise FluxError(Errno.EINVAL, f"its eventlog cannot be read: {error}") from None
+        if job.result is None:  # it came meanwhile, or its eventlog was left alone
+            raise FluxError(Errno.EINVAL, "cannot purge active job")
+        usec = ended_at(events[-1].timestamp)
+        over = Ended(jobid, usec, job.userid, int(job.result), UNKNOWN, UNKNOWN)
+        if named.wanted.force:
+            self._remove([over], NamedStored(named, over))
+        else:
+            self._end(named.request, 1)
+
+    # --- what is common
+
+    def _remove(self, jobs: Sequence[Ended], stored: RunStored | NamedStored) -> None:
+        ops = [op for job in jobs for op in purge_ops(job)]
+        ops.append(["put", MAX_JOBID_KEY, str(self._ledger.max_jobid)])
+        self._ledger.ask_for(topics.KVS_COMMIT, {"ops": ops}, stored)
+
+    def _tell(self, jobs: Sequence[Ended]) -> None:
+        self._ledger.ninactive -= len(jobs)
+        for job in jobs:
+            if (recent := self._ledger.forget_inactive(job.id)) is not None:
+                self._forgotten(recent)
+        self._purged(jobs)
+        payload = {"jobs": [job.id for job in jobs], "times": [job.usec for job in jobs]}
+        self._ledger.send(Event(topics.JOB_PURGE_EVENT, payload, flags=PRIVATE))
+
+
+def _check(response: Response) -> None:
+    """Raise FluxError for a commit that failed."""
+    if response.errnum:
+        raise FluxError(response.errnum, response.error_text)

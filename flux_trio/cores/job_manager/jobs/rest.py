@@ -1,0 +1,57 @@
+"""At rest: what the job manager waits for when nothing of its own is under way, for the trace.
+
+{"service", "scheduler": "detached", "greeted" or "ready", "exec": a service's name or "",
+"outstanding": open sched.alloc requests, "waiting": jobs that are to be asked for, "jobs": [[id,
+state, reason], ...]}, where the reason is a plugin's, "" for none.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from flux_trio.cores.job_manager.execution.side import ExecSide
+from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.turns import Note
+from flux_trio.messages import topics
+from flux_trio.trace import Kind
+
+JOBS_PER_EVENT: Final = 4
+"""An account names every active job: so many for each event logged since the last one, at most."""
+
+JOBS_MAX: Final = 1000
+"""No account is given of more: it would take longer than a turn may, and stay in the trace."""
+
+
+class Rest:
+    """Gives an account when something has happened since the last, and not too often."""
+
+    def __init__(self, ledger: Ledger, scheduler: SchedulerSide, execution: ExecSide) -> None:
+        self._ledger = ledger
+        self._scheduler = scheduler
+        self._exec = execution
+        self._told = 0  # events up to the last account
+
+    def end_turn(self) -> list[Any]:
+        """The account, if the job manager has asked nobody anything that is not answered."""
+        jobs = self._ledger.jobs
+        nevents = self._ledger.nlogged - self._told
+        due = nevents and len(jobs) <= min(nevents * JOBS_PER_EVENT, JOBS_MAX)
+        if not due or len(self._ledger.calls):
+            return []
+        self._told = self._ledger.nlogged
+        account = {
+            "service": topics.JOB_MANAGER,
+            "scheduler": self._scheduler.link.name.lower(),
+            "exec": self._exec.service,
+            "outstanding": self._scheduler.outstanding(),
+            "waiting": self._scheduler.waiting(),
+            "jobs": [[job.id, job.state.name, _reason(job)] for job in jobs.values()],
+        }
+        return [Note(Kind.STATE, account)]
+
+
+def _reason(job: ActiveJob) -> str:
+    if job.hook:
+        return "a plugin is being asked"
+    return job.waiting_for or ""

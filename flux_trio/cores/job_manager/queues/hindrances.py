@@ -1,0 +1,45 @@
+"""job-manager.hindrance: why a service cannot do its part for now, so that `queue status` says it.
+
+A service says {"reason": TEXT} when jobs begin to wait for it, and "" when they no longer do. The
+reason is forgotten when the service goes away, and the service says it again when the job manager
+is back. The text is for people; no decision depends on it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.messages import Request, expect_payload, respond
+
+
+class Hindrance(msgspec.Struct):
+    """The job-manager.hindrance request."""
+
+    reason: str
+
+
+class Hindrances:
+    """What services have said."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._reasons: dict[str, str] = {}  # by the name of the service's peer
+
+    @property
+    def texts(self) -> list[str]:
+        """The reasons that hold, each with who gave it."""
+        return [f"{sender}: {reason}" for sender, reason in self._reasons.items()]
+
+    def tell(self, request: Request) -> None:
+        """Keep what the sender says, in place of what it said before."""
+        reason = expect_payload(request, Hindrance).reason
+        if reason:
+            self._reasons[request.sender] = reason
+        else:
+            self._reasons.pop(request.sender, None)
+        self._ledger.answer_at_once(respond(request))
+
+    def forget(self, sender: str) -> None:
+        """A peer is gone."""
+        self._reasons.pop(sender, None)

@@ -1,0 +1,209 @@
+"""What is asked about queues: `job-manager.queue-*`, with flux-core's payloads and texts.
+
+A change is in force at once and answered when it is durable, unless it is not to be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from flux_trio.config import Config
+from flux_trio.cores.configuring import configuration_in
+from flux_trio.cores.job_manager.execution.side import ExecSide
+from flux_trio.cores.job_manager.hooks.hooks import Hooks
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.job_manager.jobs.purge import Purge
+from flux_trio.cores.job_manager.queues.hindrances import Hindrances
+from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY, Queues
+from flux_trio.cores.job_manager.queues.silence import Silence
+from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.lookups import cannot_read
+from flux_trio.cores.turns import Log
+from flux_trio.messages import (
+    Errno,
+    FluxError,
+    Level,
+    Request,
+    Response,
+    expect_payload,
+    respond,
+    respond_error,
+    topics,
+)
+from flux_trio.protocols import HookAnswer, LinkState, QueueEvent
+
+
+class QueueStatus(msgspec.Struct):
+    """The job-manager.queue-status request."""
+
+    name: str | None = None
+
+
+class QueueEnable(msgspec.Struct):
+    """The job-manager.queue-enable request."""
+
+    enable: bool
+    all: bool = False
+    name: str | None = None
+    reason: str | None = None
+    nocheckpoint: bool = False
+
+
+class QueueStart(msgspec.Struct):
+    """The job-manager.queue-start request."""
+
+    start: bool
+    all: bool = False
+    name: str | None = None
+    reason: str | None = None
+    nocheckpoint: bool = False
+
+
+class _Value(msgspec.Struct):
+    value: str
+
+
+class QueueMethods:
+    """Answers requests about queues; `silences` are of those who may owe an answer."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        hooks: Hooks,
+        queues: Queues,
+        scheduler: SchedulerSide,
+        execution: ExecSide,
+        silences: Callable[[], list[Silence]],
+        purge: Purge,
+        hindrances: Hindrances,
+    ) -> None:
+        self._ledger = ledger
+        self._hooks = hooks
+        self._queues = queues
+        self._scheduler = scheduler
+        self._execution = execution
+        self._silences = silences
+        self._purge = purge
+        self._hindrances = hindrances
+        self.restored = False
+
+    def start(self) -> list[Any]:
+        """Ask for what an earlier life left."""
+        call = self._ledger.calls.open(self._found)
+        return [Request(topics.KVS_LOOKUP, {"key": CHECKPOINT_KEY}, call)]
+
+    def names(self, request: Request) -> None:
+        """job-manager.queue-list: the names, and which is the default queue."""
+        payload: dict[str, Any] = {"queues": self._queues.names}
+        if self._queues.config.default_queue is not None:
+            payload["default"] = self._queues.config.default_queue
+        self._ledger.answer_at_once(respond(request, payload))
+
+    def status(self, request: Request) -> None:
+        """job-manager.queue-status: whether one queue takes and schedules jobs.
+
+        {"enable", "start", "disable_reason"?, "stop_reason"?, "blocked"?, "silent"?, "held"?} as in
+        flux-core: `blocked` is "scheduler" when the queue is started and only the scheduler is
+        missing. `silent`, ours, has a text for each service that says why it cannot do its part
+        (`Hindrances`), that is missing while jobs wait for it, or that was asked something and
+        has not answered. `held`, ours too, says why
+        plugins hold jobs, and how many: {reason: count}.
+
+        It is answered at once, also while no event can be stored.
+        """
+        queue = self._queues.find(expect_payload(request, QueueStatus).name)
+        online = self._scheduler.link == LinkState.READY
+        started = queue.state.is_started
+        status: dict[str, Any] = {"enable": queue.state.is_enabled, "start": started and online}
+        if queue.disable_reason is not None:
+            status["disable_reason"] = queue.disable_reason
+        stop_reason = queue.stop_reason if online else "Scheduler is offline"
+        if not status["start"] and stop_reason is not None:
+            status["stop_reason"] = stop_reason
+        if started and not online:
+            status["blocked"] = "scheduler"
+        silent = [each.text(self._ledger.now) for each in self._silences()]
+        if waits := [*self._hindrances.texts, *filter(None, [self._execution.absence, *silent])]:
+            status["silent"] = waits
+        if held := self._ledger.tally.reasons(queue.name):
+            status["held"] = held
+        self._ledger.answer_at_once(respond(request, status))
+
+    def enable(self, request: Request) -> None:
+        """job-manager.queue-enable: take jobs, or refuse them with a reason."""
+        asked = expect_payload(request, QueueEnable)
+        if not asked.enable and asked.reason is None:
+            raise FluxError(Errno.EINVAL, "reason is required for disable")
+        event = QueueEvent.ENABLE if asked.enable else QueueEvent.DISABLE
+        self._change(request, asked, event, None if asked.enable else asked.reason)
+
+    def start_or_stop(self, request: Request) -> None:
+        """job-manager.queue-start: schedule jobs, or stop it and cancel what is pending."""
+        asked = expect_payload(request, QueueStart)
+        event = QueueEvent.START if asked.start else QueueEvent.STOP
+        self._change(request, asked, event, None if asked.start else asked.reason)
+        self._scheduler.queues_changed()
+
+    def configure(self, request: Request) -> None:
+        """job-manager.config-reload: plugins may refuse it; jobs that are in stay as they are."""
+        config = configuration_in(request)
+        self._hooks.ask_configuration(config, partial(self._configured, request, config))
+
+    def _configured(self, request: Request, config: Config, answer: HookAnswer) -> None:
+        refusal = answer.reject or answer.error
+        if refusal is not None:
+            # those asked before the one that refused go by the old one again
+            self._hooks.ask_configuration(self._queues.config, _let_be)
+            self._ledger.send(respond(request, {"refusal": refusal}))
+            return
+        self._queues.configure(config)
+        self._purge.configure(config.job_manager)
+        self._scheduler.queues_changed()
+        self._ledger.send(respond(request))
+
+    def _change(
+        self,
+        request: Request,
+        asked: QueueEnable | QueueStart,
+        event: QueueEvent,
+        reason: str | None,
+    ) -> None:
+        for queue in self._queues.meant(asked.name, everyone=asked.all):
+            queue.change(event, reason, keep=not asked.nocheckpoint)
+        if asked.nocheckpoint:
+            self._ledger.send(respond(request))
+            return
+        ops = [["put", CHECKPOINT_KEY, self._queues.checkpoint()]]
+        call = self._ledger.calls.open(partial(self._kept, request))
+        self._ledger.send(Request(topics.KVS_COMMIT, {"ops": ops}, call))
+
+    def _kept(self, request: Request, response: Response) -> list[Any]:
+        if response.errnum:
+            text = f"done, but not kept for the next start: {response.error_text}"
+            answer = respond_error(request, response.errnum, text)
+        else:
+            answer = respond(request)
+        return [] if answer is None else [answer]
+
+    def _found(self, response: Response) -> list[Any]:
+        self.restored = True
+        if response.errnum == Errno.ENOENT:
+            return []
+        if response.errnum:
+            error = FluxError(response.errnum, response.error_text)
+            return [cannot_read(CHECKPOINT_KEY, error)]
+        try:
+            self._queues.restore(expect_payload(response, _Value).value)
+        except msgspec.MsgspecError as error:
+            # what an administrator stopped must not go on by itself
+            self._queues.stop_all("what was kept of the queues cannot be read")
+            return [Log(Level.CRIT, f"{CHECKPOINT_KEY}: {error}: all queues are stopped")]
+        return []
+
+
+def _let_be(_answer: HookAnswer) -> None:
+    """They have had that configuration before."""

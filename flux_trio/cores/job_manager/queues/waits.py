@@ -1,0 +1,72 @@
+"""Waiting for a queue to become empty or idle (RFC 33, Administrative Tools).
+
+Empty is a queue without active jobs, idle one without jobs in RUN or CLEANUP. It has to be so at
+one instant: at the end of a turn.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.job_manager.queues.queues import Queues
+from flux_trio.messages import Request, expect_payload, respond
+from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobState
+
+
+class WaitRequest(msgspec.Struct):
+    """job-manager.drain and job-manager.idle; all queues without a name."""
+
+    name: str | None = None
+
+
+What: TypeAlias = tuple[int, str | None]
+"""States, a mask, and a queue or all: no job may be in any of these states there."""
+
+
+class Waits:
+    """Answers drain and idle requests."""
+
+    def __init__(self, ledger: Ledger, queues: Queues) -> None:
+        self._ledger = ledger
+        self._queues = queues
+        self._open: dict[What, dict[str, list[Request]]] = {}  # then by sender
+
+    def drain(self, request: Request) -> None:
+        """job-manager.drain: answered when the queue, or each, is empty."""
+        self._wait(request, ACTIVE)
+
+    def idle(self, request: Request) -> None:
+        """job-manager.idle: answered with the number of jobs that wait, when it is idle."""
+        self._wait(request, RUNNING)
+
+    def forget(self, sender: str) -> None:
+        """Nobody waits there any more."""
+        for what, senders in list(self._open.items()):
+            senders.pop(sender, None)
+            if not senders:
+                del self._open[what]
+
+    def end_turn(self) -> None:
+        """Answer those whose time has come."""
+        for states, name in list(self._open):
+            if not self._ledger.tally.jobs(states, name):
+                for requests in self._open.pop((states, name)).values():
+                    for request in requests:
+                        self._answer(request, states, name)
+
+    def _wait(self, request: Request, states: int) -> None:
+        name = expect_payload(request, WaitRequest).name
+        if name is not None:
+            self._queues.find(name)
+        senders = self._open.setdefault((states, name), {})
+        senders.setdefault(request.sender, []).append(request)
+
+    def _answer(self, request: Request, states: int, name: str | None) -> None:
+        if states == ACTIVE:
+            self._ledger.send(respond(request))
+            return
+        pending = self._ledger.tally.jobs(JobState.NEW | PENDING, name)
+        self._ledger.send(respond(request, {"pending": pending}))

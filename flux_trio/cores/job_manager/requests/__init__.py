@@ -1,0 +1,1 @@
+"""What users ask of the job manager: submit, exceptions, updates, memos, waits."""

@@ -1,0 +1,166 @@
+"""What users ask of their jobs: exceptions (cancel among them), urgency; and counts.
+
+The texts of refusals are flux-core's where it has them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from flux_trio.cores.job_manager.execution.side import ExecSide
+from flux_trio.cores.job_manager.jobs.ledger import Absent, ActiveJob, Ledger
+from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_note
+from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.messages import (
+    USERID_UNKNOWN,
+    Errno,
+    FluxError,
+    Request,
+    expect_payload,
+    respond,
+)
+from flux_trio.protocols import (
+    URGENCY_DEFAULT,
+    URGENCY_MAX,
+    URGENCY_MIN,
+    JobEvent,
+    JobState,
+)
+
+
+class Raise(msgspec.Struct):
+    """The job-manager.raise request."""
+
+    id: int
+    severity: int
+    type: str
+    note: str = ""
+
+
+class RaiseAll(msgspec.Struct):
+    """The job-manager.raiseall request; `states` is a mask of JobState."""
+
+    severity: int
+    type: str
+    states: int
+    userid: int = USERID_UNKNOWN
+    dry_run: bool = False
+    note: str = ""
+
+
+class Urgency(msgspec.Struct):
+    """The job-manager.urgency request."""
+
+    id: int
+    urgency: int
+
+
+class Control:
+    """Answers what users ask."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        scheduler: SchedulerSide,
+        execution: ExecSide,
+        limits: UserLimits,
+    ) -> None:
+        self._ledger = ledger
+        self._limits = limits
+        self._scheduler = scheduler
+        self._exec = execution
+
+    def raise_one(self, request: Request) -> None:
+        """job-manager.raise: an exception on one job, by its user or the owner."""
+        payload = expect_payload(request, Raise)
+        _check_exception(payload)
+        self._ledger.check_room()
+        job = self._ledger.jobs.get(payload.id)
+        if job is None:
+            self._ledger.refuse(request, Absent(payload.id))
+            return
+        if not request.is_owner and request.userid != job.userid:
+            text = "guests can only raise exceptions on their own jobs"
+            raise FluxError(Errno.EPERM, text)
+        self._raise(request, job, payload)
+        self._ledger.send(respond(request))
+
+    def raise_all(self, request: Request) -> None:
+        """job-manager.raiseall: an exception on every job of a user in some states."""
+        payload = expect_payload(request, RaiseAll)
+        _check_exception(payload)
+        if not request.is_owner and payload.userid != request.userid:
+            text = "guests can only raise exceptions on their own jobs"
+            raise FluxError(Errno.EPERM, text)
+        jobs = self._ledger.active_of(payload.userid)
+        chosen = [job for job in jobs if job.state & payload.states]
+        errors = 0
+        if not payload.dry_run:
+            self._ledger.check_room()
+            for job in chosen:
+                try:
+                    self._raise(request, job, payload)
+                except FluxError:  # there is no room for it in the job's eventlog
+                    errors += 1
+        self._ledger.send(respond(request, {"count": len(chosen) - errors, "errors": errors}))
+
+    def _raise(self, request: Request, job: ActiveJob, asked: Raise | RaiseAll) -> None:
+        context = {"type": asked.type, "severity": asked.severity, "note": asked.note}
+        self._limits.check_event(request, job, JobEvent.EXCEPTION, context)
+        self._ledger.raise_exception(job, asked.type, asked.severity, asked.note, request.userid)
+
+    def urgency(self, request: Request) -> None:
+        """job-manager.urgency: another urgency, as long as no resources are held."""
+        payload = expect_payload(request, Urgency)
+        if not URGENCY_MIN <= payload.urgency <= URGENCY_MAX:
+            raise FluxError(Errno.EINVAL, "urgency value is out of range")
+        job = self._ledger.jobs.get(payload.id)
+        if job is None:
+            self._ledger.refuse(request, Absent(payload.id, text="unknown job"))
+            return
+        if not request.is_owner:
+            if request.userid != job.userid:
+                raise FluxError(Errno.EPERM, "guests can only reprioritize their own jobs")
+            if payload.urgency > max(URGENCY_DEFAULT, job.urgency):
+                raise FluxError(Errno.EINVAL, "guests can only adjust urgency <= default")
+        if job.state in (JobState.RUN, JobState.CLEANUP):
+            text = "urgency cannot be changed once resources are allocated"
+            raise FluxError(Errno.EINVAL, text)
+        old = job.urgency
+        if payload.urgency != old:
+            self._ledger.check_room()
+            context = {"userid": request.userid, "urgency": payload.urgency}
+            self._limits.check_event(request, job, JobEvent.URGENCY, context)
+            self._ledger.log(job, JobEvent.URGENCY, context)
+        self._ledger.send(respond(request, {"old_urgency": old}))
+
+    def getinfo(self, request: Request) -> None:
+        """job-manager.getinfo: the greatest job id so far, by which ids go on after a restart."""
+        self._ledger.answer_at_once(respond(request, {"max_jobid": self._ledger.max_jobid}))
+
+    def stats(self) -> dict[str, Any]:
+        """job-manager.stats-get: how many jobs there are in each state, and with the scheduler."""
+        tally = self._ledger.tally
+        counts = {state.name.lower(): tally.jobs(state) for state in JobState}
+        counts["inactive"] += self._ledger.ninactive
+        return {
+            "states": counts,
+            "sched": {
+                "link": self._scheduler.link.name.lower(),
+                "waiting": self._scheduler.waiting(),
+                "outstanding": self._scheduler.outstanding(),
+            },
+            "exec": {"service": self._exec.service},
+            "inactive_jobs": self._ledger.ninactive,
+        }
+
+
+def _check_exception(asked: Raise | RaiseAll) -> None:
+    kind = asked.type
+    if not 0 <= asked.severity <= 7:
+        raise FluxError(Errno.EINVAL, "invalid exception severity")
+    check_note(kind, asked.note)
+    if not kind or any(char.isspace() for char in kind):
+        raise FluxError(Errno.EINVAL, "invalid exception type")

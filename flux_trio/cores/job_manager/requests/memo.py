@@ -1,0 +1,45 @@
+"""job-manager.memo: what a user notes on a job, key by key (RFC 21, Memo Event).
+
+Left out: volatile memos, which flux-core keeps out of the eventlog.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from flux_trio.cores.job_manager.jobs.ledger import Absent, Ledger
+from flux_trio.cores.job_manager.requests.user_limits import UserLimits
+from flux_trio.messages import Errno, FluxError, Request, expect_payload, respond
+from flux_trio.protocols import JobEvent
+
+
+class Memo(msgspec.Struct):
+    """The job-manager.memo request; a value of null takes its key away."""
+
+    id: int
+    memo: dict[str, Any]
+
+
+class Memos:
+    """Answers job-manager.memo."""
+
+    def __init__(self, ledger: Ledger, limits: UserLimits) -> None:
+        self._ledger = ledger
+        self._limits = limits
+
+    def memo(self, request: Request) -> None:
+        """Log the memo of an active job, by its user or the owner."""
+        payload = expect_payload(request, Memo)
+        job = self._ledger.jobs.get(payload.id)
+        if job is None:
+            self._ledger.refuse(request, Absent(payload.id))
+            return
+        if not request.is_owner and request.userid != job.userid:
+            raise FluxError(Errno.EPERM, "guests can only add a memo to their own jobs")
+        self._ledger.check_room()
+        self._limits.check_memo(job, payload.memo)
+        self._limits.check_event(request, job, JobEvent.MEMO, payload.memo)
+        self._ledger.log(job, JobEvent.MEMO, payload.memo)
+        self._ledger.send(respond(request))

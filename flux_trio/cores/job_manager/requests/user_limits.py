@@ -1,0 +1,104 @@
+"""What one user may have of the job manager: active jobs, bytes of their jobspecs, bytes of events.
+
+`[job-manager.user-limits]` sets the limits. The instance owner has any number of jobs, and twice
+the bytes of events: a guest who fills the eventlog of a job does not keep the owner from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.queues.queues import Queues
+from flux_trio.messages import Errno, FluxError, Request
+from flux_trio.protocols import JobEvent
+
+NOTE_BYTES_MAX: Final = 4096  # of an exception's note, and of its type
+UPDATE_KEY_CHARS_MAX: Final = 255  # of a jobspec key path: hooks have a topic for each
+EVENT_OVERHEAD_BYTES: Final = 80  # of a line of the eventlog beside its context: time, name, quotes
+
+OWNER_FACTOR: Final = 2
+
+
+class UserLimits:
+    """Looks at what users ask for before it is done. Every refusal names the limit."""
+
+    def __init__(self, ledger: Ledger, queues: Queues) -> None:
+        self._ledger = ledger
+        self._queues = queues
+
+    def refusal(self, userid: int, jobspec_bytes: int) -> str | None:
+        """Why the user may not have one more active job, None when there is room."""
+        return self.refusals(userid, [jobspec_bytes])[0]
+
+    def refusals(self, userid: int, sizes: Iterable[int]) -> list[str | None]:
+        """The same for several jobs, each with those before it that have room."""
+        jobs, size = self._ledger.users.of(userid)
+        refusals = []
+        for jobspec_bytes in sizes:
+            refusal = self._refusal(userid, jobs, size, jobspec_bytes)
+            refusals.append(refusal)
+            if refusal is None:
+                jobs, size = jobs + 1, size + jobspec_bytes
+        return refusals
+
+    def _refusal(self, userid: int, jobs: int, size: int, jobspec_bytes: int) -> str | None:
+        limits = self._queues.config.job_manager.user_limits
+        if limits.jobs and jobs >= limits.jobs:
+            return f"user {userid} has {jobs} active jobs, the most that user-limits.jobs allows"
+        if limits.jobspec_bytes and size + jobspec_bytes > limits.jobspec_bytes:
+            return (
+                f"user {userid} has active jobs with {size} bytes of jobspecs: with this one they "
+                f"exceed user-limits.jobspec-bytes, {limits.jobspec_bytes}"
+            )
+        return None
+
+    def check_event(
+        self, request: Request, job: ActiveJob, name: str, context: dict[str, Any]
+    ) -> None:
+        """Count an event that a user asks for. Raises FluxError(ENOSPC) beyond the limit.
+
+        The exception that ends a job is always taken.
+        """
+        most = self._queues.config.job_manager.user_limits.eventlog_bytes
+        size = EVENT_OVERHEAD_BYTES + _size(context)
+        asked = self._ledger.asked_bytes.get(job.id, 0) + size
+        ends = name == JobEvent.EXCEPTION and context["severity"] == 0 and job.exception is None
+        if most and asked > most * (OWNER_FACTOR if request.is_owner else 1) and not ends:
+            text = (
+                f"the eventlog of the job has {asked - size} bytes of events that users asked for"
+            )
+            raise FluxError(Errno.ENOSPC, f"{text}: user-limits.eventlog-bytes is {most}")
+        self._ledger.asked_bytes[job.id] = asked
+
+    def check_memo(self, job: ActiveJob, memo: dict[str, Any]) -> None:
+        """Raise FluxError(ENOSPC) if the memos of the job would be too large with `memo`."""
+        most = self._queues.config.job_manager.user_limits.memo_bytes
+        size = _size((job.memo or {}) | memo)
+        if most and size > most:
+            text = f"the memos of the job would have {size} bytes: user-limits.memo-bytes is {most}"
+            raise FluxError(Errno.ENOSPC, text)
+
+
+def check_note(kind: str, note: str) -> None:
+    """Raise FluxError(EINVAL) for an exception with a type or note that is too long."""
+    for what, text in (("type", kind), ("note", note)):
+        size = len(text.encode(errors="surrogatepass"))
+        if size > NOTE_BYTES_MAX:
+            text = f"exception {what}: expected at most {NOTE_BYTES_MAX} bytes, got {size}"
+            raise FluxError(Errno.EINVAL, text)
+
+
+def check_update_keys(updates: dict[str, Any]) -> None:
+    """Raise FluxError(EINVAL) for a key path that is too long."""
+    longest = max(map(len, updates), default=0)
+    if longest > UPDATE_KEY_CHARS_MAX:
+        text = f"expected keys of at most {UPDATE_KEY_CHARS_MAX} characters, got one of {longest}"
+        raise FluxError(Errno.EINVAL, text)
+
+
+def _size(context: dict[str, Any]) -> int:
+    return len(msgspec.json.encode(context))

@@ -1,0 +1,125 @@
+"""job-manager.wait: how a job that was submitted as waitable ended, told once, to one who waits.
+
+As wait(2) for children: a result is kept until somebody asks for it, by the job's id or as the next
+of any job; ECHILD says that there is nothing to wait for. Only the owner may submit such jobs and
+wait for them, since results that nobody asks for stay. Left out: results over a restart; a job that
+is active then can be waited for again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.formats import Event
+from flux_trio.messages import Errno, FluxError, Request, expect_payload, respond, respond_error
+from flux_trio.protocols import JobEvent, JobFlag
+
+ANY_JOB: Final = (1 << 64) - 1  # flux-core's FLUX_JOBID_ANY
+
+NO_MORE: Final = "there are no more waitable jobs"
+
+_WAITABLE = JobFlag.WAITABLE.value  # as a number: each event of each job is looked at
+
+
+class Wait(msgspec.Struct):
+    """The job-manager.wait request; `id` may be ANY_JOB."""
+
+    id: int
+
+
+class Waitable:
+    """Waitable jobs, results nobody has asked for, and who waits."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._results: dict[int, dict[str, Any]] = {}  # by job id, oldest first
+        self._waiting: dict[int, Request] = {}  # by the id of an active job
+        self._any: deque[Request] = deque()  # for the next job, whichever it is
+        self._active: set[int] | None = None  # waitable jobs; None until first asked for
+        ledger.tell_of(JobEvent.SUBMIT, self._came)
+        ledger.tell_of(JobEvent.INVALIDATE, self._refused)
+        ledger.tell_of(JobEvent.CLEAN, self._over)
+
+    def wait(self, request: Request) -> None:
+        """job-manager.wait: {"id", "success", "errstr", "waitstatus"?} when the job is over."""
+        jobid = expect_payload(request, Wait).id
+        if jobid == ANY_JOB:
+            self._wait_for_any(request)
+        elif jobid in self._results:
+            self._ledger.send(respond(request, self._results.pop(jobid)))
+        else:
+            self._wait_for(request, jobid)
+        if self._any and len(self._any) + len(self._waiting) > len(self._jobs()):
+            self._ledger.send(respond_error(self._any.pop(), Errno.ECHILD, NO_MORE))
+
+    def forget(self, sender: str) -> None:
+        """Nobody waits there any more."""
+        self._any = deque(each for each in self._any if each.sender != sender)
+        self._waiting = {
+            jobid: each for jobid, each in self._waiting.items() if each.sender != sender
+        }
+
+    def _wait_for_any(self, request: Request) -> None:
+        if self._results:
+            jobid = next(iter(self._results))
+            self._ledger.send(respond(request, self._results.pop(jobid)))
+        else:
+            self._any.append(request)
+
+    def _wait_for(self, request: Request, jobid: int) -> None:
+        job = self._ledger.jobs.get(jobid)
+        if job is None:
+            text = "invalid job id, or job may be inactive and not waitable"
+            raise FluxError(Errno.ECHILD, text)
+        if not job.flags & _WAITABLE:
+            raise FluxError(Errno.ECHILD, "job was not submitted with FLUX_JOB_WAITABLE")
+        if jobid in self._waiting:
+            raise FluxError(Errno.ECHILD, "job id already has a waiter")
+        self._waiting[jobid] = request
+
+    def _jobs(self) -> set[int]:
+        """Active waitable jobs, also those of an earlier life; kept up to date from here on."""
+        if self._active is None:
+            jobs = self._ledger.jobs.values()
+            self._active = {job.id for job in jobs if job.flags & _WAITABLE}
+        return self._active
+
+    def _came(self, job: ActiveJob, _event: Event) -> None:
+        if job.flags & _WAITABLE:
+            self._jobs().add(job.id)
+
+    def _refused(self, job: ActiveJob, _event: Event) -> None:
+        if job.flags & _WAITABLE:
+            self._jobs().discard(job.id)
+
+    def _over(self, job: ActiveJob, _event: Event) -> None:
+        if job.flags & _WAITABLE:
+            self._jobs().discard(job.id)
+            self._ended(job.id, _result_of(job))
+
+    def _ended(self, jobid: int, result: dict[str, Any]) -> None:
+        request = self._waiting.pop(jobid, None)
+        if request is None and self._any:
+            request = self._any.popleft()
+        if request is None:
+            self._results[jobid] = result
+        else:
+            self._ledger.send(respond(request, result))
+
+
+def _result_of(job: ActiveJob) -> dict[str, Any]:
+    if job.exception is not None:
+        kind, note = job.exception["type"], job.exception.get("note", "")
+        text = f"Fatal exception type={kind} {note}"
+        return {"id": job.id, "success": False, "errstr": text}
+    status = job.status or 0
+    result = {"id": job.id, "success": status == 0, "errstr": "", "waitstatus": status}
+    if signum := status & 0x7F:
+        result["errstr"] = f"task(s) ended by signal {signum}"
+    elif code := status >> 8:
+        result["errstr"] = f"task(s) exited with exit code {code}"
+    return result

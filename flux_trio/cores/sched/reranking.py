@@ -1,0 +1,46 @@
+"""New priorities of jobs that wait, put into effect a slice a turn: others are served between.
+
+What comes later about a job counts, and nothing is decided before all have their new places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from flux_trio.cores.sched.granting import Grantings
+from flux_trio.policies import Schedule
+
+SLICE_JOBS: Final = 4096
+"""Jobs a turn: about 15 ms."""
+
+
+class Reranking:
+    """Priorities that are to be given."""
+
+    def __init__(self, schedule: Schedule, granting: Grantings) -> None:
+        self._schedule = schedule
+        self._granting = granting
+        self._priorities: dict[int, int] = {}
+
+    def add(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Job ids and their new priorities."""
+        self._priorities.update(pairs)
+
+    def forget(self, jobid: int) -> None:
+        """The job is asked for anew, or no more: what was said before is past."""
+        self._priorities.pop(jobid, None)
+
+    def forget_all(self) -> None:
+        """All jobs are told anew."""
+        self._priorities.clear()
+
+    def step(self) -> bool:
+        """Give a slice of them; whether there are none left."""
+        for jobid in list(islice(self._priorities, SLICE_JOBS)):
+            priority = self._priorities.pop(jobid)
+            self._schedule.prioritize(jobid, priority)
+            if (one := self._granting.get(jobid)) is not None:
+                one.job.priority = priority  # should it have to wait again
+        return not self._priorities

@@ -1,0 +1,61 @@
+"""Checks of an R (RFC 20): each is the rule of a clause, and all together say what a valid one is.
+
+The checks are in rules/rfc20_format and rules/rfc20_values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeAlias
+
+from flux_trio.judge.engine.rule import Broken, Rules, Said
+from flux_trio.judge.views.resource_sets import LOOKUPS, R_LEGS, SeenR, found_in
+
+Found: TypeAlias = str | bool | None
+"""What is wrong, in words; True: kept; None: nothing to judge."""
+
+Check: TypeAlias = Callable[[Any, float], Found]
+"""Of an R and the time of the record that shows it, in seconds since the Unix epoch."""
+
+CHECKS: Final[list[Check]] = []
+"""What must hold of every R."""
+
+
+def each_r(
+    rules: Rules, clause: str, of: Literal["all", "inventory"] = "all"
+) -> Callable[[Check], Check]:
+    """Register the decorated check as the rule of `clause`, for every R that a trace shows."""
+
+    def register(check: Check) -> Check:
+        def judge(r: SeenR) -> Said:
+            if of == "inventory" and r.jobid is not None:
+                return None
+            found = check(r.value, r.t)
+            return Broken(f"{r.what}: {found}") if isinstance(found, str) else found
+
+        rules.each(clause, R_LEGS, of=found_in, views=[LOOKUPS])(judge)
+        if of == "all":
+            CHECKS.append(check)
+        return check
+
+    return register
+
+
+def wanted(expected: str, got: Any) -> str:
+    """What was expected and what came."""
+    return f"expected {expected}, got {got!r:.80}"
+
+
+def optional(found: Any, key: str, shape: type | tuple[type, ...], expected: str) -> Found:
+    """A key that may be left out has a value of a shape."""
+    if not isinstance(found, dict) or key not in found:
+        return None
+    value = found[key]
+    fits = isinstance(value, shape) and not isinstance(value, bool)
+    return fits or f"{key}: {wanted(expected, value)}"
+
+
+def problem_of(r: Any, t: float) -> str | None:
+    """What is first found wrong with an R; None for a valid one."""
+    found = (check(r, t) for check in CHECKS)
+    return next((each for each in found if isinstance(each, str)), None)

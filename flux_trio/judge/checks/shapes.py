@@ -1,0 +1,156 @@
+"""Rules of the form "message M has key K of type T": one line each.
+
+A missing required key, or one of another shape, breaks the clause of that key and no other; a
+payload that is no object at all breaks the clause that asks for an object.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from flux_trio.formats import FormatError, Idset
+from flux_trio.judge.engine.facts import Facts
+from flux_trio.judge.engine.leg import Leg, errnum, message, received, sent
+from flux_trio.judge.engine.rule import Broken, Owing, Rules
+from flux_trio.judge.engine.view import Seen, View
+from flux_trio.messages import Event, Request, Response
+from flux_trio.trace import Record
+
+
+class Shape(NamedTuple):
+    """What a value must be: in words, and as a test."""
+
+    words: str
+    fits: Callable[[Any], bool]
+
+
+def is_integer(value: Any) -> bool:
+    """A JSON integer; true and false are none."""
+    return type(value) is int
+
+
+def between(low: int, high: int) -> Shape:
+    """An integer in a range, both ends included."""
+    words = f"an integer from {low} to {high}"
+    return Shape(words, lambda value: is_integer(value) and low <= value <= high)
+
+
+def one_of(*values: Any) -> Shape:
+    """One of these values."""
+    words = "one of " + ", ".join(repr(value) for value in values)
+    return Shape(words, lambda value: value in values)
+
+
+def list_of(shape: Shape) -> Shape:
+    """An array, each element of which has a shape."""
+    words = f"an array whose elements are each {shape.words}"
+    return Shape(words, lambda value: isinstance(value, list) and all(map(shape.fits, value)))
+
+
+def idset_of(value: Any) -> Idset | None:
+    """The idset that a string is; None for anything else."""
+    return _parsed(value) if isinstance(value, str) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(text: str) -> Idset | None:
+    try:
+        return Idset.parse(text)
+    except FormatError:
+        return None
+
+
+def _is_idset(value: Any) -> bool:
+    return idset_of(value) is not None
+
+
+ANYTHING: Final = Shape("any value", lambda _value: True)
+INTEGER: Final = Shape("an integer", is_integer)
+NUMBER: Final = Shape("a number", lambda value: type(value) in (int, float))
+STRING: Final = Shape("a string", lambda value: isinstance(value, str))
+BOOLEAN: Final = Shape("true or false", lambda value: isinstance(value, bool))
+OBJECT: Final = Shape("an object", lambda value: isinstance(value, dict))
+ARRAY: Final = Shape("an array", lambda value: isinstance(value, list))
+IDSET: Final = Shape("an idset (RFC 22)", _is_idset)
+JOB_ID: Final = between(0, 2**64 - 1)  # readings: Job ids
+PRIORITY: Final = between(0, 4294967295)
+
+Objects: TypeAlias = Callable[[Record, Seen], Iterable[tuple[str, dict[str, Any]]]]
+"""The objects in a record that are to have the key, each with what it is in words."""
+
+
+def object_payload(record: Record, _seen: Seen) -> list[tuple[str, dict[str, Any]]]:
+    """The payload object of a request, event or response that is no error."""
+    found = message(record)
+    if not isinstance(found, (Request, Response, Event)) or errnum(record):
+        return []
+    name = f"{found.topic} {type(found).__name__.lower()}"
+    return [(name, found.payload)] if isinstance(found.payload, dict) else []
+
+
+def require_object(
+    rules: Rules,
+    clause: str,
+    *legs: Iterable[Leg],
+    views: Iterable[View] = (),
+    owing: Owing | None = None,
+) -> None:
+    """`clause`: the payload of each such message that is no error is a JSON object.
+
+    `owing` says, of `views`, which of these messages are missing at rest.
+    """
+
+    @rules.judge(clause, *legs, views=views, owing=owing)
+    def judge(record: Record, _seen: Seen) -> Broken | bool | None:
+        found = message(record)
+        if not isinstance(found, (Request, Response, Event)) or errnum(record):
+            return None
+        if isinstance(found.payload, dict):
+            return True
+        return Broken(f"{found.topic}: expected an object as payload, got {found.payload!r:.80}")
+
+
+def require_key(
+    rules: Rules,
+    clause: str,
+    *legs: Iterable[Leg],
+    key: str,
+    shape: Shape = ANYTHING,
+    subjects: Objects = object_payload,
+    when: Callable[[dict[str, Any]], bool] | None = None,
+    required: bool = True,
+) -> None:
+    """`clause`: each object has `key`, of `shape`; one that is not `required` may be left out.
+
+    `when` says of an object whether the clause is about it.
+    """
+
+    @rules.each(clause, *legs, of=subjects)
+    def judge(subject: tuple[str, dict[str, Any]]) -> Broken | bool | None:
+        what, found = subject
+        if key in found:
+            if when is not None and not when(found):
+                return None
+            if shape.fits(found[key]):
+                return True
+            return Broken(f"{what}: {key}: expected {shape.words}, got {found[key]!r:.80}")
+        if not required or (when is not None and not when(found)):
+            return None
+        return Broken(f"{what}: expected key {key}, {shape.words}; it is missing")
+
+
+def require_silence(rules: Rules, clause: str, topic: str, expected: str) -> None:
+    """`clause`: the scheduler takes such a request and does not answer it.
+
+    The broker does, for a scheduler that is gone.
+    """
+
+    @rules.check(clause, received("request", topic), sent("response", topic))
+    def judge(record: Record, facts: Facts) -> Broken | bool | None:
+        if isinstance(record.message, Request):
+            return True
+        if record.party != facts.scheduler:
+            return None
+        return Broken(f"{topic}: a response to it; expected {expected}")

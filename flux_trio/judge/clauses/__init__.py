@@ -1,0 +1,1 @@
+"""The clauses of the RFCs, and what is known of each."""

@@ -1,0 +1,1 @@
+"""What runs rules: records to rules and views, verdicts."""

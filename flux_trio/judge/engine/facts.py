@@ -1,0 +1,95 @@
+"""What every rule may ask about the instance so far: who plays which part.
+
+Parties are peers of a trace; parts are given by what they say, not by their names: the scheduler is
+whoever said sched-hello, the execution service is the name given in exec-hello.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from flux_trio.judge.engine.leg import ANY_DISCONNECT, RECV, SEND, received, sent
+from flux_trio.judge.engine.trait import ERROR
+from flux_trio.messages import Request, Response, service_of, topics
+from flux_trio.trace import Record
+
+TELLING: Final = (
+    *sent("response", topics.EXEC_HELLO),
+    *sent("request", ANY_DISCONNECT),
+    *received("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.EXEC_HELLO),
+    *received("request", topics.JOB_MANAGER_DISCONNECT),
+    *received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, mark=ERROR),
+)
+"""The records that change what is known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Hashable, replaced when something changes."""
+
+    scheduler: str = ""  # peer that said hello last and is not gone
+    is_ready: bool = False  # its sched-ready was taken up, and no fatality since
+    limit: int | None = None  # of limited mode
+    exec_peer: str = ""  # whose exec-hello was accepted last, and is not gone
+    exec_service: str = ""  # the name it gave; kept when it is gone, so that its messages are known
+    exec_hellos: tuple[tuple[str, str], ...] = ()  # not answered: peer, service
+    manager: str = ""  # peer that takes up what is sent to the job manager
+
+    def after(self, record: Record) -> Facts:
+        """The facts once `record` has happened."""
+        message = record.message
+        if record.kind == SEND and isinstance(message, Response):
+            is_answer = message.topic == topics.EXEC_HELLO and self.exec_hellos
+            return self._after_exec_hello(message) if is_answer else self
+        if record.kind == SEND and self.is_manager_gone(record):
+            alone = replace(self, scheduler="", is_ready=False, limit=None)
+            return replace(alone, exec_peer="", exec_hellos=())
+        if record.kind != RECV:
+            return self
+        if not isinstance(message, Request):
+            return self._after_response(message) if isinstance(message, Response) else self
+        sender = message.sender or record.peer
+        payload = message.payload if isinstance(message.payload, dict) else {}
+        match message.topic:
+            case topics.SCHED_HELLO:
+                known = replace(self, manager=record.party)
+                return replace(known, scheduler=sender, is_ready=False, limit=None)
+            case topics.SCHED_READY if sender == self.scheduler:
+                limit = payload.get("limit")
+                return replace(self, is_ready=True, limit=limit if type(limit) is int else None)
+            case topics.EXEC_HELLO:
+                name = payload.get("service")
+                hello = (sender, name if isinstance(name, str) else "")
+                hellos = (*self.exec_hellos, hello)
+                return replace(self, exec_hellos=hellos, manager=record.party)
+            case topics.JOB_MANAGER_DISCONNECT if sender == self.scheduler:
+                return replace(self, scheduler="", is_ready=False, limit=None)
+            case topics.JOB_MANAGER_DISCONNECT if sender == self.exec_peer:
+                return replace(self, exec_peer="")
+        return self
+
+    def is_manager_gone(self, record: Record) -> bool:
+        """Whether a record is the farewell of a job manager: the next one knows nobody."""
+        found = record.message
+        if not isinstance(found, Request) or not found.topic.endswith(topics.DISCONNECT):
+            return False
+        told = service_of(found.topic) in (topics.SCHED, self.exec_service)
+        return told and found.sender == self.manager != ""
+
+    def _after_exec_hello(self, response: Response) -> Facts:
+        """RFC 32: the service is registered once it is told so."""
+        to = response.routes[0] if response.routes else self.exec_hellos[0][0]
+        answered = next((hello for hello in self.exec_hellos if hello[0] == to), None)
+        if answered is None:
+            return self
+        known = replace(self, exec_hellos=tuple(h for h in self.exec_hellos if h is not answered))
+        if response.errnum:
+            return known
+        return replace(known, exec_peer=answered[0], exec_service=answered[1])
+
+    def _after_response(self, response: Response) -> Facts:
+        """RFC 27: an error in answer to alloc or free is the end of it until the next ready."""
+        if response.errnum and response.topic in (topics.SCHED_ALLOC, topics.SCHED_FREE):
+            return replace(self, is_ready=False)
+        return self

@@ -1,0 +1,108 @@
+"""Judging a whole trace: which rules it can exercise, and what they find.
+
+A rule whose clause needs something that the trace does not show, or that the edition it speaks has
+otherwise, is left out, with the reason: its clause is not exercised, never broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from flux_trio.judge.clauses.registry import Clause
+from flux_trio.judge.engine.leg import EVENT
+from flux_trio.judge.engine.monitor import Monitor, Verdict, Violation
+from flux_trio.judge.engine.rule import Rule
+from flux_trio.judge.engine.view import View
+from flux_trio.trace import Record, Shown, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the rules found in a trace.
+
+    `verdicts` has every clause that has a rule, in the registry's order; `left_out` says, by
+    clause, why it could not be exercised. `nrecords` is how many records the trace has.
+    """
+
+    form: str
+    nrecords: int
+    verdicts: Mapping[str, Verdict]
+    violations: tuple[Violation, ...]
+    left_out: Mapping[str, str]
+
+    @property
+    def is_kept(self) -> bool:
+        """No clause was broken."""
+        return not self.violations
+
+    def wanted(self) -> set[int]:
+        """The places of the records that show the violations."""
+        return {n for each in self.violations for n in (*each.because, each.record.n)}
+
+
+def judge_trace(
+    source: Source,
+    rules: Iterable[Rule],
+    clauses: Mapping[str, Clause],
+    *,
+    classic: bool = True,
+    at_rest: bool = False,
+) -> Judgement:
+    """Take all of `source` and judge it.
+
+    Without `classic`, clauses that the newest edition has otherwise are left out. `at_rest` says
+    that nothing more would have happened: what is owed at the end is a violation too. Raises what
+    the source does.
+    """
+    rules = list(rules)
+    left_out = dict(_left_out(rules, source.shown, clauses, classic=classic))
+    monitor = Monitor([rule for rule in rules if rule.clause not in left_out], clauses)
+    nrecords = 0
+    for record in source.records:
+        monitor.observe(record)
+        nrecords += 1
+    if at_rest:
+        monitor.finish()
+    verdicts = dict.fromkeys(_in_order(rules, clauses), Verdict.NOT_EXERCISED)
+    verdicts |= monitor.verdicts()
+    return Judgement(source.form, nrecords, verdicts, tuple(monitor.violations), left_out)
+
+
+def pick_records(source: Source, wanted: set[int]) -> dict[int, Record]:
+    """The records at these places, by place."""
+    last = max(wanted, default=0)
+    found = {}
+    for record in source.records:
+        if record.n in wanted:
+            found[record.n] = record
+        if record.n >= last:
+            break
+    return found
+
+
+def _in_order(rules: Iterable[Rule], clauses: Mapping[str, Clause]) -> list[str]:
+    """The clauses that have a rule: in the registry's order, then what it does not have."""
+    judged = dict.fromkeys(rule.clause for rule in rules)
+    return [id_ for id_ in clauses if id_ in judged] + [id_ for id_ in judged if id_ not in clauses]
+
+
+def _left_out(
+    rules: Iterable[Rule], shown: Shown, clauses: Mapping[str, Clause], *, classic: bool
+) -> Iterator[tuple[str, str]]:
+    for rule in rules:
+        clause = clauses.get(rule.clause)
+        if not classic and clause is not None and clause.newest is not None:
+            yield rule.clause, f"{clause.newest} in the current edition"
+        elif rule.needs_crossing and not shown.crossings:
+            yield rule.clause, "the trace does not show what crossed"
+        elif rule.needs_headers and not shown.headers:
+            yield rule.clause, "the trace does not show matchtags, flags and userids"
+        elif not shown.events and _reads_events(rule.legs, rule.views):
+            yield rule.clause, "the trace does not show the events of jobs"
+
+
+def _reads_events(legs: Iterable[object], views: Iterable[View]) -> bool:
+    if any(getattr(leg, "kind", "") == EVENT for leg in legs):
+        return True
+    return any(_reads_events(view.legs, view.reads) for view in views)

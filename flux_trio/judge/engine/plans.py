@@ -1,0 +1,294 @@
+"""Plans: which rules and views a record concerns, found once for each kind of record.
+
+Records that are alike in kind, message type, topic and the values of their traits are treated
+alike. What is done with them follows from what the rules and views declare, and from nothing else:
+their legs say which records concern them, and a rule about a trait (`Rules.by`) is asked when the
+plan is made. If it answers by the trait alone, without a look at a record, the answer holds for all
+of these records.
+
+Plans are of a set of rules. Monitors with the same rules share them, so a process makes each once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable, Iterable
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
+
+from flux_trio.judge.engine import facts as told
+from flux_trio.judge.engine.leg import ANY_TOPIC, EVENT, HOOK, OWN, Key, Leg, name_of, received
+from flux_trio.judge.engine.rule import Apply, ByTrait, Each, Judge, Rule, Said, State, Subjects
+from flux_trio.judge.engine.trait import ERROR, Mark, Trait, Value, Values
+from flux_trio.judge.engine.view import Fold, KeyOf, Parts, Seen, View
+from flux_trio.messages import Event, Request, Response, service_of, topics
+from flux_trio.trace import Record
+
+PLANS_MAX: Final = 4096  # that are remembered: topics are what peers choose to send
+RULE_SETS_MAX: Final = 16  # whose plans are remembered: nearly always there is one
+
+States: TypeAlias = dict[Key, State]
+ALWAYS: Final = 0
+"""The slot that is never empty: for what is not passed over."""
+
+_TYPES: Final = {Request: "request", Response: "response", Event: "event"}
+
+# What the job manager takes up when a party is gone, new, or has failed.
+ENDINGS: Final = (
+    *received("request", topics.JOB_MANAGER_DISCONNECT, topics.SCHED_HELLO, topics.EXEC_HELLO),
+    *received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, mark=ERROR),
+)
+
+Keyed: TypeAlias = tuple[int, int, KeyOf, Fold]
+Parted: TypeAlias = tuple[int, int, Parts, Fold]
+"""The slot that must not be empty, and that of a view; how its states are made: one, or several."""
+
+Tables: TypeAlias = tuple[tuple[Subjects, tuple[tuple[Each, Rule], ...]], ...]
+
+
+class Plan(NamedTuple):
+    """What is done with each record of one kind.
+
+    `kept` are clauses that such a record keeps by what it is. A rule or view whose first slot is
+    empty is passed over.
+    """
+
+    kept: frozenset[str]
+    rules: tuple[tuple[int, Judge, Rule], ...]
+    own: tuple[tuple[int, int, KeyOf, Apply, Rule], ...]
+    """Rules with states of their own: the second slot."""
+    tables: Tables
+    """What is found in the record once, and the rules about each of these."""
+    alone: tuple[Keyed, ...]
+    """Views of one key that no other view reads: these need not wait for the others."""
+    keyed: tuple[Keyed, ...]
+    parted: tuple[Parted, ...]
+    may_end: bool
+    may_tell: bool
+    """The facts may be others after it."""
+
+
+class Family(NamedTuple):
+    """Records that are alike but for the values of their traits."""
+
+    here: Here
+    traits: tuple[Trait, ...]
+    plans: dict[tuple[Value, ...], Plan]
+
+
+class Plans:
+    """The plans of a set of rules. `slots` says where a monitor keeps the states of each."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules = tuple(rules)
+        self.views = _in_order(view for rule in self.rules for view in _views_of(rule))
+        keeping: list[View | Rule] = [*self.views]
+        keeping += [rule for rule in self.rules if rule.apply is not None]
+        self.slots = {each: slot for slot, each in enumerate(keeping, ALWAYS + 1)}
+        self.nmade = 0
+        """How many plans were made, for tests."""
+        traits = [mark.trait for mark in self._marks()]
+        traits += [rule.trait for rule in self.rules if rule.trait is not None]
+        self._traits = tuple(dict.fromkeys(traits))
+        self._read = {other for view in self.views for other in view.reads}
+        self._families: dict[Hashable, Family] = {}
+        self._nplans = 0
+
+    def plan(self, record: Record, seen: Seen) -> Plan:
+        """What to do with a record. The execution service gives its topics their name."""
+        message, service = record.message, seen.facts.exec_service
+        where: tuple[str, str, Any, str]
+        if message is not None:
+            where = (service, record.kind, type(message), getattr(message, "topic", ""))
+        elif record.kind == EVENT:
+            where = (service, EVENT, None, name_of(record))
+        elif record.kind == HOOK:
+            where = (service, HOOK, None, str((record.data or {}).get("hook")))
+        else:
+            where = (service, str(record.kind), None, "")
+        family = self._families.get(where) or self._new_family(*where)
+        values = tuple([trait.read(record, seen) for trait in family.traits])
+        plan = family.plans.get(values)
+        return self._new_plan(family, values) if plan is None else plan
+
+    def __len__(self) -> int:
+        """How many plans and families are remembered."""
+        return self._nplans + len(self._families)
+
+    # --- how
+
+    def _marks(self) -> Iterable[Mark]:
+        legs: list[Leg] = [*told.TELLING, *ENDINGS]
+        legs += [leg for rule in self.rules for leg in rule.legs]
+        legs += [leg for view in self.views for leg in (*view.legs, *view.many)]
+        return [leg.mark for leg in legs if leg.mark is not None]
+
+    def _new_family(self, service: str, kind: str, type_: Any, topic: str) -> Family:
+        where = (service, kind, type_, topic)
+        if type_ is not None and service and service_of(topic) == service:
+            topic = "<exec>" + topic[len(service) :]
+        here = Here(kind, _TYPES.get(type_, ""), topic, {})
+        family = Family(here, tuple(filter(here.has, self._traits)), {})
+        self._make_room()
+        self._families[where] = family
+        return family
+
+    def _make_room(self) -> None:
+        if len(self) >= PLANS_MAX:
+            self._families.clear()
+            self._nplans = 0
+
+    def _new_plan(self, family: Family, values: tuple[Value, ...]) -> Plan:
+        self._make_room()
+        self._nplans += 1
+        self.nmade += 1
+        here = family.here._replace(values=dict(zip(family.traits, values, strict=True)))
+        plan = family.plans[values] = self._made(here)
+        return plan
+
+    def _made(self, here: Here) -> Plan:
+        kept: set[str] = set()
+        rules: list[tuple[int, Judge, Rule]] = []
+        own: list[tuple[int, int, KeyOf, Apply, Rule]] = []
+        tables: dict[Subjects, list[tuple[Each, Rule]]] = {}
+        for rule in self.rules:
+            slot = self._slot(here, rule, rule.legs)
+            if slot is None:
+                continue
+            if rule.by_trait is not None and rule.trait is not None:
+                value = here.values.get(rule.trait)
+                said = answer(rule.by_trait, value) if slot == ALWAYS else ASK
+                if said is ASK:
+                    rules.append((slot, functools.partial(rule.by_trait, value), rule))
+                elif said:
+                    kept.add(rule.clause)
+            elif rule.judge is not None:
+                rules.append((slot, rule.judge, rule))
+            elif rule.apply is not None:
+                own.append((slot, self.slots[rule], rule.key, rule.apply, rule))
+            elif rule.subjects is not None and rule.each is not None:
+                tables.setdefault(rule.subjects, []).append((rule.each, rule))
+        return Plan(
+            frozenset(kept),
+            tuple(rules),
+            tuple(own),
+            tuple((subjects, tuple(about)) for subjects, about in tables.items()),
+            *self._foldings(here),
+            may_end=here.is_on(ENDINGS),
+            may_tell=here.is_on(told.TELLING),
+        )
+
+    def _foldings(
+        self, here: Here
+    ) -> tuple[tuple[Keyed, ...], tuple[Keyed, ...], tuple[Parted, ...]]:
+        alone: list[Keyed] = []
+        keyed: list[Keyed] = []
+        parted: list[Parted] = []
+        for view in self.views:
+            live = self._slot(here, view, view.legs)
+            if live is None:
+                continue
+            slot = self.slots[view]
+            if view.key is not None and not here.is_on(view.many):
+                (keyed if view in self._read else alone).append((live, slot, view.key, view.fold))
+            elif view.parts is not None:
+                parted.append((live, slot, view.parts, view.fold))
+        return tuple(alone), tuple(keyed), tuple(parted)
+
+    def _slot(self, here: Here, of: View | Rule, legs: Iterable[Leg]) -> int | None:
+        """What must not be empty for a record to be looked at; None when it is not at all."""
+        slot = None
+        for leg in legs:
+            if here.is_covered(leg):
+                if leg.live is None:
+                    return ALWAYS
+                slot = self.slots[of if leg.live is OWN else leg.live]
+        return slot
+
+
+class Here(NamedTuple):
+    """A kind of record, with the values of its traits."""
+
+    kind: str
+    type: str
+    topic: str
+    values: Values
+
+    def has(self, trait: Trait) -> bool:
+        """Whether such records have a trait."""
+        return self.is_on(trait.legs)
+
+    def is_covered(self, leg: Leg) -> bool:
+        """Whether a leg is about such records."""
+        if self.kind != leg.kind or self.type != leg.type:
+            return False
+        before, star, after = leg.topic.partition(ANY_TOPIC)
+        if star:
+            is_topic = self.topic.startswith(before) and self.topic.endswith(after)
+        else:
+            is_topic = self.topic == leg.topic
+        return is_topic and (leg.mark is None or self._is_marked(leg.mark))
+
+    def is_on(self, legs: Iterable[Leg]) -> bool:
+        """Whether one of the legs is about such records."""
+        return any(map(self.is_covered, legs))
+
+    def _is_marked(self, mark: Mark) -> bool:
+        return mark.trait in self.values and bool(mark.holds(self.values[mark.trait]))
+
+
+@functools.lru_cache(maxsize=RULE_SETS_MAX)
+def plans_of(rules: tuple[Rule, ...]) -> Plans:
+    """The plans of these rules: the same for every monitor that has them."""
+    return Plans(rules)
+
+
+# --- what is answered by a trait alone
+
+
+class _LookedError(Exception):
+    """A rule looks at the record, or at what is seen."""
+
+
+class _Unseen:
+    """Stands for a record, or for what is seen of the trace, where there is none."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _LookedError
+
+
+_UNSEEN: Final[Any] = _Unseen()
+ASK: Final = "ask"
+
+
+def answer(by_trait: ByTrait, value: Value) -> bool | str:
+    """What a rule says of all records with this value of its trait, or ASK if it must look."""
+    try:
+        said: Said = by_trait(value, _UNSEEN, _UNSEEN)
+    except _LookedError:
+        return ASK
+    return ASK if said and said is not True else bool(said)
+
+
+def _views_of(rule: Rule) -> Iterable[View]:
+    by_trait = rule.trait.views() if rule.trait is not None else ()
+    return [*rule.views, *by_trait, *_views_marked(rule.legs)]
+
+
+def _in_order(views: Iterable[View]) -> list[View]:
+    """These views and those they read, each once."""
+    found: dict[View, None] = {}
+
+    def take(views: Iterable[View]) -> None:
+        for view in views:
+            if view not in found:
+                found[view] = None
+                take(view.reads)
+                take(_views_marked(view.legs))
+
+    take(views)
+    return list(found)
+
+
+def _views_marked(legs: Iterable[Leg]) -> list[View]:
+    """The views that the traits of these legs look at."""
+    return [view for leg in legs if leg.mark is not None for view in leg.mark.trait.views()]

@@ -1,0 +1,137 @@
+"""Traits: small values read off a record, by which its rules and views are chosen.
+
+The kind, message type and topic of a record and the values of its traits say what is done with it.
+Records that are alike in these are treated alike, so that is found once (`plans`). A leg may ask
+for some values of a trait (`Mark`); a rule may be about a trait (`Rules.by`). A trait has few
+values: each is one more plan to remember.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from flux_trio.judge.engine.leg import (
+    ANY_TOPIC,
+    LOOKUP_TOPICS,
+    Leg,
+    errnum,
+    payload,
+    received,
+    sent,
+)
+from flux_trio.messages import topics
+
+if TYPE_CHECKING:
+    from flux_trio.judge.engine.view import Seen, View
+    from flux_trio.trace import Record
+
+Value: TypeAlias = Hashable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trait:
+    """A value that `read` finds in the records of `legs`; others do not have the trait.
+
+    `views` tells those that `read` looks at.
+    """
+
+    name: str
+    legs: tuple[Leg, ...]
+    read: Callable[[Record, Seen], Value]
+    views: Callable[[], tuple[View, ...]] = tuple
+
+
+class Mark(NamedTuple):
+    """Some values of a trait: those for which `holds` is true."""
+
+    trait: Trait
+    holds: Callable[[Any], bool]
+
+
+Values: TypeAlias = Mapping[Trait, Value]
+"""The traits that a record has."""
+
+
+# --- errors
+
+
+ERRNUM: Final = Trait(
+    "errnum",
+    (*sent("response", ANY_TOPIC), *received("response", ANY_TOPIC)),
+    lambda record, _seen: errnum(record),
+)
+ERROR: Final = Mark(ERRNUM, bool)
+"""Responses with an errnum."""
+
+
+# --- what an answer says it is
+
+
+_START: Final = "<exec>.start"
+_TYPES: Final = (0, 1, 2, 3, "start", "release", "exception", "finish")
+"""Of answers to sched.alloc and <exec>.start."""
+
+
+def _type_of(record: Record, _seen: Seen) -> Value:
+    found = None if errnum(record) else payload(record).get("type")
+    return found if type(found) in (int, str) and found in _TYPES else None
+
+
+TYPE: Final = Trait(
+    "type",
+    (
+        *sent("response", topics.SCHED_ALLOC, _START),
+        *received("response", topics.SCHED_ALLOC, _START),
+    ),
+    _type_of,
+)
+
+
+def says(type_: int | str) -> Mark:
+    """Answers of this type that are no errors."""
+    return Mark(TYPE, lambda found: found == type_)
+
+
+# --- what a commit writes
+
+
+def _written(record: Record, _seen: Seen) -> Value:
+    """The last parts of the keys, and whether a key is removed."""
+    ops = payload(record).get("ops")
+    found = set()
+    for op in ops if isinstance(ops, list) else ():
+        if isinstance(op, (list, tuple)) and len(op) > 1:
+            found.add(str(op[1]).rpartition(".")[2])
+            if op[0] == _UNLINK:
+                found.add(_UNLINK)
+    return tuple([name for name in _WRITTEN if name in found])
+
+
+_UNLINK: Final = "unlink"
+_WRITTEN: Final = ("R", "eventlog", "jobspec", _UNLINK)
+WRITES: Final = Trait("writes", tuple(sent("request", topics.KVS_COMMIT)), _written)
+
+
+def _writing(name: str) -> Mark:
+    return Mark(WRITES, lambda found: name in found)
+
+
+WITH_R: Final = _writing("R")
+WITH_EVENTS: Final = _writing("eventlog")
+WITH_JOBSPEC: Final = _writing("jobspec")
+WITH_UNLINK: Final = _writing(_UNLINK)
+"""Commits that write or remove such keys; those that remove any."""
+
+
+# --- what the scheduler reads
+
+
+LOOKUP: Final = Trait(
+    "lookup",
+    tuple(received("response", *LOOKUP_TOPICS)),
+    lambda record, seen: record.party == seen.facts.scheduler and not errnum(record),
+)
+BY_SCHEDULER: Final = Mark(LOOKUP, bool)
+"""What the scheduler has looked up in the KVS."""

@@ -1,0 +1,25 @@
+"""The rules: one file a topic of an RFC, one rule a clause; and invariants that no clause states.
+
+A file of this package is a rule file: its `RULES` are part of `ALL_RULES`. Rules read the trace
+and the facts, and nothing of how this project's own services decide.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Final
+
+from flux_trio.judge.engine.rule import Rule
+
+
+def _collect() -> tuple[Rule, ...]:
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    files = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    return tuple(rule for file in files for rule in file.RULES.all)
+
+
+ALL_RULES: Final = _collect()
+"""Every rule there is, in the order of files and of clauses in them."""
+
+__all__ = ["ALL_RULES"]

@@ -1,0 +1,255 @@
+"""What must hold when nothing is under way: each job waits for something, and all counts are right.
+
+The job manager's own account (its `state` record) says when that is, whether it still speaks with
+scheduler and execution service, and which jobs a plugin holds; all else is taken from the messages
+and eventlogs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from flux_trio.judge.engine.leg import COUNTERS, STATE, job_id, name_of, once
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, logged, noted, payload, view
+from flux_trio.judge.views import execution, scheduling
+from flux_trio.judge.views.execution import STARTS, Start, is_open
+from flux_trio.judge.views.jobs import (
+    CLEANUP,
+    DEPEND,
+    LIFE,
+    NEW,
+    PRIORITY,
+    RUN,
+    SCHED,
+    Life,
+    context_of,
+)
+from flux_trio.judge.views.queueing import OUTSTANDING
+from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
+from flux_trio.judge.views.scheduling import (
+    ASKED,
+    Asked,
+    asked_of,
+    is_eligible,
+    is_freeing,
+    is_pending,
+)
+from flux_trio.messages import topics
+from flux_trio.trace import Kind, Record
+
+RULES: Final = Rules()
+
+DEPENDENCY, PROLOG, EPILOG = "dependency", "prolog", "epilog"
+_OPENS: Final = {"dependency-add": DEPENDENCY, "prolog-start": PROLOG, "epilog-start": EPILOG}
+_CLOSES: Final = {"dependency-remove": DEPENDENCY, "prolog-finish": PROLOG, "epilog-finish": EPILOG}
+
+Obstacle = tuple[str, str]
+"""Its kind and its description."""
+
+
+def _fold_obstacles(
+    obstacles: tuple[Obstacle, ...] | None, _part: None, record: Record, _seen: Seen
+) -> tuple[Obstacle, ...] | None:
+    name, description = name_of(record), str(context_of(record).get("description", ""))
+    left = obstacles or ()
+    if name in _OPENS:
+        return (*left, (_OPENS[name], description))
+    closed = (_CLOSES.get(name, ""), description)
+    if closed in left:
+        at = left.index(closed)
+        left = left[:at] + left[at + 1 :]
+    return None if name == "clean" else left or None
+
+
+OBSTACLES: Final = view(
+    "obstacles",
+    logged(*_OPENS, *_CLOSES, "clean"),
+    key=job_id,
+    fold=_fold_obstacles,
+)
+"""By job id: the dependencies, prologs and epilogs that it waits for."""
+
+
+def _is_the_managers(record: Record, seen: Seen) -> bool:
+    is_its = payload(record).get("service") == topics.JOB_MANAGER
+    return is_its and record.party == seen.facts.manager
+
+
+@once
+def _by_job(record: Record) -> dict[Any, tuple[str, str]]:
+    """State and reason of each job in the job manager's account."""
+    jobs = payload(record).get("jobs")
+    entries = [each for each in (jobs if isinstance(jobs, list) else []) if _is_entry(each)]
+    return {jobid: (state, reason) for jobid, state, reason in entries}
+
+
+def _is_entry(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and list(map(type, value)) == [int, str, str]
+
+
+# --- no job is stuck
+
+
+@RULES.judge(
+    "invariant.nobody-stuck",
+    noted(Kind.STATE),
+    views=[
+        LIFE,
+        ASKED,
+        OBSTACLES,
+        OUTSTANDING,
+        QUEUES,
+        JOB_QUEUES,
+        STARTS,
+        scheduling.LINK,
+        execution.LINK,
+    ],
+)
+def no_job_is_stuck(record: Record, seen: Seen) -> Said:
+    """Each waits for a plugin, a service, a queue, or something of its own that is open."""
+    if not _is_the_managers(record, seen):
+        return None
+    account, known = payload(record), _by_job(record)
+    asked_for, lost = seen.all(ASKED), scheduling.link_of(seen).lost
+    for jobid, life in seen.all(LIFE).items():
+        asked: Asked | None = asked_for.get(jobid)
+        if asked is not None and asked.alloc > lost and life.state == SCHED:
+            continue  # nearly always: its request is open
+        held = known.get(jobid, ("", ""))[1]
+        lacks = "" if held else _LACKS[life.state](jobid, life, account, seen)
+        if lacks:
+            text = f"job {jobid} stands still in {life.state}, with nothing to wait for: {lacks}"
+            return Broken(text, (life.since,), party=record.party)
+    return True
+
+
+def _lacks_in_new(_jobid: Any, _life: Life, _account: dict[str, Any], _seen: Seen) -> str:
+    return "it is neither validated nor refused"
+
+
+def _lacks_in_depend(jobid: Any, _life: Life, _account: dict[str, Any], seen: Seen) -> str:
+    return "" if _has(seen, jobid, DEPENDENCY) else "it has no dependency and no depend event"
+
+
+def _lacks_in_priority(_jobid: Any, _life: Life, _account: dict[str, Any], _seen: Seen) -> str:
+    return "no plugin is asked for its priority"
+
+
+def _lacks_in_sched(jobid: Any, life: Life, account: dict[str, Any], seen: Seen) -> str:
+    asked = asked_of(seen, jobid)
+    if account.get("scheduler") != "ready" or not is_eligible(life) or is_freeing(asked, seen):
+        return ""
+    if asked.granted or asked.denied:
+        return "the scheduler has answered, and there is no event that says so"
+    is_stopped = stop_of(seen, queue_of_job(seen, jobid)) is not None
+    if is_pending(asked, seen) or _is_full(seen) or is_stopped:
+        return ""
+    return "the scheduler is ready and not asked for resources"
+
+
+def _lacks_in_run(jobid: Any, _life: Life, account: dict[str, Any], seen: Seen) -> str:
+    if _has(seen, jobid, PROLOG) or not account.get("exec") or _is_executed(jobid, seen):
+        return ""
+    return "the execution service is there and not asked to start it"
+
+
+def _lacks_in_cleanup(jobid: Any, life: Life, account: dict[str, Any], seen: Seen) -> str:
+    if _has(seen, jobid, PROLOG, EPILOG) or _is_executed(jobid, seen):
+        return ""
+    if not life.held:
+        return "it has no resources, no epilog and no clean event"
+    was_started = seen.at(STARTS, jobid) is not None
+    if was_started and not life.released and not account.get("exec"):
+        return ""  # the next execution service is asked what runs of it
+    if account.get("scheduler") != "ready" or is_freeing(asked_of(seen, jobid), seen):
+        return ""
+    return "nothing of it runs, and the scheduler is not asked to free its resources"
+
+
+_LACKS: Final = {
+    NEW: _lacks_in_new,
+    DEPEND: _lacks_in_depend,
+    PRIORITY: _lacks_in_priority,
+    SCHED: _lacks_in_sched,
+    RUN: _lacks_in_run,
+    CLEANUP: _lacks_in_cleanup,
+}
+"""By state: what a job there lacks to go on, "" for one that waits for something."""
+
+
+def _has(seen: Seen, jobid: Any, *kinds: str) -> bool:
+    return any(kind in kinds for kind, _ in seen.at(OBSTACLES, jobid) or ())
+
+
+def _is_executed(jobid: Any, seen: Seen) -> bool:
+    start: Start | None = seen.at(STARTS, jobid)
+    return start is not None and start.sent > execution.link_of(seen).lost and is_open(start)
+
+
+def _is_full(seen: Seen) -> bool:
+    limit = seen.facts.limit
+    return limit is not None and (seen.at(OUTSTANDING) or 0) >= limit
+
+
+def _is_stopped(seen: Seen) -> bool:
+    queues = seen.at(QUEUES)
+    return queues is not None and bool(queues.stopped)
+
+
+# --- counters equal a recount
+
+
+@RULES.judge(
+    "invariant.counters",
+    noted(Kind.STATE),
+    noted(Kind.COUNTERS),
+    views=[LIFE, ASKED, QUEUES, scheduling.LINK],
+)
+def counters_equal_a_recount(record: Record, seen: Seen) -> Said:
+    """The job manager's by messages and eventlogs, a plugin's by its own recount."""
+    if record.kind == STATE and not _is_the_managers(record, seen):
+        return None
+    is_plugins = record.kind == COUNTERS
+    wrong = _wrong_counters(record) if is_plugins else _wrong_in_account(record, seen)
+    for text in wrong:
+        return Broken(text, party=record.party)
+    return True
+
+
+def _wrong_counters(record: Record) -> Iterator[str]:
+    declared, recounted = payload(record).get("declared"), payload(record).get("recounted")
+    if isinstance(declared, dict) and isinstance(recounted, dict):
+        for name in sorted({*declared, *recounted}):
+            if declared.get(name) != recounted.get(name):
+                counts = f"{declared.get(name)}, and counted anew {recounted.get(name)}"
+                yield f"counter {name} of {payload(record).get('plugin', record.party)}: {counts}"
+
+
+def _wrong_in_account(record: Record, seen: Seen) -> Iterator[str]:
+    account, known, lives = payload(record), _by_job(record), seen.all(LIFE)
+    for jobid, life in lives.items():
+        said = known.get(jobid, ("no active job", ""))[0]
+        if said != life.state and life.state != NEW:  # new ones are known when admitted
+            yield f"job {jobid}: {said} in the job manager's account, {life.state} by its eventlog"
+    if account.get("scheduler") != "ready":
+        return
+    lost = scheduling.link_of(seen).lost
+    pending = sum(asked.alloc > lost for asked in seen.all(ASKED).values())
+    if account.get("outstanding") != pending:
+        count = account.get("outstanding")
+        yield f"{count} open sched.alloc requests in the job manager's account, {pending} were sent"
+    waiting = sum(
+        not known.get(jobid, ("", ""))[1] and _waits_unasked(jobid, seen)
+        for jobid, life in lives.items()
+        if is_eligible(life)
+    )
+    if account.get("waiting") != waiting and not _is_stopped(seen):
+        count = account.get("waiting")
+        yield f"{count} jobs to ask for in the job manager's account, {waiting} by the messages"
+
+
+def _waits_unasked(jobid: Any, seen: Seen) -> bool:
+    asked = asked_of(seen, jobid)
+    is_answered = asked.granted or asked.denied or is_freeing(asked, seen)
+    return not is_pending(asked, seen) and not is_answered

@@ -1,0 +1,172 @@
+"""What no single clause says and every instance must keep: resources, requests, events add up."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from flux_trio.formats import ResourceSet
+from flux_trio.judge.engine.leg import ANY_TOPIC, name_of, topic_of
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    job_id,
+    logged,
+    noted,
+    payload,
+    sent,
+)
+from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, Written, overlaps
+from flux_trio.judge.views.jobs import (
+    CLEANUP,
+    DEPEND,
+    LIFE,
+    NEW,
+    PRIORITY,
+    RUN,
+    SCHED,
+    JobState,
+    Life,
+)
+from flux_trio.judge.views.resource_sets import resources_in
+from flux_trio.judge.views.scheduling import (
+    ASKED,
+    LINK,
+    SUCCESS,
+    SUCCESSES,
+    asked_of,
+    is_freeing,
+    is_pending,
+)
+from flux_trio.messages import topics
+from flux_trio.trace import Kind, Record
+
+RULES: Final = Rules()
+
+ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
+
+
+@RULES.judge("invariant.no-double-allocation", SUCCESSES, views=OVERLAPS)
+def no_resource_is_in_two_allocations(record: Record, seen: Seen) -> Said:
+    """From the scheduler's SUCCESS until it takes up the free."""
+    jobid = job_id(record)
+    if jobid is None or payload(record).get("type") != SUCCESS:
+        return None
+    for other, grant in overlaps(record, seen):
+        text = f"job {jobid}: is granted cores or gpus that job {other} has"
+        return Broken(text, (grant.since,), party=record.party)
+    return seen.at(WRITTEN, jobid) is not None
+
+
+@RULES.judge("invariant.freed-once", logged("free"), sent("request", FREE), views=[LIFE, ASKED])
+def an_allocation_is_freed_once(record: Record, seen: Seen) -> Said:
+    """A grant that came too late for its job is freed too, without an event."""
+    jobid = job_id(record)
+    life: Life | None = seen.at(LIFE, jobid)
+    if life is None or life.held or asked_of(seen, jobid).granted:
+        return life is not None
+    what = topic_of(record) or "free event"
+    return Broken(f"job {jobid}: {what}, and it holds no resources", party=record.party)
+
+
+@RULES.judge("invariant.one-in-flight", sent("request", ALLOC, FREE), views=[ASKED])
+def a_job_has_one_request_in_flight(record: Record, seen: Seen) -> Said:
+    asked = asked_of(seen, job_id(record))
+    open_ = [("sched.alloc", asked.alloc)] * is_pending(asked, seen)
+    open_ += [("sched.free", asked.free)] * is_freeing(asked, seen)
+    if not open_:
+        return True
+    topic, n = open_[0]
+    text = f"job {job_id(record)}: {topic_of(record)} while its {topic} is open"
+    return Broken(text, (n,), party=record.party)
+
+
+# RFC 21: events that belong to some states; all others may come at any time before INACTIVE.
+BELONGS: Final[dict[str, tuple[JobState, ...]]] = {
+    "validate": (NEW,),
+    "depend": (DEPEND,),
+    "priority": (PRIORITY, SCHED),
+    "alloc": (SCHED,),
+    "start": (RUN, CLEANUP),
+    "finish": (RUN, CLEANUP),
+    "release": (RUN, CLEANUP),
+    "free": (CLEANUP,),
+    "clean": (CLEANUP,),
+}
+NEEDS_RESOURCES: Final = ("start", "finish", "release", "free", "resource-update")
+
+
+@RULES.judge("invariant.event-order", logged(ANY_TOPIC), views=[LIFE])
+def events_come_in_the_order_of_states(record: Record, seen: Seen) -> Said:
+    jobid, name = job_id(record), name_of(record)
+    life: Life | None = seen.at(LIFE, jobid)
+    if life is None:
+        return None
+    text = ""
+    if name == "submit" and life.userid != -1:
+        text = "a second submit event"
+    elif life.state not in BELONGS.get(name, (life.state,)):
+        text = f"{name} event in {life.state}"
+    elif name in NEEDS_RESOURCES and not life.held:
+        text = f"{name} event without resources"
+    if not text:
+        return True
+    return Broken(f"job {jobid}: {text}", (life.since,), party=record.party)
+
+
+def _holders(seen: Seen) -> set[Any]:
+    """Jobs that hold resources by the eventlogs, and whose sched.free is not on its way."""
+    return {
+        jobid
+        for jobid, life in seen.all(LIFE).items()
+        if life.held and not is_freeing(asked_of(seen, jobid), seen)
+    }
+
+
+def _scheduler_holders(seen: Seen) -> dict[Any, bool]:
+    """Jobs that hold resources by what the scheduler has said and heard.
+
+    False for one whose free it has taken up, and may not have looked at.
+    """
+    known = {jobid: told_of(seen, jobid) for jobid in seen.all(TOLD)}
+    return {jobid: not told.free for jobid, told in known.items() if told.held}
+
+
+def _allocated(account: Any) -> dict[int, ResourceSet | None]:
+    """What each job has in the scheduler's account."""
+    pairs = [
+        each
+        for each in (account if isinstance(account, list) else ())
+        if isinstance(each, (list, tuple)) and len(each) == 2 and type(each[0]) is int
+    ]
+    return {jobid: resources_in(r) for jobid, r in pairs}
+
+
+@RULES.judge(
+    "invariant.scheduler-agrees",
+    noted(Kind.STATE),
+    views=[LIFE, ASKED, TOLD, WRITTEN, LINK],
+)
+def the_scheduler_knows_who_has_what(record: Record, seen: Seen) -> Said:
+    """The scheduler's own account, after each ready and at rest.
+
+    A job whose SUCCESS or free is still on its way is held on one side only.
+    """
+    state = payload(record)
+    if state.get("service") != topics.SCHED or record.party != seen.facts.scheduler:
+        return None
+    allocated = _allocated(state.get("allocated"))
+    known = _scheduler_holders(seen)
+    surely = {jobid for jobid in _holders(seen) if known.get(jobid)}
+    wrong = sorted(allocated.keys() - known.keys()) + sorted(surely - allocated.keys())
+    if wrong:
+        text = f"allocated to {sorted(allocated)}; by the messages, to {sorted(known)}"
+        return Broken(f"the scheduler's account is wrong about job {wrong[0]}: {text}")
+    for jobid, resources in allocated.items():
+        written: Written | None = seen.at(WRITTEN, jobid)
+        if written is not None and resources is not None and written.resources != resources:
+            text = f"job {jobid}: R in the scheduler's account is not the one it stored"
+            return Broken(text, (written.n,), party=record.party)
+    return True

@@ -1,0 +1,206 @@
+"""RFC 14 and 25 on what a job gets: R, as it is stored, against the jobspec of sched.alloc."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from flux_trio.formats import ResourceSet
+from flux_trio.judge.checks.jobspecs import count, system, totals, vertices
+from flux_trio.judge.engine.leg import EVENT
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    job_id,
+    logged,
+    payload,
+    sent,
+    view,
+)
+from flux_trio.judge.engine.trait import WITH_R
+from flux_trio.judge.engine.view import Live
+from flux_trio.judge.views.resource_sets import committed, resources_in
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+COMMIT: Final = sent("request", topics.KVS_COMMIT, mark=WITH_R)
+
+ROUNDING_S: Final = 1.0
+"""An end may be given in whole seconds."""
+
+
+class Wanted(Live, frozen=True, gc=False):
+    """What a job asked for: totals, and how they lie together."""
+
+    n: Place
+    nodes: int
+    """0 when it does not say."""
+    slots: int
+    cores: int
+    cores_per_slot: int
+    exclusive: bool
+    duration: float
+    """Seconds; 0.0 is unset."""
+
+
+def _wanted_of(jobspec: Any, n: int) -> Wanted:
+    total = totals(jobspec)
+    nodes = [vertex for vertex in vertices(jobspec) if vertex.get("type") == "node"]
+    cores = [count(vertex) for vertex in vertices(jobspec) if vertex.get("type") == "core"]
+    exclusive = any(vertex.get("exclusive") is True for vertex in nodes)
+    duration: Any = system(jobspec).get("duration")
+    return Wanted(
+        n,
+        total["node"],
+        total["slot"],
+        total["core"],
+        cores[0] if cores else 1,
+        exclusive,
+        float(duration) if type(duration) in (int, float) else 0.0,
+    )
+
+
+def _fold_wanted(_old: Wanted | None, _part: None, record: Record, _seen: Seen) -> Wanted | None:
+    if record.kind == EVENT:
+        return None
+    return _wanted_of(payload(record).get("jobspec"), record.n)
+
+
+WANTED: Final = view(
+    "wanted",
+    sent("request", topics.SCHED_ALLOC),
+    logged("clean"),
+    key=job_id,
+    fold=_fold_wanted,
+)
+"""By job id: what its latest sched.alloc asked for."""
+
+
+class Inventory(Live, frozen=True, gc=False):
+    """What there is, as the resource service told the scheduler."""
+
+    cores: tuple[tuple[int, int], ...] = ()
+    """Rank and number of cores."""
+    expiration: float = 0.0
+
+
+def _inventory_parts(record: Record, _seen: Seen) -> Iterable[tuple[Any, Inventory]]:
+    found = resources_in(payload(record).get("resources"))
+    if found is None:
+        return []
+    cores = tuple((rank, len(found.cores(rank))) for rank in found.ranks)
+    return [((), Inventory(cores, found.expiration))]
+
+
+INVENTORY: Final = view(
+    "inventory",
+    sent("response", topics.RESOURCE_ACQUIRE),
+    parts=_inventory_parts,
+    fold=lambda _old, part, _record, _seen: part,
+)
+
+
+class Got(NamedTuple):
+    """What a job got, with what it asked for and what there was."""
+
+    jobid: int
+    wanted: Wanted
+    resources: ResourceSet
+    inventory: Inventory
+
+
+Judge = Callable[[Wanted, ResourceSet, Inventory], "bool | str | None"]
+
+
+def _got(record: Record, seen: Seen) -> Iterable[Got]:
+    inventory: Inventory = seen.at(INVENTORY) or Inventory()
+    for jobid, r in committed(record):
+        wanted, resources = seen.at(WANTED, jobid), resources_in(r.value) if r else None
+        if wanted is not None and resources is not None:
+            yield Got(jobid, wanted, resources, inventory)
+
+
+def _allocation(clause: str) -> Callable[[Judge], Judge]:
+    """`clause`: what is stored as R of a job is right by the decorated function."""
+
+    def register(judge: Judge) -> Judge:
+        @RULES.each(clause, COMMIT, of=_got, views=(WANTED, INVENTORY))
+        def check(got: Got) -> Said:
+            said = judge(got.wanted, got.resources, got.inventory)
+            if isinstance(said, str):
+                return Broken(f"R of job {got.jobid}: {said}", (got.wanted.n,))
+            return said
+
+        return judge
+
+    return register
+
+
+@_allocation("25.resources.7")
+def as_many_cores_as_the_product(
+    wanted: Wanted, got: ResourceSet, _there: Inventory
+) -> bool | str | None:
+    return got.ncores >= wanted.cores or f"expected {wanted.cores} cores, got {got.ncores}"
+
+
+@_allocation("14.vertex.1")
+def exactly_as_many_nodes(wanted: Wanted, got: ResourceSet, _there: Inventory) -> bool | str | None:
+    if not wanted.nodes:
+        return None
+    return got.nnodes == wanted.nodes or f"expected {wanted.nodes} nodes, got {got.nnodes}"
+
+
+@_allocation("14.vertex.6")
+def slots_lie_together(wanted: Wanted, got: ResourceSet, _there: Inventory) -> bool | str | None:
+    room = sum(
+        group.ranks.bit_count() * (group.cores.bit_count() // wanted.cores_per_slot)
+        for group in got.groups
+    )
+    if room >= wanted.slots:
+        return wanted.cores_per_slot > 1
+    per_slot = f"slots of {wanted.cores_per_slot} cores, each on one target"
+    return f"expected room for {wanted.slots} {per_slot}; there is for {room}"
+
+
+@_allocation("14.vertex.3")
+def exclusive_nodes_are_whole(
+    wanted: Wanted, got: ResourceSet, there: Inventory
+) -> bool | str | None:
+    if not wanted.exclusive or not there.cores:
+        return None
+    ncores = dict(there.cores)
+    for rank in got.ranks:
+        cores = len(got.cores(rank))
+        if cores < ncores.get(rank, 0):
+            return f"rank {rank}: expected all of its {ncores[rank]} cores, got {cores}"
+    return True
+
+
+@_allocation("14.attributes.2")
+def it_ends_after_its_duration(
+    wanted: Wanted, got: ResourceSet, there: Inventory
+) -> bool | str | None:
+    if not wanted.duration:
+        return None
+    end = got.starttime + wanted.duration
+    if there.expiration:
+        end = min(end, there.expiration)
+    if abs(got.expiration - end) <= ROUNDING_S:
+        return True
+    return f"expiration: expected starttime + {wanted.duration:g} s = {end}, got {got.expiration}"
+
+
+@_allocation("14.attributes.3")
+def without_a_duration_it_ends_with_the_instance(
+    wanted: Wanted, got: ResourceSet, there: Inventory
+) -> bool | str | None:
+    if wanted.duration or not there.expiration:
+        return None  # any end may be that of a configured default
+    if 0 < got.expiration <= there.expiration:
+        return True
+    return f"expiration: expected at most {there.expiration}, got {got.expiration}"

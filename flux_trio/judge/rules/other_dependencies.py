@@ -1,0 +1,196 @@
+"""RFC 26: dependency events, and what each scheme waits for.
+
+The RFC does not say what a description looks like. Those that are `scheme=value`, with the scheme's
+name or flux-core's for it, are judged; others are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from flux_trio.formats import FormatError, parse_fluid
+from flux_trio.judge.engine.facts import Facts
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, logged
+from flux_trio.judge.views.eventlogs import LOG, Log, broken_event, log_of
+from flux_trio.judge.views.jobs import DEPEND, LIFE, Life, context_of, is_fatal
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+ADDED, REMOVED = logged("dependency-add"), logged("dependency-remove")
+
+AFTER: Final = ("after", "after-start")
+AFTERANY: Final = ("afterany", "after-finish")
+AFTEROK: Final = ("afterok", "after-success")
+AFTERNOTOK: Final = ("afternotok", "after-failure")
+
+
+# --- the events
+
+
+@RULES.check("26.events.1", ADDED, REMOVED)
+def posted_in_the_job_manager(record: Record, facts: Facts) -> Said:
+    if not facts.manager:
+        return None
+    if record.party == facts.manager:
+        return True
+    return broken_event(
+        record, f"expected of a plugin of {facts.manager}, came from {record.party}"
+    )
+
+
+@RULES.judge("26.events.2", REMOVED, views=(LOG,))
+def removed_by_the_same_description(record: Record, seen: Seen) -> Said:
+    log, description = log_of(record, seen), context_of(record).get("description")
+    if log is None:
+        return None
+    if any(each == description for each, _ in log.dependencies):
+        return True
+    left = ", ".join(each for each, _ in log.dependencies) or "none"
+    return broken_event(
+        record, f"{description!r} is none of the dependencies that are left: {left}"
+    )
+
+
+def _owed_depends(seen: Seen) -> Iterable[Broken]:
+    lives: Mapping[Any, Life] = seen.all(LIFE)
+    for job, life in lives.items():
+        log: Log | None = seen.at(LOG, job)
+        if life.state == DEPEND and log and log.satisfied and not log.dependencies:
+            yield Broken(f"job {job}: all dependencies are removed, no depend event followed")
+
+
+@RULES.judge("26.events.3", logged("depend"), views=(LOG, LIFE), owing=_owed_depends)
+def satisfied_when_all_are_removed(record: Record, seen: Seen) -> Said:
+    log = log_of(record, seen)
+    return log is not None and bool(log.satisfied) and not log.dependencies
+
+
+@RULES.judge("26.events.4", ADDED, views=(LOG,))
+def not_added_while_it_is_there(record: Record, seen: Seen) -> Said:
+    log, description = log_of(record, seen), context_of(record).get("description")
+    if log is None:
+        return None
+    there = [n for each, n in log.dependencies if each == description]
+    return broken_event(record, f"{description!r} is there already", *there) if there else True
+
+
+@RULES.judge("26.events.5", ADDED, views=(LOG,))
+def not_added_after_it_was_satisfied(record: Record, seen: Seen) -> Said:
+    log, description = log_of(record, seen), context_of(record).get("description")
+    if log is None:
+        return None
+    if description not in log.satisfied:
+        return True
+    return broken_event(record, f"{description!r} was satisfied before", log.submitted)
+
+
+# --- the schemes
+
+
+def _antecedent(seen: Seen, names: tuple[str, ...], description: str) -> Log | None:
+    """The job that a dependency of such a scheme waits for, if the trace shows it."""
+    scheme, _, value = description.partition("=")
+    if scheme not in names:
+        return None
+    try:
+        found: Log | None = seen.at(LOG, parse_fluid(value))
+    except FormatError:
+        return None
+    return found
+
+
+def is_success(log: Log) -> bool:
+    """Whether a job is INACTIVE and was successful."""
+    return bool(log.ended) and bool(log.finished) and not log.status and not log.fatal
+
+
+def is_failure(log: Log) -> bool:
+    """Whether a job is INACTIVE and was not."""
+    return bool(log.ended) and not is_success(log)
+
+
+def _owed_by(
+    names: tuple[str, ...], is_due: Callable[[Log], bool], what: str
+) -> Callable[[Seen], Iterable[Broken]]:
+    """Jobs that still wait for an antecedent when nothing is left to wait for."""
+
+    def owed(seen: Seen) -> Iterable[Broken]:
+        lives: Mapping[Any, Life] = seen.all(LIFE)
+        for job, life in lives.items():
+            log: Log | None = seen.at(LOG, job)
+            if log is None or life.state != DEPEND:
+                continue
+            for description, n in log.dependencies:
+                antecedent = _antecedent(seen, names, description)
+                if antecedent is not None and is_due(antecedent):
+                    yield Broken(f"job {job}: {description}: expected {what}, none followed", (n,))
+
+    return owed
+
+
+def _waits_for(
+    clause: str,
+    names: tuple[str, ...],
+    is_met: Callable[[Log], bool],
+    until: str,
+    is_hopeless: Callable[[Log], bool] = lambda _log: False,
+) -> None:
+    """`clause`: a dependency of the scheme is removed when its antecedent is so, not before.
+
+    When there is no hope of that the job gets an exception.
+    """
+    owed_removals = _owed_by(names, is_met, "a dependency-remove event")
+    owed_exceptions = _owed_by(names, is_hopeless, "an exception of severity 0")
+
+    def owing(seen: Seen) -> Iterable[Broken]:
+        return [*owed_removals(seen), *owed_exceptions(seen)]
+
+    @RULES.judge(clause, REMOVED, views=(LOG, LIFE), owing=owing)
+    def judge(record: Record, seen: Seen) -> Said:
+        description = str(context_of(record).get("description"))
+        antecedent = _antecedent(seen, names, description)
+        if antecedent is None:
+            return None
+        if is_met(antecedent):
+            return True
+        text = f"{description}: expected not before its antecedent {until}"
+        return broken_event(record, text, antecedent.submitted)
+
+
+_waits_for("26.schemes.2", AFTER, lambda log: bool(log.started), "has started")
+_waits_for("26.schemes.4", AFTERANY, lambda log: bool(log.ended), "is INACTIVE")
+_waits_for("26.schemes.5", AFTEROK, is_success, "is INACTIVE and successful", is_failure)
+_waits_for("26.schemes.6", AFTERNOTOK, is_failure, "is INACTIVE and unsuccessful", is_success)
+
+
+@RULES.judge(
+    "26.schemes.3",
+    logged("exception"),
+    views=(LOG, LIFE),
+    owing=_owed_by(
+        AFTER, lambda log: bool(log.ended) and not log.started, "an exception of severity 0"
+    ),
+)
+def nobody_waits_for_a_start_that_never_comes(record: Record, seen: Seen) -> Said:
+    log = log_of(record, seen)
+    if log is None or not is_fatal(record):
+        return None
+    found = [_antecedent(seen, AFTER, description) for description, _ in log.dependencies]
+    return any(each is not None and each.ended and not each.started for each in found)
+
+
+@RULES.judge("26.schemes.7", REMOVED)
+def not_before_its_time(record: Record, _seen: Seen) -> Said:
+    description = str(context_of(record).get("description"))
+    scheme, _, value = description.partition("=")
+    if scheme != "begin-time":
+        return None
+    try:
+        begins = float(value)
+    except ValueError:
+        return None
+    if record.t >= begins:
+        return True
+    return broken_event(record, f"{description}: came {begins - record.t:g} s early")

@@ -1,0 +1,138 @@
+"""RFC 18, and RFC 16 where it speaks of eventlogs: what is written to them in the KVS.
+
+Reads kvs.commit requests: the value of each key that ends in `eventlog`, a job's or another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from flux_trio.judge.checks.shapes import OBJECT, STRING, Shape
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, sent, view
+from flux_trio.judge.engine.trait import WITH_EVENTS
+from flux_trio.judge.views.eventlogs import Appended, appended
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+COMMIT: Final = sent("request", topics.KVS_COMMIT, mark=WITH_EVENTS)
+
+TIMESTAMP: Final = Shape(
+    "a number above 0", lambda value: type(value) in (int, float) and value > 0
+)
+
+
+def _appended(record: Record, _seen: Seen) -> list[Appended]:
+    return appended(record)
+
+
+def _each(clause: str, problem: Callable[[Appended], str | None]) -> None:
+    """`clause`: nothing that is written to an eventlog has the problem."""
+
+    @RULES.each(clause, COMMIT, of=_appended)
+    def check(each: Appended) -> Said:
+        text = problem(each)
+        return True if text is None else Broken(f"{each.op.how} to {each.op.key}: {text}")
+
+
+def _is_terminated(each: Appended) -> str | None:
+    text = each.op.text
+    if text and not text.endswith("\n"):
+        return f"expected a newline at the end of each event, got {text[-40:]!r}"
+    return None
+
+
+def _is_an_object_a_line(each: Appended) -> str | None:
+    texts = filter(None, each.op.text.split("\n"))
+    for line, text in zip(each.lines, texts, strict=True):
+        if not isinstance(line, dict):
+            return f"expected one JSON object on each line, got {text!r:.80}"
+    return None
+
+
+def _appends_whole_events(each: Appended) -> str | None:
+    return None if each.lines else f"expected one event or more, got {each.op.text!r:.80}"
+
+
+_each("18.format.1", _is_terminated)
+_each("18.format.2", _is_an_object_a_line)
+_each("18.format.3", _appends_whole_events)
+
+
+def _require_key(clause: str, key: str, shape: Shape, *, required: bool = True) -> None:
+    """`clause`: each event that is written has the key."""
+
+    def problem(each: Appended) -> str | None:
+        for line in each.lines:
+            if not isinstance(line, dict) or (key not in line and not required):
+                continue
+            if key not in line or not shape.fits(line[key]):
+                got = repr(line[key]) if key in line else "nothing"
+                return f"{key}: expected {shape.words}, got {got:.80}"
+        return None
+
+    _each(clause, problem)
+
+
+_require_key("18.format.6", "timestamp", TIMESTAMP)
+_require_key("18.format.7", "name", STRING)
+_require_key("18.format.8", "context", OBJECT, required=False)
+
+
+# --- the life of an eventlog
+
+
+def _written_parts(record: Record, _seen: Seen) -> Iterable[tuple[str, None]]:
+    return [(each.op.key, None) for each in appended(record)]
+
+
+WRITTEN: Final = view(
+    "written",
+    COMMIT,
+    parts=_written_parts,
+    fold=lambda n, _part, record, _seen: n or record.n,
+    state=Place,
+)
+"""By key of an eventlog: where it was written first."""
+
+
+@RULES.judge("18.format.4", COMMIT, views=(WRITTEN,))
+def nothing_is_rewritten(record: Record, seen: Seen) -> Said:
+    found = appended(record)
+    for op, _ in found:
+        first = seen.at(WRITTEN, op.key)
+        if op.how == "put" and first:
+            return Broken(f"put to {op.key}: expected an append, since it exists", (first,))
+        if not op.text:
+            return Broken(f"{op.how} to {op.key}: expected it not to be created empty")
+    return bool(found)
+
+
+@RULES.judge("16.schema.3", COMMIT, views=(WRITTEN,))
+def ingest_writes_submit_and_nothing_else(record: Record, seen: Seen) -> Said:
+    kept = False
+    for op, events in appended(record):
+        if op.job is None or op.job[1] != "eventlog" or seen.at(WRITTEN, op.key):
+            continue
+        names = [line.get("name") if isinstance(line, dict) else None for line in events]
+        if "submit" not in names:
+            continue  # written before the trace began
+        if names != ["submit"]:
+            return Broken(f"{op.key}: expected the submit event alone at first, got {names}")
+        problem = _submit_problem(events[0])
+        if problem is not None:
+            return Broken(f"{op.key}: submit event: {problem}")
+        kept = True
+    return kept
+
+
+def _submit_problem(event: dict[str, Any]) -> str | None:
+    context = event.get("context")
+    context = context if isinstance(context, dict) else {}
+    for key in ("userid", "urgency"):
+        if type(context.get(key)) is not int:
+            return f"{key}: expected an integer, got {context.get(key)!r:.80}"
+    return None

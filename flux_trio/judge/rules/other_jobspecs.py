@@ -1,0 +1,138 @@
+"""RFC 14, 25 and 26 on jobspecs: that which the job manager hands to the scheduler is a valid one.
+
+Judged where every implementation shows it, in sched.alloc. What RFC 14 says of submission is judged
+where a jobspec comes in.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from flux_trio.judge.checks.jobspecs import (
+    PROBLEMS,
+    RESERVED,
+    members,
+    part,
+    problem_with,
+    problems_of,
+    schema_problem,
+    system,
+    task,
+)
+from flux_trio.judge.engine.facts import Facts
+from flux_trio.judge.engine.leg import EVENT
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import (
+    OWN,
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    State,
+    Step,
+    errnum,
+    job_id,
+    logged,
+    payload,
+    received,
+    rpc,
+    sent,
+    while_live,
+)
+from flux_trio.judge.engine.trait import says
+from flux_trio.judge.views.execution import START, kind_of_answer
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+ASKED: Final = sent("request", topics.SCHED_ALLOC)
+
+
+def _has(*keys: str) -> Callable[[Any], bool]:
+    return lambda jobspec: any(key in system(jobspec) for key in keys)
+
+
+# Sentences about what may be left out: the others concern every jobspec.
+ABOUT: Final[dict[str, Callable[[Any], bool]]] = {
+    "25.tasks.3": lambda jobspec: "per_slot" in part(task(jobspec), "count", dict),
+    "25.tasks.4": lambda jobspec: "total" in part(task(jobspec), "count", dict),
+    "14.attributes.6": _has("dependencies"),
+    "14.attributes.7": _has("constraints"),
+    "14.attributes.8": _has("preemptible-after"),
+    "26.format.1": _has("dependencies"),
+    "26.format.3": _has("dependencies"),
+    "26.schemes.8": lambda jobspec: any(
+        each.get("scheme") in RESERVED for each in members(system(jobspec).get("dependencies"))
+    ),
+}
+
+
+def _jobspec(record: Record, _seen: Seen) -> Iterable[tuple[int | None, Any, Mapping[str, str]]]:
+    """The job, its jobspec, and what is wrong with it."""
+    found = payload(record).get("jobspec")
+    return [(job_id(record), found, problems_of(found))] if isinstance(found, dict) else []
+
+
+def _require(clause: str, problem: Callable[[Mapping[str, str]], str | None]) -> None:
+    """`clause`: among what is wrong with the jobspec of a sched.alloc is not the problem."""
+    is_about = ABOUT.get(clause)
+
+    @RULES.each(clause, ASKED, of=_jobspec)
+    def check(subject: tuple[int | None, Any, Mapping[str, str]]) -> Said:
+        jobid, jobspec, problems = subject
+        if is_about is not None and not is_about(jobspec):
+            return None
+        found = problem(problems) if problems else None
+        return True if found is None else Broken(f"jobspec of job {jobid}: {found}")
+
+
+for _clause in PROBLEMS:
+    _require(_clause, operator.methodcaller("get", _clause))
+_require("25.attributes.5", schema_problem)
+
+
+# --- what comes in
+
+
+@RULES.rule(
+    "14.submit.1",
+    received("request", topics.INGEST_SUBMIT),
+    sent("response", topics.INGEST_SUBMIT),
+    key=rpc,
+    state=tuple[Place, str],
+)
+def malformed_jobspecs_are_rejected(state: State, record: Record, _facts: Facts) -> Step:
+    if isinstance(record.message, Request):
+        found = problem_with(payload(record).get("jobspec"))
+        return Step((record.n, found) if found is not None else None)
+    if not isinstance(state, tuple):
+        return Step()
+    if errnum(record):
+        return Step(kept=True)
+    n, problem = state
+    return Step(broken=Broken(f"job-ingest.submit: expected an error: jobspec: {problem}", (n,)))
+
+
+# --- what cannot be done
+
+
+@RULES.rule(
+    "14.submit.4",
+    received("response", START, mark=says("exception")),
+    while_live(OWN, logged("start", "free", "clean")),
+    key=job_id,
+    state=Place,
+    owed=lambda state, _facts: _not_freed(state),
+)
+def what_cannot_start_gives_its_resources_back(state: State, record: Record, _facts: Facts) -> Step:
+    if record.kind == EVENT:
+        return Step(kept=state is not None and payload(record).get("name") == "free")
+    return Step(record.n if kind_of_answer(record) == "fatal" else state)
+
+
+def _not_freed(state: State) -> Broken:
+    text = "a job could not be started: expected a free event, none was logged"
+    return Broken(text, (int(str(state)),))

@@ -1,0 +1,299 @@
+"""RFC 20 of those who use R: what is allocated is in the inventory, and odd but valid R is taken.
+
+A consumer that falls over an R shows it by leaving: the clause is judged when a scheduler that has
+been given such an R says hello, or crashes before it does. Left out: what a consumer makes of R
+inside (the order of entries, who is meant by `writer`), which no message shows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from flux_trio.formats import Idset
+from flux_trio.judge.checks.jobspecs import system
+from flux_trio.judge.engine.leg import SEND, no_key, topic_of
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    job_id,
+    logged,
+    noted,
+    payload,
+    received,
+    sent,
+    view,
+)
+from flux_trio.judge.engine.trait import WITH_R
+from flux_trio.judge.views.jobs import LIFE, context_of
+from flux_trio.judge.views.resource_sets import (
+    INVENTORY_LEGS,
+    Piece,
+    commit_ops,
+    committed,
+    execution,
+    inventory_in,
+    job_of_key,
+    number_of,
+    pieces_of,
+    targets_of,
+)
+from flux_trio.judge.views.resources import HEARD, heard_by
+from flux_trio.messages import topics
+from flux_trio.trace import Kind, Record
+
+RULES: Final = Rules()
+
+COMMITS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_R)
+ENDED: Final = ("crashed", "returned")  # of a module, without having been removed
+
+
+def allocated(record: Record) -> list[tuple[int, Any]]:
+    """Job and R of each allocation that a commit writes."""
+    return [(jobid, r.value) for jobid, r in committed(record) if r is not None]
+
+
+# --- allocations against the inventory
+
+
+def _missing(piece: Piece, inventory: Iterable[Piece]) -> Idset:
+    """Targets of a piece that lack one of its cores or gpus in the inventory."""
+    ranks = piece.ranks
+    for offered in inventory:
+        if piece.cores <= offered.cores and piece.gpus <= offered.gpus:
+            ranks -= offered.ranks
+    return ranks
+
+
+@RULES.judge("20.overview.3", COMMITS, views=[HEARD])
+def what_is_allocated_was_acquired(record: Record, seen: Seen) -> Said:
+    had = heard_by(seen, record.party)
+    found = allocated(record)
+    if had is None or not found:
+        return None
+    for jobid, r in found:
+        for piece in pieces_of(r):
+            if ranks := _missing(piece, had.pieces):
+                what = f"target {ranks} core {piece.cores}"
+                what += f" gpu {piece.gpus}" if piece.gpus else ""
+                return Broken(f"R of job {jobid}: {what} was never acquired", (had.changed,))
+    return True
+
+
+@RULES.judge("20.goals.3", COMMITS, views=[LIFE])
+def r_stays_when_the_job_ends(record: Record, seen: Seen) -> Said:
+    """Once a job has its alloc event. A job that is removed as a whole may go."""
+    kept = None
+    for op, key, _ in commit_ops(record):
+        jobid = job_of_key(key)
+        life = None if jobid is None else seen.at(LIFE, jobid)
+        if op == "unlink" and life is not None and life.held:
+            return Broken(f"{key}: R of job {jobid} was removed", (life.held,), party=record.party)
+        kept = kept or (jobid is not None and op == "put")
+    return kept
+
+
+@RULES.judge("20.expiration.2", COMMITS, views=[HEARD])
+def nothing_is_allocated_beyond_the_inventory(record: Record, seen: Seen) -> Said:
+    had = heard_by(seen, record.party)
+    found = allocated(record)
+    if had is None or not had.expiration or not found:
+        return None
+    for jobid, r in found:
+        end = number_of(r, "expiration")
+        if not end or end > had.expiration or record.t >= had.expiration:
+            return Broken(
+                f"R of job {jobid}: expiration {end or 'unset'} at time {record.t}, but the "
+                f"inventory expires at {had.expiration}",
+                (had.changed,),
+                party=record.party,
+            )
+    return True
+
+
+# --- properties with a suffix
+
+
+def _names_asked(jobspec: Any) -> tuple[str, ...]:
+    """The properties with @ in a constraint that is {"properties": [...]}; () for any other."""
+    found = system(jobspec).get("constraints")
+    names = found.get("properties") if isinstance(found, dict) and len(found) == 1 else None
+    texts = [name for name in (names if isinstance(names, list) else ()) if isinstance(name, str)]
+    return tuple(name for name in texts if "@" in name and not name.startswith("^"))
+
+
+SUFFIXED: Final = view(
+    "suffixed properties",
+    received("request", topics.SCHED_ALLOC),
+    received("request", topics.SCHED_FREE),
+    logged("clean"),
+    key=job_id,
+    fold=lambda _old, _part, record, _seen: _names_asked(payload(record).get("jobspec")) or None,
+)
+"""By job id: the properties with a suffix that it asks for."""
+
+
+@RULES.judge("20.properties.6", COMMITS, views=[SUFFIXED, HEARD])
+def the_literal_property_applies(record: Record, seen: Seen) -> Said:
+    kept = None
+    had = heard_by(seen, record.party)
+    for jobid, r in allocated(record) if had else ():
+        for name in seen.at(SUFFIXED, jobid) or ():
+            targets = dict(had.properties if had else ()).get(name, Idset())
+            if not (targets_of(r) or Idset()) <= targets:
+                text = f"R of job {jobid}, which asks for {name}: expected targets of {targets}"
+                return Broken(f"{text}, got {targets_of(r)}", (had.changed if had else 0,))
+            kept = True
+    return kept
+
+
+# --- odd R that must be taken
+
+
+def accepts(clause: str, trait: str) -> None:
+    """`clause`: a scheduler whose first grow has `trait` goes on to say hello."""
+
+    @RULES.judge(clause, sent("request", topics.SCHED_HELLO), noted(Kind.MODULE), views=[HEARD])
+    def judge(record: Record, seen: Seen) -> Said:
+        if record.kind == SEND:
+            had = heard_by(seen, record.party)
+            return had is not None and trait in had.traits
+        told = payload(record)
+        had = seen.at(HEARD, told.get("module"))
+        if had is None or told.get("what") not in ENDED or had.said_hello or not had.grown:
+            return None
+        if trait not in had.traits:
+            return None
+        text = f"{told['module']} left ({told.get('reason', '')}) when it was given a valid R"
+        return Broken(f"{text}: {trait}", (had.grown,), party=str(told["module"]))
+
+
+accepts("20.format.5", "out of order")
+accepts("20.nodelist.4", "lengths differ")
+accepts("20.properties.3", "overlap")
+accepts("20.properties.8", "suffixed and bare")
+accepts("20.starttime.2", "starttime 0")
+accepts("20.starttime.4", "no starttime")
+accepts("20.goals.5", "scheduling keys")
+accepts("20.scheduling.5", "scheduling")
+
+
+# --- scheduling rides along
+
+
+def _opaque(r: Any) -> str | None:
+    found = r.get("scheduling") if isinstance(r, dict) else None
+    return None if found is None else json.dumps(found, sort_keys=True)
+
+
+SCHEDULING: Final = view(
+    "scheduling",
+    INVENTORY_LEGS,
+    parts=lambda record, _seen: [((), _opaque(inventory_in(record)))],
+    fold=lambda old, text, _record, _seen: text or old,
+)
+"""One state: the scheduling key of the inventory, as JSON."""
+
+
+@RULES.judge("20.scheduling.6", INVENTORY_LEGS, views=[SCHEDULING])
+def scheduling_rides_along(record: Record, seen: Seen) -> Said:
+    inventory, before = inventory_in(record), seen.at(SCHEDULING)
+    if inventory is None or before is None:
+        return None
+    now = _opaque(inventory)
+    if now == before:
+        return True
+    return Broken(f"resources: scheduling: expected {before:.80} unchanged, got {now!s:.80}")
+
+
+# --- R and the end of a job
+
+
+End = tuple[Any, Any, Place, Place]
+
+
+def _ends(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
+    if topic_of(record) == topics.KVS_COMMIT:
+        return allocated(record)
+    found = job_id(record)
+    return [] if found is None else [(found, None)]
+
+
+def _fold_end(had: End | None, r: Any, record: Record, _seen: Seen) -> End | None:
+    """As R has it, None for an absent key; as it is now; where that was said; where R was."""
+    if r is not None:
+        end = number_of(r, "expiration") if "expiration" in execution(r) else None
+        return (end, end, record.n, record.n)
+    match payload(record).get("name"):
+        case "resource-update" if had is not None:
+            return (had[0], context_of(record).get("expiration", had[1]), record.n, had[3])
+        case "clean":
+            return None
+    return had
+
+
+END: Final = view(
+    "expiration",
+    COMMITS,
+    logged("resource-update", "clean"),
+    parts=_ends,
+    fold=_fold_end,
+)
+"""By job id: expiration as its R has it, as it is now, where that was said, and where R was."""
+
+_STEPS_MAX: Final = 64  # of the clock, that a job is judged by
+
+
+def _fold_step(had: tuple[Any, ...] | None, _part: Any, record: Record, _seen: Seen) -> Any:
+    by = (record.data or {}).get("by")
+    step = by if isinstance(by, (int, float)) else 0.0
+    return (*(had or ()), (record.n, step))[-_STEPS_MAX:]
+
+
+CLOCK: Final = view("clock", noted(Kind.CLOCK), key=no_key, fold=_fold_step)
+"""Where the wall clock was set, and by how many seconds: no duration ends sooner or later by it."""
+
+
+def _stepped(seen: Seen, since: int) -> float:
+    """By how many seconds the wall clock was set since record `since`."""
+    steps: tuple[tuple[int, float], ...] = seen.at(CLOCK, ()) or ()
+    return sum(by for n, by in steps if n > since)
+
+
+_ENDINGS: Final = logged("finish", "exception")
+_CLOCK_S: Final = 1e-3  # clocks round: 820.999999 is not before 821
+
+
+def _is_timeout(record: Record) -> bool:
+    return context_of(record).get("type") == "timeout"
+
+
+@RULES.judge("20.overview.5", _ENDINGS, views=[END, CLOCK])
+def exec_goes_by_the_updated_expiration(record: Record, seen: Seen) -> Said:
+    first, now, n, since = seen.at(END, job_id(record)) or (None, None, 0, 0)
+    if first == now or not isinstance(now, (int, float)) or not isinstance(first, (int, float)):
+        return None
+    t = record.t - _stepped(seen, since)
+    if _is_timeout(record) and (not now or t < now - _CLOCK_S):
+        text = f"job {job_id(record)}: timeout at {record.t}, but its expiration is now {now}"
+        return Broken(text, (n,))
+    return t > first or None
+
+
+def _is_not_timed(clause: str, what: str, absent: bool) -> None:
+    @RULES.judge(clause, _ENDINGS, views=[END])
+    def judge(record: Record, seen: Seen) -> Said:
+        end = seen.at(END, job_id(record))
+        if end is None or end[1] or (end[1] is None) != absent:
+            return None
+        if _is_timeout(record):
+            return Broken(f"job {job_id(record)}: timeout, but its expiration is {what}", (end[2],))
+        return payload(record).get("name") == "finish"
+
+
+_is_not_timed("20.expiration.3", "0, which means unset", absent=False)
+_is_not_timed("20.expiration.6", "unset", absent=True)

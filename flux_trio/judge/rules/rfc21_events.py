@@ -1,0 +1,221 @@
+"""RFC 21, Event Descriptions and Design Criteria: which events there are, once and in which order,
+who logs them and where; what dependencies, prologs and epilogs hold up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from flux_trio.formats import FormatError, parse_fluid
+from flux_trio.judge.engine.leg import EVENT, name_of
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import (
+    ANY_TOPIC,
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    job_id,
+    logged,
+    payload,
+    sent,
+    view,
+)
+from flux_trio.judge.engine.trait import WITH_EVENTS, WITH_UNLINK
+from flux_trio.judge.views.eventlogs import (
+    LOG,
+    LOGGING,
+    UNSTORED,
+    Log,
+    Logging,
+    Unstored,
+    broken_event,
+    log_of,
+    stored_events,
+)
+from flux_trio.judge.views.jobs import LIFE, context_of
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+EVENTS: Final = logged(ANY_TOPIC)
+WITH_LOGS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_EVENTS)
+UNLINKS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_UNLINK)
+
+
+# --- the first event and the last
+
+
+@RULES.by(LOGGING, "21.events.3", EVENTS, views=(LIFE,))
+def submit_comes_first(logging: Logging, record: Record, seen: Seen) -> Said:
+    if logging.name == "submit":
+        return not logging.has_log
+    if logging.has_log:
+        return None
+    life = seen.at(LIFE, job_id(record))
+    if life is None:
+        return None
+    return broken_event(record, "expected a submit event first", life.since)
+
+
+@RULES.judge("21.criteria.3", logged("submit", "clean"), views=(LOG,))
+def one_beginning_and_one_end(record: Record, seen: Seen) -> Said:
+    log = log_of(record, seen)
+    if name_of(record) == "submit":
+        if log is None:
+            return True
+        return broken_event(record, "expected once for a job", log.submitted)
+    if log is None:
+        return None
+    return broken_event(record, "expected once for a job", log.ended) if log.ended else True
+
+
+@RULES.by(LOGGING, "21.events.31", EVENTS, views=(LOG,))
+def clean_is_empty_and_last(logging: Logging, record: Record, seen: Seen) -> Said:
+    if logging.has_ended:
+        log = log_of(record, seen)
+        assert log is not None
+        return broken_event(record, "expected nothing after the clean event", log.ended)
+    if logging.name != "clean":
+        return None
+    found = context_of(record)
+    return broken_event(record, f"expected no context, got {found!r}") if found else True
+
+
+# --- who logs events, and where
+
+
+@RULES.by(LOGGING, "21.criteria.4", EVENTS)
+def the_job_manager_alone_moves_jobs(logging: Logging, record: Record, seen: Seen) -> Said:
+    if not logging.is_managed:
+        return None
+    if logging.is_managers:
+        return True
+    manager = seen.facts.manager
+    return broken_event(record, f"expected of {manager} alone, came from {record.party}")
+
+
+def _owed_events(seen: Seen) -> Iterable[Broken]:
+    left: Mapping[Any, Unstored] = seen.all(UNSTORED)
+    if not seen.at(COMMITS):
+        return
+    for job, events in left.items():
+        for name, n in events:
+            yield Broken(f"{name} event of job {job} is in no eventlog: it was never stored", (n,))
+
+
+COMMITS: Final = view(
+    "commits",
+    WITH_LOGS,
+    parts=lambda record, _seen: [((), None)] if stored_events(record) else [],
+    fold=lambda _n, _part, record, _seen: record.n,
+    state=Place,
+)
+"""Where events were stored last: whether the trace shows that."""
+
+
+@RULES.judge("21.criteria.7", WITH_LOGS, views=(UNSTORED, COMMITS, LOG), owing=_owed_events)
+def events_are_stored_as_they_were_logged(record: Record, seen: Seen) -> Said:
+    kept = False
+    for job, names in stored_events(record).items():
+        log: Log | None = seen.at(LOG, job)
+        if log is None:
+            continue  # a job that its job manager does not know yet
+        expected = [name for name, _ in seen.at(UNSTORED, job) or ()]
+        if list(names) != expected[: len(names)]:
+            text = f"expected events {' '.join(expected) or '(none)'}, got {' '.join(names)}"
+            return Broken(f"eventlog of job {job}: {text}", (log.submitted,))
+        kept = True
+    return kept
+
+
+# --- jobs that are refused
+
+
+def _invalid_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, bool]]:
+    if record.kind == EVENT:
+        found = job_id(record)
+        return [] if found is None else [(found, name_of(record) == "invalidate")]
+    return [(job, False) for job in unlinked(record)]
+
+
+def unlinked(record: Record) -> list[int]:
+    """The jobs of which a commit removes everything."""
+    ops = payload(record).get("ops")
+    keys = [
+        str(op[1])
+        for op in (ops if isinstance(ops, list) else [])
+        if isinstance(op, (list, tuple)) and len(op) == 2 and op[0] == "unlink"
+    ]
+    found = []
+    for key in keys:
+        try:
+            found.append(parse_fluid(key))
+        except FormatError:
+            continue
+    return found
+
+
+INVALID: Final = view(
+    "invalid",
+    logged("invalidate"),
+    UNLINKS,
+    parts=_invalid_parts,
+    fold=lambda _n, is_invalid, record, _seen: record.n if is_invalid else None,
+    state=Place,
+)
+"""By job id: its invalidate event, until what is stored of it is removed."""
+
+
+def _owed_removals(seen: Seen) -> Iterable[Broken]:
+    left: Mapping[Any, int] = seen.all(INVALID)
+    for job, n in left.items():
+        if seen.at(COMMITS):
+            yield Broken(f"job {job} was invalid: expected it to be removed from the KVS", (n,))
+
+
+@RULES.judge("21.events.13", UNLINKS, views=(INVALID, COMMITS), owing=_owed_removals)
+def an_invalid_job_is_removed(record: Record, seen: Seen) -> Said:
+    return any(seen.at(INVALID, job) for job in unlinked(record))
+
+
+# --- what holds a job up
+
+
+@RULES.judge("21.events.16", logged("dependency-remove"), views=(LOG,))
+def what_is_removed_was_added(record: Record, seen: Seen) -> Said:
+    return _matches(record, seen, "dependencies", "dependency-add")
+
+
+def _matches(record: Record, seen: Seen, field: str, opening: str) -> Said:
+    log, description = log_of(record, seen), context_of(record).get("description")
+    if log is None:
+        return None
+    if any(each == description for each, _ in getattr(log, field)):
+        return True
+    text = f"no {opening} event before it has description {description!r}"
+    return broken_event(record, text, log.submitted)
+
+
+@RULES.judge("21.events.22", sent("request", "<exec>.start"), views=(LOG,))
+def a_prolog_holds_the_start_request(record: Record, seen: Seen) -> Said:
+    return _is_held(record, seen, "prologs")
+
+
+@RULES.judge("21.events.25", sent("request", topics.SCHED_FREE), views=(LOG,))
+def an_epilog_holds_the_free_request(record: Record, seen: Seen) -> Said:
+    return _is_held(record, seen, "epilogs")
+
+
+def _is_held(record: Record, seen: Seen, field: str) -> Said:
+    log = log_of(record, seen)
+    if log is None:
+        return None
+    left = getattr(log, field)
+    if not left:
+        return True
+    (description, n), *_ = left
+    text = f"expected no request before {field[:-1]} {description} has finished"
+    return Broken(f"job {job_id(record)}: {text}", (n,))

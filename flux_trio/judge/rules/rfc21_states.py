@@ -1,0 +1,155 @@
+"""RFC 21, State Descriptions and Exceptions: which events may follow which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from flux_trio.judge.engine.leg import name_of, topic_of
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent
+from flux_trio.judge.views.eventlogs import LOG, broken_event, log_of
+from flux_trio.judge.views.jobs import DURABLE, LIFE, JobState, Life, is_durable, is_fatal
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+NEW, DEPEND, PRIORITY, SCHED = JobState.NEW, JobState.DEPEND, JobState.PRIORITY, JobState.SCHED
+RUN, CLEANUP = JobState.RUN, JobState.CLEANUP
+
+
+def _life(record: Record, seen: Seen) -> Life | None:
+    life: Life | None = seen.at(LIFE, job_id(record))
+    return life
+
+
+# --- which state an event has its place in
+
+
+def _require_state(clause: str, places: Mapping[str, tuple[JobState, ...]]) -> None:
+    """`clause`: each of these events is logged in one of these states."""
+
+    @RULES.judge(clause, logged(*places), views=(LIFE,))
+    def judge(record: Record, seen: Seen) -> Said:
+        life = _life(record, seen)
+        if life is None:
+            return None
+        expected = places[name_of(record)]
+        if life.state in expected:
+            return True
+        words = " or ".join(expected)
+        return broken_event(record, f"expected in {words}, came in {life.state}", life.since)
+
+
+_require_state("21.states.1", {"validate": (NEW,)})
+_require_state("21.states.3", {"priority": (PRIORITY, SCHED)})
+_require_state("21.states.4", {"alloc": (SCHED,)})
+_require_state("21.states.5", {"start": (RUN, CLEANUP), "finish": (RUN, CLEANUP)})
+
+
+@RULES.judge("21.states.2", logged("depend"), views=(LIFE, LOG))
+def depend_when_nothing_is_left(record: Record, seen: Seen) -> Said:
+    life, log = _life(record, seen), log_of(record, seen)
+    if life is None or log is None:
+        return None
+    if life.state != DEPEND:
+        return broken_event(record, f"expected in DEPEND, came in {life.state}", life.since)
+    if log.dependencies:
+        (left, added), *_ = log.dependencies
+        return broken_event(record, f"dependency {left} is not removed", added)
+    return True
+
+
+@RULES.judge("21.states.6", logged("clean", "free", "release"), views=(LIFE, LOG))
+def everything_is_back_before_clean(record: Record, seen: Seen) -> Said:
+    life, log, name = _life(record, seen), log_of(record, seen), name_of(record)
+    if life is None or log is None:
+        return None
+    expected = (RUN, CLEANUP) if name == "release" else (CLEANUP,)
+    if life.state not in expected:
+        words = " or ".join(expected)
+        return broken_event(record, f"expected in {words}, came in {life.state}", life.since)
+    if name == "clean" and life.held:
+        return broken_event(record, "expected after free, since the job holds resources", life.held)
+    return True
+
+
+@RULES.judge("21.states.7", logged("release", "free", "clean"), views=(LIFE,))
+def no_step_that_does_not_apply(record: Record, seen: Seen) -> Said:
+    life = _life(record, seen)
+    if life is None:
+        return None
+    if name_of(record) == "clean":
+        return not life.held and not life.frees
+    if life.held or life.frees:
+        return True
+    return broken_event(record, "expected none, since nothing was allocated", life.since)
+
+
+@RULES.judge("21.states.9", logged("priority", "alloc"), views=(LIFE,))
+def back_to_priority_means_a_new_priority(record: Record, seen: Seen) -> Said:
+    life = _life(record, seen)
+    if life is None or life.state != PRIORITY or not life.prioritized:
+        return None
+    if name_of(record) == "priority":
+        return True
+    return broken_event(record, "expected a new priority event first", life.since)
+
+
+# --- what the job manager does is of the state that the eventlog tells
+
+ACTS: Final = {
+    topics.SCHED_ALLOC: (SCHED,),
+    topics.SCHED_FREE: (CLEANUP,),
+    "<exec>.start": (RUN, CLEANUP),
+}
+
+
+@RULES.judge("21.criteria.6", sent("request", *ACTS), views=(LIFE, DURABLE), needs_crossing=True)
+def no_transition_without_an_event(record: Record, seen: Seen) -> Said:
+    life, topic = _life(record, seen), topic_of(record)
+    if life is None or not is_durable(seen, record.party, life.since):
+        return None  # may have been sent on its way before
+    expected = ACTS.get(topic, ACTS["<exec>.start"])
+    if life.state in expected:
+        return True
+    words = " or ".join(expected)
+    text = f"{topic} request: expected in {words}; by its eventlog it is in {life.state}"
+    return Broken(f"job {job_id(record)}: {text}", (life.since,))
+
+
+# --- exceptions
+
+ONWARD: Final = ("validate", "depend", "priority", "alloc", "prolog-start")
+"""Events of a job that is on its way to run."""
+
+
+@RULES.judge("21.exceptions.2", logged(*ONWARD, "exception"), views=(LOG,))
+def nothing_goes_on_after_a_fatal_exception(record: Record, seen: Seen) -> Said:
+    log = log_of(record, seen)
+    if name_of(record) == "exception":
+        return is_fatal(record) and log is not None
+    if log is None or not log.fatal:
+        return None
+    return broken_event(record, "expected none after an exception of severity 0", log.fatal)
+
+
+@RULES.judge("21.sync.1", logged("free", "clean"), views=(LOG,))
+def a_status_or_an_exception_before_cleanup(record: Record, seen: Seen) -> Said:
+    log = log_of(record, seen)
+    if log is None or log.ended:
+        return None
+    if log.finished or log.fatal:
+        return True
+    return broken_event(record, "neither a finish event nor an exception says why", log.submitted)
+
+
+@RULES.judge("21.exceptions.3", logged("free", "clean"), views=(LOG,))
+def lesser_exceptions_end_nothing(record: Record, seen: Seen) -> Said:
+    log = log_of(record, seen)
+    if log is None or not log.excepted or log.fatal:
+        return None
+    if log.finished:
+        return True
+    text = "no finish event and no exception of severity 0, lesser ones do not end a job"
+    return broken_event(record, text, log.excepted)

@@ -1,0 +1,126 @@
+"""RFC 27, Alloc: the request for resources, and the form of its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from flux_trio.judge.checks.shapes import JOB_ID, OBJECT, PRIORITY, between, require_key
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    errnum,
+    job_id,
+    logged,
+    message,
+    payload,
+    sent,
+)
+from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.views.jobs import DURABLE, LIFE, Life, is_durable
+from flux_trio.judge.views.queueing import UNSENT, unsent
+from flux_trio.judge.views.scheduling import (
+    ANNOTATE,
+    ASKED,
+    CANCEL,
+    DENY,
+    SUCCESS,
+    asked_of,
+    link_of,
+)
+from flux_trio.messages import Response, topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+ALLOC: Final = topics.SCHED_ALLOC
+ASKED_FOR: Final = sent("request", ALLOC)
+ANSWERED: Final = sent("response", ALLOC)
+
+TYPES: Final = {SUCCESS: "SUCCESS", ANNOTATE: "ANNOTATE", DENY: "DENY", CANCEL: "CANCEL"}
+
+
+def _not_asked_for(seen: Seen) -> Iterable[Broken]:
+    for jobid, life in unsent(seen):
+        yield Broken(f"job {jobid}: is in SCHED and no sched.alloc is sent", (life.since,))
+
+
+@RULES.judge("27.alloc.1", ASKED_FOR, views=UNSENT, owing=_not_asked_for)
+def resources_are_asked_for(record: Record, _seen: Seen) -> Said:
+    return job_id(record) is not None
+
+
+require_key(RULES, "27.alloc.2", ASKED_FOR, key="id", shape=JOB_ID)
+require_key(RULES, "27.alloc.4", ASKED_FOR, key="userid", shape=between(0, 2**32 - 1))
+require_key(RULES, "27.alloc.5", ASKED_FOR, key="jobspec", shape=OBJECT)
+
+
+@RULES.judge("27.alloc.3", ASKED_FOR, views=[LIFE, DURABLE])
+def priority_is_the_current_one(record: Record, seen: Seen) -> Said:
+    jobid, told = job_id(record), payload(record)
+    if "priority" not in told:
+        return Broken(f"job {jobid}: sched.alloc: expected key priority; it is missing")
+    priority = told["priority"]
+    if not PRIORITY.fits(priority):
+        text = f"job {jobid}: sched.alloc: priority: expected {PRIORITY.words}, got {priority!r}"
+        return Broken(text)
+    life: Life | None = seen.at(LIFE, jobid)
+    if life is None or life.priority == priority:
+        return True
+    if not is_durable(seen, record.party, life.prioritized):
+        return None
+    text = f"job {jobid}: sched.alloc: priority: expected {life.priority}, got {priority}"
+    return Broken(text, (life.prioritized,))
+
+
+@RULES.judge("27.alloc.7", ANSWERED, views=[TOLD])
+def environment_is_not_needed(record: Record, seen: Seen) -> Said:
+    if record.party != seen.facts.scheduler or not seen.facts.is_ready:
+        return None
+    told, answer = told_of(seen, job_id(record)), message(record)
+    assert isinstance(answer, Response)
+    is_lean = errnum(record) or (told.alloc and not told.environment)
+    if is_lean and "environment" in f"{answer.error_text} {payload(record).get('note')}":
+        text = "fails on a sched.alloc whose jobspec has no environment"
+        return Broken(f"job {job_id(record)}: {text}", (told.alloc,))
+    return bool(is_lean) and not errnum(record)
+
+
+require_key(RULES, "27.alloc.9", ANSWERED, key="id", shape=JOB_ID)
+require_key(RULES, "27.alloc.10", ANSWERED, key="type", shape=between(0, 3))
+
+# The keys that only an answer of some other type may have.
+FOREIGN: Final = {
+    SUCCESS: ("note",),
+    ANNOTATE: ("note",),
+    DENY: ("annotations",),
+}
+
+
+@RULES.check("27.alloc.11", ANSWERED)
+def a_type_means_what_it_says(record: Record, _facts: object) -> Said:
+    told = payload(record)
+    kind = told.get("type")
+    if type(kind) is not int or kind not in FOREIGN:
+        return None
+    for key in FOREIGN[kind]:
+        if key in told:
+            text = f"job {job_id(record)}: type {kind} is {TYPES[kind]}, which has no {key}"
+            return Broken(f"{text}: 0 is SUCCESS, 1 ANNOTATE, 2 DENY, 3 CANCEL")
+    return True
+
+
+def _annotated_and_dropped(seen: Seen) -> Iterable[Broken]:
+    for jobid in seen.all(LIFE):
+        asked = asked_of(seen, jobid)
+        if asked.annotated and asked.granted > link_of(seen).lost:
+            text = f"job {jobid}: SUCCESS after ANNOTATE, and no alloc event follows"
+            yield Broken(text, (asked.annotated, asked.granted))
+
+
+@RULES.judge("27.alloc.12", logged("alloc"), views=[LIFE, ASKED], owing=_annotated_and_dropped)
+def annotate_does_not_end_a_request(record: Record, seen: Seen) -> Said:
+    asked = asked_of(seen, job_id(record))
+    return bool(asked.annotated and asked.granted)

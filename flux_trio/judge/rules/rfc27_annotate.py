@@ -1,0 +1,213 @@
+"""RFC 27, Alloc Annotate: what the scheduler says of a waiting job, and the record of it.
+
+The dictionary a job manager keeps shows in the alloc event (27.success.7); the single steps of
+merging do not show in a trace, and have tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.judge.checks.shapes import NUMBER, OBJECT, STRING, Shape, require_key
+from flux_trio.judge.engine.leg import ANY_TOPIC
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    View,
+    errnum,
+    job_id,
+    logged,
+    payload,
+    received,
+    sent,
+    view,
+    while_live,
+)
+from flux_trio.judge.views.eventlogs import NULL, encoded
+from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.views.jobs import LIFE, context_of
+from flux_trio.judge.views.scheduling import (
+    ANNOTATE,
+    ANNOTATES,
+    ASKED,
+    LINK,
+    asked_of,
+    is_pending,
+    link_of,
+)
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+ANSWERED: Final = sent("response", topics.SCHED_ALLOC)
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The dictionary after an update: recursive, null removes (readings: Annotations)."""
+    result = dict(old)
+    for key, value in new.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            before = result.get(key)
+            result[key] = merged(before if isinstance(before, dict) else {}, value)
+        else:
+            result[key] = value
+    return result
+
+
+def pruned(value: Any) -> Any:
+    """Without dictionaries that are empty: whether those stay is left open."""
+    if not isinstance(value, dict):
+        return value
+    items = {key: pruned(each) for key, each in value.items()}
+    return {key: each for key, each in items.items() if each != {}}
+
+
+def _fold_annotations(
+    text: tuple[int, str] | None, _part: None, record: Record, seen: Seen
+) -> tuple[Place, str] | None:
+    """Kept as JSON text, with its place: text can be hashed."""
+    if record.message is None:
+        return None
+    known = current(text, link_of(seen).lost)
+    told = payload(record)
+    added = told.get("annotations")
+    match told.get("type"):
+        case _ if errnum(record) or not is_pending(asked_of(seen, job_id(record)), seen):
+            return text
+        case 0 | 1 if isinstance(added, dict):
+            known = merged(known, added)
+        case 2:
+            return None
+        case 3:
+            known.pop("sched", None)
+    kept = encoded(known) if known else NULL
+    return None if kept == NULL else (record.n, kept)
+
+
+def current(text: tuple[int, str] | None, lost: int) -> dict[str, Any]:
+    """The dictionary; what a scheduler said that was lost since is gone (readings: Annotations)."""
+    if text is None:
+        return {}
+    n, json = text
+    known: dict[str, Any] = msgspec.json.decode(json)
+    if n < lost:
+        known.pop("sched", None)
+    return known
+
+
+ANNOTATIONS: Final[View] = view(
+    "annotations",
+    received("response", topics.SCHED_ALLOC),
+    logged("alloc", "clean"),
+    key=job_id,
+    fold=_fold_annotations,
+    reads=(ASKED, LINK),
+)
+"""By job id: the annotations that a job has by all that its job manager took up."""
+
+
+@RULES.judge("27.success.7", logged("alloc"), views=[ANNOTATIONS, LIFE])
+def alloc_event_has_the_annotations(record: Record, seen: Seen) -> Said:
+    jobid = job_id(record)
+    granted, lost = asked_of(seen, jobid).granted, link_of(seen).lost
+    if seen.at(LIFE, jobid) is None or not granted:
+        return None
+    # lost after the SUCCESS, it has done its part
+    expected = pruned(current(seen.at(ANNOTATIONS, jobid), lost if lost < granted else 0))
+    got = context_of(record).get("annotations", {})
+    if pruned(got) == expected:
+        return bool(expected)
+    text = f"job {jobid}: alloc event: annotations: expected {expected}, got {got!r:.200}"
+    return Broken(text, (granted,))
+
+
+@RULES.judge("27.annotate.1", ANNOTATES, views=[TOLD])
+def annotate_while_it_waits(record: Record, seen: Seen) -> Said:
+    jobid = job_id(record)
+    if payload(record).get("type") != ANNOTATE or record.party != seen.facts.scheduler:
+        return None
+    told = told_of(seen, jobid)
+    if told.alloc or not told.ended:
+        return True
+    return Broken(f"job {jobid}: ANNOTATE after the final answer", (told.ended,))
+
+
+require_key(
+    RULES,
+    "27.annotate.2",
+    ANNOTATES,
+    key="annotations",
+    shape=OBJECT,
+    when=lambda told: told.get("type") == ANNOTATE,
+)
+
+
+def _annotations(record: Record, _seen: Seen) -> Iterable[tuple[str, dict[str, Any]]]:
+    """What a response or an alloc event carries."""
+    told = context_of(record) if record.message is None else payload(record)
+    found = told.get("annotations")
+    return [(f"job {job_id(record)}: annotations", found)] if isinstance(found, dict) else []
+
+
+def _of_sched(record: Record, seen: Seen) -> Iterable[tuple[str, dict[str, Any]]]:
+    for what, found in _annotations(record, seen):
+        if isinstance(found.get("sched"), dict):
+            yield f"{what}: sched", found["sched"]
+
+
+def or_null(shape: Shape) -> Shape:
+    """The shape, or null to remove the key."""
+    return Shape(f"{shape.words}, or null", lambda value: value is None or shape.fits(value))
+
+
+def _scheduler_key(clause: str, key: str, shape: Shape) -> None:
+    require_key(
+        RULES, clause, ANSWERED, key=key, shape=or_null(shape), subjects=_of_sched, required=False
+    )
+
+
+require_key(
+    RULES,
+    "27.annotate.10",
+    ANSWERED,
+    key="sched",
+    shape=or_null(OBJECT),
+    subjects=_annotations,
+    required=False,
+)
+_scheduler_key("27.annotate.11", "t_estimate", NUMBER)
+_scheduler_key("27.annotate.12", "reason_pending", STRING)
+_scheduler_key("27.annotate.13", "resource_summary", STRING)
+_scheduler_key("27.annotate.14", "queue", STRING)
+require_key(
+    RULES,
+    "27.annotate.15",
+    ANSWERED,
+    logged("alloc"),
+    key="user",
+    shape=or_null(OBJECT),
+    subjects=_annotations,
+    required=False,
+)
+
+
+@RULES.judge("27.annotate.19", while_live(ANNOTATIONS, logged(ANY_TOPIC)), views=[ANNOTATIONS])
+def annotations_are_volatile(record: Record, seen: Seen) -> Said:
+    """Until the alloc event, nothing of them is logged."""
+    jobid, name = job_id(record), payload(record).get("name")
+    if seen.at(ANNOTATIONS, jobid) is None:
+        return None
+    if name == "alloc":
+        return bool(asked_of(seen, jobid).annotated)
+    if "annotations" not in context_of(record):
+        return None
+    return Broken(f"job {jobid}: {name} event: has annotations; only the alloc event may")

@@ -1,0 +1,164 @@
+"""RFC 27, Background: who acts, who answers, and in which states of a job."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flux_trio.judge.engine.leg import RECV, topic_of
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    errnum,
+    job_id,
+    logged,
+    payload,
+    received,
+    sent,
+)
+from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.views.holding import WRITTEN, Written
+from flux_trio.judge.views.jobs import (
+    ANY_JOB,
+    CLEANUP,
+    DURABLE,
+    LIFE,
+    RAISED,
+    SCHED,
+    Life,
+    context_of,
+    is_durable,
+    is_fatal,
+)
+from flux_trio.judge.views.queueing import OVERTAKEN
+from flux_trio.judge.views.scheduling import (
+    ASKED,
+    FINAL,
+    LINK,
+    SUCCESS,
+    asked_of,
+    is_pending,
+    link_of,
+)
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
+
+
+@RULES.judge("27.background.1", sent("response", ALLOC, FREE), views=[TOLD])
+def scheduler_only_answers(record: Record, seen: Seen) -> Said:
+    """A second answer is of other clauses: success.8, deny.6, alloccancel.4."""
+    jobid = job_id(record)
+    if jobid is None or errnum(record) or record.party != seen.facts.scheduler:
+        return None
+    told, topic = told_of(seen, jobid), topic_of(record)
+    if told.free if topic == FREE else told.alloc:
+        return True
+    if topic == ALLOC and told.ended:
+        return None
+    return Broken(f"job {jobid}: answer to {topic}, but no such request of this job is open")
+
+
+@RULES.judge("27.background.2", sent("request", ALLOC), views=[LINK])
+def scheduler_is_reached_as_sched(record: Record, seen: Seen) -> Said:
+    link = link_of(seen)
+    if not link.is_up or link.gone > link.hello:
+        return None
+    if record.peer == seen.facts.scheduler:
+        return True
+    holder = f"{record.peer} holds" if record.peer else "nobody holds"
+    text = f"{holder} the service sched, while {seen.facts.scheduler} has said sched-ready"
+    return Broken(text, (link.ready_sent,))
+
+
+@RULES.judge("27.background.3", sent("request", ALLOC), views=[LIFE, DURABLE])
+def alloc_is_asked_for_in_sched(record: Record, seen: Seen) -> Said:
+    life: Life | None = seen.at(LIFE, job_id(record))
+    if life is None:
+        return None
+    if life.state == SCHED:
+        return True
+    if not is_durable(seen, record.party, life.since):
+        return None
+    text = f"job {job_id(record)}: sched.alloc is for a job in SCHED; this one is in {life.state}"
+    return Broken(text, (life.since,))
+
+
+@RULES.judge("27.background.4", sent("request", FREE), views=[LIFE, DURABLE])
+def free_is_asked_for_in_cleanup(record: Record, seen: Seen) -> Said:
+    """A job that is INACTIVE by now was granted resources after it was canceled."""
+    life: Life | None = seen.at(LIFE, job_id(record))
+    if life is None:
+        return None
+    if life.state == CLEANUP:
+        return True
+    text = f"job {job_id(record)}: sched.free is for a job in CLEANUP; this one is in {life.state}"
+    return Broken(text, (life.since,))
+
+
+def failed_by_the_manager(record: Record, seen: Seen) -> bool:
+    """Whether an event is a fatal `alloc` exception that nobody raised and no DENY explains."""
+    if not is_fatal(record) or context_of(record).get("type") != "alloc":
+        return False
+    raised = seen.at(RAISED, job_id(record)) or seen.at(RAISED, ANY_JOB)
+    return not raised and not asked_of(seen, job_id(record)).denied
+
+
+@RULES.judge(
+    "27.background.5",
+    logged("exception"),
+    received("response", ALLOC),
+    views=[ASKED, RAISED],
+)
+def a_late_answer_is_waited_for(record: Record, seen: Seen) -> Said:
+    asked = asked_of(seen, job_id(record))
+    if not is_pending(asked, seen):
+        return None
+    if record.kind == RECV:
+        return payload(record).get("type") in FINAL
+    if not failed_by_the_manager(record, seen):
+        return None
+    text = f"job {job_id(record)}: fails although its sched.alloc is merely not answered yet"
+    return Broken(text, (asked.alloc,))
+
+
+def _overtaken_without_alloc(seen: Seen) -> list[Broken]:
+    return [
+        Broken(f"job {jobid}: got SUCCESS after a later request had its answer, and no alloc event")
+        for jobid in seen.all(OVERTAKEN)
+        if seen.at(LIFE, jobid) is not None and asked_of(seen, jobid).granted > link_of(seen).lost
+    ]
+
+
+@RULES.judge(
+    "27.background.6",
+    logged("alloc"),
+    views=[OVERTAKEN, ASKED, LIFE],
+    owing=_overtaken_without_alloc,
+)
+def answers_are_taken_in_any_order(record: Record, seen: Seen) -> Said:
+    return bool(seen.at(OVERTAKEN, job_id(record)))
+
+
+@RULES.judge("27.background.7", sent("request", ALLOC), sent("response", ALLOC), views=[WRITTEN])
+def requests_are_jobspecs_and_grants_are_r(record: Record, seen: Seen) -> Said:
+    jobid, told = job_id(record), payload(record)
+    if isinstance(record.message, Request):
+        jobspec = told.get("jobspec")
+        keys = {"resources", "tasks", "attributes", "version"}
+        if isinstance(jobspec, dict) and keys <= jobspec.keys():
+            return True
+        return Broken(
+            f"job {jobid}: expected a jobspec (RFC 14) in sched.alloc, got {jobspec!r:.80}"
+        )
+    written: Written | None = seen.at(WRITTEN, jobid)
+    if told.get("type") != SUCCESS or written is None:
+        return None
+    if written.resources is not None:
+        return True
+    text = f"job {jobid}: what the scheduler stored as its R is not valid (RFC 20)"
+    return Broken(text, (written.n,), party=record.party)

@@ -1,0 +1,185 @@
+"""RFC 27, Cancel and Alloc Cancel: a pending request is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from flux_trio.judge.checks.shapes import JOB_ID, require_key, require_object, require_silence
+from flux_trio.judge.engine.leg import RECV, topic_of
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    errnum,
+    job_id,
+    logged,
+    payload,
+    received,
+    sent,
+)
+from flux_trio.judge.views.granting import INVENTORY, TOLD, Inventory, told_of
+from flux_trio.judge.views.jobs import LIFE
+from flux_trio.judge.views.queueing import OUTSTANDING, UNSENT, rank_of, unsent
+from flux_trio.judge.views.scheduling import (
+    ASKED,
+    CANCEL,
+    CANCELS,
+    DENY,
+    FINAL,
+    LINK,
+    asked_of,
+    is_eligible,
+    is_pending,
+    link_of,
+)
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+ANSWERED: Final = sent("response", topics.SCHED_ALLOC)
+CANCELED: Final = sent("request", topics.SCHED_CANCEL)
+
+
+def _is_answer(record: Record, seen: Seen) -> bool:
+    by_scheduler = record.party == seen.facts.scheduler
+    return by_scheduler and not errnum(record) and job_id(record) is not None
+
+
+def _cancel_unanswered(seen: Seen) -> Iterable[Broken]:
+    if not seen.facts.is_ready:
+        return
+    for jobid in seen.all(TOLD):
+        told = told_of(seen, jobid)
+        if told.alloc and told.cancel:
+            text = f"job {jobid}: sched.cancel was taken up, and its sched.alloc is not answered"
+            yield Broken(text, (told.alloc, told.cancel))
+
+
+@RULES.judge(
+    "27.alloccancel.1", ANSWERED, views=[TOLD], needs_crossing=True, owing=_cancel_unanswered
+)
+def cancel_is_answered_cancel(record: Record, seen: Seen) -> Said:
+    told, kind = told_of(seen, job_id(record)), payload(record).get("type")
+    if not _is_answer(record, seen) or not told.alloc or not told.cancel or kind not in FINAL:
+        return None
+    if kind == CANCEL:
+        return True
+    if not seen.knew(record.party, told.cancel):
+        return None
+    text = f"job {job_id(record)}: sched.cancel was taken up; expected type 3, CANCEL, got {kind}"
+    return Broken(text, (told.cancel,))
+
+
+@RULES.check("27.alloccancel.2", CANCELS)
+def cancel_has_only_its_keys(record: Record, _facts: object) -> Said:
+    told = payload(record)
+    if told.get("type") != CANCEL:
+        return None
+    more = sorted(told.keys() - {"id", "type"})
+    if not more:
+        return True
+    return Broken(f"job {job_id(record)}: CANCEL: expected id and type only, got {more} as well")
+
+
+def _not_asked_again(seen: Seen) -> Iterable[Broken]:
+    for jobid, life in unsent(seen):
+        asked = asked_of(seen, jobid)
+        if asked.cancel and asked.first_alloc > link_of(seen).answered:
+            text = f"job {jobid}: its request was canceled, and is not sent again"
+            yield Broken(text, (asked.cancel, life.since))
+
+
+@RULES.judge(
+    "27.alloccancel.4",
+    ANSWERED,
+    sent("request", topics.SCHED_ALLOC),
+    views=[TOLD, *UNSENT],
+    owing=_not_asked_again,
+)
+def cancel_ends_the_request(record: Record, seen: Seen) -> Said:
+    if topic_of(record) == topics.SCHED_ALLOC and payload(record).get("jobspec") is not None:
+        return bool(asked_of(seen, job_id(record)).cancel)
+    told = told_of(seen, job_id(record))
+    if not _is_answer(record, seen) or told.alloc or told.how != CANCEL:
+        return None
+    text = f"job {job_id(record)}: another response after CANCEL"
+    return Broken(text, (told.ended,), party=record.party)
+
+
+require_object(RULES, "27.cancel.1", CANCELED)
+require_key(RULES, "27.cancel.2", CANCELED, key="id", shape=JOB_ID)
+
+
+require_silence(RULES, "27.cancel.4", topics.SCHED_CANCEL, "one in answer to sched.alloc instead")
+
+
+@RULES.judge("27.cancel.5", CANCELS, views=[TOLD], needs_crossing=True, owing=_cancel_unanswered)
+def the_request_ends_after_cancel(record: Record, seen: Seen) -> Said:
+    told = told_of(seen, job_id(record))
+    return bool(told.alloc and told.cancel) and payload(record).get("type") == CANCEL
+
+
+@RULES.judge("27.cancel.6", ANSWERED, received("request", topics.SCHED_CANCEL), views=[TOLD])
+def cancel_of_nothing_is_ignored(record: Record, seen: Seen) -> Said:
+    told = told_of(seen, job_id(record))
+    if record.kind == RECV:
+        return not told.alloc
+    if not _is_answer(record, seen) or told.alloc or not told.idle_cancel:
+        return None
+    text = f"job {job_id(record)}: no request was open when sched.cancel came; expected no answer"
+    return Broken(text, (told.idle_cancel,))
+
+
+def _crossed_and_lost(seen: Seen) -> Iterable[Broken]:
+    for jobid, asked in seen.all(ASKED).items():
+        if asked.crossed and asked.granted > link_of(seen).lost:
+            text = f"job {jobid}: SUCCESS crossed a sched.cancel; expected an alloc event"
+            yield Broken(f"{text} or, if it has left SCHED, sched.free", (asked.granted,))
+
+
+@RULES.judge(
+    "27.cancel.7",
+    sent("request", topics.SCHED_FREE),
+    logged("alloc"),
+    views=[ASKED, LINK],
+    owing=_crossed_and_lost,
+)
+def a_success_that_crosses_is_honoured(record: Record, seen: Seen) -> Said:
+    return asked_of(seen, job_id(record)).crossed
+
+
+@RULES.judge("27.cancel.8", ANSWERED, views=[TOLD, INVENTORY])
+def a_canceled_request_may_come_again(record: Record, seen: Seen) -> Said:
+    """A shrink since, or a request for more than there is, is reason enough to deny."""
+    told, kind = told_of(seen, job_id(record)), payload(record).get("type")
+    inventory: Inventory = seen.at(INVENTORY) or Inventory()
+    if not _is_answer(record, seen) or not told.alloc or not told.canceled or kind not in FINAL:
+        return None
+    if kind != DENY:
+        return True
+    if inventory.shrunk > told.canceled or told.cores_min > inventory.ncores:
+        return None
+    text = f"job {job_id(record)}: is denied what was only canceled before"
+    return Broken(text, (told.canceled,))
+
+
+def _better_waits(seen: Seen) -> Iterable[Broken]:
+    """In limited mode at its limit: a job that ranks above one that is asked for."""
+    if seen.facts.limit is None or not link_of(seen).is_up:
+        return
+    lives = {jobid: life for jobid, life in seen.all(LIFE).items() if is_eligible(life)}
+    asked = {jobid for jobid in lives if is_pending(asked_of(seen, jobid), seen)}
+    if asked and (seen.at(OUTSTANDING) or 0) >= seen.facts.limit:
+        worst = max(asked, key=lambda jobid: rank_of(lives[jobid]))
+        for jobid in lives.keys() - asked:
+            if rank_of(lives[jobid]) < rank_of(lives[worst]):
+                text = f"job {jobid}: waits unasked for behind job {worst}, which ranks below it"
+                yield Broken(text, (lives[jobid].since,))
+
+
+@RULES.judge("27.cancel.10", CANCELED, views=UNSENT, owing=_better_waits)
+def room_is_made_for_better_jobs(record: Record, seen: Seen) -> Said:
+    return seen.facts.limit is not None and is_eligible(seen.at(LIFE, job_id(record)))

@@ -1,0 +1,173 @@
+"""RFC 27, Design Criteria: what the protocol as a whole is to make possible.
+
+Left out: sizes and rates (27.criteria.9, 27.criteria.10), which a trace does not show. Adjusting
+expirations (27.criteria.12) is with the requests for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from flux_trio.judge.engine.leg import topic_of
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    errnum,
+    job_id,
+    logged,
+    payload,
+    sent,
+)
+from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
+from flux_trio.judge.views.jobs import (
+    ANY_JOB,
+    DURABLE,
+    LIFE,
+    RAISED,
+    RUN,
+    Life,
+    is_durable,
+    is_fatal,
+)
+from flux_trio.judge.views.queueing import (
+    LATE_S,
+    OVER_LIMIT,
+    PRIORITIES,
+    SENDINGS,
+    UNSENT,
+    Sending,
+    over_limit,
+    priorities_untold,
+    rank_of,
+    unsent,
+)
+from flux_trio.judge.views.queues import QUEUES, Queues
+from flux_trio.judge.views.scheduling import ASKED, LINK, SUCCESS, SUCCESSES, asked_of, link_of
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+
+def _not_asked_for(seen: Seen) -> Iterable[Broken]:
+    limit = seen.facts.limit
+    mode = "in unlimited mode" if limit is None else f"below the limit of {limit}"
+    for jobid, life in unsent(seen):
+        yield Broken(f"job {jobid}: is in SCHED and no sched.alloc is sent, {mode}", (life.since,))
+
+
+@RULES.judge(
+    "27.criteria.2",
+    sent("request", topics.SCHED_ALLOC),
+    views=(*UNSENT, *OVER_LIMIT),
+    owing=_not_asked_for,
+)
+def the_scheduler_sets_the_limit(record: Record, seen: Seen) -> Said:
+    return over_limit(record, seen) or True
+
+
+@RULES.judge("27.criteria.3", SUCCESSES, views=OVERLAPS)
+def a_new_scheduler_knows_what_runs(record: Record, seen: Seen) -> Said:
+    jobid, link = job_id(record), link_of(seen)
+    if jobid is None or payload(record).get("type") != SUCCESS:
+        return None
+    for other, grant in overlaps(record, seen):
+        if grant.since < link.told:
+            text = f"job {jobid}: is granted what job {other} had before this scheduler came"
+            return Broken(text, (grant.since,))
+    return seen.at(WRITTEN, jobid) is not None
+
+
+@RULES.judge("27.criteria.4", logged("exception", "finish"), views=[LIFE, LINK, RAISED])
+def running_jobs_outlive_the_scheduler(record: Record, seen: Seen) -> Said:
+    jobid, link = job_id(record), link_of(seen)
+    life: Life | None = seen.at(LIFE, jobid)
+    is_lost = link.lost > link.answered
+    if life is None or life.state != RUN or not is_lost:
+        return None
+    if not is_fatal(record):
+        return payload(record).get("name") == "finish"
+    if seen.at(RAISED, jobid) or seen.at(RAISED, ANY_JOB):
+        return True
+    text = f"job {jobid}: a running job gets a fatal exception, and all that happened is the loss"
+    return Broken(f"{text} of the scheduler", (link.lost,))
+
+
+@RULES.judge(
+    "27.criteria.5",
+    sent("request", topics.SCHED_ALLOC),
+    views=[LIFE, ASKED, LINK, QUEUES, SENDINGS],
+)
+def requests_go_out_in_order(record: Record, seen: Seen) -> Said:
+    """A job that is asked for again is passed over: since when it waits is not told."""
+    jobid = job_id(record)
+    life: Life | None = seen.at(LIFE, jobid)
+    queues: Queues | None = seen.at(QUEUES)
+    sendings: tuple[Sending, ...] = seen.at(SENDINGS) or ()
+    if life is None or asked_of(seen, jobid).first_alloc:
+        return None
+    since = max(life.t, queues.t if queues else 0.0) + LATE_S
+    for sending in sendings:
+        if sending.t >= since and sending.n > link_of(seen).answered:
+            if sending.rank <= rank_of(life):
+                return True
+            text = (
+                f"job {jobid}: priority {life.priority}, was asked for after job {sending.jobid} "
+                f"of priority {-sending.rank[0]}, which was submitted later or ranks below it"
+            )
+            return Broken(text, (life.since, sending.n))
+    return True
+
+
+@RULES.judge(
+    "27.criteria.6",
+    sent("request", topics.SCHED_ALLOC),
+    sent("response", topics.SCHED_HELLO),
+    views=[LIFE, DURABLE],
+)
+def the_scheduler_learns_the_order(record: Record, seen: Seen) -> Said:
+    jobid, told = job_id(record), payload(record)
+    life: Life | None = seen.at(LIFE, jobid)
+    if life is None or errnum(record) or not is_durable(seen, record.party, life.prioritized):
+        return None
+    topic = topic_of(record)
+    if told.get("priority") != life.priority:
+        text = f"job {jobid}: priority: expected {life.priority} in {topic}"
+        return Broken(f"{text}, got {told.get('priority')!r}", (life.prioritized,))
+    if topic == topics.SCHED_HELLO and told.get("t_submit") != life.t_submit:
+        text = f"job {jobid}: t_submit: expected {life.t_submit!r} in {topic}"
+        return Broken(f"{text}, got {told.get('t_submit')!r}")
+    return True
+
+
+def _canceled_and_still_there(seen: Seen) -> Iterable[Broken]:
+    for jobid, life in seen.all(LIFE).items():
+        if life.fatal and not life.held and not life.frees:
+            text = f"job {jobid}: had a fatal exception before it had resources, and is not clean"
+            yield Broken(text, (life.fatal,))
+
+
+@RULES.judge(
+    "27.criteria.7", logged("alloc", "clean"), views=[LIFE], owing=_canceled_and_still_there
+)
+def a_waiting_job_can_be_canceled(record: Record, seen: Seen) -> Said:
+    life: Life | None = seen.at(LIFE, job_id(record))
+    if life is None or not life.fatal or life.held or life.frees:
+        return None
+    if payload(record).get("name") == "clean":
+        return True
+    text = f"job {job_id(record)}: alloc event after a fatal exception"
+    return Broken(text, (life.fatal,))
+
+
+@RULES.judge(
+    "27.criteria.8",
+    sent("request", topics.SCHED_PRIORITIZE),
+    views=PRIORITIES,
+    owing=priorities_untold,
+)
+def a_new_priority_reaches_the_scheduler(record: Record, _seen: Seen) -> Said:
+    return bool(payload(record).get("jobs"))

@@ -1,0 +1,177 @@
+"""RFC 27, Finalization and Exceptions: what happens when the scheduler, or a job, fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from flux_trio.judge.engine.leg import EVENT, topic_of
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    errnum,
+    job_id,
+    logged,
+    payload,
+    received,
+    sent,
+)
+from flux_trio.judge.rules.rfc27_background import failed_by_the_manager
+from flux_trio.judge.rules.rfc27_free import require_freed, unfreed
+from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.views.holding import OVERLAPS, overlaps
+from flux_trio.judge.views.jobs import CLEANUP, LIFE, RAISED, Life
+from flux_trio.judge.views.queueing import UNSENT, unsent
+from flux_trio.judge.views.scheduling import (
+    ASKED,
+    CANCEL,
+    LINK,
+    TO_SCHEDULER,
+    asked_of,
+    is_pending,
+    link_of,
+)
+from flux_trio.messages import Errno, topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+ALLOC, FREE, READY = topics.SCHED_ALLOC, topics.SCHED_FREE, topics.SCHED_READY
+
+
+@RULES.judge(
+    "27.finalization.2", sent("request", ALLOC, FREE), sent("response", READY), views=[LINK]
+)
+def an_error_suspends_scheduling(record: Record, seen: Seen) -> Said:
+    link = link_of(seen)
+    if not link.fatal:
+        return None
+    if topic_of(record) == READY:
+        return not errnum(record)
+    if not seen.knew(record.party, link.fatal):
+        return None
+    text = f"{topic_of(record)} after errnum {link.fatal_errnum} in answer to {link.fatal_topic}"
+    return Broken(text, (link.fatal,))
+
+
+@RULES.judge(
+    "27.finalization.3",
+    logged("exception"),
+    sent("response", READY),
+    views=[LINK, ASKED, RAISED],
+)
+def no_job_fails_for_want_of_a_scheduler(record: Record, seen: Seen) -> Said:
+    link = link_of(seen)
+    if not link.fatal or link.fatal_errnum != Errno.ENOSYS:
+        return None
+    if record.kind != EVENT:
+        return not errnum(record)
+    if not failed_by_the_manager(record, seen):
+        return None
+    text = f"job {job_id(record)}: fails because no scheduler is loaded; expected it to stay"
+    return Broken(f"{text} in SCHED", (link.fatal,))
+
+
+@RULES.judge(
+    "27.finalization.4",
+    sent("request", *TO_SCHEDULER),
+    received("request", topics.SCHED_HELLO),
+    views=[LINK],
+)
+def a_disconnect_suspends_scheduling(record: Record, seen: Seen) -> Said:
+    link = link_of(seen)
+    is_disconnected = link.lost > link.answered and link.lost not in (link.hello, link.fatal)
+    if not is_disconnected:
+        return None
+    if topic_of(record) == topics.SCHED_HELLO:
+        return True
+    if record.party != seen.facts.manager or not seen.knew(record.party, link.lost):
+        return None
+    text = f"{topic_of(record)} after the scheduler's disconnect and before the next sched-ready"
+    return Broken(text, (link.lost,))
+
+
+def _not_resumed(seen: Seen) -> Iterable[Broken]:
+    since = link_of(seen).answered
+    for jobid, _ in unsent(seen):
+        asked = asked_of(seen, jobid)
+        if 0 < asked.first_alloc < since:
+            text = f"job {jobid}: its sched.alloc was lost with the scheduler; it is not sent again"
+            yield Broken(text, (asked.first_alloc,))
+    for jobid, _ in unfreed(seen):
+        asked = asked_of(seen, jobid)
+        if 0 < asked.free < since:
+            text = f"job {jobid}: its sched.free was lost with the scheduler; it is not sent again"
+            yield Broken(text, (asked.free,))
+
+
+@RULES.judge("27.finalization.5", sent("request", ALLOC, FREE), views=UNSENT, owing=_not_resumed)
+def what_was_lost_is_asked_again(record: Record, seen: Seen) -> Said:
+    asked = asked_of(seen, job_id(record))
+    before = asked.free if topic_of(record) == FREE else asked.alloc
+    return 0 < before < link_of(seen).answered
+
+
+# --- exceptions
+
+
+@RULES.judge(
+    "27.exceptions.1",
+    logged("validate", "depend", "priority", "alloc", "release", "clean"),
+    views=[LIFE],
+)
+def a_fatal_exception_ends_a_job(record: Record, seen: Seen) -> Said:
+    life: Life | None = seen.at(LIFE, job_id(record))
+    if life is None or not life.fatal:
+        return None
+    name = payload(record)["name"]
+    if name in ("release", "clean"):
+        return True
+    text = f"job {job_id(record)}: {name} event after a fatal exception, which puts it in CLEANUP"
+    return Broken(text, (life.fatal,))
+
+
+def _request_left(seen: Seen) -> Iterable[Broken]:
+    for jobid, asked in seen.all(ASKED).items():
+        life: Life | None = seen.at(LIFE, jobid)
+        is_over = life is None or life.state == CLEANUP
+        if is_over and is_pending(asked, seen) and not asked.cancel and link_of(seen).is_up:
+            text = f"job {jobid}: is over, and its sched.alloc is left open: expected sched.cancel"
+            yield Broken(text, (asked.alloc,))
+
+
+@RULES.judge(
+    "27.exceptions.2",
+    sent("request", topics.SCHED_CANCEL),
+    views=[LIFE, ASKED, LINK],
+    owing=_request_left,
+)
+def the_request_of_a_failed_job_is_canceled(record: Record, seen: Seen) -> Said:
+    life: Life | None = seen.at(LIFE, job_id(record))
+    return life is None or life.fatal > 0
+
+
+require_freed(RULES, "27.exceptions.3", "had a fatal exception", lambda life: life.fatal > 0)
+
+
+@RULES.judge("27.exceptions.4", sent("response", ALLOC), views=[LIFE, TOLD, *OVERLAPS])
+def exceptions_are_left_to_the_manager(record: Record, seen: Seen) -> Said:
+    """The scheduler neither ends a request nor gives resources away because a job failed."""
+    jobid, kind = job_id(record), payload(record).get("type")
+    if jobid is None or record.party != seen.facts.scheduler:
+        return None
+    told = told_of(seen, jobid)
+    life: Life | None = seen.at(LIFE, jobid)
+    if kind == CANCEL and told.alloc and (life is None or life.fatal):
+        if told.cancel:
+            return True
+        text = f"job {jobid}: CANCEL after its exception, and no sched.cancel was taken up"
+        return Broken(text, (told.alloc,))
+    for other, _ in overlaps(record, seen):
+        failed: Life | None = seen.at(LIFE, other)
+        if failed is not None and failed.fatal:
+            text = f"job {jobid}: granted what job {other} has, whose exception is no sched.free"
+            return Broken(text, (failed.fatal,))
+    return None

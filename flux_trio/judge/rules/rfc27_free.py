@@ -1,0 +1,97 @@
+"""RFC 27, Free: a job that is over gives its resources back, once, and is told so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from flux_trio.judge.checks.shapes import JOB_ID, require_key, require_object
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent
+from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life
+from flux_trio.judge.views.scheduling import ASKED, LINK, asked_of, is_freeing, link_of
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+FREE: Final = topics.SCHED_FREE
+
+
+def unfreed(seen: Seen) -> Iterable[tuple[int, Life]]:
+    """Jobs in CLEANUP whose resources should have been freed, if nothing more happens."""
+    if not link_of(seen).is_up:
+        return
+    for jobid, life in seen.all(LIFE).items():
+        asked = asked_of(seen, jobid)
+        is_over = life.state == CLEANUP and life.held and life.released
+        if is_over and not is_freeing(asked, seen) and not asked.freed:
+            assert isinstance(jobid, int)
+            yield jobid, life
+
+
+def require_freed(
+    rules: Rules, clause: str, what: str, concerns: Callable[[Life], bool] = lambda _life: True
+) -> None:
+    """`clause`: a job gives its resources back before its clean event.
+
+    `what` says of the jobs that it `concerns` what they are.
+    """
+
+    def owing(seen: Seen) -> Iterable[Broken]:
+        for jobid, life in unfreed(seen):
+            if concerns(life):
+                text = f"job {jobid}: {what} and holds resources, and no sched.free is sent"
+                yield Broken(text, _because(life))
+
+    @rules.judge(
+        clause, sent("request", FREE), logged("clean"), views=[LIFE, ASKED, LINK], owing=owing
+    )
+    def judge(record: Record, seen: Seen) -> Said:
+        life: Life | None = seen.at(LIFE, job_id(record))
+        if life is None or not life.held or not concerns(life):
+            return None
+        if record.message is not None:
+            return True
+        text = f"job {job_id(record)}: {what}: clean event while it holds resources"
+        return Broken(f"{text}: no free event since alloc", _because(life))
+
+
+def _because(life: Life) -> tuple[int, ...]:
+    return tuple(n for n in (life.held, life.fatal, life.released) if n)
+
+
+require_freed(RULES, "27.free.1", "is over")
+require_key(RULES, "27.free.2", sent("request", FREE), key="id", shape=JOB_ID)
+
+
+def _free_unanswered(seen: Seen) -> Iterable[Broken]:
+    if not seen.facts.is_ready:
+        return
+    for jobid in seen.all(TOLD):
+        told = told_of(seen, jobid)
+        if told.free:
+            yield Broken(f"job {jobid}: sched.free is not answered", (told.free,))
+
+
+require_object(RULES, "27.free.6", sent("response", FREE), views=[TOLD], owing=_free_unanswered)
+require_key(RULES, "27.free.7", sent("response", FREE), key="id", shape=JOB_ID)
+
+
+def _freed_without_event(seen: Seen) -> Iterable[Broken]:
+    for jobid, life in seen.all(LIFE).items():
+        asked = asked_of(seen, jobid)
+        if asked.freed and life.held:
+            text = f"job {jobid}: sched.free is answered, and no free event follows"
+            yield Broken(text, (asked.freed,))
+
+
+@RULES.judge("27.free.9", logged("free"), views=[ASKED, LIFE], owing=_freed_without_event)
+def the_answer_makes_the_free_event(record: Record, seen: Seen) -> Said:
+    jobid = job_id(record)
+    life = seen.at(LIFE, jobid)
+    if life is None or life.bypassed or not link_of(seen).hello:
+        return None
+    if asked_of(seen, jobid).freed:
+        return True
+    return Broken(f"job {jobid}: free event, and no answer to its sched.free was taken up")

@@ -1,0 +1,223 @@
+"""RFC 27, Hello: what the scheduler asks, and what it is told of jobs that hold resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from flux_trio.judge.checks.shapes import (
+    JOB_ID,
+    NUMBER,
+    PRIORITY,
+    between,
+    require_key,
+    require_object,
+)
+from flux_trio.judge.engine.facts import Facts
+from flux_trio.judge.engine.leg import topic_of
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Key,
+    Rules,
+    Said,
+    Seen,
+    State,
+    Step,
+    errnum,
+    job_id,
+    message,
+    payload,
+    received,
+    sent,
+    view,
+)
+from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
+from flux_trio.judge.views.jobs import LIFE, Life
+from flux_trio.judge.views.scheduling import LINK, SUCCESS, SUCCESSES, link_of
+from flux_trio.messages import Errno, Request, topics
+from flux_trio.messages.types import STREAMING
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+HELLO, READY = topics.SCHED_HELLO, topics.SCHED_READY
+ANSWERED: Final = sent("response", HELLO)
+
+# What a scheduler may have asked of the job manager before it should have.
+OTHER_REQUESTS: Final = (READY, topics.JOB_RAISE, topics.JOB_RAISEALL, topics.JOB_URGENCY)
+
+
+def _sender(record: Record) -> Key:
+    found = message(record)
+    return found.sender if isinstance(found, Request) else ""
+
+
+@RULES.rule(
+    "27.hello.1",
+    received("request", HELLO, *OTHER_REQUESTS, topics.JOB_MANAGER_DISCONNECT),
+    key=_sender,
+    state=Place,
+)
+def hello_comes_first(state: State, record: Record, _facts: Facts) -> Step:
+    """State, by peer: 0 once it said hello, else where it first asked for something else."""
+    topic = topic_of(record)
+    if topic == topics.JOB_MANAGER_DISCONNECT:
+        return Step()
+    if topic == HELLO:
+        if not state:
+            return Step(0, kept=True)
+        text = f"{_sender(record)}: expected sched-hello before its first other request"
+        return Step(0, broken=Broken(text, (int(str(state)),)))
+    if topic == READY and state != 0:
+        text = f"{_sender(record)}: sched-ready, and it has not said sched-hello"
+        return Step(state or record.n, broken=Broken(text))
+    return Step(record.n if state is None else state)
+
+
+@RULES.check("27.hello.2", sent("request", HELLO))
+def hello_has_no_payload(record: Record, _facts: Facts) -> Said:
+    found = message(record)
+    assert isinstance(found, Request)
+    if found.payload is None:
+        return True
+    return Broken(f"sched-hello: expected an empty payload, got {found.payload!r:.80}")
+
+
+@RULES.check("27.hello.3", sent("request", HELLO), needs_headers=True)
+def hello_asks_for_a_stream(record: Record, _facts: Facts) -> Said:
+    found = message(record)
+    assert isinstance(found, Request)
+    if found.is_streaming:
+        return True
+    return Broken(f"sched-hello: flags: expected {STREAMING:#x} to be set, got {found.flags:#x}")
+
+
+def _fold_reported(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place:
+    return record.n
+
+
+REPORTED: Final = view(
+    "reported",
+    ANSWERED,
+    parts=lambda record, _seen: [] if errnum(record) else [(job_id(record), None)],
+    fold=_fold_reported,
+)
+"""By job id: where hello last told of it."""
+
+
+def _unreported(seen: Seen) -> list[tuple[int, Life]]:
+    hello = link_of(seen).hello
+    jobs = seen.all(LIFE).items()
+    return [
+        (jobid, life)
+        for jobid, life in jobs
+        if isinstance(jobid, int)
+        and life.held
+        and not life.bypassed
+        and (seen.at(REPORTED, jobid) or 0) < hello
+    ]
+
+
+@RULES.judge("27.hello.4", ANSWERED, views=[LIFE, LINK, REPORTED])
+def every_job_with_resources_is_told_once(record: Record, seen: Seen) -> Said:
+    """Complete at ENODATA."""
+    if errnum(record) == Errno.ENODATA:
+        missing = _unreported(seen)
+        if not missing:
+            return True
+        jobid, life = missing[0]
+        return Broken(f"job {jobid}: holds resources, and hello did not tell of it", (life.held,))
+    before = seen.at(REPORTED, job_id(record)) or 0
+    if errnum(record) or before < link_of(seen).hello:
+        return None
+    return Broken(f"job {job_id(record)}: hello tells of it again", (before,))
+
+
+@RULES.judge("27.hello.5", ANSWERED, views=[LIFE])
+def no_other_job_is_told(record: Record, seen: Seen) -> Said:
+    life: Life | None = seen.at(LIFE, job_id(record))
+    if life is None or errnum(record):
+        return None
+    if life.held:
+        return True
+    text = f"job {job_id(record)}: hello tells of it, and it is in {life.state} without resources"
+    return Broken(text, (life.since,))
+
+
+require_object(RULES, "27.hello.6", ANSWERED)
+require_key(RULES, "27.hello.7", ANSWERED, key="id", shape=JOB_ID)
+require_key(RULES, "27.hello.8", ANSWERED, key="priority", shape=PRIORITY)
+require_key(RULES, "27.hello.9", ANSWERED, key="userid", shape=between(0, 2**32 - 1))
+require_key(RULES, "27.hello.10", ANSWERED, key="t_submit", shape=NUMBER)
+
+
+@RULES.judge("27.hello.11", ANSWERED, views=[LIFE])
+def fractions_of_seconds_survive(record: Record, seen: Seen) -> Said:
+    life: Life | None = seen.at(LIFE, job_id(record))
+    told = payload(record).get("t_submit")
+    if life is None or life.t_submit % 1 == 0 or not isinstance(told, (int, float)):
+        return None
+    if told % 1:
+        return True
+    return Broken(f"job {job_id(record)}: t_submit: expected {life.t_submit}, got {told}")
+
+
+@RULES.judge("27.hello.12", SUCCESSES, views=OVERLAPS)
+def what_hello_tells_is_not_granted(record: Record, seen: Seen) -> Said:
+    jobid, link = job_id(record), link_of(seen)
+    if jobid is None or payload(record).get("type") != SUCCESS:
+        return None
+    for other, grant in overlaps(record, seen):
+        if link.hello < grant.since < link.told:
+            text = f"job {jobid}: granted what hello told that job {other} has"
+            return Broken(text, (grant.since,))
+    return seen.at(WRITTEN, jobid) is not None
+
+
+@RULES.judge("27.hello.14", sent("request", READY), views=[LINK])
+def enodata_is_waited_for(_record: Record, seen: Seen) -> Said:
+    link = link_of(seen)
+    if link.heard > link.hello_sent:
+        return True
+    text = "sched-ready: expected the scheduler to wait for ENODATA in answer to its sched-hello"
+    return Broken(text, (link.hello_sent,))
+
+
+def _unended(seen: Seen) -> Iterable[Broken]:
+    link = link_of(seen)
+    if link.hello > max(link.told, link.refused, link.gone) and seen.facts.scheduler:
+        yield Broken("sched-hello: its answers are not ended with ENODATA", (link.hello,))
+
+
+@RULES.judge("27.hello.15", ANSWERED, views=[LINK], owing=_unended)
+def enodata_ends_hello(record: Record, seen: Seen) -> Said:
+    link = link_of(seen)
+    if record.party != seen.facts.manager:
+        return None  # the broker, in the place of a job manager that is gone
+    if link.told > link.hello:
+        return Broken("sched-hello: a response after ENODATA", (link.told,))
+    return errnum(record) == Errno.ENODATA
+
+
+def _stays_after_refusal(seen: Seen) -> Iterable[Broken]:
+    link = link_of(seen)
+    if link.refused > max(link.hello_sent, link.gone):
+        yield Broken("sched-hello was refused; expected the scheduler to exit", (link.refused,))
+
+
+@RULES.judge(
+    "27.hello.17",
+    sent("request", HELLO, READY, topics.JOB_MANAGER_DISCONNECT),
+    views=[LINK],
+    owing=_stays_after_refusal,
+)
+def refused_scheduler_exits(record: Record, seen: Seen) -> Said:
+    link = link_of(seen)
+    is_refused = link.refused > max(link.hello_sent, link.gone)
+    if not is_refused or record.party != seen.facts.scheduler:
+        return None
+    if topic_of(record) == topics.JOB_MANAGER_DISCONNECT:
+        return True
+    text = f"{topic_of(record)} after sched-hello was refused; expected the scheduler to exit"
+    return Broken(text, (link.refused,))

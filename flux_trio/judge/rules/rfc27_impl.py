@@ -1,0 +1,156 @@
+"""RFC 27, Implementation: job ids instead of matchtags, one request in flight, and fatalities."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flux_trio.judge.checks.shapes import require_key
+from flux_trio.judge.engine.leg import EVENT, topic_of
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    errnum,
+    job_id,
+    logged,
+    message,
+    sent,
+)
+from flux_trio.judge.rules.rfc27_success import was_granted
+from flux_trio.judge.views.jobs import ANY_JOB, LIFE, RAISED, context_of, is_fatal
+from flux_trio.judge.views.scheduling import (
+    ASKED,
+    LINK,
+    TO_SCHEDULER,
+    asked_of,
+    is_freeing,
+    is_pending,
+    link_of,
+)
+from flux_trio.messages import Request, Response, topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
+
+
+def has_no_matchtag(record: Record, _seen: Seen) -> Said:
+    """Broken when a request has a matchtag."""
+    request = message(record)
+    assert isinstance(request, Request)
+    if not request.matchtag:
+        return True
+    return Broken(f"{request.topic}: matchtag: expected 0, got {request.matchtag}")
+
+
+RULES.judge("27.impl.1", sent("request", ALLOC), needs_headers=True)(has_no_matchtag)
+RULES.judge("27.impl.2", sent("request", FREE), needs_headers=True)(has_no_matchtag)
+
+
+@RULES.judge("27.impl.3", logged("alloc"), views=[ASKED, LIFE])
+def answers_are_matched_by_id(record: Record, seen: Seen) -> Said:
+    return was_granted(record, seen, "alloc event, but no SUCCESS has its id")
+
+
+require_key(RULES, "27.impl.4", sent("request", ALLOC), key="id")
+require_key(RULES, "27.impl.5", sent("response", ALLOC), key="id")
+require_key(RULES, "27.impl.6", sent("request", FREE), key="id")
+require_key(RULES, "27.impl.7", sent("response", FREE), key="id")
+
+
+@RULES.judge("27.impl.8", sent("request", ALLOC), views=[ASKED])
+def one_alloc_at_a_time(record: Record, seen: Seen) -> Said:
+    asked = asked_of(seen, job_id(record))
+    if not is_pending(asked, seen):
+        return True
+    text = f"job {job_id(record)}: sched.alloc again, before the first had its final answer"
+    return Broken(text, (asked.alloc,))
+
+
+@RULES.judge("27.impl.9", sent("request", ALLOC, FREE), views=[ASKED])
+def one_free_at_a_time(record: Record, seen: Seen) -> Said:
+    asked, topic = asked_of(seen, job_id(record)), topic_of(record)
+    if is_freeing(asked, seen):
+        text = f"job {job_id(record)}: {topic} before its sched.free is answered"
+        return Broken(text, (asked.free,))
+    if topic == FREE and is_pending(asked, seen):
+        text = f"job {job_id(record)}: sched.free while its sched.alloc is open"
+        return Broken(text, (asked.alloc,))
+    return topic == FREE
+
+
+def has_no_errnum(record: Record, seen: Seen) -> Said:
+    """Broken when the scheduler itself answers with an error."""
+    response = message(record)
+    assert isinstance(response, Response)
+    if record.party != seen.facts.scheduler:
+        return None
+    if not response.errnum:
+        return True
+    text = f"{response.topic}: errnum: expected 0, got {response.errnum} {response.error_text!r}"
+    return Broken(f"{text}; a request that cannot be met is answered with the job's id")
+
+
+RULES.judge("27.impl.10", sent("response", ALLOC))(has_no_errnum)
+RULES.judge("27.impl.11", sent("response", FREE))(has_no_errnum)
+
+
+def is_fatality_of_a_job(topic: str, record: Record, seen: Seen) -> Said:
+    """After an error in answer to `topic`: broken by going on, or by blaming one job."""
+    link = link_of(seen)
+    if not link.fatal or link.fatal_topic != topic:
+        return None
+    if record.kind == EVENT:
+        jobid = job_id(record)
+        blames = is_fatal(record) and context_of(record).get("type") == "alloc"
+        if not blames or seen.at(RAISED, jobid) or seen.at(RAISED, ANY_JOB):
+            return None
+        text = f"job {jobid}: fails because of an error in answer to {topic}, which is of no job"
+        return Broken(text, (link.fatal,)) if not asked_of(seen, jobid).denied else None
+    if topic_of(record) == topics.SCHED_READY:
+        return not errnum(record)
+    if not seen.knew(record.party, link.fatal):
+        return None
+    return Broken(f"{topic_of(record)} after an error in answer to {topic}", (link.fatal,))
+
+
+@RULES.judge(
+    "27.impl.12",
+    sent("request", ALLOC),
+    sent("response", topics.SCHED_READY),
+    logged("exception"),
+    views=[LINK, ASKED, RAISED],
+)
+def alloc_error_is_a_fatality(record: Record, seen: Seen) -> Said:
+    return is_fatality_of_a_job(ALLOC, record, seen)
+
+
+@RULES.judge(
+    "27.impl.13",
+    sent("request", ALLOC),
+    sent("response", topics.SCHED_READY),
+    logged("exception"),
+    views=[LINK, ASKED, RAISED],
+)
+def free_error_is_a_fatality(record: Record, seen: Seen) -> Said:
+    return is_fatality_of_a_job(FREE, record, seen)
+
+
+@RULES.judge(
+    "27.impl.14",
+    sent("request", *TO_SCHEDULER),
+    sent("response", topics.SCHED_READY),
+    views=[LINK],
+)
+def nothing_is_sent_after_a_fatality(record: Record, seen: Seen) -> Said:
+    link = link_of(seen)
+    if not link.fatal:
+        return None
+    if topic_of(record) == topics.SCHED_READY:
+        return not errnum(record)
+    if not seen.knew(record.party, link.fatal):
+        return None
+    text = f"{topic_of(record)} after an error in answer to {link.fatal_topic}"
+    return Broken(f"{text} and before the next sched-ready", (link.fatal,))

@@ -1,0 +1,97 @@
+"""RFC 27, Prioritize: the scheduler is told new priorities of pending requests.
+
+Left out: 27.prioritize.9, since a trace does not show which priorities changed in one update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from flux_trio.judge.checks.shapes import (
+    ARRAY,
+    JOB_ID,
+    PRIORITY,
+    Shape,
+    require_key,
+    require_silence,
+)
+from flux_trio.judge.engine.facts import Facts
+from flux_trio.judge.engine.leg import RECV
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, payload, received, sent
+from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.views.queueing import PRIORITIES, priorities_untold
+from flux_trio.judge.views.scheduling import asked_of, is_pending
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+SENT: Final = sent("request", topics.SCHED_PRIORITIZE)
+
+
+def _jobs(record: Record) -> list[Any]:
+    found = payload(record).get("jobs")
+    return found if isinstance(found, list) else []
+
+
+@RULES.judge("27.prioritize.1", SENT, views=PRIORITIES, owing=priorities_untold)
+def new_priorities_are_told(record: Record, seen: Seen) -> Said:
+    ids = [each[0] for each in _jobs(record) if isinstance(each, (list, tuple)) and each]
+    return any(is_pending(asked_of(seen, jobid), seen) for jobid in ids if type(jobid) is int)
+
+
+require_key(RULES, "27.prioritize.2", SENT, key="jobs", shape=ARRAY)
+
+
+@RULES.check("27.prioritize.3", SENT)
+def each_is_a_pair(record: Record, _facts: Facts) -> Said:
+    for each in _jobs(record):
+        if not isinstance(each, (list, tuple)) or len(each) != 2:
+            text = "sched.prioritize: jobs: expected arrays of two elements"
+            return Broken(f"{text}, got {each!r:.80}")
+    return bool(_jobs(record))
+
+
+def _element(clause: str, place: int, shape: Shape) -> None:
+    def judge(record: Record, _facts: Facts) -> Said:
+        for each in _jobs(record):
+            if (
+                isinstance(each, (list, tuple))
+                and len(each) > place
+                and not shape.fits(each[place])
+            ):
+                text = f"sched.prioritize: jobs: element {place}: expected {shape.words}"
+                return Broken(f"{text}, got {each[place]!r:.80}")
+        return bool(_jobs(record))
+
+    RULES.check(clause, SENT)(judge)
+
+
+_element("27.prioritize.4", 0, JOB_ID)
+_element("27.prioritize.5", 1, PRIORITY)
+
+
+def _unknown(record: Record, seen: Seen) -> Iterable[int]:
+    for each in _jobs(record):
+        if isinstance(each, (list, tuple)) and each and not told_of(seen, each[0]).alloc:
+            yield each[0]
+
+
+@RULES.judge(
+    "27.prioritize.7",
+    received("request", topics.SCHED_PRIORITIZE),
+    sent("response", topics.SCHED_PRIORITIZE),
+    views=[TOLD],
+)
+def unknown_jobs_are_ignored(record: Record, seen: Seen) -> Said:
+    if record.kind == RECV:
+        return any(True for _ in _unknown(record, seen))
+    if record.party != seen.facts.scheduler or not errnum(record):
+        return None
+    return Broken(
+        f"sched.prioritize: answered with errnum {errnum(record)}; ids that are not known"
+    )
+
+
+require_silence(RULES, "27.prioritize.8", topics.SCHED_PRIORITIZE, "none")

@@ -1,0 +1,170 @@
+"""RFC 27, Ready: the scheduler's concurrency mode, and how the job manager keeps to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from flux_trio.judge.checks.shapes import (
+    INTEGER,
+    STRING,
+    between,
+    one_of,
+    require_key,
+    require_object,
+)
+from flux_trio.judge.engine.facts import Facts
+from flux_trio.judge.engine.leg import topic_of
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    State,
+    Step,
+    errnum,
+    payload,
+    received,
+    rpc,
+    sent,
+)
+from flux_trio.judge.views.queueing import OVER_LIMIT, UNSENT, over_limit, unsent
+from flux_trio.judge.views.scheduling import LINK, Link, link_of
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+READY: Final = topics.SCHED_READY
+ANNOUNCED: Final = sent("request", READY)
+MODE: Final = one_of("unlimited", "limited")
+LIMIT: Final = between(1, 2147483647)
+
+
+def _never_ready(seen: Seen) -> Iterable[Broken]:
+    link = link_of(seen)
+    is_heard = link.heard > max(link.hello_sent, link.gone) and seen.facts.scheduler
+    if is_heard and link.ready_sent < link.hello_sent:
+        yield Broken("sched-hello was answered in full, and no sched-ready follows", (link.heard,))
+
+
+@RULES.judge("27.ready.1", ANNOUNCED, views=[LINK], owing=_never_ready)
+def ready_follows_hello(_record: Record, seen: Seen) -> Said:
+    link = link_of(seen)
+    return link.heard > link.hello_sent
+
+
+@RULES.judge("27.ready.2", ANNOUNCED, views=[LINK])
+def ready_waits_for_hello(_record: Record, seen: Seen) -> Said:
+    link = link_of(seen)
+    if link.heard > link.hello_sent:
+        return True
+    return Broken("sched-ready: sent before the answers to sched-hello are complete")
+
+
+require_object(RULES, "27.ready.3", ANNOUNCED)
+require_key(RULES, "27.ready.4", ANNOUNCED, key="mode", shape=STRING)
+require_key(RULES, "27.ready.5", ANNOUNCED, key="mode", shape=MODE, required=False)
+
+
+def _is_limited(ready: dict[str, object]) -> bool:
+    return ready.get("mode") == "limited"
+
+
+def _not_sent(seen: Seen, *, limited: bool) -> Iterable[Broken]:
+    if (seen.facts.limit is not None) == limited:
+        for jobid, life in unsent(seen):
+            yield Broken(f"job {jobid}: is in SCHED and no sched.alloc is sent", (life.since,))
+
+
+@RULES.judge(
+    "27.ready.6",
+    sent("request", topics.SCHED_ALLOC),
+    views=UNSENT,
+    owing=lambda seen: _not_sent(seen, limited=False),
+)
+def unlimited_has_no_limit(_record: Record, seen: Seen) -> Said:
+    return seen.facts.limit is None
+
+
+@RULES.judge("27.ready.7", sent("request", topics.SCHED_ALLOC), views=OVER_LIMIT)
+def limit_is_kept(record: Record, seen: Seen) -> Said:
+    return over_limit(record, seen) or seen.facts.limit is not None
+
+
+@RULES.judge(
+    "27.ready.8",
+    sent("request", topics.SCHED_ALLOC),
+    views=UNSENT,
+    owing=lambda seen: _not_sent(seen, limited=True),
+)
+def an_answer_makes_room(_record: Record, seen: Seen) -> Said:
+    return seen.facts.limit is not None
+
+
+require_key(RULES, "27.ready.9", ANNOUNCED, key="limit", when=_is_limited)
+require_key(
+    RULES, "27.ready.10", ANNOUNCED, key="limit", shape=LIMIT, when=_is_limited, required=False
+)
+
+
+@RULES.rule(
+    "27.ready.11", received("request", READY), sent("response", READY), key=rpc, state=Place
+)
+def a_valid_ready_is_accepted(state: State, record: Record, facts: Facts) -> Step:
+    """State: where it was taken up, if nothing speaks against it."""
+    if isinstance(record.message, Request):
+        told = payload(record)
+        is_valid = MODE.fits(told.get("mode")) and (
+            not _is_limited(told) or LIMIT.fits(told.get("limit"))
+        )
+        return Step(record.n if is_valid and record.message.sender == facts.scheduler else None)
+    if not isinstance(state, int) or record.party != facts.manager:
+        return Step()
+    if not errnum(record):
+        return Step(kept=True)
+    text = f"sched-ready: is valid, and was answered with errnum {errnum(record)}"
+    return Step(broken=Broken(text, (state,), party=record.party))
+
+
+require_key(RULES, "27.ready.12", sent("response", READY), key="count", shape=INTEGER)
+
+
+@RULES.judge("27.ready.13", sent("request", topics.SCHED_ALLOC, topics.SCHED_FREE), views=[LINK])
+def requests_wait_for_the_answer_to_ready(record: Record, seen: Seen) -> Said:
+    link = link_of(seen)
+    if link.hello <= link.answered:
+        return link.answered > 0
+    if link.lost > link.hello or not seen.knew(record.party, link.hello):
+        return None
+    text = f"{topic_of(record)} between sched-hello and the answer to sched-ready"
+    return Broken(text, (link.hello,))
+
+
+def _is_refused(link: Link) -> bool:
+    return link.ready_refused > max(link.hello_sent, link.gone)
+
+
+def _stays_after_refusal(seen: Seen) -> Iterable[Broken]:
+    link = link_of(seen)
+    if _is_refused(link):
+        text = "sched-ready was refused; expected the scheduler to exit"
+        yield Broken(text, (link.ready_refused,))
+
+
+@RULES.judge(
+    "27.ready.15",
+    sent("request", READY, topics.SCHED_HELLO, topics.JOB_MANAGER_DISCONNECT),
+    sent("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
+    views=[LINK],
+    owing=_stays_after_refusal,
+)
+def refused_scheduler_exits(record: Record, seen: Seen) -> Said:
+    link = link_of(seen)
+    if not _is_refused(link) or record.party != seen.facts.scheduler:
+        return None
+    if topic_of(record) == topics.JOB_MANAGER_DISCONNECT:
+        return True
+    text = f"{topic_of(record)} after sched-ready was refused; expected the scheduler to exit"
+    return Broken(text, (link.ready_refused,))

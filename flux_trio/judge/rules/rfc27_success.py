@@ -1,0 +1,143 @@
+"""RFC 27, Alloc Success: R is stored first, then the job has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from flux_trio.judge.checks.shapes import OBJECT
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    errnum,
+    job_id,
+    logged,
+    no_key,
+    payload,
+    sent,
+    view,
+)
+from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.views.holding import COMMITS, WRITTEN, Written
+from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, context_of, is_bypass
+from flux_trio.judge.views.scheduling import ASKED, SUCCESS, SUCCESSES, Asked, asked_of, link_of
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+ANSWERED: Final = sent("response", topics.SCHED_ALLOC)
+
+
+def _fold_commits_shown(_was: bool | None, _part: None, _record: Record, _seen: Seen) -> bool:
+    return True
+
+
+COMMITS_SHOWN: Final = view(
+    "commits shown",
+    sent("request", topics.KVS_COMMIT),
+    key=no_key,
+    fold=_fold_commits_shown,
+)
+"""Whether the trace has commits at all."""
+
+
+@RULES.judge("27.success.1", SUCCESSES, views=[TOLD, WRITTEN, COMMITS, COMMITS_SHOWN])
+def r_is_stored_first(record: Record, seen: Seen) -> Said:
+    jobid = job_id(record)
+    is_success = payload(record).get("type") == SUCCESS and record.party == seen.facts.scheduler
+    if not is_success or not seen.at(COMMITS_SHOWN) or not told_of(seen, jobid).alloc:
+        return None
+    written: Written | None = seen.at(WRITTEN, jobid)
+    if written is None:
+        return Broken(f"job {jobid}: SUCCESS, and the scheduler has stored no R of it")
+    if seen.at(COMMITS, written.rpc) == written.n:
+        text = f"job {jobid}: SUCCESS before the commit of its R is answered"
+        return Broken(text, (written.n,))
+    return True
+
+
+def _granted(seen: Seen) -> Iterable[tuple[Any, Asked]]:
+    """Jobs that got SUCCESS in SCHED, without anything having come of it."""
+    for jobid, life in seen.all(LIFE).items():
+        asked = asked_of(seen, jobid)
+        waits = life.state in (SCHED, PRIORITY)
+        if asked.granted > link_of(seen).lost and waits:
+            yield jobid, asked
+
+
+def _plain_success_dropped(seen: Seen) -> Iterable[Broken]:
+    for jobid, asked in _granted(seen):
+        if not asked.has_annotations:
+            text = f"job {jobid}: SUCCESS without annotations, and no alloc event follows"
+            yield Broken(text, (asked.granted,))
+
+
+@RULES.judge(
+    "27.success.2", SUCCESSES, logged("alloc"), views=[ASKED, LIFE], owing=_plain_success_dropped
+)
+def annotations_may_be_left_out(record: Record, seen: Seen) -> Said:
+    if record.message is None:
+        asked = asked_of(seen, job_id(record))
+        return bool(asked.granted) and not asked.has_annotations
+    told = payload(record)
+    if told.get("type") != SUCCESS or "annotations" not in told or OBJECT.fits(told["annotations"]):
+        return None
+    text = f"job {job_id(record)}: SUCCESS: annotations: expected an object"
+    return Broken(f"{text}, got {told['annotations']!r:.80}", party=record.party)
+
+
+def _nulls(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_nulls(each) for each in value.values())
+    return value is None
+
+
+@RULES.check("27.success.5", SUCCESSES, logged("alloc"))
+def nulls_remove_and_are_not_kept(record: Record, _facts: object) -> Said:
+    if record.message is not None:
+        told = payload(record)
+        return told.get("type") == SUCCESS and _nulls(told.get("annotations", {}))
+    if not _nulls(context_of(record).get("annotations", {})):
+        return None
+    text = f"job {job_id(record)}: alloc event: a null in annotations; null means to remove the key"
+    return Broken(text, party=record.party)
+
+
+def was_granted(record: Record, seen: Seen, unless: str) -> Said:
+    """Whether an alloc event follows a SUCCESS; `unless` says what it is without one.
+
+    A job whose resources a plugin gave, or that came before the scheduler did, is not judged.
+    """
+    jobid = job_id(record)
+    if seen.at(LIFE, jobid) is None or is_bypass(record) or not link_of(seen).hello:
+        return None
+    if asked_of(seen, jobid).granted:
+        return True
+    return Broken(f"job {jobid}: {unless}")
+
+
+def _no_alloc_event(seen: Seen) -> Iterable[Broken]:
+    for jobid, asked in _granted(seen):
+        yield Broken(f"job {jobid}: SUCCESS, and no alloc event follows", (asked.granted,))
+
+
+@RULES.judge("27.success.6", logged("alloc"), views=[ASKED, LIFE], owing=_no_alloc_event)
+def success_makes_the_alloc_event(record: Record, seen: Seen) -> Said:
+    return was_granted(record, seen, "alloc event without a SUCCESS")
+
+
+@RULES.judge("27.success.8", ANSWERED, views=[TOLD])
+def success_ends_the_request(record: Record, seen: Seen) -> Said:
+    jobid = job_id(record)
+    if jobid is None or errnum(record) or record.party != seen.facts.scheduler:
+        return None
+    told = told_of(seen, jobid)
+    if told.alloc or not told.ended:
+        return payload(record).get("type") == SUCCESS
+    if told.how != SUCCESS:
+        return None
+    text = f"job {jobid}: another response after SUCCESS"
+    return Broken(text, (told.ended,), party=record.party)

@@ -1,0 +1,144 @@
+"""RFC 28, Release: what a scheduler gives back of what was shrunk, and how that is answered."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from flux_trio.formats import Idset
+from flux_trio.judge.checks.shapes import IDSET, STRING, idset_of, require_key
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    errnum,
+    message,
+    payload,
+    received,
+    sent,
+    view,
+)
+from flux_trio.judge.rules.rfc28_scheduler import PENDING
+from flux_trio.judge.views.resources import HEARD, HELD, NONE, TOLD, Acquired, heard_by
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+RELEASE: Final = sent("request", topics.RESOURCE_RELEASE)
+
+
+require_key(RULES, "28.release.2", RELEASE, key="group", shape=STRING)
+require_key(RULES, "28.release.3", RELEASE, key="targets", shape=IDSET)
+
+
+def _released(record: Record) -> Idset:
+    return idset_of(payload(record).get("targets")) or NONE
+
+
+@RULES.judge("28.shrink.6", RELEASE, views=[HEARD, HELD, PENDING])
+def release_waits_for_the_jobs(record: Record, seen: Seen) -> Said:
+    """Not for those that were never told of what was written for them."""
+    for jobid, held in seen.all(HELD).items():
+        if seen.at(PENDING, jobid):
+            continue
+        if targets := held.targets & _released(record):
+            return Broken(f"targets {targets} are released, but job {jobid} holds them", (held.n,))
+    return True
+
+
+def _unreleased(seen: Seen) -> list[Broken]:
+    had = heard_by(seen, seen.facts.scheduler)
+    if had is None or not had.unreleased:
+        return []
+    free = had.unreleased
+    for held in seen.all(HELD).values():
+        free -= held.targets
+    return [Broken(f"targets {free} were shrunk, are free and not released", (had.shrunk,))] * bool(
+        free
+    )
+
+
+@RULES.judge("28.release.1", RELEASE, views=[HEARD, HELD], owing=_unreleased)
+def shrunk_targets_are_released_once(record: Record, seen: Seen) -> Said:
+    had = heard_by(seen, record.party)
+    if had is None:
+        return None
+    if again := _released(record) & (had.taken - had.unreleased):
+        return Broken(f"targets {again} are released a second time", (had.shrunk,))
+    return bool(_released(record) & had.unreleased)
+
+
+@RULES.judge("28.release.5", RELEASE, views=[HEARD])
+def release_is_of_the_acquired_group(record: Record, seen: Seen) -> Said:
+    had, group = heard_by(seen, record.party), payload(record).get("group")
+    if had is None or not isinstance(group, str):
+        return None
+    if group in had.groups:
+        return True
+    return Broken(f"resource.release: expected group {had.groups[0]}, got {group}", (had.n,))
+
+
+@RULES.judge("28.release.6", RELEASE, views=[HEARD])
+def release_is_of_shrunk_targets(record: Record, seen: Seen) -> Said:
+    had = heard_by(seen, record.party)
+    if had is None or not had.taken:
+        return None
+    if others := _released(record) - had.taken:
+        text = f"resource.release: targets {others} were not shrunk, only {had.taken}"
+        return Broken(text, (had.shrunk,))
+    return True
+
+
+@RULES.judge("28.release.7", RELEASE, views=[HEARD])
+def release_comes_after_shrink(record: Record, seen: Seen) -> Said:
+    had = heard_by(seen, record.party)
+    if had is None:
+        return None
+    if not _released(record) & had.taken and _released(record):
+        return Broken(f"targets {_released(record)} are released, but none was shrunk", (had.n,))
+    return True
+
+
+def _releases(record: Record, _seen: Seen) -> list[tuple[Any, None]]:
+    found = message(record)
+    return [((getattr(found, "routes", ())[:1], getattr(found, "matchtag", 0)), None)]
+
+
+def _fold_release(_n: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
+    found = message(record)
+    if not isinstance(found, Request):
+        return None
+    told: Acquired | None = seen.at(TOLD, found.sender)
+    if told is None or payload(record).get("group") not in told.groups:
+        return None
+    return record.n if _released(record) and _released(record) <= told.unreleased else None
+
+
+IN_ORDER: Final = view(
+    "releases in order",
+    received("request", topics.RESOURCE_RELEASE),
+    sent("response", topics.RESOURCE_RELEASE),
+    parts=_releases,
+    fold=_fold_release,
+    reads=(TOLD,),
+)
+"""By client and matchtag: a release of what was shrunk."""
+
+
+@RULES.judge("28.release.4", sent("response", topics.RESOURCE_RELEASE), views=[IN_ORDER])
+def a_release_in_order_is_accepted(record: Record, seen: Seen) -> Said:
+    n = seen.at(IN_ORDER, _releases(record, seen)[0][0])
+    if n is None or not errnum(record):
+        return n is not None
+    text = f"a resource.release of shrunk targets got error {errnum(record)}"
+    return Broken(text, (n,), party=record.party)
+
+
+@RULES.judge("28.release.8", sent("response", topics.RESOURCE_RELEASE))
+def the_answer_to_release_is_empty(record: Record, _seen: Seen) -> Said:
+    if errnum(record):
+        return None
+    found = getattr(message(record), "payload", None)
+    return not found or Broken(f"resource.release: expected an empty answer, got {found!r:.80}")

@@ -1,0 +1,230 @@
+"""RFC 28: what the resource service says to one who has acquired, judged from its own side.
+
+Types and keys of the responses, that they agree with what was said before, and that what the
+operator does to targets is told. Left out: the examples, which are formats (tests read them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from flux_trio.formats import Idset
+from flux_trio.judge.checks.r_checks import problem_of
+from flux_trio.judge.checks.shapes import IDSET, STRING, idset_of, one_of, require_key
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, payload, sent
+from flux_trio.judge.views.resource_sets import targets_of
+from flux_trio.judge.views.resources import (
+    ADMINISTERED,
+    NONE,
+    TOLD,
+    Acquired,
+    Administered,
+    administered,
+)
+from flux_trio.messages import Response, topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+ACQUIRE: Final = sent("request", topics.RESOURCE_ACQUIRE)
+TELL: Final = sent("response", topics.RESOURCE_ACQUIRE)
+GROUP: Final = "default"
+
+
+def is_of(type_: str) -> Callable[[dict[str, Any]], bool]:
+    """Whether a response has the type."""
+    return lambda told: told.get("type") == type_
+
+
+def client_of(record: Record) -> str:
+    """The peer that a response goes to."""
+    found = record.message
+    return found.routes[0] if isinstance(found, Response) and found.routes else record.peer
+
+
+def told_to(record: Record, seen: Seen) -> Acquired | None:
+    """What the peer that a response goes to was told before."""
+    found: Acquired | None = seen.at(TOLD, client_of(record))
+    return found
+
+
+def _is(record: Record, type_: str) -> bool:
+    return not errnum(record) and payload(record).get("type") == type_
+
+
+def _targets(record: Record, key: str = "targets") -> Idset:
+    return idset_of(payload(record).get(key)) or NONE
+
+
+# --- keys
+
+require_key(RULES, "28.acquire.1", ACQUIRE, key="group", shape=STRING)
+require_key(
+    RULES,
+    "28.acquire.5",
+    TELL,
+    key="type",
+    shape=one_of("grow", "shrink", "online", "offline"),
+)
+require_key(RULES, "28.grow.3", TELL, key="online", shape=IDSET, when=is_of("grow"))
+require_key(RULES, "28.grow.4", TELL, key="offline", shape=IDSET, when=is_of("grow"))
+
+
+@RULES.judge("28.grow.2", TELL)
+def grow_has_valid_resources(record: Record, _seen: Seen) -> Said:
+    if not _is(record, "grow"):
+        return None
+    if "resources" not in payload(record):
+        return Broken("grow: expected key resources, an R (RFC 20); it is missing")
+    problem = problem_of(payload(record)["resources"], record.t)
+    return Broken(f"grow: resources: {problem}") if problem else True
+
+
+@RULES.judge("28.grow.5", TELL)
+def grow_says_of_each_target_whether_it_is_up(record: Record, _seen: Seen) -> Said:
+    if not _is(record, "grow"):
+        return None
+    if not {"online", "offline"} <= payload(record).keys():
+        return None
+    targets = targets_of(payload(record).get("resources")) or NONE
+    online, offline = _targets(record, "online"), _targets(record, "offline")
+    if both := online & offline:
+        return Broken(f"grow: targets {both} are in online and in offline")
+    if unsaid := targets - online - offline:
+        return Broken(f"grow: targets {unsaid} are in resources, but not in online or offline")
+    return True
+
+
+@RULES.judge("28.background.5", TELL)
+def targets_are_the_ranks_of_r_lite(record: Record, _seen: Seen) -> Said:
+    if not _is(record, "grow"):
+        return None
+    targets = targets_of(payload(record).get("resources")) or NONE
+    if others := (_targets(record, "online") | _targets(record, "offline")) - targets:
+        return Broken(f"grow: targets {others} are not among the ranks of resources, {targets}")
+    return True
+
+
+def _changes(clause: str, type_: str, before: Callable[[Acquired], Idset], what: str) -> None:
+    """`clause`: a response of the type has targets, which are among those that are `what`."""
+
+    @RULES.judge(clause, TELL, views=[TOLD])
+    def judge(record: Record, seen: Seen) -> Said:
+        if not _is(record, type_):
+            return None
+        targets = idset_of(payload(record).get("targets"))
+        if not targets:
+            got = payload(record).get("targets")
+            return Broken(f"{type_}: targets: expected an idset of some targets, got {got!r:.80}")
+        had = told_to(record, seen)
+        if had is None:
+            return None
+        if others := targets - before(had):
+            return Broken(f"{type_}: targets {others} are not {what}", (had.changed,))
+        return True
+
+
+_changes("28.shrink.1", "shrink", lambda had: had.granted, "acquired")
+_changes("28.online.1", "online", lambda had: had.offline, "acquired and offline")
+_changes("28.offline.1", "offline", lambda had: had.online, "acquired and online")
+
+
+# --- whole targets
+
+_PARTS: Final = {"children", "core", "cores", "gpu", "gpus", "R_lite"}
+
+
+@RULES.judge("28.background.3", TELL)
+def availability_is_by_target(record: Record, _seen: Seen) -> Said:
+    if not (_is(record, "online") or _is(record, "offline")):
+        return None
+    parts = sorted(_PARTS.intersection(payload(record)))
+    if parts:
+        return Broken(f"expected whole targets alone, got also {', '.join(parts)}")
+    return True
+
+
+@RULES.judge("28.background.4", TELL)
+def a_target_is_up_or_down_as_a_whole(record: Record, _seen: Seen) -> Said:
+    if not _is(record, "grow"):
+        return None
+    both = _targets(record, "online") & _targets(record, "offline")
+    return Broken(f"targets {both} are up and down at once") if both else True
+
+
+# --- groups
+
+
+@RULES.judge("28.acquire.2", TELL, views=[TOLD, ADMINISTERED])
+def default_is_what_is_in_no_group(record: Record, seen: Seen) -> Said:
+    had = told_to(record, seen)
+    if had is None or not _is(record, "grow") or had.groups != (GROUP,):
+        return None
+    excluded = administered(seen).excluded
+    if others := (targets_of(payload(record).get("resources")) or NONE) & excluded:
+        return Broken(
+            f"grow of group {GROUP}: targets {others} are in group exclude", (administered(seen).n,)
+        )
+    return True if excluded else None
+
+
+# --- what happens to targets is told
+
+Due = Callable[[Administered, Acquired], Idset]
+
+
+def _down(now: Administered, had: Acquired) -> Idset:
+    return (now.down | now.drained) & had.online
+
+
+def _up(now: Administered, had: Acquired) -> Idset:
+    return had.offline - now.down - now.drained - now.excluded
+
+
+def _drained(now: Administered, had: Acquired) -> Idset:
+    return now.drained & had.online
+
+
+def _excluded(now: Administered, had: Acquired) -> Idset:
+    return now.excluded & had.granted
+
+
+def tells(clause: str, *due: tuple[str, Due]) -> None:
+    """`clause`: what the default group's holder does not know is told, in responses of a type."""
+
+    def owing(seen: Seen) -> list[Broken]:
+        now = administered(seen)
+        return [
+            Broken(f"{peer} was not told {type_} of targets {targets}", (now.n,))
+            for peer, had in seen.all(TOLD).items()
+            if had.groups == (GROUP,) and had.grown
+            for type_, missing in due
+            if (targets := missing(now, had))
+        ]
+
+    @RULES.judge(clause, TELL, views=[TOLD, ADMINISTERED], owing=owing)
+    def judge(record: Record, seen: Seen) -> Said:
+        had = told_to(record, seen)
+        if had is None:
+            return None
+        now, targets = administered(seen), _targets(record)
+        return any(_is(record, type_) and targets & missing(now, had) for type_, missing in due)
+
+
+tells("28.background.7", ("offline", _down), ("online", _up), ("shrink", _excluded))
+tells("28.criteria.2", ("offline", _down), ("online", _up))
+tells("28.criteria.4", ("offline", _drained))
+tells("28.criteria.5", ("shrink", _excluded))
+
+
+@RULES.judge("28.offline.6", TELL, views=[TOLD, ADMINISTERED])
+def crash_and_drain_are_offline(record: Record, seen: Seen) -> Said:
+    now, targets = administered(seen), _targets(record)
+    gone = (now.down | now.drained) - now.excluded
+    if _is(record, "shrink") and targets & gone:
+        return Broken(
+            f"expected offline of targets {targets & gone}, which are down or drained, got shrink",
+            (now.n,),
+        )
+    return _is(record, "offline") and bool(targets & gone)

@@ -1,0 +1,314 @@
+"""RFC 28 of the scheduler: what it may allocate, and what becomes of jobs on lost targets.
+
+A scheduler is held to what it had surely looked at when it acted: a response that it took up in the
+same turn may have come too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from flux_trio.formats import Idset
+from flux_trio.judge.checks.jobspecs import system
+from flux_trio.judge.engine.leg import EVENT, RECV, SEND, topic_of
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    errnum,
+    job_id,
+    logged,
+    payload,
+    received,
+    sent,
+    view,
+)
+from flux_trio.judge.engine.trait import WITH_R
+from flux_trio.judge.views.granting import cores_min
+from flux_trio.judge.views.jobs import LIFE
+from flux_trio.judge.views.resources import HEARD, HELD, Acquired, heard_by, wrote_r
+from flux_trio.judge.views.scheduling import DENIES, SUCCESSES
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+COMMITS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_R)
+ALLOC_ANSWER: Final = sent("response", topics.SCHED_ALLOC)
+RELEASE: Final = sent("request", topics.RESOURCE_RELEASE)
+FREE: Final = received("request", topics.SCHED_FREE)
+SUCCESS, DENY = 0, 2
+
+
+# --- before anything was acquired
+
+
+@RULES.judge("28.impl.1", SUCCESSES, views=[HEARD], needs_headers=True)
+def acquire_comes_before_allocations(record: Record, seen: Seen) -> Said:
+    """Of a scheduler whose hello is in the trace, so that its acquire would be."""
+    if payload(record).get("type") != SUCCESS or record.party != seen.facts.scheduler:
+        return None
+    had = heard_by(seen, record.party)
+    if had is None:
+        return Broken(f"{record.party} allocates, but has not sent resource.acquire")
+    return had.is_streaming or Broken("resource.acquire has no streaming flag", (had.n,))
+
+
+@RULES.judge("28.grow.7", DENIES, views=[HEARD])
+def nothing_is_denied_before_the_first_grow(record: Record, seen: Seen) -> Said:
+    if record.party != seen.facts.scheduler or payload(record).get("type") != DENY:
+        return None
+    had = heard_by(seen, record.party)
+    if had is None or had.grown:
+        return had is not None
+    text = f"job {job_id(record)} is denied, but {record.party} has not heard of any resources"
+    return Broken(text, (had.n,))
+
+
+# --- what is not to be allocated
+
+
+def _avoids(clause: str, which: Callable[[Acquired], Idset], what: str) -> None:
+    """`clause`: no R is written with a target of those."""
+
+    @RULES.judge(clause, COMMITS, views=[HEARD], needs_crossing=True)
+    def judge(record: Record, seen: Seen) -> Said:
+        had = heard_by(seen, record.party)
+        found = wrote_r(record)
+        if had is None or not found or not which(had):
+            return None
+        if not seen.knew(record.party, had.changed):
+            return None
+        for _, targets, words in found:
+            if targets & which(had):
+                return Broken(f"{words}: targets {targets & which(had)} are {what}", (had.changed,))
+        return True
+
+
+_avoids("28.shrink.3", lambda had: had.taken, "shrunk and were not grown again")
+_avoids("28.offline.3", lambda had: had.offline, "offline")
+
+
+# --- jobs that hold what was shrunk or is offline
+
+
+def _holding_shrunk(seen: Seen) -> list[Broken]:
+    had = heard_by(seen, seen.facts.scheduler)
+    if had is None or not had.taken:
+        return []
+    return [
+        Broken(
+            f"job {jobid} holds targets {held.targets & had.taken}, which were shrunk, and got no "
+            "exception",
+            (had.shrunk, held.n),
+        )
+        for jobid, held in seen.all(HELD).items()
+        if held.targets & had.taken and (life := seen.at(LIFE, jobid)) and not life.fatal
+    ]
+
+
+def _fold_raising(_n: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
+    is_schedulers = record.kind == SEND and record.party == seen.facts.scheduler
+    return record.n if is_schedulers else None
+
+
+RAISING: Final = view(
+    "raised by the scheduler",
+    sent("request", topics.JOB_RAISE),
+    received("request", topics.JOB_RAISE),
+    key=job_id,
+    fold=_fold_raising,
+)
+"""By job id: an exception that the scheduler raises, until the job manager takes it up."""
+
+
+@RULES.judge(
+    "28.shrink.4",
+    logged("exception"),
+    FREE,
+    views=[HEARD, HELD, LIFE, RAISING],
+    owing=_holding_shrunk,
+)
+def holders_of_shrunk_targets_get_an_exception(record: Record, seen: Seen) -> Said:
+    """Not those that were ending already."""
+    had, held = heard_by(seen, seen.facts.scheduler), seen.at(HELD, job_id(record))
+    if had is None or held is None or not held.targets & had.taken:
+        return None
+    if record.kind == EVENT:
+        return True
+    life = seen.at(LIFE, job_id(record))
+    if life is None or life.fatal or life.since < had.shrunk:
+        return None
+    if (seen.at(RAISING, job_id(record)) or 0) > had.shrunk:
+        return True  # the exception and the free crossed
+    text = f"job {job_id(record)} held targets {held.targets & had.taken}, which were shrunk"
+    return Broken(f"{text}, and ended without an exception", (had.shrunk, held.n))
+
+
+def _fold_freeing(_n: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
+    if not isinstance(record.message, Request):
+        return None
+    had, held = heard_by(seen, record.party), seen.at(HELD, job_id(record))
+    if had is None or held is None or not held.targets & had.taken:
+        return None
+    return record.n
+
+
+FREEING: Final = view(
+    "freeing what was shrunk",
+    FREE,
+    sent("response", topics.SCHED_FREE),
+    key=job_id,
+    fold=_fold_freeing,
+    reads=(HEARD, HELD),
+)
+"""By job: the sched.free of one that held shrunk targets, not answered."""
+
+
+def _unfreed(seen: Seen) -> list[Broken]:
+    return [
+        Broken(f"sched.free of job {jobid}, which held shrunk targets, was not answered", (n,))
+        for jobid, n in seen.all(FREEING).items()
+    ]
+
+
+@RULES.judge("28.shrink.5", sent("response", topics.SCHED_FREE), views=[FREEING], owing=_unfreed)
+def free_of_shrunk_targets_is_answered(record: Record, seen: Seen) -> Said:
+    n = seen.at(FREEING, job_id(record))
+    if n is None:
+        open_ = list(seen.all(FREEING).values())
+        if not errnum(record) or not open_:
+            return None
+        n = open_[0]  # an error cannot name its job
+    if not errnum(record):
+        return True
+    text = f"sched.free of a job that held shrunk targets got error {errnum(record)}"
+    return Broken(text, (n,))
+
+
+def _unjudged(seen: Seen) -> list[Broken]:
+    had = heard_by(seen, seen.facts.scheduler)
+    if had is None or not had.taken:
+        return []
+    ncores = ncores_of(had, had.granted)
+    return [
+        Broken(
+            f"job {jobid} asks for {cores} cores, {ncores} are left after a shrink, and it was "
+            "not denied",
+            (n, had.shrunk),
+        )
+        for jobid, (n, cores) in seen.all(PENDING).items()
+        if cores > ncores
+    ]
+
+
+def ncores_of(had: Acquired, targets: Idset) -> int:
+    """How many cores these targets have."""
+    return sum(len(piece.ranks & targets) * len(piece.cores) for piece in had.pieces)
+
+
+def _fold_pending(_had: Any, _part: None, record: Record, seen: Seen) -> tuple[Place, int] | None:
+    """Where it was asked, and how many cores at least."""
+    if isinstance(record.message, Request) and topic_of(record) == topics.SCHED_ALLOC:
+        jobspec = payload(record).get("jobspec")
+        cores = cores_min(jobspec.get("resources")) if isinstance(jobspec, dict) else 0
+        return (record.n, cores)
+    if record.kind == SEND and payload(record).get("type") == 1:
+        found = seen.at(PENDING, job_id(record))
+        return found if isinstance(found, tuple) else None
+    return None
+
+
+PENDING: Final = view(
+    "pending requests",
+    received("request", topics.SCHED_ALLOC),
+    ALLOC_ANSWER,
+    logged("clean"),
+    key=job_id,
+    fold=_fold_pending,
+)
+"""By job: its sched.alloc, not finally answered by the scheduler."""
+
+
+@RULES.judge("28.shrink.7", DENIES, views=[HEARD, PENDING], owing=_unjudged)
+def satisfiability_is_judged_anew_after_shrink(record: Record, seen: Seen) -> Said:
+    had, asked = heard_by(seen, record.party), seen.at(PENDING, job_id(record))
+    if had is None or asked is None or payload(record).get("type") != DENY:
+        return None
+    return bool(asked[0] < had.shrunk and asked[1] > ncores_of(had, had.granted))
+
+
+def _is_constrained(jobspec: Any) -> bool:
+    return not system(jobspec).keys().isdisjoint({"constraints", "queue"})
+
+
+CONSTRAINED: Final = view(
+    "constrained",
+    received("request", topics.SCHED_ALLOC),
+    logged("clean"),
+    key=job_id,
+    fold=lambda _was, _part, record, _seen: _is_constrained(payload(record).get("jobspec")) or None,
+)
+"""By job: it names a queue or has constraints."""
+
+
+@RULES.judge("28.criteria.3", ALLOC_ANSWER, views=[HEARD, PENDING, CONSTRAINED])
+def satisfiability_is_not_availability(record: Record, seen: Seen) -> Said:
+    """Of jobs without constraints that fit on one target: these can be satisfied by any rule."""
+    had, asked = heard_by(seen, record.party), seen.at(PENDING, job_id(record))
+    if had is None or asked is None or not had.offline:
+        return None
+    one = max((len(piece.cores) for piece in had.pieces if piece.ranks & had.granted), default=0)
+    if payload(record).get("type") != DENY:
+        return bool(asked[1] <= one)
+    if not 0 < asked[1] <= one or seen.at(CONSTRAINED, job_id(record)):
+        return None
+    text = f"job {job_id(record)} asks for {asked[1]} cores and is denied while {had.offline} is"
+    return Broken(f"{text} offline, but target with {one} cores is there", (asked[0], had.changed))
+
+
+@RULES.judge(
+    "28.offline.4",
+    sent("request", topics.JOB_RAISE),
+    FREE,
+    views=[HEARD, HELD],
+    needs_crossing=True,
+)
+def no_exception_for_offline_targets(record: Record, seen: Seen) -> Said:
+    """What a scheduler raises before it is ready is about what hello told it."""
+    had, held = heard_by(seen, record.party), seen.at(HELD, job_id(record))
+    if had is None or held is None or not seen.facts.is_ready:
+        return None
+    if not held.targets & had.offline or held.targets & had.taken:
+        return None
+    if topic_of(record) == topics.SCHED_FREE:
+        return True
+    text = f"job {job_id(record)} gets an exception while it holds {held.targets & had.offline}"
+    return Broken(f"{text}, which are offline", (had.changed,))
+
+
+FREED: Final = view(
+    "freed",
+    sent("request", topics.SCHED_FREE),
+    logged("clean"),
+    key=job_id,
+    fold=lambda _n, _part, record, _seen: None if record.kind == EVENT else record.n,
+    state=Place,
+)
+"""By job: its sched.free."""
+
+
+@RULES.judge("28.offline.5", logged("clean"), FREE, views=[HEARD, HELD, FREED])
+def offline_targets_are_freed(record: Record, seen: Seen) -> Said:
+    had, held = heard_by(seen, seen.facts.scheduler), seen.at(HELD, job_id(record))
+    if had is None or held is None or not held.targets & had.offline:
+        return None
+    if record.kind == RECV:
+        return True
+    if seen.at(FREED, job_id(record)):
+        return None  # it is on its way
+    text = f"job {job_id(record)} is over, and the scheduler was not told that it frees"
+    return Broken(f"{text} targets {held.targets & had.offline}, which are offline", (held.n,))

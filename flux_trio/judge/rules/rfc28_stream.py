@@ -1,0 +1,296 @@
+"""RFC 28, the acquire RPC itself: who may have it, its errors, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from flux_trio.judge.engine.leg import topic_of
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    errnum,
+    job_id,
+    logged,
+    message,
+    no_key,
+    noted,
+    payload,
+    received,
+    sent,
+    view,
+)
+from flux_trio.judge.engine.view import Live
+from flux_trio.judge.views.jobs import LIFE, RAISED, is_fatal
+from flux_trio.judge.views.resources import HEARD, HELD, RESOURCE_DISCONNECT, Acquired, heard_by
+from flux_trio.judge.views.scheduling import SUCCESSES
+from flux_trio.messages import Errno, Request, Response, topics
+from flux_trio.messages.types import STREAMING
+from flux_trio.trace import Kind, Record
+
+RULES: Final = Rules()
+
+TAKEN_UP: Final = received("request", topics.RESOURCE_ACQUIRE)
+ANSWERED: Final = sent("response", topics.RESOURCE_ACQUIRE)
+
+
+class Stream(Live, frozen=True, gc=False):
+    """An acquire that the resource service has taken up and not refused."""
+
+    n: Place
+    group: Any
+    is_streaming: bool
+    is_valid: bool
+    served: Place = 0
+    """Its first response that is no error."""
+
+
+def _key(record: Record) -> tuple[str, int]:
+    found = message(record)
+    assert isinstance(found, (Request, Response))
+    return (found.routes[0] if found.routes else record.peer, found.matchtag)
+
+
+def _streams(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
+    client, _ = _key(record)
+    if topic_of(record) == RESOURCE_DISCONNECT:
+        return [(key, None) for key in seen.all(STREAMS) if key[0] == client]
+    return [(_key(record), None)]
+
+
+def _fold(stream: Stream | None, _part: None, record: Record, _seen: Seen) -> Stream | None:
+    found = message(record)
+    if isinstance(found, Response):
+        if stream is None or found.errnum:
+            return None
+        return stream.but(served=stream.served or record.n)
+    if topic_of(record) == RESOURCE_DISCONNECT:
+        return None
+    group = payload(record).get("group")
+    is_streaming = bool(getattr(found, "flags", 0) & STREAMING)
+    return Stream(record.n, str(group), is_streaming, isinstance(group, str))
+
+
+STREAMS: Final = view(
+    "acquire streams",
+    TAKEN_UP,
+    received("request", RESOURCE_DISCONNECT),
+    ANSWERED,
+    parts=_streams,
+    fold=_fold,
+)
+"""By client and matchtag."""
+
+
+def _others(record: Record, seen: Seen) -> list[Stream]:
+    """The streams that are served, but for that of the response in hand."""
+    key = _key(record)
+    return [each for other, each in seen.all(STREAMS).items() if other != key and each.served]
+
+
+def _stream(record: Record, seen: Seen) -> Stream | None:
+    found: Stream | None = seen.at(STREAMS, _key(record))
+    return found
+
+
+@RULES.judge("28.background.1", ANSWERED, views=[STREAMS], needs_headers=True)
+def a_group_has_one_holder(record: Record, seen: Seen) -> Said:
+    stream = _stream(record, seen)
+    if stream is None or stream.served:
+        return None
+    same = [other for other in _others(record, seen) if other.group == stream.group]
+    if errnum(record):
+        return bool(same)
+    if not same:
+        return None
+    return Broken(f"group {stream.group} is given to two at once", (same[0].served, stream.n))
+
+
+@RULES.judge("28.impl.2", ANSWERED, views=[STREAMS], needs_headers=True)
+def several_groups_may_be_held(record: Record, seen: Seen) -> Said:
+    stream = _stream(record, seen)
+    if stream is None or stream.served:
+        return None
+    others = _others(record, seen)
+    if any(other.group == stream.group for other in others) or not others:
+        return None
+    if errnum(record) == Errno.EBUSY:
+        text = f"group {stream.group} was refused as busy, but only others are acquired"
+        return Broken(text, (stream.n, others[0].n), party=record.party)
+    return not errnum(record)
+
+
+@RULES.judge("28.disconnect.3", ANSWERED, views=[STREAMS], needs_headers=True)
+def a_group_that_was_left_can_be_acquired(record: Record, seen: Seen) -> Said:
+    stream = _stream(record, seen)
+    if stream is None or stream.served or _others(record, seen):
+        return None
+    if errnum(record) == Errno.EBUSY:
+        text = f"group {stream.group} was refused as busy, but nobody has acquired any"
+        return Broken(text, (stream.n,))
+    return not errnum(record)
+
+
+@RULES.judge("28.background.6", ANSWERED, views=[STREAMS], needs_headers=True)
+def acquire_is_streaming(record: Record, seen: Seen) -> Said:
+    stream = _stream(record, seen)
+    if stream is None or errnum(record):
+        return None
+    if not stream.is_streaming:
+        text = "resource.acquire without the streaming flag was served; expected EPROTO"
+        return Broken(text, (stream.n,))
+    ends = isinstance(record.message, Response) and record.message.ends_rpc
+    return Broken("resource.acquire was answered once and for all") if ends else True
+
+
+def _ignored(seen: Seen) -> list[Broken]:
+    return [
+        Broken("resource.acquire is faulty and was not answered", (each.n,))
+        for each in seen.all(STREAMS).values()
+        if not each.is_valid and not each.served
+    ]
+
+
+def _unserved(seen: Seen) -> list[Broken]:
+    return [
+        Broken(f"{client} has acquired group {each.group} and was told nothing", (each.n,))
+        for (client, _), each in seen.all(STREAMS).items()
+        if each.is_valid and not each.served
+    ]
+
+
+@RULES.judge("28.criteria.1", ANSWERED, views=[STREAMS], owing=_unserved)
+def resources_are_told(record: Record, _seen: Seen) -> Said:
+    return payload(record).get("type") == "grow"
+
+
+@RULES.judge("28.error.3", ANSWERED, views=[STREAMS], owing=_ignored, needs_headers=True)
+def a_faulty_acquire_is_refused(record: Record, seen: Seen) -> Said:
+    stream = _stream(record, seen)
+    if stream is None or stream.is_valid:
+        return None
+    return bool(errnum(record)) or Broken(
+        "resource.acquire has no group and was served; expected an error", (stream.n,)
+    )
+
+
+@RULES.judge("28.acquire.3", ANSWERED, views=[STREAMS], needs_headers=True)
+def the_example_is_accepted(record: Record, seen: Seen) -> Said:
+    stream = _stream(record, seen)
+    if stream is None or stream.group != "default" or not stream.is_streaming:
+        return None
+    if errnum(record) in (Errno.EPROTO, Errno.EINVAL) and not stream.served:
+        text = f"a well-formed resource.acquire got error {errnum(record)}"
+        return Broken(text, (stream.n,), party=record.party)
+    return not errnum(record)
+
+
+# --- errors end the scheduler
+
+
+def _exits(clause: str, topic: str, failed: str) -> None:
+    """`clause`: a scheduler that got an error to `topic` answers and asks nothing any more."""
+
+    @RULES.judge(
+        clause,
+        sent("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
+        sent("request", topics.SCHED_HELLO, topics.SCHED_READY, RESOURCE_DISCONNECT),
+        views=[HEARD],
+    )
+    def judge(record: Record, seen: Seen) -> Said:
+        had = seen.at(HEARD, record.party)
+        place = getattr(had, failed, 0)
+        if not place or had.gone:
+            return None
+        if topic_of(record) == RESOURCE_DISCONNECT:
+            return True
+        if not seen.knew(record.party, place):
+            return None
+        what = f"{record.party} got an error to {topic} and still sends {topic_of(record)}"
+        return Broken(what, (place,))
+
+
+_exits("28.error.2", topics.RESOURCE_ACQUIRE, "failed")
+_exits("28.release.10", topics.RESOURCE_RELEASE, "release_failed")
+
+
+# --- disconnect
+
+_ENDS: Final = ("removed", "crashed", "returned")
+
+
+@RULES.judge("28.disconnect.1", noted(Kind.MODULE), views=[HEARD])
+def unloading_sends_disconnect(record: Record, seen: Seen) -> Said:
+    told = payload(record)
+    had: Acquired | None = seen.at(HEARD, told.get("module"))
+    if had is None or told.get("what") not in _ENDS or had.failed:
+        return None
+    if had.gone:
+        return True
+    return Broken(f"{told['module']} is gone, and {RESOURCE_DISCONNECT} was not sent", (had.n,))
+
+
+def _fold_left(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
+    return record.n if topic_of(record) == RESOURCE_DISCONNECT else None
+
+
+LEFT: Final = view(
+    "left",
+    received("request", RESOURCE_DISCONNECT),
+    TAKEN_UP,
+    parts=lambda record, _seen: [(_key(record)[0], None)],
+    fold=_fold_left,
+)
+"""By client: its disconnect, unless it has acquired again."""
+
+
+@RULES.judge("28.disconnect.2", ANSWERED, views=[LEFT])
+def nothing_is_sent_to_one_who_has_left(record: Record, seen: Seen) -> Said:
+    left = seen.at(LEFT, _key(record)[0])
+    if left is None:
+        return True
+    if not seen.knew(record.party, left):
+        return None
+    return Broken(f"resource.acquire was answered after {_key(record)[0]} had left", (left,))
+
+
+HOOKED: Final = view(
+    "hooked",
+    noted(Kind.HOOK),
+    key=no_key,
+    fold=lambda _n, _part, record, _seen: record.n,
+    state=Place,
+)
+"""Where a plugin was last asked something."""
+
+
+@RULES.judge("28.disconnect.4", logged("exception"), views=[LIFE, RAISED, LEFT, HOOKED])
+def running_jobs_are_unaffected(record: Record, seen: Seen) -> Said:
+    """An exception that nobody, and no plugin, asked for while the scheduler is away."""
+    life = seen.at(LIFE, job_id(record))
+    if life is None or not life.held or not is_fatal(record):
+        return None
+    if seen.facts.scheduler or not seen.all(LEFT):
+        return None
+    asked = max(seen.at(RAISED, job_id(record)) or 0, seen.at(RAISED, "any job") or 0)
+    left = max(seen.all(LEFT).values())
+    if asked > left or (seen.at(HOOKED) or 0) > left:
+        return bool(asked > left)
+    return Broken(
+        f"job {job_id(record)} got an exception that nobody raised, when the scheduler had left",
+        (left,),
+    )
+
+
+@RULES.judge("28.disconnect.5", SUCCESSES, views=[HEARD, HELD])
+def hello_comes_before_new_allocations(record: Record, seen: Seen) -> Said:
+    had = heard_by(seen, record.party)
+    if payload(record).get("type") != 0 or had is None:
+        return None
+    if had.said_hello:
+        return True
+    text = f"{record.party} has acquired and allocates, but has not said hello since"
+    return Broken(text, (had.n,))

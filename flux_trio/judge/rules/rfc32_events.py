@@ -1,0 +1,93 @@
+"""RFC 32, Start Request: what the job manager logs of the execution service's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged
+from flux_trio.judge.views.eventlogs import LOG
+from flux_trio.judge.views.execution import EXPECTED, LINK, STARTS, Expected, is_told, link_of
+from flux_trio.judge.views.jobs import context_of
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+
+def _expected(seen: Seen, record: Record, name: str) -> tuple[Expected, ...]:
+    return seen.at(EXPECTED, (job_id(record), name)) or ()
+
+
+def _owing(name: str, when: Callable[[Expected], bool]) -> Callable[[Seen], Iterable[Broken]]:
+    """The answers that were never logged."""
+
+    def owed(seen: Seen) -> Iterable[Broken]:
+        all_left: Mapping[Any, tuple[Expected, ...]] = seen.all(EXPECTED)
+        for (job, kind), left in all_left.items():
+            for expected in left:
+                if kind == name and when(expected) and expected.n > link_of(seen).lost:
+                    text = f"job {job}: expected a {name} event after the {name} response"
+                    yield Broken(f"{text}, none was logged", (expected.n,))
+
+    return owed
+
+
+def _require_event(
+    clause: str,
+    name: str,
+    when: Callable[[Expected], bool] = lambda _expected: True,
+    *,
+    unasked: Callable[[Record, Seen], bool] = lambda _record, _seen: True,
+) -> None:
+    """`clause`: each such answer is logged with what it said.
+
+    `unasked` says of an event that no answer asks for whether it may be there all the same.
+    """
+
+    @RULES.judge(
+        clause, logged(name), views=(EXPECTED, LINK, STARTS, LOG), owing=_owing(name, when)
+    )
+    def judge(record: Record, seen: Seen) -> Said:
+        left = [each for each in _expected(seen, record, name) if when(each)]
+        if any(is_told(each, record) for each in left):
+            return True
+        what = f"{name} event of job {job_id(record)}"
+        if left and name != "exception":
+            text = f"expected {dict(left[0].context)}, got {context_of(record)}"
+            return Broken(f"{what}: {text}", (left[0].n,))
+        if unasked(record, seen):
+            return None
+        return Broken(f"{what}: expected none, since the execution service said no such thing")
+
+
+def _is_known(record: Record, seen: Seen) -> bool:
+    """Whether the trace shows what the service says of the job at all."""
+    return seen.at(LOG, job_id(record)) is not None and seen.at(STARTS, job_id(record)) is not None
+
+
+def _no_event(record: Record, seen: Seen) -> bool:
+    return not _is_known(record, seen)
+
+
+def _release_of_its_own(record: Record, seen: Seen) -> bool:
+    """The service was lost after finish: the job manager releases the rest itself."""
+    log = seen.at(LOG, job_id(record))
+    is_left = seen.at(STARTS, job_id(record)) is None or log is None or not log.finished
+    if is_left:
+        return not _is_known(record, seen)
+    return bool(seen.at(STARTS, job_id(record)).sent < link_of(seen).lost)
+
+
+_require_event("32.start.17", "start", unasked=_no_event)
+_require_event("32.start.23", "release", unasked=_release_of_its_own)
+_require_event(
+    "32.criteria.4",
+    "release",
+    lambda expected: dict(expected.context).get("final") is False,
+    unasked=lambda _record, _seen: True,
+)
+_require_event("32.start.24", "exception")
+_require_event("32.start.28", "exception", lambda expected: "note" in dict(expected.context))
+_require_event("32.start.27", "exception", lambda expected: "note" not in dict(expected.context))
+_require_event("32.start.30", "finish", unasked=_no_event)
+_require_event("32.start.34", "exception", lambda expected: expected.is_early_or_late)

@@ -1,0 +1,179 @@
+"""RFC 33: jobspec updates, when a queue is assigned, queues that are stopped.
+
+What depends on how queues are configured is in rfc33_validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from flux_trio.formats import apply_update
+from flux_trio.judge.checks.jobspecs import system
+from flux_trio.judge.engine.facts import Facts
+from flux_trio.judge.engine.leg import EVENT, HOOK, called
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import (
+    ANY_TOPIC,
+    OWN,
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    State,
+    Step,
+    errnum,
+    job_id,
+    logged,
+    message,
+    payload,
+    sent,
+    while_live,
+)
+from flux_trio.judge.views.jobs import DURABLE, LIFE, SCHED, Life, context_of, is_durable
+from flux_trio.judge.views.queues import JOB_QUEUES, QUEUE, QUEUES, queue_of, queue_of_job, stop_of
+from flux_trio.judge.views.scheduling import ASKED, Asked, is_pending
+from flux_trio.judge.views.submitted import SUBMITTED, UPDATES, original_of, updated, updates_of
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+ALLOC: Final = sent("request", topics.SCHED_ALLOC)
+ENVIRONMENT: Final = "environment"
+
+# --- jobspec updates
+
+
+def _value_at(jobspec: Any, path: str) -> Any:
+    for key in path.split("."):
+        jobspec = jobspec.get(key) if isinstance(jobspec, dict) else None
+    return jobspec
+
+
+@RULES.judge("33.defaults.7", ALLOC, views=(UPDATES, DURABLE))
+def the_updated_jobspec_is_sent(record: Record, seen: Seen) -> Said:
+    latest = {each.path: each for each in updates_of(seen, job_id(record))}
+    known = [each for each in latest.values() if is_durable(seen, record.party, each.n)]
+    for each in known:
+        got = _value_at(payload(record).get("jobspec"), each.path)
+        if got != each.value:
+            text = f"expected {each.json} by its jobspec-update, got {got!r:.80}"
+            return Broken(f"jobspec of job {job_id(record)}: {each.path}: {text}", (each.n,))
+    return bool(known)
+
+
+def _without_environment(jobspec: dict[str, Any]) -> Any:
+    if ENVIRONMENT not in system(jobspec):
+        return jobspec
+    attributes = {k: v for k, v in system(jobspec).items() if k != ENVIRONMENT}
+    return apply_update(jobspec, "attributes.system", attributes)
+
+
+@RULES.judge("33.defaults.9", ALLOC, views=(*SUBMITTED, DURABLE))
+def every_change_is_in_the_eventlog(record: Record, seen: Seen) -> Said:
+    original, sent_ = original_of(seen, job_id(record)), payload(record).get("jobspec")
+    updates = updates_of(seen, job_id(record))
+    if original is None or not isinstance(sent_, dict):
+        return None
+    if not all(is_durable(seen, record.party, each.n) for each in updates):
+        return None
+    expected = updated(original, updates)
+    if expected is None:
+        return None
+    if _without_environment(expected) == _without_environment(sent_):
+        return True
+    what = f"jobspec of job {job_id(record)}"
+    text = "differs from the stored one with all its jobspec-update events applied"
+    return Broken(f"{what}: {text}", tuple(each.n for each in updates))
+
+
+# --- assignment and validation
+
+
+@RULES.rule(
+    "33.assignment.3",
+    called("job.validate"),
+    logged("jobspec-update", "validate", "invalidate", "clean"),
+    key=job_id,
+    state=Place | str,
+)
+def assigned_before_plugins_are_asked(state: State, record: Record, _facts: Facts) -> Step:
+    if record.kind == HOOK:
+        if type(state) is str:
+            return Step(state, kept=state == "assigned")
+        return Step(record.n)
+    name = payload(record).get("name")
+    if name != "jobspec-update":
+        return Step("accepted" if name == "validate" else None)
+    if QUEUE not in context_of(record) or state == "accepted":
+        return Step(state)  # an accepted job may be moved to another queue
+    if type(state) is not int:
+        return Step("assigned")
+    text = f"job {job_id(record)}: expected its queue to be assigned before job.validate was asked"
+    return Step(broken=Broken(text, (state,)))
+
+
+@RULES.rule(
+    "33.validation.4",
+    logged("invalidate"),
+    while_live(OWN, logged(ANY_TOPIC), sent("response", topics.INGEST_SUBMIT)),
+    key=job_id,
+    state=Place,
+)
+def a_rejected_job_never_was(state: State, record: Record, _facts: Facts) -> Step:
+    if payload(record).get("name") == "invalidate":
+        return Step(record.n, kept=True)
+    if state is None or errnum(record):
+        return Step(state)
+    rejected = (int(str(state)),)
+    if record.kind == EVENT:
+        text = f"expected no event after invalidate, got {payload(record).get('name')}"
+    else:
+        text = "rejected: expected an error for its submitter, got success"
+    return Step(state, broken=Broken(f"job {job_id(record)}: {text}", rejected))
+
+
+# --- stopping and starting
+
+
+def _owed_cancels(seen: Seen) -> Iterable[Broken]:
+    asked_of: Mapping[Any, Asked] = seen.all(ASKED)
+    for job, asked in asked_of.items():
+        stopped = stop_of(seen, queue_of_job(seen, job))
+        life: Life | None = seen.at(LIFE, job)
+        is_waiting = is_pending(asked, seen) and life and life.state == SCHED
+        if stopped and is_waiting and asked.cancel < stopped:
+            text = "its queue was stopped: expected sched.cancel of its alloc request"
+            yield Broken(f"job {job}: {text}, none was sent", (asked.alloc, stopped))
+
+
+@RULES.judge(
+    "33.admin.6",
+    sent("request", topics.SCHED_CANCEL),
+    views=(QUEUES, JOB_QUEUES, ASKED, LIFE),
+    owing=_owed_cancels,
+)
+def stopping_cancels_what_is_pending(record: Record, seen: Seen) -> Said:
+    return bool(stop_of(seen, queue_of_job(seen, job_id(record))))
+
+
+@RULES.judge("33.admin.7", ALLOC, views=(QUEUES, DURABLE))
+def nothing_is_asked_for_a_stopped_queue(record: Record, seen: Seen) -> Said:
+    queue = queue_of(payload(record).get("jobspec"))
+    stopped = stop_of(seen, queue)
+    if not stopped:
+        return True
+    if not is_durable(seen, record.party, stopped):
+        return None  # it may have been on its way
+    text = f"queue {queue or '(anonymous)'} is stopped: expected no sched.alloc"
+    return Broken(f"job {job_id(record)}: {text}", (stopped,))
+
+
+@RULES.check("33.criteria.5", sent("request", f"{topics.SCHED}.*"))
+def queues_are_not_the_schedulers_business(record: Record, facts: Facts) -> Said:
+    topic = getattr(message(record), "topic", "")
+    if record.party != facts.manager:
+        return None
+    found = [key for key in payload(record) if key.startswith("queue")]
+    return Broken(f"{topic}: expected no key {found[0]}") if found else True

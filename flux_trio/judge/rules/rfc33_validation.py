@@ -1,0 +1,166 @@
+"""RFC 33: which jobs a queue takes, by the configuration that the trace shows.
+
+Judged when the job manager accepts or refuses a job. Users and groups have names in the
+configuration and numbers in the trace, so that of the access policy only a queue is judged that
+nobody may use. Left out: a job while the job manager is being told of another configuration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from flux_trio.judge.checks.jobspecs import system, totals
+from flux_trio.judge.checks.queue_tables import ANONYMOUS, NO_LIMITS, Tables
+from flux_trio.judge.engine.leg import name_of
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, while_live
+from flux_trio.judge.views.jobs import LIFE, Life
+from flux_trio.judge.views.queueing import UNSENT, unsent
+from flux_trio.judge.views.queues import (
+    CONFIGURED,
+    DISABLED,
+    QUEUE,
+    disabled_at,
+    queue_of,
+    queue_of_job,
+    tables_of,
+)
+from flux_trio.judge.views.submitted import SUBMITTED, original_of, updated, updates_of
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+DECIDED: Final = logged("validate", "invalidate")
+
+
+class Decided(NamedTuple):
+    """A job that the job manager accepts or refuses."""
+
+    jobid: int | None
+    accepted: bool
+    named: str
+    """The queue that its jobspec names as it was submitted."""
+    assigned: str
+    """The queue that it was put into first; "" when it was not."""
+    jobspec: dict[str, Any]
+    """With its updates."""
+    n: int
+    """Where the configuration was told."""
+    tables: Tables
+
+    @property
+    def queue(self) -> str:
+        """Its queue, or that which it would have been put into."""
+        return queue_of(self.jobspec) or self.tables.default
+
+
+def _decided(record: Record, seen: Seen) -> Iterable[Decided]:
+    found, original = tables_of(seen), original_of(seen, job_id(record))
+    if found is None or original is None:
+        return
+    n, tables = found
+    updates = updates_of(seen, job_id(record))
+    jobspec = updated(original, updates)
+    if jobspec is None:
+        return
+    assigned = next((str(each.value) for each in updates if each.path == QUEUE), ANONYMOUS)
+    accepted = name_of(record) == "validate"
+    yield Decided(job_id(record), accepted, queue_of(original), assigned, jobspec, n, tables)
+
+
+@RULES.each("33.assignment.2", DECIDED, of=_decided, views=(CONFIGURED, *SUBMITTED))
+def without_a_queue_it_gets_the_default(job: Decided) -> Said:
+    default = job.tables.default
+    if not job.accepted or job.named or not default:
+        return None
+    if job.assigned == default:
+        return True
+    got = job.assigned or "no jobspec-update event that does so"
+    text = f"names no queue: expected it to be assigned the default, {default}; got {got}"
+    return Broken(f"job {job.jobid}: {text}", (job.n,))
+
+
+def _refused(clause: str, problem: Callable[[Decided], str]) -> None:
+    """`clause`: a job with the problem (a text, "" for none) is refused."""
+
+    @RULES.each(clause, DECIDED, of=_decided, views=(CONFIGURED, *SUBMITTED))
+    def check(job: Decided) -> Said:
+        text = problem(job)
+        if not text:
+            return None
+        if not job.accepted:
+            return True
+        return Broken(f"job {job.jobid}: {text}: expected it to be refused", (job.n,))
+
+
+def _no_such_queue(job: Decided) -> str:
+    if job.queue == ANONYMOUS or job.queue in job.tables.names:
+        return ""
+    return f"names queue {job.queue}, there is {', '.join(job.tables.names) or 'the anonymous one'}"
+
+
+def _beyond_limits(job: Decided) -> str:
+    """Of nodes only what the jobspec says: how many its slots need is the scheduler's to find."""
+    limits = job.tables.limits(job.queue)
+    if limits == NO_LIMITS:
+        return ""
+    total = totals(job.jobspec)
+    for kind, most in zip(("node", "core", "gpu"), limits.most, strict=True):
+        if total[kind] > most:
+            return f"asks for {total[kind]} of at most {most:g} {kind}s"
+    if 0 < total["node"] < limits.nnodes_min:
+        return f"asks for {total['node']} of at least {limits.nnodes_min:g} nodes"
+    return _too_long(job, limits.duration)
+
+
+def _too_long(job: Decided, limit: float) -> str:
+    duration = system(job.jobspec).get("duration", 0)
+    if not math.isfinite(limit) or type(duration) not in (int, float):
+        return ""
+    if 0 < duration <= limit:
+        return ""
+    asked = f"{duration:g} s" if duration else "no end"
+    return f"asks for {asked}, and the limit is {limit:g} s"
+
+
+def _nobody_may(job: Decided) -> str:
+    is_closed = job.tables.is_closed(job.queue)
+    return f"queue {job.queue or '(anonymous)'} lists nobody who may use it" if is_closed else ""
+
+
+_refused("33.validation.1", _no_such_queue)
+_refused("33.validation.2", _beyond_limits)
+_refused("33.validation.3", _nobody_may)
+
+
+# --- queues that are disabled
+
+
+def _not_scheduled(seen: Seen) -> Iterable[Broken]:
+    for jobid, life in unsent(seen):
+        disabled = disabled_at(seen, queue_of_job(seen, jobid))
+        if disabled:
+            text = "its queue is disabled, which is no reason not to ask for its resources"
+            yield Broken(f"job {jobid}: {text}", (disabled, life.since))
+
+
+@RULES.judge(
+    "33.admin.3",
+    while_live(DISABLED, DECIDED),
+    views=(DISABLED, CONFIGURED, LIFE, *SUBMITTED, *UNSENT),
+    owing=_not_scheduled,
+)
+def a_disabled_queue_takes_no_jobs(record: Record, seen: Seen) -> Said:
+    life: Life | None = seen.at(LIFE, job_id(record))
+    for job in _decided(record, seen):
+        disabled = disabled_at(seen, job.queue)
+        if not disabled:
+            return None
+        if not job.accepted:
+            return True
+        if life is None or life.since < disabled:
+            return None  # it had been submitted before
+        text = f"submitted when queue {job.queue or '(anonymous)'} was disabled"
+        return Broken(f"job {job.jobid}: {text}: expected it to be refused", (disabled,))
+    return None

@@ -1,0 +1,399 @@
+"""Views of RFC 6: the RPCs that are open, streams that ended, cancels, and who serves what.
+
+An RPC is of a client and a matchtag; it is open from the request until the client takes up its last
+response, or its disconnect is sent. What has no matchtag is no RPC here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from flux_trio.judge.engine.leg import (
+    ANY_CANCEL,
+    ANY_DISCONNECT,
+    ANY_TOPIC,
+    OWN,
+    RECV,
+    Leg,
+    message,
+    noted,
+    payload,
+    received,
+    sent,
+    while_live,
+)
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.trait import ERROR, Mark, Trait
+from flux_trio.judge.engine.view import Live, Seen, View, view
+from flux_trio.messages import NODEID_ANY, Request, Response, service_of, topics
+from flux_trio.messages.types import NORESPONSE, STREAMING
+from flux_trio.trace import Kind, Record
+
+ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module that is gone
+ENDED_MAX: Final = 16  # streams that a client is remembered for
+
+REQUESTS: Final = sent("request", ANY_TOPIC)
+ANSWERS: Final = received("response", ANY_TOPIC)
+DROPPED: Final = [Leg(Kind.DROP.value, "response", ANY_TOPIC)]
+
+
+class Call(Live, frozen=True, gc=False):
+    """An RPC that is open."""
+
+    n: Place
+    topic: str
+    is_streaming: bool
+    is_anywhere: bool
+    """It may be served on any node."""
+    asked: int = 1
+    """How many requests have this matchtag."""
+
+
+def client_of(record: Record) -> str:
+    """The client of an RPC's message."""
+    routes = getattr(record.message, "routes", ())
+    return routes[0] if routes else ""
+
+
+def call_key(record: Record) -> tuple[str, int]:
+    """Client and matchtag of a request or response."""
+    return (client_of(record), getattr(record.message, "matchtag", 0))
+
+
+def is_disconnect(request: Request) -> bool:
+    """Whether the broker says that the sender is gone."""
+    return request.topic == f"{service_of(request.topic)}.{topics.DISCONNECT}"
+
+
+def left_open(seen: Seen, client: str, service: str = "") -> list[tuple[Any, Call]]:
+    """A client's open calls, of one service if it is named."""
+    return [
+        (key, call)
+        for key, call in seen.all(OPEN).items()
+        if key[0] == client and service in ("", service_of(call.topic))
+    ]
+
+
+def _call(record: Record) -> tuple[str, int] | None:
+    found: Any = record.message
+    if not found.matchtag or (isinstance(found, Request) and found.flags & NORESPONSE):
+        return None
+    return (found.routes[0] if found.routes else "", found.matchtag)
+
+
+def _calls_of_gone(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
+    found = message(record)
+    assert isinstance(found, Request)
+    if is_disconnect(found):
+        return [(key, None) for key, _ in left_open(seen, found.sender, service_of(found.topic))]
+    key = _call(record)
+    return [] if key is None else [(key, None)]
+
+
+def _fold_call(call: Call | None, _part: None, record: Record, _seen: Seen) -> Call | None:
+    found = message(record)
+    if isinstance(found, Response):
+        ends = call is None or (found.topic == call.topic and found.ends_rpc)
+        return None if ends else call
+    if not isinstance(found, Request) or is_disconnect(found):
+        return None
+    if call is not None:
+        return call.but(asked=call.asked + 1)
+    return Call(record.n, found.topic, bool(found.flags & STREAMING), found.nodeid == NODEID_ANY)
+
+
+OPEN: Final = view(
+    "open calls",
+    REQUESTS,
+    ANSWERS,
+    DROPPED,
+    key=_call,
+    parts=_calls_of_gone,
+    many=sent("request", ANY_DISCONNECT),
+    fold=_fold_call,
+)
+"""By client and matchtag."""
+
+
+def call_of(record: Record, seen: Seen) -> Call | None:
+    """The open call that a response answers."""
+    found: Call | None = seen.at(OPEN, call_key(record))
+    return found
+
+
+def _clients(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
+    found = message(record)
+    if isinstance(found, Request):
+        return [(found.sender, None)] if is_disconnect(found) else []
+    call = call_of(record, seen)
+    if call is None or not call.is_streaming or not getattr(found, "errnum", 0):
+        return []
+    return [(client_of(record), (getattr(found, "matchtag", 0), call.topic, record.n))]
+
+
+ENDED: Final = view(
+    "ended streams",
+    sent("request", ANY_DISCONNECT),
+    received("response", ANY_TOPIC, mark=ERROR),
+    parts=_clients,
+    fold=lambda old, ended, _record, _seen: (*(old or ()), ended)[-ENDED_MAX:] if ended else None,
+    state=tuple[tuple[int, str, Place], ...],
+    reads=(OPEN,),
+)
+"""By client: matchtag, topic and end of the last streams that ended with an error."""
+
+
+def ended_at(record: Record, seen: Seen) -> int:
+    """Where the stream of a response ended; 0 if it has not."""
+    key = (getattr(record.message, "matchtag", 0), getattr(record.message, "topic", ""))
+    ended = seen.at(ENDED, client_of(record)) or ()
+    return next((n for matchtag, topic, n in reversed(ended) if (matchtag, topic) == key), 0)
+
+
+# --- how a request is sent, and how its answer comes
+
+
+class Asking(Live, frozen=True, gc=False):
+    """A request, as it is sent."""
+
+    topic: str
+    payload: type
+    has_matchtag: bool
+    is_reusing: bool
+    """Its matchtag is that of an open call of the same client."""
+    is_silent: bool
+    """It wants no response."""
+    is_served: bool
+    """There is a service for it."""
+
+
+def _asking(record: Record, seen: Seen) -> Asking:
+    found: Any = record.message
+    is_reusing = bool(found.matchtag) and call_of(record, seen) is not None
+    is_silent, is_served = bool(found.flags & NORESPONSE), bool(record.peer)
+    has_matchtag = bool(found.matchtag)
+    return Asking(found.topic, type(found.payload), has_matchtag, is_reusing, is_silent, is_served)
+
+
+ASKING: Final = Trait("asking", tuple(REQUESTS), _asking, lambda: (OPEN,))
+SILENTLY: Final = Mark(ASKING, lambda asking: asking.is_silent)
+IN_VAIN: Final = Mark(ASKING, lambda asking: not asking.is_served)
+
+
+class Answer(Live, frozen=True, gc=False):
+    """A response, as it comes to a client, and the open call with its matchtag."""
+
+    errnum: int
+    has_matchtag: bool
+    has_flag: bool
+    """Of a stream."""
+    is_addressed: bool
+    """It says for whom it is."""
+    is_here: bool
+    """It comes to that client."""
+    is_late: bool
+    """There is no such call: it is that of a stream that has ended."""
+    is_asked: bool = False
+    """There is such a call."""
+    is_of_topic: bool = False
+    """It has the topic of that call."""
+    is_asked_once: bool = False
+    """One request alone has that matchtag."""
+    is_anywhere: bool = False
+    """That call may be served on any node."""
+    is_streaming: bool = False
+    """That call is for a stream."""
+
+
+def _answer(record: Record, seen: Seen) -> Answer:
+    found: Any = record.message
+    client = client_of(record)
+    is_here, is_stream = client == record.party, bool(found.flags & STREAMING)
+    call: Call | None = seen.at(OPEN, (client, found.matchtag))
+    head = (found.errnum, bool(found.matchtag), is_stream, bool(client), is_here)
+    if call is None:
+        return Answer(*head, bool(ended_at(record, seen)))
+    is_of_topic = call.topic == found.topic
+    return Answer(
+        *head, False, True, is_of_topic, call.asked == 1, call.is_anywhere, call.is_streaming
+    )
+
+
+ANSWER: Final = Trait("answer", tuple(ANSWERS), _answer, lambda: (OPEN, ENDED))
+
+
+class Outcome(Live, frozen=True, gc=False):
+    """A response, as it is sent."""
+
+    topic: str
+    errnum: int
+    payload: type
+
+
+def _outcome(record: Record, _seen: Seen) -> Outcome:
+    found: Any = record.message
+    return Outcome(found.topic, found.errnum, type(found.payload))
+
+
+OUTCOME: Final = Trait("outcome", tuple(sent("response", ANY_TOPIC)), _outcome)
+
+
+# --- requests without response, and those that nobody serves
+
+
+def _silent(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
+    found = message(record)
+    assert isinstance(found, Request)
+    if found.matchtag and not found.flags & NORESPONSE:
+        return []
+    return [((found.sender, found.topic, found.matchtag), None)]
+
+
+def _fold_silent(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
+    found = message(record)
+    is_silent = isinstance(found, Request) and found.flags & NORESPONSE and not is_disconnect(found)
+    return record.n if is_silent else None
+
+
+SILENT: Final = view(
+    "without response",
+    sent("request", ANY_TOPIC, mark=SILENTLY),
+    while_live(OWN, REQUESTS),
+    parts=_silent,
+    fold=_fold_silent,
+    reads=(OPEN,),
+)
+"""By client, topic and matchtag: the last request, when it wants no response."""
+
+
+def silent_at(record: Record, seen: Seen) -> int | None:
+    """Where the request of a response said that it wants none."""
+    found = message(record)
+    assert isinstance(found, Response)
+    n: int | None = seen.at(SILENT, (client_of(record), found.topic, found.matchtag))
+    return n
+
+
+def _unserved(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
+    found = message(record)
+    if isinstance(found, Request) and (record.peer or found.flags & NORESPONSE):
+        return []
+    return [((client_of(record), getattr(found, "topic", ""), getattr(found, "matchtag", 0)), None)]
+
+
+UNSERVED: Final = view(
+    "unserved",
+    sent("request", ANY_TOPIC, mark=IN_VAIN),
+    while_live(OWN, REQUESTS, sent("response", ANY_TOPIC)),
+    parts=_unserved,
+    fold=lambda _n, _part, record, _seen: record.n if isinstance(record.message, Request) else None,
+    state=Place,
+)
+"""By client, topic and matchtag: a request for which there was no service, not answered."""
+
+
+# --- cancels
+
+
+def _canceled(record: Record, seen: Seen) -> Iterable[tuple[Any, Any]]:
+    found = message(record)
+    if not isinstance(found, Request):
+        ends = isinstance(found, Response) and found.ends_rpc
+        return [(call_key(record), None)] if ends else []
+    if is_disconnect(found):
+        gone = [key for key in seen.all(CANCELS) if key[0] == found.sender]
+        return [(key, None) for key in gone]
+    key = (found.sender, payload(record).get("matchtag"))
+    if not is_cancel(found) or type(key[1]) is not int:
+        return []
+    call: Call | None = seen.at(OPEN, key)
+    is_open = call is not None and service_of(call.topic) == service_of(found.topic)
+    return [(key, record.n)] if is_open else []
+
+
+def is_cancel(request: Request) -> bool:
+    """Whether it asks for the end of another request (RFC 6, Cancellation)."""
+    return request.topic.endswith("-cancel")
+
+
+CANCELS: Final = view(
+    "cancels",
+    received("request", ANY_CANCEL, ANY_DISCONNECT),
+    while_live(OWN, sent("response", ANY_TOPIC)),
+    parts=_canceled,
+    fold=lambda _old, n, _record, _seen: n,
+    state=Place,
+    reads=(OPEN,),
+)
+"""By client and matchtag: where the service took up the cancel of an open call."""
+
+
+# --- who serves, who is gone
+
+
+class Arrival(Live, frozen=True, gc=False):
+    """A request, as a service takes it up."""
+
+    is_served: bool
+    """Somebody has taken up requests to this service."""
+    is_here: bool
+    """The same has this one."""
+    is_of_gone: bool
+    """It comes from the client of which the service last heard that it is gone."""
+
+
+def _arrival(record: Record, seen: Seen) -> Arrival:
+    found: Any = record.message
+    service = service_of(found.topic)
+    holder, gone = seen.at(SERVES, service), seen.at(GONE, service)
+    is_of_gone = gone is not None and gone[0] == found.sender
+    return Arrival(holder is not None, holder == record.party, is_of_gone)
+
+
+def _serving(record: Record, seen: Seen) -> Iterable[tuple[str, str | None]]:
+    found = record.message
+    if found is None:
+        told = payload(record)
+        gone = told.get("module") if told.get("what") in ENDS else None
+        return [(key, None) for key, party in seen.all(SERVES).items() if party == gone]
+    assert isinstance(found, Request)
+    if record.kind == RECV:
+        return [(service_of(found.topic), record.party)]
+    if not is_disconnect(found):
+        return []
+    return [(key, None) for key, party in seen.all(SERVES).items() if party == found.sender]
+
+
+def _gone(record: Record, _seen: Seen) -> Iterable[tuple[Any, Any]]:
+    found = message(record)
+    assert isinstance(found, Request)
+    is_gone = (found.sender, record.n) if is_disconnect(found) else None
+    return [(service_of(found.topic), is_gone)]
+
+
+ARRIVAL: Final = Trait("arrival", tuple(received("request", ANY_TOPIC)), _arrival, lambda: _PLACES)
+ELSEWHERE: Final = Mark(ARRIVAL, lambda arrival: not arrival.is_here)
+COME_BACK: Final = Mark(ARRIVAL, lambda arrival: arrival.is_of_gone)
+
+SERVES: Final = view(
+    "serves",
+    received("request", ANY_TOPIC, mark=ELSEWHERE),
+    sent("request", ANY_DISCONNECT),
+    noted(Kind.MODULE),
+    parts=_serving,
+    fold=lambda _old, party, _record, _seen: party,
+)
+"""By service name: who takes up its requests."""
+
+GONE: Final = view(
+    "gone",
+    received("request", ANY_DISCONNECT),
+    received("request", ANY_TOPIC, mark=COME_BACK),
+    parts=_gone,
+    fold=lambda _old, gone, _record, _seen: gone,
+    state=tuple[str, Place],
+)
+"""By service: the client it last heard to be gone, and where, unless that has asked again."""
+
+_PLACES: Final[tuple[View, ...]] = (SERVES, GONE)

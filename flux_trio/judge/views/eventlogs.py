@@ -1,0 +1,336 @@
+"""Views of eventlogs beyond the states of RFC 21: what a log holds open, and what is stored of it.
+
+Left out: what a job's state is, which is in `jobs.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from flux_trio.formats import FormatError, parse_fluid
+from flux_trio.judge.engine.leg import (
+    ANY_TOPIC,
+    EVENT,
+    job_id,
+    logged,
+    name_of,
+    once,
+    payload,
+    sent,
+)
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import Broken
+from flux_trio.judge.engine.trait import WITH_EVENTS, WITH_R, Trait
+from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.views.jobs import context_of, is_fatal
+from flux_trio.judge.views.resource_sets import committed, resources_in
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+Open = tuple[tuple[str, Place], ...]
+"""Descriptions that were added or started, each with the place of its event."""
+
+
+class Log(Live, frozen=True, gc=False):
+    """A job's eventlog so far, from its submit event on. Places of records are 0 for none."""
+
+    submitted: Place
+    validated: Place = 0
+    started: Place = 0
+    finished: Place = 0
+    status: int = 0
+    """Of its finish event."""
+    released: Place = 0
+    """Its final release."""
+    freed: Place = 0
+    excepted: Place = 0
+    """Its first exception, of any severity."""
+    fatal: Place = 0
+    """Its first exception of severity 0."""
+    dependencies: Open = ()
+    satisfied: tuple[str, ...] = ()
+    """Descriptions of dependencies that were removed."""
+    prologs: Open = ()
+    epilogs: Open = ()
+    ended: Place = 0
+    """Its clean event: kept, since nothing may follow."""
+
+
+def broken_event(record: Record, text: str, *because: int) -> Broken:
+    """An event that breaks a clause: `text` goes on after its name and its job."""
+    return Broken(f"{name_of(record)} event of job {job_id(record)}: {text}", tuple(because))
+
+
+_OPENS: Final = {
+    "dependency-add": "dependencies",
+    "prolog-start": "prologs",
+    "epilog-start": "epilogs",
+}
+_CLOSES: Final = {
+    "dependency-remove": "dependencies",
+    "prolog-finish": "prologs",
+    "epilog-finish": "epilogs",
+}
+_PLACES: Final = {
+    "validate": "validated",
+    "start": "started",
+    "free": "freed",
+    "clean": "ended",
+}
+
+
+def _fold_log(log: Log | None, _part: None, record: Record, _seen: Seen) -> Log | None:
+    name, context, n = name_of(record), context_of(record), record.n
+    if log is None:
+        return Log(n) if name == "submit" else None
+    if name in _PLACES:
+        return _changed(log, _PLACES[name], n)
+    if name in _OPENS:
+        opened = (str(context.get("description")), n)
+        return _changed(log, _OPENS[name], (*getattr(log, _OPENS[name]), opened))
+    if name in _CLOSES:
+        return _closed(log, name, str(context.get("description")))
+    match name:
+        case "invalidate":
+            return None
+        case "finish":
+            status = context.get("status")
+            return log.but(finished=n, status=status if type(status) is int else 0)
+        case "release" if context.get("final") is True:
+            return log.but(released=n)
+        case "exception":
+            fatal = log.fatal or (n if is_fatal(record) else 0)
+            return log.but(excepted=log.excepted or n, fatal=fatal)
+    return log
+
+
+def _closed(log: Log, name: str, description: str) -> Log:
+    left: Open = getattr(log, _CLOSES[name])
+    first = next((each for each in left if each[0] == description), None)
+    closed = _changed(log, _CLOSES[name], tuple(each for each in left if each is not first))
+    if name != "dependency-remove":
+        return closed
+    return closed.but(satisfied=(*log.satisfied, description))
+
+
+def _changed(log: Log, field: str, value: Any) -> Log:
+    return log.but(**{field: value})
+
+
+LOG: Final = view("log", logged(ANY_TOPIC), key=job_id, fold=_fold_log)
+"""By job id; jobs whose submit event the trace has not are left out, those that ended are not."""
+
+
+class Logging(Live, frozen=True, gc=False):
+    """An event, as it is logged."""
+
+    name: str
+    has_log: bool
+    """A submit event of the job came before."""
+    has_ended: bool
+    """A clean event did."""
+    is_managed: bool
+    """It is known who the job manager is."""
+    is_managers: bool
+    """The job manager logs it."""
+
+
+def _logging(record: Record, seen: Seen) -> Logging:
+    log, manager = log_of(record, seen), seen.facts.manager
+    has_ended = log is not None and log.ended != 0
+    is_managers = record.party == manager
+    return Logging(name_of(record), log is not None, has_ended, manager != "", is_managers)
+
+
+LOGGING: Final = Trait("logging", tuple(logged(ANY_TOPIC)), _logging, lambda: (LOG,))
+
+
+# --- what is in the KVS
+
+
+class Stored(NamedTuple):
+    """One operation of a kvs.commit on an eventlog or a key of a job."""
+
+    how: str
+    key: str
+    text: str
+
+    @property
+    def is_eventlog(self) -> bool:
+        """Whether the key is that of an eventlog, a job's or another."""
+        return self.key.endswith(".eventlog") or self.key == "eventlog"
+
+    @property
+    def job(self) -> tuple[int, str] | None:
+        """The job's id and the rest of the key, for keys below job.<dothex>."""
+        return _job_of(self.key)
+
+
+@functools.lru_cache(maxsize=256)
+def _job_of(key: str) -> tuple[int, str] | None:
+    parts = key.split(".")
+    if parts[0] != "job" or len(parts) < 6:
+        return None
+    try:
+        return parse_fluid(".".join(parts[:5])), ".".join(parts[5:])
+    except FormatError:
+        return None
+
+
+@once
+def stored(record: Record) -> list[Stored]:
+    """The puts and appends of a kvs.commit request."""
+    ops = payload(record).get("ops")
+    found = ops if isinstance(ops, list) else []
+    return [
+        Stored(*op)
+        for op in found
+        if isinstance(op, (list, tuple)) and len(op) == 3 and _are_texts(*op)
+    ]
+
+
+def _are_texts(how: Any, key: Any, text: Any) -> bool:
+    return isinstance(how, str) and isinstance(key, str) and isinstance(text, str)
+
+
+class Appended(NamedTuple):
+    """What a commit writes to an eventlog."""
+
+    op: Stored
+    lines: list[Any]
+    """The JSON values of its lines; None for a line that is none."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the events."""
+        return tuple([str(line.get("name")) for line in self.lines if isinstance(line, dict)])
+
+
+@once
+def appended(record: Record) -> list[Appended]:
+    """What a commit writes to eventlogs."""
+    return [Appended(op, _lines_of(op.text)) for op in stored(record) if op.is_eventlog]
+
+
+NOT_JSON: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""Also texts that no UTF-8 can say, or nested too deeply."""
+
+_decoder: Final = msgspec.json.Decoder()
+
+
+def _lines_of(text: str) -> list[Any]:
+    """All at once where each line is surely one object."""
+    nlines = text.count("\n")
+    if text[:1] == "{" and text[-2:] == "}\n" and text.count("}\n{") == nlines - 1:
+        try:
+            lines = _decoder.decode_lines(text)
+        except NOT_JSON:
+            lines = []
+        if len(lines) == nlines:
+            return lines
+    return [decoded(line) for line in text.split("\n") if line]
+
+
+NULL: Final = "null"
+
+
+def encoded(value: Any) -> str:
+    """A value as JSON text, which can be hashed; null for what JSON cannot say."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (*NOT_JSON, ValueError, TypeError):
+        return NULL
+
+
+def decoded(text: str) -> Any:
+    """The JSON value of a text, None if it is none."""
+    try:
+        return msgspec.json.decode(text)
+    except NOT_JSON:
+        return None
+
+
+def _unstored_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, tuple[str, ...]]]:
+    if record.kind == EVENT:
+        found = job_id(record)
+        return [] if found is None else [(found, (name_of(record),))]
+    return [(jobid, names) for jobid, names in stored_events(record).items() if names]
+
+
+@once
+def stored_events(record: Record) -> dict[int, tuple[str, ...]]:
+    """Names of the events that a kvs.commit stores, by job."""
+    found: dict[int, tuple[str, ...]] = {}
+    for each in appended(record):
+        job = each.op.job
+        if job is not None and job[1] == "eventlog":
+            found[job[0]] = (*found.get(job[0], ()), *each.names)
+    return found
+
+
+NOT_STORED: Final = ("submit", "invalidate")
+"""Ingest has stored the one before the job manager hears of it; the other is never stored."""
+
+Unstored = tuple[tuple[str, Place], ...]
+
+
+def _fold_unstored(
+    left: Unstored | None, names: tuple[str, ...], record: Record, _seen: Seen
+) -> Unstored | None:
+    left = left or ()
+    if record.kind == EVENT:
+        return None if names[0] in NOT_STORED else (*left, (names[0], record.n))
+    return left[len(names) :] or None
+
+
+UNSTORED: Final = view(
+    "unstored",
+    logged(ANY_TOPIC),
+    sent("request", topics.KVS_COMMIT, mark=WITH_EVENTS),
+    parts=_unstored_parts,
+    fold=_fold_unstored,
+)
+"""By job id: events that were logged and are in no commit yet, oldest first."""
+
+
+class Resources(NamedTuple):
+    """A job's R, as it was stored."""
+
+    n: Place
+    """Where."""
+    ranks: int
+    """Execution targets, as a bit set."""
+
+
+def _resource_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
+    if record.kind == EVENT:
+        found = job_id(record)
+        return [] if found is None else [(found, None)]
+    return [(jobid, None if r is None else r.value) for jobid, r in committed(record)]
+
+
+def _fold_resources(
+    _old: Resources | None, r: Any, record: Record, _seen: Seen
+) -> Resources | None:
+    found = resources_in(r)
+    return None if found is None else Resources(record.n, found.ranks.bits)
+
+
+RESOURCES: Final = view(
+    "resources",
+    sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    logged("clean"),
+    parts=_resource_parts,
+    fold=_fold_resources,
+)
+"""By job id, for active jobs whose R the trace shows."""
+
+
+def log_of(record: Record, seen: Seen) -> Log | None:
+    """The eventlog of the job that a record is about, None before its submit event."""
+    log: Log | None = seen.at(LOG, job_id(record))
+    return log

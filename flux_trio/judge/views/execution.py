@@ -1,0 +1,306 @@
+"""Views of RFC 32: who executes, where each start request stands, what the job manager is to log.
+
+A start that was open when the execution service was lost is void: compare its place with
+`ExecLink.lost`. So is one that was open when the job manager was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from flux_trio.judge.checks.shapes import BOOLEAN, INTEGER, STRING, between, idset_of
+from flux_trio.judge.engine.leg import (
+    EVENT,
+    MODULE,
+    SEND,
+    errnum,
+    job_id,
+    logged,
+    message,
+    name_of,
+    no_key,
+    noted,
+    payload,
+    received,
+    sent,
+)
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.views.eventlogs import LOG, Log
+from flux_trio.messages import Request, Response, topics
+from flux_trio.trace import Kind, Record
+
+START: Final = "<exec>.start"
+SEVERITY: Final = between(0, 7)
+EXEC_DISCONNECT: Final = f"<exec>.{topics.DISCONNECT}"
+
+# --- the link
+
+
+class Hello(NamedTuple):
+    """An exec-hello that the job manager took up and has not answered."""
+
+    n: Place
+    peer: str
+    busy: int
+    """A job that had a start outstanding then, 0 for none."""
+
+
+class ExecLink(Live, frozen=True, gc=False):
+    """Places of the last record of each kind, 0 for none."""
+
+    accepted: Place = 0
+    """The job manager answered exec-hello with success."""
+    lost: Place = 0
+    """The job manager took up the service's disconnect or an error in answer to start, or is gone
+    itself."""
+    disconnected: Place = 0
+    """The former."""
+    fatal: Place = 0
+    """The error; 0 again after the next hello."""
+    hellos: tuple[Hello, ...] = ()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the job manager may send requests."""
+        return self.accepted > self.lost
+
+
+NO_LINK: Final = ExecLink()
+
+
+def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -> ExecLink:
+    link = link or NO_LINK
+    if record.kind == MODULE:
+        data = payload(record)
+        is_end = data.get("module") == seen.facts.manager and data.get("what") != "started"
+        return link.but(lost=record.n) if is_end else link
+    found = message(record)
+    if isinstance(found, Response):
+        if found.topic != topics.EXEC_HELLO:
+            return link.but(lost=record.n, fatal=record.n) if found.errnum else link
+        hellos = tuple(hello for hello in link.hellos if hello is not answered_hello(link, found))
+        if found.errnum:
+            return link.but(hellos=hellos)
+        return link.but(hellos=hellos, accepted=record.n, fatal=0)
+    assert isinstance(found, Request)
+    if found.topic == topics.EXEC_HELLO:
+        hello = Hello(record.n, found.sender or record.peer, outstanding(seen))
+        return link.but(hellos=(*link.hellos, hello))
+    if found.topic == topics.JOB_MANAGER_DISCONNECT:
+        is_exec = found.sender == seen.facts.exec_peer
+        return link.but(lost=record.n, disconnected=record.n) if is_exec else link
+    return link.but(lost=record.n) if found.sender == seen.facts.manager else link
+
+
+def answered_hello(link: ExecLink, response: Response) -> Hello | None:
+    """The hello that a response answers."""
+    to = response.routes[0] if response.routes else ""
+    return next((hello for hello in link.hellos if to in ("", hello.peer)), None)
+
+
+# --- the starts
+
+
+class Start(Live, frozen=True, gc=False):
+    """A job's latest start request; places of records, 0 for none."""
+
+    sent: Place
+    taken: Place = 0
+    """The service took it up."""
+    reattach: bool = False
+    said: tuple[tuple[str, Place], ...] = ()
+    """The service's answers: the type, and "fatal" or "final" for such."""
+    heard: tuple[tuple[str, Place], ...] = ()
+    """Those that the job manager has taken up."""
+    released: int = 0
+    """Ranks that the service has released, as a bit set."""
+
+    def place(self, what: str, *, heard: bool = False) -> int:
+        """Where the service said this, or the job manager heard it; 0 if not."""
+        return dict(self.heard if heard else self.said).get(what, 0)
+
+
+def kind_of_answer(record: Record) -> str:
+    """The type of a start response; "fatal" and "final" are those exceptions and releases."""
+    kind, data = str(payload(record).get("type")), data_of(record)
+    if kind == "release" and data.get("final") is True:
+        return "final"
+    if kind == "exception" and data.get("severity") == 0:
+        return "fatal"
+    return kind
+
+
+def data_of(record: Record) -> dict[str, Any]:
+    """The data of a start response; {} when there is none."""
+    found = payload(record).get("data")
+    return found if isinstance(found, dict) else {}
+
+
+def ranks_of(record: Record) -> int:
+    """The ranks of a release, as a bit set: -1 for the "all" of RFC 21, 0 for what is no idset."""
+    ranks = str(data_of(record).get("ranks", ""))
+    if ranks == "all":
+        return -1
+    found = idset_of(ranks)
+    return found.bits if found is not None else 0
+
+
+def _fold_start(start: Start | None, _part: None, record: Record, _seen: Seen) -> Start | None:
+    is_sent = record.kind == SEND
+    if isinstance(record.message, Request):
+        if is_sent:
+            return Start(record.n, reattach=payload(record).get("reattach") is True)
+        return start and start.but(taken=record.n)
+    if start is None or errnum(record):
+        return start
+    kind = kind_of_answer(record)
+    if is_sent:
+        released = start.released | ranks_of(record)
+        return start.but(said=_with(start.said, kind, record.n), released=released)
+    if kind == "final":  # all of it is over: that is all that is kept
+        return Start(start.sent, start.taken, said=start.said[-1:], heard=(("final", record.n),))
+    return start.but(heard=_with(start.heard, kind, record.n))
+
+
+def _with(said: tuple[tuple[str, Place], ...], kind: str, n: int) -> tuple[tuple[str, int], ...]:
+    return said if kind in dict(said) else (*said, (kind, n))
+
+
+STARTS: Final = view(
+    "starts",
+    sent("request", START),
+    received("request", START),
+    sent("response", START),
+    received("response", START),
+    key=job_id,
+    fold=_fold_start,
+)
+"""By job id; of one that is finally released only that it is."""
+
+LINK: Final = view(
+    "exec link",
+    received("request", topics.EXEC_HELLO, topics.JOB_MANAGER_DISCONNECT),
+    sent("request", EXEC_DISCONNECT),
+    noted(Kind.MODULE),
+    sent("response", topics.EXEC_HELLO),
+    received("response", START),
+    key=no_key,
+    fold=_fold_link,
+    reads=(STARTS,),
+)
+"""One state."""
+
+
+def link_of(seen: Seen) -> ExecLink:
+    """The state of LINK."""
+    link: ExecLink | None = seen.at(LINK)
+    return link or NO_LINK
+
+
+def start_of(seen: Seen, record: Record) -> Start | None:
+    """The start request of the record's job, unless it is void."""
+    start: Start | None = seen.at(STARTS, job_id(record))
+    return start if start is not None and start.sent > link_of(seen).lost else None
+
+
+def is_open(start: Start | None) -> bool:
+    """Whether the job manager has yet to hear the final release."""
+    return start is not None and not start.place("final", heard=True)
+
+
+def outstanding(seen: Seen) -> int:
+    """A job with a start request that is not finally released, to a service that is there, or 0."""
+    lost = link_of(seen).lost
+    starts: Mapping[Any, Start] = seen.all(STARTS)
+    found = (job for job, start in starts.items() if start.sent > lost and is_open(start))
+    return next(found, 0)
+
+
+# --- what the job manager is to log
+
+
+class Expected(NamedTuple):
+    """An answer that the job manager took up and has not logged."""
+
+    n: Place
+    context: tuple[tuple[str, Any], ...]
+    """What the event is to say; a value of a shape that cannot be kept is left out."""
+    is_early_or_late: bool = False
+    """An exception before start, or after finish."""
+
+
+EVENTS: Final = ("start", "release", "finish", "exception")
+"""Types of start responses, each logged as the event of that name."""
+
+
+def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected | None]]:
+    jobid = job_id(record)
+    if record.kind == EVENT:
+        return [((jobid, name_of(record)), None)]
+    kind = str(payload(record).get("type"))
+    if (
+        errnum(record)
+        or not is_well_formed(kind, data_of(record))
+        or not _is_due(kind, record, seen)
+    ):
+        return []
+    start = start_of(seen, record)
+    heard = dict(start.heard) if start is not None else {}
+    context = tuple((k, v) for k, v in data_of(record).items() if isinstance(v, (str, int, float)))
+    return [((jobid, kind), Expected(record.n, context, "start" not in heard or "finish" in heard))]
+
+
+def is_well_formed(kind: str, data: dict[str, Any]) -> bool:
+    """Whether an answer of a type can be logged at all."""
+    match kind:
+        case "start":
+            return not data
+        case "finish":
+            return INTEGER.fits(data.get("status"))
+        case "release":
+            return STRING.fits(data.get("ranks")) and BOOLEAN.fits(data.get("final"))
+        case "exception":
+            is_named = STRING.fits(data.get("type")) and STRING.fits(data.get("note", ""))
+            return is_named and SEVERITY.fits(data.get("severity"))
+    return False
+
+
+def _is_due(kind: str, record: Record, seen: Seen) -> bool:
+    """Whether the answer has its place, so that the job manager can log it."""
+    log: Log | None = seen.at(LOG, job_id(record))
+    if log is None or log.ended or not is_open(start_of(seen, record)):
+        return False
+    return not ((kind == "start" and log.started) or (kind == "finish" and log.finished))
+
+
+def _fold_expected(
+    left: tuple[Expected, ...] | None, new: Expected | None, record: Record, _seen: Seen
+) -> tuple[Expected, ...] | None:
+    left = left or ()
+    if new is not None:
+        return (*left, new)
+    # others raise exceptions too; nobody else has a start, a release or a finish to tell
+    others = payload(record).get("name") == "exception"
+    oldest = left[0] if left and not others else None
+    done = next((each for each in left if is_told(each, record)), oldest)
+    return tuple(each for each in left if each is not done) or None
+
+
+def is_told(expected: Expected, record: Record) -> bool:
+    """Whether an event says what the answer said."""
+    context = payload(record).get("context")
+    context = context if isinstance(context, dict) else {}
+    return all(key in context and context[key] == value for key, value in expected.context)
+
+
+EXPECTED: Final = view(
+    "expected events",
+    received("response", START),
+    logged(*EVENTS),
+    parts=_expected_parts,
+    fold=_fold_expected,
+    reads=(LINK, STARTS, LOG),
+)
+"""By job id and type of the answer, oldest first."""

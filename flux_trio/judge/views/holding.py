@@ -1,0 +1,232 @@
+"""Views of what the scheduler gave away: R of each job, and what is in use.
+
+R is read from the scheduler's commits to the KVS; a trace that does not show them tells nothing of
+resources.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from flux_trio.formats import Idset, ResourceSet
+from flux_trio.judge.engine.leg import (
+    EVENT,
+    SEND,
+    errnum,
+    job_id,
+    logged,
+    message,
+    no_key,
+    payload,
+    received,
+    sent,
+    topic_of,
+)
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.trait import WITH_R
+from flux_trio.judge.engine.view import Seen, View, seen_once, view
+from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.views.jobs import LIFE
+from flux_trio.judge.views.resource_sets import committed, resources_in
+from flux_trio.judge.views.scheduling import LINK, link_of
+from flux_trio.messages import Request, Response, topics
+from flux_trio.trace import Record
+
+Rpc = tuple[str, str, int]
+"""Client, topic and matchtag."""
+
+
+def _rpc(record: Record) -> Rpc:
+    found = message(record)
+    assert isinstance(found, (Request, Response))
+    return (record.party, found.topic, found.matchtag)
+
+
+class Written(NamedTuple):
+    """R of a job as it was put into the KVS."""
+
+    n: Place
+    """The commit that was sent."""
+    rpc: Rpc
+    resources: ResourceSet | None
+    """None for what is no R."""
+
+
+def _written(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
+    if topic_of(record) == topics.KVS_COMMIT:
+        if record.party != seen.facts.scheduler:
+            return []
+        return [(jobid, None if r is None else r.value) for jobid, r in committed(record)]
+    found = job_id(record)
+    return [] if found is None else [(found, None)]
+
+
+def _fold_written(before: Written | None, r: Any, record: Record, seen: Seen) -> Written | None:
+    if r is not None:
+        return Written(record.n, _rpc(record), resources_in(r))
+    if topic_of(record) == topics.SCHED_FREE:
+        return None if seen.at(LIFE, job_id(record)) is None else before
+    told = told_of(seen, job_id(record))
+    is_needed = record.kind == EVENT and (told.held or told.alloc)  # its free is on the way
+    return before if is_needed else None
+
+
+WRITTEN: Final = view(
+    "written",
+    sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    sent("response", topics.SCHED_FREE),
+    logged("clean"),
+    parts=_written,
+    fold=_fold_written,
+    reads=(LIFE, LINK, TOLD),
+)
+"""By job id: R that the scheduler wrote, until the job is inactive and nobody has it any more."""
+
+
+def _commits(record: Record, seen: Seen) -> Iterable[tuple[Rpc, None]]:
+    return [(_rpc(record), None)] if record.party == seen.facts.scheduler else []
+
+
+def _fold_commits(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
+    return record.n if record.kind == SEND else None
+
+
+COMMITS: Final = view(
+    "commits",
+    sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    received("response", topics.KVS_COMMIT),
+    parts=_commits,
+    fold=_fold_commits,
+)
+"""Commits in which the scheduler writes R, and that were not answered."""
+
+
+class Grant(NamedTuple):
+    """What a job has."""
+
+    since: Place
+    """The SUCCESS or hello answer by which it has it."""
+    resources: ResourceSet
+
+
+def _granted(record: Record, seen: Seen) -> Iterable[tuple[int, None]]:
+    """A SUCCESS or hello answer gives, a sched.free that is taken up takes, ENODATA sorts out."""
+    if topic_of(record) == topics.SCHED_HELLO and errnum(record):
+        return [(jobid, None) for jobid in seen.all(GRANTS)]
+    jobid = job_id(record)
+    is_other = topic_of(record) == topics.SCHED_ALLOC and payload(record).get("type") != 0
+    return [] if jobid is None or is_other or errnum(record) else [(jobid, None)]
+
+
+def _fold_grant(grant: Grant | None, _part: None, record: Record, seen: Seen) -> Grant | None:
+    if topic_of(record) == topics.SCHED_HELLO and errnum(record):
+        return grant if grant is not None and grant.since > link_of(seen).hello_sent else None
+    return grant_in(record, seen)
+
+
+def grant_in(record: Record, seen: Seen) -> Grant | None:
+    """What a SUCCESS or hello answer gives to its job, if the trace shows its R."""
+    written: Written | None = seen.at(WRITTEN, job_id(record))
+    if written is None or written.resources is None or topic_of(record) == topics.SCHED_FREE:
+        return None
+    return Grant(record.n, written.resources)
+
+
+GIVEN_OR_TAKEN: Final = (
+    *sent("response", topics.SCHED_ALLOC, topics.SCHED_HELLO),
+    *received("request", topics.SCHED_FREE),
+)
+
+GRANTS: Final[View] = view(
+    "grants", GIVEN_OR_TAKEN, parts=_granted, fold=_fold_grant, reads=(WRITTEN, LINK)
+)
+"""By job id: what jobs have, from the scheduler's SUCCESS until it takes up the free.
+
+When hello has ended, only what it told of is left.
+"""
+
+
+class InUse(NamedTuple):
+    """For each core and each gpu by its number, a bit set of the ranks on which a job has it."""
+
+    cores: tuple[int, ...] = ()
+    gpus: tuple[int, ...] = ()
+
+
+FREE: Final = InUse()
+
+
+@functools.lru_cache(maxsize=256)
+def _children(bits: int) -> tuple[int, ...]:
+    return tuple(Idset.from_bits(bits))
+
+
+def _changed(in_use: InUse, resources: ResourceSet, *, given: bool) -> InUse:
+    cores, gpus = list(in_use.cores), list(in_use.gpus)
+    for group in resources.groups:
+        for ranks_of, bits in ((cores, group.cores), (gpus, group.gpus)):
+            ranks_of += [0] * (bits.bit_length() - len(ranks_of))
+            for child in _children(bits):
+                ranks = ranks_of[child]
+                ranks_of[child] = ranks | group.ranks if given else ranks & ~group.ranks
+    return InUse(tuple(cores), tuple(gpus))
+
+
+def _fold_in_use(in_use: InUse | None, _part: None, record: Record, seen: Seen) -> InUse | None:
+    in_use = in_use or FREE
+    if topic_of(record) == topics.SCHED_HELLO and errnum(record):
+        hello = link_of(seen).hello_sent
+        in_use = FREE
+        for grant in seen.all(GRANTS).values():
+            if grant.since > hello:
+                in_use = _changed(in_use, grant.resources, given=True)
+        return in_use
+    for jobid, _ in _granted(record, seen):
+        had: Grant | None = seen.at(GRANTS, jobid)
+        has = grant_in(record, seen)
+        if had is not None:
+            in_use = _changed(in_use, had.resources, given=False)
+        if has is not None:
+            in_use = _changed(in_use, has.resources, given=True)
+    return in_use
+
+
+IN_USE: Final = view(
+    "in use",
+    GIVEN_OR_TAKEN,
+    key=no_key,
+    fold=_fold_in_use,
+    reads=(GRANTS, WRITTEN, LINK),
+)
+"""One state: all of GRANTS together, to tell quickly that nothing is given twice."""
+
+
+def _is_in_use(in_use: InUse, resources: ResourceSet) -> bool:
+    for group in resources.groups:
+        for ranks_of, bits in ((in_use.cores, group.cores), (in_use.gpus, group.gpus)):
+            known = len(ranks_of)
+            for child in _children(bits):
+                if child < known and ranks_of[child] & group.ranks:
+                    return True
+    return False
+
+
+@seen_once
+def overlaps(record: Record, seen: Seen) -> list[tuple[int, Grant]]:
+    """(job id, grant) of others that have some of what a SUCCESS gives to its job."""
+    if payload(record).get("type") != 0 or errnum(record):
+        return []
+    given = grant_in(record, seen)
+    if given is None or not _is_in_use(seen.at(IN_USE) or FREE, given.resources):
+        return []
+    return [
+        (jobid, grant)
+        for jobid, grant in seen.all(GRANTS).items()
+        if jobid != job_id(record) and not grant.resources.is_disjoint(given.resources)
+    ]
+
+
+OVERLAPS: Final = (WRITTEN, GRANTS, IN_USE, LINK)
+"""The views that `overlaps` reads."""

@@ -1,0 +1,237 @@
+"""Views of jobs: their life by RFC 21, as their eventlogs tell it, and what else is known of it.
+
+Left out: what dependencies, prologs and epilogs wait for.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, Final
+
+from flux_trio.judge.engine.leg import (
+    ANY_TOPIC,
+    EVENT,
+    SEND,
+    errnum,
+    job_id,
+    logged,
+    name_of,
+    payload,
+    received,
+    sent,
+)
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.messages import Response, topics
+from flux_trio.trace import Record
+
+ANY_JOB: Final = "any job"
+"""The key of RAISED for what is not about one job."""
+
+
+class JobState(StrEnum):
+    """RFC 21, Job States."""
+
+    NEW = "NEW"
+    DEPEND = "DEPEND"
+    PRIORITY = "PRIORITY"
+    SCHED = "SCHED"
+    RUN = "RUN"
+    CLEANUP = "CLEANUP"
+    INACTIVE = "INACTIVE"
+
+
+# For functions: asking an enumeration for a member takes longer than most rules.
+NEW, DEPEND, PRIORITY = JobState.NEW, JobState.DEPEND, JobState.PRIORITY
+SCHED, RUN, CLEANUP = JobState.SCHED, JobState.RUN, JobState.CLEANUP
+INACTIVE = JobState.INACTIVE
+
+# RFC 21: the events that move a job, by the state they move it from.
+MOVES: Final[dict[JobState, dict[str, JobState]]] = {
+    NEW: {"validate": DEPEND},
+    DEPEND: {"depend": PRIORITY},
+    PRIORITY: {"priority": SCHED},
+    SCHED: {
+        "alloc": RUN,
+        "urgency": PRIORITY,
+        "jobspec-update": PRIORITY,
+        "flux-restart": PRIORITY,
+    },
+    RUN: {"finish": CLEANUP},
+    CLEANUP: {"clean": INACTIVE},
+    INACTIVE: {},
+}
+
+
+class Life(Live, frozen=True, gc=False):
+    """An active job. Places of records are 0 for what has not happened."""
+
+    state: JobState
+    since: Place
+    """Where it entered its state."""
+    t: float
+    """When it entered its state or got its priority, the later; seconds since the Unix epoch."""
+    t_submit: float
+    userid: int = -1
+    priority: int = -1
+    """By its last priority event; -1 before the first."""
+    prioritized: Place = 0
+    held: Place = 0
+    """Its alloc event; 0 again after its free event."""
+    bypassed: bool = False
+    """A plugin gave it its resources: no scheduler knows of them."""
+    fatal: Place = 0
+    """Its first exception of severity 0."""
+    released: Place = 0
+    """Its final release event."""
+    frees: int = 0
+    """How many free events it has had."""
+
+
+def context_of(record: Record) -> dict[str, Any]:
+    """The context of an eventlog event; {} when it has none."""
+    found = payload(record).get("context")
+    return found if isinstance(found, dict) else {}
+
+
+def is_fatal(record: Record) -> bool:
+    """Whether an event is an exception of severity 0."""
+    return payload(record).get("name") == "exception" and context_of(record).get("severity") == 0
+
+
+def is_bypass(record: Record) -> bool:
+    """Whether an alloc event is of resources that a plugin gave the job: no scheduler did."""
+    return context_of(record).get("bypass") is True
+
+
+def next_state(state: JobState, record: Record) -> JobState:
+    """The state after an event (RFC 21)."""
+    if is_fatal(record) and state != INACTIVE:
+        return CLEANUP
+    return MOVES[state].get(name_of(record), state)
+
+
+def _lives(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
+    """job-manager.submit tells of many when they were submitted."""
+    jobs = payload(record).get("jobs")
+    jobs = jobs if isinstance(jobs, list) else []
+    told = [job for job in jobs if isinstance(job, dict)]
+    return [(job["id"], job) for job in told if type(job.get("id")) is int]
+
+
+def integer(value: Any) -> int:
+    """The integer that a value is, -1 when it is none."""
+    return value if type(value) is int else -1
+
+
+def number(value: Any, unless: float) -> float:
+    """The number that a value is, another when it is none."""
+    return value if type(value) in (int, float) else unless
+
+
+def _fold_life(life: Life | None, submitted: Any, record: Record, _seen: Seen) -> Life | None:
+    if submitted is not None:
+        return life or Life(NEW, record.n, record.t, number(submitted.get("t_submit"), record.t))
+    name, context = payload(record).get("name"), context_of(record)
+    if name == "submit":
+        t_submit = record.t if life is None else life.t_submit
+        return Life(NEW, record.n, record.t, t_submit, integer(context.get("userid")))
+    if life is None:
+        return None
+    state = next_state(life.state, record)
+    if state == INACTIVE or name == "invalidate":
+        return None
+    if state != life.state:
+        life = life.but(state=state, since=record.n, t=record.t)
+    match name:
+        case "priority":
+            priority = integer(context.get("priority"))
+            return life.but(priority=priority, prioritized=record.n, t=record.t)
+        case "alloc":
+            return life.but(held=record.n, bypassed=is_bypass(record))
+        case "release" if context.get("final") is True:
+            return life.but(released=record.n)
+        case "free":
+            return life.but(held=0, frees=life.frees + 1)
+        case "exception" if is_fatal(record) and not life.fatal:
+            return life.but(fatal=record.n)
+    return life
+
+
+LIFE: Final = view(
+    "life",
+    logged(ANY_TOPIC),
+    key=job_id,
+    parts=_lives,
+    many=received("request", topics.JOB_SUBMIT),
+    fold=_fold_life,
+)
+"""By job id; jobs that are INACTIVE, or whose submit event the trace has not, are left out."""
+
+
+def _raised(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
+    found = job_id(record)
+    if isinstance(record.message, Response) and not errnum(record):
+        is_exception = payload(record).get("type") == "exception"
+        return [(found, None)] if is_exception else []
+    return [(ANY_JOB if found is None else found, None)]
+
+
+def _fold_raised(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
+    return None if record.kind == EVENT else record.n
+
+
+RAISED: Final = view(
+    "raised",
+    received("request", topics.JOB_RAISE, topics.JOB_RAISEALL),
+    received("response", "<exec>.start"),
+    logged("clean"),
+    parts=_raised,
+    fold=_fold_raised,
+)
+"""By job id: where the job manager was last given a reason for an exception.
+
+A user's or service's job-manager.raise, an exception of the execution service; raiseall and
+errors that name no job are under ANY_JOB.
+"""
+
+
+class Durable(Live, frozen=True, gc=False):
+    """What of a party's events is surely stored."""
+
+    until: Place = 0
+    """Events noted before this place."""
+    commits: tuple[tuple[int, Place], ...] = ()
+    """Matchtag and place of each commit that was not answered."""
+
+
+def _fold_durable(durable: Durable | None, _part: None, record: Record, _seen: Seen) -> Durable:
+    durable = durable or Durable()
+    matchtag = getattr(record.message, "matchtag", 0)
+    if record.kind == SEND:
+        return durable.but(commits=(*durable.commits, (matchtag, record.n)))
+    left = tuple(each for each in durable.commits if each[0] != matchtag)
+    answered = [n for tag, n in durable.commits if tag == matchtag]
+    return Durable(max([durable.until, *answered]), left)
+
+
+DURABLE: Final = view(
+    "durable",
+    sent("request", topics.KVS_COMMIT),
+    received("response", topics.KVS_COMMIT),
+    key=operator.attrgetter("party"),
+    fold=_fold_durable,
+)
+"""By party that commits to the KVS."""
+
+
+def is_durable(seen: Seen, party: str, n: int) -> bool:
+    """Whether the event that `party` logged at `n` is stored.
+
+    What it sends before that may have been decided before the event, and waited for a commit. In a
+    trace that does not show commits every event is taken as stored.
+    """
+    durable: Durable | None = seen.at(DURABLE, party)
+    return durable is None or n < durable.until

@@ -1,0 +1,200 @@
+"""Views of RFC 27's order and bounds: who waits to be asked for, and what went out lately."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from flux_trio.judge.engine.leg import (
+    EVENT,
+    errnum,
+    job_id,
+    logged,
+    message,
+    no_key,
+    payload,
+    received,
+    sent,
+)
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import Broken
+from flux_trio.judge.engine.view import Seen, view
+from flux_trio.judge.views.jobs import LIFE, SCHED, Life
+from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
+from flux_trio.judge.views.scheduling import (
+    ASKED,
+    FINAL,
+    LINK,
+    asked_of,
+    is_eligible,
+    is_pending,
+    link_of,
+)
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Record
+
+LATE_S: Final = 1.0
+"""A job that waits this long was surely known when a worse one was asked for: decided before it
+came, and held up by a commit, a request may go out later than that."""
+
+SENDS_MAX: Final = 16
+
+
+def _fold_outstanding(count: int | None, _part: None, record: Record, seen: Seen) -> int | None:
+    found = message(record)
+    if errnum(record):
+        return None  # a fatality
+    if isinstance(found, Request):
+        if found.topic == topics.SCHED_ALLOC:
+            return (count or 0) + 1
+        gone = found.topic == topics.SCHED_HELLO or found.sender == seen.facts.scheduler
+        return None if gone else count
+    is_final = payload(record).get("type") in FINAL
+    if count and is_final and is_pending(asked_of(seen, job_id(record)), seen):
+        return count - 1
+    return count
+
+
+OUTSTANDING: Final = view(
+    "outstanding",
+    sent("request", topics.SCHED_ALLOC),
+    received("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
+    received("request", topics.SCHED_HELLO, topics.JOB_MANAGER_DISCONNECT),
+    key=no_key,
+    fold=_fold_outstanding,
+    reads=(ASKED, LINK),
+)
+"""How many sched.alloc requests are open, of all jobs."""
+
+
+def _fold_newest(newest: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
+    asked = asked_of(seen, job_id(record))
+    if not is_pending(asked, seen) or payload(record).get("type") not in FINAL:
+        return newest
+    return max(newest or 0, asked.alloc)
+
+
+NEWEST_ANSWERED: Final = view(
+    "newest answered",
+    received("response", topics.SCHED_ALLOC),
+    key=no_key,
+    fold=_fold_newest,
+    reads=(ASKED, LINK),
+)
+"""The place of the latest sched.alloc that has had its final answer."""
+
+
+def _fold_overtaken(_was: bool | None, _part: None, record: Record, seen: Seen) -> bool | None:
+    if record.kind == EVENT or payload(record).get("type") != 0:
+        return None
+    asked = asked_of(seen, job_id(record))
+    newest: int | None = seen.at(NEWEST_ANSWERED)
+    return True if is_pending(asked, seen) and asked.alloc < (newest or 0) else None
+
+
+OVERTAKEN: Final = view(
+    "overtaken",
+    received("response", topics.SCHED_ALLOC),
+    logged("alloc", "clean"),
+    key=job_id,
+    fold=_fold_overtaken,
+    reads=(ASKED, LINK, NEWEST_ANSWERED),
+)
+"""By job id: its SUCCESS came after the answer to a later request."""
+
+
+Rank = tuple[int, float]
+"""The order of requests: less is earlier. Minus the priority, then the time of submission."""
+
+
+class Sending(NamedTuple):
+    """A sched.alloc that went out."""
+
+    n: Place
+    t: float
+    rank: Rank
+    jobid: int
+
+
+def rank_of(life: Life) -> Rank:
+    """Where a job stands among those that wait."""
+    return (-life.priority, life.t_submit)
+
+
+def _fold_sendings(
+    sendings: tuple[Sending, ...] | None, _part: None, record: Record, seen: Seen
+) -> tuple[Sending, ...]:
+    jobid = job_id(record)
+    life: Life | None = seen.at(LIFE, jobid)
+    kept = sendings or ()
+    if life is None or jobid is None:
+        return kept
+    rank = rank_of(life)
+    while kept and kept[-1].rank <= rank:
+        kept = kept[:-1]
+    return (*kept, Sending(record.n, record.t, rank, jobid))[-SENDS_MAX:]
+
+
+SENDINGS: Final = view(
+    "sendings",
+    sent("request", topics.SCHED_ALLOC),
+    key=no_key,
+    fold=_fold_sendings,
+    reads=(LIFE,),
+)
+"""Requests in the order they went out, without those that a worse one, or as bad, has followed.
+
+So the first of those after some time is the worst that went out since.
+"""
+
+
+def unsent(seen: Seen) -> Iterator[tuple[int, Life]]:
+    """Jobs that should have been asked for, if nothing more happens.
+
+    They wait in SCHED, their queue is not stopped, the scheduler is there, and its limit is not
+    reached.
+    """
+    limit = seen.facts.limit
+    full = limit is not None and (seen.at(OUTSTANDING) or 0) >= limit
+    if full or not link_of(seen).is_up:
+        return
+    for jobid, life in seen.all(LIFE).items():
+        asked = asked_of(seen, jobid)
+        is_answered = asked.granted or asked.denied
+        waits = is_eligible(life) and not is_pending(asked, seen) and not is_answered
+        if waits and stop_of(seen, queue_of_job(seen, jobid)) is None:
+            assert isinstance(jobid, int)
+            yield jobid, life
+
+
+UNSENT: Final = (LIFE, ASKED, LINK, OUTSTANDING, QUEUES, JOB_QUEUES)
+"""The views that `unsent` reads."""
+
+
+def over_limit(record: Record, seen: Seen) -> Broken | None:
+    """What a sched.alloc that is sent breaks when the scheduler's limit is reached already."""
+    limit, count = seen.facts.limit, seen.at(OUTSTANDING) or 0
+    if limit is None or count < limit:
+        return None
+    text = f"job {job_id(record)}: sched.alloc beyond the limit of {limit}: {count} are open"
+    return Broken(text, (link_of(seen).ready,))
+
+
+OVER_LIMIT: Final = (OUTSTANDING, LINK)
+"""The views that `over_limit` reads."""
+
+
+def priorities_untold(seen: Seen) -> Iterator[Broken]:
+    """Jobs whose open request has another priority than they have, should nothing more happen."""
+    if not link_of(seen).is_up:
+        return
+    for jobid, life in seen.all(LIFE).items():
+        asked = asked_of(seen, jobid)
+        changed = life.state == SCHED and asked.told != life.priority
+        if changed and is_pending(asked, seen) and not asked.cancel:
+            text = f"job {jobid}: has priority {life.priority} and the scheduler knows {asked.told}"
+            yield Broken(text, (asked.alloc, life.prioritized))
+
+
+PRIORITIES: Final = (LIFE, ASKED, LINK)
+"""The views that `priorities_untold` reads."""

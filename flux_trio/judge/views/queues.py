@@ -1,0 +1,259 @@
+"""Views of RFC 33: how queues are configured, which are stopped, and which job is in which.
+
+The configuration is in the trace as records of kind `config`, and as the job manager is told of
+another: one that it has not answered is in force for nobody. A trace that shows none exercises
+nothing that depends on it. The anonymous queue is "".
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any, Final
+
+from flux_trio.judge.checks.jobspecs import system
+from flux_trio.judge.checks.queue_tables import ANONYMOUS, Tables, table
+from flux_trio.judge.engine.leg import (
+    EVENT,
+    MODULE,
+    OWN,
+    errnum,
+    job_id,
+    logged,
+    name_of,
+    no_key,
+    noted,
+    payload,
+    received,
+    sent,
+    while_live,
+)
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.trait import WITH_JOBSPEC
+from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.views.calls import call_key
+from flux_trio.judge.views.eventlogs import NULL, decoded, encoded, stored
+from flux_trio.judge.views.jobs import context_of
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Kind, Record
+
+Rpc = tuple[str, int]
+"""Client and matchtag."""
+
+QUEUE: Final = "attributes.system.queue"
+RELOAD: Final = topics.config_reload_of(topics.JOB_MANAGER)
+
+# --- the configuration
+
+
+class Configured(Live, frozen=True, gc=False):
+    """The configuration that is in force, and one that the job manager has yet to answer."""
+
+    n: Place
+    text: str
+    """JSON; "" for one that is not known."""
+    asked: str = ""
+
+
+def _fold_configured(
+    was: Configured | None, _part: None, record: Record, _seen: Seen
+) -> Configured | None:
+    told = payload(record)
+    if record.message is None:
+        return Configured(record.n, _text(told))
+    if isinstance(record.message, Request):
+        asked = _text(told.get("config"))
+        return Configured(record.n, "", asked) if was is None else was.but(asked=asked)
+    if was is None or not was.asked:
+        return was
+    return was.but(asked="") if errnum(record) else Configured(record.n, was.asked)
+
+
+def _text(tables: Any) -> str:
+    return encoded({key: table(tables, key) for key in ("policy", "queues")})
+
+
+CONFIGURED: Final = view(
+    "configured",
+    noted(Kind.CONFIG),
+    received("request", RELOAD),
+    sent("response", RELOAD),
+    key=no_key,
+    fold=_fold_configured,
+)
+"""One state."""
+
+
+def tables_of(seen: Seen) -> tuple[int, Tables] | None:
+    """Where the configuration that is in force was told, and its tables; None when unsure."""
+    found: Configured | None = seen.at(CONFIGURED)
+    if found is None or found.asked or found.text in ("", NULL):
+        return None
+    return found.n, _tables(found.text)
+
+
+@functools.lru_cache(maxsize=16)
+def _tables(text: str) -> Tables:
+    return Tables(decoded(text))
+
+
+# --- the queue of a job
+
+
+def _jobspec_queues(record: Record, _seen: Seen) -> Iterable[tuple[int, str]]:
+    found = [(op.job, op.text) for op in stored(record)]
+    jobs = [(job[0], text) for job, text in found if job is not None and job[1] == "jobspec"]
+    return [
+        (jobid, queue_of(decoded(text)) if '"queue"' in text else ANONYMOUS) for jobid, text in jobs
+    ]
+
+
+def queue_of(jobspec: Any) -> str:
+    """The queue that a jobspec names."""
+    return str(system(jobspec).get("queue") or ANONYMOUS)
+
+
+def _fold_queue(was: str | None, told: str | None, record: Record, _seen: Seen) -> str | None:
+    if told is not None:
+        return told or None
+    if record.message is not None:
+        return queue_of(payload(record).get("jobspec")) or None
+    if name_of(record) in ("clean", "invalidate"):
+        return None
+    found = context_of(record).get(QUEUE)
+    return str(found) if found else was
+
+
+JOB_QUEUES: Final = view(
+    "queues of jobs",
+    sent("request", topics.SCHED_ALLOC),
+    logged("jobspec-update", "clean", "invalidate"),
+    key=job_id,
+    parts=_jobspec_queues,
+    many=sent("request", topics.KVS_COMMIT, mark=WITH_JOBSPEC),
+    fold=_fold_queue,
+)
+"""By job id, for active jobs in a queue that has a name."""
+
+
+def queue_of_job(seen: Seen, jobid: Any) -> str:
+    """The queue of an active job."""
+    return str(seen.at(JOB_QUEUES, jobid) or ANONYMOUS)
+
+
+# --- stopping and starting
+
+
+class Queues(Live, frozen=True, gc=False):
+    """What has been said of queues."""
+
+    stopped: tuple[tuple[str, Place], ...] = ()
+    """Those that are stopped, each with the place of the word; 0 for one that may be started."""
+    names: tuple[str, ...] | None = None
+    """Those that are configured; None when that is not known."""
+    t: float = 0.0
+    """When one was last stopped or started."""
+
+    def stop_of(self, queue: str) -> int | None:
+        """Where the queue was stopped, 0 if that is not sure, None when it is not."""
+        if self.names and queue not in self.names:
+            return 0
+        return dict(self.stopped).get(queue)
+
+
+STARTED: Final = Queues()
+
+
+def _fold_queues(queues: Queues | None, _part: None, record: Record, _seen: Seen) -> Queues:
+    queues = queues or STARTED
+    if record.kind == EVENT:  # what a job manager that starts anew remembers is not said
+        unsure = tuple((name, 0) for name, _ in queues.stopped)
+        return queues if unsure == queues.stopped else queues.but(stopped=unsure)
+    if record.message is None:
+        return _configured(queues, Tables(payload(record)), record)
+    meant = _meant(payload(record), queues)
+    others = tuple(each for each in queues.stopped if each[0] not in meant)
+    is_stop = payload(record).get("start") is False
+    stopped = tuple((each, record.n) for each in meant) if is_stop else ()
+    return queues.but(stopped=(*others, *stopped), t=record.t)
+
+
+def _meant(asked: dict[str, Any], queues: Queues) -> tuple[str, ...]:
+    """The queues that an administrator's request is about."""
+    name = asked.get("name")
+    everyone = asked.get("all") or name is None
+    return (queues.names or (ANONYMOUS,)) if everyone else (str(name),)
+
+
+def _configured(queues: Queues, tables: Tables, record: Record) -> Queues:
+    known = queues.names or ()
+    kept = tuple(each for each in queues.stopped if each[0] in (tables.names or (ANONYMOUS,)))
+    new = (name for name in tables.names if name not in known and tables.starts_stopped(name))
+    stopped = (*kept, *((name, record.n) for name in new))
+    return Queues(stopped, tables.names, record.t)
+
+
+QUEUES: Final = view(
+    "queues",
+    received("request", topics.JOB_QUEUE_START),
+    noted(Kind.CONFIG),
+    logged("flux-restart"),
+    key=no_key,
+    fold=_fold_queues,
+)
+"""One state; none before the first word."""
+
+
+def stop_of(seen: Seen, queue: str) -> int | None:
+    """Where a queue was stopped, 0 if that is not sure, None when it is not stopped."""
+    queues: Queues | None = seen.at(QUEUES)
+    return None if queues is None else queues.stop_of(queue)
+
+
+# --- disabling and enabling
+
+
+class Disabled(Live, frozen=True, gc=False):
+    """Queues that take no jobs."""
+
+    asked: tuple[tuple[Rpc, tuple[str, ...]], ...] = ()
+    """Requests to disable queues that were not answered."""
+    since: tuple[tuple[str, Place], ...] = ()
+    """Queues that are surely disabled, with the place of the answer that says so."""
+
+
+def _fold_disabled(
+    was: Disabled | None, _part: None, record: Record, seen: Seen
+) -> Disabled | None:
+    was = was or Disabled()
+    if record.kind == MODULE:
+        is_end = payload(record).get("module") == seen.facts.manager
+        return None if is_end else was  # what the next one remembers is not said
+    if isinstance(record.message, Request):
+        meant = _meant(payload(record), seen.at(QUEUES) or STARTED)
+        if payload(record).get("enable") is False:
+            return was.but(asked=(*was.asked, (call_key(record), meant)))
+        return was.but(since=tuple(each for each in was.since if each[0] not in meant))
+    rpc = call_key(record)
+    done = [name for each, names in was.asked if each == rpc for name in names]
+    asked = tuple(each for each in was.asked if each[0] != rpc)
+    since = () if errnum(record) else tuple((name, record.n) for name in done)
+    return Disabled(asked, (*was.since, *since))
+
+
+DISABLED: Final = view(
+    "disabled queues",
+    received("request", topics.JOB_QUEUE_ENABLE),
+    sent("response", topics.JOB_QUEUE_ENABLE),
+    while_live(OWN, noted(Kind.MODULE)),
+    key=no_key,
+    fold=_fold_disabled,
+    reads=(QUEUES,),
+)
+"""One state."""
+
+
+def disabled_at(seen: Seen, queue: str) -> int:
+    """Where the job manager said that a queue is disabled; 0 when it is not, surely."""
+    found: Disabled | None = seen.at(DISABLED)
+    return dict(found.since).get(queue, 0) if found is not None else 0

@@ -1,0 +1,331 @@
+"""Resource sets (RFC 20) as a trace shows them: in commits of job.<id>.R, in lookups of it by the
+scheduler, and in grow responses. Read by hand, since a parser of ours would excuse what it takes.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple, TypeVar
+
+from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
+from flux_trio.judge.checks.shapes import idset_of
+from flux_trio.judge.engine.leg import (
+    LOOKUP_TOPICS,
+    errnum,
+    message,
+    once,
+    payload,
+    received,
+    sent,
+    topic_of,
+)
+from flux_trio.judge.engine.trait import BY_SCHEDULER, WITH_R
+from flux_trio.judge.engine.view import Seen, view
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Record
+
+LATEST_MAX: Final = 64
+
+T = TypeVar("T")
+
+_R_KEY: Final = re.compile(r"job\.([0-9a-f]{4}(?:\.[0-9a-f]{4}){3})\.R")
+
+
+class SeenR(NamedTuple):
+    """An R: in words what it is of, its JSON value, its job (None: an inventory), and when."""
+
+    what: str
+    value: Any
+    t: float
+    jobid: int | None = None
+
+
+def job_of_key(key: Any) -> int | None:
+    """The job whose R a KVS key names (RFC 16, 19); None for another key."""
+    found = _R_KEY.fullmatch(key) if isinstance(key, str) and key.endswith(".R") else None
+    return int(found[1].replace(".", ""), 16) if found else None
+
+
+def commit_ops(record: Record) -> Iterator[tuple[str, str, Any]]:
+    """Operation, key and text of each op of a kvs.commit; text is None where there is none."""
+    ops = payload(record).get("ops")
+    for op in ops if isinstance(ops, list) else []:
+        if isinstance(op, (list, tuple)) and len(op) >= 2:
+            yield op[0], op[1], op[2] if len(op) > 2 else None
+
+
+@once
+def committed(record: Record) -> list[tuple[int, SeenR | None]]:
+    """Each job whose R a kvs.commit writes, or removes (None)."""
+    return [
+        (jobid, _of_job(jobid, text, record.t) if op == "put" else None)
+        for op, key, text in commit_ops(record)
+        if (jobid := job_of_key(key)) is not None
+    ]
+
+
+def _of_job(jobid: int, text: Any, t: float) -> SeenR:
+    return SeenR(f"R of job {jobid}", _decoded(text) if isinstance(text, str) else text, t, jobid)
+
+
+@functools.lru_cache(maxsize=64)
+def _decoded(text: str) -> Any:
+    """The JSON value; the text itself when it is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def read_once(read: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Remember what was read of the latest values: many rules ask for the same in turn."""
+    latest: dict[int, tuple[Any, T]] = {}
+
+    def remembered(value: Any) -> T:
+        found = latest.get(id(value))
+        if found is not None and found[0] is value:
+            return found[1]
+        if len(latest) >= LATEST_MAX:
+            latest.clear()
+        result = read(value)
+        latest[id(value)] = (value, result)
+        return result
+
+    return functools.wraps(read)(remembered)
+
+
+def _lookups(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
+    found = message(record)
+    return [((found.routes[:1], found.matchtag), None)]  # type: ignore[union-attr] # of these legs
+
+
+def _fold_lookup(
+    _jobs: tuple[int | None, ...] | None, _part: None, record: Record, _seen: Seen
+) -> tuple[int | None, ...] | None:
+    if not topic_is_request(record):
+        return None
+    keys = _listed(payload(record), "keys", "key")
+    return tuple(map(job_of_key, keys))
+
+
+def _listed(told: dict[str, Any], many: str, one: str) -> list[Any]:
+    """What a message of kvs.lookup-all has under `many`, or one of kvs.lookup under `one`."""
+    found = told.get(many, [told.get(one)])
+    return found if isinstance(found, list) else []
+
+
+def topic_is_request(record: Record) -> bool:
+    """Whether the message is a request."""
+    return isinstance(record.message, Request)
+
+
+LOOKUPS: Final = view(
+    "lookups of R",
+    sent("request", *LOOKUP_TOPICS),
+    received("response", *LOOKUP_TOPICS),
+    parts=_lookups,
+    fold=_fold_lookup,
+)
+"""By client and matchtag: the jobs whose R is being looked up, None for another key."""
+
+R_LEGS: Final = (
+    *sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    *received("response", *LOOKUP_TOPICS, mark=BY_SCHEDULER),
+    *sent("response", topics.RESOURCE_ACQUIRE),
+)
+
+
+def found_in(record: Record, seen: Seen) -> list[SeenR]:
+    """The resource sets in a record of R_LEGS; lookups of others than the scheduler are left out,
+    since they show what a commit has shown.
+    """
+    topic = topic_of(record)
+    if topic == topics.KVS_COMMIT:
+        return [each for _, each in committed(record) if each is not None]
+    if topic in LOOKUP_TOPICS:
+        if record.party != seen.facts.scheduler or errnum(record):
+            return []
+        ((key, _),) = _lookups(record, seen)
+        values = _listed(payload(record), "values", "value")
+        pairs = zip(seen.at(LOOKUPS, key) or (), values, strict=False)
+        return [
+            _of_job(jobid, text, record.t) for jobid, text in pairs if None not in (jobid, text)
+        ]
+    grown = payload(record)
+    if errnum(record) or grown.get("type") != "grow" or "resources" not in grown:
+        return []
+    return [SeenR("resources of a grow response", grown["resources"], record.t)]
+
+
+# --- reading an R of which nothing is certain
+
+
+def execution(r: Any) -> dict[str, Any]:
+    """The execution object; {} when there is none."""
+    found = r.get("execution") if isinstance(r, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+@read_once
+def entries(r: Any) -> list[dict[str, Any]]:
+    """The R_lite entries that are objects."""
+    found = execution(r).get("R_lite")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def children(entry: dict[str, Any]) -> dict[str, Any]:
+    """The children object of an entry; {} when there is none."""
+    found = entry.get("children")
+    return found if isinstance(found, dict) else {}
+
+
+@read_once
+def targets_of(r: Any) -> Idset | None:
+    """All targets of R_lite; None when some cannot be read."""
+    found = Idset()
+    for entry in entries(r):
+        ranks = idset_of(entry.get("rank"))
+        if ranks is None:
+            return None
+        found |= ranks
+    return found
+
+
+class Piece(NamedTuple):
+    """One R_lite entry: of each of these targets, these cores and gpus."""
+
+    ranks: Idset
+    cores: Idset
+    gpus: Idset
+
+
+@read_once
+def pieces_of(r: Any) -> tuple[Piece, ...]:
+    """The entries of R_lite; what cannot be read of them is empty."""
+    empty = Idset()
+    return tuple(
+        Piece(
+            idset_of(entry.get("rank")) or empty,
+            idset_of(children(entry).get("core")) or empty,
+            idset_of(children(entry).get("gpu")) or empty,
+        )
+        for entry in entries(r)
+    )
+
+
+@read_once
+def hosts_of(r: Any) -> list[str] | None:
+    """The hosts of nodelist in order; None when it cannot be read."""
+    found = execution(r).get("nodelist")
+    if not isinstance(found, list):
+        return None
+    lists = [hostlist_of(each) for each in found]
+    return None if None in lists else [host for each in lists if each for host in each]
+
+
+def hostlist_of(value: Any) -> Hostlist | None:
+    """The hostlist that a string is; None for anything else."""
+    return _parsed_hostlist(value) if isinstance(value, str) else None
+
+
+_ONE: Final = re.compile(r"[!-+\--Z\\^-~]+(?:\[([0-9,-]+)\])?")
+
+
+def is_hostlist(text: str) -> bool:
+    """Whether a text is a hostlist; one name, or one with an idset in brackets, at once."""
+    found = _ONE.fullmatch(text)
+    if found is not None and (found[1] is None or idset_of(found[1])):
+        return True
+    return hostlist_of(text) is not None
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed_hostlist(text: str) -> Hostlist | None:
+    try:
+        return Hostlist.parse(text)
+    except FormatError:
+        return None
+
+
+def number_of(r: Any, key: str) -> float:
+    """A time of the execution object; 0, which means unset, when it is absent or no number."""
+    found = execution(r).get(key)
+    return found if isinstance(found, (int, float)) and not isinstance(found, bool) else 0
+
+
+def properties_of(r: Any) -> dict[str, Idset]:
+    """The properties whose targets can be read."""
+    found = execution(r).get("properties")
+    pairs = found.items() if isinstance(found, dict) else ()
+    sets = ((name, idset_of(text)) for name, text in pairs)
+    return {name: targets for name, targets in sets if targets is not None}
+
+
+@read_once
+def resources_in(r: Any) -> ResourceSet | None:
+    """R, as its JSON value, as a value of its own; None for what is none."""
+    try:
+        return None if r is None else ResourceSet.parse(r)
+    except FormatError:
+        return None
+
+
+# --- the inventory
+
+
+def inventory_in(record: Record) -> Any:
+    """The R of a resource.status or grow response; None for another."""
+    told = payload(record)
+    return told.get("R") if topic_of(record) == topics.RESOURCE_STATUS else told.get("resources")
+
+
+INVENTORY_LEGS: Final = tuple(sent("response", topics.RESOURCE_STATUS, topics.RESOURCE_ACQUIRE))
+
+
+def _fold_hosts(old: Any, r: Any, _record: Record, _seen: Seen) -> Any:
+    targets, hosts = targets_of(r), hosts_of(r)
+    if not targets or hosts is None or len(hosts) != len(targets):
+        return old
+    return tuple(sorted((dict(old or ()) | dict(zip(targets, hosts, strict=True))).items()))
+
+
+HOSTS: Final = view(
+    "hosts",
+    INVENTORY_LEGS,
+    parts=lambda record, _seen: [((), inventory_in(record))],
+    fold=_fold_hosts,
+)
+"""One state: target and host of the inventory, in pairs."""
+
+
+@read_once
+def _by_target(pairs: Any) -> dict[int, str]:
+    return dict(pairs)
+
+
+def hosts_by_target(seen: Seen) -> dict[int, str]:
+    """HOSTS as a mapping."""
+    return _by_target(seen.at(HOSTS) or ())
+
+
+@read_once
+def _prefix(pairs: Any) -> str | None:
+    """What all hosts are called before the number of their target; None when they are not."""
+    prefixes = {host.removesuffix(str(target)) for target, host in pairs}
+    return prefixes.pop() if len(prefixes) == 1 else None
+
+
+def names_targets(r: Any, seen: Seen) -> bool:
+    """Whether the nodelist of an R spells its targets, in an instance where hosts are numbered so.
+
+    True says that hosts and targets agree; False says nothing.
+    """
+    found, prefix = entries(r), _prefix(seen.at(HOSTS) or ())
+    ranks = found[0].get("rank") if len(found) == 1 else None
+    if prefix is None or not isinstance(ranks, str) or not idset_of(ranks):
+        return False
+    spelled = f"{prefix}{ranks}" if ranks.isdecimal() else f"{prefix}[{ranks}]"
+    return execution(r).get("nodelist") == [spelled]

@@ -1,0 +1,372 @@
+"""Views of RFC 28: what a peer has acquired, as it was told and as it has heard; what jobs hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from flux_trio.formats import Idset
+from flux_trio.judge.checks.shapes import idset_of
+from flux_trio.judge.engine.leg import (
+    EVENT,
+    LOOKUP_TOPICS,
+    MODULE,
+    RECV,
+    errnum,
+    logged,
+    message,
+    name_of,
+    no_key,
+    noted,
+    payload,
+    received,
+    sent,
+    topic_of,
+)
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.trait import BY_SCHEDULER, WITH_R
+from flux_trio.judge.engine.view import Live, Seen, View, view
+from flux_trio.judge.views.resource_sets import (
+    LOOKUPS,
+    Piece,
+    SeenR,
+    committed,
+    execution,
+    found_in,
+    job_of_key,
+    number_of,
+    pieces_of,
+    properties_of,
+    resources_in,
+    targets_of,
+)
+from flux_trio.messages import Request, topics
+from flux_trio.messages.types import STREAMING
+from flux_trio.trace import Kind, Record
+
+RESOURCE_DISCONNECT: Final = topics.disconnect_of(topics.RESOURCE)
+NONE: Final = Idset()
+ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module that is gone
+
+
+class Acquired(Live, frozen=True, gc=False):
+    """What a peer has acquired. Places of records are 0 for what has not happened."""
+
+    n: Place
+    """Its acquire."""
+    is_streaming: bool
+    groups: tuple[str, ...]
+    granted: Idset = NONE
+    """Grown and not shrunk."""
+    online: Idset = NONE
+    taken: Idset = NONE
+    """Shrunk and not grown again."""
+    unreleased: Idset = NONE
+    """Of these, what was not released."""
+    pieces: tuple[Piece, ...] = ()
+    """All that was ever grown."""
+    properties: tuple[tuple[str, Idset], ...] = ()
+    expiration: float = 0
+    """Of the last grow, seconds since the Unix epoch; 0 is none."""
+    traits: frozenset[str] = frozenset()
+    """What was unusual about the first grow."""
+    grown: Place = 0
+    """The first grow."""
+    shrunk: Place = 0
+    """The last shrink."""
+    changed: Place = 0
+    """The last response of any type."""
+    failed: Place = 0
+    """An error response to acquire."""
+    release_failed: Place = 0
+    """An error response to release."""
+    said_hello: Place = 0
+    gone: Place = 0
+    """Its disconnect was sent."""
+
+    @property
+    def offline(self) -> Idset:
+        """Targets it has that are not available."""
+        return self.granted - self.online
+
+
+def _is_valid(grow: Mapping[str, Any]) -> bool:
+    """Whether there is nothing about a grow for which it may be refused."""
+    idsets = [idset_of(grow.get(key, "")) for key in ("online", "offline")]
+    return resources_in(grow.get("resources")) is not None and None not in idsets
+
+
+def traits_of(r: Any) -> frozenset[str]:
+    """What about an R a consumer might stumble over, though RFC 20 allows it."""
+    found = execution(r)
+    pieces, nodelist = pieces_of(r), found.get("nodelist")
+    named = list(properties_of(r).items())
+    lowest = [piece.ranks.first() for piece in pieces if piece.ranks]
+    scheduling = r.get("scheduling") if isinstance(r, dict) else None
+    is_list = isinstance(nodelist, list)
+    tests = {
+        "out of order": lowest != sorted(lowest),
+        "lengths differ": is_list and len(nodelist or ()) != len(pieces),
+        "no gpu": not any(piece.gpus for piece in pieces),
+        "overlap": any(a & b for i, (_, a) in enumerate(named) for _, b in named[:i]),
+        "suffixed and bare": any(
+            name.partition("@")[0] in dict(named) for name, _ in named if "@" in name
+        ),
+        "starttime 0": "starttime" in found and not number_of(r, "starttime"),
+        "no starttime": "starttime" not in found,
+        "scheduling": isinstance(scheduling, dict),
+        "scheduling keys": isinstance(scheduling, dict) and bool(set(scheduling) - {"writer"}),
+    }
+    return frozenset(trait for trait, holds in tests.items() if holds)
+
+
+def _client(record: Record, _seen: Seen) -> Iterable[tuple[str, None]]:
+    """The peer that acquires: who sent the request, or gets the response; a module that ended."""
+    if record.message is None:
+        told = payload(record)
+        return [(str(told.get("module")), None)] if told.get("what") in ENDS else []
+    routes = getattr(record.message, "routes", ())
+    return [(routes[0] if routes else record.party, None)]
+
+
+def _fold(had: Acquired | None, _part: None, record: Record, _seen: Seen) -> Acquired | None:
+    if record.message is None:
+        return None
+    found = message(record)
+    if isinstance(found, Request):
+        return _after_request(had, found, record)
+    if had is None:
+        return None
+    if topic_of(record) == topics.RESOURCE_RELEASE:
+        return had.but(release_failed=record.n) if errnum(record) else had
+    if errnum(record):
+        return had.but(failed=record.n, changed=record.n)
+    return _told(had, payload(record), record.n)
+
+
+def _after_request(had: Acquired | None, request: Request, record: Record) -> Acquired | None:
+    match request.topic:
+        case topics.RESOURCE_ACQUIRE:
+            groups = (str(payload(record).get("group", "")),)
+            is_streaming = bool(request.flags & STREAMING)
+            if had is None or had.gone or had.failed:
+                return Acquired(record.n, is_streaming, groups)
+            return had.but(groups=had.groups + groups)
+        case topics.RESOURCE_RELEASE if had is not None:
+            released = idset_of(payload(record).get("targets")) or NONE
+            return had.but(unreleased=had.unreleased - released)
+        case topics.SCHED_HELLO if had is not None:
+            return had.but(said_hello=record.n)
+        case topic if topic == RESOURCE_DISCONNECT and had is not None:
+            if record.kind == RECV:
+                return None if had.gone or had.n < record.ref else had
+            return had.but(gone=record.n)
+    return had
+
+
+def _told(had: Acquired, told: dict[str, Any], n: int) -> Acquired:
+    targets = idset_of(told.get("targets")) or NONE
+    match told.get("type"):
+        case "grow":
+            r = told.get("resources")
+            new = targets_of(r) or NONE
+            return had.but(
+                granted=had.granted | new,
+                online=had.online | (idset_of(told.get("online")) or NONE),
+                taken=had.taken - new,
+                pieces=had.pieces + pieces_of(r),
+                properties=tuple(sorted(properties_of(r).items(), key=lambda pair: pair[0])),
+                expiration=number_of(r, "expiration"),
+                traits=had.traits if had.grown or not _is_valid(told) else traits_of(r),
+                grown=had.grown or n,
+                changed=n,
+            )
+        case "shrink":
+            return had.but(
+                granted=had.granted - targets,
+                online=had.online - targets,
+                taken=had.taken | targets,
+                unreleased=had.unreleased | targets,
+                shrunk=n,
+                changed=n,
+            )
+        case "online":
+            return had.but(online=had.online | (targets & had.granted), changed=n)
+        case "offline":
+            return had.but(online=had.online - targets, changed=n)
+    return had
+
+
+HEARD: Final[View] = view(
+    "acquired, as heard",
+    sent("request", topics.RESOURCE_ACQUIRE, topics.RESOURCE_RELEASE, topics.SCHED_HELLO),
+    sent("request", RESOURCE_DISCONNECT),
+    received("request", RESOURCE_DISCONNECT),
+    noted(Kind.MODULE),
+    received("response", topics.RESOURCE_ACQUIRE, topics.RESOURCE_RELEASE),
+    parts=_client,
+    fold=_fold,
+)
+"""By peer, from its own side: what it has sent and taken up."""
+
+
+def _client_told(record: Record, seen: Seen) -> Iterable[tuple[str, None]]:
+    """As `_client`; and every peer, when the resource service itself ends: its streams are over."""
+    if record.message is None and payload(record).get("module") == topics.RESOURCE:
+        is_end = payload(record).get("what") in ENDS
+        return [(peer, None) for peer in seen.all(TOLD)] if is_end else []
+    return _client(record, seen)
+
+
+TOLD: Final[View] = view(
+    "acquired, as told",
+    received("request", topics.RESOURCE_ACQUIRE, topics.RESOURCE_RELEASE, RESOURCE_DISCONNECT),
+    sent("response", topics.RESOURCE_ACQUIRE),
+    noted(Kind.MODULE),
+    parts=_client_told,
+    fold=_fold,
+)
+"""By peer, from the side of the resource service: what it has taken up and sent."""
+
+
+def heard_by(seen: Seen, peer: str) -> Acquired | None:
+    """What a peer that is still there has acquired."""
+    had: Acquired | None = seen.at(HEARD, peer)
+    return None if had is None or had.gone else had
+
+
+class Held(Live, frozen=True, gc=False):
+    """What a job holds, as its scheduler sees it."""
+
+    n: Place
+    """Where its R was written, or told of."""
+    targets: Idset
+    is_logged: bool = False
+    """The alloc event has followed."""
+
+
+_SCHED_DISCONNECT: Final = topics.disconnect_of(topics.SCHED)
+
+
+def _void(is_end: bool, seen: Seen) -> list[tuple[int, Any]]:
+    """The grants that no eventlog tells of, when scheduler or job manager has ended."""
+    held = seen.all(HELD) if is_end else {}
+    return [(jobid, None) for jobid, each in held.items() if not each.is_logged]
+
+
+def _holders(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
+    match topic_of(record):
+        case topics.JOB_MANAGER_DISCONNECT:
+            return _void(getattr(record.message, "sender", "") == seen.facts.scheduler, seen)
+        case topic if topic == _SCHED_DISCONNECT:
+            return _void(getattr(record.message, "sender", "") == seen.facts.manager, seen)
+        case topics.KVS_COMMIT:
+            return list(committed(record))
+        case topics.KVS_LOOKUP | topics.KVS_LOOKUP_ALL:
+            return [(r.jobid, r) for r in found_in(record, seen) if r.jobid is not None]
+    found = payload(record).get("id")
+    return [(found, None)] if type(found) is int else []
+
+
+def _fold_held(had: Held | None, r: SeenR | None, record: Record, _seen: Seen) -> Held | None:
+    if record.kind == EVENT and name_of(record) == "alloc":
+        return None if had is None else had.but(is_logged=True)
+    if r is None:
+        return None
+    if topic_of(record) in LOOKUP_TOPICS:  # after hello, so that the job holds it
+        return Held(record.n, targets_of(r.value) or NONE, True) if had is None else had
+    return Held(record.n, targets_of(r.value) or NONE)
+
+
+HELD: Final = view(
+    "held",
+    sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    received("response", *LOOKUP_TOPICS, mark=BY_SCHEDULER),
+    received("request", topics.SCHED_FREE),
+    received("request", _SCHED_DISCONNECT),
+    sent("request", topics.JOB_MANAGER_DISCONNECT),
+    logged("alloc", "clean"),
+    parts=_holders,
+    fold=_fold_held,
+    reads=(LOOKUPS,),
+)
+"""By job id, from the commit of its R until the scheduler takes up sched.free. A grant that is not
+logged when the scheduler goes, or when it hears of the job manager's end, is void."""
+
+
+class Administered(Live, frozen=True, gc=False):
+    """What was done to targets by the operator, or happened to them."""
+
+    down: Idset = NONE
+    drained: Idset = NONE
+    excluded: Idset = NONE
+    n: Place = 0
+    party: str = ""
+    """Who says so."""
+
+
+def _fold_administered(
+    was: Administered | None, _part: None, record: Record, _seen: Seen
+) -> Administered:
+    was = was or Administered()
+    told = payload(record)
+    if record.kind == MODULE:  # a drain outlasts the service, what else it knew may not
+        is_new = told.get("module") == was.party and told.get("what") == "started"
+        return was.but(down=NONE, excluded=NONE) if is_new else was
+    if record.message is not None:
+        excluded = idset_of(told.get("exclude"))
+        return was if excluded is None else was.but(excluded=excluded, n=record.n)
+    targets = idset_of(told.get("targets")) or NONE
+    was = was.but(n=record.n, party=record.party)
+    match told.get("what"):
+        case "down":
+            return was.but(down=was.down | targets)
+        case "up":
+            return was.but(down=was.down - targets)
+        case "drain":
+            return was.but(drained=was.drained | targets)
+        case "undrain":
+            return was.but(drained=was.drained - targets)
+        case "exclude":
+            return was.but(excluded=targets)
+    return was
+
+
+ADMINISTERED: Final = view(
+    "administered",
+    noted(Kind.RESOURCE),
+    noted(Kind.MODULE),
+    sent("response", topics.RESOURCE_STATUS),
+    key=no_key,
+    fold=_fold_administered,
+)
+"""One state, from the resource service's own notes and what it says in resource.status."""
+
+
+def administered(seen: Seen) -> Administered:
+    """The state of ADMINISTERED."""
+    found: Administered | None = seen.at(ADMINISTERED)
+    return found or Administered()
+
+
+def wrote_r(record: Record) -> list[tuple[int, Idset, str]]:
+    """Job, targets and words of each R that a kvs.commit writes."""
+    found = [(jobid, r) for jobid, r in committed(record) if r is not None]
+    return [(jobid, targets_of(r.value) or NONE, r.what) for jobid, r in found]
+
+
+__all__ = [
+    "ADMINISTERED",
+    "HEARD",
+    "HELD",
+    "NONE",
+    "RESOURCE_DISCONNECT",
+    "TOLD",
+    "Acquired",
+    "Administered",
+    "Held",
+    "administered",
+    "heard_by",
+    "job_of_key",
+    "wrote_r",
+]

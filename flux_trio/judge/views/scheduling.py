@@ -1,0 +1,291 @@
+"""Views of RFC 27 from the job manager's side: the link to the scheduler, what it asked of it.
+
+A request that was open when the scheduler was lost is void: compare its place with `Link.lost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from flux_trio.judge.engine.leg import (
+    EVENT,
+    RECV,
+    SEND,
+    errnum,
+    job_id,
+    logged,
+    message,
+    no_key,
+    payload,
+    received,
+    sent,
+    topic_of,
+)
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.trait import says
+from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, Life
+from flux_trio.messages import Errno, Request, service_of, topics
+from flux_trio.trace import Record
+
+SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
+FINAL = (SUCCESS, DENY, CANCEL)
+
+TO_SCHEDULER = (
+    topics.SCHED_ALLOC,
+    topics.SCHED_CANCEL,
+    topics.SCHED_PRIORITIZE,
+    topics.SCHED_EXPIRATION,
+    topics.SCHED_FREE,
+)
+
+
+SUCCESSES: Final = sent("response", topics.SCHED_ALLOC, mark=says(SUCCESS))
+ANNOTATES: Final = sent("response", topics.SCHED_ALLOC, mark=says(ANNOTATE))
+DENIES: Final = sent("response", topics.SCHED_ALLOC, mark=says(DENY))
+CANCELS: Final = sent("response", topics.SCHED_ALLOC, mark=says(CANCEL))
+
+
+class Link(Live, frozen=True, gc=False):
+    """The link between job manager and scheduler: places of the last record of each kind."""
+
+    hello_sent: Place = 0
+    """By the scheduler. What was heard before it is of another hello."""
+    hello: Place = 0
+    """Taken up by the job manager."""
+    told: Place = 0
+    """The job manager sent ENODATA."""
+    heard: Place = 0
+    """The scheduler took up ENODATA."""
+    refused: Place = 0
+    """The scheduler took up another error in answer to hello."""
+    ready_sent: Place = 0
+    ready: Place = 0
+    """sched-ready, taken up by the job manager."""
+    answered: Place = 0
+    """The job manager's answer to ready, no error."""
+    ready_refused: Place = 0
+    """The scheduler took up an error in answer to ready; ENOSYS is no answer, as for hello."""
+    lost: Place = 0
+    """The job manager took up a disconnect, an error in answer to alloc or free, or a hello; or it
+    is gone itself."""
+    fatal: Place = 0
+    """The error among these; 0 again after the next answer to ready."""
+    fatal_topic: str = ""
+    fatal_errnum: int = 0
+    gone: Place = 0
+    """The scheduler's disconnect was sent."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the job manager may send requests."""
+        return self.answered > self.lost
+
+
+NO_LINK = Link()
+
+
+def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Link:
+    link = link or NO_LINK
+    found = message(record)
+    taken_up = record.kind == RECV
+    if isinstance(found, Request):
+        return _after_request(link, found, record.n, taken_up, seen)
+    error = errnum(record)
+    match topic_of(record), taken_up:
+        case topics.SCHED_HELLO, False if error == Errno.ENODATA:
+            return link.but(told=record.n)
+        case topics.SCHED_HELLO, True if error == Errno.ENODATA:
+            return link.but(heard=record.n)
+        case topics.SCHED_HELLO, True if error and error != Errno.ENOSYS:
+            return link.but(refused=record.n)  # ENOSYS: nobody was there to hear it
+        case topics.SCHED_READY, False if not error:
+            return link.but(answered=record.n, fatal=0, fatal_topic="", fatal_errnum=0)
+        case topics.SCHED_READY, True if error and error != Errno.ENOSYS:
+            # After another hello, the refused ready was meant for a job manager that is gone.
+            return link if link.hello_sent > link.ready_sent else link.but(ready_refused=record.n)
+        case (topics.SCHED_ALLOC | topics.SCHED_FREE) as topic, True if error:
+            n = record.n
+            return link.but(lost=n, fatal=n, fatal_topic=topic, fatal_errnum=error)
+    return link
+
+
+LINK: Final = view(
+    "link",
+    sent("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.JOB_MANAGER_DISCONNECT),
+    sent("request", f"{topics.SCHED}.{topics.DISCONNECT}"),
+    received("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.JOB_MANAGER_DISCONNECT),
+    sent("response", topics.SCHED_HELLO, topics.SCHED_READY),
+    received("response", topics.SCHED_HELLO, topics.SCHED_READY),
+    received("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
+    key=no_key,
+    fold=_fold_link,
+)
+"""One state, of the scheduler that said hello last."""
+
+
+def _after_request(link: Link, request: Request, n: int, taken_up: bool, seen: Seen) -> Link:
+    match request.topic, taken_up:
+        case topics.SCHED_HELLO, False:
+            return link.but(hello_sent=n)
+        case topics.SCHED_HELLO, True:
+            return link.but(hello=n, lost=n)
+        case topics.SCHED_READY, False:
+            return link.but(ready_sent=n)
+        case topics.SCHED_READY, True:
+            return link.but(ready=n)
+    if service_of(request.topic) == topics.SCHED:
+        return link.but(lost=n) if request.sender == seen.facts.manager else link
+    if request.sender != seen.facts.scheduler:
+        return link  # somebody else's disconnect
+    return link.but(lost=n) if taken_up else link.but(gone=n)
+
+
+def link_of(seen: Seen) -> Link:
+    """The state of LINK."""
+    link: Link | None = seen.at(LINK)
+    return link or NO_LINK
+
+
+class Asked(Live, frozen=True, gc=False):
+    """What the job manager asked of the scheduler for a job; places, 0 for none."""
+
+    alloc: Place = 0
+    """sched.alloc, no final answer taken up."""
+    first_alloc: Place = 0
+    """Its first of all."""
+    told: int = -1
+    """The priority that the scheduler was last told."""
+    annotated: Place = 0
+    """An ANNOTATE since alloc."""
+    cancel: Place = 0
+    """sched.cancel since alloc."""
+    granted: Place = 0
+    """SUCCESS was taken up; neither its alloc event nor a free has followed."""
+    crossed: bool = False
+    """That SUCCESS came after a sched.cancel."""
+    has_annotations: bool = False
+    """That SUCCESS had the key."""
+    denied: Place = 0
+    """DENY was taken up; its exception has not followed."""
+    note: str | None = None
+    """What it said."""
+    free: Place = 0
+    """sched.free, not answered."""
+    freed: Place = 0
+    """Its answer was taken up; the free event has not followed."""
+
+
+NOTHING_ASKED = Asked()
+
+
+def _asked_about(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
+    jobs = payload(record).get("jobs")
+    pairs = [
+        each
+        for each in (jobs if isinstance(jobs, list) else ())
+        if isinstance(each, (list, tuple)) and len(each) == 2
+    ]
+    return [(jobid, priority) for jobid, priority in pairs if type(jobid) is int]
+
+
+def _fold_asked(asked: Asked | None, priority: Any, record: Record, seen: Seen) -> Asked | None:
+    asked = asked or NOTHING_ASKED
+    if record.kind == EVENT:
+        return _after_event(asked, record, seen)
+    if record.kind == SEND:
+        return _after_asking(asked, priority, record)
+    if errnum(record):
+        return asked
+    if topic_of(record) == topics.SCHED_FREE:
+        over = seen.at(LIFE, job_id(record)) is None
+        freed = record.n if asked.free else asked.freed
+        return None if over else asked.but(free=0, freed=freed)
+    return _after_answer(asked, record, seen)
+
+
+ASKED: Final = view(
+    "asked",
+    sent("request", topics.SCHED_ALLOC, topics.SCHED_CANCEL, topics.SCHED_FREE),
+    received("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
+    logged("alloc", "exception", "free", "clean"),
+    key=job_id,
+    parts=_asked_about,
+    many=sent("request", topics.SCHED_PRIORITIZE),
+    reads=(LINK, LIFE),
+    fold=_fold_asked,
+)
+"""By job id; nothing when nothing was asked, or all of it is over and the job inactive."""
+
+
+def _after_asking(asked: Asked, priority: Any, record: Record) -> Asked:
+    n = record.n
+    match topic_of(record):
+        case topics.SCHED_ALLOC:
+            first = asked.first_alloc or n
+            told: Any = payload(record).get("priority")
+            return Asked(alloc=n, first_alloc=first, told=told, freed=asked.freed)
+        case topics.SCHED_CANCEL:
+            return asked.but(cancel=n)
+        case topics.SCHED_PRIORITIZE:
+            return asked.but(told=priority)
+    return asked.but(free=n, granted=0, crossed=False)
+
+
+def _after_answer(asked: Asked, record: Record, seen: Seen) -> Asked | None:
+    if not is_pending(asked, seen):
+        return asked if asked != NOTHING_ASKED else None
+    answer, life = payload(record), seen.at(LIFE, job_id(record))
+    match answer.get("type"):
+        case 0:
+            return asked.but(
+                alloc=0,
+                granted=record.n,
+                crossed=bool(asked.cancel),
+                has_annotations="annotations" in answer,
+            )
+        case 1:
+            asked = asked.but(annotated=record.n)
+        case 2:
+            note = answer.get("note")
+            note = note if isinstance(note, str) else None
+            waits = life is not None and life.state in (PRIORITY, SCHED)
+            asked = asked.but(alloc=0, denied=record.n if waits else 0, note=note)
+        case 3:
+            asked = asked.but(alloc=0)
+    return asked if asked.alloc or life is not None else None
+
+
+def _after_event(asked: Asked, record: Record, seen: Seen) -> Asked | None:
+    match payload(record).get("name"):
+        case "alloc":
+            return asked.but(granted=0, crossed=False)
+        case "exception" if asked.denied:
+            return asked.but(denied=0, note=None)
+        case "free":
+            return asked.but(free=0, freed=0)
+        case "clean" if not is_pending(asked, seen) and not asked.granted and not asked.free:
+            return None
+    return asked if asked != NOTHING_ASKED else None
+
+
+def asked_of(seen: Seen, jobid: Any) -> Asked:
+    """The state of ASKED for a job."""
+    asked: Asked | None = seen.at(ASKED, jobid)
+    return asked or NOTHING_ASKED
+
+
+def is_pending(asked: Asked, seen: Seen) -> bool:
+    """Whether a sched.alloc is open: no final answer, and the scheduler not lost since."""
+    return asked.alloc > link_of(seen).lost
+
+
+def is_freeing(asked: Asked, seen: Seen) -> bool:
+    """Whether a sched.free is open."""
+    return asked.free > link_of(seen).lost
+
+
+def is_eligible(life: Life | None) -> bool:
+    """Whether a job waits for resources: it is in SCHED and not held."""
+    return life is not None and life.state == SCHED and life.priority > 0

@@ -1,0 +1,85 @@
+"""Views of a job's jobspec: as it was stored at submission, and as its eventlog has changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from flux_trio.formats import FormatError, apply_update
+from flux_trio.judge.engine.leg import job_id, logged, name_of, sent
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.trait import WITH_JOBSPEC
+from flux_trio.judge.engine.view import Seen, view
+from flux_trio.judge.views.eventlogs import decoded, encoded, stored
+from flux_trio.judge.views.jobs import context_of
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+ENDS: Final = ("clean", "invalidate")
+
+
+class Update(NamedTuple):
+    """One entry of a jobspec-update event."""
+
+    path: str
+    json: str
+    n: Place
+
+    @property
+    def value(self) -> Any:
+        """What it sets."""
+        return decoded(self.json)
+
+
+def _fold_updates(
+    found: tuple[Update, ...] | None, _part: None, record: Record, _seen: Seen
+) -> tuple[Update, ...] | None:
+    if name_of(record) in ENDS:
+        return None
+    new = context_of(record).items()
+    return (*(found or ()), *(Update(k, encoded(v), record.n) for k, v in new))
+
+
+UPDATES: Final = view("updates", logged("jobspec-update", *ENDS), key=job_id, fold=_fold_updates)
+"""By job id: the entries of its jobspec-update events, oldest first."""
+
+
+def updates_of(seen: Seen, jobid: Any) -> tuple[Update, ...]:
+    """The state of UPDATES for a job."""
+    return seen.at(UPDATES, jobid) or ()
+
+
+def _stored_jobspecs(record: Record, _seen: Seen) -> Iterable[tuple[int, str]]:
+    jobs = [(op.job, op.text) for op in stored(record)]
+    return [(job[0], text) for job, text in jobs if job is not None and job[1] == "jobspec"]
+
+
+ORIGINAL: Final = view(
+    "original jobspec",
+    logged(*ENDS),
+    key=job_id,
+    parts=_stored_jobspecs,
+    many=sent("request", topics.KVS_COMMIT, mark=WITH_JOBSPEC),
+    fold=lambda _old, text, _record, _seen: text,
+)
+"""By job id, of active jobs: its jobspec as stored at submission."""
+
+SUBMITTED: Final = (UPDATES, ORIGINAL)
+"""The views that `original_of`, `updates_of` and `updated` read."""
+
+
+def original_of(seen: Seen, jobid: Any) -> dict[str, Any] | None:
+    """An active job's jobspec as it was stored; None when the trace does not show it."""
+    text: str | None = seen.at(ORIGINAL, jobid)
+    found = decoded(text) if text is not None else None
+    return found if isinstance(found, dict) else None
+
+
+def updated(jobspec: dict[str, Any], updates: Iterable[Update]) -> dict[str, Any] | None:
+    """A jobspec with updates applied; None when they cannot be."""
+    try:
+        for update in updates:
+            jobspec = apply_update(jobspec, update.path, update.value)
+    except FormatError:
+        return None
+    return jobspec

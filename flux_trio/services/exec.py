@@ -1,0 +1,102 @@
+"""The execution service as a module: its core, its shell host's client, a reader of files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+
+from flux_trio.broker import Handle
+from flux_trio.config import ExecConfig
+from flux_trio.cores.exec.core import ExecCore
+from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, Part, ReadOutput, ToShell
+from flux_trio.messages import topics
+from flux_trio.services.runner import run_core
+from flux_trio.services.shell_client import ShellClient
+from flux_trio.shell.protocol import output_name
+
+# Reads that wait for the one worker: at most one for each attached client and each job that ends.
+READS_MAX: Final = 1 << 20
+BATCH_BYTES_MAX: Final = 1 << 20  # read in one visit to the thread, beside what the last one adds
+
+
+async def run(
+    handle: Handle,
+    *,
+    directory: Path | None,
+    config: ExecConfig,
+    environment: Mapping[str, str] | None = None,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve `job-exec.*` until cancelled.
+
+    `directory` is the shell host's; without one only simulated jobs can run. `environment` is added
+    to that of every task, as it is then: FLUX_URI, so that commands in a job reach the instance,
+    may be put there once it is known. Jobs that run when this ends go on, and are found again.
+    """
+    handle.register(topics.JOB_EXEC)
+    handle.subscribe(topics.JOB_EXCEPTION_EVENT)
+    handle.subscribe(topics.SERVICE_BACK_EVENT)
+    handle.subscribe(topics.RESOURCE_OFFLINE_EVENT)
+    handle.subscribe(topics.RESOURCE_ONLINE_EVENT)
+    core = ExecCore(config, environment=environment, has_shell=directory is not None)
+    async with trio.open_nursery() as nursery:
+        if directory is None:
+            await run_core(handle, core, task_status=task_status)
+            return
+        client = ShellClient(directory, handle.post)
+        to_read, reads = trio.open_memory_channel[ReadOutput](READS_MAX)
+        nursery.start_soon(client.run)
+        nursery.start_soon(_read_outputs, directory, reads, handle)
+
+        def perform(action: Any) -> None:
+            match action:
+                case ToShell(request):
+                    client.send(request)
+                case ReadOutput():
+                    to_read.send_nowait(action)
+                case _:
+                    raise TypeError(f"nobody performs {action!r}")
+
+        await run_core(handle, core, perform, task_status=task_status)
+
+
+async def _read_outputs(
+    directory: Path, reads: trio.MemoryReceiveChannel[ReadOutput], handle: Handle
+) -> None:
+    """Read what is asked for, in order, away from the loop; a batch has a bound in bytes."""
+    async for first in reads:
+        waiting, nbytes = [first], _nbytes(first)
+        while nbytes < BATCH_BYTES_MAX and reads.statistics().current_buffer_used:
+            waiting.append(reads.receive_nowait())
+            nbytes += _nbytes(waiting[-1])
+        for read in await trio.to_thread.run_sync(_read_all, directory, waiting):
+            handle.post(read)
+
+
+def _nbytes(read: ReadOutput) -> int:
+    return sum(part.nbytes for part in read.parts)
+
+
+def _read_all(directory: Path, reads: Iterable[ReadOutput]) -> list[OutputRead]:
+    return [
+        OutputRead(
+            read.key,
+            read.id,
+            tuple(chunk for part in read.parts for chunk in _read(directory, read.id, part)),
+        )
+        for read in reads
+    ]
+
+
+def _read(directory: Path, jobid: int, part: Part) -> list[Chunk]:
+    path = directory / output_name(jobid, part.taskid, part.stream)
+    try:
+        with path.open("rb") as output:
+            data = os.pread(output.fileno(), part.nbytes, part.offset)
+    except FileNotFoundError:  # a task that was never launched, a job that is acknowledged
+        return []
+    return [Chunk(part.taskid, part.stream, part.offset, data)] if data else []

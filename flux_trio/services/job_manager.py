@@ -1,0 +1,117 @@
+"""The job manager under Trio: its core, the plugins that the core asks, requests about plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, assert_never
+
+import trio
+
+from flux_trio.broker import Handle, LocalHandle
+from flux_trio.config import Config
+from flux_trio.cores.job_manager.core import JobManagerCore
+from flux_trio.cores.job_manager.requests.entrance import FindUser, User, UserFound
+from flux_trio.jobtap import Given, Loader, Plugin, PluginError, PluginHost, open_host
+from flux_trio.messages import Request, topics
+from flux_trio.protocols import PluginReplayed
+from flux_trio.services.plugin_methods import PluginMethods
+from flux_trio.services.runner import run_core
+from flux_trio.services.user_database import unix_user
+
+
+async def run(
+    handle: Handle,
+    plugins: Iterable[Plugin],
+    config: Config | None = None,
+    users: Callable[[int], Awaitable[User]] = unix_user,
+    search_path: Iterable[Path] = (),
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve `job-manager.*` until cancelled, asking `plugins` in order, then the configured ones.
+
+    `config` has the queues, `users` are asked by userid who may use them; plugins by name are
+    looked for in `search_path`. Raises PluginError for one that cannot be loaded.
+    """
+    config, plugins = config or Config(), list(plugins)
+    assert isinstance(handle, LocalHandle)  # the job manager runs in the broker's process
+
+    def note_all(kind: str, notes: Sequence[dict[str, Any]]) -> None:
+        if not core.note_all(kind, notes):
+            handle.note_all([(kind, data) for data in notes])
+
+    with handle.beside("jobtap") as asker:  # whatever plugins ask of services
+        given = Given(
+            tell=handle.post,
+            note_all=note_all,
+            now=handle.now,
+            log=handle.log,
+            rpc=asker.call,
+            owner=handle.userid,
+            users=users,
+        )
+        async with open_host(given, config) as host:
+            core = JobManagerCore(handle.userid, host, config)
+            host.jobs = core.jobs
+
+            async def find_user(userid: int) -> None:
+                handle.post(UserFound(userid, await users(userid)))
+
+            def perform(action: PluginReplayed | FindUser) -> None:
+                match action:
+                    case PluginReplayed():
+                        host.replayed(action)
+                    case FindUser():
+                        host.nursery.start_soon(find_user, action.userid)
+                    case _:
+                        assert_never(action)
+
+            handle.register(topics.JOB_MANAGER)
+            handle.subscribe(topics.RESOURCE_EXPIRATION_EVENT)
+            handle.subscribe(topics.KVS_DAMAGED_EVENT)
+            loader = Loader(search_path, plugins)
+            for plugin in plugins:
+                await host.load(plugin)
+            await _load_configured(host, loader, config)
+            machine = _Machine(core, host, PluginMethods(host, loader, handle.send), handle.waiting)
+            await run_core(handle, machine, perform, task_status=task_status)
+
+
+async def _load_configured(host: PluginHost, loader: Loader, config: Config) -> None:
+    """`[job-manager] plugins`, in order. Raises PluginError that names the directive."""
+    for index, directive in enumerate(config.job_manager.plugins):
+        try:
+            if directive.remove is not None:
+                await host.remove(directive.remove)
+            if directive.load is not None:
+                plugin, path = loader.find(directive.load)
+                await host.load(plugin, directive.conf, path)
+        except PluginError as error:
+            raise PluginError(f"job-manager.plugins[{index}]: {error}") from None
+
+
+class _Machine:
+    """The core, without the requests that are about plugins or to them; counters are checked."""
+
+    def __init__(
+        self,
+        core: JobManagerCore,
+        host: PluginHost,
+        methods: PluginMethods,
+        is_busy: Callable[[], int],
+    ) -> None:
+        self._core = core
+        self._host = host
+        self._methods = methods
+        self._is_busy = is_busy
+        self.start = core.start
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+        """See `Core`."""
+        take = self._methods.take
+        rest = [each for each in inputs if not (isinstance(each, Request) and take(each))]
+        actions = self._core.turn(now, rest) if rest else []
+        if not self._is_busy():
+            self._host.recount_at_rest()
+        return actions

@@ -1,0 +1,137 @@
+"""The kvs service: `KvsCore` under Trio, with a store that may wait for a disk.
+
+A store that waits works on a thread, one call at a time, so that the instance goes on meanwhile.
+Between calls it is tended in small slices (`tending.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import trio
+
+from flux_trio.broker import Handle
+from flux_trio.cores.kvs.core import KvsCore
+from flux_trio.cores.kvs.ops import Fetch, Fetched, Stored, StoreOps
+from flux_trio.messages import Level, topics
+from flux_trio.services.kvs_tending import TEND_AFTER_S, Tending, tend
+from flux_trio.services.runner import run_core
+from flux_trio.store.stores import Store, StoreError
+
+CLOSE_S_MAX: Final = 10.0  # after which the file is left as after SIGKILL, which is no loss
+ROUND_ACTIONS_MAX: Final = 2  # the core has one round at the store: a StoreOps and a Fetch
+
+
+async def run(
+    handle: Handle,
+    store_factory: Callable[[], Store],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve `kvs.*` from the store that `store_factory` opens, until cancelled.
+
+    Raises StoreError when it cannot be opened and FluxError(EEXIST) when there is a kvs already,
+    both before `task_status.started()`.
+    """
+    store = store_factory()  # nothing else runs before there is a kvs, so it may block
+    try:
+        handle.register(topics.KVS)
+        handle.subscribe(topics.SERVICE_BACK_EVENT)
+        for level, text in store.remarks:
+            handle.log(level, text)
+        if store.waits_for_disk:
+            await _serve_from_disk(handle, store, task_status)
+        else:
+            await run_core(handle, _AtOnce(store), task_status=task_status)
+    finally:
+        await _close(handle, store)
+
+
+class _AtOnce:
+    """The core with a store that waits for nothing: its rounds end in the turn they begin in."""
+
+    def __init__(self, store: Store) -> None:
+        self._core = KvsCore()
+        self._store = store
+
+    def start(self, now: float) -> list[Any]:
+        """See `Core`."""
+        return self._core.start(now)
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+        """See `Core`."""
+        actions: list[Any] = []
+        while inputs:
+            todo, inputs = self._core.turn(now, inputs), []
+            for action in todo:
+                if isinstance(action, StoreOps | Fetch):
+                    inputs.append(_execute(self._store, action))
+                else:
+                    actions.append(action)
+        return actions
+
+
+async def _serve_from_disk(
+    handle: Handle, store: Store, task_status: trio.TaskStatus[None]
+) -> None:
+    to_store, work = trio.open_memory_channel[StoreOps | Fetch](ROUND_ACTIONS_MAX)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_store_in_order, handle, store, work)
+        await run_core(handle, KvsCore(), to_store.send_nowait, task_status=task_status)
+        nursery.cancel_scope.cancel()
+
+
+async def _store_in_order(
+    handle: Handle, store: Store, work: trio.MemoryReceiveChannel[StoreOps | Fetch]
+) -> None:
+    """Do what the core asks, a round in one visit to the thread; tend the store in between."""
+    tending = Tending(trio.current_time() + TEND_AFTER_S)
+    while True:
+        actions: list[StoreOps | Fetch] = []
+        if not work.statistics().current_buffer_used:  # what waits goes before
+            with trio.move_on_at(tending.at):
+                actions.append(await work.receive())
+        while work.statistics().current_buffer_used:
+            actions.append(work.receive_nowait())
+        if actions:
+            done = await trio.to_thread.run_sync(
+                lambda todo: [_execute(store, a) for a in todo], actions
+            )
+            for result in done:
+                handle.post(result)
+        if trio.current_time() >= tending.at:
+            tended = await trio.to_thread.run_sync(tend, store, tending)
+            tending = tended.then(trio.current_time())
+            for found in tended.damaged:
+                handle.post(found)
+
+
+def _execute(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
+    try:
+        if isinstance(action, StoreOps):
+            store.commit(action.ops)
+            return Stored()
+        return Fetched(
+            store.lookup(action.keys),
+            [store.dir(prefix) for prefix in action.prefixes],
+            pages=[store.page(page) for page in action.pages],
+            counts=[store.count(prefix) for prefix in action.counted],
+        )
+    except StoreError as error:
+        if isinstance(action, StoreOps):
+            return Stored(error.errnum, error.text)
+        return Fetched([], [], error.errnum, error.text)
+
+
+async def _close(handle: Handle, store: Store) -> None:
+    with trio.move_on_after(CLOSE_S_MAX, shield=True) as scope:
+        try:
+            if store.waits_for_disk:
+                await trio.to_thread.run_sync(store.close, abandon_on_cancel=True)
+            else:
+                store.close()
+        except StoreError as error:
+            handle.log(Level.ERR, f"kvs: {error.text}")
+    if scope.cancelled_caught:
+        handle.log(Level.ERR, f"kvs: not closed after {CLOSE_S_MAX:g} s, left as it is")

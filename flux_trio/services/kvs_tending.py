@@ -1,0 +1,61 @@
+"""What a store on disk needs now and then: its free pages given back, all of it read.
+
+A sweep reads every value, a slice at a time, so that damage to a job that nobody asks for shows
+while a copy may still be had. A commit waits for one slice at most, about a millisecond.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from flux_trio.cores.kvs.ops import Damaged
+from flux_trio.store.stores import Store, StoreError
+
+TEND_AFTER_S: Final = 60.0  # of the start, which has other work
+SLICE_S: Final = 0.1  # between two slices: about 1 % of a core, and 600 keys a second
+SWEEP_S: Final = 24 * 3600.0  # from the end of one sweep to the next
+IDLE_S: Final = 10.0  # between two looks at the free pages when no sweep is under way
+PAGES_KEPT: Final = 1024  # free pages that the next commits will use
+PAGES_MAX: Final = 256  # of a slice
+
+
+@dataclass(frozen=True, slots=True)
+class Tending:
+    """Where it stands. Times are those of Trio's clock."""
+
+    at: float  # of the next slice
+    sweep_at: float = 0.0  # not before this the next sweep begins
+    after: str = ""  # the last key that the sweep has read, "" at its beginning
+
+
+@dataclass(frozen=True, slots=True)
+class Tended:
+    """What a slice has done."""
+
+    before: Tending
+    damaged: list[Damaged]
+    after: str | None  # None when no sweep is under way
+    free: int  # pages
+
+    def then(self, now: float) -> Tending:
+        """When the next slice is due, and where it begins."""
+        swept = self.before.at >= self.before.sweep_at and self.after is None
+        sweep_at = now + SWEEP_S if swept else self.before.sweep_at
+        busy = self.after is not None or self.free > PAGES_KEPT
+        return Tending(now + (SLICE_S if busy else IDLE_S), sweep_at, self.after or "")
+
+
+def tend(store: Store, tending: Tending) -> Tended:
+    """Do one slice."""
+    try:
+        free = store.reclaim(PAGES_KEPT, PAGES_MAX)
+    except StoreError:  # on a full disk there is no room for this; any other error meets a commit
+        free = 0
+    if tending.at < tending.sweep_at:
+        return Tended(tending, [], None, free)
+    try:
+        swept = store.sweep(tending.after)
+    except StoreError as error:
+        return Tended(tending, [Damaged(error.text)], None, free)
+    return Tended(tending, swept.damaged, swept.after, free)

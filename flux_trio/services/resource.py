@@ -1,0 +1,51 @@
+"""The resource service: `ResourceCore` under Trio, and beside it the processes of the check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import trio
+
+from flux_trio.broker import Handle
+from flux_trio.config import CheckConfig
+from flux_trio.cores.resource.checks import RunCheck
+from flux_trio.cores.resource.core import ResourceCore
+from flux_trio.formats import Idset, ResourceSet, parse_duration
+from flux_trio.messages import topics
+from flux_trio.services.resource_checks import CheckRunner
+from flux_trio.services.runner import run_core
+
+
+async def run(
+    handle: Handle,
+    inventory: ResourceSet,
+    exclude: Idset,
+    *,
+    missing: Mapping[int, str] | None = None,
+    check: CheckConfig | None = None,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve `resource.*` until cancelled; `exclude` is the exclude group (RFC 28).
+
+    `missing` says what this machine lacks of targets, `check` which command looks at them.
+    Requests wait until the eventlog of earlier runs is read from the kvs; ServiceExit when it
+    cannot be. FluxError(EEXIST) when the name is taken.
+    """
+    handle.register(topics.RESOURCE)
+    if check is None:
+        core = ResourceCore(inventory, exclude, missing=missing)
+        await run_core(handle, core, task_status=task_status)
+        return
+    interval_s = parse_duration(check.interval)
+    core = ResourceCore(inventory, exclude, missing=missing, check_interval_s=interval_s)
+    runner = CheckRunner(check, inventory.nnodes, handle.post)
+
+    def perform(action: Any) -> None:
+        if not isinstance(action, RunCheck):
+            raise TypeError(f"nobody performs {action!r}")
+        runner.run_nowait(action)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(runner.serve)
+        await run_core(handle, core, perform, task_status=task_status)

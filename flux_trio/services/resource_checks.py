@@ -1,0 +1,82 @@
+"""Runs the check command of `[resource.check]`: so many processes at once, each with a time limit.
+
+It gets the target in its environment, `FLUX_TRIO_RANK` and `FLUX_TRIO_HOST`. Exit code 0 means that
+the target is well. With any other end the target is down, and the first line of standard output, or
+else of standard error, is the reason.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from flux_trio.config import CheckConfig
+from flux_trio.cores.resource.checks import Checked, NotChecked, RunCheck
+from flux_trio.formats import parse_duration
+from flux_trio.local_process import Ending, open_process, run_to_end
+
+KILL_TIMEOUT_S: Final = 5.0  # from SIGTERM, when the time is over, to SIGKILL
+REASON_CHARACTERS_MAX: Final = 200
+
+Post = Callable[[Checked | NotChecked], None]
+
+
+class CheckRunner:
+    """The processes of a check. `post` takes each result.
+
+    At most `max-running` processes run at once; what waits is bounded by the number of targets, as
+    a sweep names each once.
+    """
+
+    def __init__(self, config: CheckConfig, ntargets: int, post: Post) -> None:
+        self._config = config
+        self._timeout_s = parse_duration(config.timeout)
+        self._post = post
+        self._to_run, self._runs = trio.open_memory_channel[RunCheck](ntargets)
+
+    def run_nowait(self, check: RunCheck) -> None:
+        """Run the command for a target as soon as there is room."""
+        self._to_run.send_nowait(check)
+
+    async def serve(self) -> None:
+        """Run what is asked for, until cancelled; then no process is left."""
+        async with trio.open_nursery() as nursery:
+            for _ in range(self._config.max_running):
+                nursery.start_soon(self._work)
+
+    async def _work(self) -> None:
+        async for check in self._runs:
+            self._post(await self._check(check))
+
+    async def _check(self, check: RunCheck) -> Checked | NotChecked:
+        environment = os.environ | {
+            "FLUX_TRIO_RANK": str(check.target),
+            "FLUX_TRIO_HOST": check.host,
+        }
+        first: dict[str, str] = {}  # line with a word in it, by stream
+
+        def take(stream: str, line: str) -> None:
+            if line.strip():
+                first.setdefault(stream, line.strip())
+
+        try:
+            async with open_process(self._config.command, environment, take) as process:
+                never = trio.Event()
+                ending = await run_to_end(process, self._timeout_s, KILL_TIMEOUT_S, never)
+        except OSError as error:
+            return NotChecked(check.target, f"{self._config.command[0]}: {error.strerror}")
+        if not ending.failed:
+            return Checked(check.target, None)
+        said = first.get("stdout") or first.get("stderr") or _how(ending)
+        problem = f"check timed out after {self._config.timeout}" if ending.timed_out else said
+        return Checked(check.target, problem[:REASON_CHARACTERS_MAX])
+
+
+def _how(ending: Ending) -> str:
+    signum = ending.status & 0x7F
+    if signum:
+        return f"check was killed by signal {signum}"
+    return f"check exited with code {ending.status >> 8}"

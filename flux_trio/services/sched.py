@@ -1,0 +1,35 @@
+"""The sched service: `SchedCore` under Trio."""
+
+from __future__ import annotations
+
+import trio
+
+from flux_trio.broker import Handle
+from flux_trio.config import Config
+from flux_trio.cores.sched.core import SchedCore
+from flux_trio.cores.sched.tables import scheduler_policies
+from flux_trio.formats import FormatError
+from flux_trio.messages import Errno, FluxError, topics
+from flux_trio.services.runner import run_core
+
+
+async def run(
+    handle: Handle,
+    config: Config,
+    *,
+    policy: str | None = None,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve `sched.*` until cancelled; ServiceExit when RFC 27 or 28 say to leave.
+
+    With `policy` it is that one for all queues. Raises FluxError before `task_status.started()`:
+    EINVAL for a policy that there is not, EEXIST when there is a scheduler already.
+    """
+    try:
+        sched, queues = scheduler_policies(config, policy)
+    except FormatError as error:
+        raise FluxError(Errno.EINVAL, str(error)) from None
+    handle.register(topics.SCHED)
+    handle.subscribe(topics.SERVICE_BACK_EVENT)
+    core = SchedCore(sched, config.edition_value, queues)
+    await run_core(handle, core, task_status=task_status)

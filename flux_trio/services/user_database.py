@@ -1,0 +1,32 @@
+"""The users of this machine, as its name service knows them."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+
+import trio
+
+from flux_trio.cores.job_manager.requests.entrance import User
+
+
+async def unix_user(userid: int) -> User:
+    """Name and groups; asked in a thread, since a name service may be a network away."""
+    return await trio.to_thread.run_sync(_look_up, userid)
+
+
+def _look_up(userid: int) -> User:
+    try:
+        entry = pwd.getpwuid(userid)
+    except KeyError:
+        return User()
+    groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+    return User(entry.pw_name, frozenset(name for gid in groups if (name := _group(gid))))
+
+
+def _group(gid: int) -> str | None:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return None

@@ -1,0 +1,242 @@
+"""The shell host: `python -m flux_trio.shell.host DIRECTORY`.
+
+The processes of jobs are its children, so that the end of an exec service, of its instance or of
+their terminal is not the end of a job. There is one for each directory: it holds a lock there, and
+listens on a socket. The command returns once it does: what stays is a daemon in a session of its
+own that writes to `host.log`. It exits with 0 then, with `ALREADY_RUNNING` if the lock is held.
+
+It ends when it is told to and nothing runs, or by itself after `IDLE_S` seconds without a client
+and without a process. Jobs that ended and were not acknowledged stay on disk for the next one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from flux_trio.console import STDERR, fill_standard_descriptors
+from flux_trio.shell.jobs import Process, ShellJob, ShellJobs
+from flux_trio.shell.orphans import become_subreaper
+from flux_trio.shell.protocol import (
+    JOBS_NAME,
+    LOCK_NAME,
+    LOG_NAME,
+    REQUESTS,
+    SOCKET_NAME,
+    Ack,
+    Attach,
+    Feed,
+    List,
+    ShellNotice,
+    ShellProtocolError,
+    ShellRequest,
+    Shutdown,
+    Signal,
+    Start,
+)
+from flux_trio.shell.stream import ShellStream, is_same_user, socket_address
+
+ALREADY_RUNNING: Final = 3
+LOOK_AGAIN_S: Final = 0.1
+IDLE_S: Final = 10.0  # longer than an instance needs to be started again
+
+
+class ShellHost:
+    """Clients on one side, jobs on the other."""
+
+    def __init__(self, jobs: ShellJobs) -> None:
+        self._jobs = jobs
+        self._clients: set[ShellStream[ShellRequest]] = set()
+        self._busy_at = trio.current_time()
+        self._end = trio.Event()
+
+    async def run(self, listener: socket.socket) -> None:
+        """Serve until told to end, or idle."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._reap, nursery)
+            for process in self._jobs.recover():
+                nursery.start_soon(self._await_adopted, process, nursery)
+            self._clear_left(nursery)
+            sockets = [trio.SocketListener(trio.socket.from_stdlib_socket(listener))]
+            nursery.start_soon(trio.serve_listeners, partial(self._serve, nursery), sockets)
+            nursery.start_soon(self._end_when_idle)
+            await self._end.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _serve(self, clearing: trio.Nursery, connection: trio.SocketStream) -> None:
+        """Take a client's requests; what jobs left is cleared in a nursery that outlives it."""
+        if not is_same_user(connection):
+            await connection.aclose()
+            return
+        client = ShellStream(connection, REQUESTS)
+        self._clients.add(client)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.pump)
+                while requests := await client.receive():
+                    for request in requests:
+                        self._handle(client, request, nursery)
+                        self._clear_left(clearing)
+                        await trio.lowlevel.checkpoint()  # a launch takes a millisecond
+                nursery.cancel_scope.cancel()
+        except* ShellProtocolError as errors:
+            STDERR.write(f"a client is cut off: {errors.exceptions[0]}")
+        finally:
+            client.close()
+            self._clients.discard(client)
+            self._busy_at = trio.current_time()
+
+    def _handle(
+        self, client: ShellStream[ShellRequest], request: ShellRequest, nursery: trio.Nursery
+    ) -> None:
+        match request:
+            case Start():
+                self._tell(self._jobs.start(request))
+            case Attach(jobid):
+                self._tell(self._jobs.attach(jobid))
+            case Signal(jobid, signum):
+                self._jobs.signal(jobid, signum)
+            case Feed():
+                nursery.start_soon(self._feed, client, request)
+            case Ack(jobid):
+                self._jobs.ack(jobid)
+            case List():
+                client.send(self._jobs.ended())
+            case Shutdown():
+                if not self._jobs.nrunning and self._clients == {client}:
+                    self._end.set()
+
+    async def _feed(self, client: ShellStream[ShellRequest], request: Feed) -> None:
+        """Given up with the client: nobody else can say what was taken."""
+        client.send(await self._jobs.inputs.feed(request))
+
+    def _tell(self, notices: list[ShellNotice]) -> None:
+        for notice in notices:
+            for client in self._clients:
+                client.send(notice)
+
+    async def _reap(self, nursery: trio.Nursery, task_status: trio.TaskStatus[None]) -> None:
+        with trio.open_signal_receiver(signal.SIGCHLD) as signals:
+            task_status.started()
+            async for _ in signals:
+                self._tell(self._jobs.reap())
+                self._clear_left(nursery)
+                self._busy_at = trio.current_time()
+
+    def _clear_left(self, nursery: trio.Nursery) -> None:
+        for job in self._jobs.take_to_clear():
+            nursery.start_soon(self._clear, job)
+
+    async def _clear(self, job: ShellJob) -> None:
+        """A job is over when nothing of it is left; what is stuck in the kernel is waited for."""
+        while True:
+            try:
+                left = self._jobs.kill_leftovers(job)
+            except OSError:  # no descriptor is free
+                await trio.sleep(LOOK_AGAIN_S)
+                continue
+            if not left:
+                break
+            # Only the first: a child that ends meanwhile is reaped, and its id may be another's.
+            await _wait_gone(left[0])
+        self._tell(self._jobs.cleared(job))
+        self._busy_at = trio.current_time()
+
+    async def _await_adopted(self, process: Process, nursery: trio.Nursery) -> None:
+        await _wait_gone(process.pid)
+        self._tell(self._jobs.end_adopted(process))
+        self._clear_left(nursery)
+        self._busy_at = trio.current_time()
+
+    async def _end_when_idle(self) -> None:
+        while True:
+            await trio.sleep_until(max(self._busy_at, trio.current_time() - IDLE_S) + IDLE_S)
+            if self._clients or self._jobs.nrunning:
+                await trio.sleep(IDLE_S)
+            elif trio.current_time() >= self._busy_at + IDLE_S:
+                self._end.set()
+
+
+async def _wait_gone(pid: int) -> None:
+    """Until there is no process `pid`, or until it is a zombie."""
+    while True:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        except OSError:  # no descriptor is free
+            await trio.sleep(LOOK_AGAIN_S)
+            continue
+        try:
+            await trio.lowlevel.wait_readable(descriptor)
+        finally:
+            os.close(descriptor)
+        return
+
+
+def main(directory: Path) -> int:
+    """Start a host for `directory`; returns in the process that was called, once it listens.
+
+    OSError: a host cannot be there; nothing is left of it.
+    """
+    fill_standard_descriptors()  # before a descriptor is opened that has to stay
+    (directory / JOBS_NAME).mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return ALREADY_RUNNING
+    listener = _listen(directory)
+    if os.fork():
+        return 0
+    os.setsid()
+    become_subreaper()
+    _redirect(directory / LOG_NAME)
+    try:
+        trio.run(_serve_directory, directory, listener)
+    finally:
+        (directory / SOCKET_NAME).unlink(missing_ok=True)  # before the lock goes, with the process
+    return 0
+
+
+async def _serve_directory(directory: Path, listener: socket.socket) -> None:
+    await ShellHost(ShellJobs(directory)).run(listener)
+
+
+def _listen(directory: Path) -> socket.socket:
+    """The socket; one that is already there was left behind, since the lock is ours."""
+    (directory / SOCKET_NAME).unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with socket_address(directory) as address:
+        listener.bind(address)
+    listener.listen()
+    return listener
+
+
+def _redirect(log: Path) -> None:
+    """Let go of the caller's terminal and pipes; where no log can be had, its lines are lost."""
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError:
+        out = os.dup(null)
+    os.dup2(null, 0)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.close(null)
+    os.close(out)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(Path(sys.argv[1])))
+    except OSError as error:
+        sys.exit(f"{error.filename or sys.argv[1]}: {error.strerror}")

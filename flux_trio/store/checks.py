@@ -1,0 +1,97 @@
+"""What is checked of a state file as a whole, and what SQLite's errors mean."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from flux_trio.messages import Errno
+from flux_trio.store.acknowledged import acknowledged_path
+from flux_trio.store.layout import APPLICATION_ID, LAYOUT, schema_damage
+from flux_trio.store.room import lacks_room
+from flux_trio.store.stores import StoreError
+
+_PRIMARY_CODE: Final = 0xFF  # the rest of an SQLite error code says more about the same thing
+_CORRUPT_CODES: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR}
+_REPAIRABLE_CODES: Final = {sqlite3.SQLITE_CORRUPT}
+_ENOSPC_CODES: Final = {sqlite3.SQLITE_FULL}
+_LOCKED_CODES: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def pragma(db: sqlite3.Connection, name: str) -> object:
+    """The first value that SQLite has for it."""
+    return db.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def layout_of(db: sqlite3.Connection, path: Path) -> int:
+    """The layout of a file, 0 if it is empty. Raises StoreError if it is newer, or not ours."""
+    owner, found = pragma(db, "application_id"), pragma(db, "user_version")
+    if owner == APPLICATION_ID and isinstance(found, int):
+        if 1 <= found <= LAYOUT:
+            return found
+        text = f"written in layout {found}, this version reads layouts 1 to {LAYOUT}"
+        raise StoreError(Errno.EIO, f"{path}: {text}")
+    is_empty = db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+    if owner != 0 or not is_empty:
+        raise StoreError(Errno.EIO, f"{path}: an SQLite file of another program, not a kvs")
+    return 0
+
+
+def check_schema(db: sqlite3.Connection, path: Path) -> None:
+    """Raises StoreError unless the tables are those of this layout."""
+    damage = schema_damage(db)
+    if damage:
+        raise StoreError(Errno.EIO, f"{path}: the file is damaged: {damage}")
+
+
+def last_number(db: sqlite3.Connection, path: Path) -> int:
+    """The number of the last change. Raises StoreError when there is none."""
+    row = db.execute("SELECT number FROM account WHERE id = 0").fetchone()
+    if row is None or not isinstance(row[0], int):
+        raise StoreError(Errno.EIO, f"{path}: the file is damaged: it has no account")
+    return row[0]
+
+
+def missing_changes(path: Path, number: int, acknowledged: int) -> StoreError:
+    """The error of a file whose last change is `number`."""
+    return StoreError(
+        Errno.EIO,
+        f"{path}: {acknowledged - number} acknowledged changes are missing: the last one found is "
+        f"{number}, the last one acknowledged was {acknowledged} (as {acknowledged_path(path)} "
+        "says); `flux-trio fsck --repair` gives them up",
+    )
+
+
+def error_code(error: sqlite3.Error) -> int:
+    """SQLite's primary code; 0 for Python's own complaints, such as a closed connection."""
+    return _extended_code(error) & _PRIMARY_CODE
+
+
+def _extended_code(error: sqlite3.Error) -> int:
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file is not as SQLite has written it."""
+    return error_code(error) in _CORRUPT_CODES
+
+
+def store_error(path: Path, what: str, error: sqlite3.Error) -> StoreError:
+    """What the caller hears of `error`."""
+    code = error_code(error)
+    if code in _LOCKED_CODES:
+        return StoreError(Errno.EIO, f"{path}: {what}: another process is using it")
+    is_full = code in _ENOSPC_CODES or (
+        _extended_code(error) == sqlite3.SQLITE_IOERR_WRITE and lacks_room(path)
+    )
+    errnum = Errno.ENOSPC if is_full else Errno.EIO
+    way_out = " (flux-trio fsck --repair)" if code in _REPAIRABLE_CODES else ""
+    return StoreError(errnum, f"{path}: {what}: {error}{way_out}")
+
+
+def undecodable(path: Path, error: UnicodeDecodeError) -> StoreError:
+    """SQLite's error text quotes bytes of the file, which Python could not decode."""
+    said = error.object.decode(errors="replace")
+    return StoreError(Errno.EIO, f"{path}: the file is damaged: {said}")

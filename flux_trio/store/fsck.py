@@ -1,0 +1,198 @@
+"""Checking a whole state file that no instance has open, and making a new one of what is whole."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from flux_trio.cores.kvs.ops import Damaged, Put
+from flux_trio.formats import LOST_AND_FOUND, job_directory_of
+from flux_trio.messages import Errno
+from flux_trio.store import checks, layout
+from flux_trio.store.acknowledged import acknowledged_number, acknowledged_path
+from flux_trio.store.reader import Reader
+from flux_trio.store.sqlite_store import SqliteStore
+from flux_trio.store.stores import StoreError
+
+STRUCTURE_ERRORS_MAX: Final = 20  # that SQLite is asked to name
+REPAIR_KEYS: Final = 64  # of one commit to the new file
+
+
+@dataclass
+class Report:
+    """What a state file holds and what of it is damaged, a line each."""
+
+    keys: int = 0
+    damage: list[str] = field(default_factory=list)
+
+
+def check_file(path: Path) -> Report:
+    """Read all of the state file at `path`.
+
+    Raises StoreError when there is none, when another process has it open, and for a layout that
+    has no checksums or that is newer.
+    """
+    report = Report()
+    with _opened(path, report) as db:
+        if db is not None:
+            reader = Reader(db, path)
+            _check_whole(db, path, reader, report)
+            _check_keys(reader, report)
+    return report
+
+
+def repair_file(path: Path) -> list[str]:
+    """Replace the state file by one that has all that is whole; what was done, a line each.
+
+    The old file stays beside it. A job that lacks anything goes to job-lost+found with what can
+    be read of it. Acknowledged changes that are missing are given up.
+    """
+    new, old = path.with_name(f"{path.name}-repaired"), path.with_name(f"{path.name}-damaged")
+    for stale in (new, acknowledged_path(new)):
+        stale.unlink(missing_ok=True)
+    with _opened(path, Report()) as db:
+        if db is None:
+            raise StoreError(Errno.EIO, f"{path}: cannot be repaired, restore a copy of it")
+        said = _copy(Reader(db, path), new)
+    old.unlink(missing_ok=True)
+    old.hardlink_to(path)
+    new.replace(path)
+    acknowledged_path(new).replace(acknowledged_path(path))
+    return [*said, f"{old}: the file as it was"]
+
+
+@contextmanager
+def _opened(path: Path, report: Report) -> Iterator[sqlite3.Connection | None]:
+    """A connection to the file; None, and the reason in `report`, if SQLite cannot open it."""
+    acknowledged = acknowledged_number(acknowledged_path(path))
+    if not path.exists() or path.stat().st_size == 0:
+        if acknowledged is None:
+            raise StoreError(Errno.ENOENT, f"{path}: no such file")
+        report.damage.append(checks.missing_changes(path, 0, acknowledged).text)
+        yield None
+        return
+    db = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        found = checks.layout_of(db, path)
+        if found != layout.LAYOUT:
+            text = f"{path}: layout {found} has no checksums: start the instance, which migrates it"
+            raise StoreError(Errno.EINVAL, text)
+        with layout.transaction(db):  # refused while another process has it open
+            pass
+    except sqlite3.Error as error:
+        db.close()
+        if not checks.is_damage(error):
+            raise checks.store_error(path, "cannot be opened", error) from error
+        report.damage.append(f"{path}: cannot be opened: {error}")
+        yield None
+        return
+    except UnicodeDecodeError as error:
+        db.close()
+        report.damage.append(checks.undecodable(path, error).text)
+        yield None
+        return
+    except StoreError:
+        db.close()
+        raise
+    try:
+        yield db
+    finally:
+        db.close()
+
+
+def _check_whole(db: sqlite3.Connection, path: Path, reader: Reader, report: Report) -> None:
+    def check_number() -> str:
+        number = checks.last_number(db, path)
+        acknowledged = acknowledged_number(acknowledged_path(path))
+        if acknowledged is None:
+            return f"{acknowledged_path(path)}: missing or damaged"
+        if number < acknowledged:
+            return checks.missing_changes(path, number, acknowledged).text
+        return ""
+
+    def check_schema() -> str:
+        checks.check_schema(db, path)
+        return ""
+
+    def check_heads() -> str:
+        damage = reader.check_heads()
+        return f"{path}: the heads of keys are damaged: {damage}" if damage else ""
+
+    def check_structure() -> str:
+        rows = db.execute(f"PRAGMA integrity_check({STRUCTURE_ERRORS_MAX})").fetchall()
+        return "\n".join(f"{path}: {row[0]}" for row in rows if row[0] != "ok")
+
+    each: tuple[Callable[[], str], ...] = (check_schema, check_number, check_heads, check_structure)
+    for check in each:
+        try:
+            report.damage += check().splitlines()
+        except StoreError as error:
+            report.damage.append(error.text)
+        except sqlite3.Error as error:
+            report.damage.append(f"{path}: {error}")
+        except UnicodeDecodeError as error:
+            report.damage.append(checks.undecodable(path, error).text)
+
+
+def _check_keys(reader: Reader, report: Report) -> None:
+    after: str | None = ""
+    while after is not None:
+        swept = reader.sweep(after)
+        report.keys += swept.keys
+        new = [each.text for each in swept.damaged if each.text not in report.damage]
+        report.damage += new
+        after = swept.after
+
+
+# Repair
+
+
+def _copy(reader: Reader, new: Path) -> list[str]:
+    """Store in the file `new` what `reader` can read; what became of the rest, a line each."""
+    keys = reader.every_key()
+    headless, lost = _sorted_out(reader, keys)
+    store = SqliteStore(new, "full")
+    try:
+        for start in range(0, len(keys), REPAIR_KEYS):
+            some = keys[start : start + REPAIR_KEYS]
+            values = zip(some, reader.lookup(some), strict=True)
+            store.commit([_put(key, value, lost) for key, value in values if value is not None])
+        for directory, reason in lost.items():
+            store.commit([Put(f"{_aside(directory)}.reason", reason)])
+    finally:
+        store.close()
+    moved = [
+        f"{reason}: {directory} is now in {LOST_AND_FOUND}" for directory, reason in lost.items()
+    ]
+    return [*(f"{text}: kept as it is" for text in headless), *moved]
+
+
+def _sorted_out(reader: Reader, keys: list[str]) -> tuple[list[str], dict[str, str]]:
+    """What is damaged and kept all the same; why a job is set aside, by its directory."""
+    headless: list[str] = []
+    lost: dict[str, str] = {}
+    for key in keys:
+        (value,) = reader.lookup([key])
+        if isinstance(value, Damaged):
+            directory = job_directory_of(key)
+            if directory is None or reader.lost_its_head(key):
+                headless.append(value.text)
+            else:
+                lost.setdefault(directory, value.text)
+    return headless, lost
+
+
+def _put(key: str, value: str | Damaged, lost: dict[str, str]) -> Put:
+    text = value.remains if isinstance(value, Damaged) else value
+    if job_directory_of(key) not in lost:
+        return Put(key, text)
+    return Put(_aside(key) + ("-damaged" if isinstance(value, Damaged) else ""), text)
+
+
+def _aside(key: str) -> str:
+    return f"{LOST_AND_FOUND}{key.removeprefix('job')}"

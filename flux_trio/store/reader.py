@@ -1,0 +1,251 @@
+"""Reading the state file, and telling what in it is not what was committed.
+
+A damaged page, row or text never raises out of here: it is the damage of the keys that it holds.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from flux_trio.cores.kvs.ops import Damaged, Page, PageRead, Swept, span
+from flux_trio.messages import Errno
+from flux_trio.store.checks import is_damage, store_error
+from flux_trio.store.layout import key_sum, part_sum
+from flux_trio.store.stores import StoreError
+
+READ_KEYS_MAX: Final = 256  # of one statement
+SWEEP_KEYS_MAX: Final = 64  # of one slice of a sweep, which takes about a millisecond
+SWEEP_CHARS: Final = 1 << 20  # a slice ends after the value that goes beyond
+
+Head: TypeAlias = tuple[int, int]  # how many parts, the total of their checksums
+Part: TypeAlias = tuple[int, str, int]  # number, text, checksum
+
+_PARTS: Final = msgspec.json.Decoder(list[tuple[str, int, str, int]])
+_HEADS: Final = msgspec.json.Decoder(list[tuple[str, int, int]])
+_LISTED: Final = msgspec.json.Decoder(list[tuple[str, int]])
+
+
+class Unreadable(Exception):
+    """A page, row or text that cannot be read, with the reason."""
+
+
+class Reader:
+    """Reads the state file at `path` over the connection `db`. Raises StoreError."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self._db = db
+        self._path = path
+        self._heads_agree = True  # as far as is known; otherwise keys are listed by their parts too
+
+    def check_heads(self) -> str:
+        """Compare the account with all heads; what is wrong, or ""."""
+        try:
+            found = self._db.execute(
+                "SELECT ifnull(sum(parts), 0), ifnull(sum(total), 0) FROM head"
+            ).fetchone()
+            account = self._db.execute("SELECT parts, total FROM account WHERE id = 0").fetchone()
+        except sqlite3.Error as error:
+            self._heads_agree = False
+            return str(error)
+        self._heads_agree = found == account
+        if account is None:
+            return "there is no account of them"
+        if self._heads_agree:
+            return ""
+        return f"expected {account[0]} parts in all, found {found[0]}"
+
+    def lookup(self, keys: Sequence[str]) -> list[str | Damaged | None]:
+        """The value of each of `keys`: None if there is none, Damaged if it has changed."""
+        values: dict[str, str | Damaged | None] = {}
+        unique = list(dict.fromkeys(keys))  # two may ask for the same
+        for start in range(0, len(unique), READ_KEYS_MAX):
+            self._read(unique[start : start + READ_KEYS_MAX], values)
+        return [values[key] for key in keys]
+
+    def _read(self, keys: Sequence[str], values: dict[str, str | Damaged | None]) -> None:
+        """Read `keys` at once, or one by one when a page of any of them is damaged."""
+        try:
+            heads, parts = self._stored(keys)
+        except Unreadable as error:
+            if len(keys) > 1:
+                for key in keys:
+                    self._read([key], values)
+            else:
+                values[keys[0]] = Damaged(f"{keys[0]}: unreadable: {error}", keys[0])
+            return
+        for key in keys:
+            values[key] = self._value(key, heads.get(key), parts.get(key, []))
+
+    def _stored(self, keys: Sequence[str]) -> tuple[dict[str, Head], dict[str, list[Part]]]:
+        """The heads and parts of `keys` as they are; one row of JSON for all of them."""
+        some = ", ".join(f"?{n}" for n in range(1, len(keys) + 1))
+        query = (
+            "SELECT (SELECT json_group_array(json_array(key, parts, total)) FROM head "
+            f"WHERE key IN ({some})), (SELECT json_group_array(json_array(key, number, text, sum)) "
+            f"FROM part WHERE key IN ({some}))"
+        )
+        ((heads, parts),) = self._select(query, keys)
+        try:
+            by_key: dict[str, list[Part]] = {}
+            for key, number, text, found in _PARTS.decode(parts):
+                by_key.setdefault(key, []).append((number, text, found))
+            return {key: (count, total) for key, count, total in _HEADS.decode(heads)}, by_key
+        except msgspec.MsgspecError as error:
+            raise Unreadable(str(error)) from error
+
+    def lost_its_head(self, key: str) -> bool:
+        """Whether every part of a damaged value is whole, and only its head is missing."""
+        try:
+            heads, parts = self._stored([key])
+        except Unreadable:
+            return False
+        found = parts.get(key, [])
+        return key not in heads and len(_whole(key, found)) == len(found)
+
+    def _value(self, key: str, head: Head | None, parts: list[Part]) -> str | Damaged | None:
+        if head is None and not parts:
+            return None
+        damage = damage_of(key, head, parts)
+        if damage:
+            remains = "".join(text for _, text, _ in _whole(key, parts))
+            return Damaged(f"{key}: {damage}", key, remains)
+        return "".join(text for _, text, _ in sorted(parts))
+
+    def dir(self, prefix: str) -> list[str]:
+        """Every key below `prefix`, sorted."""
+        return self._listed(span(prefix))
+
+    def page(self, page: Page) -> PageRead:
+        """Some of the keys below a prefix."""
+        keys = self._listed(page.bounds(), page.reverse, page.limit)
+        return PageRead(keys, self.lookup(keys) if page.values else [])
+
+    def count(self, prefix: str) -> int:
+        """How many keys there are below `prefix`."""
+        if self._heads_agree:
+            query = "SELECT count(*) FROM head WHERE key > ? AND key < ?"
+            with suppress(Unreadable):
+                ((count,),) = self._select(query, span(prefix))
+                return int(count)
+        return len(self._listed(span(prefix)))
+
+    def _listed(self, bounds: tuple[str, str], reverse: bool = False, limit: int = -1) -> list[str]:
+        """At most `limit` keys between `bounds`, by their heads as long as these are whole."""
+        if self._heads_agree:
+            try:
+                return self._listed_by_heads(bounds, reverse, limit)
+            except Unreadable:
+                self._heads_agree = False
+        keys = sorted(self._listed_by_parts(bounds, reverse, limit), reverse=reverse)
+        return keys if limit < 0 else keys[:limit]
+
+    def _listed_by_heads(self, bounds: tuple[str, str], reverse: bool, limit: int) -> list[str]:
+        query = (
+            "SELECT json_group_array(json_array(key, keysum)) FROM (SELECT key, keysum FROM head "
+            f"WHERE key > ? AND key < ? ORDER BY key {'DESC' if reverse else 'ASC'} LIMIT {limit})"
+        )
+        ((rows,),) = self._select(query, bounds)
+        try:
+            listed = _LISTED.decode(rows)
+        except msgspec.MsgspecError as error:
+            raise Unreadable(str(error)) from error
+        for key, keysum in listed:
+            if key_sum(key) != keysum:
+                raise Unreadable(f"{key}: not what was committed")
+        return [key for key, _ in listed]
+
+    def _listed_by_parts(
+        self, bounds: tuple[str, str], reverse: bool = False, limit: int = -1
+    ) -> set[str]:
+        """Every key that has a part, a head that is whole, or both; the first `limit` among them.
+
+        No more is read than is asked for, so that damage elsewhere costs nothing.
+        """
+        keys: set[str] = set()
+        rest = (
+            f"WHERE key > ? AND key < ? ORDER BY key {'DESC' if reverse else 'ASC'} LIMIT {limit}"
+        )
+        with suppress(Unreadable):
+            rows = self._select(f"SELECT key, keysum FROM head {rest}", bounds)
+            keys |= {key for key, keysum in rows if key_sum(key) == keysum}
+        try:
+            keys |= {
+                key for (key,) in self._select(f"SELECT DISTINCT key FROM part {rest}", bounds)
+            }
+        except Unreadable as error:
+            if not keys:
+                text = f"{self._path}: the keys after {bounds[0]!r} cannot be listed: {error}"
+                raise StoreError(Errno.EBADMSG, text) from error
+        return keys
+
+    def _select(self, query: str, values: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Rows, or Unreadable if a page or a text is damaged. Raises StoreError."""
+        try:
+            return self._db.execute(query, values).fetchall()
+        except (sqlite3.OperationalError, UnicodeDecodeError) as error:
+            raise Unreadable(str(error)) from error
+        except sqlite3.Error as error:
+            if is_damage(error):
+                raise Unreadable(str(error)) from error
+            raise store_error(self._path, "cannot be read", error) from error
+
+    def every_key(self) -> list[str]:
+        """All keys, those without a head as well."""
+        return sorted(self._listed_by_parts(span("")))
+
+    def sweep(self, after: str) -> Swept:
+        """Read some of the keys that sort after `after`; "" is the beginning."""
+        keys: set[str] = set()
+        damaged: list[Damaged] = []
+        for table in ("head", "part"):
+            try:
+                keys |= self._first_keys(table, (after, span("")[1]))
+            except Unreadable as error:
+                self._heads_agree = False
+                damaged.append(Damaged(f"a list of keys cannot be read: {error}"))
+        return self._swept(sorted(keys)[:SWEEP_KEYS_MAX], damaged)
+
+    def _first_keys(self, table: str, bounds: tuple[str, str]) -> set[str]:
+        query = (
+            f"SELECT DISTINCT key FROM {table} WHERE key > ? AND key < ? "
+            f"ORDER BY key LIMIT {SWEEP_KEYS_MAX}"
+        )
+        return {key for (key,) in self._select(query, bounds)}
+
+    def _swept(self, keys: list[str], damaged: list[Damaged]) -> Swept:
+        chars = 0
+        for n, key in enumerate(keys, start=1):
+            (value,) = self.lookup([key])
+            if isinstance(value, Damaged):
+                damaged.append(value)
+            else:
+                chars += len(value or "")
+            if chars > SWEEP_CHARS:
+                return Swept(key, damaged, n)
+        return Swept(keys[-1] if keys else None, damaged, len(keys))
+
+
+def _whole(key: str, parts: Sequence[Part]) -> list[Part]:
+    """Those of `parts` that are as they were committed, in order."""
+    keysum = key_sum(key)
+    return [part for part in sorted(parts) if part_sum(keysum, *part[:2]) == part[2]]
+
+
+def damage_of(key: str, head: Head | None, parts: Sequence[Part]) -> str:
+    """What is wrong with the value of `key`, "" if it is as it was committed."""
+    keysum = key_sum(key)
+    for number, text, found in parts:
+        if part_sum(keysum, number, text) != found:
+            return f"part {number} is not what was committed"
+    count, total = head or (0, 0)
+    if len(parts) != count:
+        return f"{count} parts were committed, {len(parts)} are there"
+    if sum(found for _, _, found in parts) != total:
+        return "other parts are there than were committed"
+    return ""

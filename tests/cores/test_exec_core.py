@@ -1,0 +1,466 @@
+"""The exec core: hello, simulated jobs, what the past says, the job manager going away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_trio.config import ExecConfig
+from flux_trio.cores.exec.core import ExecCore
+from flux_trio.cores.turns import ClearTimer, Exit, Log, TimerFired
+from flux_trio.formats import Event, Idset, format_eventlog
+from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response, respond_stream
+from tests.support.asking import asked, asked_by_guest, gone, service_back
+from tests.support.exec_script import (
+    MANAGER,
+    START_AT,
+    ExecScript,
+    job_exception,
+    job_key,
+    jobspec,
+    journal,
+    resources,
+    start_request,
+    streamed,
+    timers,
+    told,
+)
+
+RELEASE = ("release", "0", True)
+TIMEOUT = ("exception", 0, "timeout", "resource allocation expired")
+
+
+def simulated(run_duration: Any = "1s", **test: Any) -> dict[str, Any]:
+    return jobspec(test={"run_duration": run_duration, **test})
+
+
+def eventlog(*names: str, at: float = 50.0, **last: Any) -> str:
+    events = [Event(at, name, None) for name in names[:-1]]
+    return format_eventlog([*events, Event(at, names[-1], last or None)])
+
+
+# Hello
+
+
+def test_hello_is_the_first_thing_and_names_the_service() -> None:
+    """32.hello.1, 32.hello.3, 32.hello.4, 32.hello.5: exec-hello with the service name."""
+    (hello,) = ExecCore(ExecConfig()).start(1.0)
+    assert (hello.topic, hello.payload) == ("job-manager.exec-hello", {"service": "job-exec"})
+    assert hello.matchtag != 0  # 32.impl.8: an ordinary RPC
+
+
+def test_another_service_name_may_be_used() -> None:
+    """32.hello.2: the service may be job-exec or another name."""
+    (hello,) = ExecCore(ExecConfig(), service="sim-exec").start(1.0)
+    assert hello.payload == {"service": "sim-exec"}
+
+
+@pytest.mark.parametrize("errnum", [Errno.EINVAL, Errno.EPERM])
+def test_a_refused_hello_is_fatal(errnum: Errno) -> None:
+    """32.hello.9: a failure response to exec-hello is fatal."""
+    core = ExecCore(ExecConfig())
+    (hello,) = core.start(1.0)
+    actions = core.turn(1.0, [Response(hello.topic, "starts are outstanding", errnum, 1)])
+    assert actions == [Exit("job-manager.exec-hello: starts are outstanding")]
+
+
+def test_first_hello_that_meets_enosys_waits_for_the_job_manager() -> None:
+    "Readings 31: ENOSYS says that nobody holds the name; it is no answer to hello."
+    core = ExecCore(ExecConfig(simulate=True))
+    (hello,) = core.start(1.0)
+    assert core.turn(1.0, [Response(hello.topic, "is gone", Errno.ENOSYS, hello.matchtag)]) == []
+    (again,) = core.turn(2.0, [service_back(MANAGER)])
+    assert again.topic == hello.topic
+
+
+# Simulated jobs
+
+
+def test_simulated_job_starts_runs_its_time_and_ends() -> None:
+    """32.start.12-21, 32.start.31: start, finish and final release, each with id, type, data."""
+    script = ExecScript()
+    actions = script.start(7, simulated("2.5s"))
+    assert told(actions) == [("start",)]
+    assert timers(actions) == [START_AT + 2.5]
+    assert told(script.fire(actions)) == [("finish", 0), RELEASE]
+
+
+def test_every_answer_is_the_whole_json_object() -> None:
+    """32.impl.3, 32.start.18: the id in each, data empty for start."""
+    script = ExecScript()
+    (answer, _) = script.start(7, simulated())
+    assert answer.payload == {"id": 7, "type": "start", "data": {}}
+
+
+def test_one_lookup_is_all_that_a_new_simulated_job_needs() -> None:
+    """16.schema.9, 32.background.2, 32.background.4: R is read from the KVS.
+
+    The start request has its four keys alone: neither R nor credentials.
+    """
+    script = ExecScript()
+    script.start(7, simulated())
+    assert script.lookups == [job_key(7, "R")]
+
+
+def test_job_of_no_duration_ends_in_the_turn_that_starts_it() -> None:
+    script = ExecScript()
+    assert told(script.start(7, simulated("0s"))) == [("start",), ("finish", 0), RELEASE]
+
+
+@pytest.mark.parametrize("run_duration", ["60s", "1m", 60, 60.0])
+def test_run_duration_is_a_duration_or_a_number_of_seconds(run_duration: Any) -> None:
+    script = ExecScript()
+    assert timers(script.start(7, simulated(run_duration))) == [START_AT + 60.0]
+
+
+@pytest.mark.parametrize("status", [256, 143])
+def test_wait_status_is_what_the_job_ends_with(status: int) -> None:
+    """32.start.31, 32.start.33: finish has the integer status, passed on as it is."""
+    script = ExecScript()
+    assert told(script.start(7, simulated(0, wait_status=status)))[1] == ("finish", status)
+
+
+@pytest.mark.parametrize("ranks", ["0-2", "3-4,9"])
+def test_release_names_all_ranks_of_the_job(ranks: str) -> None:
+    """32.start.20, 32.start.21, 32.start.22: ranks is an idset of the job's targets."""
+    script = ExecScript()
+    actions = script.start(7, simulated(0), resources(dict.fromkeys(Idset.parse(ranks), 1)))
+    assert told(actions)[-1] == ("release", ranks, True)
+
+
+def test_configuration_can_make_every_job_a_simulated_one() -> None:
+    script = ExecScript(simulate=True, has_shell=False)
+    assert told(script.start(7, jobspec())) == [("start",), ("finish", 0), RELEASE]
+
+
+def test_simulated_job_without_a_run_time_takes_its_time_limit_and_ends_well() -> None:
+    script = ExecScript(simulate=True, has_shell=False)
+    r = resources(starttime=105.0, expiration=135.0)
+    actions = script.start(7, jobspec(duration=30.0), r)
+    assert timers(actions) == [135.0]
+    assert told(script.fire(actions)) == [("finish", 0), RELEASE]
+
+
+def test_time_limit_wins_over_a_longer_run_time() -> None:
+    """32.start.25, 32.start.26, 32.start.27, 32.start.29: as in the example, then the end."""
+    script = ExecScript()
+    actions = script.start(7, simulated("60s"), resources(expiration=START_AT + 5))
+    assert timers(actions) == [START_AT + 5]
+    assert told(script.fire(actions)) == [TIMEOUT, ("finish", 14), RELEASE]
+
+
+def test_job_that_ends_just_at_its_time_limit_ends_well() -> None:
+    script = ExecScript()
+    actions = script.start(7, simulated("5s"), resources(expiration=START_AT + 5))
+    assert told(script.fire(actions)) == [("finish", 0), RELEASE]
+
+
+def test_new_expiration_moves_the_time_limit() -> None:
+    script = ExecScript()
+    script.start(7, simulated("60s"), resources(expiration=START_AT + 5))
+    actions = script(journal(script, 7, START_AT + 90))
+    assert timers(actions) == [START_AT + 60]
+    actions = script(journal(script, 7, START_AT + 30))
+    assert timers(actions) == [START_AT + 30]
+    assert told(script.fire(actions))[0] == TIMEOUT
+
+
+def test_expiration_that_changes_before_the_start_counts() -> None:
+    script = ExecScript()
+    script(journal(script, 7, START_AT + 90))
+    actions = script.start(7, simulated("60s"), resources(expiration=START_AT + 5))
+    assert timers(actions) == [START_AT + 60]
+
+
+def test_expirations_of_jobs_that_never_start_do_not_pile_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("flux_trio.cores.exec.core.UPDATES_MAX", 1)
+    script = ExecScript()
+    script(journal(script, 7, START_AT + 90), journal(script, 8, START_AT + 90))
+    r = resources(expiration=START_AT + 5)
+    assert timers(script.start(7, simulated("60s"), r)) == [START_AT + 5]
+    r = resources({1: 1}, expiration=START_AT + 5)
+    assert timers(script.start(8, simulated("60s"), r)) == [START_AT + 60]
+
+
+def test_only_expirations_and_releases_are_asked_of_the_journal() -> None:
+    for has_shell, names in ((True, ["resource-update", "release"]), (False, ["resource-update"])):
+        script = ExecScript(has_shell=has_shell)
+        assert script.journal is not None
+        assert script.journal.flags == Flag.STREAMING
+        assert script.journal.payload == {"allow": dict.fromkeys(names, 1)}
+
+
+def test_malformed_journal_entry_is_logged_and_changes_nothing() -> None:
+    script = ExecScript()
+    assert script.journal is not None
+    bad = {"events": [[7, 9, {"name": "resource-update", "context": {"expiration": "x"}}]]}
+    (log,) = script(streamed(script.journal, bad))
+    assert isinstance(log, Log)
+    assert "expiration" in log.text
+
+
+def test_cancel_ends_a_simulated_job_at_once() -> None:
+    """32.criteria.5: it still has a status, SIGTERM."""
+    script = ExecScript()
+    script.start(7, simulated("60s"))
+    actions = script(job_exception(7))
+    assert told(actions) == [("finish", 15), RELEASE]
+    assert any(isinstance(action, ClearTimer) for action in actions)
+
+
+def test_exceptions_that_are_not_fatal_or_not_of_the_job_manager_are_no_reason_to_stop() -> None:
+    script = ExecScript()
+    script.start(7, simulated("60s"))
+    forged = job_exception(7)
+    assert script(job_exception(7, severity=1)) == []
+    assert script(type(forged)(forged.topic, forged.payload)) == []
+
+
+@pytest.mark.parametrize(
+    ("mock", "text"),
+    [("init", "mock initialization exception"), ("starting", "mock starting exception")],
+)
+def test_mock_exception_before_the_start(mock: str, text: str) -> None:
+    """32.criteria.3, 32.start.34, 32.start.36: exception, and the release that must follow."""
+    script = ExecScript()
+    answers = told(script.start(7, simulated(mock_exception=mock)))
+    assert answers == [("exception", 0, "exec", f"{text} generated"), RELEASE]
+
+
+def test_mock_exception_while_it_runs() -> None:
+    script = ExecScript()
+    answers = told(script.start(7, simulated("60s", mock_exception="run")))
+    exception = ("exception", 0, "exec", "mock run exception generated")
+    assert answers == [("start",), exception, ("finish", 15), RELEASE]
+
+
+@pytest.mark.parametrize(
+    ("test", "words"),
+    [
+        ({"run_duration": "soon"}, "attributes.system.exec.test: expected a duration"),
+        ({"wait_status": "bad"}, "attributes.system.exec.test.wait_status: expected int"),
+        ({"mock_exception": "end"}, "expected one of init, starting, run"),
+    ],
+)
+def test_wrong_simulation_fails_the_job_and_says_where(test: dict[str, Any], words: str) -> None:
+    script = ExecScript()
+    (exception, release) = told(script.start(7, jobspec(test=test)))
+    assert words in exception[3]
+    assert release == RELEASE
+
+
+# R
+
+
+def test_job_without_r_gets_an_exception_and_a_release() -> None:
+    """32.start.36: every start ends with a final release; 32.impl.5: errnum stays 0."""
+    script = ExecScript()
+    answers = told(script(start_request(7, simulated())))
+    assert answers == [("exception", 0, "exec", "the job has no R"), ("release", "", True)]
+
+
+def test_r_that_cannot_be_read_says_why() -> None:
+    script = ExecScript(kvs={job_key(7, "R"): '{"version": 2}'})
+    (exception, _) = told(script(start_request(7, simulated())))
+    assert exception[3].startswith("R.version: expected")
+
+
+def test_kvs_that_fails_fails_the_job() -> None:
+    script = ExecScript()
+    script.errors["kvs.lookup"] = (Errno.EIO, "disk on fire")
+    (exception, _) = told(script(start_request(7, simulated())))
+    assert exception[3] == "cannot read R: disk on fire"
+
+
+def test_real_job_without_a_shell_host_fails() -> None:
+    script = ExecScript(has_shell=False)
+    (exception, _) = told(script.start(7, jobspec("true")))
+    assert "runs no processes" in exception[3]
+
+
+# Requests
+
+
+def test_start_without_an_id_cannot_be_answered_and_is_logged() -> None:
+    """32.impl.5: an error response would be taken for a fatality of the service."""
+    script = ExecScript()
+    (log,) = script(asked("job-exec.start", {"jobspec": {}}, by=MANAGER, tag=0))
+    assert isinstance(log, Log)
+    assert "userid" in log.text or "id" in log.text
+
+
+def test_guest_cannot_start_anything() -> None:
+    """32.background.1: only at the job manager's request."""
+    script = ExecScript()
+    (answer,) = script(asked_by_guest("job-exec.start", start_request(7, simulated()).payload))
+    assert (answer.errnum, answer.topic) == (Errno.EPERM, "job-exec.start")
+
+
+def test_unknown_method_is_named() -> None:
+    script = ExecScript()
+    (answer,) = script(asked("job-exec.fly"))
+    assert (answer.errnum, answer.payload) == (
+        Errno.ENOSYS,
+        "no method fly in service job-exec",
+    )
+
+
+def test_kill_ends_a_simulated_job_with_the_signal() -> None:
+    script = ExecScript()
+    script.start(7, simulated("60s"))
+    actions = script(asked("job-exec.kill", {"id": 7, "signum": 10}))
+    assert told(actions) == [("finish", 10), RELEASE]
+    assert [a.errnum for a in actions if isinstance(a, Response)] == [0, 0, 0]
+
+
+def test_kill_of_what_does_not_run_or_with_no_signal_is_refused() -> None:
+    script = ExecScript()
+    script.start(7, simulated("60s"))
+
+    def refusal(jobid: int, signum: int) -> tuple[int, Any]:
+        (answer,) = script(asked("job-exec.kill", {"id": jobid, "signum": signum}))
+        return answer.errnum, answer.payload
+
+    assert refusal(8, 15) == (Errno.ENOENT, "job ƒ9 is not running")
+    assert refusal(7, 0) == (Errno.EINVAL, "signum: expected 1 to 64, got 0")
+    assert script(asked_by_guest("job-exec.kill", {"id": 7, "signum": 15}))[0].errnum == Errno.EPERM
+
+
+# The past
+
+
+def test_reattached_simulated_job_counts_from_its_start() -> None:
+    """32.start.10: it goes on instead of being started anew."""
+    log = eventlog("submit", "alloc", "start", at=START_AT - 10)
+    script = ExecScript(kvs={job_key(7, "eventlog"): log})
+    actions = script.start(7, simulated("60s"), resources(starttime=50.0), reattach=True)
+    assert told(actions) == [("start",)]
+    assert timers(actions) == [START_AT + 50]
+
+
+def test_reattached_simulated_job_whose_time_is_past_ends() -> None:
+    log = eventlog("submit", "alloc", "start", at=START_AT - 90)
+    script = ExecScript(kvs={job_key(7, "eventlog"): log})
+    answers = told(script.start(7, simulated("60s"), reattach=True))
+    assert answers == [("start",), ("finish", 0), RELEASE]
+
+
+def test_expiration_that_changed_while_exec_was_away_counts() -> None:
+    log = eventlog("alloc", "resource-update", expiration=START_AT + 20)
+    script = ExecScript(kvs={job_key(7, "eventlog"): log})
+    r = resources(starttime=50.0, expiration=START_AT + 5)
+    assert timers(script.start(7, simulated("60s"), r)) == [START_AT + 20]
+
+
+def test_job_canceled_while_exec_was_away_is_not_started() -> None:
+    """Readings 29: the next exec service is asked, and says that nothing runs."""
+    log = eventlog("alloc", "exception", type="cancel", severity=0, note="")
+    script = ExecScript(kvs={job_key(7, "eventlog"): log})
+    answers = told(script.start(7, simulated("60s"), resources(starttime=50.0)))
+    assert answers == [RELEASE]
+
+
+def test_job_canceled_between_start_request_and_r_is_not_started() -> None:
+    script = ExecScript()
+    script.put_resources(7, resources())
+    actions = script.core.turn(START_AT, [start_request(7, simulated()), job_exception(7)])
+    (lookup,) = actions
+    found = Response(lookup.topic, {"value": script.kvs[job_key(7, "R")]}, 0, lookup.matchtag)
+    assert told(script(found)) == [RELEASE]
+
+
+def test_past_that_cannot_be_read_fails_the_job() -> None:
+    script = ExecScript(kvs={job_key(7, "eventlog"): "{"})
+    (exception, _) = told(script.start(7, simulated(), resources(starttime=50.0)))
+    assert exception[3].startswith("the job's past cannot be read: ")
+
+
+# The job manager goes away
+
+
+def test_lost_job_manager_is_greeted_again_until_it_answers() -> None:
+    """Readings 31: exec says hello again when the name is back."""
+    script = ExecScript()
+    script.start(7, simulated("60s"))
+    actions = script(gone("job-exec", MANAGER))
+    (hello,) = [action for action in actions if isinstance(action, Request)]
+    assert script(Response(hello.topic, "No service", Errno.ENOSYS, hello.matchtag)) == []
+    assert script(service_back("kvs"), service_back(MANAGER, rolemask=ROLE_USER)) == []
+    (hello,) = script(service_back(MANAGER))
+    assert script(service_back(MANAGER)) == []
+    assert hello.topic == "job-manager.exec-hello"
+
+
+def test_end_of_the_journal_shows_that_the_job_manager_is_gone() -> None:
+    script = ExecScript()
+    assert script.journal is not None
+    begun = respond_stream(script.journal, {"events": []})
+    assert begun is not None
+    assert script(begun) == []
+    (hello,) = script(ended(script.journal, Errno.ENOSYS, "job-manager is gone"))
+    assert hello.topic == "job-manager.exec-hello"
+
+
+def test_job_manager_without_a_journal_is_not_taken_for_gone() -> None:
+    """Whatever it says: its journal has never begun."""
+    script = ExecScript()
+    assert script.journal is not None
+    assert script(ended(script.journal, Errno.ENOSYS, "what is that?")) == []
+
+
+def test_job_that_ends_while_the_job_manager_is_away_is_told_to_the_next() -> None:
+    """32.start.36: the final release still comes."""
+    script = ExecScript()
+    actions = script.start(7, simulated("60s"))
+    script(gone("job-exec", MANAGER))
+    assert told(script.fire(actions)) == []
+    answers = told(script(start_request(7, simulated("60s"), reattach=True)))
+    assert answers == [("start",), ("finish", 0), RELEASE]
+
+
+def test_repeated_start_of_a_job_that_runs_attaches_to_it() -> None:
+    """Readings 1: whatever `reattach` says."""
+    script = ExecScript()
+    actions = script.start(7, simulated("60s"))
+    script(gone("job-exec", MANAGER))
+    again = script(start_request(7, simulated("60s")))
+    assert told(again) == [("start",)]
+    assert timers(again) == []
+    assert told(script.fire(actions)) == [("finish", 0), RELEASE]
+
+
+def test_repeated_start_finds_an_expiration_that_nobody_told() -> None:
+    """Readings 30: the job's resource-update event is what counts, whoever was away."""
+    script = ExecScript()
+    script.start(7, simulated("60s"), resources(expiration=START_AT + 5))
+    script(gone("job-exec", MANAGER))
+    update = Event(START_AT + 1, "resource-update", {"expiration": START_AT + 90})
+    script.kvs[job_key(7, "eventlog")] = format_eventlog([update])
+    again = script(start_request(7, simulated("60s"), reattach=True))
+    assert timers(again) == [START_AT + 60]  # its own end, which comes before the limit now
+
+
+def test_start_that_was_not_answered_is_forgotten_with_its_job_manager() -> None:
+    script = ExecScript()
+    script.put_resources(7, resources())
+    (lookup,) = script.core.turn(START_AT, [start_request(7, simulated())])
+    script(gone("job-exec", MANAGER))
+    found = Response(lookup.topic, {"value": script.kvs[job_key(7, "R")]}, 0, lookup.matchtag)
+    assert told(script(found)) == []
+    assert told(script(start_request(7, simulated("0s")))) == [("start",), ("finish", 0), RELEASE]
+
+
+def test_job_that_is_over_is_forgotten() -> None:
+    """32.start.37: nothing follows the final release."""
+    script = ExecScript()
+    actions = script.start(7, simulated())
+    script.fire(actions)
+    assert script(job_exception(7), TimerFired(actions[-1].key)) == []
+    assert script.core._jobs == {}
+
+
+def ended(request: Request, errnum: Errno, text: str) -> Response:
+    return Response(request.topic, text, errnum, request.matchtag)

@@ -1,0 +1,181 @@
+"""Shell options that say where tasks go, what they may use, and what is filled in for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_trio.cores.exec.placement import LayoutError, place_tasks
+from flux_trio.cores.exec.tasks import start_request
+from flux_trio.formats import FormatError, Jobspec, ResourceSet, format_fluid
+from flux_trio.shell.protocol import Start
+from tests.support.exec_script import resources
+
+
+def jobspec(*command: str, options: dict[str, Any], **more: Any) -> Jobspec:
+    attributes = {f"system.shell.options.{name}": value for name, value in options.items()}
+    return Jobspec.from_command(command or ("true",), attributes=attributes, **more)
+
+
+def start(made: Jobspec, r: ResourceSet) -> Start:
+    return start_request(58, made, r, place_tasks(made, r), {})
+
+
+def gpu_node(gpus: int, cores: int = 4) -> ResourceSet:
+    entry = (0, (1 << cores) - 1, (1 << gpus) - 1)
+    return ResourceSet.build([entry], lambda rank: f"node{rank}", starttime=0.0, expiration=0.0)
+
+
+# Where
+
+
+@pytest.mark.parametrize(
+    ("taskmap", "ranks"),
+    [
+        ({"scheme": "block"}, [3, 3, 3, 5, 5]),
+        ({"scheme": "cyclic"}, [3, 5, 3, 5, 3]),
+        ({"scheme": "cyclic", "value": ""}, [3, 5, 3, 5, 3]),
+        ({"scheme": "cyclic", "value": "2"}, [3, 3, 5, 5, 3]),
+        ({"scheme": "manual", "value": "[[1,1,1,1],[0,2,2,1]]"}, [5, 3, 3, 5, 5]),
+        ({"scheme": "manual", "value": "0-1;2-4"}, [3, 3, 5, 5, 5]),
+    ],
+)
+def test_tasks_go_to_nodes_in_the_order_that_was_asked_for(
+    taskmap: object, ranks: list[int]
+) -> None:
+    """20.overview.6: on the targets of R, whatever the order."""
+    placed = place_tasks(jobspec(options={"taskmap": taskmap}, ntasks=5), resources({3: 3, 5: 2}))
+    assert [place.rank for place in placed] == ranks
+    for rank in (3, 5):
+        local_ids = [place.local_id for place in placed if place.rank == rank]
+        assert local_ids == list(range(len(local_ids)))
+
+
+@pytest.mark.parametrize(
+    ("taskmap", "text"),
+    [
+        ("cyclic", "Expected `object`"),
+        ({"scheme": "hostfile", "value": "f"}, "block, cyclic or manual, got 'hostfile'"),
+        ({"scheme": "cyclic", "value": "0"}, "invalid cyclic stride: 0"),
+        ({"scheme": "cyclic", "value": "x"}, "invalid cyclic stride: x"),
+        ({"scheme": "manual"}, "expected a task map"),
+        ({"scheme": "manual", "value": "[[0,1,5,1]]"}, "5 tasks on 2 nodes, got 5 on 1"),
+        ({"scheme": "manual", "value": "[[0,2,2,1]]"}, "5 tasks on 2 nodes, got 4 on 2"),
+        ({"scheme": "manual", "value": "[[0,3,1,1],[0,2,1,1]]"}, "got 5 on 3"),
+    ],
+)
+def test_task_map_that_cannot_be_is_refused(taskmap: object, text: str) -> None:
+    made = jobspec(options={"taskmap": taskmap}, ntasks=5)
+    with pytest.raises(LayoutError, match=rf"shell.options.taskmap: .*{text}"):
+        place_tasks(made, resources({3: 3, 5: 2}))
+
+
+# What they may use
+
+
+@pytest.mark.parametrize(
+    ("option", "ntasks", "cores"),
+    [
+        ("on", 2, [[0, 1, 2, 3], [0, 1, 2, 3]]),
+        ("off", 2, [[], []]),
+        ("per-task", 2, [[0, 1], [2, 3]]),
+        ("per-task", 3, [[0, 1], [2], [3]]),
+        ("per-task", 6, [[0], [0], [1], [2], [2], [3]]),
+    ],
+)
+def test_tasks_are_bound_to_cores_of_their_rank(
+    option: str, ntasks: int, cores: list[list[int]]
+) -> None:
+    """20.overview.7: core affinity by R."""
+    options = {"cpu-affinity": option, "per-resource": {"type": "node", "count": ntasks}}
+    made = start(jobspec(options=options, cores_per_task=4), gpu_node(0))
+    assert [task.cores for task in made.tasks] == cores
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus", "named"),
+    [
+        ({}, 2, ["0,1", "0,1"]),
+        ({}, 0, ["-1", "-1"]),
+        ({"gpu-affinity": "per-task"}, 5, ["0,1", "2,3"]),
+        ({"gpu-affinity": "per-task"}, 1, ["-1", "-1"]),
+        ({"gpu-affinity": "off"}, 2, [None, None]),
+    ],
+)
+def test_tasks_are_told_the_gpus_of_their_rank(
+    options: dict[str, str], gpus: int, named: list[str | None]
+) -> None:
+    """20.overview.7: gpu affinity by R."""
+    made = start(jobspec(options=options, ntasks=2), gpu_node(gpus))
+    assert [task.env.get("CUDA_VISIBLE_DEVICES") for task in made.tasks] == named
+    assert ("CUDA_DEVICE_ORDER" in made.env) == (named[0] is not None)
+
+
+def test_order_of_gpus_may_be_the_user_s() -> None:
+    made = jobspec(options={}, environment={"CUDA_DEVICE_ORDER": "FASTEST_FIRST"})
+    assert start(made, gpu_node(1)).env["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
+
+
+@pytest.mark.parametrize("option", ["cpu-affinity", "gpu-affinity"])
+def test_affinity_that_is_not_known_is_refused(option: str) -> None:
+    made = jobspec(options={option: "map:0"})
+    with pytest.raises(LayoutError, match=f"{option}: expected one of on, off, per-task, got"):
+        start(made, resources())
+
+
+# What is filled in
+
+
+def test_commands_have_the_tags_of_each_task() -> None:
+    made = jobspec("echo", "{{id}}-{{taskid}}", "{{node.cores}}", options={}, ntasks=2)
+    assert [task.argv for task in start(made, resources({3: 1, 5: 1})).tasks] == [
+        ["echo", "ƒ21-0", "0"],
+        ["echo", "ƒ21-1", "0"],
+    ]
+
+
+def test_command_without_tags_is_the_job_s() -> None:
+    made = start(jobspec("echo", "{id}", options={}), resources())
+    assert (made.argv, made.tasks[0].argv) == (["echo", "{id}"], [])
+
+
+def test_environment_is_filled_in_where_it_is_asked_for() -> None:
+    made = jobspec(options={"env-expand": {"OUT": "{{id.words}}.{{task.id}}", "N": 1}})
+    (task,) = start(made, resources()).tasks
+    assert task.env["OUT"] == f"{format_fluid(58, 'words')}.0"
+    assert "N" not in task.env
+
+
+# Limits
+
+
+def test_limits_go_to_the_shell_host() -> None:
+    assert start(jobspec(options={}), resources()).limits == {}
+    limits = {"nofile": 64, "core": -1}
+    assert start(jobspec(options={"rlimit": limits}), resources()).limits == limits
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        ({"nosuch": 1}, "rlimit: expected names of limits"),
+        ({"nofile": "1"}, "rlimit.*: expected int, got str"),
+        ({"nofile": -2}, "rlimit.*: expected int"),
+        ("nofile", "rlimit: expected object, got str"),
+    ],
+)
+def test_limits_that_cannot_be_are_refused(limits: object, text: str) -> None:
+    with pytest.raises(FormatError, match=text):
+        start(jobspec(options={"rlimit": limits}), resources())
+
+
+# Files
+
+
+def test_files_are_emptied_unless_they_are_to_be_kept() -> None:
+    appends = {None: False, "truncate": False, "append": True}
+    for mode, kept in appends.items():
+        assert start(jobspec(options={"output.mode": mode}), resources()).append is kept
+    with pytest.raises(FormatError, match=r"output\.mode: expected append or truncate"):
+        start(jobspec(options={"output.mode": "a"}), resources())

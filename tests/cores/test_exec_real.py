@@ -1,0 +1,506 @@
+"""The exec core with processes: the shell host's side is played by the script."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from flux_trio.config import ExecConfig
+from flux_trio.cores.exec.core import ExecCore
+from flux_trio.cores.exec.vocabulary import (
+    Chunk,
+    OutputRead,
+    Part,
+    ReadOutput,
+    ShellConnected,
+    ShellFailed,
+    ShellLost,
+)
+from flux_trio.cores.exec.warning import warning_of
+from flux_trio.cores.turns import Log
+from flux_trio.formats import Event, Jobspec, format_eventlog, parse_eventlog
+from flux_trio.messages import Errno, Level, Request, Response
+from flux_trio.shell.protocol import (
+    Ack,
+    Attach,
+    Done,
+    Failure,
+    Listing,
+    Signal,
+    Start,
+    Started,
+    TaskSize,
+    Unknown,
+)
+from tests.support.asking import asked, gone, service_back
+from tests.support.exec_script import (
+    MANAGER,
+    START_AT,
+    ExecScript,
+    job_exception,
+    job_key,
+    jobspec,
+    journal,
+    resources,
+    start_request,
+    stored_release,
+    streamed,
+    timers,
+    to_shell,
+    told,
+)
+
+RELEASE = ("release", "0", True)
+OLD = resources(starttime=50.0)  # allocated before the script's hello
+GRACE_S = 5.0
+EXEC_LOG = "guest.exec.eventlog"
+
+
+def test_job_is_told_as_started_when_the_shell_host_says_so() -> None:
+    """32.start.17, 32.background.1: launched on request, started when the shells have."""
+    script = ExecScript()
+    actions = script.start(7, jobspec("true"))
+    (start,) = to_shell(actions)
+    assert (type(start), start.id, start.argv) == (Start, 7, ["true"])
+    assert told(actions) == []
+    assert told(script(Started(7))) == [("start",)]
+
+
+def test_instance_adds_to_the_environment() -> None:
+    script = ExecScript(environment={"FLUX_URI": "ws://here"})
+    (start,) = to_shell(script.start(7, jobspec(environment={"A": "b", "C": None})))
+    assert start.env["FLUX_URI"] == "ws://here"
+    assert start.env["A"] == "b"
+    assert "C" not in start.env  # 14.attributes.4: null unsets
+
+
+def test_the_environment_of_the_tasks_comes_from_the_stored_jobspec() -> None:
+    """RFC 27, Alloc: messages may lack it; in all else the message counts."""
+    script = ExecScript()
+    stored = jobspec("old", environment={"A": "b"}, duration=1.0)
+    script.kvs[job_key(7, "jobspec")] = json.dumps(stored)
+    (start,) = to_shell(script.start(7, jobspec("new")))
+    assert (start.argv, start.env["A"]) == (["new"], "b")
+
+
+def test_a_stored_jobspec_that_cannot_be_read_fails_the_job() -> None:
+    script = ExecScript()
+    script.kvs[job_key(7, "jobspec")] = "{"
+    (exception, release) = told(script.start(7, jobspec("true")))
+    assert "the job's environment cannot be read: jobspec: expected" in exception[3]
+    assert release == RELEASE
+
+
+def test_finish_and_release_follow_the_commit_of_the_guest_data() -> None:
+    """16.schema.10, 16.schema.11: exec.eventlog is in the KVS before the finish."""
+    script = ExecScript()
+    script.started(7, jobspec())
+    commit, *others = script.core.turn(START_AT, [Done(7, 256, 1)])
+    assert isinstance(commit, Request)
+    assert commit.topic == "kvs.commit"
+    assert told(others) == []
+    answers = told(script(script._kvs(commit)))
+    assert answers == [("finish", 256), RELEASE]
+    names = [event.name for event in parse_eventlog(script.kvs[job_key(7, EXEC_LOG)])]
+    assert names == ["init", "starting", "shell.start", "complete", "done"]
+
+
+def test_status_is_passed_on_as_wait_gave_it() -> None:
+    """32.start.31, readings 15: SIGTERM is 15, exit 1 is 256."""
+    script = ExecScript()
+    script.started(7, jobspec())
+    assert told(script.end(7, 15))[0] == ("finish", 15)
+
+
+def test_shell_host_may_forget_the_job_once_its_release_is_stored() -> None:
+    "Until then the instance may end and all that it was told with it: the next one asks again."
+    script = ExecScript()
+    script.started(7, jobspec())
+    ended = script.end(7)
+    assert told(ended) == [("finish", 0), RELEASE]
+    assert to_shell(ended) == []
+    assert to_shell(script(stored_release(script, 8, 7))) == [Ack(7)]
+    assert to_shell(script(stored_release(script, 7))) == []
+
+
+def test_release_in_parts_does_not_let_the_shell_host_forget() -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    script.end(7)
+    assert script.journal is not None
+    part = {"timestamp": 1.0, "name": "release", "context": {"ranks": "0", "final": False}}
+    assert to_shell(script(streamed(script.journal, {"events": [[7, 9, part]]}))) == []
+
+
+def test_release_that_was_stored_while_nobody_told_is_looked_up() -> None:
+    "The job manager was lost after its commit; the next one has nothing to say of the job."
+    script = ExecScript()
+    script.started(7, jobspec())
+    script.started(8, jobspec())
+    script.end(7)
+    script.end(8)
+    (hello,) = script(gone("job-exec", MANAGER))
+    release = Event(60.0, "release", {"ranks": "0", "final": True})
+    script.kvs[job_key(7, "eventlog")] = format_eventlog([release])
+    script(Response(hello.topic, None, 0, hello.matchtag))
+    assert script.journal is not None
+    assert to_shell(script(streamed(script.journal, {"events": []}))) == [Ack(7)]
+    assert to_shell(script(stored_release(script, 8))) == [Ack(8)]
+
+
+def test_job_manager_without_a_journal_is_believed_when_it_was_told() -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    script.end(7)
+    assert script.journal is not None
+    refused = Response(script.journal.topic, "no", Errno.ENOSYS, script.journal.matchtag)
+    assert to_shell(script(refused)) == [Ack(7)]
+    script.started(8, jobspec())
+    assert to_shell(script.end(8)) == [Ack(8)]
+
+
+def test_output_is_read_then_kept_in_the_kvs() -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    (read,) = script(Done(7, 0, 1, [], [TaskSize(0, 3, 2)]))
+    assert read == ReadOutput(None, 7, (Part(0, "stdout", 0, 3), Part(0, "stderr", 0, 2)))
+    chunks = (Chunk(0, "stdout", 0, b"hi\n"), Chunk(0, "stderr", 0, b"\xff!"))
+    assert told(script(OutputRead(None, 7, chunks)))[0] == ("finish", 0)
+    contexts = [e.context for e in parse_eventlog(script.kvs[job_key(7, "guest.output")])]
+    assert contexts[1:] == [
+        {"stream": "stdout", "rank": "0", "data": "hi\n"},
+        {"stream": "stderr", "rank": "0", "encoding": "base64", "data": "/yE="},
+        {"stream": "stdout", "rank": "0", "eof": True},
+        {"stream": "stderr", "rank": "0", "eof": True},
+    ]
+
+
+# Failures to start
+
+
+def test_command_not_found_is_told_as_flux_does() -> None:
+    """32.criteria.3, 32.start.36."""
+    script = ExecScript()
+    script.start(7, jobspec("/no/such/command"))
+    text = "/no/such/command: No such file or directory"
+    answers = told(script(Started(7, Failure(0, text))))
+    note = f"task 0 (host node0): start failed: {text}"
+    assert answers == [("start",), ("exception", 0, "exec", note)]
+    assert told(script.end(7, 32512)) == [("finish", 32512), RELEASE]
+
+
+def test_tasks_before_the_one_that_failed_are_stopped() -> None:
+    script = ExecScript()
+    script.start(7, jobspec(ntasks=2), resources({0: 2}))
+    assert to_shell(script(Started(7, Failure(1, "x: no")))) == [Signal(7, 15)]
+
+
+def test_tasks_that_have_no_room_fail_the_job() -> None:
+    """14.submit.4: the job fails and its resources return."""
+    script = ExecScript()
+    (exception, release) = told(script.start(7, jobspec(ntasks=3), resources({0: 2})))
+    assert "expected room for 3 slots of 1 cores, got rank0/core[0-1]" in exception[3]
+    assert release == RELEASE
+
+
+def test_bad_jobspec_fails_the_job() -> None:
+    script = ExecScript()
+    (exception, _) = told(script.start(7, {"version": 1}))
+    assert "jobspec" in exception[3]
+
+
+def test_job_of_a_guest_does_not_run_with_the_rights_of_the_owner() -> None:
+    """32.background.3: that would need the IMP."""
+    script = ExecScript()
+    script.put_resources(7, resources())
+    (exception, release) = told(script(start_request(7, jobspec("id"), userid=2000)))
+    assert exception[3] == "processes run as user 1000 only, the job is user 2000's"
+    assert release == RELEASE
+
+
+# Being stopped
+
+
+def test_cancel_sends_sigterm_and_sigkill_after_the_grace() -> None:
+    """32.start.3: the stream stays open while shells run."""
+    script = ExecScript()
+    script.started(7, jobspec())
+    actions = script(job_exception(7))
+    assert to_shell(actions) == [Signal(7, 15)]
+    assert timers(actions) == [START_AT + GRACE_S]
+    assert told(actions) == []
+    assert to_shell(script.fire(actions)) == [Signal(7, 9)]
+    assert told(script.end(7, 9)) == [("finish", 9), RELEASE]
+
+
+def test_second_exception_does_not_start_the_grace_anew() -> None:
+    """Readings 25: the first fatal exception is the root cause."""
+    script = ExecScript()
+    script.started(7, jobspec())
+    script(job_exception(7))
+    assert script(job_exception(7, "timeout")) == []
+
+
+def test_time_limit_is_an_exception_and_a_signal() -> None:
+    """32.start.29."""
+    script = ExecScript()
+    actions = script.started(7, jobspec(), resources(expiration=START_AT + 9))
+    actions = script.fire(actions)
+    assert told(actions) == [("exception", 0, "timeout", "resource allocation expired")]
+    assert to_shell(actions) == [Signal(7, 14)]
+    assert told(script.end(7, 14)) == [("finish", 14), RELEASE]
+
+
+WARNED = {"system.shell.options.signal": {"signum": 12, "timeleft": "4s"}}
+
+
+def test_signal_comes_before_the_time_limit() -> None:
+    script = ExecScript()
+    r = resources(expiration=START_AT + 9)
+    actions = script.started(7, jobspec(attributes=WARNED), r)
+    assert timers(actions) == [START_AT + 9, START_AT + 5]
+    assert to_shell(script.fire(actions)) == [Signal(7, 12)]
+    assert told(script.fire(actions, 0))[0][:3] == ("exception", 0, "timeout")
+
+
+def test_signal_moves_with_the_time_limit_and_comes_at_once_if_it_is_due() -> None:
+    script = ExecScript()
+    actions = script.started(7, jobspec(attributes=WARNED), resources(expiration=START_AT + 3))
+    assert timers(actions) == [START_AT + 3, START_AT]
+    assert timers(script(journal(script, 7, START_AT + 20))) == [START_AT + 20, START_AT + 16]
+    assert timers(script(journal(script, 7, 0.0))) == []
+
+
+def test_signal_is_not_sent_to_a_job_that_ends_or_has_no_limit() -> None:
+    script = ExecScript()
+    assert timers(script.started(8, jobspec(attributes=WARNED))) == []
+    actions = script.started(7, jobspec(attributes=WARNED), resources(expiration=START_AT + 9))
+    script(job_exception(7))
+    assert to_shell(script.fire(actions)) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("USR1", "system.shell.options.signal: expected object, got str"),
+        ({"signum": 65}, "system.shell.options.signal.signum: expected int"),
+        ({"timeleft": "soon"}, "system.shell.options.signal.timeleft: expected a duration"),
+    ],
+)
+def test_signal_that_cannot_be_read_is_an_exception(option: Any, text: str) -> None:
+    script = ExecScript()
+    spec = jobspec(attributes={"system.shell.options.signal": option})
+    (exception, release) = told(script.start(7, spec))
+    assert exception[3].startswith(text)
+    assert release == RELEASE
+
+
+@pytest.mark.parametrize(
+    ("option", "warning"),
+    [(1, (10, 60.0)), (0, None), ({"timeleft": 0}, None), ({"signum": 2}, (2, 60.0))],
+)
+def test_signal_has_defaults(option: Any, warning: tuple[int, float] | None) -> None:
+    spec = jobspec(attributes={"system.shell.options.signal": option})
+    assert warning_of(Jobspec.parse(spec)) == warning
+
+
+def test_job_canceled_while_it_is_launched_is_stopped_when_it_runs() -> None:
+    script = ExecScript()
+    script.start(7, jobspec())
+    assert to_shell(script(job_exception(7))) == []
+    assert to_shell(script(Started(7))) == [Signal(7, 15)]
+
+
+def test_kill_request_reaches_the_processes() -> None:
+    script = ExecScript()
+    script.start(7, jobspec())
+    (refusal,) = script(asked("job-exec.kill", {"id": 7, "signum": 10}))
+    assert (refusal.errnum, refusal.payload) == (Errno.EINVAL, "job ƒ8 is not running")
+    script(Started(7))
+    assert to_shell(script(asked("job-exec.kill", {"id": 7, "signum": 10}))) == [Signal(7, 10)]
+
+
+# Reattaching
+
+
+def test_reattach_never_launches() -> None:
+    """32.start.10: the shells are recovered instead of being launched anew."""
+    script = ExecScript()
+    actions = script.start(7, jobspec("true"), OLD, reattach=True)
+    assert to_shell(actions) == [Attach(7)]
+    assert told(script(Started(7))) == [("start",)]
+
+
+def test_reattach_to_what_is_gone_is_an_exception_and_a_release() -> None:
+    """32.start.10: a fatal exception, and the final release all the same."""
+    script = ExecScript()
+    script.start(7, jobspec("true"), OLD, reattach=True)
+    (exception, release) = told(script(Unknown(7)))
+    assert exception == ("exception", 0, "exec", "reattach: the shell host does not know the job")
+    assert release == RELEASE
+
+
+def test_job_that_an_earlier_exec_saw_end_is_told_from_the_kvs() -> None:
+    """16.schema.11: what was stored before the finish answers for it."""
+    log = format_eventlog([Event(60.0, "init"), Event(70.0, "complete", {"status": 512})])
+    script = ExecScript(kvs={job_key(7, EXEC_LOG): log})
+    actions = script.start(7, jobspec("true"), OLD)
+    assert told(actions) == [("start",), ("finish", 512), RELEASE]
+    assert to_shell(script(stored_release(script, 7))) == [Ack(7)]
+
+
+def test_job_canceled_while_exec_was_away_is_looked_for_and_stopped() -> None:
+    """Readings 29: no resource is freed under live processes."""
+    context = {"type": "cancel", "severity": 0, "note": ""}
+    log = format_eventlog([Event(60.0, "alloc"), Event(70.0, "exception", context)])
+    script = ExecScript(kvs={job_key(7, "eventlog"): log})
+    assert to_shell(script.start(7, jobspec("true"), OLD)) == [Attach(7)]
+    assert to_shell(script(Started(7))) == [Signal(7, 15)]
+
+
+def test_job_canceled_while_exec_was_away_and_never_launched_is_released() -> None:
+    context = {"type": "cancel", "severity": 0, "note": ""}
+    log = format_eventlog([Event(60.0, "alloc"), Event(70.0, "exception", context)])
+    script = ExecScript(kvs={job_key(7, "eventlog"): log})
+    script.start(7, jobspec("true"), OLD)
+    assert told(script(Unknown(7))) == [RELEASE]
+
+
+def test_repeated_start_never_launches_twice() -> None:
+    """Readings 1: a repeat attaches to what runs."""
+    script = ExecScript()
+    script.started(7, jobspec())
+    script(gone("job-exec", MANAGER))
+    actions = script(start_request(7, jobspec()))
+    assert told(actions) == [("start",)]
+    assert to_shell(actions) == []
+    assert told(script.end(7)) == [("finish", 0), RELEASE]
+
+
+def test_end_that_no_shell_host_saw_is_an_exception() -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    (exception, finish, _) = told(script(Done(7, 256, 1, [0])))
+    assert "task 0: end not seen" in exception[3]
+    assert finish == ("finish", 256)
+
+
+# The shell host comes and goes
+
+
+def test_job_waits_for_the_shell_host() -> None:
+    script = ExecScript(connected=False)
+    assert to_shell(script.start(7, jobspec("true"))) == []
+    (start,) = to_shell(script(ShellConnected()))
+    assert type(start) is Start
+
+
+def test_all_that_matters_is_said_again_to_a_shell_host_that_is_back() -> None:
+    script = ExecScript()
+    script.start(7, jobspec("true"))
+    script.started(8, jobspec(), resources({1: 1}))
+    script(job_exception(8))
+    (log,) = script(ShellLost("it died"))
+    assert isinstance(log, Log)
+    start, attach = to_shell(script(ShellConnected()))
+    assert (type(start), start.id, attach) == (Start, 7, Attach(8))
+    actions = script(Started(8))  # the signal may have been lost
+    assert told(actions) == []
+    assert to_shell(actions) == [Signal(8, 15)]
+
+
+def requests(actions: list[Any]) -> list[tuple[str, Any]]:
+    """The topics and payloads of requests."""
+    return [(each.topic, each.payload) for each in actions if isinstance(each, Request)]
+
+
+WITHDRAWAL = ("job-manager.disconnect", None)
+HELLO = ("job-manager.exec-hello", {"service": "job-exec"})
+
+
+def hindrance(reason: str) -> tuple[str, dict[str, str]]:
+    """The request that tells why jobs wait."""
+    return ("job-manager.hindrance", {"reason": reason})
+
+
+def test_no_hello_is_said_before_a_shell_host_answers() -> None:
+    "32.hello.1: a service that can start no job would fail every one it is given."
+    core = ExecCore(ExecConfig(), has_shell=True)
+    assert core.start(1.0) == []
+    failed = core.turn(2.0, [ShellFailed("no space")])
+    assert requests(failed) == [hindrance("no space")]
+    assert [each.level for each in failed if isinstance(each, Log)] == [Level.ERR]
+    assert core.turn(3.0, [ShellFailed("no space")]) == []  # said once
+    assert requests(core.turn(4.0, [ShellFailed("no memory")])) == [hindrance("no memory")]
+    assert requests(core.turn(5.0, [ShellConnected()])) == [hindrance(""), HELLO]
+
+
+def test_simulated_jobs_need_no_shell_host() -> None:
+    core = ExecCore(ExecConfig(simulate=True), has_shell=True)
+    assert requests(core.start(1.0)) == [HELLO]
+    assert requests(core.turn(2.0, [ShellFailed("no space")])) == [hindrance("no space")]
+
+
+def test_next_job_manager_is_told_too_why_jobs_wait() -> None:
+    core = ExecCore(ExecConfig(), has_shell=True)
+    core.start(1.0)
+    core.turn(2.0, [ShellFailed("no space")])
+    assert requests(core.turn(3.0, [service_back(MANAGER)])) == [hindrance("no space")]
+
+
+def test_service_withdraws_when_no_shell_host_can_be_started() -> None:
+    """Readings 1: its disconnect ends the starts; no job fails, and each is asked for again."""
+    script = ExecScript(connected=False)
+    script.start(7, jobspec("true"))
+    actions = script(ShellFailed("no space"))
+    assert told(actions) == []
+    assert requests(actions) == [WITHDRAWAL, hindrance("no space")]
+    assert script(ShellFailed("no space")) == []
+    actions = script(ShellConnected())
+    assert requests(actions) == [hindrance(""), HELLO]
+    assert [type(each) for each in to_shell(actions)] == [Start]
+    script(Response(HELLO[0], None, 0, actions[-1].matchtag))
+    assert told(script.start(7, jobspec("true"))) == []
+    assert told(script(Started(7))) == [("start",)]
+
+
+def test_shell_host_that_fails_while_hello_is_under_way() -> None:
+    core = ExecCore(ExecConfig(), has_shell=True)
+    core.start(1.0)
+    (hello,) = core.turn(2.0, [ShellConnected()])
+    core.turn(2.0, [ShellLost("it died")])
+    assert requests(core.turn(3.0, [ShellFailed("no space")])) == [hindrance("no space")]
+    answered = core.turn(4.0, [Response(hello.topic, None, 0, hello.matchtag)])
+    assert requests(answered)[-2:] == [WITHDRAWAL, hindrance("no space")]
+
+
+def test_job_that_a_lost_shell_host_may_have_launched_is_not_given_up() -> None:
+    """Readings 29: no resource is freed under live processes."""
+    script = ExecScript()
+    script.start(7, jobspec("true"))
+    script(ShellLost("it died"))
+    assert told(script(ShellFailed("no space"))) == []
+    assert [request.id for request in to_shell(script(ShellConnected()))] == [7]
+
+
+def test_ended_jobs_that_nobody_will_ask_for_are_acknowledged() -> None:
+    complete = format_eventlog([Event(60.0, "complete", {"status": 0})])
+    release = format_eventlog([Event(60.0, "release", {"ranks": "0", "final": True})])
+    script = ExecScript(
+        kvs={
+            job_key(7, EXEC_LOG): complete,
+            job_key(7, "eventlog"): release,
+            job_key(9, EXEC_LOG): complete,  # its release was told and is not stored
+            job_key(10, "eventlog"): release,  # what it left is not stored
+            job_key(11, EXEC_LOG): "damaged",
+        }
+    )
+    script.started(8, jobspec())
+    assert to_shell(script(Listing([7, 8, 9, 10, 11]))) == [Ack(7)]
+
+
+@pytest.mark.parametrize("notice", [Started(9), Done(9, 0, 1), Unknown(9)])
+def test_notices_of_other_jobs_are_nothing_to_us(notice: Any) -> None:
+    assert ExecScript()(notice) == []

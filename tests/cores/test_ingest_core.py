@@ -1,0 +1,435 @@
+"""The ingest core as scripts: submissions in, commits and answers out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from flux_trio.cores.ingest.core import BATCH_JOBS_MAX, TEXT_BYTES_MAX, IngestCore
+from flux_trio.cores.job_index import active_key, refusal_ops
+from flux_trio.cores.turns import Exit, Log
+from flux_trio.formats import Jobspec, format_fluid, parse_event
+from flux_trio.messages import Errno, Flag, Request, Response
+from tests.support.asking import (
+    GUEST_USERID,
+    OWNER_USERID,
+    asked,
+    asked_by_guest,
+    gone,
+    service_back,
+)
+
+NOW = 1_700_000_000.5
+JOBSPEC = Jobspec.from_command(("true",)).to_json()
+
+
+class Script:
+    """An ingest that knows where ids go on. `answer` answers one of its requests."""
+
+    def __init__(self, *, max_jobid: int | None = 0, now: float = NOW) -> None:
+        self.now = now
+        self.core = IngestCore()
+        (self.getinfo,) = self.core.start(now)
+        if max_jobid is not None:
+            assert self.answer(self.getinfo, {"max_jobid": max_jobid}) == []
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        return self.core.turn(self.now, list(inputs))
+
+    def answer(self, request: Request, payload: Any = None, errnum: int = 0) -> list[Any]:
+        return self(Response(request.topic, payload, errnum, request.matchtag))
+
+    def submit(self, *submissions: Request) -> list[Any]:
+        """The answers to a batch that is stored and taken in whole."""
+        (commit,) = self(*submissions)
+        (submit,) = self.answer(commit, {})
+        return self.answer(submit, {"errors": []})
+
+
+def submission(tag: int = 1, *, by: str = "alice", **payload: Any) -> Request:
+    return asked("job-ingest.submit", {"jobspec": JOBSPEC, **payload}, by=by, tag=tag)
+
+
+def guests(**payload: Any) -> Request:
+    return asked_by_guest("job-ingest.submit", {"jobspec": JOBSPEC, **payload})
+
+
+def told(actions: list[Any]) -> list[tuple[str, int, int, Any]]:
+    """Responses as (receiver, matchtag, errnum, payload)."""
+    return [(each.routes[0], each.matchtag, each.errnum, each.payload) for each in actions]
+
+
+def stored(commit: Request) -> list[list[str]]:
+    assert isinstance(commit.payload, dict)
+    assert commit.topic == "kvs.commit"
+    ops: list[list[str]] = commit.payload["ops"]
+    return ops
+
+
+def ids_of(submit: Request) -> list[int]:
+    assert isinstance(submit.payload, dict)
+    return [job["id"] for job in submit.payload["jobs"]]
+
+
+# --- a batch
+
+
+def test_turn_is_one_commit_then_one_submit_then_the_answers() -> None:
+    "16.schema.2: jobspec and eventlog are written before the job-manager learns of the job."
+    script = Script()
+    (commit,) = script(submission(1), submission(2, by="bob"), submission(3, urgency=20))
+    assert [op[0] for op in stored(commit)] == ["put", "append", "put"] * 3
+    (submit,) = script.answer(commit, {})
+    assert submit.topic == "job-manager.submit"
+    first, second, third = ids_of(submit)
+    assert told(script.answer(submit, {"errors": []})) == [
+        ("alice", 1, 0, {"id": first}),
+        ("bob", 2, 0, {"id": second}),
+        ("alice", 3, 0, {"id": third}),
+    ]
+
+
+def test_job_has_a_directory_with_jobspec_and_eventlog() -> None:
+    "16.schema.1: job.<jobid>, in the dothex form of the FLUID."
+    script = Script()
+    (commit,) = script(submission())
+    (submit,) = script.answer(commit, {})
+    (jobid,) = ids_of(submit)
+    directory = format_fluid(jobid, "kvs")
+    (put, place, jobspec), (append, log, _), index = stored(commit)
+    assert (put, place) == ("put", f"{directory}.jobspec")
+    assert (append, log) == ("append", f"{directory}.eventlog")
+    assert json.loads(jobspec) == JOBSPEC
+    assert index == ["put", active_key(jobid), ""]
+
+
+@pytest.mark.parametrize(
+    ("request_", "userid", "urgency", "flags"),
+    [
+        (submission(), OWNER_USERID, 16, 0),
+        (submission(urgency=31, flags=2), OWNER_USERID, 31, 2),
+        (guests(urgency=0, flags=1), GUEST_USERID, 0, 1),
+    ],
+)
+def test_ingest_logs_one_event_submit_with_who_asked(
+    request_: Request, userid: int, urgency: int, flags: int
+) -> None:
+    "16.schema.3; 21.events.3, 21.events.4, 21.events.5, 21.events.6, 21.events.7."
+    script = Script()
+    (commit,) = script(request_)
+    event = parse_event(stored(commit)[1][2])
+    assert (event.name, event.timestamp) == ("submit", NOW)
+    assert event.context == {"userid": userid, "urgency": urgency, "flags": flags, "version": 1}
+    (submit,) = script.answer(commit, {})
+    assert isinstance(submit.payload, dict)
+    (job,) = submit.payload["jobs"]
+    assert job == {
+        "id": job["id"],
+        "userid": userid,
+        "urgency": urgency,
+        "t_submit": NOW,
+        "flags": flags,
+        "jobspec": JOBSPEC,
+    }
+
+
+def test_what_comes_while_a_batch_is_under_way_is_the_next_batch() -> None:
+    script = Script()
+    (first,) = script(submission(1))
+    (second,) = script(submission(2))
+    (submit_second,) = script.answer(second, {})
+    (submit_first,) = script.answer(first, {})
+    assert [tag for _, tag, _, _ in told(script.answer(submit_first, {"errors": []}))] == [1]
+    assert [tag for _, tag, _, _ in told(script.answer(submit_second, {"errors": []}))] == [2]
+
+
+def test_batches_are_bounded() -> None:
+    script = Script()
+    commits = script(*(submission(tag) for tag in range(1, BATCH_JOBS_MAX + 2)))
+    assert [len(stored(commit)) // 3 for commit in commits] == [BATCH_JOBS_MAX, 1]
+
+
+def test_submitter_that_wants_no_answer_gets_none() -> None:
+    script = Script()
+    quiet = Request("job-ingest.submit", {"jobspec": JOBSPEC}, 1, int(Flag.NORESPONSE))
+    assert script.submit(quiet) == []
+
+
+# --- ids
+
+
+def test_ids_of_one_turn_are_unique_and_ascend() -> None:
+    "19.fluid.2, at more than one millisecond has sequence numbers for."
+    script = Script()
+    ids: list[int] = []
+    for commit in script(*(submission(tag) for tag in range(1, 5001))):
+        (submit,) = script.answer(commit, {})
+        ids += ids_of(submit)
+    assert len(ids) == 5000
+    assert ids == sorted(set(ids))
+
+
+def test_ids_hold_the_milliseconds_of_the_submission() -> None:
+    "19.fluid.1: a 40-bit millisecond timestamp, 14 bits of generator id, 10 bits of sequence."
+    script = Script()
+    (commit,) = script(submission(1))
+    (early,) = ids_of(script.answer(commit, {})[0])
+    script.now += 2.5
+    (commit,) = script(submission(2))
+    (late,) = ids_of(script.answer(commit, {})[0])
+    assert (late >> 24) - (early >> 24) == 2500
+    assert (early >> 10) & 0x3FFF == 0
+
+
+@pytest.mark.parametrize("last", [0, 1, (123_456 << 24) + 1023, 6731191091817518])
+def test_ids_grow_after_a_restart(last: int) -> None:
+    "19.fluid.2: k-ordered, across the lives of an ingest."
+    script = Script(max_jobid=last)
+    (commit,) = script(submission())
+    (jobid,) = ids_of(script.answer(commit, {})[0])
+    assert jobid > last
+
+
+def test_ids_grow_also_when_the_clock_was_set_back() -> None:
+    "19.fluid.2"
+    first = Script()
+    (commit,) = first(submission())
+    (last,) = ids_of(first.answer(commit, {})[0])
+    again = Script(max_jobid=last, now=NOW - 3600)
+    again.now -= 3600
+    (commit,) = again(submission())
+    (jobid,) = ids_of(again.answer(commit, {})[0])
+    assert jobid > last
+
+
+def test_reloaded_ingest_does_not_use_ids_that_were_stored_but_not_submitted() -> None:
+    "19.fluid.2: the job manager knows only of `last`; a commit of more was under way."
+    old = Script()
+    (commit,) = old(submission())
+    (last,) = ids_of(old.answer(commit, {})[0])
+    old.now += 5
+    unheard = {op[1] for op in stored(old(*(submission(tag) for tag in range(1, 200)))[0])}
+    new = Script(max_jobid=last, now=old.now)
+    for _ in range(8):
+        (commit,) = new(*(submission(tag) for tag in range(1, 200)))
+        assert not unheard & {op[1] for op in stored(commit)}
+        new.now += 1
+
+
+def test_submissions_wait_until_the_last_id_is_known() -> None:
+    script = Script(max_jobid=None)
+    assert script.getinfo.topic == "job-manager.getinfo"
+    assert script(submission(1)) == []
+    assert script(submission(2)) == []
+    (commit,) = script.answer(script.getinfo, {"max_jobid": 99 << 24})
+    assert len(stored(commit)) == 6
+
+
+def test_ingest_cannot_go_on_without_the_last_id() -> None:
+    script = Script(max_jobid=None)
+    actions = script.answer(script.getinfo, "not for you", Errno.EPERM)
+    assert actions == [Exit("job-manager.getinfo: not for you")]
+
+
+def test_submissions_are_refused_while_nobody_holds_the_name_of_the_job_manager() -> None:
+    "Readings 31: ENOSYS says that nobody holds the name; ingest asks again when somebody does."
+    script = Script(max_jobid=None)
+    assert script(submission(1)) == []
+    why = "job-manager ended: no disk"
+    (early,) = script.answer(script.getinfo, why, Errno.ENOSYS)
+    assert (early.matchtag, early.errnum, early.error_text) == (1, Errno.ENOSYS, why)
+    (later,) = script(submission(2))
+    assert (later.matchtag, later.errnum, later.error_text) == (2, Errno.ENOSYS, why)
+    assert script(service_back("kvs")) == []
+    (again,) = script(service_back("job-manager"))
+    assert again.topic == script.getinfo.topic
+    assert script(service_back("job-manager")) == []
+    assert script.answer(again, {"max_jobid": 99 << 24}) == []
+    (commit,) = script(submission(3))
+    assert len(stored(commit)) == 3
+
+
+# --- refusals
+
+
+def broken(**changes: Any) -> dict[str, Any]:
+    return {**JOBSPEC, **changes}
+
+
+@pytest.mark.parametrize(
+    ("request_", "errnum", "text"),
+    [
+        (
+            submission(jobspec=broken(resources=[])),
+            Errno.EINVAL,
+            "jobspec.resources: expected at least one resource, got []",
+        ),
+        (
+            submission(jobspec=broken(version=2)),
+            Errno.EINVAL,
+            "jobspec.version: expected the integer 1, got 2",
+        ),
+        (
+            submission(jobspec="true"),
+            Errno.EPROTO,
+            "job-ingest.submit: payload: Expected `object`, got `str` - at `$.jobspec`",
+        ),
+        (
+            asked("job-ingest.submit"),
+            Errno.EPROTO,
+            "job-ingest.submit: payload: Object missing required field `jobspec`",
+        ),
+        (
+            submission(urgency=32),
+            Errno.EPROTO,
+            "job-ingest.submit: payload: Expected `int` <= 31 - at `$.urgency`",
+        ),
+        (
+            submission(urgency=-1),
+            Errno.EPROTO,
+            "job-ingest.submit: payload: Expected `int` >= 0 - at `$.urgency`",
+        ),
+        (
+            guests(urgency=17),
+            Errno.EINVAL,
+            "only the instance owner can submit with urgency >16",
+        ),
+        (asked("job-ingest.x"), Errno.ENOSYS, "no method x in service job-ingest"),
+    ],
+)
+def test_refusal_is_immediate_and_stores_nothing(request_: Request, errnum: int, text: str) -> None:
+    "14.submit.1: malformed jobspec is rejected immediately at submission."
+    (answer,) = Script()(request_)
+    assert (answer.errnum, answer.payload) == (errnum, text)
+
+
+@pytest.mark.parametrize("request_", [guests(urgency=16), submission(urgency=31)])
+def test_greatest_urgency_that_one_may_ask_for(request_: Request) -> None:
+    (answer,) = Script().submit(request_)
+    assert answer.errnum == 0
+
+
+def test_refused_one_does_not_hold_up_the_others() -> None:
+    script = Script()
+    refusal, commit = script(submission(1, jobspec={}), submission(2))
+    assert (refusal.matchtag, refusal.errnum) == (1, Errno.EINVAL)
+    assert len(stored(commit)) == 3
+
+
+def test_failed_commit_is_an_error_to_each_and_leaves_nothing() -> None:
+    script = Script()
+    (commit,) = script(submission(1), submission(2, by="bob"))
+    assert told(script.answer(commit, "disk: full", Errno.ENOSPC)) == [
+        ("alice", 1, Errno.ENOSPC, "cannot store the job: disk: full"),
+        ("bob", 2, Errno.ENOSPC, "cannot store the job: disk: full"),
+    ]
+    (commit,) = script(submission(3))
+    assert len(stored(commit)) == 3
+
+
+def test_job_that_the_job_manager_refuses_is_removed_and_the_others_are_in() -> None:
+    script = Script()
+    (commit,) = script(submission(1), submission(2), submission(3))
+    (submit,) = script.answer(commit, {})
+    _, refused, _ = ids_of(submit)
+    *answers, unlink = script.answer(submit, {"errors": [[refused, "too big for you"]]})
+    assert [(tag, errnum) for _, tag, errnum, _ in told(answers)] == [
+        (1, 0),
+        (2, Errno.EINVAL),
+        (3, 0),
+    ]
+    assert answers[1].payload == "too big for you"
+    assert stored(unlink) == refusal_ops(refused)
+    assert not unlink.wants_response
+
+
+def test_batch_that_the_job_manager_fails_is_removed() -> None:
+    script = Script()
+    (commit,) = script(submission(1), submission(2))
+    (submit,) = script.answer(commit, {})
+    *answers, unlink = script.answer(submit, "job-manager is gone", Errno.ENOSYS)
+    text = "cannot submit the job: job-manager is gone"
+    assert told(answers) == [("alice", n, Errno.ENOSYS, text) for n in (1, 2)]
+    assert stored(unlink) == [op for jobid in ids_of(submit) for op in refusal_ops(jobid)]
+
+
+# --- the rest
+
+
+def test_submitter_that_goes_leaves_its_jobs() -> None:
+    script = Script()
+    (commit,) = script(submission())
+    assert script(gone("job-ingest", "alice")) == []
+    (submit,) = script.answer(commit, {})
+    assert len(ids_of(submit)) == 1
+
+
+def test_answer_to_nothing_that_was_asked_is_logged() -> None:
+    (action,) = Script()(Response("kvs.commit", {}, 0, 99))
+    assert action == Log(4, "kvs.commit: an answer to nothing that was asked")
+
+
+@pytest.mark.parametrize(("path", "most"), TEXT_BYTES_MAX.items())
+def test_texts_that_lists_show_have_a_length_in_bytes(path: str, most: int) -> None:
+    def jobspec(text: str) -> Any:
+        return Jobspec.from_command(("true",), attributes={path: text}).to_json()
+
+    ingest = Script()
+    fits = "/" + "ö" * ((most - 1) // 2)
+    assert told(ingest.submit(submission(jobspec=jobspec(fits))))[0][2] == 0
+    ((_, _, errnum, text),) = told(ingest(submission(jobspec=jobspec(fits + "ö"))))
+    assert errnum == Errno.EINVAL
+    assert f"attributes.{path}: expected at most {most} bytes" in text
+
+
+def full_user(script: Script) -> None:
+    """The job manager refuses a job of a guest who has met a limit."""
+    (commit,) = script(guests())
+    (submit,) = script.answer(commit, {})
+    (jobid,) = ids_of(submit)
+    full = {"errors": [[jobid, "20 jobs, the most"]], "full": [GUEST_USERID]}
+    script.answer(submit, full)
+
+
+def test_job_beyond_a_limit_is_refused_before_it_is_stored_once_its_user_has_met_it() -> None:
+    script = Script()
+    full_user(script)
+    (room,) = script(guests())
+    size = len(json.dumps(JOBSPEC, separators=(",", ":")))
+    assert (room.topic, room.payload) == (
+        "job-manager.submit-room",
+        {"userid": GUEST_USERID, "sizes": [size]},
+    )
+    (answer,) = script.answer(room, {"refusals": ["20 jobs, the most"]})
+    assert (answer.errnum, answer.payload) == (Errno.EINVAL, "20 jobs, the most")
+    (commit,) = script(submission())  # others are not asked about
+    assert commit.topic == "kvs.commit"
+
+
+def test_jobs_that_have_room_are_stored_and_no_more_is_asked() -> None:
+    script = Script()
+    full_user(script)
+    (room,) = script(guests(), guests(urgency=3))
+    answer, commit = script.answer(room, {"refusals": [None, "full"]})
+    assert answer.payload == "full"
+    assert len(stored(commit)) == 3
+    (submit,) = script.answer(commit, {})
+    assert told(script.answer(submit, {"errors": []}))[0][2] == 0
+    (room,) = script(guests())  # as long as one was refused
+    (commit,) = script.answer(room, {"refusals": [None]})
+    assert len(stored(commit)) == 3
+    (commit,) = script(guests())
+    assert commit.topic == "kvs.commit"
+
+
+def test_jobs_to_be_checked_are_answered_when_the_job_manager_goes() -> None:
+    script = Script()
+    full_user(script)
+    (room,) = script(guests())
+    (answer,) = script.answer(room, "job-manager is gone", Errno.ENOSYS)
+    assert (answer.errnum, answer.payload) == (
+        Errno.ENOSYS,
+        "cannot submit the job: job-manager is gone",
+    )

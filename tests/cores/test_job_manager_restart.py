@@ -1,0 +1,208 @@
+"""A new job manager over what an earlier one left: all state from the eventlogs."""
+
+from __future__ import annotations
+
+import pytest
+
+from flux_trio.cores.job_index import submit_op
+from flux_trio.cores.job_manager.core import JobManagerCore
+from flux_trio.cores.turns import Exit
+from flux_trio.formats import format_eventlog
+from flux_trio.messages import Errno, Response
+from flux_trio.protocols import VALIDATE, JobState
+from tests.support.asking import asked
+from tests.support.eventlogs import event
+from tests.support.instant_kvs import InstantKvs
+from tests.support.manager_script import (
+    PRIORITIZE,
+    START,
+    USERID,
+    ManagerScript,
+    ScriptedPlugins,
+    key,
+)
+
+
+@pytest.fixture
+def m() -> ManagerScript:
+    """The first job manager."""
+    return ManagerScript(peers=True)
+
+
+def test_pending_job_gets_flux_restart_and_is_asked_for_again(m: ManagerScript) -> None:
+    """16.schema.5, 21.events.19, 21.states.9: in SCHED it goes by PRIORITY."""
+    m.submit(1)
+    m.alloc(1)
+    m.submit(2)
+    again = m.restarted()
+    assert again.names(2)[-3:] == ["priority", "flux-restart", "priority"]
+    assert again.attach_sched()[0] == "job-manager.sched-ready -> {'count': 1}"
+    assert again.last("sched.alloc").payload["id"] == 2
+
+
+def test_jobs_that_wait_or_run_get_no_flux_restart() -> None:
+    m = ManagerScript(hooks=["job.state.depend"], peers=True)
+    m.submit(1)
+    again = m.restarted(hooks=["job.state.depend"])
+    assert again.names(1)[-1] == "validate"
+    assert again.answer("job.state.depend") == []
+    assert again.state(1) == JobState.SCHED
+
+    m = ManagerScript(peers=True)
+    m.running(1)
+    assert m.restarted().names(1)[-1] == "start"
+
+
+def test_job_that_waited_for_its_priority_waits_again() -> None:
+    m = ManagerScript(hooks=[PRIORITIZE], peers=True)
+    m.submit(1)
+    again = m.restarted(peers=True)
+    assert again.names(1)[-1] == "priority"
+
+
+def test_resources_are_those_the_eventlogs_tell_of(m: ManagerScript) -> None:
+    """16.schema.8, 27.hello.4: alloc without free."""
+    m.running(1)
+    m.running(2)
+    m.execute(2, "finish", "release final")
+    m.running(3)
+    m.execute(3, "finish", "release final")
+    m.freed(3)
+    m.submit(4)
+    again = m.restarted()
+    job = {"priority": 16, "userid": USERID, "t_submit": START}
+    assert again.hello() == [
+        f"job-manager.sched-hello -> {dict(id=1, **job)}",
+        f"job-manager.sched-hello -> {dict(id=2, **job)}",
+        "job-manager.sched-hello -> ENODATA",
+    ]
+    assert again.ready() == [
+        "job-manager.sched-ready -> {'count': 1}",
+        "sched.free 2",
+        "sched.alloc 4",
+    ]
+
+
+def test_running_job_is_found_again_with_reattach(m: ManagerScript) -> None:
+    """32.start.9, 32.hello.8: true exactly with start and no finish."""
+    m.running(1)
+    m.submit(2)
+    m.alloc(2)
+    again = m.restarted()
+    assert again.attach_exec() == [
+        "job-manager.exec-hello -> {}",
+        "job-exec.start 1 reattach",
+        "job-exec.start 2",
+    ]
+
+
+def test_job_in_cleanup_is_asked_about_unless_it_finished(m: ManagerScript) -> None:
+    """Readings: an exec service that dies while a job is in CLEANUP."""
+    m.running(1)
+    m.raise_(1)
+    m.running(2)
+    m.execute(2, "finish")
+    again = m.restarted()
+    assert again.names(2)[-1] == "release"
+    assert again.attach_exec()[1:] == ["job-exec.start 1 reattach"]
+    again.attach_sched()
+    again.execute(1, "finish 15", "release final")
+    assert again.last("sched.free").payload == {"id": 1}
+
+
+def test_inactive_job_stays_known(m: ManagerScript) -> None:
+    m.submit(1)
+    m.raise_(1)
+    again = m.restarted()
+    assert again.raise_(1) == ["job-manager.raise -> ENOENT job is inactive"]
+    assert again.stats()["states"]["inactive"] == 1
+    assert again.ask("job-manager.getinfo") == ["job-manager.getinfo -> {'max_jobid': 1}"]
+
+
+def test_ids_go_on_behind_the_greatest_of_all_jobs(m: ManagerScript) -> None:
+    m.submit(1, 7)
+    assert m.ask("job-manager.getinfo") == ["job-manager.getinfo -> {'max_jobid': 7}"]
+    again = m.restarted()
+    assert again.ask("job-manager.getinfo") == ["job-manager.getinfo -> {'max_jobid': 7}"]
+    again.raise_(7)
+    assert again.restarted().ask("job-manager.getinfo") == [
+        "job-manager.getinfo -> {'max_jobid': 7}"
+    ]
+
+
+def test_cancel_of_an_earlier_life_is_finished(m: ManagerScript) -> None:
+    """A crash between exception and clean."""
+    m.submit(1)
+    exception = event("exception", type="cancel", severity=0, note="")
+    m.kvs.commit(["append", f"{key(1)}.eventlog", format_eventlog([exception])])
+    assert m.restarted().state(1) == JobState.INACTIVE
+
+
+def test_updates_of_the_jobspec_are_kept(m: ManagerScript) -> None:
+    """33.defaults.9, 21.events.8: original and replay give the current jobspec."""
+    m.submit(1)
+    m.post(1, "jobspec-update", **{"attributes.system.duration": 60})
+    again = m.restarted(peers=True)
+    system = again.last("sched.alloc").payload["jobspec"]["attributes"]["system"]
+    assert system["duration"] == 60
+    assert "environment" not in system
+
+
+def test_job_that_was_stored_but_not_answered_is_validated(m: ManagerScript) -> None:
+    m.submission(1)  # stored by ingest, never submitted
+    assert m.restarted(peers=True).last("sched.alloc").payload["id"] == 1
+
+
+def test_job_that_is_refused_at_restart_is_removed(m: ManagerScript) -> None:
+    """21.events.13: with its eventlog."""
+    m.submission(1)
+    again = m.restarted(hooks=[VALIDATE])
+    assert again.answer(VALIDATE, reject="no") == []
+    assert again.names(1) == []
+    assert again.stats()["states"]["new"] == 0
+
+
+def test_validation_at_restart_goes_on_after_the_answer(m: ManagerScript) -> None:
+    m.submission(1)
+    again = m.restarted(hooks=[VALIDATE])
+    again.answer(VALIDATE)
+    assert again.state(1) == JobState.SCHED
+
+
+def test_requests_wait_until_all_has_been_read_back() -> None:
+    """Nothing is answered from half of the jobs."""
+    kvs = InstantKvs()
+    before = ManagerScript(kvs=kvs)
+    before.submission(1)
+    core = JobManagerCore(1000, ScriptedPlugins((), {}, []))
+    queues, marks = core.start(START)
+    assert core.turn(START, [asked("job-manager.stats-get")]) == []
+    assert core.turn(START, kvs.take(queues, "job-manager")) == []
+    actions = core.turn(START, kvs.take(marks, "job-manager"))
+    while actions[-1].topic != "kvs.commit":
+        (read,) = actions  # nothing is answered meanwhile
+        actions = core.turn(START, kvs.take(read, "job-manager"))
+    answers = core.turn(START, kvs.take(actions[-1], "job-manager"))
+    assert answers[0].payload["states"]["depend"] == 1
+
+
+def test_job_whose_eventlog_is_none_is_set_aside_and_logged(m: ManagerScript) -> None:
+    m.kvs.commit(["put", f"{key(1)}.eventlog", "what?\n"], submit_op(1))
+    (line,) = m.restarted().began
+    text = f"log 2: {key(1)}: moved to job-lost+found: {key(1)}.eventlog: not a job eventlog: "
+    assert line.startswith(text)
+
+
+def test_store_that_cannot_be_read_ends_the_service() -> None:
+    core = JobManagerCore(1000, ScriptedPlugins((), {}, []))
+    _, marks = core.start(START)
+    error = Response(marks.topic, "disk: gone", Errno.EIO, marks.matchtag)
+    assert core.turn(START, [error]) == [Exit("cannot read the jobs: disk: gone")]
+
+
+def test_old_eventlog_without_a_version_is_taken(m: ManagerScript) -> None:
+    """21.criteria.9: optional keys of today may be missing."""
+    m.submit(1)
+    old = [event("submit", userid=1, urgency=16, flags=0), *m.log(1)[1:]]
+    m.kvs.commit(["put", f"{key(1)}.eventlog", format_eventlog(old)])
+    assert m.restarted(peers=True).last("sched.alloc").payload["id"] == 1

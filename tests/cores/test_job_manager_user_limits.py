@@ -1,0 +1,131 @@
+"""What one user may have of the job manager: active jobs, bytes of jobspecs, bytes of events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_trio.config import Config, JobManagerConfig, UserLimitsConfig
+from flux_trio.cores.job_manager.requests.user_limits import NOTE_BYTES_MAX, UPDATE_KEY_CHARS_MAX
+from flux_trio.formats import format_eventlog
+from flux_trio.messages import Errno, Request, Response, topics
+from tests.support.asking import GUEST_USERID, OWNER_USERID, asked, asked_by_guest
+from tests.support.manager_script import ManagerScript
+
+
+def script(**limits: Any) -> ManagerScript:
+    """Job 1 is the guest's."""
+    job_manager = JobManagerConfig(user_limits=UserLimitsConfig(**limits))
+    m = ManagerScript(peers=True, config=Config(job_manager=job_manager))
+    m.submit(1, userid=GUEST_USERID)
+    return m
+
+
+def answer(m: ManagerScript, request: Request) -> tuple[int, Any]:
+    """The errnum and payload of the last answer to `request`."""
+    m.put(request)
+    answers = [each for each in m.messages if isinstance(each, Response)]
+    (*_, last) = [each for each in answers if each.topic == request.topic]
+    return last.errnum, last.payload
+
+
+def refusals(m: ManagerScript, jobid: int, userid: int, **jobspec: Any) -> list[str]:
+    """Why a job that is submitted is refused."""
+    errnum, payload = answer(m, m.submission(jobid, userid=userid, **jobspec))
+    assert errnum == 0
+    return [reason for _, reason in payload["errors"]]
+
+
+def ask(m: ManagerScript, topic: str, **payload: Any) -> tuple[int, Any]:
+    return answer(m, asked_by_guest(topic, {"id": 1} | payload))
+
+
+def test_number_of_active_jobs_of_a_guest_is_bounded_and_the_owners_is_not() -> None:
+    m = script(jobs=2)
+    assert refusals(m, 2, GUEST_USERID) == []
+    text = f"user {GUEST_USERID} has 2 active jobs, the most that user-limits.jobs allows"
+    assert refusals(m, 3, GUEST_USERID) == [text]
+    assert refusals(m, 4, GUEST_USERID + 1) == []
+    assert [refusals(m, 10 + n, OWNER_USERID) for n in range(5)] == [[]] * 5
+    m.raise_(1)
+    assert refusals(m, 5, GUEST_USERID) == []
+
+
+def test_bytes_of_the_jobspecs_of_a_guest_are_bounded() -> None:
+    m = script(jobspec_bytes=4000)
+    big = {"attributes": {"system.note": "x" * 2000}}
+    assert refusals(m, 2, GUEST_USERID, **big) == []
+    (refusal,) = refusals(m, 3, GUEST_USERID, **big)
+    assert "exceed user-limits.jobspec-bytes, 4000" in refusal
+    m.raise_(2)
+    assert refusals(m, 4, GUEST_USERID, **big) == []
+
+
+def test_events_that_users_ask_for_are_bounded_in_bytes_for_each_job() -> None:
+    m = script(eventlog_bytes=4000, memo_bytes=0)
+    asked = [ask(m, topics.JOB_MEMO, memo={"key": "x" * 1000}) for _ in range(5)]
+    assert [errnum for errnum, _ in asked] == [0, 0, 0, Errno.ENOSPC, Errno.ENOSPC]
+    assert asked[-1][1].endswith("user-limits.eventlog-bytes is 4000")
+    notes = {"severity": 3, "type": "note", "note": "x" * 1000}
+    assert ask(m, topics.JOB_RAISE, **notes)[0] == Errno.ENOSPC
+    every = notes | {"states": 0xFF, "userid": GUEST_USERID}
+    assert ask(m, topics.JOB_RAISEALL, **every) == (0, {"count": 0, "errors": 1})
+    for n in range(20):
+        ask(m, topics.JOB_URGENCY, urgency=n % 2)
+        ask(m, topics.JOB_UPDATE, updates={"attributes.system.duration": 5.0 + n})
+    asked_for = {"memo", "urgency", "jobspec-update", "exception"}
+    lines = format_eventlog([event for event in m.log(1) if event.name in asked_for])
+    assert len(lines) <= 4000
+    by_owner = Request(topics.JOB_RAISE, {"id": 1} | notes, 1, userid=OWNER_USERID, rolemask=1)
+    assert answer(m, by_owner)[0] == 0  # who has room that no guest takes
+    assert ask(m, topics.JOB_RAISE, severity=0, type="cancel")[0] == 0
+    assert not m.job(1).is_active
+
+
+def test_bound_on_events_holds_over_a_restart_of_the_job_manager() -> None:
+    m = script(memo_bytes=0)
+    for _ in range(20):
+        assert ask(m, topics.JOB_MEMO, memo={"key": "x" * 50_000})[0] == 0
+    again = ManagerScript(peers=True, kvs=m.kvs)
+    assert (
+        answer(again, asked_by_guest(topics.JOB_MEMO, {"id": 1, "memo": {"key": "x" * 50_000}}))[0]
+        == Errno.ENOSPC
+    )
+
+
+def test_memos_of_a_job_are_bounded_together() -> None:
+    m = script(memo_bytes=2000)
+    for name in ("a", "b", "a"):
+        assert ask(m, topics.JOB_MEMO, memo={name: "x" * 900})[0] == 0
+    errnum, text = ask(m, topics.JOB_MEMO, memo={"c": "x" * 900})
+    assert errnum == Errno.ENOSPC
+    assert text.endswith("user-limits.memo-bytes is 2000")
+    assert ask(m, topics.JOB_MEMO, memo={"a": None, "c": "x" * 900})[0] == 0
+
+
+@pytest.mark.parametrize("what", ["type", "note"])
+def test_type_and_note_of_an_exception_are_bounded_in_bytes(what: str) -> None:
+    m = script()
+    asked = {"severity": 0, "type": "cancel", what: "é" * NOTE_BYTES_MAX}
+    text = f"exception {what}: expected at most {NOTE_BYTES_MAX} bytes, got {2 * NOTE_BYTES_MAX}"
+    assert ask(m, topics.JOB_RAISE, **asked) == (Errno.EINVAL, text)
+
+
+def test_a_key_of_an_update_is_bounded() -> None:
+    updates = {"attributes." + "x" * UPDATE_KEY_CHARS_MAX: 1}
+    errnum, text = ask(script(), topics.JOB_UPDATE, updates=updates)
+    assert errnum == Errno.EINVAL
+    assert f"keys of at most {UPDATE_KEY_CHARS_MAX} characters" in text
+
+
+def test_room_is_told_for_several_jobs_as_if_they_were_submitted_in_order() -> None:
+    m = script(jobs=2)
+    request = asked(topics.JOB_SUBMIT_ROOM, {"userid": GUEST_USERID, "sizes": [10, 10]})
+    _, payload = answer(m, request)
+    first, second = payload["refusals"]
+    assert first is None
+    assert "user-limits.jobs" in second
+    assert answer(m, m.submission(2, userid=GUEST_USERID)) == (0, {"errors": []})
+    _, payload = answer(m, m.submission(3, userid=GUEST_USERID))
+    assert payload["full"] == [GUEST_USERID]

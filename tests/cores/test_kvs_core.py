@@ -1,0 +1,492 @@
+"""The kvs core as a script: requests and store results in, answers and store actions out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_trio.cores.kvs.core import COMMIT_OPS_MAX, LOOKUP_KEYS_MAX, ROUND_OPS_MAX, KvsCore
+from flux_trio.cores.kvs.ops import (
+    KEY_CHARS_MAX,
+    VALUE_BYTES_MAX,
+    Append,
+    Damaged,
+    Fetch,
+    Fetched,
+    PageRead,
+    Put,
+    Stored,
+    StoreOps,
+    Unlink,
+)
+from flux_trio.cores.kvs.waiting import ROUND_BYTES_MAX
+from flux_trio.cores.turns import Log
+from flux_trio.messages import Errno, Event, Level, Request, Response, topics
+from tests.support.asking import asked, asked_by_guest, gone
+from tests.support.counting import count_steps
+
+
+def commit(*ops: list[str], by: str = "alice", tag: int = 1) -> Request:
+    return asked("kvs.commit", {"ops": list(ops)}, by=by, tag=tag)
+
+
+def lookup(key: str, by: str = "alice", tag: int = 2) -> Request:
+    return asked("kvs.lookup", {"key": key}, by=by, tag=tag)
+
+
+def watch(key: str, by: str = "alice", tag: int = 3) -> Request:
+    return asked("kvs.watch", {"key": key}, by=by, tag=tag, streaming=True)
+
+
+def turn(core: KvsCore, *inputs: Any) -> list[Any]:
+    return core.turn(0.0, list(inputs))
+
+
+def answers(actions: list[Any]) -> list[tuple[int, int, Any]]:
+    """(matchtag, errnum, payload) of each response."""
+    return [(a.matchtag, a.errnum, a.payload) for a in actions if isinstance(a, Response)]
+
+
+def watching(key: str, value: str | None) -> KvsCore:
+    """A core with one open watch, matchtag 3."""
+    core = KvsCore()
+    turn(core, watch(key))
+    turn(core, Fetched([value], []))
+    return core
+
+
+PUT = ["put", "a", "1"]
+
+
+def test_commit_is_answered_after_it_is_durable_and_not_before() -> None:
+    core = KvsCore()
+    assert turn(core, commit(PUT)) == [StoreOps([Put("a", "1")])]
+    assert answers(turn(core, Stored())) == [(1, 0, {})]
+
+
+def test_all_commits_of_a_turn_are_one_transaction() -> None:
+    core = KvsCore()
+    actions = turn(
+        core, commit(PUT), commit(["append", "b", "x"], by="bob"), commit(["unlink", "c"])
+    )
+    assert actions == [StoreOps([Put("a", "1"), Append("b", "x"), Unlink("c")])]
+    assert len(answers(turn(core, Stored()))) == 3
+
+
+def test_commits_that_come_while_the_store_works_are_its_next_transaction() -> None:
+    core = KvsCore()
+    turn(core, commit(PUT))
+    assert turn(core, commit(["put", "b", "2"], tag=2)) == []
+    assert turn(core, commit(["put", "c", "3"], tag=3)) == []
+    first, second = turn(core, Stored())
+    assert answers([first]) == [(1, 0, {})]
+    assert second == StoreOps([Put("b", "2"), Put("c", "3")])
+
+
+def test_transaction_stops_growing_at_its_bound() -> None:
+    core = KvsCore()
+    big = [["put", f"k{i}", ""] for i in range(ROUND_OPS_MAX)]
+    (action,) = turn(core, commit(*big), commit(PUT))
+    assert len(action.ops) == ROUND_OPS_MAX
+    assert turn(core, Stored())[1:] == [StoreOps([Put("a", "1")])]
+
+
+def test_lookup_after_a_commit_of_its_sender_is_read_after_it() -> None:
+    core = KvsCore()
+    assert turn(core, commit(PUT), lookup("a")) == [StoreOps([Put("a", "1")]), Fetch(["a"], [])]
+    turn(core, Stored())
+    assert answers(turn(core, Fetched(["1"], []))) == [(2, 0, {"value": "1"})]
+
+
+def test_lookup_does_not_see_what_its_sender_commits_after_it() -> None:
+    core = KvsCore()
+    assert turn(core, lookup("a"), commit(PUT)) == [Fetch(["a"], [])]
+    assert turn(core, Fetched([None], []))[1:] == [StoreOps([Put("a", "1")])]
+
+
+def test_lookups_of_others_do_not_split_a_transaction() -> None:
+    core = KvsCore()
+    actions = turn(core, commit(PUT), lookup("x", by="bob"), commit(["put", "b", "2"]))
+    assert actions == [StoreOps([Put("a", "1"), Put("b", "2")]), Fetch(["x"], [])]
+
+
+def test_commits_of_different_senders_are_stored_in_the_order_they_came() -> None:
+    core = KvsCore()
+    late = commit(["put", "a", "2"], by="bob")
+    assert turn(core, lookup("a"), commit(PUT), late) == [Fetch(["a"], [])]
+    assert turn(core, Fetched(["0"], []))[1:] == [StoreOps([Put("a", "1"), Put("a", "2")])]
+
+
+def test_lookup_of_an_absent_key_is_enoent() -> None:
+    core = KvsCore()
+    turn(core, lookup("a.b"))
+    assert answers(turn(core, Fetched([None], []))) == [(2, Errno.ENOENT, "a.b: no such key")]
+
+
+def test_lookup_of_many_keys_has_null_for_an_absent_one() -> None:
+    core = KvsCore()
+    ask = [asked("kvs.lookup-all", {"keys": ["a", "b"]}), lookup("c"), watch("d")]
+    assert turn(core, *ask) == [Fetch(["a", "b", "c", "d"], [])]
+    assert answers(turn(core, Fetched(["1", None, "3", "4"], []))) == [
+        (1, 0, {"values": ["1", None]}),
+        (2, 0, {"value": "3"}),
+        (3, 0, {"value": "4"}),
+    ]
+
+
+def test_dir_lists_keys() -> None:
+    core = KvsCore()
+    ask = [asked("kvs.dir", {"prefix": prefix}) for prefix in ("job", "")]
+    assert turn(core, *ask) == [Fetch([], ["job", ""])]
+    lists: list[list[str]] = [["job.1"], ["a", "job.1"]]
+    expected = [(1, 0, {"keys": keys}) for keys in lists]
+    assert answers(turn(core, Fetched([], lists))) == expected
+
+
+@pytest.mark.parametrize(
+    "method", ["commit", "lookup", "lookup-all", "dir", "watch", "watch-cancel"]
+)
+def test_guests_are_refused(method: str) -> None:
+    payload = {"ops": [], "key": "a", "keys": [], "prefix": "a", "matchtag": 1}
+    refused = asked_by_guest(f"kvs.{method}", payload, streaming=True)
+    text = "Request requires owner credentials"
+    assert answers(turn(KvsCore(), refused)) == [(1, Errno.EPERM, text)]
+
+
+def test_unknown_method_is_enosys() -> None:
+    expected = [(1, Errno.ENOSYS, "no method frob in service kvs")]
+    assert answers(turn(KvsCore(), asked("kvs.frob"))) == expected
+    assert answers(turn(KvsCore(), asked_by_guest("kvs.frob"))) == expected
+
+
+def test_what_was_asked_is_counted() -> None:
+    core = KvsCore()
+    turn(core, asked("kvs.lookup", {"key": "a"}), asked("kvs.watch", {"key": "a"}, streaming=True))
+    ((_, _, stats),) = answers(turn(core, asked_by_guest("kvs.stats-get")))
+    others = (
+        "commit",
+        "lookup-all",
+        "dir",
+        "page",
+        "count",
+        "watch-credit",
+        "watch-cancel",
+        "disconnect",
+    )
+    counts = {"lookup": 1, "watch": 1} | dict.fromkeys(others, 0)
+    held = {"requests": 0, "bytes": 0}
+    requests = {f"kvs.{method}": count for method, count in counts.items()} | {"kvs.stats-get": 1}
+    expected = {"requests": requests, "waiting": 0, "watches": 1, "damaged": 0, "held": held}
+    assert stats == expected
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "text"),
+    [
+        ("kvs.commit", None, "missing required field `ops`"),
+        ("kvs.commit", {"ops": [["put", "a"]]}, "$.ops[0]"),
+        ("kvs.commit", {"ops": [["put", "a", 1]]}, "Expected `str`, got `int` - at `$.ops[0][2]`"),
+        ("kvs.commit", {"ops": [["drop", "a"]]}, "Invalid value 'drop' - at `$.ops[0][0]`"),
+        ("kvs.lookup", {"key": 7}, "kvs.lookup: payload: Expected `str`, got `int` - at `$.key`"),
+        ("kvs.dir", {}, "prefix"),
+        ("kvs.count", {}, "prefix"),
+        ("kvs.page", {}, "prefix"),
+        ("kvs.page", {"prefix": "a", "limit": 0}, "limit"),
+        ("kvs.page", {"prefix": "a", "limit": 10_001}, "limit"),
+        ("kvs.watch-cancel", {}, "matchtag"),
+        ("kvs.watch", {"key": "a"}, "streaming"),
+    ],
+)
+def test_malformed_request_is_eproto_and_the_others_of_its_turn_go_on(
+    topic: str, payload: Any, text: str
+) -> None:
+    bad, good = turn(KvsCore(), asked(topic, payload), commit(PUT))
+    assert bad.errnum == Errno.EPROTO
+    assert text in bad.payload
+    assert isinstance(good, StoreOps)
+
+
+@pytest.mark.parametrize(
+    "key", ["", ".", "a.", ".a", "a..b", "a\n", "a.\x00", "a\x7f", "\x85", "\ud800", "x" * 1025]
+)
+def test_what_is_no_key_is_refused(key: str) -> None:
+    requests = [lookup(key), commit(["put", key, ""]), commit(["unlink", key]), watch(key)]
+    assert [e for _, e, _ in answers(turn(KvsCore(), *requests))] == [Errno.EINVAL] * 4
+
+
+@pytest.mark.parametrize(
+    "key", ["a", "job.0000.0000.0000.0001.eventlog", "ö b.-/", "x" * KEY_CHARS_MAX]
+)
+def test_keys_are_names_joined_by_periods(key: str) -> None:
+    assert turn(KvsCore(), lookup(key)) == [Fetch([key], [])]
+
+
+def test_values_and_commits_are_bounded() -> None:
+    many = commit(*[["unlink", "a"]] * (COMMIT_OPS_MAX + 1))
+    keys = asked("kvs.lookup-all", {"keys": ["a"] * (LOOKUP_KEYS_MAX + 1)})
+    long = commit(["put", "a", "x" * ((1 << 24) + 1)])
+    surrogate = commit(["append", "a", "\udc80"])
+    errnums = [e for _, e, _ in answers(turn(KvsCore(), many, keys, long, surrogate))]
+    assert errnums == [*[Errno.EMSGSIZE] * 3, Errno.EINVAL]
+
+
+def test_failed_store_refuses_its_commits_and_all_later_ones_with_one_text() -> None:
+    core = KvsCore()
+    turn(core, commit(PUT))
+    turn(core, commit(["put", "b", "2"], tag=5))
+    actions = turn(core, Stored(Errno.EIO, "f: disk I/O error"))
+    text = "kvs store failed, commits are refused: f: disk I/O error"
+    assert actions[0] == Log(2, text)
+    assert answers(actions[1:]) == [(1, Errno.EIO, text), (5, Errno.EIO, text)]
+    assert len(actions) == 3, "nothing more is stored"
+    assert answers(turn(core, commit(PUT, tag=6))) == [(6, Errno.EIO, text)]
+
+
+def test_reads_go_on_after_the_store_failed() -> None:
+    core = KvsCore()
+    turn(core, commit(PUT), lookup("b"))
+    turn(core, Stored(Errno.EIO, "bad"))
+    assert answers(turn(core, Fetched(["2"], []))) == [(2, 0, {"value": "2"})]
+    assert turn(core, lookup("b")) == [Fetch(["b"], [])]
+
+
+def test_failed_read_is_answered_and_commits_go_on() -> None:
+    core = KvsCore()
+    turn(core, lookup("a"), asked("kvs.dir", {"prefix": "a"}), watch("a"))
+    actions = turn(core, Fetched([], [], Errno.EIO, "malformed"))
+    assert [e for _, e, _ in answers(actions)] == [Errno.EIO] * 3
+    assert turn(core, commit(PUT)) == [StoreOps([Put("a", "1")])]
+
+
+def test_watch_sends_the_value_then_appends_once_they_are_durable() -> None:
+    core = KvsCore()
+    turn(core, watch("log"))
+    assert answers(turn(core, Fetched(["one\n"], []))) == [(3, 0, {"value": "one\n"})]
+    turn(core, commit(["append", "log", "two\n"], by="bob"))
+    assert answers(turn(core, Stored())) == [(1, 0, {}), (3, 0, {"append": "two\n"})]
+
+
+def test_watch_of_an_absent_key_waits_for_its_first_value() -> None:
+    core = KvsCore()
+    turn(core, watch("log"))
+    assert turn(core, Fetched([None], [])) == []
+    turn(core, commit(["append", "log", "one\n"], ["append", "log", "two\n"]))
+    expected = [(3, 0, {"value": "one\n"}), (3, 0, {"append": "two\n"})]
+    assert answers(turn(core, Stored()))[1:] == expected
+
+
+def test_watch_misses_nothing_and_repeats_nothing_of_what_comes_while_it_is_read() -> None:
+    core = KvsCore()
+    turn(core, commit(["append", "log", "1"], by="bob"), watch("log"))
+    assert turn(core, commit(["append", "log", "2"], by="bob")) == []
+    assert len(answers(turn(core, Stored()))) == 1
+    value, store = turn(core, Fetched(["1"], []))
+    assert value.payload == {"value": "1"}
+    assert store == StoreOps([Append("log", "2")])
+    assert answers(turn(core, Stored()))[1:] == [(3, 0, {"append": "2"})]
+
+
+def test_watch_sends_the_value_again_when_it_is_put() -> None:
+    core = watching("a", "1")
+    turn(core, commit(["put", "a", "2"], ["put", "ab", "3"]))
+    assert answers(turn(core, Stored()))[1:] == [(3, 0, {"value": "2"})]
+
+
+@pytest.mark.parametrize("unlinked", ["a.b", "a"])
+def test_watch_ends_with_enoent_when_its_key_or_one_above_is_unlinked(unlinked: str) -> None:
+    core = watching("a.b", "1")
+    turn(core, commit(["unlink", unlinked], ["put", "a.b", "2"]))
+    assert answers(turn(core, Stored()))[1:] == [(3, Errno.ENOENT, "a.b: unlinked")]
+
+
+@pytest.mark.parametrize(("key", "value"), [("ab", "1"), ("a", None)])
+def test_watch_goes_on_when_another_or_an_absent_key_is_unlinked(
+    key: str, value: str | None
+) -> None:
+    core = watching(key, value)
+    turn(core, commit(["unlink", "a"]))
+    assert answers(turn(core, Stored())) == [(1, 0, {})]
+
+
+def test_watch_hears_nothing_of_a_transaction_that_failed() -> None:
+    core = watching("a", "1")
+    turn(core, commit(["put", "a", "2"]))
+    assert [tag for tag, _, _ in answers(turn(core, Stored(Errno.EIO, "bad")))] == [1]
+
+
+def test_watch_cancel_ends_the_stream_with_ecanceled() -> None:
+    core = watching("a", "1")
+    cancel = asked("kvs.watch-cancel", {"matchtag": 3}, tag=9)
+    ended, answered = answers(turn(core, cancel))
+    assert ended[:2] == (3, Errno.ECANCELED)
+    assert answered == (9, 0, {})
+    turn(core, commit(["put", "a", "2"]))
+    assert answers(turn(core, Stored())) == [(1, 0, {})]
+    assert answers(turn(core, cancel))[0][1] == Errno.ENOENT
+
+
+def test_watch_can_be_canceled_while_its_key_is_read() -> None:
+    core = KvsCore()
+    turn(core, watch("a"))
+    turn(core, asked("kvs.watch-cancel", {"matchtag": 3}, tag=9))
+    assert turn(core, Fetched(["1"], [])) == []
+
+
+def test_only_its_sender_can_cancel_a_watch() -> None:
+    core = watching("a", "1")
+    ((_, errnum, _),) = answers(turn(core, asked("kvs.watch-cancel", {"matchtag": 3}, by="bob")))
+    assert errnum == Errno.ENOENT
+
+
+def test_disconnect_ends_the_watches_of_that_peer_without_an_answer() -> None:
+    core = watching("a", "1")
+    turn(core, watch("a", by="bob", tag=8))
+    turn(core, Fetched(["1"], []))
+    assert turn(core, gone("kvs", "alice")) == []
+    turn(core, commit(["append", "a", "2"], by="carol"))
+    assert answers(turn(core, Stored()))[1:] == [(8, 0, {"append": "2"})]
+
+
+def test_matchtag_of_an_open_watch_is_refused() -> None:
+    core = watching("a", "1")
+    assert answers(turn(core, watch("b")))[0][1] == Errno.EPROTO
+
+
+@pytest.mark.parametrize("keys", [1, 1000])
+def test_cost_of_leaving_grows_with_the_number_of_ones_own_watches_alone(keys: int) -> None:
+    def leaving(mine: int, others: int) -> int:
+        core = KvsCore()
+        for by, count in (("alice", mine), ("bob", others)):
+            asked_for = [watch(f"key{tag % keys}", by, tag) for tag in range(count)]
+            turn(core, *asked_for)
+            if count:
+                turn(core, Fetched([None] * count, []))
+        return count_steps(lambda: turn(core, gone("kvs", "alice")))
+
+    few, many, among_many = leaving(100, 0), leaving(400, 0), leaving(100, 1000)
+    assert many < 5 * few
+    assert among_many < 1.5 * few
+
+
+def test_cost_of_an_unlink_does_not_grow_with_the_watches_of_other_keys() -> None:
+    def unlinking(others: int) -> int:
+        core = KvsCore()
+        turn(core, *[watch(f"key{tag}", tag=tag) for tag in range(others)])
+        turn(core, Fetched([None] * others, []))
+        turn(core, commit(["unlink", "job.1"]))
+        return count_steps(lambda: turn(core, Stored()))
+
+    assert unlinking(1000) < 1.5 * unlinking(10)
+
+
+def test_damaged_value_is_an_error_of_its_readers_alone() -> None:
+    "It is told of once, in the log and by an event, however often it is read."
+    core = KvsCore()
+    both = asked("kvs.lookup-all", {"keys": ["a", "bad"]}, tag=4)
+    page = asked("kvs.page", {"prefix": "", "limit": 2}, tag=5)
+    turn(core, lookup("a", tag=1), lookup("bad", tag=2), watch("bad"), both, page)
+    text = f"bad: {'x' * 100}"
+    bad = Damaged(text, "bad", "rem")
+    actions = turn(core, Fetched(["1", bad, "1", bad, bad], [], pages=[PageRead(["bad"], [bad])]))
+    assert sorted(answers(actions), key=lambda answer: answer[0]) == [
+        (1, 0, {"value": "1"}),
+        (2, Errno.EBADMSG, text),
+        (3, Errno.EBADMSG, text),
+        (4, Errno.EBADMSG, text),
+        (5, 0, {"keys": ["bad"], "values": [None], "damaged": {"bad": [text, "rem"]}}),
+    ]
+    told = [action for action in actions if not isinstance(action, Response)]
+    assert told == [
+        Log(Level.CRIT, f"damaged: {text}"),
+        Event(topics.KVS_DAMAGED_EVENT, {"key": "bad", "text": text}),
+    ]
+    assert turn(core, bad) == []  # a sweep has found it too
+
+
+# Bytes, and credit
+
+
+def test_text_is_bounded_in_bytes() -> None:
+    core = KvsCore()
+    text = "é" * (VALUE_BYTES_MAX // 2)
+    assert answers(turn(core, commit(["put", "a", text]))) == []
+    ((_, errnum, error),) = answers(turn(core, commit(["append", "a", f"{text}x"])))
+    assert errnum == Errno.EMSGSIZE
+    assert error == f"a: {VALUE_BYTES_MAX + 1} bytes: at most {VALUE_BYTES_MAX} at once"
+
+
+def test_small_commit_does_not_wait_for_all_that_is_committed_before_it() -> None:
+    core = KvsCore()
+    turn(core, commit(PUT))
+    text = "x" * (ROUND_BYTES_MAX // 2)
+    pieces = [commit(["put", f"k{n}", text], by="exec") for n in range(4)]
+    turn(core, *pieces, commit(["put", "b", "2"], by="bob"))
+    rounds = [
+        action for _ in range(3) for action in turn(core, Stored()) if type(action) is StoreOps
+    ]
+    assert [[op.key for op in each.ops] for each in rounds] == [["k0", "k1"], ["k2", "k3"], ["b"]]
+
+
+def watching_with_credit(value: str | None, credit: int = 1) -> KvsCore:
+    core = KvsCore()
+    payload = {"key": "a", "credit": credit}
+    turn(core, asked("kvs.watch", payload, tag=3, streaming=True))
+    turn(core, Fetched([value], []))
+    return core
+
+
+def changed(core: KvsCore, *ops: list[str]) -> list[tuple[int, int, Any]]:
+    """What watchers are told of a commit."""
+    turn(core, commit(*ops, by="bob", tag=1))
+    return answers(turn(core, Stored()))[1:]
+
+
+def granted(core: KvsCore, value: str | None, more: int = 1) -> list[tuple[int, int, Any]]:
+    """What a watcher is told after a grant, `value` being what the store has."""
+    request = asked("kvs.watch-credit", {"matchtag": 3, "credit": more}, tag=4)
+    actions = turn(core, request)
+    if any(isinstance(action, Fetch) for action in actions):
+        actions += turn(core, Fetched([value], []))
+    first, *told = answers(actions)
+    assert first == (4, 0, None)
+    return told
+
+
+def test_watch_without_credit_is_told_all_that_changed_at_its_next_grant() -> None:
+    core = watching_with_credit("1")
+    assert changed(core, ["append", "a", "2"]) == []
+    assert changed(core, ["append", "a", "3"]) == []
+    assert granted(core, "123") == [(3, 0, {"append": "23"})]
+    assert granted(core, "123") == []
+    assert changed(core, ["append", "a", "4"]) == [(3, 0, {"append": "4"})]
+
+
+def test_watch_without_credit_is_told_a_value_that_was_put_anew() -> None:
+    core = watching_with_credit("1")
+    assert changed(core, ["put", "a", "x"], ["append", "a", "y"]) == []
+    assert granted(core, "xy") == [(3, 0, {"value": "xy"})]
+
+
+def test_change_while_a_watch_is_read_again_is_told_once() -> None:
+    core = watching_with_credit("1")
+    changed(core, ["append", "a", "2"])
+    (_, fetch) = turn(core, asked("kvs.watch-credit", {"matchtag": 3, "credit": 5}, tag=4))
+    assert isinstance(fetch, Fetch)
+    turn(core, commit(["append", "a", "3"], by="bob"))  # stored after what is being read
+    assert answers(turn(core, Fetched(["12"], []))) == [(3, 0, {"append": "2"})]
+    assert answers(turn(core, Stored()))[1:] == [(3, 0, {"append": "3"})]
+
+
+def test_end_of_a_watch_needs_no_credit() -> None:
+    core = watching_with_credit("1")
+    ((_, errnum, _),) = changed(core, ["unlink", "a"])
+    assert errnum == Errno.ENOENT
+    assert granted(core, None) == []
+
+
+def test_answer_to_a_lookup_of_many_keys_ends_with_the_value_that_is_too_long() -> None:
+    core = KvsCore()
+    turn(core, asked("kvs.lookup-all", {"keys": ["a", "b", "c", "d"], "chars_max": 5}))
+    told = answers(turn(core, Fetched(["123", None, "456", "7"], [])))
+    assert told == [(1, 0, {"values": ["123", None, "456"]})]

@@ -1,0 +1,142 @@
+"""What a peer that leaves, or a guest who asks, costs: what is their own, whatever others have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from flux_trio.cores.exec.attach import POLLS_OF_USER_MAX
+from flux_trio.cores.exec.vocabulary import OutputRead, ReadOutput
+from flux_trio.cores.kvs.core import KvsCore
+from flux_trio.messages import ROLE_USER, disconnect_request, topics
+from flux_trio.protocols import ACTIVE, JobState
+from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone
+from tests.support.counting import count_steps
+from tests.support.eventlogs import ending, pending, running
+from tests.support.exec_script import ExecScript, jobspec, timers
+from tests.support.listing import ListedJobs
+from tests.support.manager_script import ManagerScript
+
+FEW, MANY = 10, 200
+
+
+def assert_same_cost(measure: Callable[[int], int]) -> None:
+    """The number of others changes little."""
+    assert measure(MANY) < 2 * measure(FEW)
+
+
+def streams_of_others(number: int) -> ExecScript:
+    script = ExecScript()
+    script.started(7, jobspec())
+    for tag in range(1, number + 1):
+        script(asked("job-exec.attach", {"id": 7}, by="other", tag=tag, streaming=True))
+    return script
+
+
+def test_leaving_costs_no_more_when_others_have_more_output_streams() -> None:
+    def leaving(number: int) -> int:
+        script = streams_of_others(number)
+        script(asked("job-exec.attach", {"id": 7}, streaming=True))
+        return count_steps(lambda: script(gone("job-exec", "alice")))
+
+    assert_same_cost(leaving)
+
+
+def test_poll_reads_on_for_some_streams_of_each_user_in_turn() -> None:
+    number = POLLS_OF_USER_MAX + 10
+    script = streams_of_others(number)
+    guests = asked("job-exec.attach", {"id": 7}, by="root", streaming=True)
+    script(msgspec.structs.replace(guests, userid=0))
+    keys = [*(("other", tag) for tag in range(1, number + 1)), ("root", 1)]
+    actions = [action for key in keys for action in script(OutputRead(key, 7, ()))]
+    assert len(timers(actions)) == 1
+    actions = script.fire(actions)
+    first = [action.key for action in actions if isinstance(action, ReadOutput)]
+    assert first == [*keys[:POLLS_OF_USER_MAX], ("root", 1)]
+    second = [action.key for action in script.fire(actions) if isinstance(action, ReadOutput)]
+    assert second == keys[POLLS_OF_USER_MAX:-1]
+
+
+def test_poll_costs_no_more_for_streams_that_wait_for_a_job() -> None:
+    def polling(number: int) -> int:
+        script = ExecScript()
+        script.started(7, jobspec())
+        script.start(8, jobspec())  # is launched, and has no files yet
+        for tag in range(1, number + 1):
+            script(asked("job-exec.attach", {"id": 8}, by="other", tag=tag, streaming=True))
+        script(asked("job-exec.attach", {"id": 7}, streaming=True))
+        actions = script(OutputRead(("alice", 1), 7, ()))
+        return count_steps(lambda: script.fire(actions))
+
+    assert_same_cost(polling)
+
+
+def test_guest_who_leaves_costs_the_kvs_nothing() -> None:
+    def leaving(number: int) -> int:
+        core = KvsCore()
+        core.turn(0.0, [asked("kvs.lookup", {"key": "a"}, tag=n) for n in range(1, number + 1)])
+        core.turn(0.0, [asked("kvs.lookup", {"key": "a"}, tag=n + 1000) for n in range(number)])
+        farewell = disconnect_request("kvs", "guest", GUEST_USERID, ROLE_USER)
+        return count_steps(lambda: core.turn(0.0, [farewell]))
+
+    assert_same_cost(leaving)
+
+
+def test_peers_that_leave_together_are_looked_for_once_among_what_waits_for_commits() -> None:
+    def leaving(number: int) -> int:
+        m = ManagerScript(commits_wait=True)
+        m.submit(1)
+        for tag in range(1, MANY):
+            m.ask(topics.JOB_URGENCY, {"id": 1, "urgency": tag % 16}, tag=tag)
+        goes = [gone("job-manager", f"peer{n}") for n in range(number)]
+        return count_steps(lambda: m.put(*goes))
+
+    assert leaving(20) - leaving(10) < leaving(10) / 2
+
+
+def test_answers_to_a_peer_that_has_left_wait_for_no_commit() -> None:
+    """6.disconnect.2: and those to the next one of its name go out."""
+    m = ManagerScript(commits_wait=True)
+    m.submit(1)
+    ask = asked(topics.JOB_URGENCY, {"id": 1, "urgency": 3}, tag=5)
+    again = asked(topics.JOB_URGENCY, {"id": 1, "urgency": 4}, tag=6)
+    m.put(ask)
+    m.put(gone("job-manager", "alice"), again)
+    while m.commits:
+        m.commit()
+    answers = [each for each in m.messages if each.topic == topics.JOB_URGENCY]
+    assert [each.matchtag for each in answers] == [6]
+
+
+def test_exceptions_on_all_jobs_of_a_guest_look_at_no_others() -> None:
+    payload = {"severity": 0, "type": "cancel", "states": int(ACTIVE), "userid": GUEST_USERID}
+
+    def asking(number: int) -> int:
+        m = ManagerScript()
+        m.submit(*range(1, number + 1), userid=GUEST_USERID + 1)
+        ask = asked_by_guest(topics.JOB_RAISEALL, payload)
+        m.put(ask)
+        return count_steps(lambda: m.core.turn(m.now, [ask]))
+
+    assert_same_cost(asking)
+
+
+def test_job_that_ends_costs_no_more_when_many_lists_wait() -> None:
+    wanted = {"states": int(JobState.INACTIVE), "max_entries": 0}
+
+    def ending_one(number: int) -> int:
+        listed = ListedJobs()
+        listed.start()
+        for jobid in range(1, 100):
+            listed.tell_all(jobid, pending())
+        listed.tell_all(100, running())
+        lists = [asked(topics.LIST_LIST, wanted, tag=tag) for tag in range(1, number + 1)]
+        listed.core.turn(0.0, lists)
+        told = [(100, 6 + place, event) for place, event in enumerate(ending())]
+        listed.store_log(100, ending())
+        entries = [[jobid, place, msgspec.to_builtins(event)] for jobid, place, event in told]
+        news = listed.from_journal({"events": entries})
+        return count_steps(lambda: listed.core.turn(0.0, [news]))
+
+    assert ending_one(10 * MANY) < 2 * ending_one(FEW)

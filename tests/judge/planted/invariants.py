@@ -1,0 +1,76 @@
+"""Violations of the invariants."""
+
+from __future__ import annotations
+
+from flux_trio.messages import topics
+from flux_trio.trace import Kind
+from tests.judge.planted.rfc27_criteria import text_of_r
+from tests.support.judged import (
+    Trace,
+    duplicate,
+    edit_note,
+    edit_r,
+    find,
+    find_event,
+    find_note,
+    insert,
+    made,
+    made_event,
+)
+from tests.support.planted import Planted
+
+PLANTED = Planted()
+ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
+
+
+@PLANTED.violation("invariant.no-double-allocation", "everyday")
+def two_jobs_get_the_same_core(trace: Trace) -> Trace:
+    first, second = [
+        find(trace, ALLOC, "response", type=0, nth=nth).message.payload["id"] for nth in (0, 1)
+    ]
+    return edit_r(trace, second, text_of_r(trace, first))
+
+
+@PLANTED.violation("invariant.freed-once", "everyday")
+def frees_twice(trace: Trace) -> Trace:
+    return duplicate(trace, find_event(trace, "free"))
+
+
+@PLANTED.violation("invariant.freed-once", "everyday")
+def asks_to_free_what_is_free(trace: Trace) -> Trace:
+    again = made("job-manager", "sched", find(trace, FREE, "request").message)[0]
+    return insert(trace, find_event(trace, "free"), again)
+
+
+@PLANTED.violation("invariant.one-in-flight", "everyday")
+def two_requests_in_flight(trace: Trace) -> Trace:
+    return duplicate(trace, find(trace, ALLOC, "request"))
+
+
+@PLANTED.violation("invariant.event-order", "everyday")
+def depends_in_sched(trace: Trace) -> Trace:
+    priority = find_event(trace, "priority")
+    return insert(trace, priority, made_event(priority.data["id"], "depend"))
+
+
+@PLANTED.violation("invariant.event-order", "everyday")
+def starts_without_resources(trace: Trace) -> Trace:
+    priority = find_event(trace, "priority")
+    return insert(trace, priority, made_event(priority.data["id"], "start"))
+
+
+@PLANTED.violation("invariant.event-order", "everyday")
+def submitted_twice(trace: Trace) -> Trace:
+    return duplicate(trace, find_event(trace, "submit"))
+
+
+@PLANTED.violation("invariant.scheduler-agrees", "scheduler_reload")
+def scheduler_forgets_what_runs(trace: Trace) -> Trace:
+    account = next(r for r in trace if r.kind == Kind.STATE and r.data.get("allocated"))
+    return edit_note(trace, account, allocated=[])
+
+
+@PLANTED.violation("invariant.scheduler-agrees", "scheduler_reload")
+def scheduler_knows_of_a_job_there_is_not(trace: Trace) -> Trace:
+    note = find_note(trace, Kind.STATE.value, party="sched")
+    return edit_note(trace, note, allocated=[[999, {}]])

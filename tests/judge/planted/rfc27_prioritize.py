@@ -1,0 +1,49 @@
+"""Violations of RFC 27, Prioritize."""
+
+from __future__ import annotations
+
+from flux_trio.messages import Errno, Response, topics
+from flux_trio.trace import Record
+from tests.judge.planted.rfc27_criteria import new_priority_is_not_told
+from tests.judge.planted.rfc27_impl import more
+from tests.support.judged import REMOVED, Trace, find, insert, made
+from tests.support.planted import Planted
+
+PLANTED = Planted()
+PRIORITIZE = topics.SCHED_PRIORITIZE
+
+
+def prioritize(trace: Trace) -> Record:
+    """The first sched.prioritize."""
+    return find(trace, PRIORITIZE, "request")
+
+
+PLANTED.violation("27.prioritize.1", "everyday")(new_priority_is_not_told)
+PLANTED.bad_key("27.prioritize.2", "everyday", prioritize, "jobs", [REMOVED, {"1": 20}])
+PLANTED.bad_key("27.prioritize.3", "everyday", prioritize, "jobs", [[[1, 20, 3]], [{"id": 1}]])
+
+
+@PLANTED.violation("27.prioritize.4", "everyday")
+def id_is_text(trace: Trace) -> Trace:
+    return more(trace, prioritize(trace), payload={"jobs": [["f1", 20]]})
+
+
+@PLANTED.violation("27.prioritize.5", "everyday")
+def priority_below_zero(trace: Trace) -> Trace:
+    return more(trace, prioritize(trace), payload={"jobs": [[999, -1]]})
+
+
+def answer(trace: Trace, errnum: int) -> Trace:
+    """The scheduler answers it."""
+    response = Response(PRIORITIZE, None, errnum)
+    return insert(trace, prioritize(trace), *made("sched", "job-manager", response))
+
+
+@PLANTED.violation("27.prioritize.7", "everyday")
+def unknown_job_is_an_error(trace: Trace) -> Trace:
+    return answer(trace, Errno.ENOENT)
+
+
+@PLANTED.violation("27.prioritize.8", "everyday")
+def prioritize_is_answered(trace: Trace) -> Trace:
+    return answer(trace, 0)

@@ -1,0 +1,352 @@
+"""The monitor: states by key, views shared and seen as they were, turns, rest, and snapshots."""
+
+from __future__ import annotations
+
+import pytest
+
+from flux_trio.judge.engine import plans
+from flux_trio.judge.engine.monitor import Monitor, Verdict
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.plans import plans_of
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Step,
+    job_id,
+    logged,
+    received,
+    sent,
+    view,
+    while_live,
+)
+from flux_trio.judge.engine.trait import Mark
+from flux_trio.judge.rules import ALL_RULES
+from flux_trio.judge.views.calls import ANSWER, ANSWERS
+from flux_trio.messages import Event, Request, Response
+from flux_trio.trace import Record
+from tests.support.judged import (
+    CLAUSES,
+    REMOVED,
+    come_back,
+    cut,
+    cut_before,
+    drop,
+    drop_receipt,
+    duplicate,
+    edit_payload,
+    find,
+    hand_made,
+    insert,
+    judge,
+    made,
+    made_event,
+    move,
+    receipt,
+)
+
+
+def counting(record, seen):
+    return [(job_id(record), None)]
+
+
+COUNT = view(
+    "count",
+    logged("start"),
+    parts=counting,
+    fold=lambda count, _part, _record, _seen: (count or 0) + 1,
+)
+
+
+def test_a_rule_keeps_a_state_under_each_key_and_owes_what_is_live_at_rest():
+    rules = Rules()
+
+    @rules.rule(
+        "invariant.x",
+        logged("start", "finish"),
+        key=job_id,
+        state=Place,
+        owed=lambda state, _facts: Broken("no finish", (state,)),
+    )
+    def finish_follows_start(state, record, _facts):
+        if record.data["name"] == "start":
+            return Step(record.n)
+        return Step(kept=True)
+
+    trace = hand_made(made_event(1, "start"), made_event(2, "start"), made_event(1, "finish"))
+    monitor = judge(trace, rules.all)
+    assert [(found.text, found.because, found.record.n) for found in monitor.violations] == [
+        ("no finish", (2,), 3)
+    ]
+    assert monitor.verdicts() == {"invariant.x": Verdict.BROKEN}
+
+
+def test_a_view_is_seen_as_it_was_before_the_record():
+    rules, seen_counts = Rules(), []
+
+    @rules.judge("invariant.x", logged("start"), views=[COUNT])
+    def look(record, seen):
+        seen_counts.append(seen.at(COUNT, job_id(record)))
+        return True
+
+    monitor = judge(hand_made(made_event(1, "start"), made_event(1, "start")), rules.all)
+    assert seen_counts == [None, 1]
+    assert monitor.all(COUNT) == {1: 2}
+    assert monitor.verdicts() == {"invariant.x": Verdict.KEPT}
+
+
+def test_a_rule_that_nothing_concerns_is_not_exercised():
+    rules = Rules()
+    rules.check("invariant.x", sent("request", "a.b"))(lambda _record, _facts: True)
+    assert judge([], rules.all).verdicts() == {"invariant.x": Verdict.NOT_EXERCISED}
+
+
+def test_a_violation_has_the_sentence_and_who_is_bound_by_the_clause():
+    rules = Rules()
+    rules.check("27.cancel.4", sent("request", "a.b"))(lambda _record, _facts: Broken("so"))
+    rules.check("27.cancel.4", sent("request", "a.c"))(
+        lambda _record, _facts: Broken("so", party="somebody else")
+    )
+    trace = hand_made(made("x", "y", Request("a.b")), made("x", "y", Request("a.c")))
+    first, second = judge(trace, rules.all).violations
+    assert first.sentence == CLAUSES["27.cancel.4"].text
+    assert (first.party, second.party) == ("scheduler", "somebody else")
+
+
+def test_what_a_party_took_up_counts_as_known_when_it_comes_back_to_its_inbox():
+    rules, known = Rules(), []
+
+    @rules.judge("invariant.x", sent("response", "a.b"))
+    def look(_record, seen):
+        known.append(seen.knew("y", 2))
+        return True
+
+    request, answer = made("x", "y", Request("a.b")), made("y", "x", Response("a.b"))
+    judge(hand_made(request, answer, come_back("y", "z"), answer), rules.all)
+    assert known == [False, True]
+
+
+def test_equal_pasts_give_equal_snapshots_and_what_is_live_makes_a_difference():
+    rules = Rules()
+    rules.judge("invariant.x", logged("start"), views=[COUNT])(lambda _record, _seen: None)
+    one, other = Monitor(rules.all, CLAUSES), Monitor(rules.all, CLAUSES)
+    first, second = hand_made(made_event(1, "start"), made_event(2, "start"))
+    for monitor in (one, other):
+        monitor.observe(first)
+    assert one.snapshot() == other.snapshot()
+    assert hash(one.snapshot()) == hash(other.snapshot())
+    other.observe(second)
+    assert one.snapshot() != other.snapshot()
+
+
+def test_the_execution_service_is_known_by_what_it_calls_itself():
+    rules, topics = Rules(), []
+    rules.check("invariant.x", received("request", "<exec>.start"))(
+        lambda record, _facts: topics.append(record.message.topic)
+    )
+    hello = Request("job-manager.exec-hello", {"service": "my-exec"}, 1)
+    answer = Response("job-manager.exec-hello", {}, 0, 1)
+    trace = hand_made(
+        made("job-manager", "e", Request("my-exec.start")),
+        made("e", "job-manager", hello),
+        made("job-manager", "e", answer),
+        made("job-manager", "e", Request("my-exec.start")),
+    )
+    judge(trace, rules.all)
+    assert topics == ["my-exec.start"]
+
+
+# --- which records a rule is asked about
+
+
+def test_a_star_stands_for_the_rest_of_a_topic():
+    rules, topics = Rules(), []
+    for pattern in ("a.*", "*.b"):
+        rules.check("invariant.x", sent("request", pattern))(
+            lambda record, _facts: topics.append(record.message.topic)
+        )
+    judge(
+        hand_made(*(made("x", "y", Request(topic)) for topic in ("a.b", "a.c", "c.b"))), rules.all
+    )
+    assert topics == ["a.b", "a.b", "a.c", "c.b"]
+
+
+def answers(*matchtags: int) -> list[Record]:
+    """A request with matchtag 1, and responses with these."""
+    request = made("x", "y", Request("a.b", {}, 1, routes=("x",)))
+    came = [made("y", "x", Response("a.b", {}, 0, matchtag)) for matchtag in matchtags]
+    return hand_made(request, *came)
+
+
+def test_what_a_rule_says_by_a_trait_alone_is_asked_once_for_all_records_with_it():
+    rules, asked = Rules(), []
+
+    @rules.by(ANSWER, "invariant.x", ANSWERS)
+    def is_asked_for(answer, record, _seen):
+        asked.append(answer.is_asked)
+        return True if answer.is_asked else Broken(f"{record.message.matchtag}")
+
+    one = judge(answers(1), rules.all)
+    assert one.verdicts() == {"invariant.x": Verdict.KEPT}
+    assert asked == [True]
+    other = judge(answers(1, 2, 3), rules.all)
+    assert [each.text for each in other.violations] == ["2", "3"]
+    assert asked == [True, False, False, False]  # before the plan, then of each record
+
+
+def test_a_rule_about_a_trait_that_looks_at_the_record_is_asked_about_each():
+    rules, looked_at = Rules(), []
+
+    @rules.by(ANSWER, "invariant.x", ANSWERS)
+    def look(_answer, record, _seen):
+        looked_at.append(record.message.matchtag)
+        return True
+
+    judge(answers(2, 3), rules.all)
+    assert looked_at == [2, 3]
+
+
+def test_a_leg_with_a_mark_is_about_records_with_such_values_of_the_trait():
+    rules, looked_at = Rules(), []
+    late = Mark(ANSWER, lambda answer: not answer.is_asked)
+
+    @rules.judge("invariant.x", received("response", "*", mark=late))
+    def look(record, _seen):
+        looked_at.append(record.message.matchtag)
+
+    judge(answers(1, 2), rules.all)
+    assert looked_at == [2]
+
+
+def test_plans_are_made_once_for_all_monitors_with_the_same_rules():
+    trace = answers(1, 2)
+    judge(trace, ALL_RULES)
+    nmade = plans_of(ALL_RULES).nmade
+    assert nmade > 0
+    judge(trace, ALL_RULES)
+    assert plans_of(ALL_RULES).nmade == nmade
+
+
+def test_plans_for_topics_that_a_peer_invents_are_forgotten_again(monkeypatch):
+    monkeypatch.setattr(plans, "PLANS_MAX", 16)
+    rules, topics = Rules(), []
+    rules.check("invariant.x", sent("request", "*"))(
+        lambda record, _facts: topics.append(record.message.topic)
+    )
+    trace = hand_made(*(made("x", "y", Request(f"a.{n}")) for n in range(50)))
+    judge(trace, rules.all)
+    assert topics == [f"a.{n}" for n in range(50)]
+    assert len(plans_of(tuple(rules.all))) <= 16
+
+
+def test_while_nothing_is_live_a_rule_is_not_asked():
+    rules, asked = Rules(), []
+
+    @rules.judge("invariant.x", while_live(COUNT, logged("finish")), views=[COUNT])
+    def look(record, _seen):
+        asked.append(record.n)
+
+    finish, start = made_event(1, "finish"), made_event(2, "start")
+    judge(hand_made(finish, start, finish), rules.all)
+    assert asked == [3]
+
+
+def test_rules_about_the_same_subjects_find_them_once_and_are_broken_once():
+    rules, found = Rules(), []
+
+    def numbers(record, _seen):
+        found.append(record.n)
+        return record.message.payload["numbers"]
+
+    @rules.each("invariant.x", sent("request", "a.b"), of=numbers)
+    def positive(number):
+        return number > 0 or Broken(f"{number}")
+
+    @rules.each("invariant.y", sent("request", "a.b"), of=numbers)
+    def even(number):
+        return True if number % 2 == 0 else None
+
+    trace = hand_made(made("x", "y", Request("a.b", {"numbers": [-1, -2, 3]})))
+    monitor = judge(trace, rules.all)
+    assert found == [1]
+    assert [(each.clause, each.text) for each in monitor.violations] == [("invariant.x", "-1")]
+    assert monitor.verdicts() == {"invariant.x": Verdict.BROKEN, "invariant.y": Verdict.KEPT}
+
+
+def test_a_view_of_one_key_may_have_records_of_many():
+    ages = view(
+        "ages",
+        logged("start"),
+        key=job_id,
+        parts=lambda record, _seen: [(jobid, None) for jobid in record.message.payload["ids"]],
+        many=sent("request", "a.b"),
+        fold=lambda age, _part, _record, _seen: (age or 0) + 1,
+    )
+    rules = Rules()
+    rules.judge("invariant.x", logged("start"), views=[ages])(lambda _record, _seen: None)
+    told = made("x", "y", Request("a.b", {"ids": [1, 2]}))
+    monitor = judge(hand_made(made_event(1, "start"), told), rules.all)
+    assert monitor.all(ages) == {1: 2, 2: 1}
+
+
+# --- the helpers that plant violations
+
+
+@pytest.fixture
+def trace() -> list[Record]:
+    return hand_made(
+        made("x", "y", Request("a.b", {"id": 1})),
+        made_event(1, "start"),
+        made("y", "x", Response("a.b", {"id": 1})),
+    )
+
+
+def told(trace: list[Record]) -> list[str]:
+    """Each record in a few words; a receipt with the place of its send."""
+    lines = []
+    for place, record in enumerate(trace, 1):
+        assert record.n == place
+        what = record.data["name"] if record.data else record.message.topic
+        lines.append(f"{record.kind} {what}" + (f" of {record.ref}" if record.ref else ""))
+    return lines
+
+
+def test_a_dropped_message_is_neither_sent_nor_received(trace):
+    assert told(drop(trace, find(trace, "a.b", "request"))) == [
+        "event start",
+        "send a.b",
+        "recv a.b of 2",
+    ]
+    assert told(drop_receipt(trace, trace[0]))[:2] == ["send a.b", "event start"]
+
+
+def test_a_message_is_moved_and_repeated_whole(trace):
+    moved = move(trace, trace[0], after=trace[2])
+    assert told(moved)[:3] == ["event start", "send a.b", "recv a.b of 2"]
+    assert moved[1].t == trace[2].t
+    twice = duplicate(trace, trace[0])
+    assert told(twice)[:4] == ["send a.b", "recv a.b of 1", "send a.b", "recv a.b of 3"]
+
+
+def test_an_edit_changes_what_was_sent_and_what_was_received(trace):
+    edited = edit_payload(trace, trace[0], id=REMOVED, more=2)
+    assert [record.message.payload for record in edited[:2]] == [{"more": 2}] * 2
+    assert trace[0].message.payload == {"id": 1}
+
+
+def test_made_records_go_where_they_are_put(trace):
+    event = Event("e.x", {})
+    inserted = insert(trace, trace[2], *made("x", "y", event), before=True)
+    assert told(inserted)[2:4] == ["send e.x", "recv e.x of 3"]
+
+
+def test_a_trace_is_cut_after_a_record_or_before_it(trace):
+    assert cut(trace, trace[2]) == trace[:3]
+    assert cut_before(trace, trace[2]) == trace[:2]
+    assert receipt(trace, trace[0]) is trace[1]
+
+
+def test_what_is_not_there_is_an_error_that_says_so(trace):
+    with pytest.raises(AssertionError, match=r"no request a\.c"):
+        find(trace, "a.c", "request")
+    with pytest.raises(AssertionError, match="only 1 of"):
+        find(trace, "a.b", "request", nth=1)

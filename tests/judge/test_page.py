@@ -1,0 +1,66 @@
+"""The pages of the judge: each rule's source beside the text of its clause."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+from docs.make_judge import pages, rule_files
+from flux_trio.judge import load_clauses, load_unjudged
+from flux_trio.judge.rules import ALL_RULES
+
+CLAUSES = load_clauses()
+FILES = rule_files()
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, str]:
+    return pages()
+
+
+def plain(text: str) -> str:
+    """Markdown without the marks that keep it from seeing anything in a text."""
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+def test_every_rule_is_on_a_page_once():
+    placed = [id_ for file in FILES for id_ in file.placed]
+    assert sorted(placed) == sorted({rule.clause for rule in ALL_RULES})
+
+
+def test_the_source_of_a_rule_comes_right_after_the_text_of_its_clause(made):
+    for file in FILES:
+        page = made[f"{file.name}.md"]
+        for id_, source in file.placed.items():
+            beside = page.partition(f"\n## {id_}\n")[2].partition("\n## ")[0]
+            quoted, _, code = beside.partition("```python\n")
+            assert id_ not in CLAUSES or CLAUSES[id_].text in plain(quoted), id_
+            shared = code.startswith(source.strip()) or not code  # two clauses of one statement
+            assert shared, id_
+
+
+def test_what_is_printed_is_the_code(made):
+    """The function that judges, of rules that have one of their own, is on the page of its file."""
+    names = {file.name for file in FILES}
+    looked_at = 0
+    for rule in ALL_RULES:
+        judge = rule.judge or rule.by_trait or rule.each or rule.apply
+        assert judge is not None
+        name = judge.__module__.rpartition(".")[2]
+        if name in names and "<locals>" not in judge.__qualname__:
+            looked_at += 1
+            assert inspect.getsource(judge).strip() in made[f"{name}.md"], rule.clause
+    assert looked_at > 200
+
+
+def test_clauses_that_no_rule_judges_are_there_with_the_reason(made):
+    for id_, reason in load_unjudged().items():
+        assert CLAUSES[id_].text in plain(made["index.md"])
+        assert reason in made["index.md"]
+
+
+def test_links_between_the_pages_lead_somewhere(made):
+    for page in made.values():
+        assert set(re.findall(r"\]\(([^)#]+\.md)", page)) <= made.keys()

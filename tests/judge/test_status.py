@@ -1,0 +1,91 @@
+"""Every clause is shown, has a reason, or is open; the snapshot tells when that changes."""
+
+import re
+from pathlib import Path
+
+from flux_trio.judge import (
+    Clause,
+    contradictions,
+    judge,
+    load_clauses,
+    load_reasons,
+    report,
+)
+from tests.support.clause_mentions import clause_mentions
+
+SNAPSHOT = Path(__file__).with_name("clause_status.txt")
+_LINE = re.compile(r"([0-9]+\.[a-z]+\.[0-9]+) .* (test|reason|open)\b")
+
+
+def clause(id_: str) -> Clause:
+    return Clause(
+        id=id_,
+        rfc=int(id_.partition(".")[0]),
+        kind="classic",
+        section="Section",
+        level="SHALL",
+        actor="scheduler",
+        text="text",
+        observable="trace",
+        trigger="trigger",
+        violation="violation",
+        src="L1",
+    )
+
+
+CLAUSES = {id_: clause(id_) for id_ in ("27.alloc.1", "27.alloc.2", "28.grow.1")}
+
+
+def words(text: str) -> dict[str, str]:
+    """Clause id to how it stands, of a report."""
+    return dict(match.groups() for line in text.splitlines() if (match := _LINE.match(line)))
+
+
+def test_a_clause_is_shown_by_a_test_has_a_reason_or_is_open():
+    statuses = judge(CLAUSES, {"27.alloc.1": ["a", "b"]}, {"28.grow.1": "It cannot be."})
+    assert {id_: status.word for id_, status in statuses.items()} == {
+        "27.alloc.1": "test",
+        "27.alloc.2": "open",
+        "28.grow.1": "reason",
+    }
+
+
+def test_the_report_has_a_line_for_each_clause_and_counts_for_each_rfc():
+    mentions = {"27.alloc.1": ["tests/a.py::test_a", "tests/b.py::test_b"]}
+    text = report(judge(CLAUSES, mentions, {"28.grow.1": "It cannot be."}))
+    assert [" ".join(line.split()) for line in text.splitlines()] == [
+        "27.alloc.1 SHALL scheduler test tests/a.py::test_a",
+        "27.alloc.2 SHALL scheduler open",
+        "28.grow.1 SHALL scheduler reason It cannot be.",
+        "",
+        "RFC 27 test 1 reason 0 open 1 of 2",
+        "RFC 28 test 0 reason 1 open 0 of 1",
+        "all test 1 reason 1 open 1 of 3",
+    ]
+
+
+def test_ids_without_a_clause_and_reasons_that_are_out_of_date_are_told():
+    mentions = {"27.alloc.1": ["a"], "27.aloc.2": ["b"]}
+    reasons = {"27.alloc.1": "Not so.", "27.alloc.9": "Not so."}
+    assert contradictions(CLAUSES, mentions, reasons) == [
+        "27.aloc.2: no such clause, but b names it",
+        "27.alloc.9: no such clause, but it has a reason",
+        "27.alloc.1: a reason says why no test shows it, but a does",
+    ]
+
+
+def test_tests_and_reasons_name_clauses_that_exist_and_not_the_same():
+    assert contradictions(load_clauses(), clause_mentions(), load_reasons()) == []
+
+
+def test_every_clause_has_a_test_or_a_reason():
+    statuses = judge(load_clauses(), clause_mentions(), load_reasons())
+    assert [id_ for id_, status in statuses.items() if status.word == "open"] == []
+
+
+def test_the_snapshot_is_up_to_date(request):
+    """Rewritten by `pytest --update-snapshots`. Which test shows a clause may change freely."""
+    now = report(judge(load_clauses(), clause_mentions(), load_reasons()))
+    if request.config.getoption("--update-snapshots"):
+        SNAPSHOT.write_text(now, encoding="utf-8")
+    assert words(SNAPSHOT.read_text(encoding="utf-8")) == words(now)

@@ -1,0 +1,554 @@
+"""The shell host with real processes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import trio
+
+from flux_trio.cores.exec.vocabulary import ShellConnected, ShellFailed
+from flux_trio.services import shell_client
+from flux_trio.shell.protocol import (
+    JOBS_NAME,
+    LOG_NAME,
+    Attach,
+    Done,
+    Failure,
+    List,
+    Listing,
+    Signal,
+    Start,
+    Started,
+    Task,
+    TaskSize,
+    Unknown,
+)
+from flux_trio.shell.stream import socket_address
+from tests.support.instance import environment
+from tests.support.shell import (
+    TEST_S_MAX,
+    Shell,
+    hosts,
+    no_process_left,
+    open_shell,
+    processes_of,
+    tasks,
+    until,
+)
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "shell"
+    with no_process_left(path):
+        yield path
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [("exit 0", 0), ("exit 3", 768), ("kill -TERM $$", 15), ("kill -KILL $$", 9)],
+)
+async def test_status_is_what_wait_says(directory: Path, script: str, status: int) -> None:
+    """32.start.32, readings 15."""
+    async with open_shell(directory) as shell:
+        done = await shell.run(1, "sh", "-c", script)
+        assert (done.status, done.lost, done.sizes) == (status, [], [])
+
+
+async def test_greatest_status_of_all_tasks_counts(directory: Path) -> None:
+    """32.start.32: the numerically greatest."""
+    async with open_shell(directory) as shell:
+        done = await shell.run(1, "sh", "-c", "exit $((3 - FLUX_TASK_RANK))", ntasks=3)
+        assert (done.status, done.ntasks) == (3 << 8, 3)
+
+
+async def test_limits_are_those_of_the_tasks(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        limits = {"nofile": 64, "core": -1, "cpu": 7, "stack": 1 << 62}
+        await shell.run(1, "sh", "-c", "ulimit -n; ulimit -t", limits=limits)
+        assert shell.output(1) == "64\n7\n"
+        await shell.run(2, "sh", "-c", "ulimit -n")
+        assert shell.output(2) != "64\n"
+
+
+async def test_output_of_each_task_is_in_files_of_its_own(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        script = "echo out $FLUX_TASK_RANK $A; echo err >&2"
+        done = await shell.run(1, "sh", "-c", script, ntasks=2, env={"A": "é"})
+        assert done.sizes == [TaskSize(0, 9, 4), TaskSize(1, 9, 4)]
+        assert shell.output(1, 1) == "out 1 é\n"
+        assert shell.output(1, 0, "stderr") == "err\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "text"),
+    [
+        ("/no/such/command", 32512, "/no/such/command: No such file or directory"),
+        ("no-such-command", 32512, "no-such-command: No such file or directory"),
+        ("/etc/passwd", 32256, "/etc/passwd: Permission denied"),
+        ("nul\0", 32256, "nul\0: embedded null byte"),
+    ],
+)
+async def test_command_that_cannot_be_run(
+    directory: Path, command: str, status: int, text: str
+) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, command, ntasks=2)
+        assert await shell.hear(Started) == Started(1, Failure(0, text))
+        assert await shell.hear(Done) == Done(1, status, 2)
+
+
+async def test_working_directory_that_is_not_there(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "true", cwd="/no/such/place")
+        started = await shell.hear(Started)
+        assert started.failure == Failure(0, "/no/such/place: No such file or directory")
+        assert (await shell.hear(Done)).status == 126 << 8
+
+
+async def test_fifo_without_another_end_holds_up_nobody(directory: Path) -> None:
+    """Output to it is the job's own error, input from it is at its end."""
+    fifo = directory.parent / "fifo"
+    os.mkfifo(fifo)
+    async with open_shell(directory) as shell:
+        for jobid, stream in ((1, "stdout"), (2, "stdin")):
+            tasks_ = [Task(0, {}, [], {stream: str(fifo)})]
+            shell.send(Start(jobid, ["cat"], {"PATH": "/usr/bin:/bin"}, "/", tasks_))
+        started = await shell.hear(Started, 1)
+        assert started.failure == Failure(0, f"{fifo}: No such device or address")
+        assert (await shell.hear(Done, 1)).status == 126 << 8
+        assert (await shell.hear(Done, 2)).status == 0
+        assert (await shell.run(3, "true")).status == 0
+
+
+async def test_task_has_its_cores_where_the_machine_has_them(directory: Path) -> None:
+    mine = sorted(os.sched_getaffinity(0))
+    command = ("python3", "-c", "import os; print(sorted(os.sched_getaffinity(0)))")
+    async with open_shell(directory) as shell:
+        await shell.run(1, *command, cores=mine[:1])
+        await shell.run(2, *command, cores=[*mine, 4000])
+        assert shell.output(1) == f"{mine[:1]}\n"
+        assert shell.output(2) == f"{mine}\n"
+
+
+# Signals
+
+
+async def test_signal_reaches_the_whole_process_group(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sh", "-c", "sleep 100 & sleep 100; echo never")
+        await until(lambda: len(tasks(directory)) == 3)
+        shell.send(Signal(1, signal.SIGTERM))
+        assert (await shell.hear(Done)).status == signal.SIGTERM
+        await until(lambda: not tasks(directory))  # the kernel takes its time to bury them
+
+
+async def test_group_that_ignores_sigterm_dies_of_sigkill(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sh", "-c", "trap '' TERM; sh -c 'sleep 100; echo never' & echo up; wait")
+        await shell.output_holds(1, "up\n")
+        shell.send(Signal(1, signal.SIGTERM))
+        shell.send(Attach(1))
+        await shell.hear(Started)
+        await shell.hear(Started)  # it still runs
+        shell.send(Signal(1, signal.SIGKILL))
+        assert (await shell.hear(Done)).status == signal.SIGKILL
+
+
+async def test_what_a_task_leaves_in_its_group_does_not_outlive_the_job(directory: Path) -> None:
+    """Readings 29: no resource is freed under live processes."""
+    async with open_shell(directory) as shell:
+        done = await shell.run(1, "sh", "-c", "trap '' TERM; sleep 100 & exit 2")
+        assert done.status == 2 << 8
+        await until(lambda: not tasks(directory))
+
+
+def sleepers(seconds: int) -> list[int]:
+    """The processes `sleep SECONDS`; the number is how a test knows its own."""
+    return processes_of(f"sleep\0{seconds}\0".encode())
+
+
+_numbers = itertools.count(os.getpid() * 1000)
+
+
+def a_duration() -> int:
+    """Seconds that no other test sleeps."""
+    return next(_numbers)
+
+
+SCRUBBED = "env -i setsid sleep {0} </dev/null >/dev/null 2>&1 &"  # nothing tells its job
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "setsid sleep {0} &",
+        "(setsid sh -c 'sleep {0} & sleep {0}' &) ; sleep 0.01;",
+        "set -m; sleep {0} &",
+        "env -i setsid sleep {0} &",  # known by its output
+        SCRUBBED,  # known because no other job runs
+        "setsid sh -c '(setsid sleep {0} &); trap \"\" TERM HUP; sleep {0}' &",
+    ],
+)
+@pytest.mark.parametrize("end", ["by itself", "canceled"])
+async def test_children_that_left_their_group_do_not_outlive_the_job(
+    directory: Path, script: str, end: str
+) -> None:
+    "Done is said when nothing of the job runs: then its cores are given away."
+    orphan = a_duration()
+    last = "sleep 1000" if end == "canceled" else ""
+    async with open_shell(directory) as shell:
+        shell.start(1, "sh", "-c", f"{script.format(orphan)} echo up; {last}")
+        if end == "canceled":
+            await shell.output_holds(1, "up\n")
+            await until(lambda: bool(sleepers(orphan)))
+            shell.send(Signal(1, signal.SIGTERM))
+        await shell.hear(Done, 1)
+        assert sleepers(orphan) == []
+        shell.forget(1)
+
+
+async def test_orphans_of_other_jobs_are_left_alone(directory: Path) -> None:
+    first, second = a_duration(), a_duration()
+    async with open_shell(directory) as shell:
+        shell.start(1, "sh", "-c", f"(setsid sleep {first} &); echo up; sleep 1000")
+        await shell.output_holds(1, "up\n")
+        await until(lambda: bool(sleepers(first)))
+        assert (await shell.run(2, "sh", "-c", f"setsid sleep {second} &")).status == 0
+        assert (sleepers(first) != [], sleepers(second)) == (True, [])
+        shell.send(Signal(1, signal.SIGTERM))
+        await shell.hear(Done, 1)
+        assert sleepers(first) == []
+        shell.forget(1, 2)
+
+
+async def test_orphan_that_nothing_tells_the_job_of_ends_with_the_last_that_may_own_it(
+    directory: Path,
+) -> None:
+    "As documented: it does not hold up its own job while an older job runs."
+    orphan = a_duration()
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "1000")
+        await shell.hear(Started, 1)
+        await shell.run(2, "sh", "-c", f"{SCRUBBED.format(orphan)} sleep 0.1")
+        assert len(sleepers(orphan)) == 1
+        shell.send(Signal(1, signal.SIGTERM))
+        await shell.hear(Done, 1)
+        assert sleepers(orphan) == []
+        shell.forget(1, 2)
+
+
+async def test_next_host_ends_what_jobs_of_the_one_before_have_left(directory: Path) -> None:
+    "Job 1 goes on and ends then; job 2 ends while there is no host."
+    orphan = "(setsid sleep {0} &); echo up; sleep 1000"
+    first, second = a_duration(), a_duration()
+    async with open_shell(directory) as shell:
+        for jobid, seconds in ((1, first), (2, second)):
+            shell.start(jobid, "sh", "-c", orphan.format(seconds))
+            await shell.output_holds(jobid, "up\n")
+            await until(lambda seconds=seconds: bool(sleepers(seconds)))
+        (host,) = hosts(directory)
+        # a subshell that is still to end has the same words, and a later id
+        task = min(processes_of(orphan.format(second).encode() + b"\0"))
+        os.kill(host, signal.SIGSTOP)
+        os.kill(task, signal.SIGKILL)
+        await shell.kill_host()
+        shell.send(Attach(2))
+        await shell.hear(Done, 2)
+        assert (sleepers(second), len(sleepers(first))) == ([], 1)
+        shell.send(Signal(1, signal.SIGTERM))
+        await shell.hear(Done, 1)
+        assert sleepers(first) == []
+        shell.forget(1, 2)
+
+
+async def test_signal_of_a_job_that_is_not_there_is_nothing(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.send(Signal(99, signal.SIGKILL))
+        assert (await shell.run(1, "true")).status == 0
+
+
+# At most once
+
+
+async def test_job_is_launched_once_however_often_it_is_asked_for(directory: Path) -> None:
+    """32.start.10, readings 1."""
+    async with open_shell(directory) as shell:
+        done = await shell.run(1, "echo", "once")
+        assert await shell.run(1, "echo", "twice") == done
+        assert shell.output(1) == "once\n"
+
+
+async def test_attach_never_launches(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.send(Attach(1))
+        assert await shell.hear(Unknown) == Unknown(1)
+
+
+async def test_acknowledged_job_is_forgotten_with_its_files(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        await shell.run(1, "echo", "hi")
+        await shell.run(2, "true")
+        shell.forget(1)
+        shell.send(List())
+        assert await shell.hear(Listing) == Listing([2])
+        assert {path.name.split(".")[0] for path in (directory / "jobs").iterdir()} == {"2"}
+
+
+async def test_job_that_runs_cannot_be_acknowledged(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "100")
+        await shell.hear(Started)
+        shell.forget(1)
+        shell.send(Signal(1, 9))
+        assert (await shell.hear(Done)).status == 9
+
+
+# Clients come and go
+
+
+async def test_job_outlives_its_client_and_its_end_is_told_to_the_next(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sh", "-c", "sleep 0.05; exit 4")
+        await shell.hear(Started)
+    assert hosts(directory)  # told to end, but something ran
+    async with open_shell(directory) as shell:
+        assert (await shell.run(1, "never")).status == 4 << 8
+
+
+async def test_host_ends_when_the_last_client_leaves_and_nothing_runs(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        before = hosts(directory)
+        async with open_shell(directory) as second:
+            await second.run(1, "true")
+        assert (await shell.run(2, "true")).status == 0  # the other one told it to end, too early
+        assert hosts(directory) == before
+    await until(lambda: not hosts(directory))
+
+
+async def test_what_was_sent_last_still_arrives(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        await shell.run(1, "true")
+        shell.forget(1)
+    await until(lambda: list((directory / "jobs").iterdir()) == [])
+
+
+async def test_client_that_talks_nonsense_is_cut_off_and_others_are_not(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        await _talk_nonsense(directory)
+        assert (await shell.run(1, "true")).status == 0
+    assert "a client is cut off: expected a message" in (directory / "host.log").read_text()
+
+
+async def _talk_nonsense(directory: Path) -> None:
+    """Be a client that is cut off."""
+    with socket.socket(socket.AF_UNIX) as rude, socket_address(directory) as address:
+        rude.connect(address)
+        rude.send(b"\0\0\0\x02{}")
+        with trio.fail_after(300):
+            await trio.to_thread.run_sync(rude.recv, 1)
+
+
+def make_log(directory: Path, target: Path) -> None:
+    """Let the log of a host to come be a link."""
+    directory.mkdir()
+    (directory / LOG_NAME).symlink_to(target)
+
+
+async def test_host_outlives_a_log_that_cannot_be_written(directory: Path) -> None:
+    "A line about a client that is cut off, on a full disk, must not end the host."
+    make_log(directory, Path("/dev/full"))
+    async with open_shell(directory) as shell:
+        before = hosts(directory)
+        await _talk_nonsense(directory)
+        assert (await shell.run(1, "true")).status == 0
+        assert hosts(directory) == before
+        shell.forget(1)
+
+
+async def test_host_without_a_log_still_serves(directory: Path) -> None:
+    make_log(directory, directory)  # no file can be opened there
+    async with open_shell(directory) as shell:
+        assert (await shell.run(1, "true")).status == 0
+        shell.forget(1)
+
+
+@pytest.mark.parametrize(
+    "name", ["notes.record", "007.record", "-1.record", "1_0.record", "\u0663.record", "9.0.out"]
+)
+async def test_stray_file_among_the_records_stops_nothing(directory: Path, name: str) -> None:
+    stray = make_stray(directory, name)
+    async with open_shell(directory) as shell:
+        assert (await shell.run(1, "echo", "here")).status == 0
+        shell.send(List())
+        assert (await shell.hear(Listing)).ended == [1]
+        shell.forget(1)
+    assert stray.exists()
+
+
+async def test_directories_in_the_place_of_records_and_output_stop_nothing(
+    directory: Path,
+) -> None:
+    "The job whose output cannot be opened fails; its acknowledgement must not end the host."
+    make_stray(directory, "5.record", is_directory=True)
+    make_stray(directory, "1.0.out", is_directory=True)
+    async with open_shell(directory) as shell:
+        (before,) = hosts(directory)
+        shell.start(1, "true")
+        failure = (await shell.hear(Started, 1)).failure
+        assert failure is not None
+        assert "Is a directory" in failure.text
+        await shell.hear(Done, 1)
+        shell.forget(1)
+        assert (await shell.run(2, "true")).status == 0
+        shell.forget(2)
+        assert hosts(directory) == [before]
+
+
+def make_stray(directory: Path, name: str, *, is_directory: bool = False) -> Path:
+    """Put a file among those of jobs."""
+    path = directory / JOBS_NAME / name
+    path.mkdir(parents=True) if is_directory else path.parent.mkdir(parents=True)
+    if not is_directory:
+        path.write_text("not yours")
+    return path
+
+
+async def test_host_that_is_killed_as_it_starts_is_started_again(directory: Path) -> None:
+    "One SIGKILL may hit the command, or the daemon before it answers."
+    async with trio.open_nursery() as nursery:
+        shell = Shell(directory)
+        nursery.start_soon(shell.client.run)
+        await until(lambda: bool(hosts(directory)))
+        for host in hosts(directory):
+            with suppress(ProcessLookupError):
+                os.kill(host, signal.SIGKILL)
+        with trio.fail_after(TEST_S_MAX):
+            await shell.hear(ShellConnected)
+            assert (await shell.run(1, "true")).status == 0
+            shell.forget(1)
+        nursery.cancel_scope.cancel()
+
+
+async def test_host_that_hangs_is_no_host(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    "A connection alone is no answer."
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "1000")
+        await shell.hear(Started, 1)
+    monkeypatch.setattr(shell_client, "START_S_MAX", 1.0)  # nothing has to be started
+    (host,) = hosts(directory)
+    os.kill(host, signal.SIGSTOP)
+    async with trio.open_nursery() as nursery:
+        next_ = Shell(directory)
+        nursery.start_soon(next_.client.run)
+        with trio.fail_after(TEST_S_MAX):
+            assert "does not answer" in (await next_.hear(ShellFailed)).reason
+            os.kill(host, signal.SIGCONT)
+            await next_.hear(ShellConnected)
+            next_.send(Signal(1, signal.SIGKILL))
+            await next_.hear(Done, 1)
+            next_.forget(1)
+        nursery.cancel_scope.cancel()
+
+
+async def test_path_of_any_length_will_do(tmp_path: Path) -> None:
+    directory = tmp_path / ("long" * 40)
+    with no_process_left(directory):
+        async with open_shell(directory) as shell:
+            assert (await shell.run(1, "true")).status == 0
+
+
+async def test_only_one_host_runs_for_a_directory(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        assert await shell.client._launch() == 3
+        assert len(hosts(directory)) == 1
+
+
+async def test_host_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    shell = Shell(tmp_path / "file" / "shell")
+    with trio.fail_after(300):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(shell.client.run)
+            failed = await shell.hear(ShellFailed)
+            nursery.cancel_scope.cancel()
+    assert failed.reason.startswith("cannot start the shell host: ")
+    assert "Not a directory" in failed.reason
+
+
+# The host is killed
+
+
+async def test_next_host_knows_what_had_ended(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        done = await shell.run(1, "sh", "-c", "echo hi; exit 3")
+        shell.start(2, "/no/such/command")
+        failed = await shell.hear(Started)
+        await shell.kill_host()
+        assert await shell.run(1, "never") == done
+        shell.send(Attach(2))
+        assert await shell.hear(Started) == failed
+        assert (await shell.hear(Done)).status == 32512
+
+
+async def test_next_host_watches_what_still_runs(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "100", ntasks=2)
+        await shell.hear(Started)
+        await shell.kill_host()
+        shell.start(1, "never")
+        assert await shell.hear(Started) == Started(1)
+        assert len(tasks(directory)) == 2
+        shell.send(Signal(1, signal.SIGTERM))
+        assert await shell.hear(Done) == Done(1, 256, 2, [0, 1])
+
+
+async def test_what_ended_without_a_host_is_lost(directory: Path) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "100")
+        await shell.hear(Started)
+        (task,) = tasks(directory)
+        (host,) = hosts(directory)
+        os.kill(host, signal.SIGSTOP)
+        os.kill(task, signal.SIGKILL)
+        os.kill(host, signal.SIGKILL)
+        await shell.hear(ShellConnected)
+        shell.send(Attach(1))
+        assert (await shell.hear(Done)).lost == [0]
+
+
+async def test_launch_that_was_cut_short_is_not_repeated(directory: Path) -> None:
+    """A start is taken at most once, even if its host died of it."""
+    (directory / "jobs").mkdir(parents=True)
+    (directory / "jobs" / "1.record").touch()
+    async with open_shell(directory) as shell:
+        assert (await shell.run(1, "echo", "again")).lost == [0]
+        assert shell.output(1) == ""
+
+
+async def test_record_that_is_damaged_is_read_as_far_as_it_goes(directory: Path) -> None:
+    (directory / "jobs").mkdir(parents=True)
+    (directory / "jobs" / "1.record").write_text('["accepted",2]\n["ended",0,512]\n["end')
+    async with open_shell(directory) as shell:
+        done = await shell.run(1, "never")
+        assert (done.status, done.lost) == (512, [1])
+
+
+def test_it_is_up_at_once() -> None:
+    """The first job waits for it: it imports no jobspecs."""
+    code = "import sys, flux_trio.shell.host\nprint('flux_trio.formats' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"

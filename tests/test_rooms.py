@@ -1,0 +1,39 @@
+"""What decides loads nothing that could wait, read or write: shown in a fresh interpreter."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+from typing import Final
+
+import pytest
+
+import flux_trio
+
+PURE: Final = ("cores", "protocols", "policies", "judge", "editions", "formats", "messages")
+IMPURE: Final = ("trio", "sqlite3", "asyncio", "anyio", "subprocess", "socket")
+
+
+def modules_of(room: str) -> list[str]:
+    """Every module of the package `room`, itself included."""
+    package = __import__(f"flux_trio.{room}", fromlist=["__path__"])
+    found = pkgutil.walk_packages(package.__path__, f"flux_trio.{room}.")
+    return [f"flux_trio.{room}", *(module.name for module in found)]
+
+
+@pytest.mark.parametrize("room", PURE)
+def test_importing_what_decides_imports_nothing_that_waits(room: str) -> None:
+    script = (
+        "import importlib, sys\n"
+        f"for name in {modules_of(room)!r}: importlib.import_module(name)\n"
+        f"print(*sorted(set(sys.modules) & set({IMPURE!r})))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd="/"
+    )
+    assert run.stdout.split() == []
+
+
+def test_the_rooms_are_there() -> None:
+    assert set(PURE) <= {module.name for module in pkgutil.iter_modules(flux_trio.__path__)}
