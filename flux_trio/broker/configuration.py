@@ -36,8 +36,8 @@ from flux_trio.messages import (
 TAKERS: Final = (topics.JOB_MANAGER, topics.JOB_LIST)
 """Services that go by a new configuration at once; the first asks plugins and may refuse."""
 
-AT_ONCE: Final = ("policy", "queues")
-"""Tables that are in force at once, but for what they have for the scheduler."""
+AT_ONCE: Final = ("policy", "queues", topics.JOB_MANAGER)
+"""Tables that are in force at once, but for what they have for the scheduler, and the plugins."""
 
 
 class ConfigRefused(Exception):
@@ -139,6 +139,8 @@ def _later(old: Config, new: Config) -> list[str]:
     """What is in force when its module is loaded again."""
     before, after = old.to_json(), new.to_json()
     tables = [name for name in after if before[name] != after[name] and name not in AT_ONCE]
+    if old.job_manager.plugins != new.job_manager.plugins:
+        tables.append("job-manager.plugins")
     if _scheduler_tables(old) != _scheduler_tables(new):
         tables.append("policy.scheduler")
     return tables

@@ -101,6 +101,20 @@ async def test_scheduler_knows_other_queues_when_it_is_loaded_again(world: Confi
         assert await world.call("config.reload") == {"later": later}
 
 
+async def test_job_manager_goes_by_all_but_its_plugins_at_once(world: ConfigWorld) -> None:
+    await world.start("job-manager")
+    for text, later in (
+        ("[job-manager.prolog]\ncommand = ['true']", []),
+        ("[job-manager.epilog]\ncommand = ['true']", []),
+        ("[job-manager.perilog]\nlog-ignore = ['x']", []),
+        ("[job-manager]\ninactive-num-limit = 3", []),
+        ("[job-manager.user-limits]\njobs = 3", []),
+        ("[[job-manager.plugins]]\nload = 'x'", ["job-manager.plugins"]),
+    ):
+        world.file = parse_config(text)
+        assert await world.call("config.reload") == {"later": later}
+
+
 async def test_configuration_may_come_with_the_request(world: ConfigWorld) -> None:
     await world.start("job-manager")
     await world.call("config.load", {"config": NEW.to_json()})
