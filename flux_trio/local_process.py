@@ -1,7 +1,9 @@
 """A command of the operator, run on this machine: started, listened to, ended when it must.
 
-It leads a session of its own, so that a signal reaches all processes that it starts, and it never
-outlives the block that opened it. Prologs, epilogs and checks of nodes are such commands.
+It leads a session of its own, so that a signal reaches the processes that it starts, and it never
+outlives the block that opened it. What it has started in other sessions is known by its environment
+(`MARK`); it is killed too if the command had to be ended. A command that ends by itself may leave a
+daemon. Prologs, epilogs and checks of nodes are such commands.
 """
 
 from __future__ import annotations
@@ -9,15 +11,24 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 
 import trio
 
+from flux_trio.durations import Durations
+
 LINE_BYTES_MAX: Final = 1000  # of output; what is longer is cut into several lines
 PIPE_GRACE_S: Final = 1.0  # for output that somebody outside the session still holds open
+
+MARK: Final = "FLUX_TRIO_COMMAND"
+"""The variable that a command and all that it starts have in their environment."""
+
+SEARCHES_MAX: Final = 10  # for what a process has started while it was being found
 
 WriteLine = Callable[[str, str], None]  # stream, line
 
@@ -37,6 +48,7 @@ class LocalProcess:
 
     def __init__(self, process: trio.Process) -> None:
         self._process = process
+        self.was_signaled = False  # while it ran
 
     async def wait(self) -> int:
         """A negative return code is a signal."""
@@ -45,6 +57,7 @@ class LocalProcess:
 
     def signal(self, signum: int) -> None:
         """To its session; one that is over is no error."""
+        self.was_signaled |= self._process.poll() is None
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signum)
 
@@ -55,12 +68,14 @@ async def open_process(
 ) -> AsyncIterator[LocalProcess]:
     """Run `command` for the length of the block; `write` gets its output line by line.
 
-    Raises OSError when it cannot be started. After the block nothing of it is left.
+    Raises OSError when it cannot be started. After the block nothing of its session is left, and
+    nothing at all if it did not end by itself.
     """
+    mark = f"{os.getpid()}.{time.monotonic_ns()}"
     pipe = subprocess.PIPE
     started = await trio.lowlevel.open_process(
         command,
-        env=environment,
+        env={**environment, MARK: mark},
         stdin=subprocess.DEVNULL,
         stdout=pipe,
         stderr=pipe,
@@ -76,6 +91,8 @@ async def open_process(
             process.signal(signal.SIGKILL)
             with trio.CancelScope(shield=True):
                 await process.wait()
+                if process.was_signaled:
+                    await trio.to_thread.run_sync(_kill_marked, mark)
             nursery.cancel_scope.deadline = trio.current_time() + PIPE_GRACE_S
 
 
@@ -95,7 +112,11 @@ class Ending:
 
 
 async def run_to_end(
-    process: Process, timeout: float, kill_timeout: float, canceled: trio.Event
+    process: Process,
+    timeout: float,
+    kill_timeout: float,
+    canceled: trio.Event,
+    durations: Durations,
 ) -> Ending:
     """Wait for it: SIGTERM after `timeout` or once `canceled`, SIGKILL `kill_timeout` later.
 
@@ -104,12 +125,11 @@ async def run_to_end(
     ending = Ending()
 
     async def end_it() -> None:
-        with trio.move_on_after(timeout):
-            await canceled.wait()
+        await durations.wait(canceled, timeout)
         ending.canceled = canceled.is_set()
         ending.timed_out = not ending.canceled
         process.signal(signal.SIGTERM)
-        await trio.sleep(kill_timeout)
+        await durations.sleep(kill_timeout)
         ending.killed = True
         process.signal(signal.SIGKILL)
 
@@ -118,6 +138,25 @@ async def run_to_end(
         ending.status = await process.wait()
         nursery.cancel_scope.cancel()
     return ending
+
+
+def marked(variable: str) -> Iterator[tuple[int, list[bytes]]]:
+    """The processes on this machine with `variable` (NAME=VALUE) in their environment, and that."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it is over, or somebody else's
+            variables = path.read_bytes().split(b"\0")
+            if variable.encode() in variables:
+                yield int(path.parent.name), variables
+
+
+def _kill_marked(mark: str) -> None:
+    for _ in range(SEARCHES_MAX):
+        found = [pid for pid, _ in marked(f"{MARK}={mark}")]
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            return
 
 
 async def _read_lines(pipe: trio.abc.ReceiveStream | None, stream: str, write: WriteLine) -> None:

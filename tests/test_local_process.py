@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 import trio
 
+from flux_trio.durations import Durations
 from flux_trio.local_process import Ending, open_process, run_to_end
 from tests.support.leaks import children
 
 pytestmark = pytest.mark.real
+
+DURATIONS = Durations.of(trio.current_time)
 
 Lines = list[tuple[str, str]]
 
@@ -32,7 +36,7 @@ async def run(
             ["sh", "-c", script], environment, lambda *line: lines.append(line)
         ) as process:
             cancel = trio.Event() if canceled is None else canceled
-            ending = await run_to_end(process, timeout, kill_timeout, cancel)
+            ending = await run_to_end(process, timeout, kill_timeout, cancel, DURATIONS)
     return ending, lines
 
 
@@ -69,6 +73,35 @@ async def test_what_a_command_leaves_behind_ends_with_it(tmp_path: Path):
     ending, _ = await run(f"sleep 1000 & echo $! > {pidfile}")
     assert ending.status == 0
     await _gone(int(pidfile.read_text()))
+
+
+DAEMON = "import os, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(1000)"
+
+
+async def test_what_a_command_has_put_into_another_session_ends_when_the_command_is_ended():
+    pids: list[int] = []
+    canceled = trio.Event()
+
+    def take(_stream: str, line: str) -> None:
+        pids.append(int(line))
+        canceled.set()
+
+    script = f"{sys.executable} -c '{DAEMON}' & wait"
+    with trio.fail_after(20):
+        async with open_process(["sh", "-c", script], os.environ, take) as process:
+            await run_to_end(process, math.inf, 10.0, canceled, DURATIONS)
+        await _gone(pids[0])
+
+
+async def test_daemon_of_a_command_that_ends_by_itself_stays(tmp_path: Path):
+    said = tmp_path / "said"
+    daemon = f"{sys.executable} -c '{DAEMON}' >{said} 2>&1 &"
+    ending, lines = await run(f"mkfifo {said}; {daemon} read pid <{said}; echo $pid")
+    assert ending == Ending()
+    pid = int(lines[0][1])
+    assert _is_there(pid)
+    os.kill(pid, signal.SIGKILL)
+    await _gone(pid)
 
 
 async def test_process_ends_with_the_block_that_has_it(tmp_path: Path):

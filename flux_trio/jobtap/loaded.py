@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from flux_trio.clock import wait_s_max
+from flux_trio.clock import passing, wait_s_max
 from flux_trio.config import Config
 from flux_trio.formats import FormatError, ResourceSet
 from flux_trio.formats.glob import glob_matches, is_glob
@@ -290,6 +290,10 @@ class Loaded:
     def now(self) -> float:
         """See `Host`."""
         return self._host.given.now()
+
+    def passed(self) -> float:
+        """See `jobtap.Plugin`."""
+        return passing(self._host.given.now)()
 
     def clock_look_s(self) -> float:
         """See `jobtap.Plugin`."""

@@ -56,6 +56,9 @@ class Host(Protocol):
     def now(self) -> float:
         """Seconds since the Unix epoch, by the instance's clock."""
 
+    def passed(self) -> float:
+        """Seconds since some moment."""
+
     def clock_look_s(self) -> float:
         """How long to wait at most before asking `now` again."""
 
@@ -100,6 +103,13 @@ class Plugin:
     def now(self) -> float:
         """Seconds since the Unix epoch, by the instance's clock."""
         return self._host().now()
+
+    def passed(self) -> float:
+        """Seconds since some moment: for durations, as the sleep of the machine counts.
+
+        They go on as they are when somebody sets the clock.
+        """
+        return self._host().passed()
 
     def clock_look_s(self) -> float:
         """How long to wait at most before asking `now` again: infinity if nobody sets the clock."""

@@ -11,6 +11,7 @@ from flux_trio.broker import Handle
 from flux_trio.config import CheckConfig
 from flux_trio.cores.resource.checks import RunCheck
 from flux_trio.cores.resource.core import ResourceCore
+from flux_trio.durations import Durations
 from flux_trio.formats import Idset, ResourceSet, parse_duration
 from flux_trio.messages import topics
 from flux_trio.services.resource_checks import CheckRunner
@@ -39,7 +40,7 @@ async def run(
         return
     interval_s = parse_duration(check.interval)
     core = ResourceCore(inventory, exclude, missing=missing, check_interval_s=interval_s)
-    runner = CheckRunner(check, inventory.nnodes, handle.post)
+    runner = CheckRunner(check, inventory.nnodes, handle.post, Durations.of(handle.now))
 
     def perform(action: Any) -> None:
         if not isinstance(action, RunCheck):

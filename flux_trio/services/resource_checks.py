@@ -15,6 +15,7 @@ import trio
 
 from flux_trio.config import CheckConfig
 from flux_trio.cores.resource.checks import Checked, NotChecked, RunCheck
+from flux_trio.durations import Durations
 from flux_trio.formats import parse_duration
 from flux_trio.local_process import Ending, open_process, run_to_end
 
@@ -31,10 +32,13 @@ class CheckRunner:
     a sweep names each once.
     """
 
-    def __init__(self, config: CheckConfig, ntargets: int, post: Post) -> None:
+    def __init__(
+        self, config: CheckConfig, ntargets: int, post: Post, durations: Durations
+    ) -> None:
         self._config = config
         self._timeout_s = parse_duration(config.timeout)
         self._post = post
+        self._durations = durations
         self._to_run, self._runs = trio.open_memory_channel[RunCheck](ntargets)
 
     def run_nowait(self, check: RunCheck) -> None:
@@ -65,7 +69,9 @@ class CheckRunner:
         try:
             async with open_process(self._config.command, environment, take) as process:
                 never = trio.Event()
-                ending = await run_to_end(process, self._timeout_s, KILL_TIMEOUT_S, never)
+                ending = await run_to_end(
+                    process, self._timeout_s, KILL_TIMEOUT_S, never, self._durations
+                )
         except OSError as error:
             return NotChecked(check.target, f"{self._config.command[0]}: {error.strerror}")
         if not ending.failed:

@@ -13,11 +13,12 @@ from trio.testing import MockClock
 
 from flux_trio.cli.job_rows import JobRow
 from flux_trio.clock import LOOK_S
-from flux_trio.config import Config, ExecConfig, SchedConfig
+from flux_trio.config import Config, ExecConfig, SchedConfig, parse_config
 from flux_trio.formats import Jobspec
 from flux_trio.messages import Level, topics
 from flux_trio.trace import Kind
 from tests.support.failing import HOUR, FakeScheduler, Scene, scene
+from tests.support.perilog import Acting
 from tests.support.setting import SettableClock
 
 STEPS = (HOUR, -HOUR)
@@ -202,3 +203,19 @@ async def test_limit_of_processes_is_not_moved(tmp_path: Path) -> None:
         assert at["exception"] - HOUR - at["priority"] >= 0.99
         (exception,) = [e for e in await s.eventlog(jobid) if e.name == "exception"]
         assert (exception.context or {})["type"] == "timeout"
+
+
+async def test_prolog_has_no_more_time_because_the_machine_slept(autojump_clock: MockClock) -> None:
+    config = parse_config(
+        '[exec]\nsimulate = true\n[job-manager.prolog]\ncommand = ["x"]\ntimeout = "10m"\n'
+    )
+    plugins = [Acting({"seconds": 2 * HOUR})]
+    async with clocked(config=config, plugins=plugins) as (s, clock):
+        jobid = await submit(s)
+        await s.wait(jobid, "prolog-start")
+        await trio.sleep(1)  # it runs
+        began = trio.current_time()
+        clock.sleep(HOUR)
+        await s.wait(jobid, "prolog-finish")
+        assert trio.current_time() - began <= 2 * LOOK_S
+        assert "exception" in await s.events(jobid)

@@ -12,6 +12,7 @@ from flux_trio.broker import Handle
 from flux_trio.config import CheckConfig, ResourceEntry
 from flux_trio.cores.resource import inventory_from_config
 from flux_trio.cores.resource.checks import Checked, NotChecked, RunCheck
+from flux_trio.durations import Durations
 from flux_trio.formats import Idset
 from flux_trio.services import kvs, resource
 from flux_trio.services.resource_checks import CheckRunner
@@ -30,7 +31,7 @@ async def run_checks(
     """What a shell script, or `command`, has found of targets; then no process is left."""
     to_take, results = trio.open_memory_channel[Checked | NotChecked](len(targets))
     check = CheckConfig(command or ["sh", "-c", script], **config)
-    runner = CheckRunner(check, len(targets), to_take.send_nowait)
+    runner = CheckRunner(check, len(targets), to_take.send_nowait, Durations.of(trio.current_time))
     before = children()
     with trio.fail_after(DEADLINE_S):
         async with trio.open_nursery() as nursery:

@@ -22,6 +22,7 @@ from typing import Any, Final
 import trio
 
 from flux_trio import jobtap
+from flux_trio.durations import Durations
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet, format_fluid, job_key
 from flux_trio.jobtap.builtins.perilog_config import Procedure, read_procedures
 from flux_trio.jobtap.builtins.perilog_process import (
@@ -232,7 +233,7 @@ class Perilog(jobtap.Plugin):
         try:
             async with self.open_process(run, rank, environment) as process:
                 run.endings[rank] = await run_to_end(
-                    process, what.timeout, what.kill_timeout, run.canceled
+                    process, what.timeout, what.kill_timeout, run.canceled, self._durations()
                 )
         except OSError as error:
             self.log(jobtap.Level.ERR, f"{_title(run, rank)}: {what.command[0]}: {error.strerror}")
@@ -285,8 +286,11 @@ class Perilog(jobtap.Plugin):
             except jobtap.FluxError as error:
                 if error.errnum != jobtap.Errno.ENOSYS or not left:
                     raise
-            await trio.sleep(RESOURCE_RETRY_S)
+            await self._durations().sleep(RESOURCE_RETRY_S)
         raise AssertionError("tries is at least 1")
+
+    def _durations(self) -> Durations:
+        return Durations(self.passed, self.clock_look_s())
 
     async def _look_at_ranks(self, tries: int) -> tuple[dict[int, str], Idset]:
         """The hosts by rank, and the ranks that are excluded; neither if there is no answer."""

@@ -10,10 +10,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import trio
+
+from flux_trio.local_process import marked
 
 OWNER: Final = "FLUX_TRIO_PERILOG"
 """The variable with the pid of the instance that has started a process."""
@@ -35,14 +38,10 @@ class PretendedProcess:
 
 def kill_leftovers(jobid: str) -> None:
     """Kill the processes of a job whose instance is gone. `jobid` is as in their environment."""
-    mine = f"{JOB_ID}={jobid}".encode()
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            variables = path.read_bytes().split(b"\0")
-            if mine in variables and _is_orphan(variables):
-                os.kill(int(path.parent.name), signal.SIGKILL)
-        except (FileNotFoundError, PermissionError, ProcessLookupError):
-            continue  # it is over, or somebody else's
+    for pid, variables in marked(f"{JOB_ID}={jobid}"):
+        if _is_orphan(variables):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _is_orphan(variables: Sequence[bytes]) -> bool:
