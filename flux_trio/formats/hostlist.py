@@ -115,7 +115,7 @@ def _expand(prefix: str, idlist: str, suffix: str, room: int) -> list[str]:
     whole = f"{prefix}[{idlist}]{suffix}"
     if len(prefix) + len(suffix) > _NAME_CHARS_MAX:
         raise FormatError(f"host names of at most {_NAME_CHARS_MAX} characters", whole)
-    hosts: list[str] = []
+    ids: list[str] = []
     width = 0
     for element in idlist.split(","):
         first, dash, last = element.partition("-")
@@ -123,13 +123,13 @@ def _expand(prefix: str, idlist: str, suffix: str, room: int) -> list[str]:
         width = width or own_width  # the first element's zeros are for all (29.hostlist.8)
         pad = max(width, own_width)
         if not dash:
-            hosts.append(f"{prefix}{first.zfill(pad)}{suffix}")
+            ids.append(first.zfill(pad))
             continue
-        ids = _range(first, last, whole)
-        if len(ids) > room - len(hosts):
+        run = _range(first, last, whole)
+        if len(run) > room - len(ids):
             raise FormatError(f"at most {HOSTS_MAX} hosts", whole)
-        hosts += [f"{prefix}{str(id_).zfill(pad)}{suffix}" for id_ in ids]
-    return hosts
+        ids += map(str, run) if pad == 1 else [str(id_).zfill(pad) for id_ in run]
+    return f"{prefix}{f'{suffix},{prefix}'.join(ids)}{suffix}".split(",")  # faster than one by one
 
 
 def _range(first: str, last: str, whole: str) -> range:

@@ -7,10 +7,8 @@ of RFC 4.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -285,29 +283,22 @@ class ResourceSet:
             raise ValueError(f"expected the hosts {expected} in any order") from None
 
 
-WRITTEN_MAX: Final = 1024  # sets that were written last, and may not have been read yet
-
-_held: WeakValueDictionary[str, ResourceSet] = WeakValueDictionary()
-_written: deque[ResourceSet] = deque(maxlen=WRITTEN_MAX)
+_parsed: WeakValueDictionary[str, ResourceSet] = WeakValueDictionary()
 
 
 def format_r(resources: ResourceSet) -> str:
     """The text of R as it is stored; ValueError as by `to_json`."""
-    text = _encode(resources.to_json()).decode()
-    _held[text] = resources
-    _written.append(resources)
-    return text
+    return _encode(resources.to_json()).decode()
 
 
 def parse_r(text: str) -> ResourceSet:
     """R as it is stored, from its text; FormatError with the field's path from `R` on.
 
-    Whoever reads the R of a job gets what another, who still holds it, has read, or has written
-    not long ago.
+    A set that was parsed from the same text, and that somebody still holds, is returned again.
     """
-    resources = _held.get(text)
+    resources = _parsed.get(text)
     if resources is None:
-        resources = _held[text] = ResourceSet.parse(text.encode(), "R")
+        resources = _parsed[text] = ResourceSet.parse(text.encode(), "R")
     return resources
 
 

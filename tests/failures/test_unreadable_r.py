@@ -1,0 +1,98 @@
+"""A scheduler that writes an R which cannot be read, in this process and in one of its own.
+
+RFC 20 is read from the text both times: that the writer is next door excuses nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from trio.testing import MockClock
+
+from flux_trio.formats import FormatError, Idset, ResourceSet, format_r, job_key
+from flux_trio.messages import topics
+from flux_trio.protocols import AllocType
+from tests.support.breaking import named
+from tests.support.failing import FakeScheduler, scene, settle
+from tests.support.instance import ROOT
+
+# the clauses broken; what is changed in an R of one core of rank 0; what the log says
+UNREADABLE: dict[str, tuple[str, dict[str, Any], str]] = {
+    "more hosts than ranks": (
+        "20.nodelist.3 27.background.7",
+        {"hostnames": ("node0", "node1")},
+        "R.execution.nodelist: expected 1 hosts, one for each rank, got more than 1",
+    ),
+    "a property of a rank that is not in it": (
+        "20.properties.2 27.background.7",
+        {"properties": {"big": Idset.parse("0-1")}},
+        "R.execution.properties.big: expected ranks that R_lite names, got also 1",
+    ),
+    "a time before all times": (
+        "27.background.7",
+        {"starttime": -1.0},
+        "R.execution.starttime: expected a number of seconds, at least 0, got -1.0",
+    ),
+    "a writer that is no URI": (
+        "20.scheduling.2 27.background.7",
+        {"scheduling": {"writer": "9"}},
+        'R.scheduling.writer: expected a URI that begins with a scheme, got "9"',
+    ),
+}
+
+
+def resources(what: str) -> ResourceSet:
+    """A set that no reader of its text accepts."""
+    changed: dict[str, Any] = {
+        "groups": ResourceSet.build([(0, 1, 0)], str).groups,
+        "hostnames": ("node0",),
+        "starttime": 1.0,
+    }
+    return ResourceSet(**(changed | UNREADABLE[what][1]))
+
+
+def print_texts() -> None:
+    """What a scheduler in a process of its own has written, by name."""
+    print(json.dumps({what: format_r(resources(what)) for what in UNREADABLE}))
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> dict[str, str]:
+    program = f"from {__name__} import print_texts; print_texts()"
+    told = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    texts: dict[str, str] = json.loads(told.stdout)
+    return texts
+
+
+@pytest.mark.parametrize("what", named(UNREADABLE))
+async def test_r_that_cannot_be_read_is_refused_whoever_wrote_it(
+    autojump_clock: MockClock, elsewhere: dict[str, str], what: str
+) -> None:
+    """27.success.1: scheduling is suspended, the log says why, and the job stays pending."""
+    written = resources(what)  # the writer may still hold it
+    text = format_r(written)
+    assert text == elsewhere[what]
+    with pytest.raises(FormatError):
+        ResourceSet.parse(text.encode())
+    log, events = await outcome(text)
+    assert (log, events) == await outcome(elsewhere[what])
+    assert events[-1] == "priority"
+    assert [line.partition(": R")[2] for line in log] == [UNREADABLE[what][2].removeprefix("R")]
+
+
+async def outcome(text: str) -> tuple[list[str], list[str]]:
+    """The log, and the events of a job, after a grant of what `text` says."""
+    async with scene(("sched",)) as s:
+        sched = FakeScheduler()
+        await s.load("sched", sched)
+        jobid = await s.submit()
+        await sched.handle.call(topics.KVS_COMMIT, {"ops": [["put", job_key(jobid, "R"), text]]})
+        sched.answer(jobid, AllocType.SUCCESS)
+        await settle()
+        return s.log(), await s.events(jobid)
