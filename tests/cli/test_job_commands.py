@@ -349,6 +349,7 @@ def test_purge_counts_until_it_is_forced_and_takes_named_jobs(instance: RunningI
     refused = instance.run("job", "purge", "-f", active)
     assert (refused.returncode, "cannot purge active job" in refused.stderr) == (1, True)
     assert "id not found" in instance.run("job", "purge", "-f", done[0]).stderr
+    assert instance.ok("job", "purge", "-f", "--age-limit=inf").startswith("purged 0 ")
     told = instance.run("job", "purge", "--num-limit=1", "--force").stdout
     assert told.endswith("inactive jobs, 1 remaining\n")
     listed = instance.run("jobs", "-n", "-a", "-o", "{id.f58}").stdout.split()

@@ -216,6 +216,12 @@ def test_jobs_beyond_the_configured_number_go(m: ManagerScript) -> None:
     assert not m.timers
 
 
+def test_no_job_is_older_than_the_infinite(m: ManagerScript) -> None:
+    m.configure(limited(inactive_age_limit="inf"))
+    m.wait(2)
+    assert left(m) == [1, 2, 3, 4, 5, 6]
+
+
 def test_purge_by_a_limit_that_is_lifted_meanwhile_ends() -> None:
     m = ManagerScript(peers=True)
     m.submit(*range(1, 2 * PAGE_JOBS + 2))

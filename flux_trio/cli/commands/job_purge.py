@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -53,7 +54,7 @@ def purge(
     if jobids and (age_limit is not None or num_limit is not None):
         raise click.UsageError("job ids and limits exclude one another")
     limits = {
-        "age_limit": -1 if age_limit is None else age_limit,
+        "age_limit": -1 if age_limit is None or math.isinf(age_limit) else age_limit,
         "num_limit": -1 if num_limit is None else num_limit,
         "batch": batch,
         "force": force,
