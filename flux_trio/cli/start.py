@@ -56,6 +56,7 @@ from flux_trio.trace import JsonLines, Sink
 
 NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
 NOT_EXECUTABLE: Final = 126
+ENDED_AT_START: Final = 1  # the instance was told to end before it was ready
 SHOWN_LEVEL: Final = Level.ERR  # entries of the log that go to standard error
 OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 IDLE_POLL_S: Final = 0.02
@@ -246,14 +247,40 @@ async def _run_instance(
     )
     with trio.open_signal_receiver(*_ending_signals()) as signals:
         config = _sooner_than(allocation, startup.config) if allocation else startup.config
-        async with open_instance(config, given) as instance:
+        code = ENDED_AT_START
+        async with _ending_at(signals) as is_ready, open_instance(config, given) as instance:
+            await is_ready()
             if monitoring is not None:
                 monitoring.report_to(instance.write_log)
             async with _following(instance, startup, allocation):
                 code = await _serve(instance, startup, enclosing, signals)
                 if not startup.lasting:
                     await _cancel_jobs(instance)
-            return code
+    return code
+
+
+@asynccontextmanager
+async def _ending_at(signals: AsyncIterator[int]) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """The block ends at a signal, until it calls what it is given; then it may read them itself.
+
+    An instance may not come up for a long time: on a full disk it waits for room.
+    """
+
+    async def on_signal() -> None:
+        with starting:
+            async for _ in signals:
+                STDERR.write("flux-trio: a signal has ended the instance before it was ready")
+                nursery.cancel_scope.cancel()
+        read.set()
+
+    async def leave_signals() -> None:
+        starting.cancel()
+        await read.wait()
+
+    starting, read = trio.CancelScope(), trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(on_signal)
+        yield leave_signals
 
 
 def _sooner_than(allocation: Allocation, config: Config) -> Config:

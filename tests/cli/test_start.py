@@ -14,8 +14,10 @@ from pathlib import Path
 import anyio
 import click.testing
 import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
 
-from flux_trio.cli import main
+from flux_trio.cli import main, start
 from flux_trio.client import find_instance, open_client
 from flux_trio.messages import topics
 from tests.support.instance import (
@@ -273,3 +275,16 @@ def test_commands_of_an_instance_that_is_killed_say_so(tmp_path: Path) -> None:
         later = instance.invoke("jobs")
         assert later.stderr.startswith("flux-trio jobs: ERROR: nobody listens at unix://")
         assert later.stderr.endswith("if no instance runs, start one with `flux-trio start`\n")
+
+
+async def test_a_signal_ends_what_does_not_come_up_and_is_left_to_what_has() -> None:
+    """On a full disk an instance waits for room before it is ready."""
+    signals, arriving = trio.open_memory_channel[int](1)
+    signals.send_nowait(signal.SIGTERM)
+    async with start._ending_at(arriving):
+        await trio.sleep_forever()
+    async with start._ending_at(arriving) as is_ready:
+        await is_ready()
+        signals.send_nowait(signal.SIGTERM)
+        await wait_all_tasks_blocked()
+    assert arriving.receive_nowait() == signal.SIGTERM

@@ -201,6 +201,16 @@ def test_id_that_no_job_can_have_is_refused(m: ManagerScript, jobid: int) -> Non
     assert purge(m, num_limit=2) == 3
 
 
+def test_purge_on_a_full_disk_is_refused_and_does_not_wait_for_room(m: ManagerScript) -> None:
+    m.commits_wait = True
+    m.ask(topics.JOB_PURGE, {"num_limit": 4, "force": True})
+    assert m.commits[0].payload["wait"] is False
+    assert m.refuse_commit(Errno.ENOSPC, "no room") == ["job-manager.purge -> ENOSPC no room"]
+    m.configure(limited(inactive_num_limit=0))
+    m.wait(2)
+    assert m.refuse_commit(Errno.ENOSPC, "no room") == []
+
+
 # --- by the configuration
 
 

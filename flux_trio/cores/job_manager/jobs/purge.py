@@ -243,6 +243,8 @@ class Purge:
         request = purge.request
         self._next()
         if request is None:
+            if error.errnum == Errno.ENOSPC:
+                return []  # the kvs has logged it, and the next look is soon
             return [Log(Level.ERR, f"cannot purge inactive jobs: {error.text}")]
         self._ledger.send(respond_error(request, error.errnum, error.text))
         return []
@@ -309,7 +311,8 @@ class Purge:
     def _remove(self, jobs: Sequence[Ended], stored: RunStored | NamedStored) -> None:
         ops = [op for job in jobs for op in purge_ops(job)]
         ops.append(["put", MAX_JOBID_KEY, str(self._ledger.max_jobid)])
-        self._ledger.ask_for(topics.KVS_COMMIT, {"ops": ops}, stored)
+        # On a full disk it is refused at once: to wait behind all that does would look like a hang.
+        self._ledger.ask_for(topics.KVS_COMMIT, {"ops": ops, "wait": False}, stored)
 
     def _tell(self, jobs: Sequence[Ended]) -> None:
         self._ledger.ninactive -= len(jobs)
