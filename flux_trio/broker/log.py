@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from flux_trio.formats import printable
+from flux_trio.formats import printable, shortened
 from flux_trio.messages import Level
 
 LOG_RING_SIZE: Final = 1024  # flux-core's default
+TEXT_CHARS_MAX: Final = 1 << 15  # of an entry; the longest are stacks of plugins
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class LogEntry:
     """One line: when (seconds since the Unix epoch), how bad (0-7), who, what.
 
     Who and what may be the words of others; in the entry they are printable, so that it stays one
-    line wherever it is shown.
+    line wherever it is shown, and not longer than all other lines together.
     """
 
     t: float
@@ -28,7 +29,7 @@ class LogEntry:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "party", printable(self.party))
-        object.__setattr__(self, "text", printable(self.text))
+        object.__setattr__(self, "text", printable(shortened(self.text, TEXT_CHARS_MAX)))
 
     def __str__(self) -> str:
         return f"{self.party}.{Level(self.level).name.lower()}: {self.text}"

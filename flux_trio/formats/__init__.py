@@ -30,7 +30,7 @@ from flux_trio.formats.idset import IDS_MAX, Idset
 from flux_trio.formats.jobspec import Jobspec, apply_update
 from flux_trio.formats.jobspec_resources import ResourceRequest
 from flux_trio.formats.jobspec_tasks import Task
-from flux_trio.formats.printable import printable, printable_json
+from flux_trio.formats.printable import printable, printable_json, shortened
 from flux_trio.formats.properties import check_property_name
 from flux_trio.formats.resource_ops import Group
 from flux_trio.formats.resource_set import ResourceSet, format_r, parse_r
@@ -86,6 +86,7 @@ __all__ = [
     "parse_taskmap",
     "printable",
     "printable_json",
+    "shortened",
     "taskmap_blocks",
     "tasks_by_node",
     "timestamp_of",

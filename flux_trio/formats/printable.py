@@ -25,6 +25,11 @@ def printable(text: str, keep: str = "") -> str:
     return "".join([_shown(each, keep) for each in text])
 
 
+def shortened(text: str, chars_max: int) -> str:
+    """`text`, or its beginning: what others have sent is for people to recognise, not to keep."""
+    return text if len(text) <= chars_max else f"{text[:chars_max]}..."
+
+
 def printable_json(text: str) -> str:
     r"""JSON text with the same value and nothing in it that is not printable.
 

@@ -57,15 +57,22 @@ class Loader:
             return _of_entry_point(entry_point)
         name = f"{what.replace('-', '_')}.py"
         for directory in self._path:
-            if (directory / name).is_file():
+            if _is_file(directory / name):
                 return load_file(directory / name), str((directory / name).resolve())
         places = ", ".join([f"the entry points {GROUP}", *map(str, self._path)])
         raise PluginError(f"no plugin {what}: looked for {name} in {places}")
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:  # no way there, or a name that no file can have
+        raise PluginError(f"no plugin {path}: {error.strerror}") from None
+
+
 def load_file(path: Path) -> Plugin:
     """The plugin of a file. Raises PluginError with the file and line of what is wrong."""
-    if not path.is_file():
+    if not _is_file(path):
         raise PluginError(f"no plugin {path}: there is no such file")
     path = path.resolve()
     name = f"flux_trio_jobtap_{path.stem}"

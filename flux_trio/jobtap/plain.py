@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from flux_trio.formats import Jobspec
+from flux_trio.formats import Jobspec, shortened
 from flux_trio.jobtap.errors import NotAllowed
 from flux_trio.messages import UnfitError, check_object
 
@@ -39,9 +39,7 @@ def plain(value: Mapping[str, Any], what: str, bytes_max: int = BYTES_MAX) -> di
 
 def readable(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
     """`text` as it can be logged and sent: without lone surrogates, and not too long."""
-    if len(text) > chars_max:
-        text = f"{text[:chars_max]}..."
-    return text.encode(errors="backslashreplace").decode()
+    return shortened(text, chars_max).encode(errors="backslashreplace").decode()
 
 
 class ReadOnly(dict[str, Any]):

@@ -5,8 +5,9 @@ Both sides of an RPC use these; neither function looks at what a payload means.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+from flux_trio.formats import shortened
 from flux_trio.messages import topics
 from flux_trio.messages.errors import Errno, FluxError
 from flux_trio.messages.types import (
@@ -18,6 +19,9 @@ from flux_trio.messages.types import (
     Request,
     Response,
 )
+
+ERROR_CHARS_MAX: Final = 4096
+"""Of an error response; what a plugin says of an error is half as long at most."""
 
 Purpose = TypeVar("Purpose")
 
@@ -48,12 +52,15 @@ def respond_stream(request: Request, payload: Payload) -> Response | None:
 
 
 def respond_error(request: Request, errnum: int, text: str = "") -> Response | None:
-    """The failure that ends `request`: `errnum` is positive, `text` one line for a person."""
+    """The failure that ends `request`: `errnum` is positive, `text` for a person.
+
+    The text may quote what the request said, which may be as long as a frame: it is cut.
+    """
     if request.flags & NORESPONSE:
         return None
     return Response(
         topic=request.topic,
-        payload=text or None,
+        payload=shortened(text, ERROR_CHARS_MAX) or None,
         errnum=int(errnum),
         matchtag=request.matchtag,
         routes=request.routes,

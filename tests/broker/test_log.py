@@ -40,3 +40,7 @@ def test_log_may_be_written_while_it_is_read() -> None:
 
 def test_entry_reads_as_party_level_and_text() -> None:
     assert str(LogEntry(1.0, Level.CRIT, "sched", "lost")) == "sched.crit: lost"
+
+
+def test_entry_that_quotes_a_message_is_cut() -> None:
+    assert LogEntry(1.0, Level.ERR, "sched", "x" * 100_000).text == "x" * 2**15 + "..."

@@ -16,6 +16,7 @@ from flux_trio.messages import (
     Errno,
     Flag,
     FluxError,
+    Level,
     Message,
     Request,
     Response,
@@ -189,3 +190,32 @@ async def test_clients_that_come_and_go_leave_nothing(autojump_clock: MockClock)
                     ann.send_nowait(Request("broker.register", {"service": "hers"}, 2))
                     ann.send_nowait(Request(topics.JOB_JOURNAL, {}, 3, STREAMING))
                     await settle()
+
+
+LONG = "x" * 300_000
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload"),
+    [
+        (topics.JOB_QUEUE_STATUS, {"name": LONG}),
+        (topics.JOB_JOBTAP, {"load": LONG}),
+        ("job-manager.getattr", {"id": 1, "attrs": [LONG]}),
+        (topics.INFO_LOOKUP, {"id": 1, "keys": [LONG]}),
+        (topics.KVS_COMMIT, {"ops": [[LONG, "a", "b"]]}),
+        (topics.RESOURCE_DRAIN, {"targets": "0", "mode": LONG}),
+        (topics.MODULE_REMOVE, {"name": LONG}),
+        (f"kvs.{LONG}", None),
+        (f"{LONG}.x", None),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+async def test_error_does_not_give_back_all_that_was_sent(
+    autojump_clock: MockClock, topic: str, payload: dict[str, Any] | None
+) -> None:
+    async with scene() as s:
+        with pytest.raises(FluxError) as refused:
+            await s.call(topic, payload)
+        assert len(refused.value.text) < 5000
+        assert max([len(line) for line in s.log(Level.DEBUG)], default=0) < 50_000
+        assert "job-manager" in s.supervisor

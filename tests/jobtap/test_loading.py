@@ -120,6 +120,12 @@ def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert problem(tmp_path / "x.py") == f"no plugin {tmp_path}/x.py: there is no such file"
 
 
+@pytest.mark.parametrize("suffix", ["", ".py"])
+def test_name_that_no_file_can_have_is_an_error_that_says_so(tmp_path: Path, suffix: str) -> None:
+    with pytest.raises(PluginError, match="File name too long"):
+        Loader([tmp_path]).find(f"{'x' * 300}{suffix}")
+
+
 # --- names
 
 

@@ -148,3 +148,12 @@ def test_a_request_is_addressed_to_any_node_unless_it_says_so() -> None:
     assert Request("a").sender == ""
     assert not Request("a").is_owner
     assert not Request("a").is_streaming
+
+
+def test_error_that_quotes_a_request_is_cut() -> None:
+    request = Request("a.b", matchtag=1)
+    short, long = respond_error(request, 22, "x" * 4096), respond_error(request, 22, "x" * 5000)
+    assert short is not None
+    assert short.error_text == "x" * 4096
+    assert long is not None
+    assert long.error_text == "x" * 4096 + "..."
