@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench kill fuzz-wire docs clean
+.PHONY: demo test reborn check bench kill fuzz-wire docs clean
 
 $(READY): pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -18,6 +18,10 @@ demo: $(READY)
 # In two processes, for a machine of two cores; `make test ARGS=-n0` is one after the other.
 test: $(READY)
 	$(BIN)/python -m pytest -n2 $(ARGS)
+
+# The same tests with every core replaced after every turn by one that has nothing but its state.
+reborn: $(READY)
+	$(BIN)/python -m pytest -n2 -p tests.support.reborn $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -1,0 +1,80 @@
+"""Every core replaced after every turn by a new one that is given its state, through bytes.
+
+`pytest -p tests.support.reborn` runs any test so: what a core does may depend on nothing but its
+state. Every part of the old core raises from then on, whatever of it is touched.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.cores.state import Part, parts_of, put_down, take_up
+
+CORES: Final[dict[str, str]] = {}
+"""The cores that can be put down: class by module."""
+
+
+class Buried:
+    """What the parts of a core become that has been replaced."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError(f"{name} of a part was used after its core had been replaced")
+
+
+def bury(part: Part) -> None:
+    """Let every use of `part` raise."""
+    object.__setattr__(part, "__dict__", {})
+    object.__setattr__(part, "__class__", Buried)
+
+
+def replace(shell: Any, make: Callable[[], Any]) -> Any:
+    """A core made by `make` with the state of the one in `shell`, which is buried."""
+    old = shell.__dict__.get("_inner", shell)
+    data = msgspec.json.decode(msgspec.json.encode(put_down(old)))
+    parts = [part for part in parts_of(old).values() if part is not shell]
+    new = make()
+    take_up(new, data)
+    for part in parts:
+        bury(part)
+    shell.__dict__.clear()
+    shell.__dict__.update(new.__dict__)
+    shell.__dict__["_inner"] = new
+    return new
+
+
+def let_be_reborn(cls: Any) -> None:
+    """Replace each core of class `cls` after its start and after every turn."""
+    made_by: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+    init, start, turn = cls.__init__, cls.start, cls.turn
+
+    def remember(self: Any, *args: Any, **kwargs: Any) -> None:
+        made_by[id(self)] = (args, kwargs)
+        init(self, *args, **kwargs)
+
+    def make(shell: Any) -> Any:
+        args, kwargs = made_by[id(shell)]
+        new = cls.__new__(cls)
+        init(new, *args, **kwargs)
+        return new
+
+    def after(method: Any) -> Any:
+        def run(self: Any, *args: Any) -> Any:
+            actions = method(self.__dict__.get("_inner", self), *args)
+            replace(self, lambda: make(self))
+            return actions
+
+        return run
+
+    cls.__init__, cls.start, cls.turn = remember, after(start), after(turn)
+
+
+def pytest_configure() -> None:
+    """Called by pytest when it loads this file as a plugin."""
+    import importlib
+
+    for module, name in CORES.items():
+        let_be_reborn(getattr(importlib.import_module(module), name))
