@@ -102,7 +102,7 @@ def ended_ops(jobs: Iterable[Ended]) -> list[list[str]]:
 
 def submit_op(jobid: int) -> list[str]:
     """The op that goes with a job's submit event."""
-    return ["put", active_key(jobid), ""]
+    return ["append", active_key(jobid), ""]
 
 
 def refusal_ops(jobid: int) -> list[list[str]]:

@@ -79,11 +79,13 @@ def _opened(path: Path, report: Report) -> Iterator[sqlite3.Connection | None]:
     try:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         found = checks.layout_of(db, path)
-        if found != layout.LAYOUT:
+        if found < layout.CHECKED_LAYOUT:
             text = f"{path}: layout {found} has no checksums: start the instance, which migrates it"
             raise StoreError(Errno.EINVAL, text)
         with layout.transaction(db):  # refused while another process has it open
             pass
+        if found != layout.LAYOUT:  # as a start would
+            layout.migrate_from_2(db)
     except sqlite3.Error as error:
         db.close()
         if not checks.is_damage(error):

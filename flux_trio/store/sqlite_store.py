@@ -15,15 +15,14 @@ worker thread waits for the interpreter, up to 5 ms when the instance is busy.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import groupby
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
-from flux_trio.cores.kvs.ops import Damaged, Op, Page, PageRead, Put, Swept, Unlink
+from flux_trio.cores.kvs.ops import Damaged, Op, Page, PageRead, Swept
 from flux_trio.messages import Errno, Level
-from flux_trio.store import checks, layout
+from flux_trio.store import changes, checks, layout
 from flux_trio.store.acknowledged import AcknowledgedFile, acknowledged_path
 from flux_trio.store.checks import (
     check_schema,
@@ -33,11 +32,12 @@ from flux_trio.store.checks import (
     pragma,
     store_error,
 )
-from flux_trio.store.layout import LAYOUT, OpRow, append_row, put_row, unlink_row
+from flux_trio.store.layout import CHECKED_LAYOUT, LAYOUT
 from flux_trio.store.reader import Reader
 from flux_trio.store.stores import StoreError
 
 CACHE_KIB: Final = 4096
+STATEMENTS_KEPT: Final = 256  # prepared: `changes.py` has six, each for up to 40 numbers of rows
 WAL_BYTES_KEPT: Final = 16 << 20  # a longer write-ahead log is cut when it is next written anew
 
 CLOSE_PAGES_MAX: Final = 16_384  # free ones, given back at the end: about a second
@@ -65,7 +65,11 @@ class SqliteStore:
             path.touch(mode=0o600)  # jobspecs have environments: they are the owner's alone
         try:
             self._db = sqlite3.connect(
-                path, timeout=0, isolation_level=None, check_same_thread=False
+                path,
+                timeout=0,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=STATEMENTS_KEPT,
             )
         except sqlite3.Error as error:
             raise self._error("cannot be opened", error) from error
@@ -117,20 +121,24 @@ class SqliteStore:
         self._db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         self._db.execute("PRAGMA temp_store = MEMORY")
         with layout.transaction(self._db):  # a write lock, now rather than at the first commit
-            if found != LAYOUT and self._acknowledged.number is None:
+            if found < CHECKED_LAYOUT and self._acknowledged.number is None:
                 self._acknowledge(0)
             if found == 0:
                 layout.create(self._db)
-        if found == 1:
-            self._migrate()
+        if found not in (0, LAYOUT):
+            self._migrate(found)
         layout.vacuum_incrementally(self._db)
 
-    def _migrate(self) -> None:
-        damage = pragma(self._db, "quick_check(1)")
-        if damage != "ok":
-            raise StoreError(Errno.EIO, f"{self.path}: the file is damaged: {damage}")
-        layout.migrate_from_1(self._db)
-        self.remarks.append((Level.NOTICE, f"{self.path}: migrated from layout 1 to {LAYOUT}"))
+    def _migrate(self, found: int) -> None:
+        if found < CHECKED_LAYOUT:
+            damage = pragma(self._db, "quick_check(1)")
+            if damage != "ok":
+                raise StoreError(Errno.EIO, f"{self.path}: the file is damaged: {damage}")
+            changes.migrate_from_1(self._db)
+        else:
+            layout.migrate_from_2(self._db)
+        text = f"{self.path}: migrated from layout {found} to {LAYOUT}"
+        self.remarks.append((Level.NOTICE, text))
 
     def _check_number(self) -> None:
         """Compare the number of the last change with that of the last acknowledged one."""
@@ -153,14 +161,13 @@ class SqliteStore:
 
     def commit(self, ops: Iterable[Op]) -> None:
         """Apply `ops` in one transaction; durable on return."""
-        rows = _op_rows(ops, self._number)
-        if not rows:
+        runs = changes.runs_of(ops)
+        if not runs:
             return
         try:
-            layout.insert_ops(self._db, rows)
+            self._number = changes.store_runs(self._db, runs, self._number)
         except sqlite3.Error as error:
             raise self._error("cannot be written", error) from error
-        self._number += len(rows)
         self._acknowledge(self._number)
 
     def _acknowledge(self, number: int) -> None:
@@ -234,35 +241,3 @@ class SqliteStore:
     def _acknowledged_error(self, error: OSError) -> StoreError:
         path = acknowledged_path(self.path)
         return StoreError(Errno.EIO, f"{path}: cannot be written: {error.strerror}")
-
-
-def _op_rows(ops: Iterable[Op], number: int) -> list[OpRow]:
-    """The changes of `ops`, numbered from `number` + 1.
-
-    Between two unlinks, what is put and appended to one key becomes one part.
-    """
-    rows: list[OpRow] = []
-    for is_unlink, run in groupby(ops, key=lambda op: isinstance(op, Unlink)):
-        if is_unlink:
-            for op in run:
-                rows.append(unlink_row(number + len(rows) + 1, op.key))
-            continue
-        replaced, texts = _texts(run)
-        for key, pieces in texts.items():
-            make_row = put_row if key in replaced else append_row
-            rows.append(make_row(number + len(rows) + 1, key, "".join(pieces)))
-    return rows
-
-
-def _texts(ops: Iterator[Op]) -> tuple[set[str], dict[str, list[str]]]:
-    """The keys that are replaced, and the pieces of what is written to each key."""
-    replaced: set[str] = set()
-    texts: dict[str, list[str]] = {}
-    for op in ops:
-        assert not isinstance(op, Unlink)
-        if isinstance(op, Put):
-            replaced.add(op.key)
-            texts[op.key] = [op.text]
-        else:
-            texts.setdefault(op.key, []).append(op.text)
-    return replaced, texts

@@ -80,7 +80,7 @@ def test_turn_is_one_commit_then_one_submit_then_the_answers() -> None:
     "16.schema.2: jobspec and eventlog are written before the job-manager learns of the job."
     script = Script()
     (commit,) = script(submission(1), submission(2, by="bob"), submission(3, urgency=20))
-    assert [op[0] for op in stored(commit)] == ["put", "append", "put"] * 3
+    assert [op[0] for op in stored(commit)] == ["append", "append", "append"] * 3
     (submit,) = script.answer(commit, {})
     assert submit.topic == "job-manager.submit"
     first, second, third = ids_of(submit)
@@ -99,10 +99,10 @@ def test_job_has_a_directory_with_jobspec_and_eventlog() -> None:
     (jobid,) = ids_of(submit)
     directory = format_fluid(jobid, "kvs")
     (put, place, jobspec), (append, log, _), index = stored(commit)
-    assert (put, place) == ("put", f"{directory}.jobspec")
+    assert (put, place) == ("append", f"{directory}.jobspec")
     assert (append, log) == ("append", f"{directory}.eventlog")
     assert json.loads(jobspec) == JOBSPEC
-    assert index == ["put", active_key(jobid), ""]
+    assert index == ["append", active_key(jobid), ""]
 
 
 @pytest.mark.parametrize(

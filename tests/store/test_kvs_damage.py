@@ -214,20 +214,22 @@ def test_note_that_is_missing_or_damaged_is_remarked(
     SqliteStore(copy / NAME).close()
 
 
-LAYOUT_1: Final = Path(__file__).parents[1] / "data" / "state" / "layout-1.sqlite"
+OLD_LAYOUTS: Final = Path(__file__).parents[1] / "data" / "state"
 
 
-def test_file_of_layout_1_is_migrated(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("found", "column"), [(1, "id"), (2, "number")])
+def test_file_of_an_older_layout_is_migrated(tmp_path: Path, found: int, column: str) -> None:
     path = tmp_path / NAME
-    shutil.copy(LAYOUT_1, path)
+    shutil.copy(OLD_LAYOUTS / f"layout-{found}.sqlite", path)
+    AcknowledgedFile(acknowledged_path(path)).write(0)
     old = sqlite3.connect(path)
     expected: dict[str, str] = {}
-    for key, text in old.execute("SELECT key, text FROM part ORDER BY id"):
+    for key, text in old.execute(f"SELECT key, text FROM part ORDER BY {column}"):
         expected[key] = expected.get(key, "") + text
     old.close()
     store = SqliteStore(path)
     assert contents(store) == expected
-    assert store.remarks == [(Level.NOTICE, f"{path}: migrated from layout 1 to 2")]
+    assert store.remarks == [(Level.NOTICE, f"{path}: migrated from layout {found} to 3")]
     store.commit([Append("resource.eventlog", "another"), Put("new", "x")])
     store.close()
     again = SqliteStore(path)
@@ -294,9 +296,9 @@ def test_altered_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / NAME
     SqliteStore(path).close()
     other = sqlite3.connect(path)
-    other.execute("DROP TRIGGER op_append")
+    other.execute("DROP TRIGGER head_removed")
     other.close()
-    with pytest.raises(StoreError, match=r"'CREATE TRIGGER op_append .* is altered or missing"):
+    with pytest.raises(StoreError, match=r"'CREATE TRIGGER head_removed .* is altered or missing"):
         SqliteStore(path)
 
 
@@ -305,12 +307,8 @@ def test_schema_that_is_no_text_any_more_is_refused(tmp_path: Path) -> None:
     path = tmp_path / NAME
     SqliteStore(path).close()
     content = path.read_bytes()
-    assert content.count(b"INSTEAD OF INSERT ON op WHEN new.kind = 'put'") == 1
-    path.write_bytes(
-        content.replace(
-            b"OF INSERT ON op WHEN new.kind = 'p", b"OF INSERT O\xa3 op WHEN new.kind = 'p"
-        )
-    )
+    assert content.count(b"AFTER DELETE ON head") == 1
+    path.write_bytes(content.replace(b"AFTER DELETE ON head", b"AFTER DELETE O\xa3 head"))
     with pytest.raises(StoreError, match="malformed database schema"):
         SqliteStore(path)
     assert "malformed database schema" in check_file(path).damage[0]

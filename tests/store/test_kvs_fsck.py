@@ -113,6 +113,13 @@ def test_what_cannot_be_checked_is_refused(path: Path, tmp_path: Path) -> None:
     assert caught.value.errnum == Errno.EINVAL
 
 
+def test_file_of_a_layout_with_checksums_is_checked_as_it_is(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    shutil.copy(Path(__file__).parents[1] / "data" / "state" / "layout-2.sqlite", old)
+    (damage,) = check_file(old).damage
+    assert "acknowledged: missing" in damage
+
+
 def test_repair_keeps_what_is_whole_and_sets_damaged_jobs_aside(path: Path) -> None:
     store = SqliteStore(path)
     store._db.execute("DELETE FROM part WHERE number = 3")

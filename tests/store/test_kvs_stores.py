@@ -265,9 +265,31 @@ def test_layout_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "kvs.sqlite"
     SqliteStore(path).close()
     newer = sqlite3.connect(path)
-    newer.execute("PRAGMA user_version = 3")
+    newer.execute("PRAGMA user_version = 4")
     newer.close()
-    assert "written in layout 3, this version reads layouts 1 to 2" in opening_error(path).text
+    assert "written in layout 4, this version reads layouts 1 to 3" in opening_error(path).text
+
+
+@pytest.mark.parametrize("count", [1, 7, 9, 1023, 1025, 2500])
+def test_commit_of_any_number_of_rows_is_stored_whole(tmp_path: Path, count: int) -> None:
+    "Statements are prepared for some numbers of rows, and filled up with rows that count nothing."
+    store, model = SqliteStore(tmp_path / "kvs.sqlite"), MemoryStore()
+    keys = [f"k{n}" for n in range(count)]
+    for ops in (
+        [Put(key, key) for key in keys],
+        [Append(key, " and more") for key in keys] + [Put(f"{key}.below", "x") for key in keys],
+        [Put(key, "") for key in keys[::2]],
+        [Unlink(key) for key in keys[::3]] + [Append(key, "y") for key in keys[::5]],
+    ):
+        store.commit(ops)
+        model.commit(ops)
+        found = store.dir("")
+        assert found == model.dir("")
+        assert store.lookup(found) == model.lookup(found)
+    store.close()
+    whole = SqliteStore(tmp_path / "kvs.sqlite")
+    assert whole.remarks == []
+    whole.close()
 
 
 def test_damaged_file_is_refused(tmp_path: Path) -> None:

@@ -211,7 +211,8 @@ class IngestCore:
         now = self._now
         jobid = self._ids.next(int(now * 1000))
         event = submit_event(now, request.userid, new.urgency, new.flags)
-        self._batch.ops.append(["put", job_key(jobid, "jobspec"), text.decode()])
+        # of a new job nothing is there to be replaced, and to append is cheaper than to put
+        self._batch.ops.append(["append", job_key(jobid, "jobspec"), text.decode()])
         self._batch.ops.append(["append", job_key(jobid, "eventlog"), format_event(event)])
         self._batch.ops.append(submit_op(jobid))
         self._batch.requests[jobid] = request
