@@ -74,7 +74,6 @@ def let_be_reborn(cls: Any) -> None:
 
 def pytest_configure() -> None:
     """Called by pytest when it loads this file as a plugin."""
-    import importlib
 
     for module, name in CORES.items():
         let_be_reborn(getattr(importlib.import_module(module), name))
