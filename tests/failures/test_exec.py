@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from flux_trio.messages import FluxError, Level, Response, topics
+from flux_trio.messages import Flag, FluxError, Level, Response, topics
 from tests.support.breaking import named
 from tests.support.failing import ENDS, HOUR, FakeExec, FakeScheduler, Scene, scene, settle
 from tests.support.leaks import nothing_left
@@ -203,6 +203,32 @@ async def test_silence_of_the_service_is_counted_and_nothing_times_out(
         await trio.sleep(HOUR)
         assert "silent" not in await s.status()
         assert (await s.events(jobid))[-1] == "start"
+
+
+@pytest.mark.parametrize("who", ["job-exec", "kvs"])
+async def test_silence_that_a_service_has_given_a_reason_for_is_none(
+    autojump_clock: MockClock, who: str
+) -> None:
+    async with scene(WITHOUT) as s:
+        sched, execution = await both(s)
+        await allocated(s, sched)
+
+        async def tell(reason: str) -> None:
+            if who == "job-exec":
+                await execution.handle.call(topics.JOB_HINDRANCE, {"reason": reason})
+            else:
+                hinder = Request(topics.JOB_HINDRANCE, {"reason": reason}, flags=Flag.NORESPONSE)
+                s.router.route(s.router.peers["kvs"], hinder)
+            await settle()
+
+        await trio.sleep(10)
+        await tell("no room")
+        await trio.sleep(HOUR)
+        assert (await s.status())["silent"] == [f"{who}: no room"]
+        await tell("")
+        assert "silent" not in await s.status()
+        await trio.sleep(30)
+        assert (await s.status())["silent"] == ["execution service has not answered for 30 s"]
 
 
 async def test_answer_of_a_replaced_service_is_dropped_and_traced(

@@ -238,7 +238,7 @@ class JobManagerCore:
                 topics.config_reload_of(topics.JOB_MANAGER): self._queue_methods.configure,
                 topics.JOB_QUEUE_ENABLE: self._queue_methods.enable,
                 topics.JOB_QUEUE_START: self._queue_methods.start_or_stop,
-                topics.JOB_HINDRANCE: self._hindrances.tell,
+                topics.JOB_HINDRANCE: self._hindrance,
                 topics.JOB_GETINFO: self._control.getinfo,
                 topics.JOB_JOURNAL: self._journal.follow,
                 topics.SCHED_HELLO: self._scheduler.hello,
@@ -346,13 +346,23 @@ class JobManagerCore:
             self._exec.lost("disconnected", Level.INFO)
 
     def _clock_stepped(self, by: float) -> None:
-        for silence in self._silences():
+        for _, silence in self._silences():
             silence.clock_stepped(by)
         for job in self._ledger.running.values():
             job.stepped += by
 
-    def _silences(self) -> list[Silence]:
-        return [self._scheduler.silence, self._exec.silence]
+    def _silences(self) -> list[tuple[str, Silence]]:
+        """Those who may owe an answer, by the names of their peers."""
+        return [
+            (self._scheduler.sender, self._scheduler.silence),
+            (self._exec.sender, self._exec.silence),
+        ]
+
+    def _hindrance(self, request: Request) -> None:
+        self._hindrances.tell(request)
+        for sender, silence in self._silences():
+            if request.sender in (sender, topics.KVS):
+                silence.excused(self._ledger.now)
 
     # --- what is due, by state
 

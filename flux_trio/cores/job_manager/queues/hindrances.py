@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
-from flux_trio.messages import Request, expect_payload, respond
+from flux_trio.messages import Request, expect_payload, respond, topics
 
 
 class Hindrance(msgspec.Struct):
@@ -30,6 +30,10 @@ class Hindrances:
     def texts(self) -> list[str]:
         """The reasons that hold, each with who gave it."""
         return [f"{sender}: {reason}" for sender, reason in self._reasons.items()]
+
+    def excuse(self, sender: str) -> bool:
+        """Whether it is said why that service does not answer; without the kvs none of them can."""
+        return sender in self._reasons or topics.KVS in self._reasons
 
     def tell(self, request: Request) -> None:
         """Keep what the sender says, in place of what it said before."""

@@ -68,7 +68,7 @@ class _Value(msgspec.Struct):
 
 
 class QueueMethods:
-    """Answers requests about queues; `silences` are of those who may owe an answer."""
+    """Answers requests about queues; `silences` are of those who may owe an answer, by name."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class QueueMethods:
         queues: Queues,
         scheduler: SchedulerSide,
         execution: ExecSide,
-        silences: Callable[[], list[Silence]],
+        silences: Callable[[], list[tuple[str, Silence]]],
         purge: Purge,
         hindrances: Hindrances,
     ) -> None:
@@ -110,7 +110,7 @@ class QueueMethods:
         flux-core: `blocked` is "scheduler" when the queue is started and only the scheduler is
         missing. `silent`, ours, has a text for each service that says why it cannot do its part
         (`Hindrances`), that is missing while jobs wait for it, or that was asked something and
-        has not answered. `held`, ours too, says why
+        has not answered for no reason that is told. `held`, ours too, says why
         plugins hold jobs, and how many: {reason: count}.
 
         It is answered at once, also while no event can be stored.
@@ -126,7 +126,11 @@ class QueueMethods:
             status["stop_reason"] = stop_reason
         if started and not online:
             status["blocked"] = "scheduler"
-        silent = [each.text(self._ledger.now) for each in self._silences()]
+        silent = [
+            silence.text(self._ledger.now)
+            for sender, silence in self._silences()
+            if not self._hindrances.excuse(sender)
+        ]
         if waits := [*self._hindrances.texts, *filter(None, [self._execution.absence, *silent])]:
             status["silent"] = waits
         if held := self._ledger.tally.reasons(queue.name):

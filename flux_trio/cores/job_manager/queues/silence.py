@@ -24,6 +24,11 @@ class Silence:
         """The other has said something, or is gone."""
         self._since = None
 
+    def excused(self, now: float) -> None:
+        """It is said why there is no answer, or no longer: what was asked is waited for anew."""
+        if self._since is not None:
+            self._since = now
+
     def clock_stepped(self, by: float) -> None:
         """The wall clock was set by `by` seconds: the silence is as long as it was."""
         if self._since is not None:
