@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from flux_trio.messages import Flag, FluxError, Level, Response, topics
+from flux_trio.messages import Flag, FluxError, Level, Request, Response, topics
 from tests.support.breaking import named
 from tests.support.failing import ENDS, HOUR, FakeExec, FakeScheduler, Scene, scene, settle
 from tests.support.leaks import nothing_left
