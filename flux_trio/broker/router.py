@@ -101,8 +101,7 @@ class Router:
         """Give `peer` the service name. Raises FluxError(EEXIST) naming who holds it.
 
         Peers that have called an earlier holder, or have asked while there was no holder, hear of
-        it by an event: nobody needs to ask again and again (readings: When the job manager goes
-        away).
+        it by an event: nobody needs to ask again and again (readings: Job manager gone).
         """
         holder = self.services.get(service)
         if holder is not None:
@@ -163,7 +162,7 @@ class Router:
         """The services that hear of a peer's end: those it called, and those of its own callers.
 
         The latter because a scheduler that has said hello must hear that the job manager is gone
-        even before it was asked for anything (readings: When the job manager goes away).
+        even before it was asked for anything (readings: Job manager gone).
         """
         told = dict(gone.called)
         if not gone.services:

@@ -1,8 +1,8 @@
 """The job that `flux-trio start` runs in, if it does: its R is the new instance's inventory.
 
 RFC 20: an instance has its resources from the enclosing one, re-ranked. When the job gets a new
-expiration, so does the instance: it watches the job's eventlog (readings: How the exec service
-learns). Left out: more than one broker; of the tasks of a job the first is the instance, with all
+expiration, so does the instance: it watches the job's eventlog (readings: How exec learns of
+cancels). Left out: more than one broker; of the tasks of a job the first is the instance, with all
 that the job has.
 """
 

@@ -47,7 +47,7 @@ RESOURCE_RELEASE: Final = "resource.release"
 EXEC_HELLO: Final = "job-manager.exec-hello"
 START_METHOD: Final = "start"
 
-# Readings 30: how exec learns of cancels and new expirations
+# How exec learns of cancels and new expirations (readings: How exec learns of cancels)
 JOB_EXCEPTION_EVENT: Final = "job-exception"
 
 # A value that is not what was committed: {key, text}
@@ -56,7 +56,7 @@ KVS_DAMAGED_EVENT: Final = "kvs-damaged"
 # Which finished jobs are gone for good: {jobs, times}
 JOB_PURGE_EVENT: Final = "job-purge-inactive"
 
-# Readings 31: how those who wait for a service learn that somebody serves it again; {service}
+# Somebody serves a name again: {service} (readings: Job manager gone)
 SERVICE_BACK_EVENT: Final = "service-back"
 
 # Job submission and control

@@ -110,7 +110,7 @@ async def test_late_answer_to_a_cancelled_call_is_dropped_and_traced(
 async def test_service_that_vanishes_under_a_call_is_an_error(
     world: ModuleWorld, client: Handle
 ) -> None:
-    "readings, ENOSYS"
+    "readings: ENOSYS"
     with pytest.raises(FluxError, match="echo ended: ZeroDivisionError: as asked") as error:
         await client.call("echo.crash")
     assert error.value.errnum == Errno.ENOSYS
@@ -252,7 +252,7 @@ async def test_receipt_is_traced_with_the_place_of_its_send(
 async def test_closed_handle_is_gone_and_those_it_kept_waiting_are_answered(
     world: ModuleWorld, client: Handle
 ) -> None:
-    "readings, ENOSYS: requests not yet delivered are answered whatever their matchtag."
+    "readings: ENOSYS. Requests not yet delivered are answered whatever their matchtag."
     server = world.handle("server")
     server.register("deaf")
     server.post("a value is nobody's message")

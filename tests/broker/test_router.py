@@ -62,7 +62,7 @@ def test_a_request_goes_to_the_service_its_topic_names(router: Router) -> None:
 
 
 def test_who_called_a_service_hears_that_somebody_holds_its_name_again(router: Router) -> None:
-    "Readings 31: nobody has to ask again and again."
+    "readings: Job manager gone. Nobody has to ask again and again."
     waiting = Party(router, "sched")
     waiting.peer.subscriptions.add("service-back")
     first = Party(router, "job-manager", "job-manager")
@@ -77,7 +77,7 @@ def test_who_called_a_service_hears_that_somebody_holds_its_name_again(router: R
 
 
 def test_who_asked_in_vain_hears_that_somebody_holds_the_name(router: Router) -> None:
-    "Readings 31: a first hello may come before the job manager does."
+    "readings: Job manager gone. A first hello may come before the job manager does."
     waiting = Party(router, "sched")
     waiting.peer.subscriptions.add("service-back")
     router.route(waiting.peer, Request("job-manager.sched-hello", None, 1))
@@ -168,7 +168,7 @@ def test_services_are_told_of_a_vanished_peer(router: Router) -> None:
 
 
 def test_services_that_had_called_the_vanished_peer_are_told(router: Router) -> None:
-    "readings, When the job manager goes away: scheduler and exec service get its disconnect."
+    "readings: Job manager gone. Scheduler and exec service get its disconnect."
     manager = Party(router, "manager", "job-manager")
     scheduler = Party(router, "scheduler", "sched")
     client = Party(router, "client")
@@ -182,7 +182,7 @@ def test_services_that_had_called_the_vanished_peer_are_told(router: Router) -> 
 
 
 def test_callers_of_a_vanished_service_are_answered(router: Router) -> None:
-    "readings, ENOSYS: what it took up with a matchtag, and what it did not take up at all."
+    "readings: ENOSYS. What it took up with a matchtag, and what it did not take up at all."
     client, server = Party(router, "client"), Party(router, "server", "sched")
     router.route(client.peer, Request("sched.expiration", {"id": 1}, 5))
     router.route(client.peer, Request("sched.alloc", {"id": 1}))  # matchtag 0, taken up

@@ -66,7 +66,7 @@ def test_a_refused_hello_is_fatal(errnum: Errno) -> None:
 
 
 def test_first_hello_that_meets_enosys_waits_for_the_job_manager() -> None:
-    "Readings 31: ENOSYS says that nobody holds the name; it is no answer to hello."
+    "readings: Job manager gone. ENOSYS says that nobody holds the name; it is no answer to hello."
     core = ExecCore(ExecConfig(simulate=True))
     (hello,) = core.start(1.0)
     assert core.turn(1.0, [Response(hello.topic, "is gone", Errno.ENOSYS, hello.matchtag)]) == []
@@ -356,7 +356,10 @@ def test_expiration_that_changed_while_exec_was_away_counts() -> None:
 
 
 def test_job_canceled_while_exec_was_away_is_not_started() -> None:
-    """Readings 29: the next exec service is asked, and says that nothing runs."""
+    """readings: Final release without finish.
+
+    The next exec service is asked, and says that nothing runs.
+    """
     log = eventlog("alloc", "exception", type="cancel", severity=0, note="")
     script = ExecScript(kvs={job_key(7, "eventlog"): log})
     answers = told(script.start(7, simulated("60s"), resources(starttime=50.0)))
@@ -382,7 +385,7 @@ def test_past_that_cannot_be_read_fails_the_job() -> None:
 
 
 def test_lost_job_manager_is_greeted_again_until_it_answers() -> None:
-    """Readings 31: exec says hello again when the name is back."""
+    """readings: Job manager gone. Exec says hello again when the name is back."""
     script = ExecScript()
     script.start(7, simulated("60s"))
     actions = script(gone("job-exec", MANAGER))
@@ -422,7 +425,7 @@ def test_job_that_ends_while_the_job_manager_is_away_is_told_to_the_next() -> No
 
 
 def test_repeated_start_of_a_job_that_runs_attaches_to_it() -> None:
-    """Readings 1: whatever `reattach` says."""
+    """readings: Exec override. Whatever `reattach` says."""
     script = ExecScript()
     actions = script.start(7, simulated("60s"))
     script(gone("job-exec", MANAGER))
@@ -433,7 +436,10 @@ def test_repeated_start_of_a_job_that_runs_attaches_to_it() -> None:
 
 
 def test_repeated_start_finds_an_expiration_that_nobody_told() -> None:
-    """Readings 30: the job's resource-update event is what counts, whoever was away."""
+    """readings: How exec learns of cancels.
+
+    The job's resource-update event is what counts, whoever was away.
+    """
     script = ExecScript()
     script.start(7, simulated("60s"), resources(expiration=START_AT + 5))
     script(gone("job-exec", MANAGER))

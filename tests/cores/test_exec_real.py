@@ -108,7 +108,7 @@ def test_finish_and_release_follow_the_commit_of_the_guest_data() -> None:
 
 
 def test_status_is_passed_on_as_wait_gave_it() -> None:
-    """32.start.31, readings 15: SIGTERM is 15, exit 1 is 256."""
+    """32.start.31, readings: finish status. SIGTERM is 15, exit 1 is 256."""
     script = ExecScript()
     script.started(7, jobspec())
     assert told(script.end(7, 15))[0] == ("finish", 15)
@@ -236,7 +236,10 @@ def test_cancel_sends_sigterm_and_sigkill_after_the_grace() -> None:
 
 
 def test_second_exception_does_not_start_the_grace_anew() -> None:
-    """Readings 25: the first fatal exception is the root cause."""
+    """readings: Severity 0 exceptions after the first.
+
+    The first fatal exception is the root cause.
+    """
     script = ExecScript()
     script.started(7, jobspec())
     script(job_exception(7))
@@ -352,7 +355,7 @@ def test_job_that_an_earlier_exec_saw_end_is_told_from_the_kvs() -> None:
 
 
 def test_job_canceled_while_exec_was_away_is_looked_for_and_stopped() -> None:
-    """Readings 29: no resource is freed under live processes."""
+    """readings: Final release without finish. No resource is freed under live processes."""
     context = {"type": "cancel", "severity": 0, "note": ""}
     log = format_eventlog([Event(60.0, "alloc"), Event(70.0, "exception", context)])
     script = ExecScript(kvs={job_key(7, "eventlog"): log})
@@ -369,7 +372,7 @@ def test_job_canceled_while_exec_was_away_and_never_launched_is_released() -> No
 
 
 def test_repeated_start_never_launches_twice() -> None:
-    """Readings 1: a repeat attaches to what runs."""
+    """readings: Exec override. A repeat attaches to what runs."""
     script = ExecScript()
     script.started(7, jobspec())
     script(gone("job-exec", MANAGER))
@@ -451,7 +454,10 @@ def test_next_job_manager_is_told_too_why_jobs_wait() -> None:
 
 
 def test_service_withdraws_when_no_shell_host_can_be_started() -> None:
-    """Readings 1: its disconnect ends the starts; no job fails, and each is asked for again."""
+    """readings: Exec override.
+
+    Its disconnect ends the starts; no job fails, and each is asked for again.
+    """
     script = ExecScript(connected=False)
     script.start(7, jobspec("true"))
     actions = script(ShellFailed("no space"))
@@ -477,7 +483,7 @@ def test_shell_host_that_fails_while_hello_is_under_way() -> None:
 
 
 def test_job_that_a_lost_shell_host_may_have_launched_is_not_given_up() -> None:
-    """Readings 29: no resource is freed under live processes."""
+    """readings: Final release without finish. No resource is freed under live processes."""
     script = ExecScript()
     script.start(7, jobspec("true"))
     script(ShellLost("it died"))

@@ -234,7 +234,10 @@ def test_ingest_cannot_go_on_without_the_last_id() -> None:
 
 
 def test_submissions_are_refused_while_nobody_holds_the_name_of_the_job_manager() -> None:
-    "Readings 31: ENOSYS says that nobody holds the name; ingest asks again when somebody does."
+    """readings: Job manager gone.
+
+    ENOSYS says that nobody holds the name; ingest asks again when somebody does.
+    """
     script = Script(max_jobid=None)
     assert script(submission(1)) == []
     why = "job-manager ended: no disk"

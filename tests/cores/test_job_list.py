@@ -150,7 +150,7 @@ def test_journal_is_opened_again_when_the_job_manager_is_back(listed: ListedJobs
 def test_journal_is_opened_at_once_when_the_broker_says_that_there_is_a_job_manager(
     listed: ListedJobs,
 ) -> None:
-    """Readings 31: it waits for the name to return."""
+    """readings: Job manager gone. It waits for the name to return."""
     listed.lose_journal()
     lost = listed.journal
     listed.turn(service_back("kvs"), service_back("job-manager", rolemask=ROLE_USER))

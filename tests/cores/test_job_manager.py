@@ -264,7 +264,7 @@ def test_second_fatal_exception_changes_nothing(m: ManagerScript) -> None:
 
 def test_job_is_canceled_while_pending_without_waiting_for_the_scheduler(m: ManagerScript) -> None:
     """27.criteria.7, 27.exceptions.2, 27.cancel.1, 27.cancel.2: the request is taken back and the
-    job is over (readings: A SUCCESS that crosses).
+    job is over (readings: A SUCCESS that crosses a cancel).
     """
     m.submit(1)
     assert m.raise_(1) == [

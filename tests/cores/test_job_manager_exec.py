@@ -161,7 +161,7 @@ def test_job_whose_shells_never_started_ends_without_start_and_finish(m: Manager
 def test_final_release_without_finish_or_fatal_exception_is_the_services_error(
     m: ManagerScript,
 ) -> None:
-    """Readings: release final without finish. The job gets a fatal exec exception."""
+    """readings: Final release without finish. The job gets a fatal exec exception."""
     m.running(1)
     text = "execution service released all resources before finish"
     assert m.execute(1, "release final") == [
@@ -215,7 +215,7 @@ def test_service_that_was_lost_is_asked_again_with_reattach(m: ManagerScript) ->
 
 
 def test_finished_job_of_a_lost_service_is_released_by_the_job_manager(m: ManagerScript) -> None:
-    """Readings: an exec service that dies while a job is in CLEANUP, with finish logged."""
+    """readings: Final release without finish. The service dies in CLEANUP, with finish logged."""
     m.running(1)
     m.execute(1, "finish")
     assert m.gone("job-exec")[1:] == ["sched.free 1"]
@@ -226,7 +226,10 @@ def test_finished_job_of_a_lost_service_is_released_by_the_job_manager(m: Manage
 def test_canceled_job_of_a_lost_service_is_asked_about_at_the_next(
     m: ManagerScript, said: list[str]
 ) -> None:
-    """Readings: no resource is freed under live processes, and no job waits for ever."""
+    """readings: Final release without finish.
+
+    Nothing is freed under processes, no job waits for ever.
+    """
     m.submit(1)
     m.alloc(1)
     m.execute(1, *said)

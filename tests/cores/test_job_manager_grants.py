@@ -221,7 +221,7 @@ def test_job_whose_r_is_lost_is_told_of_at_the_restart(m: ManagerScript) -> None
 
 
 def test_job_canceled_during_the_lookup_is_freed_at_once() -> None:
-    """Readings, A SUCCESS that crosses a sched.cancel: and R does not matter any more."""
+    """readings: A SUCCESS that crosses a cancel. And R does not matter any more."""
     m = waiting()
     assert "sched.free 1" in m.raise_(1)
     assert m.looked_up() == []
@@ -248,7 +248,7 @@ def test_scheduler_that_goes_during_the_lookup_is_forgotten_and_the_next_is_aske
 
 @pytest.mark.parametrize("kind", [ANNOTATE, CANCEL])
 def test_late_answers_during_the_lookup_are_ignored(kind: object) -> None:
-    """Readings, Late and stray answers."""
+    """readings: Late and stray answers."""
     m = waiting()
     assert m.alloc(1, kind, annotations={}) == []  # type: ignore[arg-type]
     assert m.looked_up() == ["job-exec.start 1"]
@@ -263,7 +263,7 @@ def test_second_terminal_answer_during_the_lookup_breaks_the_protocol() -> None:
 
 
 def test_queue_that_stops_during_the_lookup_does_not_stop_the_job() -> None:
-    """Readings, A SUCCESS that crosses a sched.cancel: still in SCHED, the grant came first."""
+    """readings: A SUCCESS that crosses a cancel. Still in SCHED, the grant came first."""
     m = waiting()
     m.queue(start=False)
     assert m.looked_up() == ["job-exec.start 1"]

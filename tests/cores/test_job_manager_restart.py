@@ -97,7 +97,7 @@ def test_running_job_is_found_again_with_reattach(m: ManagerScript) -> None:
 
 
 def test_job_in_cleanup_is_asked_about_unless_it_finished(m: ManagerScript) -> None:
-    """Readings: an exec service that dies while a job is in CLEANUP."""
+    """readings: Final release without finish. The service dies while a job is in CLEANUP."""
     m.running(1)
     m.raise_(1)
     m.running(2)

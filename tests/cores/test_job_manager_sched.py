@@ -198,7 +198,7 @@ def test_as_many_are_taken_back_as_better_ones_wait_and_no_more() -> None:
 
 
 def test_lowest_request_that_was_granted_meanwhile_runs() -> None:
-    """A SUCCESS that crosses a sched.cancel came first (readings: A SUCCESS that crosses)."""
+    """readings: A SUCCESS that crosses a cancel. The SUCCESS came first."""
     m = limited(1, 1)
     m.submit(2, urgency=20)
     assert m.alloc(1) == ["sched.alloc 2", "job-exec.start 1"]

@@ -38,7 +38,7 @@ def alone() -> ManagerScript:
 
 
 def test_grant_of_a_canceled_job_is_freed_at_once(m: ManagerScript) -> None:
-    """27.cancel.7: a SUCCESS that crosses the cancel (readings: A SUCCESS that crosses)."""
+    """27.cancel.7; readings: A SUCCESS that crosses a cancel."""
     m.submit(1)
     m.raise_(1)
     assert m.alloc(1) == ["sched.free 1"]
@@ -49,7 +49,7 @@ def test_grant_of_a_canceled_job_is_freed_at_once(m: ManagerScript) -> None:
 
 @pytest.mark.parametrize("kind", [ANNOTATE, DENY, CANCEL])
 def test_other_answers_for_a_canceled_job_are_ignored(m: ManagerScript, kind: Any) -> None:
-    """Readings: Late and stray answers."""
+    """readings: Late and stray answers."""
     m.submit(1)
     m.raise_(1)
     assert m.alloc(1, kind, annotations={"a": 1}) == []

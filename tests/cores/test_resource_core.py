@@ -252,7 +252,7 @@ def test_excluding_shrinks_the_default_group_and_including_grows_it() -> None:
 
 
 def test_shrunk_target_is_told_of_only_by_grow() -> None:
-    """28.shrink.3 and readings: only grow undoes shrink."""
+    """28.shrink.3; readings: Shrink and offline. Only grow undoes shrink."""
     script = Script()
     script(acquire())
     script(exclude("1"))

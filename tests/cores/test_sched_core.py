@@ -144,7 +144,10 @@ class TestStart:
         assert leaves(script.turn(answer(hello, errnum=errnum)))
 
     def test_first_hello_that_meets_enosys_waits_for_the_job_manager(self) -> None:
-        "Readings 31: ENOSYS says that nobody holds the name; it is no answer to hello."
+        """readings: Job manager gone.
+
+        ENOSYS says that nobody holds the name; it is no answer to hello.
+        """
         script = SchedScript()
         (hello,) = script.grow(machine(1, 1))
         assert script.turn(answer(hello, errnum=Errno.ENOSYS)) == []
@@ -527,7 +530,7 @@ class TestResources:
 
 class TestJobManagerGone:
     def test_a_ready_that_finds_nobody_waits_for_the_next_one(self) -> None:
-        """Readings: When the job manager goes away. The broker answers, then says farewell."""
+        """readings: Job manager gone. The broker answers, then says farewell."""
         script = SchedScript()
         (hello,) = script.grow(machine(1, 1))
         (ready,) = script.turn(answer(hello, errnum=Errno.ENODATA))
@@ -536,7 +539,7 @@ class TestJobManagerGone:
         assert hello.topic == "job-manager.sched-hello"
 
     def test_says_hello_again_once_it_is_back(self, script: SchedScript) -> None:
-        """Readings: When the job manager goes away."""
+        """readings: Job manager gone."""
         script.turn(alloc(1, jobspec(3)), alloc(2, jobspec(2)))
         (hello,) = script.turn(gone("sched", MANAGER))
         assert script.turn(answer(hello, errnum=Errno.ENOSYS)) == []

@@ -1,4 +1,4 @@
-"""What happens when the execution service ends, hangs or answers wrongly (RFC 32; readings)."""
+"""What happens when the execution service ends, hangs or answers wrongly (RFC 32)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def allocated(s: Scene, sched: FakeScheduler) -> int:
 async def test_start_requests_stop_and_jobs_keep_their_resources(
     autojump_clock: MockClock, end: str
 ) -> None:
-    "Readings, Exec override: outstanding starts end with the service."
+    "readings: Exec override. Outstanding starts end with the service."
     async with scene(WITHOUT) as s:
         sched, execution = await both(s)
         running = await allocated(s, sched)
@@ -105,7 +105,7 @@ def released(jobid: int, ranks: str, final: bool) -> dict[str, Any]:
 async def test_each_partial_release_is_logged_and_resources_are_freed_once_at_the_final_one(
     autojump_clock: MockClock, reloaded: bool
 ) -> None:
-    "Readings, Partial release: also when the job manager is another by then."
+    "readings: Partial release. Also when the job manager is another by then."
     async with scene(WITHOUT) as s:
         sched, execution = await both(s)
         jobid = await s.submit(ncores=4)
@@ -151,7 +151,7 @@ async def test_reload_of_the_service_takes_jobs_up_again_and_logs_no_error(
 async def test_job_canceled_while_no_service_is_there_is_asked_about(
     autojump_clock: MockClock,
 ) -> None:
-    "Readings, release final: no resource is freed under live processes."
+    "readings: Final release without finish. No resource is freed under live processes."
     async with scene(WITHOUT) as s:
         sched, execution = await both(s)
         jobid = await allocated(s, sched)
@@ -387,7 +387,10 @@ async def test_answer_after_the_final_release_ends_the_conversation(
 async def test_final_release_before_finish_is_the_jobs_exception(
     autojump_clock: MockClock,
 ) -> None:
-    "Readings, release final: a severity 0 exec exception, and the resources are freed."
+    """readings: Final release without finish.
+
+    A severity 0 exec exception, and the resources are freed.
+    """
     async with scene(WITHOUT) as s:
         sched, execution = await both(s)
         jobid = await allocated(s, sched)

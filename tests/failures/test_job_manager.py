@@ -42,7 +42,10 @@ async def replace(s: Scene, manager: Mortal, how: str, away_s: float = 10.0) -> 
 async def test_jobs_in_every_state_go_on_with_the_next_job_manager(
     autojump_clock: MockClock, end: str
 ) -> None:
-    "16: all state from eventlogs; scheduler and execution service say hello again (readings, 31)."
+    """16: all state from eventlogs; scheduler and execution service say hello again.
+
+    See readings: Job manager gone.
+    """
     async with scene() as s:
         manager = await s.make_mortal(NAME)
         held = await s.submit(urgency=0)
@@ -97,7 +100,10 @@ def hellos_in(records: list[Record]) -> Counter[str]:
 async def test_nobody_asks_for_a_job_manager_that_is_never_there(
     autojump_clock: MockClock,
 ) -> None:
-    "Readings 31: scheduler and execution service wait for the name; a day of it is no work."
+    """readings: Job manager gone.
+
+    Scheduler and execution service wait for the name; a day of it is no work.
+    """
     records: list[Record] = []
     async with scene(sinks=[records.append]) as s:
         await s.supervisor.remove(NAME)
@@ -112,7 +118,7 @@ async def test_nobody_asks_for_a_job_manager_that_is_never_there(
 async def test_each_job_manager_that_fails_to_start_is_told_hello_once_and_the_next_one_serves(
     autojump_clock: MockClock,
 ) -> None:
-    "Readings 31: the name comes and goes; each hello is for one that came."
+    "readings: Job manager gone. The name comes and goes; each hello is for one that came."
     records: list[Record] = []
     async with scene(sinks=[records.append]) as s:
         manager = await s.make_mortal(NAME)
@@ -147,7 +153,10 @@ NEEDS_MANAGER = ("sched", "job-exec", "job-ingest", "job-list")
 async def test_first_hello_waits_while_the_job_manager_is_replaced(
     autojump_clock: MockClock, replaying: bool
 ) -> None:
-    "Readings 31: it is reloaded while it replays, or is not there at all when the others come."
+    """readings: Job manager gone.
+
+    It is reloaded while it replays, or is not there at all when the others come.
+    """
     async with scene(without=(NAME, *NEEDS_MANAGER)) as s:
         real = s.supervisor.specs[NAME]
         if replaying:
@@ -199,7 +208,7 @@ async def test_who_waits_on_a_job_manager_that_ends_is_answered(
 async def test_fakes_hear_of_the_job_managers_end_and_may_say_hello_again(
     autojump_clock: MockClock,
 ) -> None:
-    "Readings, 31: they get its disconnect, even before they were asked for anything."
+    "readings: Job manager gone. They get its disconnect, even before they were asked for anything."
     async with scene(("sched", "job-exec")) as s:
         manager = await s.make_mortal(NAME)
         sched, execution = FakeScheduler(), FakeExec()

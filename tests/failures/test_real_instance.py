@@ -94,7 +94,10 @@ def test_jobs_with_resources_wait_while_no_shell_host_can_be_started(tmp_path: P
 def test_running_jobs_go_on_and_others_wait_while_the_next_shell_host_cannot_be_started(
     tmp_path: Path,
 ) -> None:
-    "Readings 1: the service withdraws, and says hello again; what runs is found again."
+    """readings: Exec override.
+
+    The service withdraws, and says hello again; what runs is found again.
+    """
     shell, go = tmp_path / "state" / "shell", tmp_path / "go"
     with running_instance(tmp_path / "state") as instance:
         wait = f"until [ -e {go} ]; do sleep 0.02; done"

@@ -203,7 +203,7 @@ def test_module_in_a_process_whose_connection_is_cut_ends_and_says_why(tmp_path:
 def test_execution_service_that_is_killed_leaves_its_starts_to_the_next(
     instance: RunningInstance,
 ) -> None:
-    "Readings, Exec override: reattach is false, since it never said that the job had started."
+    "readings: Exec override. Reattach is false, since it never said that the job had started."
     instance.ok("module", "remove", "job-exec")
     with peer(instance, "exec") as execution:
         jobid = instance.ok("submit", "true").strip()

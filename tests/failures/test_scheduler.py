@@ -260,8 +260,9 @@ async def test_next_scheduler_takes_over_from_every_state(
     limit: int | None,
     end: str,
 ) -> None:
-    """Readings, Resume and No scheduler: told once if it holds resources; else asked for again.
+    """readings: Resume; readings: No scheduler, job ends.
 
+    The job is told once if it holds resources; otherwise its request is sent again.
     A job that was queued and not sent is sent by the next one's mode (27.ready.6, 27.ready.8).
     """
     epilog = Epilog()
@@ -407,7 +408,7 @@ async def test_expiration_that_changed_before_it_came_is_told_to_the_next_schedu
 
 
 async def test_annotations_of_a_scheduler_go_with_it(autojump_clock: MockClock) -> None:
-    "Readings, Annotations: those of the next one start from nothing of the last one's."
+    "readings: Annotations. Those of the next one start from nothing of the last one's."
     async with scene(WITHOUT) as s:
         sched = FakeScheduler()
         await s.load("sched", sched)

@@ -227,7 +227,7 @@ async def test_what_a_job_held_may_be_granted_again(autojump_clock: MockClock) -
 async def test_suspended_scheduler_may_go_on_by_saying_hello_again(
     autojump_clock: MockClock,
 ) -> None:
-    "Readings, Resume: needs both hello and ready."
+    "readings: Resume. Needs both hello and ready."
     async with scene(WITHOUT) as s:
         sched, _, pending, running = await pending_and_running(s)
         sched.say(ALLOC, None)

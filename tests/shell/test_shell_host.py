@@ -60,7 +60,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
     [("exit 0", 0), ("exit 3", 768), ("kill -TERM $$", 15), ("kill -KILL $$", 9)],
 )
 async def test_status_is_what_wait_says(directory: Path, script: str, status: int) -> None:
-    """32.start.32, readings 15."""
+    """32.start.32, readings: finish status."""
     async with open_shell(directory) as shell:
         done = await shell.run(1, "sh", "-c", script)
         assert (done.status, done.lost, done.sizes) == (status, [], [])
@@ -167,7 +167,7 @@ async def test_group_that_ignores_sigterm_dies_of_sigkill(directory: Path) -> No
 
 
 async def test_what_a_task_leaves_in_its_group_does_not_outlive_the_job(directory: Path) -> None:
-    """Readings 29: no resource is freed under live processes."""
+    """readings: Final release without finish. No resource is freed under live processes."""
     async with open_shell(directory) as shell:
         done = await shell.run(1, "sh", "-c", "trap '' TERM; sleep 100 & exit 2")
         assert done.status == 2 << 8
@@ -283,7 +283,7 @@ async def test_signal_of_a_job_that_is_not_there_is_nothing(directory: Path) -> 
 
 
 async def test_job_is_launched_once_however_often_it_is_asked_for(directory: Path) -> None:
-    """32.start.10, readings 1."""
+    """32.start.10, readings: Exec override."""
     async with open_shell(directory) as shell:
         done = await shell.run(1, "echo", "once")
         assert await shell.run(1, "echo", "twice") == done

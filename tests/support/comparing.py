@@ -52,7 +52,7 @@ def ranks_of_release(entry: Entry) -> Entry:
 
 
 def wait_status(entry: Entry) -> Entry:
-    """0.88 writes a signal as exit code 128+n; RFC 21 has a wait(2) status (readings: finish)."""
+    """0.88 writes a signal as exit code 128+n (readings: finish status)."""
     name, context = entry
     if name != "finish":
         return entry

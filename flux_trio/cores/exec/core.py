@@ -2,8 +2,8 @@
 
 Hello first, once the shell host answers; then each start request becomes a `Job`, its R is read,
 and it is simulated (`simulated.py`) or run (`real.py`). `job.py` has the answers. Cancels come as
-`job-exception` events, new expirations by the job manager's journal (readings: How the exec service
-learns).
+`job-exception` events, new expirations by the job manager's journal (readings: How exec learns of
+cancels).
 
 R is the one thing looked up for a job that was allocated after the hello. For any other, and one to
 reattach, the past is looked up as well: its eventlog, and what an earlier exec service stored.

@@ -277,7 +277,8 @@ class SchedCore:
         if self._context.stand(asked.id) is not AllocState.ALLOCATED:
             raise FluxError(Errno.ENOENT, f"job {asked.id} has no allocation")
         horizon = self._schedule.state.horizon
-        if asked.expiration > horizon + 1:  # whole seconds may be rounded up (readings: expiration)
+        # Whole seconds may be rounded up (readings: sched.expiration).
+        if asked.expiration > horizon + 1:
             text = f"expiration {asked.expiration} is beyond that of the instance, {horizon}"
             raise FluxError(Errno.EINVAL, text)
         self._schedule.extend(asked.id, min(asked.expiration or math.inf, horizon))

@@ -2,7 +2,7 @@
 
 ENOSYS comes from the broker while there is no job manager, so it is no answer to hello, neither to
 the first one nor to a later one. Hello is said again once somebody holds the job manager's name
-(readings: When the job manager goes away), which the event `service-back` tells.
+(readings: Job manager gone), which the event `service-back` tells.
 """
 
 from __future__ import annotations

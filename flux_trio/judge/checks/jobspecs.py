@@ -190,7 +190,10 @@ def per_slot_is_one(jobspec: Any) -> str | None:
 
 
 def total_is_at_least_nnodes(jobspec: Any) -> str | None:
-    """25.tasks.4, without its upper bound, which its own use case 2.1 goes beyond (readings)."""
+    """25.tasks.4, without its upper bound, which its own use case 2.1 goes beyond.
+
+    See readings: Schemas and their prose.
+    """
     found = part(task(jobspec), "count", dict)
     least = max(totals(jobspec)["node"], 1)
     if "total" not in found or (_integer(found["total"]) and found["total"] >= least):

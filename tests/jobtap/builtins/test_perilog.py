@@ -271,7 +271,7 @@ async def test_cancel_drains_only_the_node_where_the_prolog_had_failed_before(au
 
 @pytest.mark.parametrize("cancel_on_exception", ["true", "false"])
 async def test_second_exception_ends_no_epilog(cancel_on_exception: str, autojump_clock):
-    """Readings: severity 0 exceptions after the first change nothing."""
+    """readings: Severity 0 exceptions after the first. They change nothing."""
     more = f'["epilog"]\ncancel-on-exception = {cancel_on_exception}'
     config = BOTH.replace('["epilog"]', more)
     async with acting(Acting(epilog={"seconds": 100}), config) as (client, jobs):

@@ -102,7 +102,8 @@ class ExecSide:
         if job.released or not job.start_sent:
             return True
         if job.status is not None and job.start in (ExecState.IDLE, ExecState.RELEASED):
-            # the service went away after finish: nothing of the job runs (readings: release final)
+            # the service went away after finish: nothing of the job runs
+            # (readings: Final release without finish)
             self._ledger.log(job, JobEvent.RELEASE, {"ranks": "all", "final": True})
             return True
         if job.start == ExecState.IDLE and self.service:

@@ -494,7 +494,7 @@ class Ledger:
             self._recent[job.id] = job
             self.over.append(ended(job, event.timestamp))
         elif event.context is not None:
-            # exec learns of cancels by it (readings: How exec)
+            # exec learns of cancels by it (readings: How exec learns of cancels)
             what = event.context
             payload = {"id": job.id, "type": what["type"], "severity": what["severity"]}
             event_of_job = EventMessage(

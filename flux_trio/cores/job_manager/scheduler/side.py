@@ -381,7 +381,10 @@ class SchedulerSide:
             self._step(job.id, AllocEvent.PRIORITIZE)
 
     def _make_room(self) -> None:
-        """A better job waits and the limit is reached: take back the lowest (readings: Limited)."""
+        """A better job waits and the limit is reached: take back the lowest request.
+
+        See readings: Limited mode and priority.
+        """
         if rank_of(self._queue[0]) >= max(map(_sent_rank_of, self._sent.values())):
             return  # as nearly always: without sorting them
         for better, lowest in zip(self._queue, reversed(self._sent_by_rank()), strict=False):
