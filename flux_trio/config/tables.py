@@ -128,7 +128,8 @@ class UserLimitsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """`[job-manager.user-limits]`: what one user may have; 0 is no limit.
 
     `jobs` (active ones) and `jobspec-bytes` (of those, as JSON, without the environment) are of
-    each guest; `memo-bytes` and `eventlog-bytes` (events that users asked for) of each active job.
+    each guest; `memo-bytes` and `eventlog-bytes` (events that users asked for) of each active job,
+    and with `-sum` of all active jobs of each guest.
     """
 
     jobs: Annotated[int, msgspec.Meta(ge=0)] = 20_000
@@ -138,8 +139,14 @@ class UserLimitsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     memo_bytes: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
         default=16_384, name="memo-bytes"
     )
+    memo_bytes_sum: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
+        default=16 * 2**20, name="memo-bytes-sum"
+    )
     eventlog_bytes: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
         default=2**20, name="eventlog-bytes"
+    )
+    eventlog_bytes_sum: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
+        default=2**28, name="eventlog-bytes-sum"
     )
 
 

@@ -16,10 +16,13 @@ from tests.support.manager_script import ManagerScript
 
 def script(**limits: Any) -> ManagerScript:
     """Job 1 is the guest's."""
-    job_manager = JobManagerConfig(user_limits=UserLimitsConfig(**limits))
-    m = ManagerScript(peers=True, config=Config(job_manager=job_manager))
+    m = ManagerScript(peers=True, config=limited(**limits))
     m.submit(1, userid=GUEST_USERID)
     return m
+
+
+def limited(**limits: Any) -> Config:
+    return Config(job_manager=JobManagerConfig(user_limits=UserLimitsConfig(**limits)))
 
 
 def answer(m: ManagerScript, request: Request) -> tuple[int, Any]:
@@ -102,6 +105,49 @@ def test_memos_of_a_job_are_bounded_together() -> None:
     assert errnum == Errno.ENOSPC
     assert text.endswith("user-limits.memo-bytes is 2000")
     assert ask(m, topics.JOB_MEMO, memo={"a": None, "c": "x" * 900})[0] == 0
+
+
+def test_memos_of_the_jobs_of_a_guest_are_bounded_together() -> None:
+    m = script(memo_bytes_sum=2000)
+    m.submit(2, userid=GUEST_USERID)
+    m.submit(3, userid=OWNER_USERID)
+    assert ask(m, topics.JOB_MEMO, memo={"a": "x" * 900})[0] == 0
+    assert ask(m, topics.JOB_MEMO, id=2, memo={"a": "x" * 900})[0] == 0
+    errnum, text = ask(m, topics.JOB_MEMO, id=2, memo={"b": "x" * 900})
+    assert errnum == Errno.ENOSPC
+    assert text.endswith("user-limits.memo-bytes-sum is 2000")
+    assert answer(m, asked(topics.JOB_MEMO, {"id": 3, "memo": {"a": "x" * 9000}}))[0] == 0
+    again = ManagerScript(peers=True, kvs=m.kvs, config=limited(memo_bytes_sum=2000))
+    for life in (m, again):
+        assert ask(life, topics.JOB_MEMO, id=2, memo={"b": "x" * 900})[0] == Errno.ENOSPC
+    assert ask(again, topics.JOB_MEMO, id=2, memo={"a": None})[0] == 0
+    assert ask(again, topics.JOB_MEMO, id=2, memo={"b": "x" * 900})[0] == 0
+    again.raise_(1)
+    assert ask(again, topics.JOB_MEMO, id=2, memo={"c": "x" * 900})[0] == 0
+
+
+def test_memos_that_wait_for_a_hook_are_counted_too() -> None:
+    m = script(memo_bytes=2000, memo_bytes_sum=2800)
+    m.plugins.waiting.add("job.state.depend")
+    m.submit(2, userid=GUEST_USERID)
+    assert "job.state.depend" in m.plugins.asked
+    asked = [ask(m, topics.JOB_MEMO, id=2, memo={key: "x" * 900}) for key in "abc"]
+    assert [errnum for errnum, _ in asked] == [0, 0, Errno.ENOSPC]
+    assert [ask(m, topics.JOB_MEMO, memo={key: "x" * 900})[0] for key in "ab"] == [0, Errno.ENOSPC]
+
+
+def test_events_that_users_ask_for_are_bounded_for_all_jobs_of_a_guest() -> None:
+    m = script(eventlog_bytes_sum=3000)
+    m.submit(2, userid=GUEST_USERID)
+    notes = {"severity": 3, "type": "note", "note": "x" * 1000}
+    assert [ask(m, topics.JOB_RAISE, id=1 + n % 2, **notes)[0] for n in range(3)] == [
+        0,
+        0,
+        Errno.ENOSPC,
+    ]
+    assert answer(m, asked(topics.JOB_RAISE, {"id": 1} | notes))[0] == 0
+    assert ask(m, topics.JOB_RAISE, id=2, severity=0, type="cancel")[0] == 0
+    assert ask(m, topics.JOB_RAISE, **notes)[0] == Errno.ENOSPC
 
 
 @pytest.mark.parametrize("what", ["type", "note"])

@@ -19,7 +19,7 @@ from flux_trio.config import QUEUE_KEY
 from flux_trio.cores.job_index import Ended, ended_at, ended_ops, mark_of, name_mark, refusal_ops
 from flux_trio.cores.job_manager.jobs.jobspecs import Jobspecs, KeptJobspec
 from flux_trio.cores.job_manager.jobs.tally import Tally
-from flux_trio.cores.job_manager.jobs.user_jobs import UserJobs
+from flux_trio.cores.job_manager.jobs.user_jobs import JobBytes, UserJobs
 from flux_trio.cores.turns import Exit, NoteAll
 from flux_trio.formats import (
     Event,
@@ -70,7 +70,7 @@ kvs holds twice as much (`HELD_BYTES_MAX`): the rest is for events that no reque
 _EVENT: Final[str] = Kind.EVENT.value  # looked up once: every event is traced
 
 # Looked at by few, of many events: so by a set, not by one comparison after another.
-_FURTHER = frozenset({JobEvent.CLEAN, JobEvent.EXCEPTION})
+_FURTHER = frozenset({JobEvent.CLEAN, JobEvent.EXCEPTION, JobEvent.MEMO})
 
 _LEFT_BY_NO_EXCEPTION = (JobState.NEW, JobState.CLEANUP, JobState.INACTIVE)
 
@@ -238,11 +238,12 @@ class Ledger:
     """
 
     def __init__(self, owner: int) -> None:
-        self._owner = owner
+        self.owner = owner
         self.jobs: dict[int, ActiveJob] = {}
         self.tally = Tally()  # of `jobs`
         self.users = UserJobs(owner)  # of `jobs`
-        self.asked_bytes: dict[int, int] = {}  # of events that users asked for, by active job
+        self.asked_bytes = JobBytes()  # of events that users asked for
+        self.memo_bytes = JobBytes()  # of memos, as JSON
         self.running: dict[int, ActiveJob] = {}  # those of `jobs` that are in RUN or CLEANUP
         self.jobspecs = Jobspecs()
         self.ninactive = 0  # finished jobs that are stored; nothing else is kept of them
@@ -366,7 +367,7 @@ class Ledger:
             "type": kind,
             "severity": severity,
             "note": note,
-            "userid": self._owner if userid is None else userid,
+            "userid": self.owner if userid is None else userid,
         }
         self.log(job, JobEvent.EXCEPTION, context)
 
@@ -465,14 +466,22 @@ class Ledger:
             self.running[job.id] = job
         self.tally.came(job.queue, job.state)
         self.users.came(job.userid, job.id, len(job.jobspec))
+        self._count_memos(job)
         self.max_jobid = max(self.max_jobid, job.id)
 
     def _remove(self, job: ActiveJob) -> None:
         del self.jobs[job.id]
         self.running.pop(job.id, None)
-        self.asked_bytes.pop(job.id, None)
+        for sizes in (self.asked_bytes, self.memo_bytes):
+            sizes.put(job.userid, job.id, 0)
         self.users.went(job.userid, job.id)
         self.tally.went(job.id, job.queue, job.state)
+
+    def _count_memos(self, job: ActiveJob) -> None:
+        """Whoever has written them."""
+        size = len(msgspec.json.encode(job.memo)) if job.memo else 0
+        if size or self.memo_bytes.of_job(job.id):
+            self.memo_bytes.put(job.userid, job.id, size)
 
     def _apply(self, job: ActiveJob, event: Event) -> None:
         """Fold it in, and count the job as what it is now."""
@@ -493,6 +502,8 @@ class Ledger:
             self.ninactive += 1
             self._recent[job.id] = job
             self.over.append(ended(job, event.timestamp))
+        elif event.name == JobEvent.MEMO:
+            self._count_memos(job)
         elif event.context is not None:
             # exec learns of cancels by it (readings: How exec learns of cancels)
             what = event.context
@@ -526,7 +537,7 @@ class Ledger:
         """The active jobs of one user, or of all for USERID_UNKNOWN; a guest's without a scan."""
         if userid == USERID_UNKNOWN:
             return list(self.jobs.values())
-        if userid == self._owner:
+        if userid == self.owner:
             return [job for job in self.jobs.values() if job.userid == userid]
         return [self.jobs[jobid] for jobid in self.users.jobids(userid)]
 

@@ -202,7 +202,7 @@ class Replay:
             return []
         self._ledger.resume(active)
         if len(eventlog) > EVENTLOG_SMALL_BYTES:  # most likely for what users asked for
-            self._ledger.asked_bytes[jobid] = len(eventlog.encode())
+            self._ledger.asked_bytes.put(job.userid, jobid, len(eventlog.encode()))
         return self._take_resources(active, r) if job.has_resources else []
 
     def _take_resources(self, job: ActiveJob, r: str | None) -> list[Any]:

@@ -1,4 +1,4 @@
-"""How many active jobs each user has, and how many bytes of jobspecs they have together."""
+"""How many active jobs each user has, and how many bytes they have together."""
 
 from __future__ import annotations
 
@@ -34,3 +34,28 @@ class UserJobs:
             self._totals[userid] -= sizes.pop(jobid)
             if not sizes:
                 del self._sizes[userid], self._totals[userid]
+
+
+class JobBytes:
+    """Bytes of something that few active jobs have, and their sum for each user."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, int] = {}  # by job id
+        self._totals: dict[int, int] = {}  # by userid
+
+    def of_job(self, jobid: int) -> int:
+        """How many a job has."""
+        return self._sizes.get(jobid, 0)
+
+    def of_user(self, userid: int) -> int:
+        """How many all active jobs of a user have."""
+        return self._totals.get(userid, 0)
+
+    def put(self, userid: int, jobid: int, size: int) -> None:
+        """A job of the user has so many now; 0 is none, or that it is active no more."""
+        total = self.of_user(userid) - self.of_job(jobid) + size
+        for sizes, key, number in ((self._sizes, jobid, size), (self._totals, userid, total)):
+            if number:
+                sizes[key] = number
+            else:
+                sizes.pop(key, None)

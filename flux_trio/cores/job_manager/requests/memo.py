@@ -39,7 +39,8 @@ class Memos:
         if not request.is_owner and request.userid != job.userid:
             raise FluxError(Errno.EPERM, "guests can only add a memo to their own jobs")
         self._ledger.check_room()
-        self._limits.check_memo(job, payload.memo)
+        size = self._limits.check_memo(job, payload.memo)
         self._limits.check_event(request, job, JobEvent.MEMO, payload.memo)
+        self._ledger.memo_bytes.put(job.userid, job.id, size)
         self._ledger.log(job, JobEvent.MEMO, payload.memo)
         self._ledger.send(respond(request))

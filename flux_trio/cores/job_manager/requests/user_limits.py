@@ -63,24 +63,51 @@ class UserLimits:
 
         The exception that ends a job is always taken.
         """
-        most = self._queues.config.job_manager.user_limits.eventlog_bytes
+        limits = self._queues.config.job_manager.user_limits
+        counted = self._ledger.asked_bytes
+        most, most_of_user = limits.eventlog_bytes, limits.eventlog_bytes_sum
         size = EVENT_OVERHEAD_BYTES + _size(context)
-        asked = self._ledger.asked_bytes.get(job.id, 0) + size
+        asked = counted.of_job(job.id) + size
         ends = name == JobEvent.EXCEPTION and context["severity"] == 0 and job.exception is None
         if most and asked > most * (OWNER_FACTOR if request.is_owner else 1) and not ends:
             text = (
                 f"the eventlog of the job has {asked - size} bytes of events that users asked for"
             )
             raise FluxError(Errno.ENOSPC, f"{text}: user-limits.eventlog-bytes is {most}")
-        self._ledger.asked_bytes[job.id] = asked
+        of_user = counted.of_user(job.userid)
+        if most_of_user and of_user + size > most_of_user and not (request.is_owner or ends):
+            text = (
+                f"the eventlogs of your active jobs have {of_user} bytes of events that users "
+                f"asked for: user-limits.eventlog-bytes-sum is {most_of_user}"
+            )
+            raise FluxError(Errno.ENOSPC, text)
+        counted.put(job.userid, job.id, asked)
 
-    def check_memo(self, job: ActiveJob, memo: dict[str, Any]) -> None:
-        """Raise FluxError(ENOSPC) if the memos of the job would be too large with `memo`."""
-        most = self._queues.config.job_manager.user_limits.memo_bytes
-        size = _size((job.memo or {}) | memo)
+    def check_memo(self, job: ActiveJob, memo: dict[str, Any]) -> int:
+        """How many bytes the memos of the job are with `memo`, those that wait for a hook included.
+
+        Raises FluxError(ENOSPC) if they, or all of its user's, are too large then.
+        """
+        limits = self._queues.config.job_manager.user_limits
+        counted = self._ledger.memo_bytes
+        memos = job.memo or {}
+        for name, context in job.queued():
+            if name == JobEvent.MEMO:
+                memos = memos | context
+        before, size = counted.of_job(job.id), _size(memos | memo)
+        most = limits.memo_bytes
         if most and size > most:
             text = f"the memos of the job would have {size} bytes: user-limits.memo-bytes is {most}"
             raise FluxError(Errno.ENOSPC, text)
+        most, of_user = limits.memo_bytes_sum, counted.of_user(job.userid) - before + size
+        is_guests = job.userid != self._ledger.owner
+        if most and is_guests and size > before and of_user > most:
+            text = (
+                f"the memos of the active jobs of user {job.userid} would have {of_user} bytes: "
+                f"user-limits.memo-bytes-sum is {most}"
+            )
+            raise FluxError(Errno.ENOSPC, text)
+        return size
 
 
 def check_note(kind: str, note: str) -> None:
