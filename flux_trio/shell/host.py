@@ -23,7 +23,8 @@ from typing import Final
 import trio
 
 from flux_trio.console import STDERR, fill_standard_descriptors
-from flux_trio.shell.jobs import Process, ShellJob, ShellJobs
+from flux_trio.shell.job import Process, ShellJob
+from flux_trio.shell.jobs import ShellJobs
 from flux_trio.shell.orphans import become_subreaper
 from flux_trio.shell.protocol import (
     JOBS_NAME,
@@ -65,11 +66,13 @@ class ShellHost:
             for process in self._jobs.recover():
                 nursery.start_soon(self._await_adopted, process, nursery)
             self._clear_left(nursery)
+            nursery.start_soon(self._jobs.cgroups.run)
             sockets = [trio.SocketListener(trio.socket.from_stdlib_socket(listener))]
             nursery.start_soon(trio.serve_listeners, partial(self._serve, nursery), sockets)
             nursery.start_soon(self._end_when_idle)
             await self._end.wait()
             nursery.cancel_scope.cancel()
+        self._jobs.cgroups.leave()
 
     async def _serve(self, clearing: trio.Nursery, connection: trio.SocketStream) -> None:
         """Take a client's requests; what jobs left is cleared in a nursery that outlives it."""
@@ -83,6 +86,8 @@ class ShellHost:
                 nursery.start_soon(client.pump)
                 while requests := await client.receive():
                     for request in requests:
+                        if isinstance(request, Start):
+                            await self._jobs.cgroups.ready()
                         self._handle(client, request, nursery)
                         self._clear_left(clearing)
                         await trio.lowlevel.checkpoint()  # a launch takes a millisecond
@@ -139,7 +144,7 @@ class ShellHost:
         """A job is over when nothing of it is left; what is stuck in the kernel is waited for."""
         while True:
             try:
-                left = self._jobs.kill_leftovers(job)
+                left = await self._jobs.kill_leftovers(job)
             except OSError:  # no descriptor is free
                 await trio.sleep(LOOK_AGAIN_S)
                 continue

@@ -17,16 +17,24 @@ import signal
 import subprocess
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from flux_trio.console import STDERR
 from flux_trio.shell.files import open_streams
 from flux_trio.shell.input import JobInputs
+from flux_trio.shell.job import (
+    STATUS_NOT_EXECUTED,
+    STATUS_NOT_FOUND,
+    Process,
+    ShellJob,
+    start_time,
+)
+from flux_trio.shell.job_cgroups import JobCgroups
 from flux_trio.shell.leftovers import Leftovers
 from flux_trio.shell.limits import limiting
-from flux_trio.shell.orphans import Orphans
+from flux_trio.shell.orphans import Orphans, name_of_host
 from flux_trio.shell.protocol import (
     JOBS_NAME,
     STREAMS,
@@ -60,119 +68,13 @@ from flux_trio.shell.shortage import ShortageError, describe_shortage, is_shorta
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# wait(2) statuses as a POSIX shell exits for the same reasons, and 1 where none was seen
-STATUS_NOT_FOUND: Final = 127 << 8
-STATUS_NOT_EXECUTED: Final = 126 << 8
-STATUS_LOST: Final = 1 << 8
-
-
-class Process:
-    """One task that runs: a child of this host, or (`child` is None) of one before it."""
-
-    __slots__ = ("child", "job", "pid", "starttime", "taskid")
-
-    def __init__(
-        self,
-        job: ShellJob,
-        taskid: int,
-        pid: int,
-        starttime: int,
-        child: subprocess.Popen[bytes] | None,
-    ) -> None:
-        self.job = job
-        self.taskid = taskid
-        self.pid = pid
-        self.starttime = starttime
-        self.child = child
-
-    def signal(self, signum: int) -> None:
-        """Send `signum` to its process group; nothing when the process is no longer there.
-
-        The id of a child is its own until it is reaped; another's may be anyone's by now.
-        """
-        if self.child is not None or start_time(self.pid) == self.starttime:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signum)
-
-
-class ShellJob:
-    """One job: what its record says, in memory."""
-
-    __slots__ = (
-        "emptied",
-        "failure",
-        "id",
-        "is_adopted",
-        "is_clearing",
-        "is_waiting",
-        "launched_at",
-        "ntasks",
-        "pids",
-        "running",
-        "statuses",
-    )
-
-    def __init__(self, jobid: int) -> None:
-        self.id = jobid
-        self.is_adopted = False  # an earlier host has launched it
-        self.is_clearing = False  # its tasks have ended, what they left is being ended
-        self.is_waiting = False  # some tasks are launched; for the next the host lacks something
-        self.emptied: set[str] = set()  # files for output that the job named and has opened
-        self.launched_at = 0  # start time of its first task: clock ticks since boot
-        self.ntasks = 0
-        self.pids: list[int] = []  # of all its tasks
-        self.running: dict[int, Process] = {}
-        self.statuses: dict[int, int | None] = {}
-        self.failure: Failure | None = None
-
-    def apply(self, line: Line) -> None:
-        """Take in one line of the record."""
-        match line:
-            case Accepted(ntasks):
-                self.ntasks = ntasks
-            case Launched(taskid, pid, starttime):
-                self.running[taskid] = Process(self, taskid, pid, starttime, None)
-                self.pids.append(pid)
-                self.launched_at = self.launched_at or starttime
-            case Failed(taskid, status, text):
-                self.statuses[taskid] = status
-                self.failure = Failure(taskid, text)
-            case Ended(taskid, status):
-                self.running.pop(taskid, None)
-                self.statuses[taskid] = status
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing of it runs or will run, as far as this host can tell."""
-        return not self.has_process and not self.is_waiting
-
-    @property
-    def has_process(self) -> bool:
-        """Whether something of it runs, as far as this host can tell."""
-        return bool(self.running) or self.is_clearing
-
-    @property
-    def missing(self) -> list[int]:
-        """The tasks that were not launched, and did not fail to be, in ascending order."""
-        return sorted(set(range(self.ntasks)) - self.running.keys() - self.statuses.keys())
-
-    @property
-    def status(self) -> int:
-        """The greatest wait(2) status (RFC 32, finish)."""
-        found = [STATUS_LOST if status is None else status for status in self.statuses.values()]
-        return max(found, default=STATUS_LOST)
-
-    @property
-    def lost(self) -> list[int]:
-        """The tasks of which nobody knows how they ended, in ascending order."""
-        return sorted(taskid for taskid, status in self.statuses.items() if status is None)
-
 
 class ShellJobs:
     """All jobs of one directory that are not acknowledged."""
 
     def __init__(self, directory: Path) -> None:
         self.inputs = JobInputs()
+        self.cgroups = JobCgroups(name_of_host(directory))
         self._directory = directory
         self._jobs: dict[int, ShellJob] = {}
         self._children: dict[int, Process] = {}
@@ -205,15 +107,9 @@ class ShellJobs:
                 job.apply(line)
                 if isinstance(line, Launched):
                     self._tasks[line.pid] = jobid
+                    self.cgroups.adopt(jobid, line.cgroup)
             self._settle(job)
-        try:
-            earlier = self._leftovers.kill_earlier()
-        except OSError as error:
-            STDERR.write(f"what jobs have left behind cannot be looked for: {error.strerror}")
-            earlier = set()
-        for jobid in earlier:
-            if jobid in self._jobs:
-                self._clear_later(self._jobs[jobid])
+        self._clear_earlier()
         return [process for job in self._jobs.values() for process in job.running.values()]
 
     def start(self, request: Start) -> list[ShellNotice]:
@@ -305,26 +201,40 @@ class ShellJobs:
         jobs, self._to_clear = self._to_clear, []
         return jobs
 
-    def kill_leftovers(self, job: ShellJob) -> list[int]:
+    async def kill_leftovers(self, job: ShellJob) -> list[int]:
         """Kill what is left of a job whose tasks have ended; ids of the processes to be awaited.
 
         It is over when nothing is: call this again when those have ended, and then `cleared`.
         OSError: that cannot be told now.
         """
-        return self._leftovers.kill(job, self._children)
+        return await self.cgroups.kill(job.id) or self._leftovers.kill(job, self._children)
 
     def cleared(self, job: ShellJob) -> list[ShellNotice]:
         """Nothing is left of the job."""
         job.is_clearing = False
         self.inputs.end(job.id)
+        self.cgroups.release(job.id)
         return [self._done(job)]
 
     def _clear(self, job: ShellJob) -> list[ShellNotice]:
         with suppress(OSError):
-            if not self.kill_leftovers(job):
+            if not (self.cgroups.left(job.id) or self._leftovers.kill(job, self._children)):
                 return self.cleared(job)
         self._clear_later(job)
         return []
+
+    def _clear_earlier(self) -> None:
+        """End what an earlier host left of jobs that have ended."""
+        try:
+            self.cgroups.end_unowned()
+            earlier = self._leftovers.kill_earlier()
+            for job in self._jobs.values():
+                if job.is_over and (job.id in earlier or self.cgroups.left(job.id)):
+                    self._clear_later(job)
+                elif job.is_over:
+                    self.cgroups.release(job.id)
+        except OSError as error:
+            STDERR.write(f"what jobs have left behind cannot be looked for: {error.strerror}")
 
     def _clear_later(self, job: ShellJob) -> None:
         job.is_clearing = True
@@ -408,7 +318,8 @@ class ShellJobs:
             self._note(job, Failed(task.taskid, STATUS_NOT_EXECUTED, f"{argv[0]}: {error}"))
             return False
         process = Process(job, task.taskid, child.pid, start_time(child.pid) or 0, child)
-        self._note(job, Launched(task.taskid, process.pid, process.starttime))
+        cgroup = self.cgroups.take(job.id)
+        self._note(job, Launched(task.taskid, process.pid, process.starttime, cgroup))
         job.running[task.taskid] = self._children[child.pid] = process
         self._tasks[child.pid] = job.id
         return True
@@ -471,15 +382,6 @@ class ShellJobs:
 
     def _output_path(self, jobid: int, taskid: int, stream: str) -> Path:
         return self._directory / output_name(jobid, taskid, stream)
-
-
-def start_time(pid: int) -> int | None:
-    """When process `pid` started, in clock ticks since boot; None when there is none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return int(fields[19])
 
 
 def _ended_child() -> int | None:

@@ -11,7 +11,7 @@ from flux_trio.console import STDERR
 from flux_trio.shell.orphans import Orphans, Status, status_of
 
 if TYPE_CHECKING:
-    from flux_trio.shell.jobs import ShellJob
+    from flux_trio.shell.job import ShellJob
 
 _ENDED: Final = ("Z", "X")  # states of processes that use nothing any more
 

@@ -56,12 +56,17 @@ def status_of(pid: int) -> Status | None:
     return Status(fields[0].decode(), *(int(fields[place]) for place in (1, 2, 3, 19)))
 
 
+def name_of_host(directory: Path) -> str:
+    """What the host of a directory is called in marks and in names of cgroups."""
+    status = directory.stat()
+    return f"{status.st_dev:x}-{status.st_ino:x}"
+
+
 class Orphans:
     """Tells which job a process belongs to, among those of one shell host's directory."""
 
     def __init__(self, directory: Path) -> None:
-        status = directory.stat()
-        self._host = f"{status.st_dev:x}-{status.st_ino:x}"
+        self._host = name_of_host(directory)
         self._output = f"{(directory / JOBS_NAME).resolve()}/"
         self._children: int | None = None  # a file that stays open: descriptors may run out
         with suppress(FileNotFoundError):  # a kernel without CONFIG_PROC_CHILDREN

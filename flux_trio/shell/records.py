@@ -35,6 +35,7 @@ class Launched(msgspec.Struct, tag="launched", array_like=True):
     taskid: int
     pid: int
     starttime: int
+    cgroup: str = ""  # the directory; empty if the job has none of its own
 
 
 class Failed(msgspec.Struct, tag="failed", array_like=True):

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -33,6 +33,7 @@ from flux_trio.shell.protocol import (
     Unknown,
 )
 from flux_trio.shell.stream import socket_address
+from tests.support.cgroups import limited_to, why_none
 from tests.support.instance import environment
 from tests.support.shell import (
     TEST_S_MAX,
@@ -53,6 +54,21 @@ def directory(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "shell"
     with no_process_left(path):
         yield path
+
+
+@pytest.fixture
+def without_cgroups() -> Iterator[None]:
+    """As on a machine where none can be had."""
+    with nullcontext() if why_none() else limited_to(0):
+        yield
+
+
+@pytest.fixture(params=["with cgroups", "without"])
+def either_way(request: pytest.FixtureRequest) -> None:
+    if request.param == "without":
+        request.getfixturevalue("without_cgroups")
+    elif reason := why_none():
+        pytest.skip(reason)
 
 
 @pytest.mark.parametrize(
@@ -190,6 +206,7 @@ def a_duration() -> int:
 SCRUBBED = "env -i setsid sleep {0} </dev/null >/dev/null 2>&1 &"  # nothing tells its job
 
 
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize(
     "script",
     [
@@ -219,6 +236,7 @@ async def test_children_that_left_their_group_do_not_outlive_the_job(
         shell.forget(1)
 
 
+@pytest.mark.usefixtures("either_way")
 async def test_orphans_of_other_jobs_are_left_alone(directory: Path) -> None:
     first, second = a_duration(), a_duration()
     async with open_shell(directory) as shell:
@@ -233,6 +251,7 @@ async def test_orphans_of_other_jobs_are_left_alone(directory: Path) -> None:
         shell.forget(1, 2)
 
 
+@pytest.mark.usefixtures("without_cgroups")
 async def test_orphan_that_nothing_tells_the_job_of_ends_with_the_last_that_may_own_it(
     directory: Path,
 ) -> None:
@@ -249,6 +268,7 @@ async def test_orphan_that_nothing_tells_the_job_of_ends_with_the_last_that_may_
         shell.forget(1, 2)
 
 
+@pytest.mark.usefixtures("either_way")
 async def test_next_host_ends_what_jobs_of_the_one_before_have_left(directory: Path) -> None:
     "Job 1 goes on and ends then; job 2 ends while there is no host."
     orphan = "(setsid sleep {0} &); echo up; sleep 1000"

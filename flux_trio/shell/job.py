@@ -1,0 +1,128 @@
+"""One job of the shell host in memory: its processes, and what its record says of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from flux_trio.shell.protocol import Failure
+from flux_trio.shell.records import Accepted, Ended, Failed, Launched, Line
+
+# wait(2) statuses as a POSIX shell exits for the same reasons, and 1 where none was seen
+STATUS_NOT_FOUND: Final = 127 << 8
+STATUS_NOT_EXECUTED: Final = 126 << 8
+STATUS_LOST: Final = 1 << 8
+
+
+class Process:
+    """One task that runs: a child of this host, or (`child` is None) of one before it."""
+
+    __slots__ = ("child", "job", "pid", "starttime", "taskid")
+
+    def __init__(
+        self,
+        job: ShellJob,
+        taskid: int,
+        pid: int,
+        starttime: int,
+        child: subprocess.Popen[bytes] | None,
+    ) -> None:
+        self.job = job
+        self.taskid = taskid
+        self.pid = pid
+        self.starttime = starttime
+        self.child = child
+
+    def signal(self, signum: int) -> None:
+        """Send `signum` to its process group; nothing when the process is no longer there.
+
+        The id of a child is its own until it is reaped; another's may be anyone's by now.
+        """
+        if self.child is not None or start_time(self.pid) == self.starttime:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signum)
+
+
+class ShellJob:
+    """One job: what its record says, in memory."""
+
+    __slots__ = (
+        "emptied",
+        "failure",
+        "id",
+        "is_adopted",
+        "is_clearing",
+        "is_waiting",
+        "launched_at",
+        "ntasks",
+        "pids",
+        "running",
+        "statuses",
+    )
+
+    def __init__(self, jobid: int) -> None:
+        self.id = jobid
+        self.is_adopted = False  # an earlier host has launched it
+        self.is_clearing = False  # its tasks have ended, what they left is being ended
+        self.is_waiting = False  # some tasks are launched; for the next the host lacks something
+        self.emptied: set[str] = set()  # files for output that the job named and has opened
+        self.launched_at = 0  # start time of its first task: clock ticks since boot
+        self.ntasks = 0
+        self.pids: list[int] = []  # of all its tasks
+        self.running: dict[int, Process] = {}
+        self.statuses: dict[int, int | None] = {}
+        self.failure: Failure | None = None
+
+    def apply(self, line: Line) -> None:
+        """Take in one line of the record."""
+        match line:
+            case Accepted(ntasks):
+                self.ntasks = ntasks
+            case Launched(taskid, pid, starttime, _):
+                self.running[taskid] = Process(self, taskid, pid, starttime, None)
+                self.pids.append(pid)
+                self.launched_at = self.launched_at or starttime
+            case Failed(taskid, status, text):
+                self.statuses[taskid] = status
+                self.failure = Failure(taskid, text)
+            case Ended(taskid, status):
+                self.running.pop(taskid, None)
+                self.statuses[taskid] = status
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it runs or will run, as far as this host can tell."""
+        return not self.has_process and not self.is_waiting
+
+    @property
+    def has_process(self) -> bool:
+        """Whether something of it runs, as far as this host can tell."""
+        return bool(self.running) or self.is_clearing
+
+    @property
+    def missing(self) -> list[int]:
+        """The tasks that were not launched, and did not fail to be, in ascending order."""
+        return sorted(set(range(self.ntasks)) - self.running.keys() - self.statuses.keys())
+
+    @property
+    def status(self) -> int:
+        """The greatest wait(2) status (RFC 32, finish)."""
+        found = [STATUS_LOST if status is None else status for status in self.statuses.values()]
+        return max(found, default=STATUS_LOST)
+
+    @property
+    def lost(self) -> list[int]:
+        """The tasks of which nobody knows how they ended, in ascending order."""
+        return sorted(taskid for taskid, status in self.statuses.items() if status is None)
+
+
+def start_time(pid: int) -> int | None:
+    """When process `pid` started, in clock ticks since boot; None when there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return int(fields[19])

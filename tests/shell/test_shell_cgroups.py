@@ -1,0 +1,226 @@
+"""The cgroups of a shell host's jobs, real ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flux_trio.shell import cgroups
+from flux_trio.shell.protocol import (
+    JOBS_NAME,
+    LOG_NAME,
+    Attach,
+    Done,
+    Signal,
+    Started,
+)
+from flux_trio.shell.records import RECORD_SUFFIX, Launched, read_record
+from tests.support.cgroups import cgroup_of, limited_to, why_none
+from tests.support.shell import (
+    Shell,
+    hosts,
+    no_process_left,
+    open_shell,
+    processes_of,
+    tasks,
+    until,
+)
+
+pytestmark = [pytest.mark.real, pytest.mark.skipif(bool(why_none()), reason=why_none())]
+
+# Nothing but its cgroup tells whose it is.
+SCRUBBED = "env -i setsid sleep {0} </dev/null >/dev/null 2>&1 &"
+# Its process is another one each millisecond, each in a session of its own.
+COMET = 'setsid sh -c "$0" "$0" & exit'
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """The cgroup in which hosts start; at the end there is nothing in it."""
+    with limited_to(1000) as cgroup:
+        yield cgroup
+
+
+@pytest.fixture
+def directory(tmp_path: Path, home: Path) -> Iterator[Path]:
+    path = tmp_path / "shell"
+    with no_process_left(path):
+        yield path
+    assert list(home.glob("*/")) == []  # hosts that end take their cgroups along
+
+
+def sleepers(seconds: int) -> list[int]:
+    return processes_of(f"sleep\0{seconds}\0".encode())
+
+
+@pytest.fixture
+def orphan() -> int:
+    """Seconds that no other test sleeps."""
+    return os.getpid() * 1000 + 999
+
+
+def cgroups_of(directory: Path, jobid: int) -> list[str]:
+    """As the record of the job names them."""
+    lines = read_record(directory / JOBS_NAME / f"{jobid}{RECORD_SUFFIX}")
+    return [line.cgroup for line in lines if isinstance(line, Launched)]
+
+
+async def test_what_bears_no_sign_ends_with_its_job_beside_an_older_one(
+    directory: Path, orphan: int
+) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "1000")
+        await shell.hear(Started, 1)
+        await shell.run(2, "sh", "-c", f"{SCRUBBED.format(orphan)} sleep 0.1")
+        assert sleepers(orphan) == []
+        await end(shell, 1)
+        shell.forget(2)
+
+
+async def test_what_multiplies_faster_than_it_is_looked_for_ends_with_its_job(
+    directory: Path,
+) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "1000")
+        shell.start(2, "sh", "-c", '(sh -c "$0" "$0" &); sleep 0.1', COMET)
+        await shell.hear(Done, 2)
+        (older,) = tasks(directory)
+        assert processes_of(b"sleep\x001000\0") == [older]
+        await end(shell, 1)
+        shell.forget(2)
+
+
+async def test_tasks_of_a_job_begin_in_its_cgroup_and_the_host_is_in_that_of_no_job(
+    directory: Path,
+) -> None:
+    async with open_shell(directory) as shell:
+        for jobid in (1, 2):
+            shell.start(jobid, "sh", "-c", "grep ^0:: /proc/self/cgroup; sleep 1000", ntasks=2)
+            for taskid in (0, 1):
+                await shell.output_holds(jobid, "\n", taskid)
+        said = [[shell.output(jobid, taskid) for taskid in (0, 1)] for jobid in (1, 2)]
+        recorded = [cgroups_of(directory, jobid) for jobid in (1, 2)]
+        for outputs, names in zip(said, recorded, strict=True):
+            assert len(set(outputs)) == len(set(names)) == 1
+            assert outputs[0].strip().endswith(Path(names[0]).name)
+        assert recorded[0] != recorded[1]
+        (host,) = hosts(directory)
+        await until(lambda: f"{cgroup_of(host)}\n" not in said[0] + said[1])
+        for jobid in (1, 2):
+            await end(shell, jobid)
+
+
+async def test_next_host_ends_what_bears_no_sign(directory: Path, orphan: int) -> None:
+    """Without cgroups that would be found by its environment alone."""
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "1000")
+        shell.start(2, "sh", "-c", f"{SCRUBBED.format(orphan)} echo $$; sleep 1000")
+        await shell.output_holds(2, "\n")
+        await until(lambda: bool(sleepers(orphan)))
+        (host,) = hosts(directory)
+        os.kill(host, signal.SIGSTOP)
+        os.kill(int(shell.output(2)), signal.SIGKILL)
+        await shell.kill_host()
+        shell.send(Attach(2))
+        assert (await shell.hear(Done, 2)).lost == [0]
+        assert sleepers(orphan) == []
+        await end(shell, 1)
+        shell.forget(2)
+
+
+async def test_next_host_ends_what_a_host_had_launched_and_not_recorded(
+    directory: Path, orphan: int
+) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "1000")
+        await shell.hear(Started, 1)
+        unrecorded = Path(cgroups_of(directory, 1)[0]).with_name("unrecorded")
+        unrecorded.mkdir()
+        with started_in(unrecorded, "sleep", str(orphan)) as lost:
+            await shell.kill_host()
+            assert lost.wait() == -signal.SIGKILL
+        shell.send(Attach(1))
+        await shell.hear(Started, 1)
+        await end(shell, 1)
+
+
+async def test_cgroup_of_a_job_is_removed_at_its_end_with_what_it_made_beneath(
+    directory: Path,
+) -> None:
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "1000")
+        await shell.hear(Started, 1)
+        (name,) = cgroups_of(directory, 1)
+        (Path(name) / "inner" / "inmost").mkdir(parents=True)
+        (host,) = hosts(directory)
+        await until(lambda: Path(name).name not in cgroup_of(host))
+        await end(shell, 1)
+        await until(lambda: not Path(name).exists())
+
+
+async def test_host_that_gets_no_further_cgroup_launches_jobs_without(
+    directory: Path, home: Path
+) -> None:
+    (home / "cgroup.max.descendants").write_text("2")  # the tree, and what job 1 takes
+    async with open_shell(directory) as shell:
+        shell.start(1, "sleep", "1000")
+        await shell.hear(Started, 1)
+        assert (await shell.run(2, "true")).status == 0
+        assert (len(cgroups_of(directory, 1)[0]) > 0, cgroups_of(directory, 2)) == (True, [""])
+        assert "jobs have no cgroup from now on" in (directory / LOG_NAME).read_text()
+        await end(shell, 1)
+        shell.forget(2)
+
+
+async def test_instance_in_a_job_has_its_cgroups_beneath_that_of_the_job(directory: Path) -> None:
+    inner = directory.parent / "inner"
+    command = f"{sys.executable} -m flux_trio.shell.host {inner}"
+    async with open_shell(directory) as shell:
+        shell.start(1, "sh", "-c", f"{command}; echo up; sleep 1000")
+        await shell.output_holds(1, "up\n")
+        async with open_shell(inner) as nested:
+            nested.start(7, "sleep", "1000")
+            await nested.hear(Started, 7)
+            (outer_name,), (inner_name,) = cgroups_of(directory, 1), cgroups_of(inner, 7)
+            assert Path(inner_name).parent.parent == Path(outer_name)
+        await end(shell, 1)  # the client of the inner host would start another one
+        assert (hosts(inner), tasks(inner)) == ([], [])
+        await until(lambda: not Path(outer_name).exists())
+
+
+@pytest.mark.parametrize("kill", ["cgroup.kill", "not.there"])
+def test_everything_beneath_is_killed(
+    home: Path, kill: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Linux 5.14 one by one."""
+    monkeypatch.setattr(cgroups, "KILL", kill)
+    inner = home / "outer" / "inner"
+    inner.mkdir(parents=True)
+    with (
+        started_in(inner.parent, "sleep", "1000") as first,
+        started_in(inner, "sleep", "1000") as second,
+    ):
+        assert sorted(cgroups.processes_in(inner.parent)) == sorted([first.pid, second.pid])
+        assert not cgroups.remove(inner.parent)
+        cgroups.kill_all(inner.parent)
+        assert [first.wait(), second.wait()] == [-signal.SIGKILL] * 2
+    assert not cgroups.is_populated(inner.parent)
+    assert cgroups.remove(inner.parent)
+
+
+async def end(shell: Shell, jobid: int) -> None:
+    """SIGTERM ends it; it is forgotten then."""
+    shell.send(Signal(jobid, signal.SIGTERM))
+    await shell.hear(Done, jobid)
+    shell.forget(jobid)
+
+
+def started_in(cgroup: Path, *argv: str) -> subprocess.Popen[bytes]:
+    enter: Callable[[], None] = lambda: cgroups.enter(cgroup)  # noqa: E731
+    return subprocess.Popen(argv, preexec_fn=enter)
