@@ -34,8 +34,6 @@ WriteLine = Callable[[str, str], None]  # stream, line
 
 
 class Process(Protocol):
-    """What is done with a process."""
-
     async def wait(self) -> int:
         """Its wait status, once it has ended."""
 

@@ -57,7 +57,6 @@ def system_clock() -> Clock:
 
 
 def module_command(name: str) -> list[str]:
-    """The command that runs the module `name`."""
     return [sys.executable, "-m", "flux_trio.module_process", name]
 
 

@@ -62,7 +62,6 @@ class LogService:
         self._book.sinks.remove(self._written)
 
     def take(self, request: Request) -> None:
-        """Answer one request of the service `log`."""
         try:
             method = self.methods.get(request.topic)
             if method is None:

@@ -168,28 +168,22 @@ class LocalHandle(Handle):
         router.add(self.peer)
 
     def register(self, service: str) -> None:
-        """See `Handle`."""
         self._router.register(self.peer, service)
 
     def subscribe(self, pattern: str) -> None:
-        """See `Handle`."""
         self.peer.subscriptions.add(pattern)
 
     def send(self, message: Request | Response | Event) -> None:
-        """See `Handle`."""
         self._router.route(self.peer, message)
         self.t_active = self._router.trace.t
 
     def log(self, level: int, text: str) -> None:
-        """See `Handle`."""
         self._log.write(LogEntry(self.now(), level, self.name, text))
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
-        """See `Handle`."""
         self._router.trace.note(kind, self.name, data)
 
     def note_all(self, notes: Sequence[tuple[str, dict[str, Any]]]) -> None:
-        """See `Handle`."""
         self._router.trace.note_all(self.name, notes)
 
     @contextmanager

@@ -33,7 +33,6 @@ class RemoteHandle(Handle):
         self._ask(topics.BROKER_REGISTER, {"service": service})
 
     def subscribe(self, pattern: str) -> None:
-        """See `Handle`."""
         self._ask(topics.BROKER_SUBSCRIBE, {"topic": pattern})
 
     def send(self, message: Request | Response | Event) -> None:
@@ -45,11 +44,9 @@ class RemoteHandle(Handle):
             self._write(message)
 
     def log(self, level: int, text: str) -> None:
-        """See `Handle`."""
         self._tell(topics.BROKER_LOG, {"level": level, "text": text})
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
-        """See `Handle`."""
         self._tell(topics.BROKER_NOTE, {"kind": kind, "data": data})
 
     async def wait_settled(self) -> None:
@@ -99,7 +96,7 @@ class RemoteHandle(Handle):
         """The trace is the broker's: it has the message as received since it was passed on."""
 
     def _dropped(self, ref: int, message: Message, reason: str) -> None:
-        """As above."""
+        """The broker's trace has this too."""
 
 
 @asynccontextmanager

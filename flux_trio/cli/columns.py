@@ -64,7 +64,6 @@ class Column:
         return text
 
     def padded(self, text: str) -> str:
-        """The text in its width."""
         return f"{text:{self.align}{self.width or ''}}"
 
 

@@ -21,8 +21,6 @@ from flux_trio.cli.errors import CommandError
 
 @dataclass(frozen=True)
 class NamedFormat:
-    """One format that has a name."""
-
     format: str
     description: str = ""
 

@@ -122,7 +122,6 @@ class _Watched:
         self._status = "pending"
 
     def fail(self, text: str) -> None:
-        """It cannot be watched."""
         self._worst(FAILED_TO_START)
         self._becomes("failed")
         self._outputs.remark(f"{command_name()}: ERROR: {self.name}: {text}")

@@ -53,7 +53,6 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def value(self) -> str:
-        """What it keeps."""
         return f"[{self.userid},{self.result},{self.name},{self.queue}]"
 
 
@@ -153,7 +152,6 @@ def cut_name(name: str) -> str:
 
 
 def name_mark(jobspec: bytes) -> int:
-    """The mark of the name in a jobspec, which is JSON."""
     return _cached_mark(jobspec) if len(jobspec) <= CACHED_BYTES_MAX else _name_mark(jobspec)
 
 

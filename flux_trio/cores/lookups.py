@@ -44,7 +44,6 @@ class KeysPage:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The request's payload."""
         return {
             "prefix": self.prefix,
             "limit": self.limit,

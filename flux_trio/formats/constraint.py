@@ -31,14 +31,12 @@ class Targets(Protocol):
     """The execution targets that a constraint chooses from."""
 
     @property
-    def ranks(self) -> Idset:
-        """The ranks of all targets."""
+    def ranks(self) -> Idset: ...
 
     def ranks_with_property(self, name: str) -> Idset:
         """The ranks that have the property; none if nobody has it."""
 
-    def ranks_of_hosts(self, hosts: Hostlist) -> Idset:
-        """The ranks of those of the hosts that are targets."""
+    def ranks_of_hosts(self, hosts: Hostlist) -> Idset: ...
 
 
 class Constraint(ABC):

@@ -41,12 +41,10 @@ def as_object(value: object, where: str = "") -> Object:
 
 
 def get_object(parent: Object, key: str) -> Object:
-    """The object at `key`."""
     return as_object(parent.get(key, MISSING), key)
 
 
 def get_list(parent: Object, key: str) -> list[object]:
-    """The array at `key`."""
     value = parent.get(key, MISSING)
     if type(value) is not list:
         raise FormatError("an array", value, key)
@@ -54,7 +52,6 @@ def get_list(parent: Object, key: str) -> list[object]:
 
 
 def get_str(parent: Object, key: str) -> str:
-    """The string at `key`."""
     value = parent.get(key, MISSING)
     if type(value) is not str:
         raise FormatError("a string", value, key)
@@ -70,7 +67,6 @@ def get_count(parent: Object, key: str) -> int:
 
 
 def get_bool(parent: Object, key: str) -> bool:
-    """The boolean at `key`."""
     value = parent.get(key, MISSING)
     if type(value) is not bool:
         raise FormatError("true or false", value, key)

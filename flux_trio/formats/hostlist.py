@@ -133,7 +133,6 @@ def _expand(prefix: str, idlist: str, suffix: str, room: int) -> list[str]:
 
 
 def _range(first: str, last: str, whole: str) -> range:
-    """The ids of `first-last`."""
     if _width(last, whole) > 1 and len(last) != len(first):
         raise FormatError("a range whose ends are padded alike", whole)
     if int(first) > int(last):

@@ -169,7 +169,6 @@ class Jobspec:
 
     @property
     def queue(self) -> str | None:
-        """Name of the queue."""
         queue = self.system.get("queue")
         return queue if isinstance(queue, str) else None
 

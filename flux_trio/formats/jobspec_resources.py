@@ -55,8 +55,6 @@ class ResourceRequest:
 
 
 class Slot(NamedTuple):
-    """One slot vertex."""
-
     label: str
     nslots: int  # in all
     per_node: int | None  # slots on each node, where a node vertex holds them

@@ -20,8 +20,6 @@ from flux_trio.formats.jobspec_resources import Resources, Slot
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One entry of `tasks`."""
-
     command: tuple[str, ...]
     """Program and arguments, at least one."""
     slot: str

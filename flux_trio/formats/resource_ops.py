@@ -70,12 +70,10 @@ def all_ranks(groups: Groups) -> int:
 
 
 def union(a: Groups, b: Groups) -> Groups:
-    """What is in either."""
     return canonical(a + b)
 
 
 def intersection(a: Groups, b: Groups) -> Groups:
-    """What is in both."""
     return canonical(
         Group(x.ranks & y.ranks, x.cores & y.cores, x.gpus & y.gpus)
         for x in a
@@ -85,7 +83,6 @@ def intersection(a: Groups, b: Groups) -> Groups:
 
 
 def difference(a: Groups, b: Groups) -> Groups:
-    """What is in `a` and not in `b`."""
     return canonical(_without(a, b))
 
 
@@ -101,12 +98,10 @@ def _without(a: Groups, b: Groups) -> Iterator[Group]:
 
 
 def is_subset(a: Groups, b: Groups) -> bool:
-    """Whether all that is in `a` is in `b`."""
     return not any(cores or gpus for _, cores, gpus in _without(a, b))
 
 
 def restrict(groups: Groups, ranks: int) -> Groups:
-    """What is on `ranks`."""
     return canonical(group._replace(ranks=group.ranks & ranks) for group in groups)
 
 

@@ -206,11 +206,9 @@ class ResourceSet:
         return self._part(resource_ops.difference(self.groups, other.groups))
 
     def restrict(self, ranks: Idset) -> ResourceSet:
-        """What is on `ranks`."""
         return self._part(resource_ops.restrict(self.groups, ranks.bits))
 
     def without_ranks(self, ranks: Idset) -> ResourceSet:
-        """What is not on `ranks`."""
         return self.restrict(self.ranks - ranks)
 
     def is_disjoint(self, other: ResourceSet) -> bool:

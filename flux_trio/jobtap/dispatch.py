@@ -76,29 +76,24 @@ class Dispatcher:
     # --- the job machine's side (`Plugins`)
 
     def handles(self, topic: str) -> bool:
-        """See `Plugins`."""
         return topic == DESTROY or bool(self._chain(topic))
 
     def subscribed(self, jobid: int) -> bool:
-        """See `Plugins`."""
         return jobid in self.subscribers
 
     def ask(self, question: AskHook) -> HookAnswer | None:
-        """See `Plugins`."""
         chain = self._chain(question.topic)
         if question.only is not None:
             chain = [entry for entry in chain if entry.owner.name == question.only]
         return self._advance(Asking(question, hook_of(question.topic), chain, self._answered))
 
     def cancel(self, ticket: int) -> None:
-        """See `Plugins`."""
         asking = self._thinking.pop(ticket, None)
         if asking is not None:
             asking.closed = True
             asking.scope.cancel()
 
     def tell(self, topic: str, job: JobView, args: Any = None) -> None:
-        """See `Plugins`."""
         names = self.subscribers.get(job.id, ()) if topic.startswith(EVENT_PREFIX) else None
         question = AskHook(0, topic, job, args)
         for entry in self._chain(topic):

@@ -51,11 +51,9 @@ class ModulePlugin(Plugin):
         self.name = getattr(module, "name", name)
 
     def loaded(self) -> None:
-        """See `Plugin`."""
         self._tell("loaded")
 
     def removed(self) -> None:
-        """See `Plugin`."""
         self._tell("removed")
 
     def _tell(self, name: str) -> None:

@@ -222,7 +222,6 @@ class PluginHost(Dispatcher):
         raise FluxError(Errno.EINVAL, text)
 
     def ask(self, question: AskHook) -> HookAnswer | None:
-        """See `Plugins`."""
         answer = super().ask(question)
         if answer is not None and question.topic == CONF_UPDATE:
             self._adopt(question, answer)

@@ -83,8 +83,6 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class PluginMethod:
-    """One method of a plugin's service."""
-
     owner: Loaded
     name: str
     function: Function
@@ -92,8 +90,6 @@ class PluginMethod:
 
 
 class Loaded:
-    """A plugin that is loaded."""
-
     def __init__(self, host: PluginHost, plugin: Plugin, handlers: Handlers, path: str) -> None:
         self.plugin = plugin
         self.name = plugin.name
@@ -167,7 +163,6 @@ class Loaded:
         return {counter.name: counter.shown() for counter in found}
 
     def methods(self) -> Iterator[PluginMethod]:
-        """Of its service."""
         for name, (function, owner_only) in self.handlers.services.items():
             yield PluginMethod(self, name, function, owner_only)
 
@@ -183,7 +178,6 @@ class Loaded:
     # --- what job handles ask (`Keeper`)
 
     def do(self, operation: Operation) -> None:
-        """See `Keeper`."""
         asking = self._host.asking
         if asking is None:
             self._host.given.tell(operation)
@@ -191,14 +185,12 @@ class Loaded:
             asking.do(operation)
 
     def queued(self, view: JobView) -> Queued:
-        """See `Keeper`."""
         yield from view.queued()
         asking = self._host.asking
         if asking is not None:
             yield from asking.posts_to(view.id)
 
     def allocate(self, question: AskHook | None, resource_set: dict[str, Any]) -> None:
-        """See `Keeper`."""
         asking = self._host.asking
         if asking is None or asking.question is not question or question.topic != _SCHED:
             raise NotAllowed(f"a job is allocated in its {_SCHED} only")
@@ -209,7 +201,6 @@ class Loaded:
         asking.resource_set = resource_set
 
     def data_of(self, view: JobView) -> dict[str, Any]:
-        """See `Keeper`."""
         data = self._data.get(view.id)
         if data is None:
             data = {}
@@ -218,13 +209,11 @@ class Loaded:
         return data
 
     def subscribe(self, view: JobView) -> None:
-        """See `Keeper`."""
         if view.state == JobState.INACTIVE:
             raise NotAllowed("an inactive job has no more events")
         self._host.subscribers.setdefault(view.id, set()).add(self.name)
 
     def unsubscribe(self, jobid: int) -> None:
-        """See `Keeper`."""
         names = self._host.subscribers.get(jobid, set())
         names.discard(self.name)
         if not names:
@@ -269,42 +258,33 @@ class Loaded:
 
     @property
     def owner(self) -> int:
-        """See `Host`."""
         return self._host.given.owner
 
     @property
     def users(self) -> Any:
-        """See `Host`."""
         return self._host.given.users
 
     @property
     def config(self) -> Config:
-        """See `Host`."""
         return self._host.config
 
     @property
     def jobs(self) -> Jobs:
-        """See `Host`."""
         return Jobs(self._host, self)
 
     def now(self) -> float:
-        """See `Host`."""
         return self._host.given.now()
 
     def passed(self) -> float:
-        """See `jobtap.Plugin`."""
         return passing(self._host.given.now)()
 
     def clock_look_s(self) -> float:
-        """See `jobtap.Plugin`."""
         return wait_s_max(self._host.given.now)
 
     def log(self, level: int, text: str) -> None:
-        """See `Host`."""
         self._host.given.log(Level(level), readable(f"{self.name}: {text}"))
 
     def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
-        """See `Host`."""
         if self.is_removed:
             raise NotAllowed(f"plugin {self.name} is removed")
         if not callable(function):
@@ -312,16 +292,13 @@ class Loaded:
         self.nursery.start_soon(self._host.run_task, self, function, args)
 
     def call(self, topic: str, args: Any) -> Any:
-        """See `Host`."""
         return self._host.call(topic, args)
 
     async def rpc(self, topic: str, payload: dict[str, Any] | None) -> dict[str, Any]:
-        """See `Host`."""
         asked = None if payload is None else plain(payload, topic, ANSWER_BYTES_MAX)
         return await self._host.given.rpc(topic, asked)
 
     def reprioritize_all(self) -> None:
-        """See `Host`."""
         self.do(Reprioritize(self.name))
 
 
@@ -333,17 +310,14 @@ class Jobs:
         self._owner = owner
 
     def get(self, jobid: int) -> Job | None:
-        """See `JobLookup`."""
         view = self._host.jobs.get(jobid)
         return None if view is None else Job(self._owner, view, None)
 
     def active(self) -> Iterator[Job]:
-        """See `JobLookup`."""
         for view in self._host.jobs.active():
             yield Job(self._owner, view, None)
 
     def result(self, jobid: int) -> str | None:
-        """See `JobLookup`."""
         job = self.get(jobid)
         return None if job is None else job.result
 

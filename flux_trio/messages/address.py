@@ -32,5 +32,4 @@ def uri_of(host: str, port: int) -> str:
 
 
 def uri_of_socket(path: str) -> str:
-    """The URI of the Unix socket at `path`."""
     return f"{_UNIX}{path}"

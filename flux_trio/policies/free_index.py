@@ -61,7 +61,6 @@ class FreeIndex:
         return twin
 
     def idle_ranks(self) -> int:
-        """The ranks that have everything free."""
         return reduce(or_, self.idle.values(), 0)
 
     def parts(self, ranks: int) -> list[tuple[int, Children]]:

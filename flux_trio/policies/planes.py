@@ -52,7 +52,6 @@ class Planes:
         return int.from_bytes(b"".join(fields), "little")
 
     def unflatten(self, flat: int) -> list[int]:
-        """The planes of a flat set."""
         width = self._bytes
         fields = flat.to_bytes(width * (self.ncores + self._ngpus), "little")
         return [
@@ -84,7 +83,6 @@ class FreePlanes:
         }
 
     def idle_ranks(self) -> int:
-        """The ranks that have everything free."""
         missing = self._layout.unflatten(self._layout.all & ~self._flat)
         return reduce(or_, self._planes, 0) & ~reduce(or_, missing, 0)
 

@@ -30,8 +30,7 @@ class Free(Protocol):
     def by_free(self) -> Mapping[Counts, int]:
         """Number of free gpus and cores → ranks."""
 
-    def idle_ranks(self) -> int:
-        """The ranks that have everything free."""
+    def idle_ranks(self) -> int: ...
 
     def parts(self, ranks: int) -> Iterable[tuple[int, Children]]:
         """`ranks`, all of them known, split by what they have free."""
@@ -68,11 +67,9 @@ class Pool:
 
     @property
     def free(self) -> Free:
-        """What is free now."""
         return self._index
 
     def free_allocation(self) -> Allocation:
-        """All that is free now."""
         ranks_with: dict[Children, int] = {}
         for ranks, children in self._index.parts(self._ranks):
             if children != NOTHING:

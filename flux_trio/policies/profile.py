@@ -191,7 +191,6 @@ class Profile:
         self._grants_changed()
 
     def vacate(self, grant: Grant) -> None:
-        """`grant` is over."""
         flat = self._returns.remove(grant)
         self._idle |= flat
         self.released.append(Released(flat, self._now, max(grant.end, self._a_moment_later)))

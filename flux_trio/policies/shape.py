@@ -45,7 +45,6 @@ class Shape:
 
     @classmethod
     def of(cls, request: ResourceRequest, constraint: Constraint | None = None) -> Shape:
-        """The shape of a jobspec's request."""
         count = request.nslots if request.nnodes is None else request.nnodes
         return cls(
             count=count,

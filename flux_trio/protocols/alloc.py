@@ -113,8 +113,6 @@ class LinkState(Member):
 
 
 class LinkEvent(Member):
-    """What moves the link."""
-
     HELLO = "sched-hello"
     READY = "sched-ready"
     LOST = "disconnect"

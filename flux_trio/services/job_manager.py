@@ -108,7 +108,6 @@ class _Machine:
         self.start = core.start
 
     def turn(self, now: float, inputs: list[Any]) -> list[Any]:
-        """See `Core`."""
         take = self._methods.take
         rest = [each for each in inputs if not (isinstance(each, Request) and take(each))]
         actions = self._core.turn(now, rest) if rest else []

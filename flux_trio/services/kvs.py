@@ -56,11 +56,9 @@ class _AtOnce:
         self._store = store
 
     def start(self, now: float) -> list[Any]:
-        """See `Core`."""
         return self._core.start(now)
 
     def turn(self, now: float, inputs: list[Any]) -> list[Any]:
-        """See `Core`."""
         actions: list[Any] = []
         while inputs:
             todo, inputs = self._core.turn(now, inputs), []

@@ -141,7 +141,6 @@ class ShellJobs:
         return self._all_launched(job)
 
     def describe(self, jobid: int) -> list[ShellNotice]:
-        """What is true of a job."""
         job = self._jobs.get(jobid)
         if job is None:
             return [Unknown(jobid)]

@@ -164,8 +164,6 @@ class Unknown(msgspec.Struct, frozen=True, tag=True):
 
 
 class Listing(msgspec.Struct, frozen=True, tag=True):
-    """The answer to `List`."""
-
     ended: list[int]
 
 

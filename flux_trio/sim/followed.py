@@ -57,7 +57,6 @@ class FollowedJob:
                 self.bank = event["context"].get(_BANK_KEY, self.bank)
 
     def facts(self, job: WorkloadJob, ncores: int) -> JobFacts:
-        """Of `job`, which is over."""
         assert self.t_end is not None
         return JobFacts(
             job.name,

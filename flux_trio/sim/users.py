@@ -43,6 +43,5 @@ class UserBook:
         self._names = {userid: name for name, userid in userids.items()}
 
     async def __call__(self, userid: int) -> User:
-        """See `Surroundings.users`."""
         name = self._names.get(userid)
         return User() if name is None else User(name, frozenset({name}))

@@ -31,8 +31,6 @@ SHAPES_KEPT: Final = 1024  # most jobs of a log ask for what others ask for
 
 @dataclass(frozen=True, slots=True)
 class WorkloadJob:
-    """One job of a log."""
-
     name: str
     """What the log calls it."""
     nnodes: int | None

@@ -45,7 +45,6 @@ class AcknowledgedFile:
         self.number = number
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._fd)
 
 

@@ -48,11 +48,9 @@ class MemoryConnection:
 
     @property
     def is_behind(self) -> bool:
-        """See `Connection`."""
         return len(self._outgoing) > BEHIND_MESSAGES
 
     async def receive(self) -> list[Message]:
-        """See `Connection`."""
         try:
             messages = await self._incoming.get_batch()
         except trio.EndOfChannel:

@@ -82,7 +82,6 @@ class WebSocketConnection:
         self._rest_s = 0.0  # before any more is decoded
 
     def send_nowait(self, message: Message) -> None:
-        """See `Connection`."""
         if self._queue.closed:
             raise ConnectionClosed(str(self._end()))
         data = encode(message)
@@ -109,7 +108,6 @@ class WebSocketConnection:
 
     @property
     def is_behind(self) -> bool:
-        """See `Connection`."""
         return self._queued_messages > BEHIND_MESSAGES or self._queued_bytes > BEHIND_BYTES
 
     async def receive(self) -> list[Message]:

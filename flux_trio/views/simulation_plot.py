@@ -43,7 +43,6 @@ class _Panel:
     colour: str
 
     def y(self, value: float) -> float:
-        """The height of a value."""
         return self.top + PANEL * (1 - value / self.peak)
 
 

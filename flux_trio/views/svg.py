@@ -62,7 +62,6 @@ def text(x: float, y: float, content: str, **attributes: str | float) -> str:
 
 
 def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> str:
-    """A straight line."""
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
 
 

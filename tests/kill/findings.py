@@ -40,7 +40,6 @@ class Kept:
     output: str
 
     def named(self, name: str) -> list[Event]:
-        """Its events of that name."""
         return [event for event in self.events if event.name == name]
 
 

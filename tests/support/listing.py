@@ -117,7 +117,6 @@ class ListedJobs:
         return [(response.errnum, response.payload) for response in sent]
 
     def from_journal(self, payload: Any) -> Response:
-        """A response of the journal."""
         assert self.journal is not None
         streaming = int(Flag.STREAMING)
         return Response(self.journal.topic, payload, 0, self.journal.matchtag, streaming)

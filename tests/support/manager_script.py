@@ -307,7 +307,6 @@ class ManagerScript:
         return did
 
     def gone(self, peer: str) -> list[str]:
-        """A peer is gone."""
         return self.put(gone(NAME, peer))
 
     def answer(self, topic: str, posts: Iterable[Posted] = (), **what: Any) -> list[str]:
@@ -353,7 +352,6 @@ class ManagerScript:
         return replay(jobid, self.log(jobid))
 
     def state(self, jobid: int) -> JobState:
-        """Its state."""
         return self.job(jobid).state
 
     def last(self, topic: str) -> Any:

@@ -300,7 +300,6 @@ def _print(columns: Any, rows: list[dict[str, object]], no_header: bool) -> None
 
 
 def _in_states(states: str | None, include: str | None, queue: str | None) -> Any:
-    """The resources in any of the states."""
     from flux_trio.cli.resource_rows import LIST_STATES
 
     first, *more = _read_states(states, LIST_STATES) or ("all",)

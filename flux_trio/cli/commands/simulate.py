@@ -23,7 +23,6 @@ class UsersParam(click.ParamType[str]):
     name = "users"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The value as it is."""
         is_count = value.isascii() and value.isdigit() and int(value) > 0
         if not is_count and value != "column":
             self.fail(f"expected a number from 1, or column: got {value}", param, ctx)

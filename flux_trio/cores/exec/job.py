@@ -146,7 +146,6 @@ class Job:
         self.tell(context, StartType.EXCEPTION, data)
 
     def tell_start(self, context: Context) -> None:
-        """The job runs."""
         self.phase = Phase.RUNNING
         self.tell(context, StartType.START, {})
 

@@ -121,8 +121,6 @@ class _Watch:
 
 
 class Watches:
-    """All streams."""
-
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._watches: dict[str, dict[int, _Watch]] = {}  # open streams, by sender, then matchtag

@@ -57,8 +57,6 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class PageAsked:
-    """A page of keys."""
-
     request: Request
     page: Page
 
@@ -129,7 +127,6 @@ class Round:
 
     @property
     def reads(self) -> list[Reading]:
-        """Everything that it reads."""
         return [*self.lookups, *self.watches, *self.listings, *self.pages, *self.counts]
 
     @property

@@ -41,15 +41,12 @@ class Down(NamedTuple):
 
 
 class Downs:
-    """The targets that are down."""
-
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
         self._down: dict[int, Down] = {}
 
     @property
     def targets(self) -> Idset:
-        """All that are down."""
         return Idset.of(self._down)
 
     def down_by(self, by: By) -> Idset:

@@ -38,15 +38,12 @@ class Drain(NamedTuple):
 
 
 class Drains:
-    """The drained targets."""
-
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
         self._drained: dict[int, Drain] = {}
 
     @property
     def targets(self) -> Idset:
-        """All that are drained."""
         return Idset.of(self._drained)
 
     def drain(

@@ -30,7 +30,6 @@ class Context:
             self._actions.append(action)
 
     def take_actions(self) -> list[Any]:
-        """The actions of the turn."""
         actions, self._actions = self._actions, []
         return actions
 

@@ -35,7 +35,6 @@ class AllocBypass(jobtap.Plugin):
 
     @jobtap.on("job.state.sched")
     def allocate(self, job: jobtap.Job) -> None:
-        """Run it."""
         brought = _resources_of(job)
         if brought is not None:
             job.allocate(brought)

@@ -172,7 +172,6 @@ def _jobid(dependency: jobtap.Dependency) -> int:
 
 
 def _outcome_of(job: jobtap.Job) -> Outcome:
-    """As it stands."""
     return Outcome(
         userid=job.userid,
         had_resources=job.event_posted(JobEvent.ALLOC),

@@ -44,7 +44,6 @@ class DependencySingleton(jobtap.Plugin):
 
     @jobtap.on("job.new")
     def on_new(self, job: jobtap.Job) -> None:
-        """One more."""
         if self._counts:
             self._count(job)
 

@@ -141,7 +141,6 @@ class Perilog(jobtap.Plugin):
 
     @jobtap.on("job.destroy")
     def forget(self, job: jobtap.Job) -> None:
-        """The job is over."""
         self._runs.pop(job.id, None)
         self._taken_up.discard(job.id)
         self._awaited.discard(job.id)

@@ -80,7 +80,6 @@ def system(jobspec: Any) -> dict[str, Any]:
 
 
 def task(jobspec: Any) -> dict[str, Any]:
-    """The one task."""
     tasks = members(part(jobspec, "tasks", list))
     return tasks[0] if tasks else {}
 

@@ -38,7 +38,6 @@ def between(low: int, high: int) -> Shape:
 
 
 def one_of(*values: Any) -> Shape:
-    """One of these values."""
     words = "one of " + ", ".join(repr(value) for value in values)
     return Shape(words, lambda value: value in values)
 

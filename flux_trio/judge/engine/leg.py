@@ -97,7 +97,6 @@ class _Read:
         self.name = ""
 
     def read(self, record: Record) -> _Read:
-        """Read another record."""
         if record.message is None:
             self.payload = record.data or {}
         else:

@@ -82,7 +82,6 @@ class View:
 
     @property
     def type(self) -> Any:
-        """The type of a state."""
         if self.state is not None:
             return self.state
         return typing.get_type_hints(self.fold, include_extras=True).get("return")

@@ -126,8 +126,6 @@ LOG: Final = view("log", logged(ANY_TOPIC), key=job_id, fold=_fold_log)
 
 
 class Logging(Live, frozen=True, gc=False):
-    """An event, as it is logged."""
-
     name: str
     has_log: bool
     """A submit event of the job came before."""
@@ -206,7 +204,6 @@ class Appended(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the events."""
         return tuple([str(line.get("name")) for line in self.lines if isinstance(line, dict)])
 
 

@@ -95,7 +95,6 @@ def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -
 
 
 def answered_hello(link: ExecLink, response: Response) -> Hello | None:
-    """The hello that a response answers."""
     to = response.routes[0] if response.routes else ""
     return next((hello for hello in link.hellos if to in ("", hello.peer)), None)
 
@@ -194,7 +193,6 @@ LINK: Final = view(
 
 
 def link_of(seen: Seen) -> ExecLink:
-    """The state of LINK."""
     link: ExecLink | None = seen.at(LINK)
     return link or NO_LINK
 

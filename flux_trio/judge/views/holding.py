@@ -104,8 +104,6 @@ COMMITS: Final = view(
 
 
 class Grant(NamedTuple):
-    """What a job has."""
-
     since: Place
     """The SUCCESS or hello answer by which it has it."""
     resources: ResourceSet

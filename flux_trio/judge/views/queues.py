@@ -109,7 +109,6 @@ def _jobspec_queues(record: Record, _seen: Seen) -> Iterable[tuple[int, str]]:
 
 
 def queue_of(jobspec: Any) -> str:
-    """The queue that a jobspec names."""
     return str(system(jobspec).get("queue") or ANONYMOUS)
 
 

@@ -344,7 +344,6 @@ ADMINISTERED: Final = view(
 
 
 def administered(seen: Seen) -> Administered:
-    """The state of ADMINISTERED."""
     found: Administered | None = seen.at(ADMINISTERED)
     return found or Administered()
 

@@ -143,7 +143,6 @@ def _after_request(link: Link, request: Request, n: int, taken_up: bool, seen: S
 
 
 def link_of(seen: Seen) -> Link:
-    """The state of LINK."""
     link: Link | None = seen.at(LINK)
     return link or NO_LINK
 

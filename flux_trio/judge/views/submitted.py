@@ -27,7 +27,6 @@ class Update(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What it sets."""
         return decoded(self.json)
 
 

@@ -35,7 +35,6 @@ class KeptJobspec(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> bytes:
-        """The jobspec."""
         return _applied(self.like, self.difference) if self.difference else self.like
 
     @property

@@ -209,7 +209,6 @@ class Absent:
     inactive_errnum: int = Errno.ENOENT
 
     def refusal(self, request: Request, *, is_inactive: bool) -> Response | None:
-        """The answer."""
         if is_inactive:
             return respond_error(request, self.inactive_errnum, "job is inactive")
         return respond_error(request, self.errnum, self.text)

@@ -39,7 +39,6 @@ class Tally:
         self.released(jobid)
 
     def moved(self, queue: Name, before: JobState, after: JobState) -> None:
-        """From one state to another."""
         states = self._states[queue]
         states[before] -= 1
         states[after] += 1

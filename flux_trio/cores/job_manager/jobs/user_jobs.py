@@ -18,7 +18,6 @@ class UserJobs:
         return len(self._sizes.get(userid, ())), self._totals.get(userid, 0)
 
     def jobids(self, userid: int) -> Collection[int]:
-        """The active jobs of a user."""
         return self._sizes.get(userid, {}).keys()
 
     def came(self, userid: int, jobid: int, size: int) -> None:

@@ -37,8 +37,6 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class Queue:
-    """One queue."""
-
     __slots__ = (
         "disable_reason",  # set while it is disabled
         "name",
