@@ -186,6 +186,10 @@ class LocalHandle(Handle):
     def note_all(self, notes: Sequence[tuple[str, dict[str, Any]]]) -> None:
         self._router.trace.note_all(self.name, notes)
 
+    def is_traced(self) -> bool:
+        """Whether anybody reads what the instance traces."""
+        return self._router.trace.has_sinks
+
     @contextmanager
     def beside(self, name: str) -> Iterator[Handle]:
         """Another peer of the same user, for the length of the block.

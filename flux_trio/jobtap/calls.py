@@ -27,12 +27,14 @@ async def _no_rpc(topic: str, _payload: dict[str, Any] | None) -> dict[str, Any]
 class Given:
     """What the host is given of the instance.
 
-    `tell` takes what the job machine is to be told; `note_all` puts records into the trace; `now`
-    is the instance's clock; `owner` is the instance owner's userid and `users` the user database.
+    `tell` takes what the job machine is to be told; `note_all` puts records into the trace, and
+    `is_traced` says whether somebody reads them; `now` is the instance's clock; `owner` is the
+    instance owner's userid and `users` the user database.
     """
 
     tell: Callable[[Any], None]
     note_all: Callable[[str, Sequence[dict[str, Any]]], None]
+    is_traced: Callable[[], bool]
     now: Callable[[], float]
     log: Callable[[int, str], None]
     rpc: Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]]] = _no_rpc

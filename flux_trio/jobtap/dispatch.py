@@ -221,6 +221,7 @@ class Dispatcher:
         jobid = None if view is None else view.id
         watchdog, outer = self.watchdog, self._asking
         self._asking = asking
+        is_traced = self.given.is_traced()
         notes: list[dict[str, Any]] = []  # of calls that went well
         began, t_began = self._now(), perf_counter()
         try:
@@ -245,8 +246,9 @@ class Dispatcher:
                     t_ended = perf_counter()
                     spent = t_ended - t_began
                     entry.spent(spent)
-                    result = None if said is None else shown(said)
-                    notes.append(note_of(entry, topic, jobid, result, None, spent))
+                    if is_traced:
+                        result = None if said is None else shown(said)
+                        notes.append(note_of(entry, topic, jobid, result, None, spent))
                     t_began = t_ended
                     continue
                 began = self._note_calls(notes, began)

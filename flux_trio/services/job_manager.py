@@ -45,6 +45,7 @@ async def run(
         given = Given(
             tell=handle.post,
             note_all=note_all,
+            is_traced=handle.is_traced,
             now=handle.now,
             log=handle.log,
             rpc=asker.call,

@@ -76,6 +76,11 @@ class Trace:
         """Stop calling `sink`."""
         self._sinks.remove(sink)
 
+    @property
+    def has_sinks(self) -> bool:
+        """Whether records go to anybody."""
+        return bool(self._sinks)
+
     def sent(self, party: str, peer: str, message: Message) -> int:
         """`party` sent `message` towards `peer`; returns its place in the order."""
         self._n = n = self._n + 1

@@ -61,6 +61,7 @@ class Rig:
         return Given(
             tell=self.told.append,
             note_all=self._note_all,
+            is_traced=lambda: True,
             now=trio.current_time,
             log=lambda _level, text: self.logged.append(text),
             rpc=self._rpc,
