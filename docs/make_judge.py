@@ -11,6 +11,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -83,8 +84,9 @@ class RuleFile:
         return {
             alias.asname or alias.name: page
             for each in self._tree.body
-            if isinstance(each, ast.ImportFrom) and (page := _page_of(each.module or ""))
+            if isinstance(each, ast.ImportFrom)
             for alias in each.names
+            if (page := _page_of(_file_of(each.module or "", alias.name)))
         }
 
     def _links(self, statement: ast.stmt) -> Iterator[str]:
@@ -175,6 +177,11 @@ def _source_page(module: ModuleType) -> str:
     doc = inspect.getdoc(module) or module.__name__
     code = "\n".join(_code(inspect.getsource(module)))
     return f"# {_first_sentence(doc)}\n\n{_rest(doc)}\n\n{code}\n"
+
+
+def _file_of(package: str, name: str) -> str:
+    """The module that `from package import name` reads."""
+    return whole if (whole := f"{package}.{name}") in sys.modules else package
 
 
 def _page_of(module: str) -> str:
