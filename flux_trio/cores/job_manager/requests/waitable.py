@@ -36,7 +36,7 @@ class Waitable:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._results: dict[int, dict[str, Any]] = {}  # by job id, oldest first
+        self._results: dict[int, int | str] = {}  # by job id, oldest first: see `_result_of`
         self._waiting: dict[int, Request] = {}  # by the id of an active job
         self._any: deque[Request] = deque()  # for the next job, whichever it is
         self._active: set[int] | None = None  # waitable jobs; None until first asked for
@@ -50,7 +50,7 @@ class Waitable:
         if jobid == ANY_JOB:
             self._wait_for_any(request)
         elif jobid in self._results:
-            self._ledger.send(respond(request, self._results.pop(jobid)))
+            self._tell(request, jobid, self._results.pop(jobid))
         else:
             self._wait_for(request, jobid)
         if self._any and len(self._any) + len(self._waiting) > len(self._jobs()):
@@ -66,7 +66,7 @@ class Waitable:
     def _wait_for_any(self, request: Request) -> None:
         if self._results:
             jobid = next(iter(self._results))
-            self._ledger.send(respond(request, self._results.pop(jobid)))
+            self._tell(request, jobid, self._results.pop(jobid))
         else:
             self._any.append(request)
 
@@ -101,25 +101,33 @@ class Waitable:
             self._jobs().discard(job.id)
             self._ended(job.id, _result_of(job))
 
-    def _ended(self, jobid: int, result: dict[str, Any]) -> None:
+    def _ended(self, jobid: int, result: int | str) -> None:
         request = self._waiting.pop(jobid, None)
         if request is None and self._any:
             request = self._any.popleft()
         if request is None:
             self._results[jobid] = result
         else:
-            self._ledger.send(respond(request, result))
+            self._tell(request, jobid, result)
+
+    def _tell(self, request: Request, jobid: int, result: int | str) -> None:
+        self._ledger.send(respond(request, _told(jobid, result)))
 
 
-def _result_of(job: ActiveJob) -> dict[str, Any]:
-    if job.exception is not None:
-        kind, note = job.exception["type"], job.exception.get("note", "")
-        text = f"Fatal exception type={kind} {note}"
-        return {"id": job.id, "success": False, "errstr": text}
-    status = job.status or 0
-    result = {"id": job.id, "success": status == 0, "errstr": "", "waitstatus": status}
-    if signum := status & 0x7F:
-        result["errstr"] = f"task(s) ended by signal {signum}"
-    elif code := status >> 8:
-        result["errstr"] = f"task(s) exited with exit code {code}"
-    return result
+def _result_of(job: ActiveJob) -> int | str:
+    """The wait status of its tasks, or the text of the exception that ended it."""
+    if job.exception is None:
+        return job.status or 0
+    kind, note = job.exception["type"], job.exception.get("note", "")
+    return f"Fatal exception type={kind} {note}"
+
+
+def _told(jobid: int, result: int | str) -> dict[str, Any]:
+    if isinstance(result, str):
+        return {"id": jobid, "success": False, "errstr": result}
+    text = ""
+    if signum := result & 0x7F:
+        text = f"task(s) ended by signal {signum}"
+    elif code := result >> 8:
+        text = f"task(s) exited with exit code {code}"
+    return {"id": jobid, "success": result == 0, "errstr": text, "waitstatus": result}
