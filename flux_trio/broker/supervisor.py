@@ -10,10 +10,10 @@ host that catches `Exception` broadly.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import msgspec
 import trio
 
 from flux_trio.broker.handle import Clock, LocalHandle
@@ -25,8 +25,7 @@ from flux_trio.trace import Kind
 ModuleMain = Callable[..., Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleSpec:
+class ModuleSpec(msgspec.Struct, frozen=True):
     """How to run a module: `main(handle, task_status=...)` serves until cancelled.
 
     The instance cannot go on without an `essential` one: its crash ends the instance. `process` is
@@ -47,8 +46,7 @@ class ModuleStatus(StrEnum):
     STOPPING = "stopping"
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleInfo:
+class ModuleInfo(msgspec.Struct, frozen=True):
     """One loaded module; `t_loaded` in seconds since the Unix epoch.
 
     `idle` are the seconds since it last took up or sent anything: with messages waiting, it hangs.
@@ -80,12 +78,11 @@ class ModuleCrashed(Exception):
     """An essential module went away; the cause is chained."""
 
 
-@dataclass(slots=True)
-class _Loaded:
+class _Loaded(msgspec.Struct):
     handle: LocalHandle
     t_loaded: float
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    gone: trio.Event = field(default_factory=trio.Event)
+    scope: trio.CancelScope = msgspec.field(default_factory=trio.CancelScope)
+    gone: trio.Event = msgspec.field(default_factory=trio.Event)
     started: bool = False
     removing: bool = False
     killed: bool = False

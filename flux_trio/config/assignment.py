@@ -8,8 +8,9 @@ limits.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from flux_trio.config.parsing import Config
 from flux_trio.config.policy import Policy
@@ -24,8 +25,7 @@ class NoQueue(ValueError):
     """A job names a queue that does not exist, or none where it has to; the text tells its user."""
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(msgspec.Struct, frozen=True):
     """The queue of a job, None for the anonymous one, with its policy.
 
     `updates` has values by jobspec key path, and is empty where the jobspec is right as it is.

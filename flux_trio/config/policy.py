@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -90,8 +89,7 @@ class QueueTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return None if self.requires is None else parse_constraint(self.requires)
 
 
-@dataclass(frozen=True, slots=True)
-class JobSize:
+class JobSize(msgspec.Struct, frozen=True):
     """Nodes, cores and gpus of a job: the most, or the least, that it may have."""
 
     nnodes: float
@@ -99,8 +97,7 @@ class JobSize:
     ngpus: float
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """What a job may ask for: seconds, and counts; math.inf where nothing limits them."""
 
     duration: float = math.inf
@@ -108,8 +105,7 @@ class Limits:
     min: JobSize = JobSize(0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(msgspec.Struct, frozen=True):
     """Who may submit: either list grants it; None where there is no such list."""
 
     users: frozenset[str] | None = None
@@ -125,8 +121,7 @@ class Access:
         return self.is_open or user in (self.users or ()) or bool(groups & (self.groups or set()))
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """What holds for one queue, the general policy and its own taken together.
 
     `duration` is the default, in seconds (0.0: no end), and None where there is none. `scheduler`
@@ -136,7 +131,7 @@ class Policy:
     duration: float | None = None
     limits: Limits = Limits()
     access: Access = Access()
-    scheduler: Mapping[str, Any] = field(default_factory=dict)
+    scheduler: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
 def override(general: T, own: T) -> T:

@@ -12,7 +12,6 @@ are fed by events (journal, dmesg, subscriptions) have no credit: their source c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -30,8 +29,7 @@ class _Grant(msgspec.Struct):
     credit: CreditKey
 
 
-@dataclass(slots=True)
-class Credit:
+class Credit(msgspec.Struct):
     """What is left of one stream's credit; None when its request set no bound."""
 
     left: int | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -32,8 +31,7 @@ def values_in(response: Response) -> list[str | None]:
     return expect_payload(response, _Values).values
 
 
-@dataclass(frozen=True, slots=True)
-class KeysPage:
+class KeysPage(msgspec.Struct, frozen=True):
     """A kvs.page request: at most `limit` keys below `prefix`, beyond `after` in that order."""
 
     prefix: str

@@ -7,14 +7,14 @@ are handed over at once, so that a core can make one commit, or one batch, of a 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
+
+import msgspec
 
 from flux_trio.messages import Event, Request, Response
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(msgspec.Struct, frozen=True):
     """Hand back `TimerFired(key)` once the time is `at` (seconds since the Unix epoch).
 
     It fires when as much time has passed as `at` is ahead now, however the wall clock is set
@@ -25,22 +25,19 @@ class SetTimer:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class ClearTimer:
+class ClearTimer(msgspec.Struct, frozen=True):
     """Forget the timer `key`; nothing happens when there is none."""
 
     key: Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class TimerFired:
+class TimerFired(msgspec.Struct, frozen=True):
     """The time a `SetTimer` asked for has come."""
 
     key: Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class ClockStepped:
+class ClockStepped(msgspec.Struct, frozen=True):
     """The wall clock was set by `by` seconds; it comes before all else of its turn.
 
     Timers that are set fire when they would have: they mean durations. A core that holds a moment
@@ -50,31 +47,27 @@ class ClockStepped:
     by: float
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(msgspec.Struct, frozen=True):
     """Write `text` to the instance's log; `level` is a syslog severity, 0-7."""
 
     level: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(msgspec.Struct, frozen=True):
     """Put a record of `kind` into the trace: something a monitor should see besides messages."""
 
     kind: str
     data: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class NoteAll:
+class NoteAll(msgspec.Struct, frozen=True):
     """The same for several (kind, data), in order: where there are many, one by one is too slow."""
 
     notes: Sequence[tuple[str, dict[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(msgspec.Struct, frozen=True):
     """The service cannot go on: leave the module with `reason` as its error."""
 
     reason: str

@@ -9,8 +9,9 @@ scheduled, and what `unit` and `id` mean.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+import msgspec
 
 from flux_trio.formats.counts import least_count
 from flux_trio.formats.errors import FormatError, Words
@@ -27,8 +28,7 @@ from flux_trio.formats.fields import (
 _DEPTH_MAX: Final = 32  # levels of `with`: real requests have five, and the walk recurses
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceRequest:
+class ResourceRequest(msgspec.Struct, frozen=True):
     """What a jobspec with one kind of slot asks the scheduler for."""
 
     nnodes: int | None
@@ -61,13 +61,12 @@ class Slot(NamedTuple):
     counts: Mapping[str, int]  # resources of each type in one slot
 
 
-@dataclass(slots=True)
-class Resources:
+class Resources(msgspec.Struct):
     """What the walk has counted."""
 
-    totals: dict[str, int] = field(default_factory=dict)
+    totals: dict[str, int] = msgspec.field(default_factory=dict)
     """Resources of each type in all."""
-    slots: dict[str, Slot] = field(default_factory=dict)
+    slots: dict[str, Slot] = msgspec.field(default_factory=dict)
     """By label."""
     exclusive: bool = False
 
@@ -97,8 +96,7 @@ def read_resources_general(vertices: list[object]) -> Resources:
     return _read(vertices, _GENERAL)
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(msgspec.Struct, frozen=True):
     """What differs between the two."""
 
     keys: tuple[str, ...]

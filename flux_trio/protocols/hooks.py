@@ -139,8 +139,7 @@ class Jobs(Protocol):
 # --- operations
 
 
-@dataclass(frozen=True, slots=True)
-class PostEvent:
+class PostEvent(msgspec.Struct, frozen=True):
     """Log an event of a job: a dependency, prolog, epilog, exception, jobspec-update, flags."""
 
     id: int
@@ -149,8 +148,7 @@ class PostEvent:
     plugin: str
 
 
-@dataclass(frozen=True, slots=True)
-class SetPriority:
+class SetPriority(msgspec.Struct, frozen=True):
     """A job's priority, now that the plugin knows it; None: it became unavailable."""
 
     id: int
@@ -158,8 +156,7 @@ class SetPriority:
     plugin: str
 
 
-@dataclass(frozen=True, slots=True)
-class Annotate:
+class Annotate(msgspec.Struct, frozen=True):
     """Merge annotations into a job's (RFC 27, Alloc Annotate); None removes a key."""
 
     id: int
@@ -167,8 +164,7 @@ class Annotate:
     plugin: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reprioritize:
+class Reprioritize(msgspec.Struct, frozen=True):
     """Ask for the priority of every job in PRIORITY or SCHED again."""
 
     plugin: str
@@ -235,8 +231,7 @@ class HookAnswered(msgspec.Struct, frozen=True):
     answer: HookAnswer
 
 
-@dataclass(frozen=True, slots=True)
-class PluginsChanged:
+class PluginsChanged(msgspec.Struct, frozen=True):
     """A plugin was loaded on the running instance, or one went: input of the job machine.
 
     A `loaded` one is to be told of the active jobs, in `order`; then all priorities are asked for
@@ -248,8 +243,7 @@ class PluginsChanged:
     ticket: int = 0  # answered by PluginReplayed
 
 
-@dataclass(frozen=True, slots=True)
-class PluginReplayed:
+class PluginReplayed(msgspec.Struct, frozen=True):
     """The plugin of this ticket has been told of every active job: action of the job machine."""
 
     ticket: int

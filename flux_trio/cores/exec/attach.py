@@ -11,7 +11,6 @@ nothing, and is read on for from that place.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -69,8 +68,7 @@ class _CancelPayload(msgspec.Struct):
     matchtag: int
 
 
-@dataclass(slots=True)
-class Attachment:
+class Attachment(msgspec.Struct):
     """One stream, and its place in the output."""
 
     request: Request
@@ -78,7 +76,7 @@ class Attachment:
     credit: Credit
     following: bool = True  # False once what is left comes from the KVS
     # In the output files, by number: two files for each task
-    offsets: dict[int, int] = field(default_factory=dict)  # bytes that were sent of each
+    offsets: dict[int, int] = msgspec.field(default_factory=dict)  # bytes that were sent of each
     file: int = 0  # the next one in this round; at 0 a round begins
     reading: tuple[Part, ...] = ()  # what a ReadOutput is under way for
     found: bool = False  # this round has found something

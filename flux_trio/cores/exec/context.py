@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from flux_trio.messages import Calls, Flag, Payload, Request, Response
 
@@ -13,30 +14,26 @@ OnResponse: TypeAlias = Callable[[Response], None]
 StreamKey: TypeAlias = tuple[str, int]  # sender and matchtag (RFC 6)
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPut:
+class OutputPut(msgspec.Struct, frozen=True):
     """Awaited: the commit of a piece of a job's output."""
 
     id: int
 
 
-@dataclass(frozen=True, slots=True)
-class EndPut:
+class EndPut(msgspec.Struct, frozen=True):
     """Awaited: the commit of the end of a job's output, and of how it ended."""
 
     id: int
 
 
-@dataclass(frozen=True, slots=True)
-class EventlogRead:
+class EventlogRead(msgspec.Struct, frozen=True):
     """Awaited: the eventlog of the job that a stream of output is about."""
 
     stream: StreamKey
     id: int
 
 
-@dataclass(frozen=True, slots=True)
-class PieceRead:
+class PieceRead(msgspec.Struct, frozen=True):
     """Awaited: the piece of a job's stored output where a stream is."""
 
     stream: StreamKey
@@ -44,16 +41,14 @@ class PieceRead:
     piece: int
 
 
-@dataclass(frozen=True, slots=True)
-class JobCounted:
+class JobCounted(msgspec.Struct, frozen=True):
     """Awaited: whether a job is still stored whose output has no further piece."""
 
     stream: StreamKey
     id: int
 
 
-@dataclass(frozen=True, slots=True)
-class EndRead:
+class EndRead(msgspec.Struct, frozen=True):
     """Awaited: what is stored of the end of a job that the shell host still has."""
 
     id: int

@@ -5,7 +5,6 @@ Left out of its keys: `override` and `reattach_finish`, which only its own tests
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -27,8 +26,7 @@ class _Test(msgspec.Struct):
     mock_exception: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Simulation:
+class Simulation(msgspec.Struct, frozen=True):
     """How a job pretends to run."""
 
     run_s: float = 0.0

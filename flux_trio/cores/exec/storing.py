@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from flux_trio.cores.exec.context import Context, EndPut, OutputPut
 from flux_trio.cores.exec.job import EXEC_LOG, Job
@@ -35,8 +36,7 @@ LANE_BYTES_MAX: Final = 4 * READ_BYTES_MAX  # on its way in one lane, as bytes t
 JOB_BYTES: Final = 1 << 11  # what a job costs there beside its output
 
 
-@dataclass(slots=True)
-class Keeping:
+class Keeping(msgspec.Struct):
     """How far the output of one job is kept."""
 
     limit: int  # bytes
@@ -55,11 +55,10 @@ class Keeping:
         return self.total <= READ_BYTES_MAX
 
 
-@dataclass(slots=True)
-class _Lane:
+class _Lane(msgspec.Struct):
     """Jobs that wait to be read, each once, and the bytes of those that are on their way."""
 
-    waiting: deque[int] = field(default_factory=deque)
+    waiting: deque[int] = msgspec.field(default_factory=deque)
     nbytes: int = 0
 
 

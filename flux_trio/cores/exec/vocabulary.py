@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from flux_trio.shell.protocol import ShellNotice, ShellRequest
 
 
-@dataclass(frozen=True, slots=True)
-class ToShell:
+class ToShell(msgspec.Struct, frozen=True):
     """Send `request` to the shell host; dropped while there is no connection."""
 
     request: ShellRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """Up to `nbytes` bytes of what a task has written to a stream, from `offset` on."""
 
     taskid: int
@@ -25,8 +24,7 @@ class Part:
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOutput:
+class ReadOutput(msgspec.Struct, frozen=True):
     """Read `parts` of a job's output and hand them back as `OutputRead`, with the same `key`.
 
     `key` is the sender and matchtag of who attached, None for what is to be kept.
@@ -37,8 +35,7 @@ class ReadOutput:
     parts: tuple[Part, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True):
     """Bytes that a task has written, at least one, at `offset`."""
 
     taskid: int
@@ -47,8 +44,7 @@ class Chunk:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRead:
+class OutputRead(msgspec.Struct, frozen=True):
     """What was found of a `ReadOutput`; parts without a byte are left out."""
 
     key: tuple[str, int] | None
@@ -56,23 +52,20 @@ class OutputRead:
     chunks: tuple[Chunk, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ShellConnected:
+class ShellConnected(msgspec.Struct, frozen=True):
     """A shell host answers; which jobs it has that ended follows as `Listing`.
 
     What was sent before may not have reached it.
     """
 
 
-@dataclass(frozen=True, slots=True)
-class ShellLost:
+class ShellLost(msgspec.Struct, frozen=True):
     """The connection has ended; another is being made."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ShellFailed:
+class ShellFailed(msgspec.Struct, frozen=True):
     """No shell host answers and none can be started; it is being tried again."""
 
     reason: str

@@ -7,7 +7,6 @@ signatures (RFC 15); the broker vouches for the userid.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Annotated, Any, Final
 
@@ -90,17 +89,15 @@ class Info(msgspec.Struct):
     max_jobid: int
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Batch(msgspec.Struct):
     """Submissions of one turn, by job id."""
 
-    requests: dict[int, Request] = field(default_factory=dict)
-    jobs: list[dict[str, Any]] = field(default_factory=list)
-    ops: list[list[str]] = field(default_factory=list)
+    requests: dict[int, Request] = msgspec.field(default_factory=dict)
+    jobs: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    ops: list[list[str]] = msgspec.field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Check:
+class _Check(msgspec.Struct, frozen=True):
     """Submissions of a user who has met a limit, until the job manager says which have room."""
 
     userid: int

@@ -9,7 +9,6 @@ While it is away later, lists tell what was last known.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -55,8 +54,7 @@ class _Purged(msgspec.Struct):
     times: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRead:
+class RecordRead(msgspec.Struct, frozen=True):
     """The eventlog of the job that a request is about was asked for."""
 
     request: Request

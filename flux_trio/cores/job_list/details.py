@@ -8,7 +8,6 @@ per-resource shell option.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -62,8 +61,7 @@ def current_r(text: str, record: Record) -> dict[str, object]:
     return apply_update(r, "execution.expiration", record.expiration)
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(msgspec.Struct):
     """Facts, and the updates they were made with: another object of them makes facts outdated."""
 
     facts: Facts

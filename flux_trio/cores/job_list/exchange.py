@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+import msgspec
 
 from flux_trio.messages import Calls, Flag, Request, Response
 
 StreamKey: TypeAlias = tuple[str, int]  # sender and matchtag (RFC 6)
 
 
-@dataclass(frozen=True, slots=True)
-class LogChanged:
+class LogChanged(msgspec.Struct, frozen=True):
     """Awaited: what a kvs.watch tells for a stream of an eventlog."""
 
     stream: StreamKey
 
 
-@dataclass(frozen=True, slots=True)
-class LogRead:
+class LogRead(msgspec.Struct, frozen=True):
     """Awaited: the value of `key`, read for a stream of an eventlog for the `number`th time."""
 
     stream: StreamKey
@@ -27,8 +26,7 @@ class LogRead:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class JobCounted:
+class JobCounted(msgspec.Struct, frozen=True):
     """Awaited: whether the job is still stored of a stream whose `number`th read found nothing."""
 
     stream: StreamKey

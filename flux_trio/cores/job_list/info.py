@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -47,15 +46,14 @@ class LookupRequest(msgspec.Struct):
     current: bool = False
 
 
-@dataclass(slots=True)
-class _Lookup:
+class _Lookup(msgspec.Struct):
     """One lookup under way."""
 
     request: Request
     record: Record
     wanted: LookupRequest
     left: int  # keys not read yet, 0 when it is answered
-    found: dict[str, Any] = field(default_factory=dict)
+    found: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Info:

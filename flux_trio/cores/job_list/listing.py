@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Annotated, Final, TypeAlias
 
@@ -87,8 +86,7 @@ class CancelRequest(msgspec.Struct):
     matchtag: int
 
 
-@dataclass(frozen=True, slots=True)
-class SliceRead:
+class SliceRead(msgspec.Struct, frozen=True):
     """What is stored of these jobs was asked for, for a list."""
 
     list: Key
@@ -96,8 +94,7 @@ class SliceRead:
     keys: tuple[tuple[int, str], ...]  # job id and name, as the values come
 
 
-@dataclass(frozen=True, slots=True)
-class IdRead:
+class IdRead(msgspec.Struct, frozen=True):
     """What is stored of the job of a list-id request was asked for."""
 
     request: Request
@@ -105,8 +102,7 @@ class IdRead:
     keys: tuple[tuple[int, str], ...]
 
 
-@dataclass(slots=True)
-class _Listing:
+class _Listing(msgspec.Struct):
     """One list request under way."""
 
     request: Request
@@ -116,12 +112,12 @@ class _Listing:
     rows_left: int | None  # None: no limit
     active: array[int] | None = None  # ids, in order, once it is begun
     at: int = 0  # of the next of them
-    arrived: set[int] = field(default_factory=set)  # of those that were listed: what ended since
+    arrived: set[int] = msgspec.field(default_factory=set)  # of `active`: what ended since then
     place: Place = NEWEST  # of the finished job that was looked at last
-    retried: deque[tuple[Listed, ...]] = field(default_factory=deque)  # to be read in parts
-    rows: list[Row] = field(default_factory=list)  # of a list in one response
+    retried: deque[tuple[Listed, ...]] = msgspec.field(default_factory=deque)  # to be read in parts
+    rows: list[Row] = msgspec.field(default_factory=list)  # of a list in one response
     nbytes: int = 0  # of them
-    pages: deque[list[Row]] = field(default_factory=deque)  # not sent yet
+    pages: deque[list[Row]] = msgspec.field(default_factory=deque)  # not sent yet
     is_over: bool = False  # nothing is left but what `retried` has
     reading: bool = False  # a slice was asked for
     is_queued: bool = False  # it is among those of its user that are made

@@ -8,7 +8,6 @@ is read page by page, the newest first; a list that needs more of it waits for t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import msgspec
@@ -32,15 +31,13 @@ class Value(msgspec.Struct):
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class ActivePage:
+class ActivePage(msgspec.Struct, frozen=True):
     """A page of the index of active jobs was asked for."""
 
     scan: int
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveLogs:
+class ActiveLogs(msgspec.Struct, frozen=True):
     """The eventlogs of its jobs were asked for; the next page begins at `after`, if any."""
 
     scan: int
@@ -48,15 +45,13 @@ class ActiveLogs:
     after: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class EndedPage:
+class EndedPage(msgspec.Struct, frozen=True):
     """A page of the index of finished jobs was asked for."""
 
     scan: int
 
 
-@dataclass(frozen=True, slots=True)
-class StrayLog:
+class StrayLog(msgspec.Struct, frozen=True):
     """The eventlog of a job that the journal told of, and nobody before, was asked for."""
 
     scan: int

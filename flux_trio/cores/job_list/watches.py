@@ -8,7 +8,6 @@ of a job (`guest.output`) may be several keys, which are read as one eventlog.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -68,8 +67,7 @@ class _Change(msgspec.Struct):
     append: str = ""
 
 
-@dataclass(slots=True)
-class _Watch:
+class _Watch(msgspec.Struct):
     """A stream of one eventlog's lines, and its place."""
 
     request: Request

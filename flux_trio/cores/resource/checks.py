@@ -7,29 +7,27 @@ and not before this one is over. What a sweep finds is kept until it is written 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from flux_trio.formats import Idset
 
 
-@dataclass(frozen=True, slots=True)
-class RunCheck:
+class RunCheck(msgspec.Struct, frozen=True):
     """Action: run the check command for a target, and hand back `Checked` or `NotChecked`."""
 
     target: int
     host: str
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(msgspec.Struct, frozen=True):
     """Input: the check command has looked at a target; `problem` is None when it is well."""
 
     target: int
     problem: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class NotChecked:
+class NotChecked(msgspec.Struct, frozen=True):
     """Input: the check command could not be run: nothing is known of the target."""
 
     target: int

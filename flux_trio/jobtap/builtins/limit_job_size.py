@@ -19,11 +19,11 @@ def size_problem(jobspec: Jobspec, limits: Limits, queue: str | None) -> str | N
     """Which limit a job is beyond, None when it is within all."""
     size = JobSize(jobspec.nnodes or 0, jobspec.ncores, jobspec.ngpus)
     where = f" for queue {queue}" if queue else ""
-    for what in JobSize.__slots__:
+    for what in JobSize.__struct_fields__:
         count, most = getattr(size, what), getattr(limits.max, what)
         if count > most:
             return f"requested {what} ({count}) exceeds policy limit of {most}{where}"
-    for what in JobSize.__slots__:
+    for what in JobSize.__struct_fields__:
         count, least = getattr(size, what), getattr(limits.min, what)
         if count < least:
             return f"requested {what} ({count}) is under policy limit of {least}{where}"

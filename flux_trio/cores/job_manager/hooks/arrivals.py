@@ -7,8 +7,9 @@ told of each active job, in slices, and then all priorities are asked for again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
+
+import msgspec
 
 from flux_trio.cores.job_manager.hooks.entering import Entering
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
@@ -72,7 +73,7 @@ class Arrivals:
 
     def known_already(self, change: PluginsChanged) -> PluginsChanged:
         """A plugin loaded before the jobs were read back is told of them with all others."""
-        return replace(change, loaded=None)
+        return msgspec.structs.replace(change, loaded=None)
 
     def plugins_changed(self, change: PluginsChanged) -> None:
         """Tell a loaded plugin of the active jobs; then ask again for what may have changed."""

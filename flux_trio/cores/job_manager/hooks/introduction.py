@@ -9,9 +9,10 @@ an exception of severity 4, the rest is logged.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from flux_trio.cores.job_manager.hooks.hooks import ABANDONED, Hooks
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
@@ -32,8 +33,7 @@ _Step = tuple[str, Any]  # topic, args
 _UNDECIDED = JobState.NEW | JobState.DEPEND
 
 
-@dataclass(slots=True)
-class _Chain:
+class _Chain(msgspec.Struct):
     """The questions about one job, under way."""
 
     job: ActiveJob

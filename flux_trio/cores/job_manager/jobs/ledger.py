@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, Final
 
@@ -196,8 +195,7 @@ class ActiveJob(Job):
 Told = Callable[[ActiveJob, Event], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(msgspec.Struct, frozen=True):
     """A job that is not active, and how a request about it is refused: errnum and text.
 
     `inactive_errnum` is for one that is stored, `errnum` and `text` for one that is unknown.
@@ -214,20 +212,18 @@ class Absent:
         return respond_error(request, self.errnum, self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """What a look for an absent job's eventlog is for."""
 
     request: Request
     absent: Absent
 
 
-@dataclass(frozen=True, slots=True)
-class _Uncommitted:
+class _Uncommitted(msgspec.Struct, frozen=True):
     """A commit that is under way: its size, and the messages that wait for it."""
 
     nbytes: int
-    messages: list[Action] = field(default_factory=list)
+    messages: list[Action] = msgspec.field(default_factory=list)
 
 
 class Ledger:

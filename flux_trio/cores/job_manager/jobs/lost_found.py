@@ -11,7 +11,6 @@ aside: somebody waits for it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -30,8 +29,7 @@ PAGE_ROWS: Final = 10_000  # of the index of finished jobs, looked through at on
 _ENDED_KEY: Final = re.compile(rf"{ENDED}\.[0-9a-f]{{16}}\.[0-9a-f]{{16}}")
 
 
-@dataclass(frozen=True, slots=True)
-class Aside:
+class Aside(msgspec.Struct, frozen=True):
     """A job on its way: which of its keys is bad, and why."""
 
     jobid: int
@@ -52,30 +50,26 @@ class Aside:
         return f"{self.new_key(key)}-damaged"
 
 
-@dataclass(frozen=True, slots=True)
-class ValuesRead:
+class ValuesRead(msgspec.Struct, frozen=True):
     """Some of its values were asked for."""
 
     job: Aside
 
 
-@dataclass(frozen=True, slots=True)
-class ValuesCopied:
+class ValuesCopied(msgspec.Struct, frozen=True):
     """They are durable; the next come after this key, unless it is None."""
 
     job: Aside
     after: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class RowsRead:
+class RowsRead(msgspec.Struct, frozen=True):
     """A page of the index of finished jobs: its row is in it or comes later."""
 
     job: Aside
 
 
-@dataclass(frozen=True, slots=True)
-class SetAside:
+class SetAside(msgspec.Struct, frozen=True):
     """The last commit is durable; `usec` is when it ended, None if it was in no index."""
 
     job: Aside

@@ -7,8 +7,9 @@ last: a crash between them makes the next life begin again, which changes nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+import msgspec
 
 from flux_trio.cores.job_index import ended_ops, submit_op
 from flux_trio.cores.job_manager.jobs.ledger import Ledger, ended, revive
@@ -25,21 +26,18 @@ _EVENTLOG: Final = ".eventlog"
 _KEY_PERIODS: Final = 5  # of job.<dothex>.eventlog; those of guests are deeper
 
 
-@dataclass(frozen=True, slots=True)
-class MigrationPage:
+class MigrationPage(msgspec.Struct, frozen=True):
     """A page of the keys of all jobs."""
 
 
-@dataclass(frozen=True, slots=True)
-class MigrationJobs:
+class MigrationJobs(msgspec.Struct, frozen=True):
     """Eventlogs and jobspecs of these jobs; the next page begins at `after`, unless it is None."""
 
     jobids: tuple[int, ...]
     after: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class MigrationStored:
+class MigrationStored(msgspec.Struct, frozen=True):
     """A part of the index is durable."""
 
     after: str | None

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
@@ -66,8 +65,7 @@ class PurgeIdRequest(msgspec.Struct):
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """One purge by age and number: what it may take, and what it has taken."""
 
     request: Request | None  # None: by the configuration, which has the limits
@@ -79,24 +77,21 @@ class Run:
     after: str = ""  # where the next page begins, when jobs are only counted
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(msgspec.Struct, frozen=True):
     """The purge of one job, by its id."""
 
     request: Request
     wanted: PurgeIdRequest
 
 
-@dataclass(frozen=True, slots=True)
-class RunRead:
+class RunRead(msgspec.Struct, frozen=True):
     """The oldest jobs were asked for."""
 
     run: Run
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunStored:
+class RunStored(msgspec.Struct, frozen=True):
     """They are gone when this commit is durable."""
 
     run: Run
@@ -104,15 +99,13 @@ class RunStored:
     goes_on: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NamedRead:
+class NamedRead(msgspec.Struct, frozen=True):
     """The eventlog of the job was asked for."""
 
     named: Named
 
 
-@dataclass(frozen=True, slots=True)
-class NamedStored:
+class NamedStored(msgspec.Struct, frozen=True):
     """It is gone when this commit is durable."""
 
     named: Named
@@ -264,11 +257,11 @@ class Purge:
                 number = place
                 break
         goes_on = number == len(jobs) == read.limit and number < run.left
-        run = replace(run, count=run.count + number, left=run.left - number)
+        run = msgspec.structs.replace(run, count=run.count + number, left=run.left - number)
         if run.force and number:
             self._remove(jobs[:number], RunStored(run, tuple(jobs[:number]), goes_on))
         elif goes_on:
-            self._go_on(replace(run, after=page.keys[-1]))
+            self._go_on(msgspec.structs.replace(run, after=page.keys[-1]))
         else:
             self._end(run.request, run.count)
 

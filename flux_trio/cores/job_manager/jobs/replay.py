@@ -11,7 +11,6 @@ it first, from all eventlogs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -32,31 +31,26 @@ DIRECTORY: Final = "job"
 _PARTS: Final = ("eventlog", "jobspec", "R")
 
 
-@dataclass(frozen=True, slots=True)
-class MarksRead:
+class MarksRead(msgspec.Struct, frozen=True):
     """What earlier lives have written down: the greatest id purged, a migration under way."""
 
 
-@dataclass(frozen=True, slots=True)
-class LastRead:
+class LastRead(msgspec.Struct, frozen=True):
     """The last of the job directories: it has the greatest id."""
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveRead:
+class ActiveRead(msgspec.Struct, frozen=True):
     """A page of the index of active jobs."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobsRead:
+class JobsRead(msgspec.Struct, frozen=True):
     """What is stored of the jobs of a page; the next one begins at `after`, unless it is None."""
 
     jobids: tuple[int, ...]
     after: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class EndedCount:
+class EndedCount(msgspec.Struct, frozen=True):
     """How many finished jobs there are."""
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.turns import SetTimer
@@ -23,8 +24,7 @@ COMMITS_MAX: Final = 3
 _KEY: Final = "sweep"
 
 
-@dataclass(slots=True)
-class _Sweep:
+class _Sweep(msgspec.Struct):
     choose: Callable[[], Iterable[ActiveJob]]
     each: Callable[[ActiveJob], None]
     done: Callable[[], None]

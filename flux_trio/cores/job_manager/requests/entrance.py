@@ -9,7 +9,6 @@ plugins'.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,23 +19,20 @@ from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.formats import FormatError
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(msgspec.Struct, frozen=True):
     """What the user database knows of a user id; `name` is None for one that it does not know."""
 
     name: str | None = None
     groups: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class FindUser:
+class FindUser(msgspec.Struct, frozen=True):
     """Action: ask the user database."""
 
     userid: int
 
 
-@dataclass(frozen=True, slots=True)
-class UserFound:
+class UserFound(msgspec.Struct, frozen=True):
     """Input: its answer."""
 
     userid: int

@@ -10,7 +10,6 @@ import re
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -44,8 +43,7 @@ class HistoryGet(msgspec.Struct):
     slice: str
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryRead:
+class HistoryRead(msgspec.Struct, frozen=True):
     """A page of the index was asked for."""
 
 
