@@ -19,6 +19,7 @@ from typing import Final, TypeAlias, cast
 
 from flux_trio.cores.kvs.ops import Append, Op, Put, Unlink
 from flux_trio.store.layout import create, key_sum, part_sum, transaction
+from flux_trio.store.statements import filled, rows_prepared
 
 STATEMENT_ROWS_MAX: Final = 1024  # about as long as a round is
 LEFT_OUT_MAX: Final = 100  # unlinks of a commit, each of which means to try all others again
@@ -198,16 +199,9 @@ def _execute(db: sqlite3.Connection, statement: tuple[str, str], values: Sequenc
     limit = db.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // width
     chunk = min(STATEMENT_ROWS_MAX, limit) * width
     for start in range(0, len(values), chunk):
-        some = [*values[start : start + chunk]]
-        rows = min(_rows_prepared(len(some) // width), chunk // width)
-        some += [None] * (rows * width - len(some))
-        db.execute(_prepared(statement, rows), some)
-
-
-def _rows_prepared(rows: int) -> int:
-    """`rows`, or a few more: 8, 10, 12, 14, 16, 20, 24 and so on."""
-    step = 1 << max(0, rows.bit_length() - 3)
-    return -(-rows // step) * step
+        some = values[start : start + chunk]
+        rows = min(rows_prepared(len(some) // width), chunk // width)
+        db.execute(_prepared(statement, rows), filled(some, rows * width))
 
 
 @lru_cache(maxsize=256)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -17,6 +18,7 @@ from flux_trio.cores.kvs.ops import Damaged, Page, PageRead, Swept, span
 from flux_trio.messages import Errno
 from flux_trio.store.checks import is_damage, store_error
 from flux_trio.store.layout import key_sum, part_sum
+from flux_trio.store.statements import filled, rows_prepared
 from flux_trio.store.stores import StoreError
 
 READ_KEYS_MAX: Final = 256  # of one statement
@@ -84,13 +86,8 @@ class Reader:
 
     def _stored(self, keys: Sequence[str]) -> tuple[dict[str, Head], dict[str, list[Part]]]:
         """The heads and parts of `keys` as they are; one row of JSON for all of them."""
-        some = ", ".join(f"?{n}" for n in range(1, len(keys) + 1))
-        query = (
-            "SELECT (SELECT json_group_array(json_array(key, parts, total)) FROM head "
-            f"WHERE key IN ({some})), (SELECT json_group_array(json_array(key, number, text, sum)) "
-            f"FROM part WHERE key IN ({some}))"
-        )
-        ((heads, parts),) = self._select(query, keys)
+        marks = rows_prepared(len(keys))
+        ((heads, parts),) = self._select(_stored_query(marks), filled(keys, marks))
         try:
             by_key: dict[str, list[Part]] = {}
             for key, number, text, found in _PARTS.decode(parts):
@@ -184,7 +181,7 @@ class Reader:
                 raise StoreError(Errno.EBADMSG, text) from error
         return keys
 
-    def _select(self, query: str, values: Sequence[str]) -> list[tuple[Any, ...]]:
+    def _select(self, query: str, values: Sequence[str | None]) -> list[tuple[Any, ...]]:
         """Rows, or Unreadable if a page or a text is damaged. Raises StoreError."""
         try:
             return self._db.execute(query, values).fetchall()
@@ -229,6 +226,16 @@ class Reader:
             if chars > SWEEP_CHARS:
                 return Swept(key, damaged, n)
         return Swept(keys[-1] if keys else None, damaged, len(keys))
+
+
+@lru_cache(maxsize=64)
+def _stored_query(marks: int) -> str:
+    some = ", ".join(f"?{n}" for n in range(1, marks + 1))
+    return (
+        "SELECT (SELECT json_group_array(json_array(key, parts, total)) FROM head "
+        f"WHERE key IN ({some})), (SELECT json_group_array(json_array(key, number, text, sum)) "
+        f"FROM part WHERE key IN ({some}))"
+    )
 
 
 def _whole(key: str, parts: Sequence[Part]) -> list[Part]:

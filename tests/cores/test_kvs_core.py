@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flux_trio.cores.kvs.core import COMMIT_OPS_MAX, LOOKUP_KEYS_MAX, ROUND_OPS_MAX, KvsCore
 from flux_trio.cores.kvs.ops import (
@@ -14,15 +16,17 @@ from flux_trio.cores.kvs.ops import (
     Damaged,
     Fetch,
     Fetched,
+    Op,
     PageRead,
     Put,
     Stored,
     StoreOps,
     Unlink,
+    checked_bytes,
 )
 from flux_trio.cores.kvs.waiting import ROUND_BYTES_MAX
 from flux_trio.cores.turns import Log
-from flux_trio.messages import Errno, Event, Level, Request, Response, topics
+from flux_trio.messages import Errno, Event, FluxError, Level, Request, Response, topics
 from tests.support.asking import asked, asked_by_guest, gone
 from tests.support.counting import count_steps
 
@@ -229,6 +233,48 @@ def test_values_and_commits_are_bounded() -> None:
     surrogate = commit(["append", "a", "\udc80"])
     errnums = [e for _, e, _ in answers(turn(KvsCore(), many, keys, long, surrogate))]
     assert errnums == [*[Errno.EMSGSIZE] * 3, Errno.EINVAL]
+
+
+NAMES: Final = [
+    "",
+    ".",
+    "a",
+    "a.b",
+    "ö",
+    "a b",
+    "a\n",
+    "a\x7f",
+    "\x85",
+    "x" * KEY_CHARS_MAX,
+    "y" * 1025,
+]
+TEXTS: Final = ["", "text\n", "\x00", "ö", "\udc80", "x" * (VALUE_BYTES_MAX // 2 + 1)]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.builds(Put, st.sampled_from(NAMES), st.sampled_from(TEXTS)),
+            st.builds(Append, st.sampled_from(NAMES), st.sampled_from(TEXTS)),
+            st.builds(Unlink, st.sampled_from(NAMES)),
+        ),
+        max_size=4,
+    )
+)
+def test_commit_is_refused_exactly_if_one_of_its_ops_is(ops: list[Op]) -> None:
+    "Ops that are ASCII are checked all at once."
+
+    def outcome(parts: list[list[Op]]) -> int | None:
+        try:
+            return sum(map(checked_bytes, parts))
+        except FluxError:
+            return None
+
+    alone = outcome([[op] for op in ops])
+    assert outcome([ops]) == alone
+    if alone is not None:
+        texts = "".join(op.key + getattr(op, "text", "") for op in ops)
+        assert alone == len(texts.encode())
 
 
 def test_failed_store_refuses_its_commits_and_all_later_ones_with_one_text() -> None:

@@ -181,7 +181,7 @@ class KvsCore:
             raise FluxError(
                 Errno.EMSGSIZE, f"{len(ops)} ops: at most {COMMIT_OPS_MAX} in one commit"
             )
-        nbytes = sum(map(checked_bytes, ops))
+        nbytes = checked_bytes(ops)
         if self._failed is not None:
             raise FluxError(self._failed.errnum, self._failed.text)
         commit = Commit(request, ops, nbytes, asked.wait)

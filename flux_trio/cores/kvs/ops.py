@@ -146,7 +146,35 @@ def check_key(key: str) -> str:
     return key
 
 
-def checked_bytes(op: Op) -> int:
+def checked_bytes(ops: Sequence[Op]) -> int:
+    """How long the keys and texts of `ops` are as UTF-8.
+
+    FluxError(EMSGSIZE or EINVAL) unless each key is one and each text may be put or appended.
+    """
+    nbytes = _plain_bytes(ops)
+    return sum(map(_checked_bytes, ops)) if nbytes is None else nbytes
+
+
+def _plain_bytes(ops: Sequence[Op]) -> int | None:
+    """The same for what nearly every commit is: all of it ASCII, and together no longer than one.
+
+    None means that each is to be looked at. Keys that are joined by periods have no empty name if
+    what comes of it begins and ends with none, and has no two in a row.
+    """
+    keys = [op.key for op in ops]
+    texts = [op.text for op in ops if type(op) is Put or type(op) is Append]
+    joined = ".".join(keys)
+    are_names = joined.isascii() and joined.isprintable() and ".." not in joined
+    if not (joined and are_names and joined[0] != "." and joined[-1] != "."):
+        return None
+    nbytes = sum(map(len, texts))
+    is_plain = max(map(len, keys)) <= KEY_CHARS_MAX and nbytes <= VALUE_BYTES_MAX
+    if not (is_plain and all(map(str.isascii, texts))):
+        return None
+    return nbytes + len(joined) - (len(keys) - 1)
+
+
+def _checked_bytes(op: Op) -> int:
     """How long the key and the text of `op` are as UTF-8.
 
     FluxError(EMSGSIZE or EINVAL) unless the key is one and the text may be put or appended.
