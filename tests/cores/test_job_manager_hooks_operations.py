@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from flux_trio.cores.job_manager.hooks.operations import ANNOTATION_BYTES_MAX, EVENT_BYTES_MAX
 from flux_trio.protocols import Annotate, AskHook, HookAnswer, JobState, PostEvent, SetPriority
 from tests.support.manager_script import PRIORITIZE, ManagerScript, posting
 
@@ -279,3 +280,38 @@ def test_two_hooks_that_act_on_each_others_jobs_end() -> None:
 def test_operation_on_a_job_that_is_none_is_logged() -> None:
     m = ManagerScript(peers=True)
     assert "expected the id of an active job" in refused(m.put(SetPriority(9, 1, "plug")))
+
+
+# --- bounds
+
+
+def test_events_that_plugins_post_are_bounded_for_each_job() -> None:
+    m = saying(DEPEND, ("dependency-add", A))
+    m.submit(1)
+    quarter = "x" * (EVENT_BYTES_MAX // 4)
+    *_, last = [m.post(1, "mine", text=quarter) for _ in range(4)]
+    assert refused(last).endswith(f"at most {EVENT_BYTES_MAX}; further ones are not logged")
+    for life in (m, m.restarted(peers=True)):
+        before = life.names(1)
+        life.post(1, "mine", text=quarter)
+        assert life.post(1, "mine", text="") == []
+        assert life.names(1) == before
+    m.submit(2)
+    m.post(2, "mine", text="")
+    assert "mine" in m.names(2)
+    assert m.post(1, "dependency-remove", **A) == ["sched.alloc 1"]
+    m.post(1, "exception", type="mine", severity=0, note="")
+    assert m.state(1) == JobState.INACTIVE
+
+
+def test_annotations_of_a_job_are_bounded() -> None:
+    m = ManagerScript()
+    m.submit(1)
+    long = "x" * (ANNOTATION_BYTES_MAX // 2)
+    m.put(Annotate(1, {"user": {"a": long}}, "plug"))
+    text = refused(m.put(Annotate(1, {"user": {"b": long}}, "plug")))
+    assert text.endswith(f"bytes: at most {ANNOTATION_BYTES_MAX}")
+    job = m.core.jobs.get(1)
+    assert job is not None
+    assert job.annotations == {"user": {"a": long}}
+    assert m.put(Annotate(1, {"user": {"a": None, "b": long}}, "plug")) == []

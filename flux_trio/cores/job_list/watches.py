@@ -79,7 +79,8 @@ class _Watch(msgspec.Struct):
     is_last: bool = False  # the log grows no more, or is not to be followed
     piece: int = 0  # number of the key that is read; always 0 but for output
     told: int = 0  # characters of its value, in whole lines
-    held: str = ""  # what of the value comes after them
+    held: str = ""  # what of the value comes after them, from `at` on
+    at: int = 0
     behind: bool = False  # the kvs has more than `held`
     reading: bool = False  # a lookup is under way
     reads: int = 0  # lookups so far; the answer to the last one counts
@@ -96,15 +97,23 @@ class _Watch(msgspec.Struct):
         return job_key(self.jobid, name)
 
     def take_lines(self) -> list[str]:
-        """The next whole lines, as many as there is credit for."""
-        end = self.held.rfind("\n") + 1
-        lines = self.held[:end].split("\n")[:-1]
-        lines = lines[: self.credit.allows(len(lines))]
-        length = sum(len(line) + 1 for line in lines)
-        self.told += length
-        self.held = self.held[length:]
-        self.credit.spend(len(lines))
+        """The next whole lines, as many as there is credit for; the others are not looked at."""
+        lines = []
+        end = self.held.find("\n", self.at) + 1
+        while end and self.credit.allows(1):
+            lines.append(self.held[self.at : end - 1])
+            self.credit.spend()
+            self.told += end - self.at
+            self.at = end
+            end = self.held.find("\n", end) + 1
+        if self.at == len(self.held):
+            self.held, self.at = "", 0
         return lines
+
+    @property
+    def has_line(self) -> bool:
+        """Whether a whole line is held."""
+        return self.held.find("\n", self.at) >= 0
 
     def hold(self, text: str) -> None:
         """Keep of the `text` that follows in the kvs as much as may be held: all without credit."""
@@ -115,7 +124,7 @@ class _Watch(msgspec.Struct):
             text = text[:end]
         else:
             self.behind = False
-        self.held = text
+        self.held, self.at = text, 0
 
 
 class Watches:
@@ -195,7 +204,7 @@ class Watches:
         if change.value is not None:
             watch.hold(change.value[watch.told :])
         elif not watch.behind:
-            watch.hold(watch.held + change.append)
+            watch.hold(watch.held[watch.at :] + change.append)
         self._tell(watch)
 
     def read(self, awaited: LogRead, response: Response) -> None:
@@ -232,7 +241,7 @@ class Watches:
         """Send what there is credit for; then read on, or end."""
         for line in watch.take_lines():
             self._exchange.send(respond_stream(watch.request, {"event": line}))
-        if watch.reading or "\n" in watch.held:  # without credit
+        if watch.reading or watch.has_line:  # without credit
             return
         if watch.behind:
             if watch.credit.allows(1):
@@ -244,7 +253,8 @@ class Watches:
         """All of one value was told."""
         if watch.path == OUTPUT:
             watch.piece += 1
-            watch.told, watch.held = 0, ""
+            watch.told = 0
+            watch.hold("")
             self._read(watch)
         else:
             self._end(watch, end_of_stream(watch.request))

@@ -2,12 +2,21 @@
 
 The host has judged each at the call; by the time it is done here the job may have moved. One that
 has no place any more is logged and not done.
+
+The same for what would make the eventlog of a job, or its annotations, longer than plugins may: a
+plugin that goes round in circles fills no disk. What ends something that a plugin has begun, and
+the exception that ends the job, is always done.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+import msgspec
+
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.jobs.orphans import Orphans
+from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
 from flux_trio.cores.job_manager.scheduler.priorities import Priorities
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.turns import Log
@@ -22,8 +31,14 @@ from flux_trio.protocols import (
     Reprioritize,
     SetPriority,
     is_repeat,
+    merge_annotations,
     refusal,
 )
+
+EVENT_BYTES_MAX: Final = 4 << 20  # of the events of one job that plugins post
+ANNOTATION_BYTES_MAX: Final = 1 << 16  # of the annotations of one job, as JSON
+
+_ENDINGS: Final = (JobEvent.DEPENDENCY_REMOVE, JobEvent.PROLOG_FINISH, JobEvent.EPILOG_FINISH)
 
 
 class Operations:
@@ -50,8 +65,16 @@ class Operations:
                 self._post(job, operation)
             case SetPriority(priority=priority):
                 self._priorities.set(job, priority)
-            case Annotate(annotations=annotations):
-                self._ledger.merge_annotations(job, annotations)
+            case Annotate():
+                self._annotate(job, operation)
+
+    def _annotate(self, job: ActiveJob, operation: Annotate) -> None:
+        merged = merge_annotations(job.annotations or {}, operation.annotations)
+        size = len(msgspec.json.encode(merged))
+        if size > ANNOTATION_BYTES_MAX:
+            self._refuse(operation, f"it would have {size} bytes: at most {ANNOTATION_BYTES_MAX}")
+            return
+        self._ledger.merge_annotations(job, operation.annotations)
 
     def _post(self, job: ActiveJob, post: PostEvent) -> None:
         if is_repeat(job, post.name, post.context):
@@ -62,6 +85,8 @@ class Operations:
             return
         if post.name == JobEvent.JOBSPEC_UPDATE and job.has_jobspec(post.context):
             return  # so that a plugin that says the same in each state does not go on for ever
+        if not self._has_room(job, post):
+            return
         try:
             self._ledger.log(job, post.name, post.context)
         except InvalidTransition as error:
@@ -69,8 +94,31 @@ class Operations:
         if post.name == JobEvent.JOBSPEC_UPDATE:
             self._scheduler.jobspec_changed(job)
 
+    def _has_room(self, job: ActiveJob, post: PostEvent) -> bool:
+        """Count what is posted; what exceeds the bound is logged the first time."""
+        posted = self._ledger.posted_bytes
+        before, size = posted.of_job(job.id), event_bytes(post.context)
+        if before + size <= EVENT_BYTES_MAX:
+            posted.put(job.userid, job.id, before + size)
+            return True
+        if post.name in _ENDINGS or _ends_job(job, post):
+            return True
+        if before <= EVENT_BYTES_MAX:
+            posted.put(job.userid, job.id, EVENT_BYTES_MAX + 1)
+            self._refuse(
+                post,
+                f"plugins have posted {before} bytes of events to it, at most {EVENT_BYTES_MAX}; "
+                "further ones are not logged",
+            )
+        return False
+
     def _refuse(self, operation: PostEvent | SetPriority | Annotate, why: str) -> None:
         what = operation.name if isinstance(operation, PostEvent) else "priority or annotations"
         who = f"plugin {operation.plugin}: " if operation.plugin else ""
         job = format_fluid(operation.id, "f58")
         self._ledger.send(Log(Level.ERR, f"{who}cannot post {what} to job {job}: {why}"))
+
+
+def _ends_job(job: ActiveJob, post: PostEvent) -> bool:
+    is_fatal = post.name == JobEvent.EXCEPTION and (post.context or {}).get("severity") == 0
+    return is_fatal and job.exception is None

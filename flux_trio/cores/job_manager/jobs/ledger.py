@@ -238,6 +238,7 @@ class Ledger:
         self.tally = Tally()  # of `jobs`
         self.users = UserJobs(owner)  # of `jobs`
         self.asked_bytes = JobBytes()  # of events that users asked for
+        self.posted_bytes = JobBytes()  # of events that plugins posted
         self.memo_bytes = JobBytes()  # of memos, as JSON
         self.running: dict[int, ActiveJob] = {}  # those of `jobs` that are in RUN or CLEANUP
         self.jobspecs = Jobspecs()
@@ -467,7 +468,7 @@ class Ledger:
     def _remove(self, job: ActiveJob) -> None:
         del self.jobs[job.id]
         self.running.pop(job.id, None)
-        for sizes in (self.asked_bytes, self.memo_bytes):
+        for sizes in (self.asked_bytes, self.posted_bytes, self.memo_bytes):
             sizes.put(job.userid, job.id, 0)
         self.users.went(job.userid, job.id)
         self.tally.went(job.id, job.queue, job.state)

@@ -195,8 +195,10 @@ class Replay:
             self._ledger.over.append(ended(active, events[-1].timestamp))
             return []
         self._ledger.resume(active)
-        if len(eventlog) > EVENTLOG_SMALL_BYTES:  # most likely for what users asked for
-            self._ledger.asked_bytes.put(job.userid, jobid, len(eventlog.encode()))
+        if len(eventlog) > EVENTLOG_SMALL_BYTES:  # who has asked for it is not known any more
+            size = len(eventlog.encode())
+            self._ledger.asked_bytes.put(job.userid, jobid, size)
+            self._ledger.posted_bytes.put(job.userid, jobid, size)
         return self._take_resources(active, r) if job.has_resources else []
 
     def _take_resources(self, job: ActiveJob, r: str | None) -> list[Any]:

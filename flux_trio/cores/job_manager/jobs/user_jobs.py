@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any, Final
+
+import msgspec
+
+EVENT_OVERHEAD_BYTES: Final = 80  # of a line of the eventlog beside its context: time, name, quotes
+
+
+def event_bytes(context: dict[str, Any] | None) -> int:
+    """About how long an event makes an eventlog."""
+    return EVENT_OVERHEAD_BYTES + len(msgspec.json.encode(context or {}))
 
 
 class UserJobs:

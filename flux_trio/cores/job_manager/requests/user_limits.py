@@ -12,13 +12,13 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
 from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.messages import Errno, FluxError, Request
 from flux_trio.protocols import JobEvent
 
 NOTE_BYTES_MAX: Final = 4096  # of an exception's note, and of its type
 UPDATE_KEY_CHARS_MAX: Final = 255  # of a jobspec key path: hooks have a topic for each
-EVENT_OVERHEAD_BYTES: Final = 80  # of a line of the eventlog beside its context: time, name, quotes
 
 OWNER_FACTOR: Final = 2
 
@@ -66,7 +66,7 @@ class UserLimits:
         limits = self._queues.config.job_manager.user_limits
         counted = self._ledger.asked_bytes
         most, most_of_user = limits.eventlog_bytes, limits.eventlog_bytes_sum
-        size = EVENT_OVERHEAD_BYTES + _size(context)
+        size = event_bytes(context)
         asked = counted.of_job(job.id) + size
         ends = name == JobEvent.EXCEPTION and context["severity"] == 0 and job.exception is None
         if most and asked > most * (OWNER_FACTOR if request.is_owner else 1) and not ends:
