@@ -25,12 +25,13 @@ def with_client(
     """
     import anyio
 
+    from flux_trio.cli.waiting import telling_why
     from flux_trio.client import ClientError, find_instance, open_client
     from flux_trio.formats import FormatError
     from flux_trio.messages import FluxError, LocalProtocolError
 
     async def main() -> T:
-        async with open_client(*find_instance(environ)) as client:
+        async with open_client(*find_instance(environ)) as client, telling_why(client):
             return await use(client)
 
     refused = (ClientError, FluxError, FormatError, LocalProtocolError)

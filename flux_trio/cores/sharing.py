@@ -5,7 +5,7 @@ The instance owner is a user like the others here: nobody uses up what another o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, Generic, TypeVar
 
 from flux_trio.messages import (
@@ -88,6 +88,16 @@ class Backlog(Generic[Message]):
         waiting, self._waiting = self._waiting, []
         self._guests, self._senders = {}, set()
         return waiting
+
+    def take_about(self, about: Collection[str]) -> list[Message]:
+        """The requests with one of those topics; they wait here no more."""
+
+        def is_meant(message: Message) -> bool:
+            return isinstance(message, Request) and message.topic in about
+
+        taken = [each for each in self._waiting if is_meant(each)]
+        self._waiting = [each for each in self._waiting if not is_meant(each)]
+        return taken
 
     def _leave(self, sender: str) -> None:
         """What the peer has sent goes; it counts for its user until the service is ready."""

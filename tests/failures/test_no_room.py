@@ -136,6 +136,11 @@ async def test_module_that_is_reloaded_on_a_full_disk_goes_on_when_there_is_room
             with pytest.raises(FluxError, match="no room: the disk is full"):
                 await s.submit()
             assert NO_ROOM in (await s.status())["silent"]
+        else:
+            for topic in (topics.JOB_QUEUE_LIST, topics.JOB_QUEUE_STATUS):
+                with pytest.raises(FluxError, match="reading its state: kvs: no room") as refused:
+                    await s.call(topic, {})
+                assert refused.value.errnum == Errno.EAGAIN
         store.full = False
         await s.wait(jobid)
         await s.wait(await s.submit())

@@ -95,6 +95,23 @@ def test_job_that_ends_on_a_full_disk_ends_well_when_there_is_room(tmp_path: Pat
         assert instance.stop() == 0
 
 
+def test_cancel_on_a_full_disk_says_why_it_waits_and_is_done_when_there_is_room(
+    tmp_path: Path,
+) -> None:
+    with instance_in(tmp_path / "state") as instance:
+        held = instance.ok("submit", "--urgency=hold", "true").strip()
+        ends_on_a_full_disk(instance, tmp_path / "go")
+        cancel = instance.popen("cancel", held)
+        assert cancel.stderr is not None
+        said = cancel.stderr.readline()
+        assert said.startswith("flux-trio cancel: waits for an answer: kvs: no room for commits: ")
+        make_room(instance, room=True)
+        assert cancel.communicate(timeout=DEADLINE_S) == ("", "")
+        assert cancel.returncode == 0
+        assert 'type="cancel"' in instance.ok("job", "eventlog", held)
+        assert instance.stop() == 0
+
+
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
 def test_job_that_ended_on_a_full_disk_is_whole_after_a_restart(
     tmp_path: Path, signum: signal.Signals

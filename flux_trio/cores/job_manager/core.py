@@ -11,7 +11,7 @@ Left out: dependencies, limits and everything else that plugins decide; they are
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.execution.kill import Kills
@@ -72,10 +72,12 @@ from flux_trio.cores.methods import Methods
 from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.turns import ClockStepped, TimerFired
 from flux_trio.messages import (
+    Errno,
     Event,
     Level,
     Request,
     Response,
+    respond_error,
     topics,
 )
 from flux_trio.protocols import (
@@ -96,6 +98,9 @@ from flux_trio.protocols import (
 )
 
 Action = Any
+
+_ABOUT_QUEUES: Final = (topics.JOB_QUEUE_LIST, topics.JOB_QUEUE_STATUS)
+"""Requests by which people ask why nothing goes on."""
 
 
 class JobManagerCore:
@@ -275,7 +280,7 @@ class JobManagerCore:
         if isinstance(message, PluginsChanged) and not self._resumed:
             message = self._arrivals.known_already(message)
         if not self._resumed:
-            self._ledger.answer_at_once(self._backlog.put(message))
+            self._take_early(message)
         elif isinstance(message, Request):
             self._ledger.send(self._methods.call(message))
         elif isinstance(message, Response):
@@ -293,6 +298,20 @@ class JobManagerCore:
         elif isinstance(message, TimerFired) and message.key == PURGE_TIMER:
             self._purge.look()
         return []
+
+    def _take_early(self, message: Any) -> None:
+        """All waits until the state has been read, but who asks why, and what tells it."""
+        is_request = isinstance(message, Request)
+        if is_request and message.topic == topics.JOB_HINDRANCE:
+            self._ledger.answer_at_once(self._methods.call(message))
+            early = self._backlog.take_about(_ABOUT_QUEUES) if self._hindrances.texts else []
+            for request in early:
+                self._take_early(request)
+        elif is_request and message.topic in _ABOUT_QUEUES and self._hindrances.texts:
+            text = f"the job manager is reading its state: {'; '.join(self._hindrances.texts)}"
+            self._ledger.answer_at_once(respond_error(message, Errno.EAGAIN, text))
+        else:
+            self._ledger.answer_at_once(self._backlog.put(message))
 
     def _take_event(self, event: Event) -> None:
         if event.topic == topics.KVS_DAMAGED_EVENT:

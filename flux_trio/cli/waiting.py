@@ -1,0 +1,53 @@
+"""Why a command waits: said on standard error, once, when the instance is slow to answer.
+
+What must be stored waits as long as the disk is full, for example. Who has canceled a job is to
+know that it will be, and why not yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from flux_trio.cli.errors import remark, sole_error
+from flux_trio.cli.queue_status import queue_names, queue_status
+from flux_trio.messages import Errno, FluxError
+
+if TYPE_CHECKING:
+    from flux_trio.client import Client
+
+SLOW_S: Final = 2.0
+
+
+@asynccontextmanager
+async def telling_why(client: Client) -> AsyncIterator[None]:
+    """In this block, once a call has waited so long, say what hinders the instance."""
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_tell, client)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:  # of the block alone
+        raise sole_error(group, (BaseException,)) or group from None
+
+
+async def _tell(client: Client) -> None:
+    reason = ""
+    while not reason:
+        await anyio.sleep(SLOW_S)
+        if client.statistics().calls_waiting:
+            reason = await _hindrance(client)
+    remark(f"waits for an answer: {reason}")
+
+
+async def _hindrance(client: Client) -> str:
+    try:
+        first, *_ = await queue_names(client)
+        return "; ".join((await queue_status(client, first)).get("silent", ()))
+    except FluxError as error:
+        return error.text if error.errnum == Errno.EAGAIN else ""
