@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from flux_trio.cores.state import Part
 from flux_trio.formats import FormatError
 from flux_trio.messages import (
     Errno,
@@ -26,12 +27,14 @@ Method: TypeAlias = Callable[[Request], None]
 Stats: TypeAlias = Callable[[], dict[str, Any]]
 
 
-class Methods:
+class Methods(Part):
     """Functions by topic: those for the instance owner alone, and those for everybody.
 
     A function answers when it can; what it raises as FluxError or FormatError is the answer.
     `stats` is what the service counts, by its stats-get topic.
     """
+
+    counts: dict[str, int]
 
     def __init__(
         self,
@@ -42,15 +45,15 @@ class Methods:
         self._for_owner = for_owner
         self._for_all = for_all
         self._stats_topic, self._stats = stats
-        self._counts = dict.fromkeys([*for_owner, *for_all, self._stats_topic], 0)
+        self.counts = dict.fromkeys([*for_owner, *for_all, self._stats_topic], 0)
 
     def call(self, request: Request) -> Response | None:
         """Hand `request` over; the answer when it is one at once: an error, or the counts."""
         try:
-            if request.topic in self._counts:
-                self._counts[request.topic] += 1
+            if request.topic in self.counts:
+                self.counts[request.topic] += 1
             if request.topic == self._stats_topic:
-                return respond(request, {"requests": dict(self._counts)} | self._stats())
+                return respond(request, {"requests": dict(self.counts)} | self._stats())
             self._find(request)(request)
         except FluxError as error:
             return respond_error(request, error.errnum, error.text)

@@ -64,6 +64,18 @@ class Part:
         cls.state_names = (*cls.state_names, *own)
 
 
+class CorePart(Part):
+    """The part that is a whole core: what the runner needs of it is `turns.Core`."""
+
+    def dump(self) -> Plain:
+        """The state of the whole core as plain data: see `put_down`."""
+        return put_down(self)
+
+    def load(self, data: Plain) -> None:
+        """Take the state that `dump` of a core made alike has given; see `take_up`."""
+        take_up(self, data)
+
+
 def _is_constant(annotation: Any) -> bool:
     text = annotation if isinstance(annotation, str) else str(annotation)
     return "ClassVar" in text or "Final" in text

@@ -5,9 +5,10 @@ some, and a policy by name (`POLICIES`): FIFO, EASY or conservative backfill. It
 messages; it does not know what time it is unless told.
 """
 
+from flux_trio.policies.lanes import POLICIES
 from flux_trio.policies.policy import Decisions, Policy
 from flux_trio.policies.pool import Pool, PoolError
-from flux_trio.policies.schedule import POLICIES, Schedule
+from flux_trio.policies.schedule import Schedule
 from flux_trio.policies.shape import Allocation, Shape
 from flux_trio.policies.state import Grant, Job, State
 

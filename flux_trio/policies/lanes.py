@@ -8,17 +8,27 @@ that on resources of several queues a large job may be passed by jobs of another
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
+from flux_trio.policies.conservative import Conservative
+from flux_trio.policies.easy import Easy
+from flux_trio.policies.fifo import Fifo
 from flux_trio.policies.policy import Decisions, Policy
 from flux_trio.policies.state import Grant, Job, Rank, State
+
+POLICIES: Final[Mapping[str, Callable[[State], Policy]]] = {
+    "fifo": Fifo,
+    "easy": Easy,
+    "conservative": Conservative,
+}
 
 
 class Lane:
     """The jobs of one queue that wait, and who decides on them."""
 
-    def __init__(self, state: State, make: Callable[[State], Policy]) -> None:
+    def __init__(self, state: State, policy: str) -> None:
         self.state = state.lane()
-        self.policy = make(self.state)
+        self.policy = POLICIES[policy](self.state)
 
     @property
     def rank(self) -> Rank:
@@ -29,16 +39,17 @@ class Lane:
 
 
 class Lanes:
-    """A lane for each queue that has had a job; `makers` have its policy, or `otherwise`."""
+    """A lane for each queue that has had a job.
 
-    def __init__(
-        self,
-        state: State,
-        makers: Mapping[str, Callable[[State], Policy]],
-        otherwise: Callable[[State], Policy],
-    ) -> None:
+    `policies` names the policy of each queue, `otherwise` that of a queue which is not there.
+    Raises KeyError for a policy that is not in `POLICIES`.
+    """
+
+    def __init__(self, state: State, policies: dict[str, str], otherwise: str) -> None:
+        for policy in policies.values():
+            POLICIES[policy]
         self._state = state
-        self._makers = makers
+        self._policies = policies
         self._otherwise = otherwise
         self._lanes: dict[str, Lane] = {}
 
@@ -46,8 +57,8 @@ class Lanes:
         """`job` waits in its lane."""
         lane = self._lanes.get(job.queue)
         if lane is None:
-            maker = self._makers.get(job.queue, self._otherwise)
-            lane = self._lanes[job.queue] = Lane(self._state, maker)
+            policy = self._policies.get(job.queue, self._otherwise)
+            lane = self._lanes[job.queue] = Lane(self._state, policy)
         lane.state.queue.add(job)
         lane.policy.arrived(job)
 

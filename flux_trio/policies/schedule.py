@@ -7,23 +7,13 @@ call here; what RFC 27 and 28 want done about it is the caller's business.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Mapping
 
 from flux_trio.formats import ResourceSet
-from flux_trio.policies.conservative import Conservative
-from flux_trio.policies.easy import Easy
-from flux_trio.policies.fifo import Fifo
-from flux_trio.policies.lanes import Lanes
+from flux_trio.policies.lanes import POLICIES, Lanes
 from flux_trio.policies.policy import Decisions, Policy
 from flux_trio.policies.shape import Allocation, Shape
 from flux_trio.policies.state import Grant, Job, State
-
-POLICIES: Final[Mapping[str, Callable[[State], Policy]]] = {
-    "fifo": Fifo,
-    "easy": Easy,
-    "conservative": Conservative,
-}
 
 
 class Schedule:
@@ -35,9 +25,8 @@ class Schedule:
 
     def __init__(self, policy: str = "fifo", queues: Mapping[str, str] | None = None) -> None:
         self.state = State()
-        makers = {name: POLICIES[each] for name, each in (queues or {}).items()}
         alone: Policy = POLICIES[policy](self.state)
-        self.policy = Lanes(self.state, makers, POLICIES[policy]) if makers else alone
+        self.policy = Lanes(self.state, dict(queues), policy) if queues else alone
         self._leaving = 0  # ranks that were shrunk while somebody held them
 
     # Requests

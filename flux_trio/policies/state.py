@@ -50,6 +50,13 @@ class Queue:
         self._jobs: dict[int, Job] = {}
         self._order: SortedList[Rank] = SortedList()  # the id is in them
 
+    def __getstate__(self) -> list[Job]:
+        return list(self._jobs.values())
+
+    def __setstate__(self, jobs: list[Job]) -> None:
+        self._jobs = {job.id: job for job in jobs}
+        self._order = SortedList(job.rank for job in jobs)
+
     def __len__(self) -> int:
         return len(self._jobs)
 
@@ -106,6 +113,14 @@ class Grants:
         self._grants: dict[int, Grant] = {}
         self._by_end: SortedKeyList | None = None  # made when first asked for, then kept up
         self.stepped = 0.0  # seconds that the wall clock was set by
+
+    def __getstate__(self) -> tuple[float, list[Grant]]:
+        return self.stepped, list(self._grants.values())
+
+    def __setstate__(self, state: tuple[float, list[Grant]]) -> None:
+        self.stepped, grants = state
+        self._grants = {grant.id: grant for grant in grants}
+        self._by_end = None
 
     def __len__(self) -> int:
         return len(self._grants)

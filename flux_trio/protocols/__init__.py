@@ -83,7 +83,7 @@ from flux_trio.protocols.operations import (
 )
 from flux_trio.protocols.queues import QUEUE, QueueEvent, QueueState
 from flux_trio.protocols.rare import Rare
-from flux_trio.protocols.table import InvalidTransition, Table
+from flux_trio.protocols.table import InvalidTransition, Standings, Table
 
 __all__ = [
     "ACQUIRE",
@@ -152,6 +152,7 @@ __all__ = [
     "Rare",
     "Reprioritize",
     "SetPriority",
+    "Standings",
     "StartType",
     "Step",
     "Table",

@@ -6,9 +6,10 @@ is an error that names the conversation, the state and what would have been allo
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from flux_trio.messages import ProtocolError
 
@@ -22,14 +23,35 @@ class Member(Enum):
     __hash__ = object.__hash__
 
 
-class InvalidTransition(ProtocolError):
-    """An event that its conversation's table has no row for in this state."""
+STORY_MAX: Final = 64
+"""Events that a conversation remembers, of all jobs together, for an error's text."""
 
-    def __init__(self, table: str, state: Enum, event: Enum, allowed: list[str]) -> None:
+
+class InvalidTransition(ProtocolError):
+    """An event that its conversation's table has no row for in this state.
+
+    `who` names the job or peer, `story` its last events, the oldest first.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        state: Enum,
+        event: Enum,
+        allowed: list[str],
+        who: str = "",
+        story: list[str] | None = None,
+    ) -> None:
         expected = ", ".join(allowed) or "nothing more"
-        super().__init__(f"{table}: {event.value} in state {state.name}: expected {expected}")
+        text = f"{table}: {event.value} in state {state.name}: expected {expected}"
+        if who:
+            text = f"{who}: {text}"
+        if story:
+            text += f" (after {', '.join(story)})"
+        super().__init__(text)
         self.state = state
         self.event = event
+        self.allowed = allowed
 
 
 class Table(Generic[S, E]):
@@ -56,3 +78,57 @@ class Table(Generic[S, E]):
         for state, row in self.rows.items():
             for event, after in row.items():
                 yield state, event, after
+
+
+class Standings(Generic[S, E]):
+    """Where each job stands in one conversation; only the steps of its table change that.
+
+    A subclass names the table. A job that stands at the table's initial state takes no room.
+    """
+
+    table: ClassVar[Table]  # type: ignore[type-arg]  # a class variable cannot be generic
+
+    def __init__(self) -> None:
+        self._states: dict[int, S] = {}
+        self._story: deque[tuple[int, E]] = deque(maxlen=STORY_MAX)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __iter__(self) -> Iterator[int]:
+        """The ids of the jobs that stand anywhere but at the beginning; safe while they step."""
+        return iter(list(self._states))
+
+    def of(self, jobid: int) -> S:
+        """Where job `jobid` stands."""
+        state: S = self._states.get(jobid, self.table.initial)
+        return state
+
+    def step(self, jobid: int, event: E) -> S:
+        """The state of job `jobid` after `event`; on InvalidTransition it is unchanged."""
+        state = self.of(jobid)
+        try:
+            after: S = self.table.step(state, event)
+        except InvalidTransition as error:
+            raise self._explained(jobid, error) from None
+        self._story.append((jobid, event))
+        if after is self.table.initial:
+            self._states.pop(jobid, None)
+        else:
+            self._states[jobid] = after
+        return after
+
+    def allows(self, jobid: int, event: E) -> bool:
+        """Whether the table has a row for `event` where job `jobid` stands."""
+        return self.table.allows(self.of(jobid), event)
+
+    def clear(self) -> None:
+        """Every job stands at the beginning again: a new conversation."""
+        self._states.clear()
+        self._story.clear()
+
+    def _explained(self, jobid: int, error: InvalidTransition) -> InvalidTransition:
+        story = [event.value for each, event in self._story if each == jobid]
+        return InvalidTransition(
+            self.table.name, error.state, error.event, error.allowed, f"job {jobid}", story
+        )

@@ -6,16 +6,16 @@ logged, and the scheduler leaves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
-from flux_trio.cores.sched.context import Context
+from flux_trio.cores.sched.context import Acquired, Context, Released
 from flux_trio.cores.sched.requests import AcquireAnswer, GrowAnswer, TargetsAnswer
+from flux_trio.cores.state import Part
 from flux_trio.editions import Edition
 from flux_trio.formats import FormatError, Idset, ResourceSet
 from flux_trio.messages import FluxError, Response, expect_payload, topics
 from flux_trio.messages.types import STREAMING
-from flux_trio.policies import Schedule
-from flux_trio.protocols import ACQUIRE, AcquireEvent, AcquireType, InvalidTransition
+from flux_trio.protocols import ACQUIRE, AcquireEvent, AcquireState, AcquireType, InvalidTransition
 
 GROUP = "default"  # RFC 28: all resources not assigned to any group
 
@@ -27,75 +27,60 @@ _EVENTS = {
 }
 
 
-class Acquisition:
-    """The resource.acquire stream. `on_grow` is called after each grow, `on_shrink` before each
-    shrink and `on_offline` before each offline, with the ranks that are about to go.
-    """
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of what there is: `ranks`, a bit set, are concerned. A grow is done already."""
 
-    def __init__(
-        self,
-        context: Context,
-        schedule: Schedule,
-        on_grow: Callable[[], None],
-        on_shrink: Callable[[int], None],
-        on_offline: Callable[[int], None],
-    ) -> None:
+    kind: AcquireType
+    ranks: int
+
+
+class Acquisition(Part):
+    """The resource.acquire stream."""
+
+    _state: AcquireState
+
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._schedule = schedule
-        self._on_grow = on_grow
-        self._on_shrink = on_shrink
-        self._on_offline = on_offline
         self._state = ACQUIRE.initial
 
     def start(self, edition: Edition) -> None:
         """Acquire the group."""
         self._state = ACQUIRE.step(self._state, AcquireEvent.ACQUIRE)
         payload = {"group": GROUP} if edition.acquire_names_a_group else None
-        self._context.ask(topics.RESOURCE_ACQUIRE, payload, self._told, STREAMING)
+        self._context.ask(topics.RESOURCE_ACQUIRE, payload, Acquired(), int(STREAMING))
 
     def release(self, ranks: int) -> None:
         """Nobody holds `ranks` any more, which were shrunk: say so (28.shrink.6)."""
         if not ranks:
             return
-        last = not self._schedule.leaving
+        last = not self._context.schedule.leaving
         event = AcquireEvent.RELEASE_LAST if last else AcquireEvent.RELEASE
         self._state = ACQUIRE.step(self._state, event)
         payload = {"group": GROUP, "targets": str(Idset.from_bits(ranks))}
-        self._context.ask(topics.RESOURCE_RELEASE, payload, self._released)
+        self._context.ask(topics.RESOURCE_RELEASE, payload, Released())
 
-    def _released(self, response: Response) -> None:
+    def released(self, response: Response) -> None:
+        """A release was answered, which only an error matters of."""
         if response.errnum:
             self._context.give_up(f"{response.topic}: {response.error_text}")
 
-    def _told(self, response: Response) -> None:
+    def heard(self, response: Response) -> Change | None:
+        """What a response of the stream says; None when the scheduler leaves because of it."""
         try:
             if response.errnum:
                 raise FluxError(response.errnum, response.error_text)
             kind = expect_payload(response, AcquireAnswer).type
             self._state = ACQUIRE.step(self._state, _EVENTS[kind])
-            if kind is AcquireType.GROW:
-                self._grow(response)
-            else:
-                self._change(kind, _targets(response))
+            if kind is not AcquireType.GROW:
+                return Change(kind, _targets(response))
+            grown = expect_payload(response, GrowAnswer)
+            resources = ResourceSet.parse(grown.resources, "resources")
+            self._context.schedule.grow(resources, Idset.parse(grown.online).bits)
+            return Change(kind, resources.ranks.bits)
         except (FluxError, FormatError, InvalidTransition, ValueError) as error:
             self._context.give_up(f"{response.topic}: {error}")
-
-    def _grow(self, response: Response) -> None:
-        grown = expect_payload(response, GrowAnswer)
-        resources = ResourceSet.parse(grown.resources, "resources")
-        online = Idset.parse(grown.online)
-        self._schedule.grow(resources, online.bits)
-        self._on_grow()
-
-    def _change(self, kind: AcquireType, ranks: int) -> None:
-        match kind:
-            case AcquireType.ONLINE:
-                self._schedule.online(ranks)
-            case AcquireType.OFFLINE:
-                self._on_offline(ranks)
-                self._schedule.offline(ranks)
-            case AcquireType.SHRINK:
-                self._on_shrink(ranks)
+            return None
 
 
 def _targets(response: Response) -> int:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from flux_trio.policies import Job, Pool, Shape
+from flux_trio.cores.sched.context import Context
+from flux_trio.cores.state import Part
+from flux_trio.policies import Job, Shape
 
 ANNOTATE_DELAY_S: Final = 0.1
 """From a change to its annotation: too short to be noticed, and spares jobs that start sooner."""
@@ -25,13 +27,16 @@ class Told(NamedTuple):
     t_estimate: float | None = None
 
 
-class Annotator:
-    """Keeps what was told of each job, and what should be."""
+class Annotator(Part):
+    """Keeps what was told of each job that waits, and what should be."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._told: dict[int, Told] = {}  # only of jobs that wait
-        self._waiting: dict[int, tuple[Shape, float | None]] = {}
+    _told: dict[int, Told]
+    _waiting: dict[int, tuple[Shape, float | None]]
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._told = {}
+        self._waiting = {}
 
     def look(self, waiting: Mapping[Job, float | None]) -> bool:
         """Take what a policy says of those that wait; whether there is something to tell."""
@@ -60,8 +65,9 @@ class Annotator:
 
     def _wanted(self) -> dict[int, Told]:
         reasons = dict.fromkeys([shape for shape, _ in self._waiting.values()], "")
+        pool = self._context.schedule.state.pool
         for shape in reasons:
-            fits = self._pool.room_when_idle(shape, up_only=True) >= shape.count
+            fits = pool.room_when_idle(shape, up_only=True) >= shape.count
             reasons[shape] = NO_ROOM if fits else NO_NODES
         return {
             jobid: Told(reasons[shape], start) for jobid, (shape, start) in self._waiting.items()

@@ -2,72 +2,105 @@
 
 ENOSYS comes from the broker while there is no job manager, so it is no answer to hello, neither to
 the first one nor to a later one. Hello is said again once somebody holds the job manager's name
-(readings: Job manager gone), which the event `service-back` tells.
+(readings: When the job manager goes away), which the event `service-back` tells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from flux_trio.config import SchedConfig
 from flux_trio.cores.lookups import LOOKUP_JOBS_MAX, values_in
-from flux_trio.cores.sched.context import Context
+from flux_trio.cores.sched.context import Context, HoldersRead, JobsTold, ReadyHeard
 from flux_trio.cores.sched.requests import HelloAnswer
+from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Note
 from flux_trio.formats import job_key, parse_r
 from flux_trio.messages import Errno, FluxError, Request, Response, expect_payload, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
-from flux_trio.policies import PoolError, Schedule
-from flux_trio.protocols import AllocEvent, AllocState
+from flux_trio.policies import PoolError
+from flux_trio.protocols import LINK, AllocEvent, AllocState, LinkEvent, LinkState
 from flux_trio.trace import Kind
 
 
-class Greeting:
-    """One hello, its lookups of R, and ready. A new one is made for each job manager."""
+@dataclass(slots=True)
+class Hello:
+    """What one hello has told so far."""
 
-    def __init__(
-        self,
-        context: Context,
-        schedule: Schedule,
-        config: SchedConfig,
-        on_ready: Callable[[], None],
-    ) -> None:
+    number: int
+    told_all: bool = False
+    """ENODATA has come."""
+    unread: list[int] = field(default_factory=list)
+    """Jobs whose R is not asked for yet."""
+    reads: int = 0
+    """Reads of R that are not answered."""
+    allocated: list[list[Any]] = field(default_factory=list)
+    """[id, R] of each job that holds resources."""
+
+
+class Greeter(Part):
+    """The link to the job manager. Each hello has a number; late answers to an earlier one count
+    for nothing.
+    """
+
+    link: LinkState
+    _hello: Hello
+    said_in_this_turn: bool
+
+    def __init__(self, context: Context, config: SchedConfig) -> None:
         self._context = context
-        self._schedule = schedule
         self._config = config
-        self._on_ready = on_ready
-        self._over = False  # the job manager is gone: answers mean nothing
-        self.waits = False  # for somebody to hold the job manager's name
-        self._told_all = False  # ENODATA has come
-        self._told: list[int] = []  # jobs whose R is not asked for yet
-        self._lookups = 0  # of R, not answered
-        self._allocated: list[list[Any]] = []  # [id, R]
+        self.link = LINK.initial
+        self._hello = Hello(0)
+        self.said_in_this_turn = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether sched-ready is answered: requests may come."""
+        return self.link is LinkState.READY
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a hello was ever said; the first one follows the first grow."""
+        return self._hello.number > 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether hello is to be said once somebody holds the job manager's name."""
+        return self.has_begun and self.link is LinkState.DETACHED
 
     def say_hello(self) -> None:
         """Ask for the jobs that hold resources."""
-        self._context.ask(topics.SCHED_HELLO, None, self._hello, STREAMING)
+        self.link = LINK.step(self.link, LinkEvent.HELLO)
+        self._hello = Hello(self._hello.number + 1)
+        self.said_in_this_turn = True
+        self._context.ask(topics.SCHED_HELLO, None, JobsTold(self._hello.number), int(STREAMING))
 
-    def abandon(self) -> None:
-        """The job manager is gone."""
-        self._over = True
+    def lost(self) -> None:
+        """The job manager is gone; what it was asked is not answered by the next one."""
+        self.link = LINK.step(self.link, LinkEvent.LOST)
 
-    def _hello(self, response: Response) -> None:
-        if self._over:
+    def is_current(self, number: int) -> bool:
+        """Whether the hello of this number is the last one, and the link is not lost."""
+        return number == self._hello.number and self.link is not LinkState.DETACHED
+
+    def jobs_told(self, call: JobsTold, response: Response) -> None:
+        """A response to hello: a job, or the end."""
+        if not self.is_current(call.hello):
             return
         match response.errnum:
             case 0:
                 self._job(response)
             case Errno.ENODATA:
-                self._told_all = True
-                if self._told:
-                    self._look_up()
+                self._hello.told_all = True
+                if self._hello.unread:
+                    self._read_holders()
                 self._ready_if_complete()
             case Errno.ENOSYS:
-                self.waits = True
+                self.lost()
             case _:
                 self._context.give_up(f"{response.topic}: {response.error_text}")
 
@@ -77,27 +110,29 @@ class Greeting:
         except FluxError as error:
             self._context.give_up(error.text)
             return
-        if self._context.stand(jobid) is AllocState.ALLOCATED:
+        if self._context.allocs.of(jobid) is AllocState.ALLOCATED:
             self._context.log_error(f"job {jobid}: told twice in answer to {response.topic}")
             return
-        self._context.step(jobid, AllocEvent.HELLO)
-        self._told.append(jobid)
-        if len(self._told) == LOOKUP_JOBS_MAX:
-            self._look_up()
+        self._context.allocs.step(jobid, AllocEvent.HELLO)
+        self._hello.unread.append(jobid)
+        if len(self._hello.unread) == LOOKUP_JOBS_MAX:
+            self._read_holders()
 
-    def _look_up(self) -> None:
+    def _read_holders(self) -> None:
         """Read R of the jobs told of since the last time."""
-        jobids, self._told = self._told, []
+        jobids, self._hello.unread = tuple(self._hello.unread), []
         keys = [job_key(jobid, "R") for jobid in jobids]
-        self._lookups += 1
-        self._context.ask(topics.KVS_LOOKUP_ALL, {"keys": keys}, partial(self._found, jobids))
+        self._hello.reads += 1
+        call = HoldersRead(self._hello.number, jobids)
+        self._context.ask(topics.KVS_LOOKUP_ALL, {"keys": keys}, call)
 
-    def _found(self, jobids: list[int], response: Response) -> None:
-        if self._over:
+    def holders_read(self, call: HoldersRead, response: Response) -> None:
+        """Mark as taken what those jobs hold."""
+        if not self.is_current(call.hello):
             return
-        self._lookups -= 1
+        self._hello.reads -= 1
         try:
-            for jobid, text in zip(jobids, values_in(response), strict=True):
+            for jobid, text in zip(call.jobids, values_in(response), strict=True):
                 self._mark(jobid, text)
         except (FluxError, ValueError) as error:
             self._context.give_up(f"{response.topic}: {error}")
@@ -110,33 +145,35 @@ class Greeting:
             self._refuse(jobid, "its R is not in the kvs")
             return
         try:
-            self._schedule.mark(jobid, parse_r(text))
+            self._context.schedule.mark(jobid, parse_r(text))
         except (PoolError, ValueError) as error:
             self._refuse(jobid, f"cannot hold its resources: {error}")
         else:
-            self._allocated.append([jobid, msgspec.json.decode(text)])
+            self._hello.allocated.append([jobid, msgspec.json.decode(text)])
 
     def _refuse(self, jobid: int, note: str) -> None:
         """A job whose resources cannot be marked must not go on using them."""
         self._context.log_error(f"job {jobid}: {note}")
         payload = {"id": jobid, "type": "scheduler-restart", "severity": 0, "note": note}
-        self._context.do(Request(topics.JOB_RAISE, payload, flags=NORESPONSE))
+        self._context.send(Request(topics.JOB_RAISE, payload, flags=NORESPONSE))
 
     def _ready_if_complete(self) -> None:
-        if not self._told_all or self._lookups:
+        if not self._hello.told_all or self._hello.reads:
             return
         payload: dict[str, Any] = {"mode": self._config.mode}
         if self._config.mode == "limited":
             payload["limit"] = self._config.limit
-        self._context.ask(topics.SCHED_READY, payload, self._ready)
+        self._context.ask(topics.SCHED_READY, payload, ReadyHeard(self._hello.number))
 
-    def _ready(self, response: Response) -> None:
-        if self._over or response.errnum == Errno.ENOSYS:
-            return  # the job manager is gone; its disconnect says so too
+    def ready_heard(self, call: ReadyHeard, response: Response) -> bool:
+        """Whether requests may come from now on."""
+        if not self.is_current(call.hello) or response.errnum == Errno.ENOSYS:
+            return False  # the job manager is gone; its disconnect says so too
         if response.errnum:
             self._context.give_up(f"{response.topic}: {response.error_text}")
-            return
-        data = {"service": topics.SCHED, "allocated": self._allocated, "pending": 0}
-        self._context.do(Note(Kind.STATE, data))
-        self._allocated = []
-        self._on_ready()
+            return False
+        self.link = LINK.step(self.link, LinkEvent.READY)
+        data = {"service": topics.SCHED, "allocated": self._hello.allocated, "pending": 0}
+        self._context.send(Note(Kind.STATE, data))
+        self._hello.allocated = []
+        return True

@@ -9,20 +9,23 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
+from flux_trio.cores.sched.context import Context
 from flux_trio.cores.sched.granting import Grantings
-from flux_trio.policies import Schedule
+from flux_trio.cores.state import Part
 
 SLICE_JOBS: Final = 4096
 """Jobs a turn: about 15 ms."""
 
 
-class Reranking:
-    """Priorities that are to be given."""
+class Reranking(Part):
+    """Priorities that are to be given, by job id."""
 
-    def __init__(self, schedule: Schedule, granting: Grantings) -> None:
-        self._schedule = schedule
+    _priorities: dict[int, int]
+
+    def __init__(self, context: Context, granting: Grantings) -> None:
+        self._context = context
         self._granting = granting
-        self._priorities: dict[int, int] = {}
+        self._priorities = {}
 
     def add(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Job ids and their new priorities."""
@@ -40,7 +43,7 @@ class Reranking:
         """Give a slice of them; whether there are none left."""
         for jobid in list(islice(self._priorities, SLICE_JOBS)):
             priority = self._priorities.pop(jobid)
-            self._schedule.prioritize(jobid, priority)
+            self._context.schedule.prioritize(jobid, priority)
             if (one := self._granting.get(jobid)) is not None:
                 one.job.priority = priority  # should it have to wait again
         return not self._priorities
