@@ -17,10 +17,16 @@ from flux_trio.config import Config
 from flux_trio.cores.job_manager.execution.kill import Kills
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.hooks.arrivals import Arrivals
+from flux_trio.cores.job_manager.hooks.carrier import Acting, Carrier
 from flux_trio.cores.job_manager.hooks.entering import Entering
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.introduction import Introduction
 from flux_trio.cores.job_manager.hooks.operations import Operations
+from flux_trio.cores.job_manager.hooks.waiting import (
+    BypassStored,
+    LifetimeProposed,
+    UpdateProposed,
+)
 from flux_trio.cores.job_manager.jobs.journal import Journal
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger, Refusal, is_over
 from flux_trio.cores.job_manager.jobs.lifetime import Lifetime
@@ -60,7 +66,7 @@ from flux_trio.cores.job_manager.requests.control import Control
 from flux_trio.cores.job_manager.requests.entrance import Entrance, UserFound
 from flux_trio.cores.job_manager.requests.history import History, HistoryRead
 from flux_trio.cores.job_manager.requests.memo import Memos
-from flux_trio.cores.job_manager.requests.submission import Submission, submitted_in
+from flux_trio.cores.job_manager.requests.submission import Comer, Submission, submitted_in
 from flux_trio.cores.job_manager.requests.updates import Updates
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits
 from flux_trio.cores.job_manager.requests.waitable import Waitable
@@ -110,7 +116,7 @@ class JobManagerCore:
         self._ledger = Ledger(owner)
         self._hooks = Hooks(self._ledger, plugins)
         self._queues = Queues(config or Config())
-        self._entrance = Entrance(self._queues)
+        self._entrance: Entrance[Comer] = Entrance(self._queues)
         self._scheduler = SchedulerSide(self._ledger, self._queues)
         self._exec = ExecSide(self._ledger)
         self._journal = Journal(self._ledger)
@@ -219,8 +225,6 @@ class JobManagerCore:
         bypass = Bypass(ledger, hooks, scheduler)
         self._entering = Entering(ledger, hooks, scheduler, priorities, bypass)
         self._operations = Operations(ledger, scheduler, priorities, orphans)
-        hooks.operate = self._operations.do
-        hooks.entered = self._entering.answered
         self._submission = Submission(ledger, hooks, self._entrance, introduction, self._limits)
         self._arrivals = Arrivals(
             ledger,
@@ -234,6 +238,21 @@ class JobManagerCore:
         )
         self._updates = Updates(ledger, hooks, scheduler, self._limits)
         self._lifetime = Lifetime(ledger, hooks, scheduler)
+        acting = Acting(
+            hooks=hooks,
+            introduction=introduction,
+            entering=self._entering,
+            operations=self._operations,
+            arrivals=self._arrivals,
+            submission=self._submission,
+            updates=self._updates,
+            priorities=priorities,
+            bypass=bypass,
+            orphans=orphans,
+            lifetime=self._lifetime,
+            queue_methods=self._queue_methods,
+        )
+        self._carrier = hooks.carrier = self._sweeps.sweeper = Carrier(acting)
 
     def _make_methods(self) -> Methods:
         return Methods(
@@ -294,7 +313,7 @@ class JobManagerCore:
         elif isinstance(message, PluginsChanged):
             self._arrivals.plugins_changed(message)
         elif isinstance(message, UserFound):
-            self._entrance.found(message)
+            self._submission.found(message)
         elif isinstance(message, TimerFired) and message.key == PURGE_TIMER:
             self._purge.look()
         return []
@@ -341,6 +360,12 @@ class JobManagerCore:
                 return self._purge.take(purpose, response)
             case ValuesRead() | ValuesCopied() | RowsRead() | SetAside():
                 return self._lost_found.take(purpose, response)
+            case UpdateProposed() | LifetimeProposed():
+                self._carrier.proposed(purpose, response)
+                return []
+            case BypassStored():
+                self._carrier.bypass_stored(purpose, response)
+                return []
             case HistoryRead():
                 return self._history.take_page(response)
             case Refusal(request, absent):

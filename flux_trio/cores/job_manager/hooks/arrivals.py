@@ -6,19 +6,20 @@ told of each active job, in slices, and then all priorities are asked for again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 
 import msgspec
 
 from flux_trio.cores.job_manager.hooks.entering import Entering
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.introduction import Introduction
+from flux_trio.cores.job_manager.hooks.waiting import FinishOrphans, Present, PresentAll, Resume
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.jobs.orphans import Orphans
 from flux_trio.cores.job_manager.jobs.sweeps import Sweeps
 from flux_trio.cores.job_manager.requests.submission import Submission
 from flux_trio.cores.job_manager.scheduler.priorities import Priorities
+from flux_trio.cores.state import Part
 from flux_trio.protocols import (
     JobEvent,
     JobState,
@@ -27,8 +28,18 @@ from flux_trio.protocols import (
 )
 
 
-class Arrivals:
+class Arrival(msgspec.Struct):
+    """A plugin that was loaded or went, until every job was presented to it."""
+
+    change: PluginsChanged
+    presenting: int = 1  # jobs being presented, and one as long as others may come
+
+
+class Arrivals(Part):
     """Introduces them."""
+
+    open: dict[int, Arrival]
+    last_arrival: int
 
     def __init__(
         self,
@@ -49,6 +60,8 @@ class Arrivals:
         self._entering = entering
         self._submission = submission
         self._sweeps = sweeps
+        self.open = {}
+        self.last_arrival = 0
 
     # --- jobs
 
@@ -58,16 +71,16 @@ class Arrivals:
             self._submission.revalidate(job)
             return
         self._orphans.note(job)
-        self._introduction.present(job, partial(self._resumed, job))
+        self._introduction.present(job, Resume())
 
-    def _resumed(self, job: ActiveJob) -> None:
+    def resumed(self, job: ActiveJob) -> None:
         """Go on where it was; a state's hook is asked again if its answer may have been lost."""
         self._ledger.dirty[job.id] = job
         if job.state == JobState.SCHED:
             self._ledger.log(job, JobEvent.FLUX_RESTART)
         elif _is_to_be_asked(job):
             self._hooks.ask_state(job, None, None)
-        self._hooks.when_free(job, partial(self._orphans.finish, job))
+        self._hooks.when_free(job, FinishOrphans())
 
     # --- plugins
 
@@ -77,51 +90,44 @@ class Arrivals:
 
     def plugins_changed(self, change: PluginsChanged) -> None:
         """Tell a loaded plugin of the active jobs; then ask again for what may have changed."""
-        told = _Countdown(partial(self._settled, change))
+        self.last_arrival += 1
+        self.open[self.last_arrival] = Arrival(change)
         if change.loaded is None:
-            told.one_less()
-            return
-        choose = partial(self._in_order, change.order)
-        self._sweeps.begin(choose, partial(self._present, change.loaded, told), told.one_less)
+            self.one_less(self.last_arrival)
+        else:
+            self._sweeps.begin(PresentAll(self.last_arrival))
 
-    def _in_order(self, order: str) -> Iterable[ActiveJob]:
+    def choose(self, arrival: int) -> Iterable[ActiveJob]:
         """Active jobs as they came, by state ("state"), or by state backwards ("-state")."""
-        sign = {"state": 1, "-state": -1}.get(order, 0)
+        sign = {"state": 1, "-state": -1}.get(self.open[arrival].change.order, 0)
         jobs = self._ledger.active()
         return sorted(jobs, key=lambda job: sign * job.state) if sign else jobs
 
-    def _present(self, plugin: str, told: _Countdown, job: ActiveJob) -> None:
-        if job.state != JobState.NEW:  # one in NEW is on its way through the hooks
-            told.one_more()
-            then = partial(self._presented, plugin, told, job)
-            self._hooks.when_free(job, partial(self._introduction.present, job, then, plugin))
+    def present(self, job: ActiveJob, arrival: int) -> None:
+        """Present `job` to the plugin that has come."""
+        about = self.open[arrival]
+        plugin = about.change.loaded
+        if job.state != JobState.NEW and plugin:  # one in NEW is on its way through the hooks
+            about.presenting += 1
+            self._hooks.when_free(job, Present(arrival, plugin))
 
-    def _presented(self, plugin: str, told: _Countdown, job: ActiveJob) -> None:
+    def presented(self, job: ActiveJob, present: Present) -> None:
+        """The plugin knows `job`."""
         if job.state == JobState.DEPEND and job.waiting_for is None:
-            self._hooks.ask_state(job, None, None, only=plugin)
-        told.one_less()
+            self._hooks.ask_state(job, None, None, only=present.plugin)
+        self.one_less(present.arrival)
 
-    def _settled(self, change: PluginsChanged) -> None:
+    def one_less(self, arrival: int) -> None:
+        """One job less is to be presented; after the last, ask again for what may have changed."""
+        about = self.open[arrival]
+        about.presenting -= 1
+        if about.presenting:
+            return
+        del self.open[arrival]
         self._entering.ask_again()
         self._priorities.ask_all()
-        if change.ticket:
-            self._ledger.send(PluginReplayed(change.ticket))
-
-
-class _Countdown:
-    """Calls `done` when all that was counted is."""
-
-    def __init__(self, done: Callable[[], None]) -> None:
-        self._done = done
-        self._open = 1
-
-    def one_more(self) -> None:
-        self._open += 1
-
-    def one_less(self) -> None:
-        self._open -= 1
-        if not self._open:
-            self._done()
+        if about.change.ticket:
+            self._ledger.send(PluginReplayed(about.change.ticket))
 
 
 def _is_to_be_asked(job: ActiveJob) -> bool:

@@ -6,21 +6,23 @@ the plugins, its urgency or its jobspec change; only INACTIVE leaves nothing to 
 
 from __future__ import annotations
 
-from functools import partial
-
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
+from flux_trio.cores.job_manager.hooks.waiting import AskState
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.scheduler.bypass import Bypass
 from flux_trio.cores.job_manager.scheduler.priorities import Priorities, hold
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.formats import FormatError, format_fluid
 from flux_trio.messages import Level
 from flux_trio.protocols import HookAnswer, JobState
 
 
-class Entering:
+class Entering(Part):
     """Lets jobs go on, or holds them."""
+
+    held: dict[int, ActiveJob]  # by a failure
 
     def __init__(
         self,
@@ -35,7 +37,7 @@ class Entering:
         self._scheduler = scheduler
         self._priorities = priorities
         self._bypass = bypass
-        self._held: dict[int, ActiveJob] = {}  # by a failure
+        self.held = {}
 
     def answered(self, job: ActiveJob, answer: HookAnswer) -> None:
         """The plugins have answered the hook of the state that `job` is in."""
@@ -45,7 +47,7 @@ class Entering:
             self._fail(job, answer.error)
             return
         if job.waiting_for is not None:
-            self._held.pop(job.id, None)
+            self.held.pop(job.id, None)
             self._ledger.release(job)
         if answer.resource_set is not None and job.state == JobState.SCHED:
             self._allocate(job, answer)
@@ -54,10 +56,10 @@ class Entering:
 
     def ask_again(self) -> None:
         """Other plugins are there: what one of them held may go on."""
-        held, self._held = self._held, {}
+        held, self.held = self.held, {}
         for job in held.values():
             if job.id in self._ledger.jobs and job.waiting_for is not None:
-                self._hooks.when_free(job, partial(self._hooks.ask_state, job, None, job.state))
+                self._hooks.when_free(job, AskState(job.state))
 
     def _allocate(self, job: ActiveJob, answer: HookAnswer) -> None:
         assert answer.resource_set is not None
@@ -71,4 +73,4 @@ class Entering:
         self._ledger.send(Log(Level.ERR, f"job {name} in {job.state.name}: {reason}"))
         if job.is_active:
             hold(self._ledger, self._scheduler, job, reason)
-            self._held[job.id] = job
+            self.held[job.id] = job

@@ -12,12 +12,23 @@ action follows when that is answered.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+import msgspec
 
 from flux_trio.config import Config
+from flux_trio.cores.job_manager.hooks.waiting import (
+    Answered,
+    ConfigurationThen,
+    Deferred,
+    Operate,
+    Purpose,
+    StateAnswered,
+    Then,
+    UpdateHeard,
+)
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger, ends_wait
+from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.formats import Event, format_fluid
 from flux_trio.messages import Level
@@ -39,8 +50,6 @@ from flux_trio.protocols import (
     Reprioritize,
 )
 
-Answered = Callable[[HookAnswer], None]
-
 ABANDONED: Final = HookAnswer(error="a fatal exception ended the wait for an answer")
 NOTHING_SAID: Final = HookAnswer()
 
@@ -51,23 +60,51 @@ _ASK_AGAIN = frozenset({JobEvent.URGENCY, JobEvent.JOBSPEC_UPDATE})
 BACK_MAX: Final = 100
 
 
-class Hooks:
-    """Open questions by ticket.
+class Carrier(Protocol):
+    """Does what was waited for."""
 
-    Put in by whoever makes it: `operate` does what a plugin wants done, `entered` takes the answer
-    of a state's hook.
-    """
+    def operate(self, operation: Operation) -> None:
+        """Do what a plugin wants done."""
 
-    operate: Callable[[Operation], None]
-    entered: Callable[[ActiveJob, HookAnswer], None]
+    def entered(self, job: ActiveJob, answer: HookAnswer) -> None:
+        """The hook of the state that `job` is in is answered."""
+
+    def answered(self, job: ActiveJob, then: Then, answer: HookAnswer) -> None:
+        """A hook of `job` is answered, and what the plugins want done is done."""
+
+    def do(self, job: ActiveJob, deferred: Deferred) -> None:
+        """What waited for a hook of `job` is due."""
+
+    def introduced(self, job: ActiveJob, purpose: Purpose, refusal: str | None) -> None:
+        """The plugins know `job`; `refusal` says why it is refused, None when it is not."""
+
+    def configured(self, then: ConfigurationThen, answer: HookAnswer) -> None:
+        """The plugins have answered conf.update."""
+
+
+class OpenQuestion(msgspec.Struct, frozen=True):
+    """A question about a job that plugins have not answered yet."""
+
+    job: ActiveJob  # by itself: one in INACTIVE is no longer among the active jobs
+    then: Then
+
+
+class Hooks(Part):
+    """Open questions by ticket; `carrier` is set once all parts are made."""
+
+    open: dict[int, OpenQuestion]
+    configuring: dict[int, ConfigurationThen]
+    last_ticket: int
+    went_back: dict[int, int]  # id → times it left SCHED for PRIORITY in this turn
 
     def __init__(self, ledger: Ledger, plugins: Plugins) -> None:
         self._ledger = ledger
         self._plugins = plugins
-        self._open: dict[int, tuple[ActiveJob, Answered, bool]] = {}
-        self._asides: dict[int, Answered] = {}  # questions about no job
-        self._ticket = 0
-        self._went_back: dict[int, int] = {}  # id → times it left SCHED for PRIORITY in this turn
+        self.carrier: Carrier
+        self.open = {}
+        self.configuring = {}
+        self.last_ticket = 0
+        self.went_back = {}
         ledger.abandon_hook = self.abandon
         ledger.ask_hooks = self._logged
 
@@ -81,22 +118,21 @@ class Hooks:
         self,
         job: ActiveJob,
         topic: str,
-        then: Answered,
+        then: Then,
         args: Any = None,
         *,
         view: JobView | None = None,
         only: str | None = None,
-    ) -> None:
-        """Ask `topic` of a job that has no hook being asked; `then` gets the answer.
+    ) -> HookAnswer | None:
+        """Ask `topic` of a job that has no hook being asked; plugins see `view` in its place.
 
-        `then` runs once what the plugins want done with the job is done. Plugins see `view` in
-        place of the job.
+        Returns the answer if it is there and asks for nothing. If it does not, returns None, and
+        the carrier does `then` with the answer once what the plugins want done with the job is.
         """
         if not self._plugins.handles(topic):
-            then(NOTHING_SAID)
-            return
-        self._ticket += 1
-        self._put(job, AskHook(self._ticket, topic, view or job, args, only), then, is_state=False)
+            return NOTHING_SAID
+        self.last_ticket += 1
+        return self._put(job, AskHook(self.last_ticket, topic, view or job, args, only), then)
 
     def ask_state(
         self,
@@ -112,28 +148,30 @@ class Hooks:
         job.question += 1
         topic = STATE_TOPICS[job.state]
         if not self._plugins.handles(topic):
-            self.entered(job, NOTHING_SAID)
+            self.carrier.entered(job, NOTHING_SAID)
             return
-        self._ticket += 1
-        question = AskHook(self._ticket, topic, job, event, only, previous)
-        then = partial(self._state_answered, job, job.question)
-        self._put(job, question, then, is_state=True)
+        self.last_ticket += 1
+        question = AskHook(self.last_ticket, topic, job, event, only, previous)
+        number = job.question
+        answer = self._put(job, question, StateAnswered(number))
+        if answer is not None and job.question == number:
+            self.carrier.entered(job, answer)
 
-    def ask_configuration(self, config: Config, then: Answered) -> None:
+    def ask_configuration(self, config: Config, then: ConfigurationThen) -> None:
         """Ask conf.update, also where nobody handles it: the plugins' host goes by it, too."""
-        self._ticket += 1
-        answer = self._plugins.ask(AskHook(self._ticket, CONF_UPDATE, None, config))
+        self.last_ticket += 1
+        answer = self._plugins.ask(AskHook(self.last_ticket, CONF_UPDATE, None, config))
         if answer is None:
-            self._asides[self._ticket] = then
+            self.configuring[self.last_ticket] = then
         else:
-            then(answer)
+            self.carrier.configured(then, answer)
 
-    def when_free(self, job: ActiveJob, do: Callable[[], None]) -> None:
+    def when_free(self, job: ActiveJob, deferred: Deferred) -> None:
         """Do it now, or behind what waits while a hook of `job` is being asked."""
         if job.hook or job.deferred is not None:
-            self._queue(job).append(do)
+            _queue(job).append(deferred)
         else:
-            do()
+            self.carrier.do(job, deferred)
 
     def operate_when_free(self, operation: Operation) -> None:
         """What a plugin wants done outside a hook."""
@@ -141,9 +179,9 @@ class Hooks:
         if job is None or (
             isinstance(operation, PostEvent) and ends_wait(job, operation.name, operation.context)
         ):
-            self.operate(operation)
+            self.carrier.operate(operation)
         else:
-            self.when_free(job, partial(self.operate, operation))
+            self.when_free(job, Operate(operation))
 
     def tell(self, topic: str, job: ActiveJob, args: Any = None) -> None:
         """Tell plugins, and go on."""
@@ -154,64 +192,66 @@ class Hooks:
 
     def answered(self, message: HookAnswered) -> None:
         """An answer that took its time; one that nobody waits for any more is dropped."""
-        aside = self._asides.pop(message.ticket, None)
-        if aside is not None:
-            aside(message.answer)
+        configuring = self.configuring.pop(message.ticket, None)
+        if configuring is not None:
+            self.carrier.configured(configuring, message.answer)
             return
-        job, then, is_state = self._open.pop(message.ticket, (None, None, False))
-        if job is not None and then is not None:
-            job.hook = 0
-            self._ledger.dirty[job.id] = job
-            self._take(job, message.answer, then, is_state)
+        question = self.open.pop(message.ticket, None)
+        if question is not None:
+            question.job.hook = 0
+            self._ledger.dirty[question.job.id] = question.job
+            self._go_on(question, message.answer)
 
     def abandon(self, job: ActiveJob) -> None:
         """Nobody waits for the answer any more: a fatal exception ends the hook."""
-        _, then, is_state = self._open.pop(job.hook)
+        question = self.open.pop(job.hook)
         self._plugins.cancel(job.hook)
         job.hook = 0
-        self._take(job, ABANDONED, then, is_state)
+        self._go_on(question, ABANDONED)
 
     def end_turn(self) -> None:
         """What was counted in this turn is past."""
-        if self._went_back:
-            self._went_back = {}
+        if self.went_back:
+            self.went_back = {}
 
-    def _put(self, job: ActiveJob, question: AskHook, then: Answered, *, is_state: bool) -> None:
+    def _put(self, job: ActiveJob, question: AskHook, then: Then) -> HookAnswer | None:
         answer = self._plugins.ask(question)
         if answer is None:
             job.hook = question.ticket
-            self._open[question.ticket] = (job, then, is_state)
-        else:
-            self._take(job, answer, then, is_state)
+            self.open[question.ticket] = OpenQuestion(job, then)
+            return None
+        return self._take(job, then, answer)
 
-    def _take(self, job: ActiveJob, answer: HookAnswer, then: Answered, is_state: bool) -> None:
-        """Queue what the answer asks for, and `then` behind it, or behind all that waits."""
+    def _go_on(self, question: OpenQuestion, answer: HookAnswer) -> None:
+        if self._take(question.job, question.then, answer) is not None:
+            self.carrier.answered(question.job, question.then, answer)
+
+    def _take(self, job: ActiveJob, then: Then, answer: HookAnswer) -> HookAnswer | None:
+        """The answer if nothing comes before it; else queue it behind what it asks for.
+
+        The answer of a state's hook comes behind all that waits.
+        """
         if job.deferred is None and not answer.operations:
-            then(answer)
-            return
-        queue = self._queue(job)
-        if is_state:
-            queue.append(partial(then, answer))
+            return answer
+        queue = _queue(job)
+        if isinstance(then, StateAnswered):
+            queue.append(Answered(then, answer))
         else:
-            queue.appendleft(partial(then, answer))
+            queue.appendleft(Answered(then, answer))
         if job.state != JobState.NEW or not (answer.reject or answer.error):
             # a job that is refused never was, and has no events
-            queue.extendleft(partial(self._do, job, each) for each in reversed(answer.operations))
+            queue.extendleft(Operate(each) for each in reversed(answer.operations))
         self._drain(job)
+        return None
 
-    def _do(self, job: ActiveJob, operation: Operation) -> None:
+    def operate(self, job: ActiveJob, operation: Operation) -> None:
         """An operation asked for by a hook of `job`; one on another job may have to wait."""
         if isinstance(operation, Reprioritize) or operation.id == job.id:
-            self.operate(operation)
+            self.carrier.operate(operation)
         else:
             self.operate_when_free(operation)
 
     # --- a job's queue
-
-    def _queue(self, job: ActiveJob) -> deque[Any]:
-        if job.deferred is None:
-            job.deferred = deque()
-        return job.deferred
 
     def _drain(self, job: ActiveJob) -> None:
         """Do what waits for `job`, until a hook is asked that takes its time."""
@@ -219,16 +259,12 @@ class Hooks:
             return
         job.draining = True
         while job.deferred and not job.hook:
-            item = job.deferred.popleft()
-            if callable(item):
-                item()
-            else:
-                self._log(job, *item)
+            self.carrier.do(job, job.deferred.popleft())
         job.draining = False
         if not job.deferred:
             job.deferred = None
 
-    def _log(self, job: ActiveJob, name: str, context: dict[str, Any] | None) -> None:
+    def log_deferred(self, job: ActiveJob, name: str, context: dict[str, Any] | None) -> None:
         """Log what waited, unless it has no place any more, or the job was refused."""
         if job.id not in self._ledger.jobs:
             return
@@ -245,14 +281,16 @@ class Hooks:
         if self._plugins.subscribed(job.id):
             self._plugins.tell(EVENT_PREFIX + event.name, job, event)
         if event.name == JobEvent.JOBSPEC_UPDATE and self._plugins.handles(UPDATED):
-            then = partial(self._updated, job, event)
-            self.ask(job, UPDATED, then, event.context)
+            answer = self.ask(job, UPDATED, UpdateHeard(event), event.context)
+            if answer is not None:
+                self.update_heard(job, event, answer)
         elif job.state != job.asked:
             self._enter(job, event)
         elif event.name in _ASK_AGAIN:
             self._reconsider(job, event)
 
-    def _updated(self, job: ActiveJob, event: Event, answer: HookAnswer) -> None:
+    def update_heard(self, job: ActiveJob, event: Event, answer: HookAnswer) -> None:
+        """The plugins know that the jobspec has changed by `event`."""
         self.log_error(job, answer)
         if job.state != job.asked:
             self._enter(job, event)
@@ -263,10 +301,10 @@ class Hooks:
         """The job has changed its state."""
         previous, job.asked = job.asked, job.state
         if previous == JobState.SCHED and job.state == JobState.PRIORITY:
-            times = self._went_back[job.id] = self._went_back.get(job.id, 0) + 1
+            times = self.went_back[job.id] = self.went_back.get(job.id, 0) + 1
             if times > BACK_MAX:
                 text = f"plugins sent the job back from SCHED more than {BACK_MAX} times at once"
-                self.entered(job, HookAnswer(error=text))
+                self.carrier.entered(job, HookAnswer(error=text))
                 return
         self.ask_state(job, event, previous)
 
@@ -275,11 +313,13 @@ class Hooks:
         if job.state == JobState.PRIORITY or job.waiting_for is not None:
             self.ask_state(job, event, job.state)
 
-    def _state_answered(self, job: ActiveJob, question: int, answer: HookAnswer) -> None:
-        if job.question == question and answer is not ABANDONED:
-            self.entered(job, answer)
-
     def log_error(self, job: ActiveJob, answer: HookAnswer) -> None:
         """Log the failure of a hook that holds up nothing."""
-        if answer.error is not None and answer is not ABANDONED:
+        if answer.error is not None and answer != ABANDONED:
             self._ledger.send(Log(Level.ERR, f"job {format_fluid(job.id, 'f58')}: {answer.error}"))
+
+
+def _queue(job: ActiveJob) -> deque[Deferred]:
+    if job.deferred is None:
+        job.deferred = deque()
+    return job.deferred

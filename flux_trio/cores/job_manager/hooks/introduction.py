@@ -8,14 +8,22 @@ an exception of severity 4, the rest is logged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
-from flux_trio.cores.job_manager.hooks.hooks import ABANDONED, Hooks
+from flux_trio.cores.job_manager.hooks.hooks import ABANDONED, NOTHING_SAID, Hooks
+from flux_trio.cores.job_manager.hooks.waiting import (
+    Admit,
+    Chain,
+    Present,
+    Readmit,
+    Resume,
+    Step,
+    StepAnswered,
+)
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.state import Part
 from flux_trio.protocols import (
     CREATE,
     DEPENDENCY_PREFIX,
@@ -25,109 +33,97 @@ from flux_trio.protocols import (
     JobState,
 )
 
-Decided = Callable[[str | None], None]
-"""Gets why the job was refused, or None."""
-
-_Step = tuple[str, Any]  # topic, args
-
 _UNDECIDED = JobState.NEW | JobState.DEPEND
 
 
-class _Chain(msgspec.Struct):
-    """The questions about one job, under way."""
-
-    job: ActiveJob
-    steps: Iterator[_Step]
-    refused: Callable[[str, str], bool]  # topic, reason: whether to go on
-    then: Callable[[], None]  # after the last
-    only: str | None = None  # the plugin that is asked, None for all
-    is_running: bool = False
-    goes_on: bool = False
-
-
-class Introduction:
-    """Asks these hooks of one job after another."""
+class Introduction(Part):
+    """Asks these hooks of one job after another, then tells the carrier."""
 
     def __init__(self, ledger: Ledger, hooks: Hooks) -> None:
         self._ledger = ledger
         self._hooks = hooks
 
-    def admit(self, job: ActiveJob, then: Decided) -> None:
-        """A job in NEW: `then` is told whether it is accepted. job.new is for those that are."""
+    def admit(self, job: ActiveJob, purpose: Admit | Readmit) -> None:
+        """Validate a job in NEW. job.new is for those that are accepted."""
         try:
             dependencies = _dependencies(job)
         except ValueError as error:
-            then(str(error))
+            self._hooks.carrier.introduced(job, purpose, str(error))
             return
+        steps = ((CREATE, None), (VALIDATE, None), *dependencies, (NEW, None))
+        self._run(job, Chain(purpose, steps))
 
-        def refused(topic: str, reason: str) -> bool:
-            if topic != NEW:
-                then(reason)
-                return False
-            self._hooks.log_error(job, HookAnswer(error=reason))
-            return True
-
-        steps = iter([(CREATE, None), (VALIDATE, None), *dependencies, (NEW, None)])
-        self._run(_Chain(job, steps, refused, partial(then, None)))
-
-    def present(self, job: ActiveJob, then: Callable[[], None], only: str | None = None) -> None:
-        """A job that was accepted before, to all plugins or to one."""
+    def present(self, job: ActiveJob, purpose: Resume | Present) -> None:
+        """Tell of a job that was accepted before, all plugins or one."""
         if not job.is_active:
-            then()
+            self._hooks.carrier.introduced(job, purpose, None)
             return
-        dependencies: list[_Step] = []
+        dependencies: list[Step] = []
         if job.state & _UNDECIDED:
             try:
                 dependencies = _dependencies(job)
             except ValueError as error:
                 self._warn(job, str(error))
+        self._run(job, Chain(purpose, ((CREATE, None), *dependencies, (NEW, None))))
 
-        def refused(topic: str, reason: str) -> bool:
-            if topic.startswith(DEPENDENCY_PREFIX):
-                self._warn(job, reason)
-            else:
-                self._hooks.log_error(job, HookAnswer(error=reason))
-            return True
-
-        steps = iter([(CREATE, None), *dependencies, (NEW, None)])
-        self._run(_Chain(job, steps, refused, then, only))
+    def answered(self, job: ActiveJob, chain: Chain, answer: HookAnswer) -> None:
+        """The hook of the step at which `chain` is was answered."""
+        if self._goes_on(job, chain, answer):
+            self._run(job, _after(chain, answer))
 
     # --- one question after another
 
-    def _run(self, chain: _Chain) -> None:
-        chain.is_running = True
-        chain.job.introduced = True
-        for topic, args in chain.steps:
-            chain.goes_on = False
-            if self._hooks.handles(topic):
-                heard = partial(self._heard, chain, topic)
-                self._hooks.ask(chain.job, topic, heard, args, only=chain.only)
-            elif topic.startswith(DEPENDENCY_PREFIX):
-                scheme = topic.removeprefix(DEPENDENCY_PREFIX)
-                unknown = f'dependency scheme "{scheme}" not supported'
-                self._heard(chain, topic, HookAnswer(reject=unknown))
-            else:
-                continue
-            if not chain.goes_on:
-                chain.is_running = False
+    def _run(self, job: ActiveJob, chain: Chain) -> None:
+        """Ask on as long as the answers are there at once."""
+        job.introduced = True
+        while chain.place < len(chain.steps):
+            answer = self._ask(job, chain)
+            if answer is None or not self._goes_on(job, chain, answer):
                 return
-        chain.then()
+            chain = _after(chain, answer)
+        self._hooks.carrier.introduced(job, chain.purpose, None)
 
-    def _heard(self, chain: _Chain, topic: str, answer: HookAnswer) -> None:
-        if answer is ABANDONED:
-            chain.steps = iter(())  # the job has come to its end
-        elif (reason := answer.reject or answer.error) and not chain.refused(topic, reason):
-            return
-        chain.goes_on = True
-        if not chain.is_running:
-            self._run(chain)
+    def _ask(self, job: ActiveJob, chain: Chain) -> HookAnswer | None:
+        topic, args = chain.steps[chain.place]
+        if self._hooks.handles(topic):
+            only = chain.purpose.plugin if isinstance(chain.purpose, Present) else None
+            return self._hooks.ask(job, topic, StepAnswered(chain), args, only=only)
+        if topic.startswith(DEPENDENCY_PREFIX):
+            scheme = topic.removeprefix(DEPENDENCY_PREFIX)
+            return HookAnswer(reject=f'dependency scheme "{scheme}" not supported')
+        return NOTHING_SAID
+
+    def _goes_on(self, job: ActiveJob, chain: Chain, answer: HookAnswer) -> bool:
+        """Take note of a refusal or failure; whether the next step follows."""
+        reason = answer.reject or answer.error
+        if reason is None or answer == ABANDONED:
+            return True
+        topic, _ = chain.steps[chain.place]
+        match chain.purpose:
+            case Admit() | Readmit() if topic != NEW:
+                self._hooks.carrier.introduced(job, chain.purpose, reason)
+                return False
+            case Resume() | Present() if topic.startswith(DEPENDENCY_PREFIX):
+                self._warn(job, reason)
+            case Admit() | Readmit() | Resume() | Present():
+                self._hooks.log_error(job, HookAnswer(error=reason))
+            case _:
+                assert_never(chain.purpose)
+        return True
 
     def _warn(self, job: ActiveJob, text: str) -> None:
         note = f"{text} (job may be stuck in DEPEND state)"
         self._ledger.raise_exception(job, "dependency", 4, note)
 
 
-def _dependencies(job: ActiveJob) -> list[_Step]:
+def _after(chain: Chain, answer: HookAnswer) -> Chain:
+    """The chain at its next step; at its end when the job has come to its own."""
+    return msgspec.structs.replace(
+        chain, place=len(chain.steps) if answer == ABANDONED else chain.place + 1
+    )
+
+
+def _dependencies(job: ActiveJob) -> list[Step]:
     """The questions about the jobspec's dependencies. Raises ValueError for what is none."""
     if b'"dependencies"' not in job.current_jobspec_bytes():
         return []  # nearly always, and without a look at the whole

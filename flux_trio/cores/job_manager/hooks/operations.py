@@ -19,6 +19,7 @@ from flux_trio.cores.job_manager.jobs.orphans import Orphans
 from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
 from flux_trio.cores.job_manager.scheduler.priorities import Priorities
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.formats import format_fluid
 from flux_trio.messages import Level
@@ -41,7 +42,7 @@ ANNOTATION_BYTES_MAX: Final = 1 << 16  # of the annotations of one job, as JSON
 _ENDINGS: Final = (JobEvent.DEPENDENCY_REMOVE, JobEvent.PROLOG_FINISH, JobEvent.EPILOG_FINISH)
 
 
-class Operations:
+class Operations(Part):
     """Does them, for a job that has no hook being asked."""
 
     def __init__(

@@ -16,6 +16,7 @@ import msgspec
 
 from flux_trio.config import QUEUE_KEY
 from flux_trio.cores.job_index import Ended, ended_at, ended_ops, mark_of, name_mark, refusal_ops
+from flux_trio.cores.job_manager.hooks.waiting import Deferred, LogEvent
 from flux_trio.cores.job_manager.jobs.jobspecs import Jobspecs, KeptJobspec
 from flux_trio.cores.job_manager.jobs.tally import Tally
 from flux_trio.cores.job_manager.jobs.user_jobs import JobBytes, UserJobs
@@ -85,7 +86,7 @@ class ActiveJob(Job):
 
     __slots__ = (
         "asked",  # the state that plugins know it to be in
-        "deferred",  # events and calls that wait for a hook's answer, in order; None: nothing does
+        "deferred",  # what waits for a hook's answer, in order; None: nothing does
         "hook",  # ticket of the hook being asked, 0 when none is
         "introduced",  # plugins were asked about it in this life, and have not been told of its end
         "kept_jobspec",  # without the environment, as submitted
@@ -94,8 +95,8 @@ class ActiveJob(Job):
         "sent_priority",  # by which the scheduler has it, once sched.alloc was sent
     )
 
-    allocating = Rare[object | None](None)
-    """The commit of R that a plugin gave it, None when there is none."""
+    allocating = Rare[int | None](None)
+    """The number of the commit of R that a plugin gave it, None when there is none."""
     draining = Rare(False)
     """`deferred` is being worked off."""
     granted = Rare[ResourceSet | None](None)
@@ -118,7 +119,7 @@ class ActiveJob(Job):
         self.kept_jobspec = jobspec
         self.named_queue = _queue_in(jobspec.text)
         self.asked = self.state
-        self.deferred: deque[Any] | None = None
+        self.deferred: deque[Deferred] | None = None
         self.hook = 0
         self.introduced = False
         self.question = 0
@@ -188,8 +189,8 @@ class ActiveJob(Job):
 
     def queued(self) -> list[tuple[str, dict[str, Any]]]:
         """Events that wait for a hook's answer, oldest first."""
-        waiting = [each for each in self.deferred or () if isinstance(each, tuple)]
-        return [(name, context or {}) for name, context in waiting]
+        waiting = [each for each in self.deferred or () if isinstance(each, LogEvent)]
+        return [(each.name, each.context or {}) for each in waiting]
 
 
 Told = Callable[[ActiveJob, Event], None]
@@ -341,7 +342,7 @@ class Ledger:
         if job.hook:
             if job.deferred is None:
                 job.deferred = deque()
-            job.deferred.append((name, context))
+            job.deferred.append(LogEvent(name, context))
             return
         self.log_now(job, name, context)
 

@@ -7,14 +7,19 @@ they are granted something. Left out: the durations in jobspecs, which nobody ha
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Annotated
 
 import msgspec
 
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
+from flux_trio.cores.job_manager.hooks.waiting import (
+    ApplyExpiration,
+    LifetimeProposed,
+    ProposeExpiration,
+)
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.messages import ROLE_OWNER, Event, FluxError, Level, expect_payload, topics
 from flux_trio.protocols import JobEvent, JobState
@@ -24,7 +29,7 @@ class _Lifetime(msgspec.Struct):
     expiration: Annotated[float, msgspec.Meta(ge=0)]
 
 
-class Lifetime:
+class Lifetime(Part):
     """Gives running jobs their new expirations."""
 
     def __init__(self, ledger: Ledger, hooks: Hooks, scheduler: SchedulerSide) -> None:
@@ -43,9 +48,10 @@ class Lifetime:
             return
         for job in list(self._ledger.running.values()):
             if job.state == JobState.RUN:
-                self._hooks.when_free(job, partial(self._propose, job, end))
+                self._hooks.when_free(job, ProposeExpiration(end))
 
-    def _propose(self, job: ActiveJob, end: float) -> None:
+    def propose(self, job: ActiveJob, end: float) -> None:
+        """Ask the scheduler for the new end of a job, if it is another."""
         resources = job.granted
         if job.state != JobState.RUN or resources is None:
             return
@@ -54,16 +60,19 @@ class Lifetime:
         ends = [each for each in (duration and resources.starttime + duration, end) if each]
         expiration = math.ceil(min(ends, default=0))
         if expiration != math.ceil(before):
-            then = partial(self._answered, job, expiration)
-            self._scheduler.propose_expiration(job, expiration, then)
+            proposal = LifetimeProposed(job.id, expiration)
+            if not self._scheduler.propose_expiration(job, expiration, proposal):
+                self.answered(job.id, expiration, accepted=True)
 
-    def _answered(self, job: ActiveJob, expiration: int, accepted: bool) -> None:
-        if accepted:
-            self._hooks.when_free(job, partial(self._apply, job, expiration))
-        else:
-            text = f"job {job.id}: scheduler refused expiration {expiration}"
+    def answered(self, jobid: int, expiration: int, *, accepted: bool) -> None:
+        """The scheduler has said whether it agrees."""
+        if not accepted:
+            text = f"job {jobid}: scheduler refused expiration {expiration}"
             self._ledger.send(Log(Level.WARNING, text))
+        elif (job := self._ledger.jobs.get(jobid)) is not None:
+            self._hooks.when_free(job, ApplyExpiration(expiration))
 
-    def _apply(self, job: ActiveJob, expiration: int) -> None:
+    def apply(self, job: ActiveJob, expiration: int) -> None:
+        """Log the new end of a job."""
         if job.state == JobState.RUN:
             self._ledger.log(job, JobEvent.RESOURCE_UPDATE, {"expiration": expiration})

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.state import Part
 from flux_trio.protocols import JobEvent
 
 LOST_STATUS: Final = 1 << 8
@@ -21,28 +22,30 @@ _KINDS = {"prolog": JobEvent.PROLOG_FINISH, "epilog": JobEvent.EPILOG_FINISH}
 _SEVERITIES = {"prolog": 0, "epilog": 1}
 
 
-class Orphans:
+class Orphans(Part):
     """By job, until its hooks have been asked."""
+
+    open: dict[int, set[tuple[str, str]]]  # kind and description, by job id
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._open: dict[int, set[tuple[str, str]]] = {}
+        self.open = {}
 
     def note(self, job: ActiveJob) -> None:
         """A job that was read back, before plugins see it."""
         found = {("prolog", each) for each in job.prologs or ()}
         found |= {("epilog", each) for each in job.epilogs or ()}
         if found:
-            self._open[job.id] = found
+            self.open[job.id] = found
 
     def claimed(self, job: ActiveJob, event: str, description: str) -> None:
         """A plugin has posted the start event of what is open."""
         kind = event.partition("-")[0]
-        self._open.get(job.id, set()).discard((kind, description))
+        self.open.get(job.id, set()).discard((kind, description))
 
     def finish(self, job: ActiveJob) -> None:
         """The plugins have seen the job: what none of them took up is over."""
-        for kind, description in sorted(self._open.pop(job.id, ())):
+        for kind, description in sorted(self.open.pop(job.id, ())):
             context = {"description": description, "status": LOST_STATUS}
             self._ledger.log(job, _KINDS[kind], context)
             note = f"{kind} {description} was under way at a restart, and no plugin goes on with it"

@@ -6,12 +6,12 @@ An answer waits for the commits before it; so a sweep waits, too, when it is ahe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
 
-import msgspec
-
+from flux_trio.cores.job_manager.hooks.waiting import Sweep
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.state import Part
 from flux_trio.cores.turns import SetTimer
 
 SLICE_JOBS: Final = 300
@@ -24,64 +24,72 @@ COMMITS_MAX: Final = 3
 _KEY: Final = "sweep"
 
 
-class _Sweep(msgspec.Struct):
-    choose: Callable[[], Iterable[ActiveJob]]
-    each: Callable[[ActiveJob], None]
-    done: Callable[[], None]
-    jobs: Iterator[ActiveJob] | None = None  # that are left, once it has begun
+class Sweeper(Protocol):
+    """Does what sweeps are for."""
+
+    def choose(self, sweep: Sweep) -> Iterable[ActiveJob]:
+        """The jobs that `sweep` is about, now that its turn has come."""
+
+    def do_each(self, sweep: Sweep, job: ActiveJob) -> None:
+        """Do with `job` what `sweep` is for."""
+
+    def swept(self, sweep: Sweep) -> None:
+        """No job of `sweep` is left."""
 
 
-class Sweeps:
-    """One after another."""
+class Sweeps(Part):
+    """One after another; `sweeper` is set once all parts are made."""
+
+    open: deque[Sweep]
+    jobids: deque[int] | None  # those left of the first sweep; None until it has begun
+    left: int  # jobs that this turn may still look at
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._open: deque[_Sweep] = deque()
-        self._left = 0  # jobs that this turn may still look at
+        self.sweeper: Sweeper
+        self.open = deque()
+        self.jobids = None
+        self.left = 0
 
-    def begin(
-        self,
-        choose: Callable[[], Iterable[ActiveJob]],
-        each: Callable[[ActiveJob], None],
-        done: Callable[[], None],
-    ) -> None:
-        """Call `choose` when its turn comes, `each` with those active still, `done` at the end."""
-        self._open.append(_Sweep(choose, each, done))
+    def begin(self, sweep: Sweep) -> None:
+        """Choose the jobs when the turn of `sweep` comes, and do each that is active still."""
+        self.open.append(sweep)
 
     @property
     def is_open(self) -> bool:
         """Whether there is more to do."""
-        return bool(self._open)
+        return bool(self.open)
 
     def start_turn(self) -> None:
         """A slice may be done."""
-        self._left = SLICE_JOBS
+        self.left = SLICE_JOBS
 
     def step(self) -> bool:
         """Do what this turn allows; whether anything was done."""
-        if not self._open or not self._left or self._is_ahead:
+        if not self.open or not self.left or self._is_ahead:
             return False
-        self._do(self._open[0])
+        self._do(self.open[0])
         return True
 
     def end_turn(self) -> list[Any]:
         """The timer for the rest; a commit that is answered makes a turn as well."""
-        is_due = self._open and not self._is_ahead
+        is_due = self.open and not self._is_ahead
         return [SetTimer(_KEY, self._ledger.now)] if is_due else []
 
     @property
     def _is_ahead(self) -> bool:
         return self._ledger.commits >= COMMITS_MAX
 
-    def _do(self, sweep: _Sweep) -> None:
-        if sweep.jobs is None:
-            sweep.jobs = iter(sweep.choose())
-        while self._left:
-            self._left -= 1
-            job = next(sweep.jobs, None)
-            if job is None:
-                self._open.popleft()
-                sweep.done()
+    def _do(self, sweep: Sweep) -> None:
+        if self.jobids is None:
+            self.jobids = deque(job.id for job in self.sweeper.choose(sweep))
+        while self.left:
+            self.left -= 1
+            if not self.jobids:
+                self.jobids = None
+                self.open.popleft()
+                self.sweeper.swept(sweep)
                 return
-            if job.id in self._ledger.jobs:
-                sweep.each(job)
+            job = self._ledger.jobs.get(self.jobids.popleft())
+            if job is not None:
+                self.sweeper.do_each(sweep, job)

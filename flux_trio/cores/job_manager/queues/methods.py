@@ -15,6 +15,7 @@ from flux_trio.config import Config
 from flux_trio.cores.configuring import configuration_in
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
+from flux_trio.cores.job_manager.hooks.waiting import Configured, ConfiguredAgain
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.purge import Purge
 from flux_trio.cores.job_manager.queues.hindrances import Hindrances
@@ -155,13 +156,14 @@ class QueueMethods:
     def configure(self, request: Request) -> None:
         """job-manager.config-reload: plugins may refuse it; jobs that are in stay as they are."""
         config = configuration_in(request)
-        self._hooks.ask_configuration(config, partial(self._configured, request, config))
+        self._hooks.ask_configuration(config, Configured(request, config))
 
-    def _configured(self, request: Request, config: Config, answer: HookAnswer) -> None:
+    def configured(self, request: Request, config: Config, answer: HookAnswer) -> None:
+        """The plugins have said whether they take the configuration."""
         refusal = answer.reject or answer.error
         if refusal is not None:
             # those asked before the one that refused go by the old one again
-            self._hooks.ask_configuration(self._queues.config, _let_be)
+            self._hooks.ask_configuration(self._queues.config, ConfiguredAgain())
             self._ledger.send(respond(request, {"refusal": refusal}))
             return
         self._queues.configure(config)
@@ -207,7 +209,3 @@ class QueueMethods:
             self._queues.stop_all("what was kept of the queues cannot be read")
             return [Log(Level.CRIT, f"{CHECKPOINT_KEY}: {error}: all queues are stopped")]
         return []
-
-
-def _let_be(_answer: HookAnswer) -> None:
-    """They have had that configuration before."""

@@ -8,15 +8,17 @@ plugins'.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from flux_trio.config import Assignment, NoQueue, access_refusal, assign
 from flux_trio.cores.job_manager.queues.queues import Queues
+from flux_trio.cores.state import Part
 from flux_trio.formats import FormatError
+
+ComerT = TypeVar("ComerT")
 
 
 class User(msgspec.Struct, frozen=True):
@@ -46,71 +48,68 @@ class Admission(msgspec.Struct, frozen=True, gc=False):
     refusal: str | None = None
 
 
-class Entrance:
-    """Decides on jobs that come."""
+class Waiting(msgspec.Struct, Generic[ComerT], frozen=True):
+    """A job with these `attributes.system`, whose user is being asked for."""
+
+    comer: ComerT
+    system: Mapping[str, Any]
+
+
+class Entrance(Part, Generic[ComerT]):
+    """Decides on jobs that come; `ComerT` is what the one who asks knows them by."""
+
+    waiting: dict[int, list[Waiting[ComerT]]]  # by userid
+    actions: list[FindUser]  # of this turn
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
-        self._waiting: dict[int, list[Callable[[User], None]]] = {}  # by userid
-        self._actions: list[FindUser] = []  # of this turn
+        self.waiting = {}
+        self.actions = []
 
-    def decide(
-        self, userid: int, system: Mapping[str, Any], then: Callable[[Admission], None]
-    ) -> None:
-        """Tell `then` about a job with these `attributes.system`, at once if it can be."""
-        assignment = self._assign(system, then)
-        if assignment is None:
-            return
+    def decide(self, comer: ComerT, userid: int, system: Mapping[str, Any]) -> Admission | None:
+        """What is decided on a job with these `attributes.system`.
+
+        Returns None when its user must be asked for: then `found` has the decision.
+        """
+        assignment = self._assign(system)
+        if isinstance(assignment, Admission):
+            return assignment
         if assignment.policy.access.is_open:
-            then(Admission(assignment.updates))
-        else:
-            self._ask(userid, partial(self._decide_for, userid, system, then))
+            return Admission(assignment.updates)
+        if userid not in self.waiting:
+            self.actions.append(FindUser(userid))
+        self.waiting.setdefault(userid, []).append(Waiting(comer, system))
+        return None
 
     @property
     def is_asking(self) -> bool:
         """Whether the user database has not answered yet."""
-        return bool(self._waiting)
+        return bool(self.waiting)
 
-    def found(self, message: UserFound) -> None:
-        """The user database has answered."""
-        for then in self._waiting.pop(message.userid, ()):
-            then(message.user)
+    def found(self, message: UserFound) -> list[tuple[ComerT, Admission]]:
+        """The user database has answered: what is decided on the user's jobs, in order."""
+        waiting = self.waiting.pop(message.userid, [])
+        return [(each.comer, self._decide_for(message, each.system)) for each in waiting]
 
     def take_actions(self) -> list[FindUser]:
         """The questions of this turn."""
-        actions, self._actions = self._actions, []
+        actions, self.actions = self.actions, []
         return actions
 
-    def _ask(self, userid: int, then: Callable[[User], None]) -> None:
-        if userid not in self._waiting:
-            self._actions.append(FindUser(userid))
-        self._waiting.setdefault(userid, []).append(then)
-
-    def _assign(
-        self, system: Mapping[str, Any], then: Callable[[Admission], None]
-    ) -> Assignment | None:
-        """The job's queue; None when `then` has been told why it has none."""
+    def _assign(self, system: Mapping[str, Any]) -> Assignment | Admission:
+        """The job's queue, or why it has none."""
         try:
             assignment = assign(self._queues.config, system)
         except (NoQueue, FormatError) as error:
-            then(Admission(refusal=str(error)))
-            return None
+            return Admission(refusal=str(error))
         refusal = self._queues.refusal(assignment.queue)
-        if refusal is not None:
-            then(Admission(refusal=refusal))
-            return None
-        return assignment
+        return assignment if refusal is None else Admission(refusal=refusal)
 
-    def _decide_for(
-        self,
-        userid: int,
-        system: Mapping[str, Any],
-        then: Callable[[Admission], None],
-        user: User,
-    ) -> None:
+    def _decide_for(self, found: UserFound, system: Mapping[str, Any]) -> Admission:
         """By the configuration of now, which may be another than when the user was asked for."""
-        assignment = self._assign(system, then)
-        if assignment is not None:
-            config = self._queues.config
-            refusal = access_refusal(config, assignment.queue, userid, user.name, user.groups)
-            then(Admission(assignment.updates, refusal))
+        assignment = self._assign(system)
+        if isinstance(assignment, Admission):
+            return assignment
+        user, config = found.user, self._queues.config
+        refusal = access_refusal(config, assignment.queue, found.userid, user.name, user.groups)
+        return Admission(assignment.updates, refusal)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias, assert_never
 
 import msgspec
 
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.introduction import Introduction
+from flux_trio.cores.job_manager.hooks.waiting import Admit, Readmit
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
-from flux_trio.cores.job_manager.requests.entrance import Admission, Entrance
+from flux_trio.cores.job_manager.requests.entrance import Admission, Entrance, UserFound
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits
+from flux_trio.cores.state import Part
 from flux_trio.messages import FluxError, Request, expect_payload, respond, topics
 from flux_trio.protocols import (
     DESTROY,
@@ -53,24 +54,42 @@ class SubmitRoom(msgspec.Struct):
     sizes: list[int]
 
 
-class _Batch:
+class Batch(msgspec.Struct):
     """One submit request, until each of its jobs has been validated."""
 
-    def __init__(self, request: Request, jobs: int) -> None:
-        self.request = request
-        self.open = jobs
-        self.errors: list[tuple[int, str]] = []
-        self.full: set[int] = set()  # users who have met a limit
+    request: Request
+    open: int  # jobs that are not decided
+    errors: list[tuple[int, str]] = []
+    full: set[int] = set()  # users who have met a limit
 
 
-class Submission:
+class New(msgspec.Struct, frozen=True):
+    """A job of the submit request `batch`."""
+
+    job: NewJob
+    batch: int
+
+
+class Again(msgspec.Struct, frozen=True):
+    """A job that was stored but not acknowledged when the job manager stopped."""
+
+    jobid: int
+
+
+Comer: TypeAlias = New | Again
+
+
+class Submission(Part):
     """Takes in new jobs."""
+
+    batches: dict[int, Batch]
+    last_batch: int
 
     def __init__(
         self,
         ledger: Ledger,
         hooks: Hooks,
-        entrance: Entrance,
+        entrance: Entrance[Comer],
         introduction: Introduction,
         limits: UserLimits,
     ) -> None:
@@ -79,16 +98,25 @@ class Submission:
         self._hooks = hooks
         self._entrance = entrance
         self._introduction = introduction
+        self.batches = {}
+        self.last_batch = 0
 
     def submit(self, request: Request) -> None:
         """job-manager.submit: answered with [id, reason] of those refused, when all are decided."""
         jobs = expect_payload(request, Submit).jobs
-        batch = _Batch(request, len(jobs))
-        for new in jobs:
-            system = system_of(new.jobspec)
-            self._entrance.decide(new.userid, system, partial(self._admit, new, batch))
         if not jobs:
             self._ledger.send(respond(request, {"errors": []}))
+            return
+        self.last_batch += 1
+        batch = self.last_batch
+        self.batches[batch] = Batch(request, len(jobs))
+        for new in jobs:
+            self._decide(New(new, batch), new.userid, new.jobspec)
+
+    def found(self, message: UserFound) -> None:
+        """The user database has answered: go on with the jobs of this user."""
+        for comer, admission in self._entrance.found(message):
+            self._go_on(comer, admission)
 
     def room(self, request: Request) -> None:
         """job-manager.submit-room: {"refusals"}, for each jobspec the reason or null for room."""
@@ -98,65 +126,82 @@ class Submission:
 
     def revalidate(self, job: ActiveJob) -> None:
         """A job that was stored but not acknowledged when the job manager stopped."""
-        system = system_of(job.kept_jobspec.json)
-        self._entrance.decide(job.userid, system, partial(self._readmit, job))
+        self._decide(Again(job.id), job.userid, job.kept_jobspec.json)
 
-    def _readmit(self, job: ActiveJob, admission: Admission) -> None:
-        if job.state != JobState.NEW:
+    def _decide(self, comer: Comer, userid: int, jobspec: dict[str, Any]) -> None:
+        admission = self._entrance.decide(comer, userid, system_of(jobspec))
+        if admission is not None:
+            self._go_on(comer, admission)
+
+    def _go_on(self, comer: Comer, admission: Admission) -> None:
+        match comer:
+            case New(job, batch):
+                self._admit(job, batch, admission)
+            case Again(jobid):
+                self._readmit(jobid, admission)
+            case _:
+                assert_never(comer)
+
+    def _readmit(self, jobid: int, admission: Admission) -> None:
+        job = self._ledger.jobs.get(jobid)
+        if job is None or job.state != JobState.NEW:
             return  # it was canceled while the user database was asked
-
-        def decided(refusal: str | None) -> None:
-            if refusal is None:
-                self._accept(job)
-            else:
-                self._refuse(job)
-                self._ledger.remove(job)
-
         if admission.refusal is not None:
-            decided(admission.refusal)
+            self.decided_again(job, admission.refusal)
             return
         self._update(job, admission.updates)
-        self._introduction.admit(job, decided)
+        self._introduction.admit(job, Readmit())
+
+    def decided_again(self, job: ActiveJob, refusal: str | None) -> None:
+        """A job of an earlier life is valid, or is refused: then nothing is left of it."""
+        if refusal is None:
+            self._accept(job)
+        else:
+            self._refuse(job)
+            self._ledger.remove(job)
 
     def _update(self, job: ActiveJob, updates: dict[str, Any]) -> None:
         """What its queue adds to the jobspec, before plugins see it (33.assignment.3)."""
         if updates and updates != job.jobspec_updates:
             self._ledger.log_now(job, JobEvent.JOBSPEC_UPDATE, updates)
 
-    def _admit(self, new: NewJob, batch: _Batch, admission: Admission) -> None:
+    def _admit(self, new: NewJob, batch: int, admission: Admission) -> None:
         if self._ledger.was_used(new.id):
-            self._decided(batch, (new.id, f"job id {new.id} is already in use"))
+            self._count(batch, (new.id, f"job id {new.id} is already in use"))
             return
         jobspec = redacted(new.jobspec)
         refusal = self._limits.refusal(new.userid, len(jobspec))
         if refusal is not None:
-            batch.full.add(new.userid)
-            self._decided(batch, (new.id, refusal))
+            self.batches[batch].full.add(new.userid)
+            self._count(batch, (new.id, refusal))
             return
         job = ActiveJob(new.id, self._ledger.jobspecs.keep(new.userid, jobspec))
         event = submit_event(new.t_submit, new.userid, new.urgency, new.flags)
         self._ledger.admit(job, event)
         if admission.refusal is not None:
             self._ledger.discard(job)
-            self._decided(batch, (new.id, admission.refusal))
+            self._count(batch, (new.id, admission.refusal))
             return
         self._update(job, admission.updates)
+        self._introduction.admit(job, Admit(batch))
 
-        def decided(refusal: str | None) -> None:
-            if refusal is None:
-                self._accept(job)
-                self._decided(batch)
-            else:
-                self._refuse(job)
-                self._decided(batch, (job.id, refusal))
+    def decided(self, job: ActiveJob, batch: int, refusal: str | None) -> None:
+        """A new job is valid, or is refused."""
+        if refusal is None:
+            self._accept(job)
+            self._count(batch)
+        else:
+            self._refuse(job)
+            self._count(batch, (job.id, refusal))
 
-        self._introduction.admit(job, decided)
-
-    def _decided(self, batch: _Batch, error: tuple[int, str] | None = None) -> None:
+    def _count(self, number: int, error: tuple[int, str] | None = None) -> None:
+        """One job of a batch is decided: answer the request after the last."""
+        batch = self.batches[number]
         batch.open -= 1
         if error is not None:
             batch.errors.append(error)
         if batch.open == 0:
+            del self.batches[number]
             errors = [list(each) for each in batch.errors]
             payload: dict[str, Any] = {"errors": errors}
             if batch.full:

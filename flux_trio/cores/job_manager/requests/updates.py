@@ -11,16 +11,23 @@ flux-core's words. Left out: feasibility.check; the scheduler denies what can ne
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
+from flux_trio.cores.job_manager.hooks.waiting import (
+    ApplyUpdate,
+    AskUpdate,
+    KeyAnswered,
+    UpdateProposed,
+    UpdateValidated,
+    Updating,
+)
 from flux_trio.cores.job_manager.jobs.ledger import Absent, ActiveJob, Ledger
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_update_keys
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.state import Part
 from flux_trio.formats import FormatError
 from flux_trio.messages import (
     Errno,
@@ -43,6 +50,8 @@ from flux_trio.protocols import (
 
 DURATION: Final = "attributes.system.duration"
 
+ENDED_MEANWHILE: Final = "job has ended meanwhile"
+
 _OVER = (JobState.CLEANUP, JobState.INACTIVE)
 
 
@@ -53,19 +62,7 @@ class Update(msgspec.Struct):
     updates: dict[str, Any]
 
 
-class _Asked:
-    """One request, while it is being decided."""
-
-    def __init__(self, request: Request, job: ActiveJob, updates: dict[str, Any]) -> None:
-        self.request = request
-        self.job = job
-        self.updates = updates
-        self.keys: Iterator[str] = iter(list(updates))
-        self.further: dict[str, Any] = {}  # what plugins want updated as well
-        self.is_validated = True
-
-
-class Updates:
+class Updates(Part):
     """Answers job-manager.update."""
 
     def __init__(
@@ -92,102 +89,125 @@ class Updates:
             text = f"one or more jobspec updates are invalid: {error}"
             raise FluxError(Errno.EINVAL, text) from None
         self._ledger.check_room()
-        asked = _Asked(request, job, payload.updates)
-        self._hooks.when_free(job, partial(self._ask_next, asked))
+        updating = Updating(request, job.id, payload.updates, tuple(payload.updates))
+        self._hooks.when_free(job, AskUpdate(updating))
 
     # --- what plugins say
 
-    def _ask_next(self, asked: _Asked) -> None:
-        key = next(asked.keys, None)
-        if asked.job.state in _OVER:
-            self._refuse(asked, "job is ending")
-        elif key is None:
-            self._ask_validate(asked)
-        else:
-            request = asked.request
-            args = UpdateAsked(key, asked.updates[key], request.userid, request.is_owner)
-            then = partial(self._heard, asked, key)
-            self._hooks.ask(asked.job, UPDATE_PREFIX + key, then, args)
+    def ask(self, job: ActiveJob, updating: Updating) -> None:
+        """Ask about one key after another, as long as the answers are there at once."""
+        following: Updating | None = updating
+        while following is not None:
+            following = self._ask_next(job, following)
 
-    def _heard(self, asked: _Asked, key: str, answer: HookAnswer) -> None:
+    def key_answered(self, job: ActiveJob, updating: Updating, answer: HookAnswer) -> None:
+        """The plugins have said whether one key may be updated."""
+        following = self._heard(updating, answer)
+        if following is not None:
+            self.ask(job, following)
+
+    def _ask_next(self, job: ActiveJob, updating: Updating) -> Updating | None:
+        if job.state in _OVER:
+            self._refuse(updating, "job is ending")
+            return None
+        if updating.place == len(updating.keys):
+            self._ask_validate(job, updating)
+            return None
+        key, request = updating.keys[updating.place], updating.request
+        args = UpdateAsked(key, updating.updates[key], request.userid, request.is_owner)
+        answer = self._hooks.ask(job, UPDATE_PREFIX + key, KeyAnswered(updating), args)
+        return None if answer is None else self._heard(updating, answer)
+
+    def _heard(self, updating: Updating, answer: HookAnswer) -> Updating | None:
+        """The request with its next key; None when it is refused."""
         refusal = answer.reject or answer.error
         if refusal is None and not answer.handled:
-            refusal = f"update of {key} not supported"
+            refusal = f"update of {updating.keys[updating.place]} not supported"
         if refusal is not None:
-            self._refuse(asked, refusal)
-            return
-        asked.further |= answer.updates or {}
-        asked.is_validated &= answer.validated
-        self._ask_next(asked)
+            self._refuse(updating, refusal)
+            return None
+        return msgspec.structs.replace(
+            updating,
+            place=updating.place + 1,
+            further=updating.further | answer.updates if answer.updates else updating.further,
+            is_validated=updating.is_validated and answer.validated,
+        )
 
-    def _ask_validate(self, asked: _Asked) -> None:
-        asked.updates = asked.updates | asked.further
+    def _ask_validate(self, job: ActiveJob, updating: Updating) -> None:
+        updating = msgspec.structs.replace(updating, updates=updating.updates | updating.further)
         try:
-            check_updated(asked.updates, asked.job.current_jobspec_bytes())
+            check_updated(updating.updates, job.current_jobspec_bytes())
         except FormatError as error:
-            self._refuse(asked, str(error))
+            self._refuse(updating, str(error))
             return
-        if asked.is_validated:
-            self._check_expiration(asked)
+        if updating.is_validated:
+            self._check_expiration(job, updating)
             return
-        view = asked.job.with_updates(asked.updates)
-        then = partial(self._validated, asked)
-        self._hooks.ask(asked.job, VALIDATE, then, view=view)
+        view = job.with_updates(updating.updates)
+        answer = self._hooks.ask(job, VALIDATE, UpdateValidated(updating), view=view)
+        if answer is not None:
+            self.validated(job, updating, answer)
 
-    def _validated(self, asked: _Asked, answer: HookAnswer) -> None:
+    def validated(self, job: ActiveJob, updating: Updating, answer: HookAnswer) -> None:
+        """The plugins have answered job.validate."""
         refusal = answer.reject or answer.error
         if refusal is not None:
-            self._refuse(asked, refusal)
+            self._refuse(updating, refusal)
         else:
-            self._check_expiration(asked)
+            self._check_expiration(job, updating)
 
     # --- what the scheduler says
 
-    def _check_expiration(self, asked: _Asked) -> None:
+    def _check_expiration(self, job: ActiveJob, updating: Updating) -> None:
         """A running job's scheduler is asked whether the new end of its resources will do."""
-        job = asked.job
-        if job.state != JobState.RUN or DURATION not in asked.updates:
-            self._apply(asked, None)
+        if job.state != JobState.RUN or DURATION not in updating.updates:
+            self.apply(job, updating, None)
             return
         if job.granted is None:
-            self._refuse(asked, "unable to get job starttime")
+            self._refuse(updating, "unable to get job starttime")
             return
-        duration = float(asked.updates[DURATION])
+        duration = float(updating.updates[DURATION])
         # whole seconds on this message, so that all three parties go by the same number
         expiration = math.ceil(job.granted.starttime + duration) if duration else 0
         if duration and expiration + job.stepped <= self._ledger.now:
-            self._refuse(asked, "requested duration places job expiration in the past")
+            self._refuse(updating, "requested duration places job expiration in the past")
             return
-        then = partial(self._expiration_answered, asked, expiration)
-        self._scheduler.propose_expiration(job, expiration, then)
+        proposal = UpdateProposed(updating, expiration)
+        if not self._scheduler.propose_expiration(job, expiration, proposal):
+            self.expiration_answered(updating, expiration, accepted=True)
 
-    def _expiration_answered(self, asked: _Asked, expiration: int, accepted: bool) -> None:
-        if accepted:
-            self._hooks.when_free(asked.job, partial(self._apply, asked, expiration))
+    def expiration_answered(self, updating: Updating, expiration: int, *, accepted: bool) -> None:
+        """The scheduler has said whether the new expiration will do."""
+        job = self._ledger.jobs.get(updating.jobid)
+        if not accepted:
+            self._refuse(updating, "scheduler refused expiration update")
+        elif job is None:
+            self._refuse(updating, ENDED_MEANWHILE)
         else:
-            self._refuse(asked, "scheduler refused expiration update")
+            self._hooks.when_free(job, ApplyUpdate(updating, expiration))
 
     # --- the end
 
-    def _apply(self, asked: _Asked, expiration: int | None) -> None:
-        job, request = asked.job, asked.request
+    def apply(self, job: ActiveJob, updating: Updating, expiration: int | None) -> None:
+        """Log what is asked for, with the expiration that the scheduler has agreed to."""
+        request = updating.request
         if job.state in _OVER:
-            self._refuse(asked, "job has ended meanwhile")
+            self._refuse(updating, ENDED_MEANWHILE)
             return
-        if job.state == JobState.RUN and DURATION in asked.updates and expiration is None:
-            self._check_expiration(asked)  # it has started meanwhile
+        if job.state == JobState.RUN and DURATION in updating.updates and expiration is None:
+            self._check_expiration(job, updating)  # it has started meanwhile
             return
-        if asked.is_validated and request.is_owner and request.userid != job.userid:
+        if updating.is_validated and request.is_owner and request.userid != job.userid:
             # or its user could go on from what no plugin has validated
             self._ledger.log(job, JobEvent.SET_FLAGS, {"flags": ["immutable"]})
-        self._ledger.log(job, JobEvent.JOBSPEC_UPDATE, asked.updates)
+        self._ledger.log(job, JobEvent.JOBSPEC_UPDATE, updating.updates)
         self._scheduler.jobspec_changed(job)
         if expiration is not None and job.state == JobState.RUN:
             self._ledger.log(job, JobEvent.RESOURCE_UPDATE, {"expiration": expiration})
         self._ledger.send(respond(request))
 
-    def _refuse(self, asked: _Asked, text: str) -> None:
-        self._ledger.send(respond_error(asked.request, Errno.EINVAL, text))
+    def _refuse(self, updating: Updating, text: str) -> None:
+        self._ledger.send(respond_error(updating.request, Errno.EINVAL, text))
 
 
 def _check_user(job: ActiveJob, request: Request) -> None:

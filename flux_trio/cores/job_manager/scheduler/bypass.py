@@ -6,48 +6,55 @@ knows that no scheduler has to free it.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
+from flux_trio.cores.job_manager.hooks.waiting import AllocateBypass, BypassStored
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.state import Part
 from flux_trio.formats import ResourceSet, job_key
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import JobEvent, JobState
 
 
-class Bypass:
+class Bypass(Part):
     """Runs jobs on what plugins say."""
+
+    last_commit: int  # its number: a job's `allocating` until it runs
 
     def __init__(self, ledger: Ledger, hooks: Hooks, scheduler: SchedulerSide) -> None:
         self._ledger = ledger
         self._hooks = hooks
         self._scheduler = scheduler
+        self.last_commit = 0
 
     def allocate(self, job: ActiveJob, resource_set: dict[str, Any]) -> None:
         """Run `job` on `resource_set`. Raises FormatError when that is no R (RFC 20)."""
         resources = ResourceSet.parse(resource_set)
         self._scheduler.withdraw(job)
-        job.allocating = commit = object()
+        self.last_commit += 1
+        job.allocating = self.last_commit
         text = msgspec.json.encode(resource_set).decode()
         ops = [["put", job_key(job.id, "R"), text]]
-        stored = partial(self._stored, job, commit, resources)
-        self._ledger.send(Request(topics.KVS_COMMIT, {"ops": ops}, self._ledger.calls.open(stored)))
+        call = self._ledger.calls.open(BypassStored(job.id, self.last_commit, resources))
+        self._ledger.send(Request(topics.KVS_COMMIT, {"ops": ops}, call))
 
-    def _stored(
-        self, job: ActiveJob, commit: object, resources: ResourceSet, response: Response
-    ) -> list[Any]:
-        if response.errnum and job.allocating is commit:
+    def stored(self, stored: BypassStored, response: Response) -> None:
+        """R is in the kvs, or could not be stored: log alloc or an exception."""
+        job = self._ledger.jobs.get(stored.jobid)
+        if job is None or job.allocating != stored.commit:
+            return  # it has come to its end, or was given other resources
+        if response.errnum:
             note = f"failed to commit R to kvs: {response.error_text}"
             self._ledger.raise_exception(job, "alloc", 0, note)
         else:
-            self._hooks.when_free(job, partial(self._allocated, job, commit, resources))
-        return []
+            self._hooks.when_free(job, AllocateBypass(stored.commit, stored.resources))
 
-    def _allocated(self, job: ActiveJob, commit: object, resources: ResourceSet) -> None:
-        if job.allocating is commit and job.state == JobState.SCHED:
+    def allocated(self, job: ActiveJob, commit: int, resources: ResourceSet) -> None:
+        """Run `job` on what it was given, unless it was given something else since."""
+        if job.allocating == commit and job.state == JobState.SCHED:
             job.granted = resources
             self._ledger.log_now(job, JobEvent.ALLOC, {"bypass": True})

@@ -8,13 +8,14 @@ in PRIORITY until a plugin sets one; for one in SCHED that is a plugin's fault: 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Final
 
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
+from flux_trio.cores.job_manager.hooks.waiting import AskPriorities, AskPriority, PriorityGot
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.jobs.sweeps import Sweeps
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.formats import format_fluid
 from flux_trio.messages import Level
@@ -40,8 +41,10 @@ _PRIORITY: Final = JobEvent.PRIORITY  # looked up once: many are given at a time
 Said = int | Unavailable | None
 
 
-class Priorities:
+class Priorities(Part):
     """Sets priorities, and asks for them."""
+
+    is_due: bool  # asked for, and not begun
 
     def __init__(
         self, ledger: Ledger, hooks: Hooks, scheduler: SchedulerSide, sweeps: Sweeps
@@ -50,7 +53,7 @@ class Priorities:
         self._hooks = hooks
         self._scheduler = scheduler
         self._sweeps = sweeps
-        self._is_due = False  # asked for, and not begun
+        self.is_due = False
 
     def set(self, job: ActiveJob, said: Said) -> None:
         """A plugin knows a job's priority, or knows it no more (None); elsewhere without effect."""
@@ -64,17 +67,35 @@ class Priorities:
 
     def ask_all(self) -> None:
         """job.priority.get of all jobs in PRIORITY or SCHED; the scheduler is told all at once."""
-        if not self._is_due:
-            self._is_due = True
-            self._sweeps.begin(self._begun, self._ask, self._asked_all)
+        if not self.is_due:
+            self.is_due = True
+            self._sweeps.begin(AskPriorities())
 
-    def _begun(self) -> Iterable[ActiveJob]:
-        self._is_due = False
+    def choose(self) -> Iterable[ActiveJob]:
+        """The jobs to ask about, now that their turn has come."""
+        self.is_due = False
         self._scheduler.holds_prioritize = True
         return self._ledger.active()
 
-    def _asked_all(self) -> None:
+    def asked_all(self) -> None:
+        """The scheduler may hear of the new priorities."""
         self._scheduler.holds_prioritize = False
+
+    def ask(self, job: ActiveJob) -> None:
+        """Ask for the priority of one job, once no hook of it is being asked."""
+        if job.hook:
+            self._hooks.when_free(job, AskPriority())
+        elif job.state & _RANKED:
+            answer = self._hooks.ask(job, PRIORITY_GET, PriorityGot())
+            if answer is not None:
+                self.got(job, answer)
+
+    def got(self, job: ActiveJob, answer: HookAnswer) -> None:
+        """The plugins have answered job.priority.get."""
+        if answer.error is not None:
+            self._hooks.log_error(job, answer)
+        elif answer.priority is not None:
+            self.set(job, answer.priority)
 
     def _miss(self, job: ActiveJob) -> None:
         """Nobody has a priority for it."""
@@ -83,18 +104,6 @@ class Priorities:
         else:
             text = f"job {format_fluid(job.id, 'f58')}: {UNAVAILABLE_TEXT}, but it had one: kept"
             self._ledger.send(Log(Level.ERR, text))
-
-    def _ask(self, job: ActiveJob) -> None:
-        if job.hook:
-            self._hooks.when_free(job, partial(self._ask, job))
-        elif job.state & _RANKED:
-            self._hooks.ask(job, PRIORITY_GET, partial(self._got, job))
-
-    def _got(self, job: ActiveJob, answer: HookAnswer) -> None:
-        if answer.error is not None:
-            self._hooks.log_error(job, answer)
-        elif answer.priority is not None:
-            self.set(job, answer.priority)
 
 
 def effective_priority(job: ActiveJob, said: Said) -> int | None:

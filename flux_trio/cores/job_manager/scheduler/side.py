@@ -8,13 +8,13 @@ answer may come after the job is gone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from sortedcontainers import SortedKeyList
 
+from flux_trio.cores.job_manager.hooks.waiting import Proposal
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.job_manager.queues.silence import Silence
@@ -249,25 +249,18 @@ class SchedulerSide:
         """Jobs that run or have run, the oldest first."""
         return [job for _, job in sorted(self._ledger.running.items())]
 
-    def propose_expiration(
-        self, job: ActiveJob, expiration: int, then: Callable[[bool], None]
-    ) -> None:
-        """Ask whether the resources of `job` may be its until `expiration`, and tell `then`.
+    def propose_expiration(self, job: ActiveJob, expiration: int, proposal: Proposal) -> bool:
+        """Ask whether the resources of `job` may be its until `expiration`; the answer is to
+        `proposal`. Returns False when nobody is asked, and so nobody objects.
 
-        Nobody objects where nobody is asked: nothing may be sent to a scheduler that is lost
-        (27.impl.14, 27.finalization.4). ENOSYS is one that does not care.
+        Nothing may be sent to a scheduler that is lost (27.impl.14, 27.finalization.4).
         """
         if self.link != LinkState.READY or job.bypassed:
-            then(True)
-            return
-
-        def answered(response: Response) -> list[Any]:
-            then(response.errnum in (0, Errno.ENOSYS))
-            return []
-
+            return False
         payload = {"id": job.id, "expiration": expiration}
-        matchtag = self._ledger.calls.open(answered)
+        matchtag = self._ledger.calls.open(proposal)
         self._ledger.send(Request(topics.SCHED_EXPIRATION, payload, matchtag))
+        return True
 
     def alloc_response(self, response: Response) -> None:
         """An answer to sched.alloc. One that breaks RFC 27 suspends scheduling."""

@@ -1,0 +1,218 @@
+"""Does what the values of `waiting.py` say, when what they wait for has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+import msgspec
+
+from flux_trio.cores.job_manager.hooks.arrivals import Arrivals
+from flux_trio.cores.job_manager.hooks.entering import Entering
+from flux_trio.cores.job_manager.hooks.hooks import ABANDONED, Hooks
+from flux_trio.cores.job_manager.hooks.introduction import Introduction
+from flux_trio.cores.job_manager.hooks.operations import Operations
+from flux_trio.cores.job_manager.hooks.waiting import (
+    Admit,
+    AllocateBypass,
+    Answered,
+    ApplyExpiration,
+    ApplyUpdate,
+    AskPriorities,
+    AskPriority,
+    AskState,
+    AskUpdate,
+    BypassStored,
+    Change,
+    ConfigurationThen,
+    Configured,
+    Deferred,
+    FinishOrphans,
+    KeyAnswered,
+    LifetimeProposed,
+    LogEvent,
+    Operate,
+    Present,
+    PresentAll,
+    PriorityGot,
+    Proposal,
+    ProposeExpiration,
+    Purpose,
+    Readmit,
+    Resume,
+    StateAnswered,
+    StepAnswered,
+    Sweep,
+    Then,
+    UpdateHeard,
+    UpdateProposed,
+    UpdateValidated,
+)
+from flux_trio.cores.job_manager.jobs.ledger import ActiveJob
+from flux_trio.cores.job_manager.jobs.lifetime import Lifetime
+from flux_trio.cores.job_manager.jobs.orphans import Orphans
+from flux_trio.cores.job_manager.queues.methods import QueueMethods
+from flux_trio.cores.job_manager.requests.submission import Submission
+from flux_trio.cores.job_manager.requests.updates import Updates
+from flux_trio.cores.job_manager.scheduler.bypass import Bypass
+from flux_trio.cores.job_manager.scheduler.priorities import Priorities
+from flux_trio.messages import Errno, Response
+from flux_trio.protocols import HookAnswer, Operation
+
+
+class Acting(msgspec.Struct, frozen=True):
+    """The parts that act when an answer is there."""
+
+    hooks: Hooks
+    introduction: Introduction
+    entering: Entering
+    operations: Operations
+    arrivals: Arrivals
+    submission: Submission
+    updates: Updates
+    priorities: Priorities
+    bypass: Bypass
+    orphans: Orphans
+    lifetime: Lifetime
+    queue_methods: QueueMethods
+
+
+class Carrier:
+    """Calls the part that each value is about."""
+
+    def __init__(self, parts: Acting) -> None:
+        self._parts = parts
+
+    def operate(self, operation: Operation) -> None:
+        """Do what a plugin wants done."""
+        self._parts.operations.do(operation)
+
+    def entered(self, job: ActiveJob, answer: HookAnswer) -> None:
+        """The hook of the state that `job` is in is answered."""
+        self._parts.entering.answered(job, answer)
+
+    def answered(self, job: ActiveJob, then: Then, answer: HookAnswer) -> None:
+        """A hook of `job` is answered, and what the plugins want done is done."""
+        parts = self._parts
+        match then:
+            case StateAnswered(question):
+                if job.question == question and answer != ABANDONED:
+                    parts.entering.answered(job, answer)
+            case StepAnswered(chain):
+                parts.introduction.answered(job, chain, answer)
+            case UpdateHeard(event):
+                parts.hooks.update_heard(job, event, answer)
+            case PriorityGot():
+                parts.priorities.got(job, answer)
+            case KeyAnswered(updating):
+                parts.updates.key_answered(job, updating, answer)
+            case UpdateValidated(updating):
+                parts.updates.validated(job, updating, answer)
+            case _:
+                assert_never(then)
+
+    def do(self, job: ActiveJob, deferred: Deferred) -> None:
+        """What waited for a hook of `job` is due."""
+        parts = self._parts
+        match deferred:
+            case Answered(then, answer):
+                self.answered(job, then, answer)
+            case LogEvent(name, context):
+                parts.hooks.log_deferred(job, name, context)
+            case Operate(operation):
+                parts.hooks.operate(job, operation)
+            case AskState(previous):
+                parts.hooks.ask_state(job, None, previous)
+            case AskPriority():
+                parts.priorities.ask(job)
+            case Present():
+                parts.introduction.present(job, deferred)
+            case FinishOrphans():
+                parts.orphans.finish(job)
+            case AllocateBypass(commit, resources):
+                parts.bypass.allocated(job, commit, resources)
+            case _:
+                self._change(job, deferred)
+
+    def _change(self, job: ActiveJob, change: Change) -> None:
+        """A change of the jobspec or of the end of `job` is due."""
+        match change:
+            case AskUpdate(updating):
+                self._parts.updates.ask(job, updating)
+            case ApplyUpdate(updating, expiration):
+                self._parts.updates.apply(job, updating, expiration)
+            case ProposeExpiration(end):
+                self._parts.lifetime.propose(job, end)
+            case ApplyExpiration(expiration):
+                self._parts.lifetime.apply(job, expiration)
+            case _:
+                assert_never(change)
+
+    def introduced(self, job: ActiveJob, purpose: Purpose, refusal: str | None) -> None:
+        """The plugins know `job`; `refusal` says why it is refused, None when it is not."""
+        parts = self._parts
+        match purpose:
+            case Admit(batch):
+                parts.submission.decided(job, batch, refusal)
+            case Readmit():
+                parts.submission.decided_again(job, refusal)
+            case Resume():
+                parts.arrivals.resumed(job)
+            case Present():
+                parts.arrivals.presented(job, purpose)
+            case _:
+                assert_never(purpose)
+
+    def configured(self, then: ConfigurationThen, answer: HookAnswer) -> None:
+        """The plugins have answered conf.update."""
+        if isinstance(then, Configured):
+            self._parts.queue_methods.configured(then.request, then.config, answer)
+
+    # --- sweeps
+
+    def choose(self, sweep: Sweep) -> Iterable[ActiveJob]:
+        """The jobs that `sweep` is about, now that its turn has come."""
+        match sweep:
+            case PresentAll(arrival):
+                return self._parts.arrivals.choose(arrival)
+            case AskPriorities():
+                return self._parts.priorities.choose()
+            case _:
+                assert_never(sweep)
+
+    def do_each(self, sweep: Sweep, job: ActiveJob) -> None:
+        """Do with `job` what `sweep` is for."""
+        match sweep:
+            case PresentAll(arrival):
+                self._parts.arrivals.present(job, arrival)
+            case AskPriorities():
+                self._parts.priorities.ask(job)
+            case _:
+                assert_never(sweep)
+
+    def swept(self, sweep: Sweep) -> None:
+        """No job of `sweep` is left."""
+        match sweep:
+            case PresentAll(arrival):
+                self._parts.arrivals.one_less(arrival)
+            case AskPriorities():
+                self._parts.priorities.asked_all()
+            case _:
+                assert_never(sweep)
+
+    # --- calls
+
+    def proposed(self, proposal: Proposal, response: Response) -> None:
+        """The scheduler has answered sched.expiration; ENOSYS is one that does not care."""
+        accepted = response.errnum in (0, Errno.ENOSYS)
+        match proposal:
+            case UpdateProposed(updating, expiration):
+                self._parts.updates.expiration_answered(updating, expiration, accepted=accepted)
+            case LifetimeProposed(jobid, expiration):
+                self._parts.lifetime.answered(jobid, expiration, accepted=accepted)
+            case _:
+                assert_never(proposal)
+
+    def bypass_stored(self, stored: BypassStored, response: Response) -> None:
+        """R that a plugin gave a job is stored, or is not."""
+        self._parts.bypass.stored(stored, response)
