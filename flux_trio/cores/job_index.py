@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -30,7 +29,6 @@ UNKNOWN: Final = 0
 """The mark of a text that is not known, and the result that is not: it may be any."""
 
 NAME_CHARS_MAX: Final = 1024  # of a job's name, as it is listed
-CACHED_BYTES_MAX: Final = 1 << 14  # of a jobspec whose mark is remembered by its text
 
 _US: Final = 1_000_000
 _USEC_MAX: Final = float(1 << 63)  # fits the 16 digits of a key
@@ -152,10 +150,6 @@ def cut_name(name: str) -> str:
 
 
 def name_mark(jobspec: bytes) -> int:
-    return _cached_mark(jobspec) if len(jobspec) <= CACHED_BYTES_MAX else _name_mark(jobspec)
-
-
-def _name_mark(jobspec: bytes) -> int:
     try:
         spec = msgspec.json.decode(jobspec, type=_Jobspec)
         command = spec.tasks[0].command[0]
@@ -163,6 +157,3 @@ def _name_mark(jobspec: bytes) -> int:
         return UNKNOWN  # as no name is listed of it
     job = spec.attributes.system.job
     return mark_of(name_of(job.get("name") if isinstance(job, dict) else None, command))
-
-
-_cached_mark: Final = lru_cache(maxsize=256)(_name_mark)  # jobs that end together are often alike

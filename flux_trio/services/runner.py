@@ -94,7 +94,7 @@ async def run_core(
             if isinstance(action, (Request, Response, Event)):
                 handle.send(action)
             elif isinstance(action, (SetTimer, ClearTimer, Log, Note, NoteAll, Exit)):
-                _do_common(handle, timers, steps.ahead(), action)
+                _do_common(handle, timers, steps, action)
             else:
                 perform(action)
 
@@ -129,12 +129,12 @@ async def run_core(
 def _do_common(
     handle: Handle,
     timers: Timers,
-    ahead: float,
+    steps: Steps,
     action: SetTimer | ClearTimer | Log | Note | NoteAll | Exit,
 ) -> None:
     match action:
         case SetTimer(key, at):
-            timers.set(key, at - ahead)
+            timers.set(key, at - steps.ahead())
         case ClearTimer(key):
             timers.clear(key)
         case Log(level, text):

@@ -6,11 +6,14 @@ Most jobs only wait, and nobody looks at their jobspecs meanwhile. What differs 
 
 from __future__ import annotations
 
+import sys
 import zlib
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
+
+from flux_trio.cores.job_index import name_mark
 
 _WINDOW_BITS: Final = -13  # 8 kB: two jobspecs as people write them; negative: without a header
 _MEMORY_LEVEL: Final = 4
@@ -31,7 +34,9 @@ class KeptJobspec(msgspec.Struct, frozen=True, gc=False):
     """One jobspec, as JSON."""
 
     like: bytes
-    difference: bytes = b""  # from `like`; empty when there is none
+    difference: bytes  # from `like`; empty when there is none
+    queue: str | None  # what it says of its queue
+    name: int  # the mark of its name: see `job_index`
 
     @property
     def text(self) -> bytes:
@@ -52,13 +57,35 @@ class Jobspecs:
 
     def _keep(self, userid: int, jobspec: bytes) -> KeptJobspec:
         """A jobspec of a user's job, as JSON."""
+        queue, name = _queue_in(jobspec), name_mark(jobspec)
         like = self._like.get(userid)
         if like is not None:
             difference = _difference(jobspec, like)
             if len(difference) * GAIN_MIN <= len(jobspec):
-                return KeptJobspec(like, difference)
+                return KeptJobspec(like, difference, queue, name)
         self._like[userid] = jobspec
-        return KeptJobspec(jobspec)
+        return KeptJobspec(jobspec, b"", queue, name)
+
+
+class _System(msgspec.Struct, frozen=True):
+    queue: str | None = None
+
+
+class _Attributes(msgspec.Struct, frozen=True):
+    system: _System = _System()
+
+
+class _Jobspec(msgspec.Struct):
+    attributes: _Attributes = _Attributes()
+
+
+def _queue_in(jobspec: bytes) -> str | None:
+    """None as well for what is no jobspec: ingest lets none pass."""
+    try:
+        queue = msgspec.json.decode(jobspec, type=_Jobspec).attributes.system.queue
+    except msgspec.MsgspecError:
+        return None
+    return None if queue is None else sys.intern(queue)
 
 
 @lru_cache(maxsize=TEXTS_MAX)

@@ -6,7 +6,6 @@ turn in one commit, and told to nobody before that commit is done: the turn's me
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
@@ -90,7 +89,6 @@ class ActiveJob(Job):
         "hook",  # ticket of the hook being asked, 0 when none is
         "introduced",  # plugins were asked about it in this life, and have not been told of its end
         "kept_jobspec",  # without the environment, as submitted
-        "named_queue",  # what the jobspec says of its queue, as submitted
         "question",  # number of the last question about its state, whose answer alone counts
         "sent_priority",  # by which the scheduler has it, once sched.alloc was sent
     )
@@ -117,7 +115,6 @@ class ActiveJob(Job):
     def __init__(self, jobid: int, jobspec: KeptJobspec) -> None:
         super().__init__(jobid)
         self.kept_jobspec = jobspec
-        self.named_queue = _queue_in(jobspec.text)
         self.asked = self.state
         self.deferred: deque[Deferred] | None = None
         self.hook = 0
@@ -137,7 +134,7 @@ class ActiveJob(Job):
 
     def queue_by(self, updates: dict[str, Any] | None) -> str | None:
         """What its queue is with these jobspec-updates."""
-        return updates[QUEUE_KEY] if updates and QUEUE_KEY in updates else self.named_queue
+        return updates[QUEUE_KEY] if updates and QUEUE_KEY in updates else self.kept_jobspec.queue
 
     def current_jobspec(self) -> dict[str, Any]:
         """The jobspec object with every jobspec-update applied (RFC 33, Note).
@@ -462,7 +459,7 @@ class Ledger:
         if job.state & RUNNING:
             self.running[job.id] = job
         self.tally.came(job.queue, job.state)
-        self.users.came(job.userid, job.id, len(job.jobspec))
+        self.users.came(job.userid, job.id, job.kept_jobspec)
         self._count_memos(job)
         self.max_jobid = max(self.max_jobid, job.id)
 
@@ -625,30 +622,10 @@ def ended(job: ActiveJob, t_inactive: float) -> Ended:
     """What is kept of a job that became inactive, seconds since the Unix epoch."""
     result = job.result
     assert result is not None, f"{job} is active"
-    name = name_mark(job.current_jobspec_bytes())
+    updated = job.jobspec_updates
+    name = name_mark(job.current_jobspec_bytes()) if updated else job.kept_jobspec.name
     usec = ended_at(t_inactive)
     return Ended(job.id, usec, job.userid, int(result), name, mark_of(job.queue))
-
-
-class _System(msgspec.Struct, frozen=True):
-    queue: str | None = None
-
-
-class _Attributes(msgspec.Struct, frozen=True):
-    system: _System = _System()
-
-
-class _Jobspec(msgspec.Struct):
-    attributes: _Attributes = _Attributes()
-
-
-def _queue_in(jobspec: bytes) -> str | None:
-    """None as well for what is no jobspec: ingest lets none pass."""
-    try:
-        queue = msgspec.json.decode(jobspec, type=_Jobspec).attributes.system.queue
-    except msgspec.ValidationError:
-        return None
-    return None if queue is None else sys.intern(queue)
 
 
 def ends_wait(job: ActiveJob, name: str, context: dict[str, Any] | None) -> bool:

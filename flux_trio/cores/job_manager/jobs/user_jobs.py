@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from flux_trio.cores.job_manager.jobs.jobspecs import KeptJobspec
+
 EVENT_OVERHEAD_BYTES: Final = 80  # of a line of the eventlog beside its context: time, name, quotes
 
 
@@ -30,9 +32,10 @@ class UserJobs:
     def jobids(self, userid: int) -> Collection[int]:
         return self._sizes.get(userid, {}).keys()
 
-    def came(self, userid: int, jobid: int, size: int) -> None:
-        """A job is active; `size` is in bytes of its jobspec as JSON, without the environment."""
+    def came(self, userid: int, jobid: int, jobspec: KeptJobspec) -> None:
+        """A job is active."""
         if userid != self._owner:
+            size = len(jobspec.text)
             self._sizes.setdefault(userid, {})[jobid] = size
             self._totals[userid] = self._totals.get(userid, 0) + size
 
