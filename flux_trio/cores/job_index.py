@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -85,7 +86,10 @@ def ended_at(t_inactive: float) -> int:
 
 def read_ended(key: str, value: str | None) -> Ended:
     """What the kvs keeps of one finished job; None is a value that is damaged."""
-    told = _DAMAGED if value is None else _VALUE.decode(value)
+    told = _DAMAGED
+    if value is not None:
+        with suppress(msgspec.MsgspecError):  # what a repair could not find again
+            told = _VALUE.decode(value)
     usec = int(key.split(".", 2)[1], 16)
     return Ended(jobid_in(key), usec, told.userid, told.result, told.name, told.queue)
 

@@ -15,6 +15,7 @@ from flux_trio.messages import Errno
 from flux_trio.store import checks, layout
 from flux_trio.store.acknowledged import acknowledged_number, acknowledged_path
 from flux_trio.store.reader import Reader
+from flux_trio.store.salvage import Salvage
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import StoreError
 
@@ -54,10 +55,10 @@ def repair_file(path: Path) -> list[str]:
     new, old = path.with_name(f"{path.name}-repaired"), path.with_name(f"{path.name}-damaged")
     for stale in (new, acknowledged_path(new)):
         stale.unlink(missing_ok=True)
-    with _opened(path, Report()) as db:
+    with _opened(path, Report(), cut=True) as db:
         if db is None:
             raise StoreError(Errno.EIO, f"{path}: cannot be repaired, restore a copy of it")
-        said = _copy(Reader(db, path), new)
+        said = _copy(Salvage(db, path), new)
     old.unlink(missing_ok=True)
     old.hardlink_to(path)
     new.replace(path)
@@ -66,8 +67,13 @@ def repair_file(path: Path) -> list[str]:
 
 
 @contextmanager
-def _opened(path: Path, report: Report) -> Iterator[sqlite3.Connection | None]:
-    """A connection to the file; None, and the reason in `report`, if SQLite cannot open it."""
+def _opened(
+    path: Path, report: Report, *, cut: bool = False
+) -> Iterator[sqlite3.Connection | None]:
+    """A connection to the file; None, and the reason in `report`, if SQLite cannot open it.
+
+    With `cut` the file may end before its last page.
+    """
     acknowledged = acknowledged_number(acknowledged_path(path))
     if not path.exists() or path.stat().st_size == 0:
         if acknowledged is None:
@@ -78,6 +84,8 @@ def _opened(path: Path, report: Report) -> Iterator[sqlite3.Connection | None]:
     db = sqlite3.connect(path, timeout=0, isolation_level=None)
     try:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        if cut:
+            db.execute("PRAGMA writable_schema = ON")  # otherwise SQLite does not open it
         found = checks.layout_of(db, path)
         if found < layout.CHECKED_LAYOUT:
             text = f"{path}: layout {found} has no checksums: start the instance, which migrates it"

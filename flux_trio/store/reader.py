@@ -181,7 +181,7 @@ class Reader:
                 raise StoreError(Errno.EBADMSG, text) from error
         return keys
 
-    def _select(self, query: str, values: Sequence[str | None]) -> list[tuple[Any, ...]]:
+    def _select(self, query: str, values: Sequence[str | int | None]) -> list[tuple[Any, ...]]:
         """Rows, or Unreadable if a page or a text is damaged. Raises StoreError."""
         try:
             return self._db.execute(query, values).fetchall()

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.cores.job_index import active_key, submit_op
+from flux_trio.cores.job_index import Ended, active_key, read_ended, submit_op
 from flux_trio.cores.job_list import JobListCore
 from flux_trio.cores.lookups import LOOKUP_JOBS_MAX
 from flux_trio.cores.turns import Exit, SetTimer
@@ -315,3 +315,10 @@ def test_id_that_no_job_can_have_is_refused(listed: ListedJobs, jobid: int) -> N
     ((errnum, text),) = listed.ask(topics.LIST_ID, {"id": jobid})
     assert errnum == Errno.ENOENT
     assert text
+
+
+def test_place_of_a_finished_job_that_cannot_be_read_tells_of_the_job_all_the_same() -> None:
+    job = Ended(7, 1_000_000, 1000, 1, 2, 3)
+    assert read_ended(job.key, job.value) == job
+    assert read_ended(job.key, "") == read_ended(job.key, None)
+    assert read_ended(job.key, "").id == 7

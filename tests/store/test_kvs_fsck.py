@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sqlite3
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from flux_trio.store.acknowledged import AcknowledgedFile, acknowledged_path
 from flux_trio.store.fsck import check_file, repair_file
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import StoreError
+from tests.support.mutations import PAGE_BYTES, spoil
 from tests.support.serving import World
 
 NAME = "state.sqlite"
@@ -143,6 +146,43 @@ def test_repair_keeps_what_is_whole_and_sets_damaged_jobs_aside(path: Path) -> N
     assert repaired.count("job") == 198
     repaired.close()
     assert check_file(path.with_name(f"{NAME}-damaged")).damage != []
+
+
+def contents(path: Path) -> dict[str, object]:
+    store = SqliteStore(path)
+    assert store.remarks == []
+    keys = store.dir("")
+    values = dict(zip(keys, store.lookup(keys), strict=True))
+    store.close()
+    return values
+
+
+@pytest.mark.parametrize("trees", [("head",), ("part_by_key",), ("head", "part_by_key")])
+def test_repair_finds_every_value_without_the_trees_that_list_them(
+    path: Path, trees: tuple[str, ...]
+) -> None:
+    before = contents(path)
+    db = sqlite3.connect(path)
+    roots = dict(db.execute("SELECT name, rootpage FROM sqlite_master"))
+    db.close()
+    for tree in trees:
+        spoil(path, roots[tree])
+    repair_file(path)
+    assert contents(path) == before
+    assert check_file(path).damage == []
+
+
+def test_repair_keeps_what_is_left_of_a_file_that_was_cut(path: Path) -> None:
+    before = contents(path)
+    os.truncate(path, path.stat().st_size * 3 // 4 // PAGE_BYTES * PAGE_BYTES)
+    with pytest.raises(StoreError, match="flux-trio fsck --repair"):
+        SqliteStore(path)
+    repair_file(path)
+    after = contents(path)
+    assert check_file(path).damage == []
+    whole = {key: value for key, value in after.items() if not key.startswith("job-lost+found")}
+    assert len(whole) > len(before) // 4
+    assert whole.items() <= before.items()
 
 
 # The sweep
