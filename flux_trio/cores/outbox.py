@@ -6,7 +6,7 @@ the core finds in one `match` what to do with the answer.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
 from flux_trio.cores.state import Part
@@ -43,6 +43,10 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
         """Do `action` at the end of the turn; None is a response that nobody wants."""
         if action is not None:
             self.actions.append(action)
+
+    def send_all(self, actions: Iterable[CommonAction | ActionT]) -> None:
+        """Do all of `actions`, in order, at the end of the turn."""
+        self.actions += actions
 
     def ask(self, topic: str, payload: Payload, call: CallT, flags: int = 0) -> int:
         """Send a request, whose answers `call` says what to do with. Returns the matchtag.

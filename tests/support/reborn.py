@@ -14,7 +14,10 @@ import msgspec
 
 from flux_trio.cores.state import Part, parts_of, put_down, take_up
 
-CORES: Final[dict[str, str]] = {"flux_trio.cores.sched.core": "SchedCore"}
+CORES: Final[dict[str, str]] = {
+    "flux_trio.cores.resource.core": "ResourceCore",
+    "flux_trio.cores.sched.core": "SchedCore",
+}
 """The cores that can be put down: class by module."""
 
 

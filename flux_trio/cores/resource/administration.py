@@ -15,6 +15,7 @@ from flux_trio.cores.resource.checks import Checks
 from flux_trio.cores.resource.downs import Downs
 from flux_trio.cores.resource.drains import Drains, Mode
 from flux_trio.cores.resource.targets import Hosts, parse_targets
+from flux_trio.cores.state import Part
 from flux_trio.formats import Event, FormatError, Idset, ResourceSet, parse_eventlog
 from flux_trio.messages import Request, expect_payload, topics
 
@@ -37,7 +38,7 @@ class _Up(msgspec.Struct, frozen=True):
     targets: str
 
 
-class Administration:
+class Administration(Part):
     """The drained targets and those that are down, of an `inventory`."""
 
     def __init__(self, inventory: ResourceSet) -> None:

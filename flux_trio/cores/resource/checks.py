@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from flux_trio.cores.state import Part
 from flux_trio.formats import Idset
 
 
@@ -34,16 +35,21 @@ class NotChecked(msgspec.Struct, frozen=True):
     text: str
 
 
-class Checks:
+class Checks(Part):
     """One sweep after the other over `hosts`, by target."""
+
+    _began_at: float
+    _running: set[int]
+    _complained: bool
+    _found: dict[int, str | None]
 
     def __init__(self, hosts: dict[int, str], interval_s: float) -> None:
         self._hosts = hosts
         self._interval_s = interval_s
         self._began_at = 0.0
-        self._running: set[int] = set()  # targets of this sweep that nobody has told of yet
+        self._running = set()  # targets of this sweep that nobody has told of yet
         self._complained = False  # in this sweep the log has a check that could not be run
-        self._found: dict[int, str | None] = {}  # by target, latest; not handed out yet
+        self._found = {}  # by target, latest; not handed out yet
 
     def begin(self, now: float) -> list[RunCheck]:
         """Begin a sweep; the one before is over."""

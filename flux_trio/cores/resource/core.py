@@ -24,22 +24,32 @@ Left out: which drained targets still have jobs, since only the job manager know
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeAlias, assert_never
 
 import msgspec
 
 from flux_trio.cores.lookups import cannot_read
 from flux_trio.cores.methods import Methods
+from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.resource.administration import Administration
-from flux_trio.cores.resource.checks import Checked, Checks, NotChecked
+from flux_trio.cores.resource.checks import Checked, Checks, NotChecked, RunCheck
 from flux_trio.cores.resource.downs import OFFLINE, ONLINE
 from flux_trio.cores.resource.groups import Groups
 from flux_trio.cores.resource.targets import parse_targets
-from flux_trio.cores.turns import Exit, Log, Note, SetTimer, TimerFired
+from flux_trio.cores.state import CorePart
+from flux_trio.cores.turns import (
+    ClockStepped,
+    CommonAction,
+    CommonInput,
+    Exit,
+    Log,
+    Note,
+    TimerFired,
+)
 from flux_trio.formats import Event, FormatError, Idset, ResourceSet, format_event
 from flux_trio.messages import (
-    Calls,
     Errno,
     FluxError,
     Level,
@@ -75,12 +85,33 @@ class _Expiration(msgspec.Struct, frozen=True):
     expiration: Annotated[float, msgspec.Meta(ge=0)]
 
 
-class ResourceCore:
+@dataclass(frozen=True, slots=True)
+class EventlogRead:
+    """Answers the read of what earlier runs have logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """Answers the commit of the events that `_committing` has."""
+
+
+ResourceCall: TypeAlias = EventlogRead | Logged
+ResourceInput: TypeAlias = CommonInput | Checked | NotChecked
+ResourceAction: TypeAlias = CommonAction | RunCheck
+
+
+class ResourceCore(CorePart):
     """The whole state of the resource service. `exclude` is among the targets of `inventory`.
 
     `missing` says what this machine lacks of targets, which are down from the start. With
     `check_interval_s` the check command looks at every target that often (seconds).
     """
+
+    _inventory: ResourceSet
+    _replayed: bool
+    _early: list[Request]
+    _waiting: deque[Request]
+    _committing: tuple[Request | None, list[Event]] | None
 
     def __init__(
         self,
@@ -97,20 +128,19 @@ class ResourceCore:
         self._checks: Checks | None = None
         if check_interval_s is not None:
             self._checks = Checks(self._administration.hosts.by_target, check_interval_s)
-        self._calls: Calls[str] = Calls()  # the topic of each
+        self._outbox = Outbox[ResourceCall, ResourceAction, str]()
         self._replayed = False  # until then requests wait: the first grow must tell the truth
-        self._early: list[Request] = []
-        self._waiting: deque[Request] = deque()  # administration that is logged, one at a time
-        self._committing: tuple[Request | None, list[Event]] | None = None
-        self._actions: list[Any] = []
+        self._early = []
+        self._waiting = deque()  # administration that is logged, one at a time
+        self._committing = None
         self._methods = Methods(
             for_owner={
                 topics.RESOURCE_ACQUIRE: self._acquire,
                 topics.RESOURCE_RELEASE: self._release,
-                topics.RESOURCE_DRAIN: self._waiting.append,
-                topics.RESOURCE_UNDRAIN: self._waiting.append,
-                topics.RESOURCE_DOWN: self._waiting.append,
-                topics.RESOURCE_UP: self._waiting.append,
+                topics.RESOURCE_DRAIN: self._wait,
+                topics.RESOURCE_UNDRAIN: self._wait,
+                topics.RESOURCE_DOWN: self._wait,
+                topics.RESOURCE_UP: self._wait,
                 topics.RESOURCE_EXCLUDE: self._exclude,
                 topics.RESOURCE_EXPIRATION: self._expire,
             },
@@ -121,13 +151,15 @@ class ResourceCore:
             stats=(topics.stats_of(topics.RESOURCE), self._stats),
         )
 
-    def start(self, now: float) -> list[Any]:  # noqa: ARG002 - the shape of a core
+    def start(self, now: float) -> list[ResourceAction]:
         """Ask for what earlier runs have logged."""
-        self._ask(topics.KVS_LOOKUP, {"key": EVENTLOG_KEY})
-        return self._take_actions()
+        self._outbox.now = now
+        self._outbox.ask(topics.KVS_LOOKUP, {"key": EVENTLOG_KEY}, EventlogRead())
+        return self._outbox.take_actions()
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+    def turn(self, now: float, inputs: Sequence[ResourceInput]) -> list[ResourceAction]:
         """Take requests, checks and the kvs's answers; tell those who acquired what changed."""
+        self._outbox.now = now
         for item in inputs:
             match item:
                 case Request():
@@ -137,10 +169,18 @@ class ResourceCore:
                 case Checked() | NotChecked():
                     self._checked(item)
                 case TimerFired():
+                    self._outbox.fired(CHECK_TIMER)
                     self._begin_checks(now)
+                case ClockStepped(by):
+                    self._outbox.clock_stepped(by)
+                case EventMessage():
+                    pass  # this service subscribes to no events
+                case _:
+                    assert_never(item)
         self._commit_next(now)
-        self._actions += self._groups.tell(self._inventory.ranks - self._administration.unavailable)
-        return self._take_actions()
+        up = self._inventory.ranks - self._administration.unavailable
+        self._outbox.send_all(self._groups.tell(up))
+        return self._outbox.take_actions()
 
     def _stats(self) -> dict[str, Any]:
         ranks = self._inventory.ranks
@@ -149,7 +189,7 @@ class ResourceCore:
 
     def _request(self, request: Request) -> None:
         if self._replayed:
-            self._send(self._methods.call(request))
+            self._outbox.send(self._methods.call(request))
         else:
             self._early.append(request)
 
@@ -167,19 +207,22 @@ class ResourceCore:
         except FormatError as error:
             raise error.at("targets") from None
         self._groups.release(release.group, request.sender, targets)
-        self._send(respond(request))
+        self._outbox.send(respond(request))
 
     def _disconnect(self, request: Request) -> None:
         self._groups.disconnect(request.sender)
 
     # Administration
 
+    def _wait(self, request: Request) -> None:
+        self._waiting.append(request)
+
     def _exclude(self, request: Request) -> None:
         text = expect_payload(request, _Targets).targets
         targets = parse_targets(text, self._inventory) if text else Idset()
         self._groups.exclude = targets
         self._note("exclude", targets)
-        self._send(respond(request))
+        self._outbox.send(respond(request))
 
     def _expire(self, request: Request) -> None:
         """The instance runs in a job, and that has a new end."""
@@ -189,10 +232,10 @@ class ResourceCore:
             text = f"{request.topic}: expiration: {expiration} is not after {starttime}, the start"
             raise FluxError(Errno.EINVAL, text)
         self._inventory = self._inventory.with_times(starttime, expiration)
-        self._actions += self._groups.renew(self._inventory)
+        self._outbox.send_all(self._groups.renew(self._inventory))
         payload = {"expiration": expiration}
-        self._actions.append(EventMessage(topics.RESOURCE_EXPIRATION_EVENT, payload))
-        self._send(respond(request))
+        self._outbox.send(EventMessage(topics.RESOURCE_EXPIRATION_EVENT, payload))
+        self._outbox.send(respond(request))
 
     def _status(self, request: Request) -> None:
         status = {
@@ -202,7 +245,7 @@ class ResourceCore:
             "down": self._administration.downs.to_json(),
             "exclude": str(self._groups.exclude),
         }
-        self._send(respond(request, status))
+        self._outbox.send(respond(request, status))
 
     def _commit_next(self, now: float) -> None:
         """Make the next change that is in order durable; each is judged on the last.
@@ -220,10 +263,10 @@ class ResourceCore:
             try:
                 event = self._administration.event_for(now, request, self._groups.exclude)
             except FluxError as error:
-                self._send(respond_error(request, error.errnum, error.text))
+                self._outbox.send(respond_error(request, error.errnum, error.text))
                 continue
             if event is None:
-                self._send(respond(request))
+                self._outbox.send(respond(request))
             else:
                 self._commit(request, [event])
         if self._checks is not None and self._committing is None:
@@ -235,34 +278,33 @@ class ResourceCore:
             return
         self._committing = (request, events)
         ops = [["append", EVENTLOG_KEY, format_event(event)] for event in events]
-        self._ask(topics.KVS_COMMIT, {"ops": ops})
+        self._outbox.ask(topics.KVS_COMMIT, {"ops": ops}, Logged())
 
     # Checks
 
     def _begin_checks(self, now: float) -> None:
         if self._checks is not None:
-            self._actions += self._checks.begin(now)
+            self._outbox.send_all(self._checks.begin(now))
 
     def _checked(self, result: Checked | NotChecked) -> None:
         assert self._checks is not None  # else nobody would run any
         if isinstance(result, Checked):
             self._checks.checked(result)
         elif complaint := self._checks.not_checked(result):
-            self._actions.append(Log(Level.ERR, complaint))
+            self._outbox.send(Log(Level.ERR, complaint))
         if (at := self._checks.next_at()) is not None:
-            self._actions.append(SetTimer(CHECK_TIMER, at))
+            self._outbox.set_timer(CHECK_TIMER, at)
 
     # The kvs
 
-    def _ask(self, topic: str, payload: dict[str, Any]) -> None:
-        self._actions.append(Request(topic, payload, self._calls.open(topic)))
-
     def _response(self, now: float, response: Response) -> None:
-        asked = self._calls.match(response)
-        if asked == topics.KVS_LOOKUP:
-            self._replay(now, response)
-        elif asked == topics.KVS_COMMIT:
-            self._committed(response)
+        match self._outbox.answered(response):
+            case EventlogRead():
+                self._replay(now, response)
+            case Logged():
+                self._committed(response)
+            case None:
+                pass  # it answers nothing that is open
 
     def _replay(self, now: float, response: Response) -> None:
         try:
@@ -271,17 +313,17 @@ class ResourceCore:
             elif response.errnum != Errno.ENOENT:
                 raise FluxError(response.errnum, response.error_text)
         except FluxError as error:
-            self._actions.append(cannot_read(EVENTLOG_KEY, error))
+            self._outbox.send(cannot_read(EVENTLOG_KEY, error))
             return
         except FormatError as error:
-            self._actions.append(Exit(f"cannot read {EVENTLOG_KEY}: {error}"))
+            self._outbox.send(Exit(f"cannot read {EVENTLOG_KEY}: {error}"))
             return
         self._replayed = True
         self._administration.find_missing(now, self._missing)
         for targets, down in self._administration.downs.to_json().items():
             self._note(_NOTED[OFFLINE], Idset.parse(targets))
             reason = f": {down['reason']}" if down["reason"] else ""
-            self._actions.append(Log(Level.WARNING, f"targets {targets} are down{reason}"))
+            self._outbox.send(Log(Level.WARNING, f"targets {targets} are down{reason}"))
         if self._checks is not None:
             self._begin_checks(now)
         elif (event := self._administration.stop_checking(now)) is not None:
@@ -294,12 +336,12 @@ class ResourceCore:
         assert self._committing is not None
         (request, events), self._committing = self._committing, None
         if response.errnum and request is not None:
-            self._send(respond_error(request, response.errnum, response.error_text))
+            self._outbox.send(respond_error(request, response.errnum, response.error_text))
             return
         for event in events:  # our own even if they are not durable: a start repeats them
             self._apply(event)
         if request is not None:
-            self._send(respond(request))
+            self._outbox.send(respond(request))
 
     def _apply(self, event: Event) -> None:
         before = self._administration.downs.targets
@@ -307,28 +349,18 @@ class ResourceCore:
         context = event.context or {}
         shown = " ".join(f"{key}={value}" for key, value in context.items())
         level = Level.WARNING if event.name == OFFLINE else Level.INFO
-        self._actions.append(Log(level, f"{event.name} {shown}"))
+        self._outbox.send(Log(level, f"{event.name} {shown}"))
         self._note(_NOTED.get(event.name, event.name), Idset.parse(context["idset"]))
         after = self._administration.downs.targets
         if lost := after - before:
             payload = {"targets": str(lost), "reason": context["reason"]}
-            self._actions.append(EventMessage(topics.RESOURCE_OFFLINE_EVENT, payload))
+            self._outbox.send(EventMessage(topics.RESOURCE_OFFLINE_EVENT, payload))
         if back := before - after:
             payload = {"targets": str(back)}
-            self._actions.append(EventMessage(topics.RESOURCE_ONLINE_EVENT, payload))
-
-    # Actions
+            self._outbox.send(EventMessage(topics.RESOURCE_ONLINE_EVENT, payload))
 
     def _note(self, what: str, targets: Idset) -> None:
-        self._actions.append(Note(Kind.RESOURCE, {"what": what, "targets": str(targets)}))
-
-    def _send(self, response: Response | None) -> None:
-        if response is not None:
-            self._actions.append(response)
-
-    def _take_actions(self) -> list[Any]:
-        actions, self._actions = self._actions, []
-        return actions
+        self._outbox.send(Note(Kind.RESOURCE, {"what": what, "targets": str(targets)}))
 
 
 class _Lookup(msgspec.Struct, frozen=True):

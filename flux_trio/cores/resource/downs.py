@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from flux_trio.cores.resource.targets import Hosts
+from flux_trio.cores.state import Part
 from flux_trio.formats import Event, FormatError, Idset
 from flux_trio.messages import Errno, FluxError
 
@@ -40,10 +41,12 @@ class Down(NamedTuple):
     reason: str
 
 
-class Downs:
+class Downs(Part):
+    _down: dict[int, Down]
+
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
-        self._down: dict[int, Down] = {}
+        self._down = {}
 
     @property
     def targets(self) -> Idset:

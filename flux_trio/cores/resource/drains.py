@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from flux_trio.cores.resource.targets import Hosts
+from flux_trio.cores.state import Part
 from flux_trio.formats import Event, FormatError, Idset
 from flux_trio.messages import Errno, FluxError
 
@@ -37,10 +38,12 @@ class Drain(NamedTuple):
     reason: str | None
 
 
-class Drains:
+class Drains(Part):
+    _drained: dict[int, Drain]
+
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
-        self._drained: dict[int, Drain] = {}
+        self._drained = {}
 
     @property
     def targets(self) -> Idset:

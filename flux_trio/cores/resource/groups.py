@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from flux_trio.cores.state import Part
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import Errno, FluxError, Request, Response, respond_stream
 from flux_trio.protocols import ACQUIRE, AcquireEvent, AcquireState, AcquireType
@@ -24,11 +25,11 @@ class Group:
     def __init__(self, name: str, inventory: ResourceSet) -> None:
         self.name = name
         self._inventory = inventory
-        self._request: Request | None = None  # set while acquired
-        self._forget()
-
-    def _forget(self) -> None:
+        self._request: Request | None = None  # the stream of the holder
         self._state: AcquireState = ACQUIRE.initial
+        self._forget_targets()
+
+    def _forget_targets(self) -> None:
         self._granted = _NONE  # grown and not shrunk
         self._online = _NONE  # those of them last told to be online
         self.unreleased = _NONE  # shrunk and not released
@@ -50,12 +51,13 @@ class Group:
         """The holder is gone; the group can be acquired again (28.disconnect.3)."""
         self._step(AcquireEvent.DISCONNECT)
         self._request = None
-        self._forget()
+        self._forget_targets()
 
     def release(self, targets: Idset) -> None:
         """FluxError(EPROTO) unless all `targets` were shrunk and not released (28.release.6)."""
         if not targets or not targets <= self.unreleased:
-            waiting = f"targets {self.unreleased}" if self.unreleased else "nothing"
+            is_shrinking = ACQUIRE.allows(self._state, AcquireEvent.RELEASE)
+            waiting = f"targets {self.unreleased}" if is_shrinking else "nothing"
             raise FluxError(
                 Errno.EPROTO,
                 f"resource.release: targets {str(targets)!r}: {waiting} of group {self.name} "
@@ -125,8 +127,11 @@ class Group:
         self._state = ACQUIRE.step(self._state, event)
 
 
-class Groups:
+class Groups(Part):
     """Both groups of `inventory`; `exclude` is the members of the group of that name."""
+
+    exclude: Idset
+    _groups: dict[str, Group]
 
     def __init__(self, inventory: ResourceSet, exclude: Idset) -> None:
         self._all = inventory.ranks
