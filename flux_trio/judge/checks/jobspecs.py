@@ -7,10 +7,14 @@ the parser in `formats` on purpose: the judge reads the RFCs.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
 
 Problem: TypeAlias = Callable[[Any], "str | None"]
+T = TypeVar("T")
 
 TOP: Final = ("resources", "tasks", "attributes", "version")
 TYPES: Final = ("node", "slot", "core", "gpu")
@@ -18,6 +22,27 @@ VERTEX_KEYS: Final = ("type", "count", "unit", "with", "label", "exclusive")
 RESERVED: Final = ("string", "fluid")
 """Schemes whose dependencies have a type and a scope."""
 GRAPHS: Final = ("slot>core", "slot>core,gpu")
+
+
+KNOWN_MAX: Final = 1024
+
+
+def known_by_value(read: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Remember what was read of values that JSON can say: jobs come in few sizes."""
+    known: dict[bytes, T] = {}
+
+    def remembered(value: Any) -> T:
+        try:
+            written = msgspec.json.encode(value)
+        except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):
+            return read(value)
+        if written not in known:
+            if len(known) >= KNOWN_MAX:
+                known.clear()
+            known[written] = read(value)
+        return known[written]
+
+    return functools.wraps(read)(remembered)
 
 
 def part(jobspec: Any, key: str, type_: type) -> Any:
@@ -59,10 +84,16 @@ def _strings(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def totals(jobspec: Any) -> dict[str, int]:
+def totals(jobspec: Any) -> Mapping[str, int]:
     """How many nodes, slots, cores and gpus are asked for: products along the path."""
+    found: Mapping[str, int] = _totals(part(jobspec, "resources", list))
+    return found
+
+
+@known_by_value
+def _totals(resources: list[Any]) -> dict[str, int]:
     found = dict.fromkeys(TYPES, 0)
-    waiting = [(vertex, 1) for vertex in members(part(jobspec, "resources", list))]
+    waiting = [(vertex, 1) for vertex in members(resources)]
     while waiting:
         vertex, above = waiting.pop()
         total = above * count(vertex)
@@ -343,8 +374,6 @@ PROBLEMS: Final[dict[str, Problem]] = {
 """By clause."""
 
 
-KNOWN_MAX: Final = 1024
-
 _OF_RESOURCES: Final = ("resources", "vertex", "tasks", "top")
 """Sections of clauses about nothing but resources, tasks and which keys there are."""
 
@@ -359,14 +388,13 @@ _OTHER_PROBLEMS: Final = {k: v for k, v in PROBLEMS.items() if not _is_of_resour
 
 def problems_of(jobspec: Any) -> dict[str, str]:
     """What is wrong with a jobspec, by clause."""
-    bare = _without_attributes(jobspec)
-    written = repr(bare)
-    known = _known.get(written)
-    if known is None:
-        if len(_known) >= KNOWN_MAX:
-            _known.clear()
-        _known[written] = known = _found(bare, _RESOURCE_PROBLEMS)
+    known: dict[str, str] = _problems_without(_without_attributes(jobspec))
     return known | _found(jobspec, _OTHER_PROBLEMS)
+
+
+@known_by_value
+def _problems_without(bare: Any) -> dict[str, str]:
+    return _found(bare, _RESOURCE_PROBLEMS)
 
 
 def _without_attributes(jobspec: Any) -> Any:
@@ -374,9 +402,6 @@ def _without_attributes(jobspec: Any) -> Any:
     if isinstance(jobspec, dict) and "attributes" in jobspec:
         return {**jobspec, "attributes": None}
     return jobspec
-
-
-_known: dict[str, dict[str, str]] = {}  # jobs come in few sizes, so that most are known already
 
 
 def _found(jobspec: Any, problems: Mapping[str, Problem]) -> dict[str, str]:

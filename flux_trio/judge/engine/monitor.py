@@ -194,26 +194,40 @@ class Monitor:
         return found
 
     def _fold(self, plan: Plan, record: Record) -> None:
-        """Views that are read by others see each other as they were before the record."""
         slots = self._slots
         for live, slot, key_of, fold in plan.alone:
             if slots[live]:
                 key = key_of(record)
                 if key is not None:
                     states = slots[slot]
-                    _put(states, key, fold(states.get(key), None, record, self))
+                    was = states.get(key)
+                    state = fold(was, None, record, self)
+                    if state is not was:
+                        _put(states, key, state)
+        if plan.keyed or plan.parted:
+            self._fold_together(plan, record)
+
+    def _fold_together(self, plan: Plan, record: Record) -> None:
+        """Views that are read by others see each other as they were before the record."""
+        slots = self._slots
         after: list[tuple[dict[Key, State], Key, State]] = []
         for live, slot, key_of, fold in plan.keyed:
             if slots[live]:
                 key = key_of(record)
                 if key is not None:
                     states = slots[slot]
-                    after.append((states, key, fold(states.get(key), None, record, self)))
+                    was = states.get(key)
+                    state = fold(was, None, record, self)
+                    if state is not was:
+                        after.append((states, key, state))
         for live, slot, parts, fold in plan.parted:
             if slots[live]:
                 states = slots[slot]
                 for key, part in parts(record, self):
-                    after.append((states, key, fold(states.get(key), part, record, self)))
+                    was = states.get(key)
+                    state = fold(was, part, record, self)
+                    if state is not was:
+                        after.append((states, key, state))
         for states, key, state in after:
             _put(states, key, state)
 

@@ -12,7 +12,7 @@ Plans are of a set of rules. Monitors with the same rules share them, so a proce
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from flux_trio.judge.engine import facts as told
@@ -30,7 +30,7 @@ States: TypeAlias = dict[Key, State]
 ALWAYS: Final = 0
 """The slot that is never empty: for what is not passed over."""
 
-_TYPES: Final = {Request: "request", Response: "response", Event: "event"}
+_TYPES: Final[dict[type, str]] = {Request: "request", Response: "response", Event: "event"}
 
 # What the job manager takes up when a party is gone, new, or has failed.
 ENDINGS: Final = (
@@ -72,6 +72,8 @@ class Family(NamedTuple):
 
     here: Here
     traits: tuple[Trait, ...]
+    reads: tuple[Callable[[Record, Seen], Value], ...]
+    """Of these traits."""
     plans: dict[tuple[Value, ...], Plan]
 
 
@@ -95,18 +97,21 @@ class Plans:
 
     def plan(self, record: Record, seen: Seen) -> Plan:
         """What to do with a record. The execution service gives its topics their name."""
-        message, service = record.message, seen.facts.exec_service
-        where: tuple[str, str, Any, str]
+        message, kind = record.message, record.kind
         if message is not None:
-            where = (service, record.kind, type(message), getattr(message, "topic", ""))
-        elif record.kind == EVENT:
-            where = (service, EVENT, None, name_of(record))
-        elif record.kind == HOOK:
-            where = (service, HOOK, None, str((record.data or {}).get("hook")))
+            topic = getattr(message, "topic", "")
+        elif kind == EVENT:
+            topic = name_of(record)
+        elif kind == HOOK:
+            topic = str((record.data or {}).get("hook"))
         else:
-            where = (service, str(record.kind), None, "")
-        family = self._families.get(where) or self._new_family(*where)
-        values = tuple([trait.read(record, seen) for trait in family.traits])
+            topic = ""
+        where = (seen.facts.exec_service, kind, type(message), topic)
+        family = self._families.get(where)
+        if family is None:
+            family = self._new_family(*where)
+        reads = family.reads
+        values = tuple([read(record, seen) for read in reads]) if reads else ()
         plan = family.plans.get(values)
         return self._new_plan(family, values) if plan is None else plan
 
@@ -122,12 +127,13 @@ class Plans:
         legs += [leg for view in self.views for leg in (*view.legs, *view.many)]
         return [leg.mark for leg in legs if leg.mark is not None]
 
-    def _new_family(self, service: str, kind: str, type_: Any, topic: str) -> Family:
+    def _new_family(self, service: str, kind: str, type_: type, topic: str) -> Family:
         where = (service, kind, type_, topic)
-        if type_ is not None and service and service_of(topic) == service:
+        if type_ in _TYPES and service and service_of(topic) == service:
             topic = "<exec>" + topic[len(service) :]
         here = Here(kind, _TYPES.get(type_, ""), topic, {})
-        family = Family(here, tuple(filter(here.has, self._traits)), {})
+        traits = tuple(filter(here.has, self._traits))
+        family = Family(here, traits, tuple(trait.read for trait in traits), {})
         self._make_room()
         self._families[where] = family
         return family

@@ -57,10 +57,15 @@ Values: TypeAlias = Mapping[Trait, Value]
 # --- errors
 
 
+def _errnum(record: Record, _seen: Seen) -> Value:
+    found: Any = record.message
+    return int(found.errnum)
+
+
 ERRNUM: Final = Trait(
     "errnum",
     (*sent("response", ANY_TOPIC), *received("response", ANY_TOPIC)),
-    lambda record, _seen: errnum(record),
+    _errnum,
 )
 ERROR: Final = Mark(ERRNUM, bool)
 """Responses with an errnum."""

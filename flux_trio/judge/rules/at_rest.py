@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from flux_trio.judge.engine.leg import COUNTERS, STATE, job_id, name_of, once
+from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, logged, noted, payload, view
 from flux_trio.judge.views import execution, scheduling
 from flux_trio.judge.views.execution import STARTS, Start, is_open
@@ -80,12 +81,18 @@ def _is_the_managers(record: Record, seen: Seen) -> bool:
 def _by_job(record: Record) -> dict[Any, tuple[str, str]]:
     """State and reason of each job in the job manager's account."""
     jobs = payload(record).get("jobs")
-    entries = [each for each in (jobs if isinstance(jobs, list) else []) if _is_entry(each)]
-    return {jobid: (state, reason) for jobid, state, reason in entries}
+    return {
+        each[0]: (each[1], each[2])
+        for each in (jobs if isinstance(jobs, list) else [])
+        if isinstance(each, (list, tuple))
+        and len(each) == 3
+        and type(each[0]) is int
+        and type(each[1]) is type(each[2]) is str
+    }
 
 
-def _is_entry(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and list(map(type, value)) == [int, str, str]
+NOT_TOLD: Final = ("", "")
+_NO_JOB: Final = ("no active job", "")
 
 
 # --- no job is stuck
@@ -116,7 +123,7 @@ def no_job_is_stuck(record: Record, seen: Seen) -> Said:
         asked: Asked | None = asked_for.get(jobid)
         if asked is not None and asked.alloc > lost and life.state == SCHED:
             continue  # nearly always: its request is open
-        held = known.get(jobid, ("", ""))[1]
+        held = known.get(jobid, NOT_TOLD)[1]
         lacks = "" if held else _LACKS[life.state](jobid, life, account, seen)
         if lacks:
             text = f"job {jobid} stands still in {life.state}, with nothing to wait for: {lacks}"
@@ -149,13 +156,13 @@ def _lacks_in_sched(jobid: Any, life: Life, account: dict[str, Any], seen: Seen)
 
 
 def _lacks_in_run(jobid: Any, _life: Life, account: dict[str, Any], seen: Seen) -> str:
-    if _has(seen, jobid, PROLOG) or not account.get("exec") or _is_executed(jobid, seen):
+    if _is_executed(jobid, seen) or not account.get("exec") or _has(seen, jobid, PROLOG):
         return ""
     return "the execution service is there and not asked to start it"
 
 
 def _lacks_in_cleanup(jobid: Any, life: Life, account: dict[str, Any], seen: Seen) -> str:
-    if _has(seen, jobid, PROLOG, EPILOG) or _is_executed(jobid, seen):
+    if _is_executed(jobid, seen) or _has(seen, jobid, PROLOG, EPILOG):
         return ""
     if not life.held:
         return "it has no resources, no epilog and no clean event"
@@ -229,7 +236,7 @@ def _wrong_counters(record: Record) -> Iterator[str]:
 def _wrong_in_account(record: Record, seen: Seen) -> Iterator[str]:
     account, known, lives = payload(record), _by_job(record), seen.all(LIFE)
     for jobid, life in lives.items():
-        said = known.get(jobid, ("no active job", ""))[0]
+        said = known.get(jobid, _NO_JOB)[0]
         if said != life.state and life.state != NEW:  # new ones are known when admitted
             yield f"job {jobid}: {said} in the job manager's account, {life.state} by its eventlog"
     if account.get("scheduler") != "ready":
@@ -240,16 +247,15 @@ def _wrong_in_account(record: Record, seen: Seen) -> Iterator[str]:
         count = account.get("outstanding")
         yield f"{count} open sched.alloc requests in the job manager's account, {pending} were sent"
     waiting = sum(
-        not known.get(jobid, ("", ""))[1] and _waits_unasked(jobid, seen)
+        is_eligible(life) and not known.get(jobid, NOT_TOLD)[1] and _is_unasked(jobid, lost, seen)
         for jobid, life in lives.items()
-        if is_eligible(life)
     )
     if account.get("waiting") != waiting and not _is_stopped(seen):
         count = account.get("waiting")
         yield f"{count} jobs to ask for in the job manager's account, {waiting} by the messages"
 
 
-def _waits_unasked(jobid: Any, seen: Seen) -> bool:
+def _is_unasked(jobid: Any, lost: Place, seen: Seen) -> bool:
     asked = asked_of(seen, jobid)
-    is_answered = asked.granted or asked.denied or is_freeing(asked, seen)
-    return not is_pending(asked, seen) and not is_answered
+    is_answered = asked.granted or asked.denied or asked.free > lost
+    return asked.alloc <= lost and not is_answered

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from flux_trio.formats import ResourceSet
-from flux_trio.judge.checks.jobspecs import count, system, totals, vertices
+from flux_trio.judge.checks.jobspecs import count, known_by_value, part, system, totals, vertices
 from flux_trio.judge.engine.leg import EVENT
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
@@ -48,21 +48,21 @@ class Wanted(Live, frozen=True, gc=False):
     """Seconds; 0.0 is unset."""
 
 
-def _wanted_of(jobspec: Any, n: int) -> Wanted:
+@known_by_value
+def _graph_of(resources: list[Any]) -> tuple[int, int, int, int, bool]:
+    """Nodes, slots and cores; the cores of a slot; whether nodes are exclusive."""
+    jobspec = {"resources": resources}
     total = totals(jobspec)
     nodes = [vertex for vertex in vertices(jobspec) if vertex.get("type") == "node"]
     cores = [count(vertex) for vertex in vertices(jobspec) if vertex.get("type") == "core"]
     exclusive = any(vertex.get("exclusive") is True for vertex in nodes)
+    return total["node"], total["slot"], total["core"], cores[0] if cores else 1, exclusive
+
+
+def _wanted_of(jobspec: Any, n: int) -> Wanted:
     duration: Any = system(jobspec).get("duration")
-    return Wanted(
-        n,
-        total["node"],
-        total["slot"],
-        total["core"],
-        cores[0] if cores else 1,
-        exclusive,
-        float(duration) if type(duration) in (int, float) else 0.0,
-    )
+    seconds = float(duration) if type(duration) in (int, float) else 0.0
+    return Wanted(n, *_graph_of(part(jobspec, "resources", list)), seconds)
 
 
 def _fold_wanted(_old: Wanted | None, _part: None, record: Record, _seen: Seen) -> Wanted | None:

@@ -4,10 +4,10 @@ who logs them and where; what dependencies, prologs and epilogs hold up.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.judge.engine.leg import EVENT, name_of
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
@@ -149,13 +149,10 @@ def unlinked(record: Record) -> list[int]:
         for op in (ops if isinstance(ops, list) else [])
         if isinstance(op, (list, tuple)) and len(op) == 2 and op[0] == "unlink"
     ]
-    found = []
-    for key in keys:
-        try:
-            found.append(parse_fluid(key))
-        except FormatError:
-            continue
-    return found
+    return [int(key[4:].replace(".", ""), 16) for key in keys if _JOB.fullmatch(key)]
+
+
+_JOB: Final = re.compile(r"job(\.[0-9a-f]{4}){4}")
 
 
 INVALID: Final = view(

@@ -146,10 +146,12 @@ def nothing_is_freed_under_an_open_start(record: Record, seen: Seen) -> Said:
 
 @RULES.check("32.criteria.1", sent("request", ANY_TOPIC))
 def execution_and_scheduling_keep_apart(record: Record, facts: Facts) -> Said:
+    if not facts.exec_peer or record.party not in (facts.exec_peer, facts.scheduler):
+        return None
     found = message(record)
     assert isinstance(found, Request)
     service = service_of(found.topic)
-    if not facts.exec_peer or found.topic.endswith(f".{topics.DISCONNECT}"):
+    if found.topic.endswith(f".{topics.DISCONNECT}"):
         return None
     if record.party == facts.exec_peer:
         if service != topics.SCHED:

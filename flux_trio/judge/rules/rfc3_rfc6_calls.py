@@ -324,10 +324,10 @@ def _pairs_of_gone(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
 @once
 def _ends_of(record: Record) -> tuple[str, str]:
     """A response's sender is known by its service: a trace does not say it otherwise."""
-    found = message(record)
-    topic = getattr(found, "topic", "")
-    sender = client_of(record) if isinstance(found, Request) else f"{service_of(topic)}.*"
-    return (sender, record.party)
+    found: Any = record.message
+    if type(found) is Request:
+        return (found.routes[0] if found.routes else "", record.party)
+    return (f"{service_of(found.topic)}.*", record.party)
 
 
 ORDER: Final = view(

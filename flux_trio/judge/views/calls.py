@@ -170,10 +170,16 @@ class Asking(Live, frozen=True, gc=False):
 
 def _asking(record: Record, seen: Seen) -> Asking:
     found: Any = record.message
-    is_reusing = bool(found.matchtag) and call_of(record, seen) is not None
-    is_silent, is_served = bool(found.flags & NORESPONSE), bool(record.peer)
-    has_matchtag = bool(found.matchtag)
-    return Asking(found.topic, type(found.payload), has_matchtag, is_reusing, is_silent, is_served)
+    matchtag, routes = found.matchtag, found.routes
+    is_reusing = matchtag and seen.at(OPEN, (routes[0] if routes else "", matchtag)) is not None
+    return Asking(
+        found.topic,
+        type(found.payload),
+        matchtag != 0,
+        bool(is_reusing),
+        found.flags & NORESPONSE != 0,
+        record.peer != "",
+    )
 
 
 ASKING: Final = Trait("asking", tuple(REQUESTS), _asking, lambda: (OPEN,))
@@ -208,15 +214,25 @@ class Answer(Live, frozen=True, gc=False):
 
 def _answer(record: Record, seen: Seen) -> Answer:
     found: Any = record.message
-    client = client_of(record)
-    is_here, is_stream = client == record.party, bool(found.flags & STREAMING)
-    call: Call | None = seen.at(OPEN, (client, found.matchtag))
-    head = (found.errnum, bool(found.matchtag), is_stream, bool(client), is_here)
+    matchtag, errnum, routes = found.matchtag, found.errnum, found.routes
+    client = routes[0] if routes else ""
+    is_here, has_flag = client == record.party, found.flags & STREAMING != 0
+    call: Call | None = seen.at(OPEN, (client, matchtag)) if matchtag else None
     if call is None:
-        return Answer(*head, bool(ended_at(record, seen)))
-    is_of_topic = call.topic == found.topic
+        is_late = matchtag != 0 and ended_at(record, seen) != 0
+        return Answer(errnum, matchtag != 0, has_flag, client != "", is_here, is_late)
     return Answer(
-        *head, False, True, is_of_topic, call.asked == 1, call.is_anywhere, call.is_streaming
+        errnum,
+        True,
+        has_flag,
+        client != "",
+        is_here,
+        False,
+        True,
+        call.topic == found.topic,
+        call.asked == 1,
+        call.is_anywhere,
+        call.is_streaming,
     )
 
 

@@ -118,7 +118,8 @@ class Start(Live, frozen=True, gc=False):
 
     def place(self, what: str, *, heard: bool = False) -> int:
         """Where the service said this, or the job manager heard it; 0 if not."""
-        return dict(self.heard if heard else self.said).get(what, 0)
+        told = self.heard if heard else self.said
+        return next((n for each, n in told if each == what), 0)
 
 
 def kind_of_answer(record: Record) -> str:
@@ -164,7 +165,7 @@ def _fold_start(start: Start | None, _part: None, record: Record, _seen: Seen) -
 
 
 def _with(said: tuple[tuple[str, Place], ...], kind: str, n: int) -> tuple[tuple[str, int], ...]:
-    return said if kind in dict(said) else (*said, (kind, n))
+    return said if any(kind == each for each, _ in said) else (*said, (kind, n))
 
 
 STARTS: Final = view(
@@ -205,7 +206,7 @@ def start_of(seen: Seen, record: Record) -> Start | None:
 
 def is_open(start: Start | None) -> bool:
     """Whether the job manager has yet to hear the final release."""
-    return start is not None and not start.place("final", heard=True)
+    return start is not None and not any(what == "final" for what, _ in start.heard)
 
 
 def outstanding(seen: Seen) -> int:
@@ -237,16 +238,12 @@ def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected 
     jobid = job_id(record)
     if record.kind == EVENT:
         return [((jobid, name_of(record)), None)]
-    kind = str(payload(record).get("type"))
-    if (
-        errnum(record)
-        or not is_well_formed(kind, data_of(record))
-        or not _is_due(kind, record, seen)
-    ):
+    kind, data = str(payload(record).get("type")), data_of(record)
+    if errnum(record) or not is_well_formed(kind, data) or not _is_due(kind, record, seen):
         return []
     start = start_of(seen, record)
     heard = dict(start.heard) if start is not None else {}
-    context = tuple((k, v) for k, v in data_of(record).items() if isinstance(v, (str, int, float)))
+    context = tuple([(k, v) for k, v in data.items() if isinstance(v, (str, int, float))])
     return [((jobid, kind), Expected(record.n, context, "start" not in heard or "finish" in heard))]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from flux_trio.judge.checks.jobspecs import known_by_value
 from flux_trio.judge.engine.leg import (
     EVENT,
     RECV,
@@ -179,8 +180,13 @@ def told_of(seen: Seen, jobid: Any) -> Told:
     return UNKNOWN if told is None else _not_void(told, link_of(seen))
 
 
+@known_by_value
 def cores_min(vertices: object) -> int:
     """The least number of cores that the resources of a jobspec (RFC 14) can mean."""
+    return _cores_min(vertices)
+
+
+def _cores_min(vertices: object) -> int:
     if not isinstance(vertices, list):
         return 0
     return sum(_vertex_cores_min(vertex) for vertex in vertices if isinstance(vertex, dict))
@@ -191,7 +197,7 @@ def _vertex_cores_min(vertex: dict[str, Any]) -> int:
     if isinstance(count, dict):
         count = count.get("min")
     count = count if type(count) is int else 1
-    return count * (1 if vertex.get("type") == "core" else cores_min(vertex.get("with")))
+    return count * (1 if vertex.get("type") == "core" else _cores_min(vertex.get("with")))
 
 
 def _has_environment(jobspec: dict[str, Any]) -> bool:

@@ -6,11 +6,10 @@ resources.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from flux_trio.formats import Idset, ResourceSet
+from flux_trio.formats import ResourceSet
 from flux_trio.judge.engine.leg import (
     EVENT,
     SEND,
@@ -146,30 +145,30 @@ When hello has ended, only what it told of is left.
 """
 
 
-class InUse(NamedTuple):
-    """For each core and each gpu by its number, a bit set of the ranks on which a job has it."""
+Taken: TypeAlias = frozenset[tuple[int, int]]
+"""A bit set of cores or gpus, with the bit set of the ranks on which jobs have just these."""
 
-    cores: tuple[int, ...] = ()
-    gpus: tuple[int, ...] = ()
+
+class InUse(NamedTuple):
+    """What jobs have, of all nodes."""
+
+    cores: Taken = frozenset()
+    gpus: Taken = frozenset()
 
 
 FREE: Final = InUse()
 
 
-@functools.lru_cache(maxsize=256)
-def _children(bits: int) -> tuple[int, ...]:
-    return tuple(Idset.from_bits(bits))
-
-
 def _changed(in_use: InUse, resources: ResourceSet, *, given: bool) -> InUse:
-    cores, gpus = list(in_use.cores), list(in_use.gpus)
+    cores, gpus = dict(in_use.cores), dict(in_use.gpus)
     for group in resources.groups:
-        for ranks_of, bits in ((cores, group.cores), (gpus, group.gpus)):
-            ranks_of += [0] * (bits.bit_length() - len(ranks_of))
-            for child in _children(bits):
-                ranks = ranks_of[child]
-                ranks_of[child] = ranks | group.ranks if given else ranks & ~group.ranks
-    return InUse(tuple(cores), tuple(gpus))
+        for taken, bits in ((cores, group.cores), (gpus, group.gpus)):
+            if bits:
+                ranks = taken.get(bits, 0)
+                taken[bits] = ranks | group.ranks if given else ranks & ~group.ranks
+                if not taken[bits]:
+                    del taken[bits]
+    return InUse(frozenset(cores.items()), frozenset(gpus.items()))
 
 
 def _fold_in_use(in_use: InUse | None, _part: None, record: Record, seen: Seen) -> InUse | None:
@@ -203,11 +202,9 @@ IN_USE: Final = view(
 
 def _is_in_use(in_use: InUse, resources: ResourceSet) -> bool:
     for group in resources.groups:
-        for ranks_of, bits in ((in_use.cores, group.cores), (in_use.gpus, group.gpus)):
-            known = len(ranks_of)
-            for child in _children(bits):
-                if child < known and ranks_of[child] & group.ranks:
-                    return True
+        for taken, bits in ((in_use.cores, group.cores), (in_use.gpus, group.gpus)):
+            if any(has & bits and ranks & group.ranks for has, ranks in taken):
+                return True
     return False
 
 

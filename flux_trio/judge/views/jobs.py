@@ -211,10 +211,13 @@ def _fold_durable(durable: Durable | None, _part: None, record: Record, _seen: S
     durable = durable or Durable()
     matchtag = getattr(record.message, "matchtag", 0)
     if record.kind == SEND:
-        return durable.but(commits=(*durable.commits, (matchtag, record.n)))
-    left = tuple(each for each in durable.commits if each[0] != matchtag)
-    answered = [n for tag, n in durable.commits if tag == matchtag]
-    return Durable(max([durable.until, *answered]), left)
+        return Durable(durable.until, (*durable.commits, (matchtag, record.n)))
+    until, left = durable.until, durable.commits
+    for commit in durable.commits:
+        if commit[0] == matchtag:
+            until = max(until, commit[1])
+            left = tuple([each for each in left if each is not commit])
+    return Durable(until, left)
 
 
 DURABLE: Final = view(

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
+import msgspec
+
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
 from flux_trio.judge.checks.shapes import idset_of
 from flux_trio.judge.engine.leg import (
@@ -75,8 +77,16 @@ def _of_job(jobid: int, text: Any, t: float) -> SeenR:
 def _decoded(text: str) -> Any:
     """The JSON value; the text itself when it is none."""
     try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _decoded_slowly(text)
+
+
+def _decoded_slowly(text: str) -> Any:
+    """Also what JSON can say and UTF-8 cannot."""
+    try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -323,9 +333,8 @@ def names_targets(r: Any, seen: Seen) -> bool:
 
     True says that hosts and targets agree; False says nothing.
     """
-    found, prefix = entries(r), _prefix(seen.at(HOSTS) or ())
-    ranks = found[0].get("rank") if len(found) == 1 else None
-    if prefix is None or not isinstance(ranks, str) or not idset_of(ranks):
+    prefix, targets = _prefix(seen.at(HOSTS) or ()), targets_of(r)
+    if prefix is None or not targets:
         return False
-    spelled = f"{prefix}{ranks}" if ranks.isdecimal() else f"{prefix}[{ranks}]"
+    spelled = f"{prefix}[{targets}]" if len(targets) > 1 else f"{prefix}{targets}"
     return execution(r).get("nodelist") == [spelled]
