@@ -106,8 +106,9 @@ def _totals(resources: list[Any]) -> dict[str, int]:
 
 def system(jobspec: Any) -> dict[str, Any]:
     """attributes.system."""
-    found: dict[str, Any] = part(part(jobspec, "attributes", dict), "system", dict)
-    return found
+    attributes = jobspec.get("attributes") if isinstance(jobspec, dict) else None
+    found = attributes.get("system") if isinstance(attributes, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def task(jobspec: Any) -> dict[str, Any]:
@@ -387,21 +388,19 @@ _OTHER_PROBLEMS: Final = {k: v for k, v in PROBLEMS.items() if not _is_of_resour
 
 
 def problems_of(jobspec: Any) -> dict[str, str]:
-    """What is wrong with a jobspec, by clause."""
-    known: dict[str, str] = _problems_without(_without_attributes(jobspec))
+    """What is wrong with a jobspec, by clause.
+
+    In two parts, since attributes differ from job to job and the rest seldom does.
+    """
+    if not isinstance(jobspec, dict) or "attributes" not in jobspec:
+        return _found(jobspec, PROBLEMS)
+    known: dict[str, str] = _problems_of_resources({**jobspec, "attributes": None})
     return known | _found(jobspec, _OTHER_PROBLEMS)
 
 
 @known_by_value
-def _problems_without(bare: Any) -> dict[str, str]:
+def _problems_of_resources(bare: Any) -> dict[str, str]:
     return _found(bare, _RESOURCE_PROBLEMS)
-
-
-def _without_attributes(jobspec: Any) -> Any:
-    """With no more of attributes than that they are there: these differ from job to job."""
-    if isinstance(jobspec, dict) and "attributes" in jobspec:
-        return {**jobspec, "attributes": None}
-    return jobspec
 
 
 def _found(jobspec: Any, problems: Mapping[str, Problem]) -> dict[str, str]:

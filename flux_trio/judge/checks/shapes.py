@@ -85,8 +85,14 @@ def object_payload(record: Record, _seen: Seen) -> list[tuple[str, dict[str, Any
     found = message(record)
     if not isinstance(found, (Request, Response, Event)) or errnum(record):
         return []
-    name = f"{found.topic} {type(found).__name__.lower()}"
-    return [(name, found.payload)] if isinstance(found.payload, dict) else []
+    if not isinstance(found.payload, dict):
+        return []
+    return [(_name_of(found.topic, type(found)), found.payload)]
+
+
+@functools.lru_cache(maxsize=256)
+def _name_of(topic: str, type_: type) -> str:
+    return f"{topic} {type_.__name__.lower()}"
 
 
 def require_object(

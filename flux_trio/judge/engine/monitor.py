@@ -16,7 +16,7 @@ from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.leg import RECV, SEND, Key
 from flux_trio.judge.engine.place import Place, renumbered
 from flux_trio.judge.engine.plans import Plan, States, plans_of
-from flux_trio.judge.engine.rule import Broken, Each, Rule, State, Subjects
+from flux_trio.judge.engine.rule import Broken, Each, Rule, Said, State, Subjects
 from flux_trio.judge.engine.view import View
 from flux_trio.trace import Record
 
@@ -84,8 +84,8 @@ class Monitor:
                     found.append(self._violation(rule, record, said))
         if plan.own:
             found += self._applied(plan, record)
-        for subjects, rules in plan.tables:
-            found += self._judged(record, subjects, rules)
+        for table in plan.tables:
+            found += self._judged(record, *table)
         self._fold(plan, record)
         if plan.may_end:
             self._clear(record)
@@ -164,16 +164,19 @@ class Monitor:
                 self._turns[record.party] = (began, True)
 
     def _judged(
-        self, record: Record, subjects: Subjects, rules: Iterable[tuple[Each, Rule]]
+        self, record: Record, subjects: Subjects, asked: tuple[Each, ...], rules: tuple[Rule, ...]
     ) -> list[Violation]:
         """What rules about the same subjects say of each that is in the record."""
         broken: dict[Rule, Violation] = {}
-        kept = self._kept
+        answers: list[Said] = []
         for subject in subjects(record, self):
-            for each, rule in rules:
-                said = each(subject)
+            before = answers
+            answers = [each(subject) for each in asked]
+            if answers == before:
+                continue  # nearly always: they say the same of all, and it is noted
+            for said, rule in zip(answers, rules, strict=True):
                 if said is True:
-                    kept.add(rule.clause)
+                    self._kept.add(rule.clause)
                 elif said and rule not in broken:
                     broken[rule] = self._violation(rule, record, said)
         return list(broken.values())

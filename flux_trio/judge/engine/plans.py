@@ -42,7 +42,8 @@ Keyed: TypeAlias = tuple[int, int, KeyOf, Fold]
 Parted: TypeAlias = tuple[int, int, Parts, Fold]
 """The slot that must not be empty, and that of a view; how its states are made: one, or several."""
 
-Tables: TypeAlias = tuple[tuple[Subjects, tuple[tuple[Each, Rule], ...]], ...]
+Table: TypeAlias = tuple[Subjects, tuple[Each, ...], tuple[Rule, ...]]
+"""What finds subjects in a record, and the rules about these: what asks each, and the rule."""
 
 
 class Plan(NamedTuple):
@@ -56,8 +57,7 @@ class Plan(NamedTuple):
     rules: tuple[tuple[int, Judge, Rule], ...]
     own: tuple[tuple[int, int, KeyOf, Apply, Rule], ...]
     """Rules with states of their own: the second slot."""
-    tables: Tables
-    """What is found in the record once, and the rules about each of these."""
+    tables: tuple[Table, ...]
     alone: tuple[Keyed, ...]
     """Views of one key that no other view reads: these need not wait for the others."""
     keyed: tuple[Keyed, ...]
@@ -177,7 +177,10 @@ class Plans:
             frozenset(kept),
             tuple(rules),
             tuple(own),
-            tuple((subjects, tuple(about)) for subjects, about in tables.items()),
+            tuple(
+                (of, tuple(each for each, _ in about), tuple(rule for _, rule in about))
+                for of, about in tables.items()
+            ),
             *self._foldings(here),
             may_end=here.is_on(ENDINGS),
             may_tell=here.is_on(told.TELLING),

@@ -179,8 +179,10 @@ def _left_out(record: Record, seen: Seen, *names: str) -> tuple[list[str], Said]
 
     A fatal exception excuses. What the job manager raised is known by its eventlog.
     """
+    if kind_of_answer(record) != "final":
+        return [], None
     start, life = start_of(seen, record), seen.at(LIFE, job_id(record))
-    if kind_of_answer(record) != "final" or start is None or start.place("final"):
+    if start is None or start.place("final"):
         return [], None
     missing = [name for name in names if not start.place(name)]
     excused = start.place("fatal") or (life is not None and life.fatal)

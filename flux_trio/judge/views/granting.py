@@ -157,7 +157,8 @@ def _not_void(told: Told, link: Link) -> Told:
     """Without what an earlier scheduler, or an earlier link, was asked."""
     since = link.hello_sent
     if max(told.alloc, told.ended, told.held, told.free, told.idle_cancel) > since:
-        return told if told.canceled > since else told.but(canceled=0)
+        is_void = 0 < told.canceled <= since
+        return told.but(canceled=0) if is_void else told
     return UNKNOWN
 
 

@@ -144,7 +144,7 @@ def _after_request(link: Link, request: Request, n: int, taken_up: bool, seen: S
 
 def link_of(seen: Seen) -> Link:
     link: Link | None = seen.at(LINK)
-    return link or NO_LINK
+    return NO_LINK if link is None else link
 
 
 class Asked(Live, frozen=True, gc=False):
@@ -272,7 +272,7 @@ def _after_event(asked: Asked, record: Record, seen: Seen) -> Asked | None:
 def asked_of(seen: Seen, jobid: Any) -> Asked:
     """The state of ASKED for a job."""
     asked: Asked | None = seen.at(ASKED, jobid)
-    return asked or NOTHING_ASKED
+    return NOTHING_ASKED if asked is None else asked
 
 
 def is_pending(asked: Asked, seen: Seen) -> bool:
