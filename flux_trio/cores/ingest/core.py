@@ -7,15 +7,18 @@ signatures (RFC 15); the broker vouches for the userid.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias, assert_never
 
 import msgspec
 
 from flux_trio.cores.job_index import refusal_ops, submit_op
 from flux_trio.cores.methods import Methods
+from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
-from flux_trio.cores.turns import Exit, Log
+from flux_trio.cores.state import CorePart
+from flux_trio.cores.turns import CommonAction, CommonInput, Exit, Log
 from flux_trio.formats import (
     FluidGenerator,
     FormatError,
@@ -25,7 +28,6 @@ from flux_trio.formats import (
     timestamp_of,
 )
 from flux_trio.messages import (
-    Calls,
     Errno,
     Event,
     Flag,
@@ -46,8 +48,6 @@ from flux_trio.protocols import (
     JobFlag,
     submit_event,
 )
-
-Action = Any
 
 # The most jobs in one batch: a bound on one commit, and on how long the first waits for the last.
 BATCH_JOBS_MAX = 1024
@@ -97,30 +97,55 @@ class _Batch(msgspec.Struct):
     ops: list[list[str]] = msgspec.field(default_factory=list)
 
 
-class _Check(msgspec.Struct, frozen=True):
-    """Submissions of a user who has met a limit, until the job manager says which have room."""
+class LastIdRead(msgspec.Struct, frozen=True):
+    """Answers job-manager.getinfo: the ids that an earlier life has given out."""
+
+
+class RoomTold(msgspec.Struct, frozen=True):
+    """Answers job-manager.submit-room, for submissions of a user who has met a limit."""
 
     userid: int
     requests: tuple[Request, ...]
 
 
-class IngestCore:
+class BatchStored(msgspec.Struct, frozen=True):
+    """Answers the commit of a batch."""
+
+    batch: _Batch
+
+
+class BatchDecided(msgspec.Struct, frozen=True):
+    """Answers job-manager.submit for a batch, which is stored."""
+
+    batch: _Batch
+
+
+IngestCall: TypeAlias = LastIdRead | RoomTold | BatchStored | BatchDecided
+IngestAction: TypeAlias = CommonAction
+
+
+class IngestCore(CorePart):
     """Batches under way, and the ids given out.
 
     A job beyond a limit of its user is refused by the job manager, when it is stored already. From
     then on jobs of that user are stored only if the job manager has said that there is room.
     """
 
+    _full: set[int]
+    _unchecked: dict[int, list[Request]]
+    _ids: FluidGenerator | None
+    _refusal: str
+    _backlog: Backlog[Request]
+    _batch: _Batch
+
     def __init__(self) -> None:
-        self._calls: Calls[_Batch | _Check | None] = Calls()  # None: the getinfo at start
-        self._full: set[int] = set()  # users who have met a limit; a check that finds room ends it
-        self._unchecked: dict[int, list[Request]] = {}  # of this turn, by the users among them
-        self._ids: FluidGenerator | None = None  # until the job manager has told the last id
+        self._outbox = Outbox[IngestCall, IngestAction, str]()
+        self._full = set()  # users who have met a limit; a check that finds room ends it
+        self._unchecked = {}  # of this turn, by the users in `_full`
+        self._ids = None  # until the job manager has told the last id
         self._refusal = ""  # set while nobody holds the job manager's name: getinfo met ENOSYS
-        self._now = 0.0  # of this turn
-        self._backlog: Backlog[Request] = Backlog()  # until then
+        self._backlog = Backlog()  # until `_ids` is there
         self._batch = _Batch()
-        self._out: list[Action] = []
         farewell = topics.disconnect_of(topics.JOB_INGEST)
         self._methods = Methods(
             for_owner={},
@@ -128,35 +153,36 @@ class IngestCore:
             stats=(topics.stats_of(topics.JOB_INGEST), self._stats),
         )
 
-    def start(self, _now: float) -> list[Action]:
+    def start(self, now: float) -> list[IngestAction]:
         """Ask where the ids of an earlier life ended; submissions wait for it."""
+        self._outbox.now = now
         self._ask_last_id()
-        return self._take_out()
+        return self._outbox.take_actions()
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Action]:
+    def turn(self, now: float, inputs: Sequence[CommonInput]) -> list[IngestAction]:
         """Check what was submitted, and take the batches one step on."""
-        self._now = now
+        self._outbox.now = now
         requests: list[Request] = []
         for message in inputs:
             if isinstance(message, Request) and self._ids is not None:
                 requests.append(message)
             elif isinstance(message, Request) and self._refusal:
-                self._answer(respond_error(message, Errno.ENOSYS, self._refusal))
+                self._outbox.send(respond_error(message, Errno.ENOSYS, self._refusal))
             elif isinstance(message, Request):
-                self._answer(self._backlog.put(message))
+                self._outbox.send(self._backlog.put(message))
             elif isinstance(message, Response):
                 self._take_response(now, message)
             elif isinstance(message, Event):
                 self._event(message)
         if self._ids is not None:
             for request in [*self._backlog.take(), *requests]:
-                self._answer(self._methods.call(request))
+                self._outbox.send(self._methods.call(request))
             self._check_room()
             self._store()
-        return self._take_out()
+        return self._outbox.take_actions()
 
     def _ask_last_id(self) -> None:
-        self._answer(Request(topics.JOB_GETINFO, None, self._calls.open(None)))
+        self._outbox.ask(topics.JOB_GETINFO, None, LastIdRead())
 
     def _event(self, event: Event) -> None:
         """Ask again when there is a job manager after there was none."""
@@ -164,12 +190,9 @@ class IngestCore:
             self._refusal = ""
             self._ask_last_id()
 
-    def _take_out(self) -> list[Action]:
-        out, self._out = self._out, []
-        return out
-
     def _stats(self) -> dict[str, Any]:
-        return {"submitting": len(self._calls)}  # batches that are being stored or decided on
+        # Batches that are being stored or decided on.
+        return {"submitting": len(self._outbox.calls)}
 
     def _submit(self, request: Request) -> None:
         new, text = _read(request)
@@ -183,15 +206,16 @@ class IngestCore:
         unchecked, self._unchecked = self._unchecked, {}
         for userid, requests in unchecked.items():
             sizes = [_limited_bytes(request) for request in requests]
-            call = self._calls.open(_Check(userid, tuple(requests)))
-            self._answer(Request(topics.JOB_SUBMIT_ROOM, {"userid": userid, "sizes": sizes}, call))
+            payload = {"userid": userid, "sizes": sizes}
+            call = RoomTold(userid, tuple(requests))
+            self._outbox.ask(topics.JOB_SUBMIT_ROOM, payload, call)
 
-    def _checked(self, check: _Check, response: Response) -> None:
+    def _checked(self, check: RoomTold, response: Response) -> None:
         """Take in the submissions that there is room for."""
         if response.errnum:
             text = f"cannot submit the job: {response.error_text}"
             for request in check.requests:
-                self._answer(respond_error(request, response.errnum, text))
+                self._outbox.send(respond_error(request, response.errnum, text))
             return
         refusals = expect_payload(response, Room).refusals
         if not any(refusals):
@@ -200,12 +224,12 @@ class IngestCore:
             if refusal is None:
                 self._take_in(request, *_read(request))
             else:
-                self._answer(respond_error(request, Errno.EINVAL, refusal))
+                self._outbox.send(respond_error(request, Errno.EINVAL, refusal))
 
     def _take_in(self, request: Request, new: Submit, text: bytes) -> None:
         """Put a job into the batch of this turn."""
         assert self._ids is not None  # requests wait until it is there
-        now = self._now
+        now = self._outbox.now
         jobid = self._ids.next(int(now * 1000))
         event = submit_event(now, request.userid, new.urgency, new.flags)
         # of a new job nothing is there to be replaced, and to append is cheaper than to put
@@ -231,66 +255,70 @@ class IngestCore:
             batch, self._batch = self._batch, _Batch()
             # a submit is refused, rather than held, while the disk is full
             payload = {"ops": batch.ops, "wait": False}
-            self._answer(Request(topics.KVS_COMMIT, payload, self._calls.open(batch)))
+            self._outbox.ask(topics.KVS_COMMIT, payload, BatchStored(batch))
 
     def _take_response(self, now: float, response: Response) -> None:
-        batch = self._calls.match(response)
-        if response.topic == topics.JOB_GETINFO:
-            self._number_from(now, response)
-        elif isinstance(batch, _Check):
-            self._checked(batch, response)
-        elif batch is None:
-            self._answer(
-                Log(Level.WARNING, f"{response.topic}: an answer to nothing that was asked")
-            )
-        elif response.errnum:
-            stored = response.topic != topics.KVS_COMMIT
-            text = f"cannot {'submit' if stored else 'store'} the job: {response.error_text}"
-            self._fail(batch, response.errnum, text, stored=stored)
-        elif response.topic == topics.KVS_COMMIT:
-            payload = {"jobs": batch.jobs}
-            self._answer(Request(topics.JOB_SUBMIT, payload, self._calls.open(batch)))
-        else:
-            told = expect_payload(response, Refusals)
-            self._full.update(told.full)
-            self._decided(batch, dict(told.errors))
+        call = self._outbox.answered(response)
+        match call:
+            case LastIdRead():
+                self._number_from(now, response)
+            case RoomTold():
+                self._checked(call, response)
+            case BatchStored(batch):
+                if response.errnum:
+                    text = f"cannot store the job: {response.error_text}"
+                    self._fail(batch, response.errnum, text)
+                else:
+                    payload = {"jobs": batch.jobs}
+                    self._outbox.ask(topics.JOB_SUBMIT, payload, BatchDecided(batch))
+            case BatchDecided(batch):
+                self._decided(batch, response)
+            case None:
+                text = f"{response.topic}: an answer to nothing that was asked"
+                self._outbox.send(Log(Level.WARNING, text))
+            case _:
+                assert_never(call)
 
     def _number_from(self, now: float, response: Response) -> None:
         if response.errnum == Errno.ENOSYS:  # the broker's: there is no job manager now
             self._refusal = response.error_text
             for request in self._backlog.take():
-                self._answer(respond_error(request, Errno.ENOSYS, self._refusal))
+                self._outbox.send(respond_error(request, Errno.ENOSYS, self._refusal))
             return
         if response.errnum:
-            self._answer(Exit(f"{response.topic}: {response.error_text}"))
+            self._outbox.send(Exit(f"{response.topic}: {response.error_text}"))
             return
         last = expect_payload(response, Info).max_jobid
         first_ms = timestamp_of(last) + UNHEARD_MS_MAX
         self._ids = FluidGenerator(start_ms=int(now * 1000) - first_ms)
         self._ids.advance_past(last)
 
-    def _decided(self, batch: _Batch, refused: dict[int, str]) -> None:
+    def _decided(self, batch: _Batch, response: Response) -> None:
+        """The job manager has taken the jobs of a batch, or refuses them."""
+        if response.errnum:
+            text = f"cannot submit the job: {response.error_text}"
+            self._fail(batch, response.errnum, text)
+            self._remove(list(batch.requests))
+            return
+        told = expect_payload(response, Refusals)
+        self._full.update(told.full)
+        refused = dict(told.errors)
         for jobid, request in batch.requests.items():
             if jobid in refused:
-                self._answer(respond_error(request, Errno.EINVAL, refused[jobid]))
+                self._outbox.send(respond_error(request, Errno.EINVAL, refused[jobid]))
             else:
-                self._answer(respond(request, {"id": jobid}))
+                self._outbox.send(respond(request, {"id": jobid}))
         self._remove(list(refused))
 
-    def _fail(self, batch: _Batch, errnum: int, text: str, *, stored: bool) -> None:
+    def _fail(self, batch: _Batch, errnum: int, text: str) -> None:
         for request in batch.requests.values():
-            self._answer(respond_error(request, errnum, text))
-        if stored:
-            self._remove(list(batch.requests))
+            self._outbox.send(respond_error(request, errnum, text))
 
     def _remove(self, jobids: list[int]) -> None:
         if jobids:
             ops = [op for jobid in jobids for op in refusal_ops(jobid)]
-            self._answer(Request(topics.KVS_COMMIT, {"ops": ops}, flags=int(Flag.NORESPONSE)))
-
-    def _answer(self, action: Action | None) -> None:
-        if action is not None:
-            self._out.append(action)
+            request = Request(topics.KVS_COMMIT, {"ops": ops}, flags=int(Flag.NORESPONSE))
+            self._outbox.send(request)
 
 
 def _read(request: Request) -> tuple[Submit, bytes]:
