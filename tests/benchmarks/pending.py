@@ -190,6 +190,8 @@ def cancel_5k() -> Iterator[Figure]:
     def measure(count: int) -> float:
         async def main(client: Handle) -> float:
             await submit_pending(client, count)
+            while not (await client.call(topics.JOB_STATS))["states"]["run"]:
+                await trio.testing.wait_all_tasks_blocked(0.01)  # for the store, on its thread
             await settled(client)
             started = time.perf_counter()
             payload = {"type": "cancel", "severity": 0, "states": 2 + 4 + 8}
