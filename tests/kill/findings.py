@@ -1,7 +1,7 @@
 """What must be true of a state directory after lives that ended with SIGKILL.
 
-Nothing acknowledged is missing, no task was started twice, no id was given twice, no resource was
-lost or given to two jobs at once.
+Nothing acknowledged is missing, no purge is half done, no task was started twice, no id was given
+twice, no resource was lost or given to two jobs at once.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from flux_trio.formats import (
     Jobspec,
     ResourceSet,
     format_fluid,
+    job_directory_of,
     parse_eventlog,
     parse_fluid,
 )
@@ -49,9 +50,11 @@ async def find(lives: Lives) -> list[str]:
         with trio.fail_after(REST_S_MAX):
             jobs = {jobid: await _read(client, jobid) for jobid in await _at_rest(client)}
             whole = await _run_on_everything(client)
+            stored = await _stored(client)
     runs = Counter((lives.directory / RUNS_FILE).read_text().splitlines())
     return [
         *missing(lives.memory, jobs),
+        *half_purged(lives.memory, jobs, stored),
         *reused(lives.memory),
         *run_twice(runs),
         *ended_badly(lives.memory, jobs),
@@ -63,7 +66,8 @@ async def find(lives: Lives) -> list[str]:
 
 def missing(memory: Memory, jobs: dict[int, Kept]) -> list[str]:
     """Acknowledged jobs that are not known, and cancels that are not in the eventlog."""
-    lost = [jobid for jobid in memory.submitted if jobid not in jobs]
+    there = jobs.keys() | memory.asked_to_purge
+    lost = [jobid for jobid in memory.submitted if jobid not in there]
     forgotten = [
         jobid
         for jobid in memory.canceled
@@ -71,6 +75,15 @@ def missing(memory: Memory, jobs: dict[int, Kept]) -> list[str]:
     ]
     return [f"job {_f58(jobid)} was acknowledged and is not known" for jobid in lost] + [
         f"job {_f58(jobid)} was canceled, and its eventlog does not say so" for jobid in forgotten
+    ]
+
+
+def half_purged(memory: Memory, jobs: dict[int, Kept], stored: set[int]) -> list[str]:
+    """Jobs that are still there after their purge was acknowledged, or of which a part is."""
+    there = [jobid for jobid in memory.purged if jobid in jobs]
+    parts = [jobid for jobid in memory.asked_to_purge if jobid in stored and jobid not in jobs]
+    return [f"job {_f58(jobid)} was purged and is there" for jobid in there] + [
+        f"job {_f58(jobid)} is not known, and something of it is stored" for jobid in parts
     ]
 
 
@@ -162,6 +175,12 @@ async def _lookup(client: Client, jobid: int, key: str) -> str:
     except FluxError:
         return ""
     return str(found[key])
+
+
+async def _stored(client: Client) -> set[int]:
+    """The ids of the jobs of which anything is stored."""
+    keys: list[str] = (await client.call(topics.KVS_DIR, {"prefix": "job"}))["keys"]
+    return {parse_fluid(each) for each in map(job_directory_of, keys) if each is not None}
 
 
 async def _run_on_everything(client: Client) -> ResourceSet:

@@ -51,6 +51,8 @@ class Memory:
     submitted: list[int] = field(default_factory=list)  # ids, in the order they were told
     asked_to_cancel: set[int] = field(default_factory=set)
     canceled: set[int] = field(default_factory=set)  # and this was answered
+    asked_to_purge: set[int] = field(default_factory=set)
+    purged: set[int] = field(default_factory=set)  # and this was answered
     hosts_killed: int = 0  # shell hosts, with which the ends of their jobs may be lost
     moments: list[str] = field(default_factory=list)  # how each life ended
 
@@ -118,6 +120,7 @@ class Lives:
                 async with connected(self.directory) as client, trio.open_nursery() as nursery:
                     nursery.start_soon(self._submit, client)
                     nursery.start_soon(self._cancel, client)
+                    nursery.start_soon(self._purge, client)
                     await self._trouble(trouble, client, self._rng.uniform(0, seconds), pid)
                     await trio.sleep_forever()
         except* ClientError:
@@ -165,6 +168,23 @@ class Lives:
             except FluxError:
                 continue  # it is over already
             self.memory.canceled.add(jobid)
+
+    async def _purge(self, client: Client) -> None:
+        while True:
+            await trio.sleep(self._rng.uniform(0.05, 0.2))
+            over = [each for each in self.memory.submitted[:-20] if each not in self.memory.purged]
+            if not over:
+                continue
+            jobid = self._rng.choice(over)
+            was_asked = jobid in self.memory.asked_to_purge
+            self.memory.asked_to_purge.add(jobid)
+            try:
+                await client.call(topics.JOB_PURGE_ID, {"id": jobid, "force": True})
+            except FluxError:  # it is active, or gone, or there is no room
+                if not was_asked:
+                    self.memory.asked_to_purge.discard(jobid)
+                continue
+            self.memory.purged.add(jobid)
 
     async def _take_apart(self, client: Client) -> str:
         """Let a module, which is named, go on in a process that must end with the instance."""

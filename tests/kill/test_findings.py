@@ -10,6 +10,7 @@ from flux_trio.sim import make_machine
 from tests.kill.findings import (
     Kept,
     ended_badly,
+    half_purged,
     missing,
     overlapping,
     reused,
@@ -52,6 +53,17 @@ def test_a_cancel_that_is_not_in_the_eventlog_is_missing() -> None:
     memory = Memory(submitted=[ID], canceled={ID})
     assert len(missing(memory, {ID: kept()})) == 1
     assert missing(memory, {ID: kept(events=[*running(), raised("cancel")])}) == []
+
+
+def test_a_purge_that_did_not_happen_or_only_half_is_found() -> None:
+    asked = Memory(submitted=[ID], asked_to_purge={ID})
+    assert missing(asked, {}) == []
+    assert half_purged(asked, {ID: kept()}, {ID}) == []
+    assert half_purged(asked, {}, set()) == []
+    assert len(half_purged(asked, {}, {ID})) == 1
+    done = Memory(submitted=[ID], asked_to_purge={ID}, purged={ID})
+    assert half_purged(done, {}, set()) == []
+    assert len(half_purged(done, {ID: kept()}, {ID})) == 1
 
 
 def test_an_id_that_was_given_twice_is_found() -> None:
