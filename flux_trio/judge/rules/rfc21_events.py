@@ -173,8 +173,17 @@ def _owed_removals(seen: Seen) -> Iterable[Broken]:
             yield Broken(f"job {job} was invalid: expected it to be removed from the KVS", (n,))
 
 
-@RULES.judge("21.events.13", UNLINKS, views=(INVALID, COMMITS), owing=_owed_removals)
+@RULES.judge(
+    "21.events.13",
+    logged("invalidate"),
+    UNLINKS,
+    views=(INVALID, COMMITS),
+    owing=_owed_removals,
+)
 def an_invalid_job_is_removed(record: Record, seen: Seen) -> Said:
+    if record.kind == EVENT:
+        found = context_of(record)
+        return broken_event(record, f"expected no context, got {found!r}") if found else None
     return any(seen.at(INVALID, job) for job in unlinked(record))
 
 
@@ -201,8 +210,17 @@ def a_prolog_holds_the_start_request(record: Record, seen: Seen) -> Said:
     return _is_held(record, seen, "prologs")
 
 
-@RULES.judge("21.events.25", sent("request", topics.SCHED_FREE), views=(LOG,))
+@RULES.judge(
+    "21.events.25",
+    logged("epilog-start"),
+    sent("request", topics.SCHED_FREE),
+    views=(LOG,),
+)
 def an_epilog_holds_the_free_request(record: Record, seen: Seen) -> Said:
+    if record.kind == EVENT:
+        found = context_of(record).get("description")
+        is_text = isinstance(found, str)
+        return is_text or broken_event(record, f"description: expected a string, got {found!r}")
     return _is_held(record, seen, "epilogs")
 
 

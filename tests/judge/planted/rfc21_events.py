@@ -10,6 +10,7 @@ from tests.support.judged import (
     Trace,
     drop,
     duplicate,
+    edit_note,
     edit_payload,
     find,
     find_all,
@@ -87,6 +88,12 @@ def another_event_is_stored(trace: Trace) -> Trace:
 def an_invalid_job_stays_in_the_kvs(trace: Trace) -> Trace:
     commits = find_all(trace, topics.KVS_COMMIT, "request")
     return drop(trace, *(r for r in commits if r.message.payload["ops"][0][0] == "unlink"))
+
+
+@PLANTED.violation("21.events.13", "held_up", cut=True)
+def an_invalid_job_has_a_context(trace: Trace) -> Trace:
+    invalid = find_event(trace, "invalidate")
+    return edit_note(trace, invalid, context={"why": "too large"})[: invalid.n]
 
 
 @PLANTED.violation("21.events.16", "held_up", cut=True)
