@@ -97,6 +97,20 @@ def test_many_jobs_go_in_commits_of_a_page() -> None:
     assert len(m.kvs.keys(ENDED)) == 1
 
 
+def test_jobs_with_long_output_go_one_in_a_commit(m: ManagerScript) -> None:
+    """A commit that unlinks gigabytes holds up all others."""
+    for jobid in (2, 3):
+        m.kvs.commit(["put", f"{key(jobid)}.guest.output.1", "x" * 1000])
+    m.commits_wait = True
+    m.ask(topics.JOB_PURGE, {"num_limit": 0, "force": True})
+    gone = []
+    while m.commits:
+        m.commit()
+        gone.append(m.last(topics.JOB_PURGE_EVENT).payload["jobs"])
+    assert gone == [[1, 2], [3], [4, 5]]
+    assert m.last(topics.JOB_PURGE).payload == {"count": 5}
+
+
 def test_event_tells_of_it_once_it_is_durable(m: ManagerScript) -> None:
     m.commits_wait = True
     m.ask(topics.JOB_PURGE, {"num_limit": 3, "force": True})

@@ -45,6 +45,7 @@ from flux_trio.cores.job_manager.jobs.purge import (
     NamedStored,
     Purge,
     RunRead,
+    RunSized,
     RunStored,
 )
 from flux_trio.cores.job_manager.jobs.replay import (
@@ -356,7 +357,7 @@ class JobManagerCore:
                 return self._replay.take(purpose, response)
             case MigrationPage() | MigrationJobs() | MigrationStored():
                 return self._replay.take(purpose, response)
-            case RunRead() | RunStored() | NamedRead() | NamedStored():
+            case RunRead() | RunSized() | RunStored() | NamedRead() | NamedStored():
                 return self._purge.take(purpose, response)
             case ValuesRead() | ValuesCopied() | RowsRead() | SetAside():
                 return self._lost_found.take(purpose, response)

@@ -5,9 +5,12 @@ flux-core's, and so are `[job-manager] inactive-age-limit` and `inactive-num-lim
 same is done every PURGE_S seconds. All that is stored of a job goes in one commit: its directory
 with its output, and its place in the index of finished jobs. The same commit writes the greatest
 job id down, so that no id is used again. When it is durable, the event `job-purge-inactive` tells
-of it. One purge is under way at a time, so that no job is counted twice; the others wait, no more
-than their senders may have open. A purge by the configuration goes by the limits of now at every
-page: when they are lifted, it ends.
+of it.
+
+A commit takes away at most one job whose output is long, since others wait for the commit: a
+gigabyte takes seconds. One purge is under way at a time, so that no job is counted twice; the
+others wait, no more than their senders may have open. A purge by the configuration goes by the
+limits of now at every page: when they are lifted, it ends.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from flux_trio.config import JobManagerConfig
 from flux_trio.cores.job_index import ENDED, UNKNOWN, Ended, ended_at, purge_ops, read_ended
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, ActiveJob, Ledger
 from flux_trio.cores.lookups import KeysPage, page_in, values_in
+from flux_trio.cores.stored_output import output_key
 from flux_trio.cores.turns import ClearTimer, Log, SetTimer
 from flux_trio.formats import FormatError, job_key, parse_duration, parse_eventlog
 from flux_trio.messages import (
@@ -41,7 +45,7 @@ from flux_trio.protocols import InvalidTransition, replay
 
 PURGE_S: Final = 2.0  # flux-core's heartbeat, by which it purges
 PURGE_TIMER: Final = "purge"
-PAGE_JOBS: Final = 500  # of one commit
+PAGE_JOBS: Final = 200  # of one commit
 UNLIMITED: Final = -1
 EVERY_JOB: Final = 1 << 62  # a batch as large as there are jobs
 
@@ -91,6 +95,14 @@ class RunRead(msgspec.Struct, frozen=True):
     limit: int
 
 
+class RunSized(msgspec.Struct, frozen=True):
+    """Which of the jobs have output of more than one piece was asked for."""
+
+    run: Run
+    jobs: tuple[Ended, ...]
+    goes_on: bool
+
+
 class RunStored(msgspec.Struct, frozen=True):
     """They are gone when this commit is durable."""
 
@@ -112,7 +124,7 @@ class NamedStored(msgspec.Struct, frozen=True):
     job: Ended
 
 
-PurgeStep: TypeAlias = RunRead | RunStored | NamedRead | NamedStored
+PurgeStep: TypeAlias = RunRead | RunSized | RunStored | NamedRead | NamedStored
 
 
 class Purge:
@@ -209,6 +221,8 @@ class Purge:
             match step:
                 case RunRead():
                     self._take_page(step, response)
+                case RunSized():
+                    self._take_sizes(step, response)
                 case RunStored():
                     self._take_purged(step, response)
                 case NamedRead():
@@ -232,7 +246,7 @@ class Purge:
             self._go_on(self._purges[0])
 
     def _failed(self, step: PurgeStep, error: FluxError) -> list[Any]:
-        purge = step.run if isinstance(step, RunRead | RunStored) else step.named
+        purge = step.run if isinstance(step, RunRead | RunSized | RunStored) else step.named
         request = purge.request
         self._next()
         if request is None:
@@ -257,13 +271,24 @@ class Purge:
                 number = place
                 break
         goes_on = number == len(jobs) == read.limit and number < run.left
-        run = msgspec.structs.replace(run, count=run.count + number, left=run.left - number)
         if run.force and number:
-            self._remove(jobs[:number], RunStored(run, tuple(jobs[:number]), goes_on))
-        elif goes_on:
+            keys = [job_key(job.id, output_key(1)) for job in jobs[:number]]
+            sized = RunSized(run, tuple(jobs[:number]), goes_on)
+            # the answer ends with the first that is there
+            self._ledger.ask_for(topics.KVS_LOOKUP_ALL, {"keys": keys, "chars_max": 1}, sized)
+            return
+        run = _counted(run, number)
+        if goes_on:
             self._go_on(msgspec.structs.replace(run, after=page.keys[-1]))
         else:
             self._end(run.request, run.count)
+
+    def _take_sizes(self, sized: RunSized, response: Response) -> None:
+        # one by one where something is damaged
+        number = 1 if response.errnum else len(values_in(response))
+        jobs = sized.jobs[:number]
+        goes_on = sized.goes_on or number < len(sized.jobs)
+        self._remove(jobs, RunStored(_counted(sized.run, number), jobs, goes_on))
 
     def _limits(self, run: Run) -> tuple[int, int]:
         """Those of the configuration may have changed while it is under way."""
@@ -315,6 +340,10 @@ class Purge:
         self._purged(jobs)
         payload = {"jobs": [job.id for job in jobs], "times": [job.usec for job in jobs]}
         self._ledger.send(Event(topics.JOB_PURGE_EVENT, payload, flags=PRIVATE))
+
+
+def _counted(run: Run, number: int) -> Run:
+    return msgspec.structs.replace(run, count=run.count + number, left=run.left - number)
 
 
 def _check(response: Response) -> None:
