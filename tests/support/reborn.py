@@ -16,10 +16,15 @@ from flux_trio.cores.state import Part, parts_of, put_down, take_up
 
 CORES: Final[dict[str, str]] = {
     "flux_trio.cores.ingest.core": "IngestCore",
+    "flux_trio.cores.kvs.core": "KvsCore",
     "flux_trio.cores.resource.core": "ResourceCore",
     "flux_trio.cores.sched.core": "SchedCore",
 }
 """The cores that can be put down: class by module."""
+
+
+is_on = False
+"""Whether cores are replaced in this run."""
 
 
 class Buried:
@@ -78,6 +83,7 @@ def let_be_reborn(cls: Any) -> None:
 
 def pytest_configure() -> None:
     """Called by pytest when it loads this file as a plugin."""
-
+    global is_on
+    is_on = True
     for module, name in CORES.items():
         let_be_reborn(getattr(importlib.import_module(module), name))

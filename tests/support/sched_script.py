@@ -60,7 +60,7 @@ class SchedScript:
         self.kvs_waits = False
         self.unanswered: list[Request] = []  # to the KVS
         self.commits: list[list[list[str]]] = []
-        self.started = self.core.start(self.now)
+        self.started: list[Any] = self.core.start(self.now)
 
     def turn(self, *inputs: Any) -> list[Any]:
         """What the core does about `inputs` and the answers of the KVS; the latter are left out."""

@@ -15,9 +15,9 @@ Left out: RFC 11's content-addressed tree, namespaces, snapshots of older roots.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Never, TypeAlias, assert_never
 
 import msgspec
 from sortedcontainers import SortedDict
@@ -52,7 +52,9 @@ from flux_trio.cores.kvs.waiting import (
     without_answers,
 )
 from flux_trio.cores.methods import Methods
-from flux_trio.cores.turns import Log, SetTimer, TimerFired
+from flux_trio.cores.outbox import Outbox
+from flux_trio.cores.state import CorePart
+from flux_trio.cores.turns import ClockStepped, CommonAction, CommonInput, Log, TimerFired
 from flux_trio.messages import (
     Errno,
     Event,
@@ -105,21 +107,67 @@ class _CancelRequest(msgspec.Struct, frozen=True):
     matchtag: int
 
 
-class KvsCore:
-    """The whole state of the kvs service; the values themselves are the store's."""
+KvsInput: TypeAlias = CommonInput | Stored | Fetched | Damaged
+KvsAction: TypeAlias = CommonAction | StoreOps | Fetch
+
+
+class WatchesByKey:
+    """The watches that have read their key once, by key; then by sender and matchtag."""
 
     def __init__(self) -> None:
-        self._queue: deque[Waiting] = deque()  # bounded by the senders' own inboxes
-        self._held = Held()
-        self._now = 0.0  # of this turn
-        self._round: Round | None = None  # set while the store works
-        # Open streams by sender, then matchtag: as many as the senders may have requests open.
-        self._watches: dict[str, dict[int, Watch]] = {}
-        # Those that have read their key once, by key, then sender and matchtag.
         self._by_key: SortedDict[str, dict[tuple[str, int], Watch]] = SortedDict()
-        self._failed: FluxError | None = None  # set once a transaction failed; never cleared
-        self._damage: set[str] = set()  # what is damaged, each said once; bounded by the keys
-        self._actions: list[Any] = []
+
+    def __getstate__(self) -> list[Watch]:
+        return [watch for watches in self._by_key.values() for watch in watches.values()]
+
+    def __setstate__(self, watches: list[Watch]) -> None:
+        self._by_key = SortedDict()
+        for watch in watches:
+            self.add(watch)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_key)
+
+    def add(self, watch: Watch) -> None:
+        self._by_key.setdefault(watch.key, {})[watch.stream] = watch
+
+    def remove(self, watch: Watch) -> None:
+        """Forget `watch`, if it is here."""
+        others = self._by_key.get(watch.key, {})
+        if others.pop(watch.stream, None) is not None and not others:
+            del self._by_key[watch.key]
+
+    def of(self, key: str) -> Iterable[Watch]:
+        found: dict[tuple[str, int], Watch] = self._by_key.get(key, {})
+        return found.values()
+
+    def at_or_below(self, key: str) -> list[Watch]:
+        """The watches of `key` and of the keys below it."""
+        below = self._by_key.irange(*span(key), (False, False))
+        return [watch for each in (key, *below) for watch in self.of(each)]
+
+
+class KvsCore(CorePart):
+    """The whole state of the kvs service; the values themselves are the store's."""
+
+    _queue: deque[Waiting]
+    _held: Held
+    _round: Round | None
+    _watches: dict[str, dict[int, Watch]]
+    _by_key: WatchesByKey
+    _failed: Stored | None
+    _damage: set[str]
+
+    def __init__(self) -> None:
+        self._outbox = Outbox[Never, KvsAction, str]()  # it asks services nothing
+        self._queue = deque()  # bounded by the senders' own inboxes
+        self._held = Held()
+        self._round = None  # set while the store works
+        # Open streams by sender, then matchtag: as many as the senders may have requests open.
+        self._watches = {}
+        self._by_key = WatchesByKey()
+        self._failed = None  # set once a transaction failed; never cleared
+        self._damage = set()  # what is damaged, each said once; bounded by the keys
         self._methods = Methods(
             for_owner={
                 topics.KVS_COMMIT: self._commit,
@@ -136,17 +184,18 @@ class KvsCore:
             stats=(topics.stats_of(topics.KVS), self._stats),
         )
 
-    def start(self, now: float) -> list[Any]:  # noqa: ARG002 - the shape of a core
+    def start(self, now: float) -> list[KvsAction]:
         """Nothing to do before the first request."""
+        self._outbox.now = now
         return []
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+    def turn(self, now: float, inputs: Sequence[KvsInput]) -> list[KvsAction]:
         """Take requests and what came back from the store; answer, and begin the next round."""
-        self._now = now
+        self._outbox.now = now
         for item in inputs:
             match item:
                 case Request():
-                    self._send(self._methods.call(item))
+                    self._outbox.send(self._methods.call(item))
                 case Stored():
                     self._stored(item)
                 case Fetched():
@@ -154,14 +203,20 @@ class KvsCore:
                 case Damaged():
                     self._note_damage([item])
                 case TimerFired():
+                    self._outbox.fired(RETRY_TIMER)
                     self._held.is_due = bool(self._held.reason)
+                case ClockStepped(by):
+                    self._outbox.clock_stepped(by)
+                case Response():
+                    pass  # this service asks nobody
                 case Event():
                     if self._held.reason and tells_return_of(topics.JOB_MANAGER, item):
                         self._tell_hindrance()
+                case _:
+                    assert_never(item)
         if self._round is None and (self._queue or self._held.is_due):
             self._begin_round()
-        actions, self._actions = self._actions, []
-        return actions
+        return self._outbox.take_actions()
 
     # Requests
 
@@ -238,7 +293,7 @@ class KvsCore:
             if watch.behind and not watch.reading:
                 watch.reading = True
                 self._read(watch)
-        self._send(respond(request))
+        self._outbox.send(respond(request))
 
     def _watch_cancel(self, request: Request) -> None:
         matchtag = expect_payload(request, _CancelRequest).matchtag
@@ -246,7 +301,7 @@ class KvsCore:
         if watch is None:
             raise FluxError(Errno.ENOENT, f"kvs.watch-cancel: no watch with matchtag {matchtag}")
         self._end_watch(watch, Errno.ECANCELED)
-        self._send(respond(request, {}))
+        self._outbox.send(respond(request, {}))
 
     def _disconnect(self, request: Request) -> None:
         if not request.is_owner:
@@ -266,11 +321,11 @@ class KvsCore:
             self._held.take(work)
         work.take_from(self._queue, ROUND_OPS_MAX)
         if work.commits or work.is_probe:
-            self._actions.append(StoreOps(work.ops))
+            self._outbox.send(StoreOps(work.ops))
         if work.reads:
             keys = [key for read in work.lookups for key in read.names]
             keys += [watch.key for watch in work.watches]
-            self._actions.append(
+            self._outbox.send(
                 Fetch(
                     keys,
                     [read.names[0] for read in work.listings],
@@ -285,10 +340,10 @@ class KvsCore:
         if done.errnum == Errno.ENOSPC:
             self._no_room(work, done.text)
         elif done.errnum:
-            self._fail(FluxError(done.errnum, done.text), work.commits)
+            self._fail(done, work.commits)
         else:
             for commit in work.commits:
-                self._send(respond(commit.request, {}))
+                self._outbox.send(respond(commit.request, {}))
                 if self._by_key:
                     for op in commit.ops:
                         self._notify(op)
@@ -351,12 +406,12 @@ class KvsCore:
             if damaged.text not in self._damage:
                 self._damage.add(damaged.text)
                 payload = {"key": damaged.key, "text": damaged.text}
-                self._actions.append(Log(Level.CRIT, f"damaged: {damaged.text}"))
-                self._actions.append(Event(topics.KVS_DAMAGED_EVENT, payload))
+                self._outbox.send(Log(Level.CRIT, f"damaged: {damaged.text}"))
+                self._outbox.send(Event(topics.KVS_DAMAGED_EVENT, payload))
 
     def _answer(self, work: Round, read: Read | PageAsked, response: Response | None) -> None:
         if work.answers(read):
-            self._send(response)
+            self._outbox.send(response)
 
     def _expect_round(self) -> Round:
         assert self._round is not None, "the store answered and had nothing to do"
@@ -368,8 +423,8 @@ class KvsCore:
         """Hold the commits of `work` and try again later; refuse those that do not wait."""
         held = self._held
         if is_first := not held.reason:
-            held.reason, held.since = f"no room for commits: {text}", self._now
-            self._actions.append(Log(LOG_CRIT, f"{held.reason}; trying again every second"))
+            held.reason, held.since = f"no room for commits: {text}", self._outbox.now
+            self._outbox.send(Log(LOG_CRIT, f"{held.reason}; trying again every second"))
             self._tell_hindrance()
         held.put_back(work, [commit for commit in work.commits if self._waits(commit)])
         if is_first:  # later commits are held, or refused, as they come
@@ -380,12 +435,12 @@ class KvsCore:
                 elif self._waits(waiting):
                     held.keep(waiting)
         held.ops_max = 1
-        self._actions.append(SetTimer(RETRY_TIMER, self._now + RETRY_S))
+        self._outbox.set_timer(RETRY_TIMER, self._outbox.now + RETRY_S)
 
     def _waits(self, commit: Commit) -> bool:
         """Whether `commit` may be held; otherwise it is refused."""
         if not commit.wait:
-            self._send(respond_error(commit.request, Errno.ENOSPC, NO_ROOM))
+            self._outbox.send(respond_error(commit.request, Errno.ENOSPC, NO_ROOM))
         return commit.wait
 
     def _found_room(self) -> None:
@@ -394,40 +449,39 @@ class KvsCore:
         if held.queue:
             held.is_due, held.ops_max = True, ROUND_OPS_MAX
             return
-        waited_s = self._now - held.since
-        self._actions.append(Log(Level.NOTICE, f"there is room again, after {waited_s:.0f} s"))
+        waited_s = self._outbox.now - held.since
+        self._outbox.send(Log(Level.NOTICE, f"there is room again, after {waited_s:.0f} s"))
         self._held = Held()
         self._tell_hindrance()
 
     def _tell_hindrance(self) -> None:
         """Have the job manager say why jobs wait; it may be away."""
         reason = {"reason": self._held.reason}
-        self._actions.append(Request(topics.JOB_HINDRANCE, reason, flags=int(Flag.NORESPONSE)))
+        self._outbox.send(Request(topics.JOB_HINDRANCE, reason, flags=int(Flag.NORESPONSE)))
 
     # Failure
 
-    def _fail(self, error: FluxError, commits: list[Commit]) -> None:
+    def _fail(self, done: Stored, commits: list[Commit]) -> None:
         """The store is not to be trusted: refuse this and every later commit; reads go on."""
-        self._failed = FluxError(
-            error.errnum, f"kvs store failed, commits are refused: {error.text}"
-        )
-        self._actions.append(Log(LOG_CRIT, self._failed.text))
+        text = f"kvs store failed, commits are refused: {done.text}"
+        self._failed = Stored(done.errnum, text)
+        self._outbox.send(Log(LOG_CRIT, text))
         held, self._held = [*self._held.queue], Held()
         self._queue.extend(w for w in held if not isinstance(w, Commit))
         refused = [*commits, *(w for w in [*held, *self._queue] if isinstance(w, Commit))]
         self._queue = deque(w for w in self._queue if not isinstance(w, Commit))
         for commit in refused:
-            self._send(respond_error(commit.request, self._failed.errnum, self._failed.text))
+            self._outbox.send(respond_error(commit.request, done.errnum, text))
 
     def _fetch_failed(self, work: Round, done: Fetched) -> None:
-        self._actions.append(Log(Level.ERR, f"kvs read failed: {done.text}"))
+        self._outbox.send(Log(Level.ERR, f"kvs read failed: {done.text}"))
         for read in work.reads:
             if not work.answers(read):
                 continue
             if isinstance(read, Watch):
                 self._end_watch(read, done.errnum, done.text)
             else:
-                self._send(respond_error(read.request, done.errnum, done.text))
+                self._outbox.send(respond_error(read.request, done.errnum, done.text))
 
     # Watches
 
@@ -444,8 +498,7 @@ class KvsCore:
             pass
         elif not watch.begun:  # the next round's changes are the first that `value` lacks
             watch.begun = True
-            stream = (watch.request.sender, watch.request.matchtag)
-            self._by_key.setdefault(watch.key, {})[stream] = watch
+            self._by_key.add(watch)
             if value is not None:
                 self._changed(watch, {"value": value})
         elif value is not None:
@@ -459,15 +512,13 @@ class KvsCore:
     def _notify(self, op: Op) -> None:
         match op:
             case Put(key, text):
-                for watch in self._by_key.get(key, {}).values():
+                for watch in self._by_key.of(key):
                     self._changed(watch, {"value": text})
             case Append(key, text):
-                for watch in self._by_key.get(key, {}).values():
+                for watch in self._by_key.of(key):
                     self._changed(watch, {"append" if watch.exists else "value": text})
             case Unlink(key):
-                below = self._by_key.irange(*span(key), (False, False))
-                watches = [w for k in (key, *below) for w in self._by_key.get(k, {}).values()]
-                for watch in [w for w in watches if w.exists]:
+                for watch in [w for w in self._by_key.at_or_below(key) if w.exists]:
                     self._end_watch(watch, Errno.ENOENT, f"{watch.key}: unlinked")
 
     def _changed(self, watch: Watch, payload: dict[str, str]) -> None:
@@ -480,27 +531,19 @@ class KvsCore:
         watch.sent = (
             len(payload["value"]) if "value" in payload else watch.sent + len(payload["append"])
         )
-        self._send(respond_stream(watch.request, payload))
+        self._outbox.send(respond_stream(watch.request, payload))
 
     def _end_watch(self, watch: Watch, errnum: int, text: str = "") -> None:
         if self._is_open(watch):
             self._forget(watch)
-            self._send(respond_error(watch.request, errnum, text))
+            self._outbox.send(respond_error(watch.request, errnum, text))
 
     def _forget(self, watch: Watch) -> None:
         sender, matchtag = watch.request.sender, watch.request.matchtag
         del self._watches[sender][matchtag]
         if not self._watches[sender]:
             del self._watches[sender]
-        others = self._by_key.get(watch.key, {})
-        if others.get((sender, matchtag)) is watch:
-            del others[sender, matchtag]
-            if not others:
-                del self._by_key[watch.key]
-
-    def _send(self, response: Response | None) -> None:
-        if response is not None:
-            self._actions.append(response)
+        self._by_key.remove(watch)
 
 
 def _first(values: list[str | Damaged | None], chars_max: int) -> list[str | Damaged | None]:

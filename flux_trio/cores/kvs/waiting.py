@@ -78,6 +78,11 @@ class Watch:
     replaced: bool = False  # it was put anew meanwhile: what was sent is not its beginning
     reading: bool = False  # it is read again
 
+    @property
+    def stream(self) -> tuple[str, int]:
+        """The sender of its request, and the matchtag."""
+        return (self.request.sender, self.request.matchtag)
+
 
 Reading: TypeAlias = Read | PageAsked | Watch
 Waiting: TypeAlias = Commit | Reading
