@@ -195,12 +195,12 @@ async def test_limit_of_processes_is_not_moved(tmp_path: Path) -> None:
     "Real processes and real time: the clock is set by an hour at once, the limit is a second."
     async with clocked(statedir=tmp_path, config=Config()) as (s, clock):
         jobspec = Jobspec.from_command(["sleep", "600"], attributes={"system.duration": 1})
+        began = trio.current_time()
         jobid = int((await s.call(topics.INGEST_SUBMIT, {"jobspec": jobspec.to_json()}))["id"])
         await s.wait(jobid, "start")
         clock.step(HOUR)
         await s.wait(jobid)
-        at = {event.name: event.timestamp for event in await s.eventlog(jobid)}
-        assert at["exception"] - HOUR - at["priority"] >= 0.99
+        assert trio.current_time() - began >= 0.99
         (exception,) = [e for e in await s.eventlog(jobid) if e.name == "exception"]
         assert (exception.context or {})["type"] == "timeout"
 
