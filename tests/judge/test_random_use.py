@@ -11,9 +11,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
@@ -225,7 +226,7 @@ class Story:
             late: Any = Late(handle, self.random)
             await spec.main(late, task_status=task_status)
 
-        supervisor.specs[name] = replace(spec, main=main)
+        supervisor.specs[name] = msgspec.structs.replace(spec, main=main)
         await supervisor.remove(name)
         await supervisor.load(name)
 
