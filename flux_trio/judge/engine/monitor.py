@@ -198,10 +198,12 @@ class Monitor:
 
     def _fold(self, plan: Plan, record: Record) -> None:
         slots = self._slots
-        for live, slot, key_of, fold in plan.alone:
-            if slots[live]:
-                key = key_of(record)
-                if key is not None:
+        for key_of, views in plan.alone:
+            key = key_of(record)
+            if key is None:
+                continue
+            for live, slot, fold in views:
+                if slots[live]:
                     states = slots[slot]
                     was = states.get(key)
                     state = fold(was, None, record, self)
@@ -214,10 +216,12 @@ class Monitor:
         """Views that are read by others see each other as they were before the record."""
         slots = self._slots
         after: list[tuple[dict[Key, State], Key, State]] = []
-        for live, slot, key_of, fold in plan.keyed:
-            if slots[live]:
-                key = key_of(record)
-                if key is not None:
+        for key_of, views in plan.keyed:
+            key = key_of(record)
+            if key is None:
+                continue
+            for live, slot, fold in views:
+                if slots[live]:
                     states = slots[slot]
                     was = states.get(key)
                     state = fold(was, None, record, self)
@@ -232,7 +236,10 @@ class Monitor:
                     if state is not was:
                         after.append((states, key, state))
         for states, key, state in after:
-            _put(states, key, state)
+            if state is None:
+                states.pop(key, None)
+            else:
+                states[key] = state
 
     def _clear(self, record: Record) -> None:
         """A party is gone: what was live between it and the job manager ends without a verdict."""

@@ -38,9 +38,10 @@ ENDINGS: Final = (
     *received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, mark=ERROR),
 )
 
-Keyed: TypeAlias = tuple[int, int, KeyOf, Fold]
+Keyed: TypeAlias = tuple[KeyOf, tuple[tuple[int, int, Fold], ...]]
 Parted: TypeAlias = tuple[int, int, Parts, Fold]
-"""The slot that must not be empty, and that of a view; how its states are made: one, or several."""
+"""The slot that must not be empty, and that of a view; how its states are made: one, under a key
+that several views share, or several."""
 
 Table: TypeAlias = tuple[Subjects, tuple[Each, ...], tuple[Rule, ...]]
 """What finds subjects in a record, and the rules about these: what asks each, and the rule."""
@@ -111,7 +112,10 @@ class Plans:
         if family is None:
             family = self._new_family(*where)
         reads = family.reads
-        values = tuple([read(record, seen) for read in reads]) if reads else ()
+        if len(reads) == 1:
+            values: tuple[Value, ...] = (reads[0](record, seen),)
+        else:
+            values = tuple([read(record, seen) for read in reads]) if reads else ()
         plan = family.plans.get(values)
         return self._new_plan(family, values) if plan is None else plan
 
@@ -189,8 +193,8 @@ class Plans:
     def _foldings(
         self, here: Here
     ) -> tuple[tuple[Keyed, ...], tuple[Keyed, ...], tuple[Parted, ...]]:
-        alone: list[Keyed] = []
-        keyed: list[Keyed] = []
+        alone: dict[KeyOf, list[tuple[int, int, Fold]]] = {}
+        keyed: dict[KeyOf, list[tuple[int, int, Fold]]] = {}
         parted: list[Parted] = []
         for view in self.views:
             live = self._slot(here, view, view.legs)
@@ -198,10 +202,15 @@ class Plans:
                 continue
             slot = self.slots[view]
             if view.key is not None and not here.is_on(view.many):
-                (keyed if view in self._read else alone).append((live, slot, view.key, view.fold))
+                which = keyed if view in self._read else alone
+                which.setdefault(view.key, []).append((live, slot, view.fold))
             elif view.parts is not None:
                 parted.append((live, slot, view.parts, view.fold))
-        return tuple(alone), tuple(keyed), tuple(parted)
+        return (
+            tuple((key_of, tuple(views)) for key_of, views in alone.items()),
+            tuple((key_of, tuple(views)) for key_of, views in keyed.items()),
+            tuple(parted),
+        )
 
     def _slot(self, here: Here, of: View | Rule, legs: Iterable[Leg]) -> int | None:
         """What must not be empty for a record to be looked at; None when it is not at all."""

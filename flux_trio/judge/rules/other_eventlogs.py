@@ -5,7 +5,7 @@ Reads kvs.commit requests: the value of each key that ends in `eventlog`, a job'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import OBJECT, STRING, Shape
@@ -29,52 +29,46 @@ def _appended(record: Record, _seen: Seen) -> list[Appended]:
     return appended(record)
 
 
-def _each(clause: str, problem: Callable[[Appended], str | None]) -> None:
-    """`clause`: nothing that is written to an eventlog has the problem."""
-
-    @RULES.each(clause, COMMIT, of=_appended)
-    def check(each: Appended) -> Said:
-        text = problem(each)
-        return True if text is None else Broken(f"{each.op.how} to {each.op.key}: {text}")
+def _broken(each: Appended, text: str) -> Broken:
+    return Broken(f"{each.op.how} to {each.op.key}: {text}")
 
 
-def _is_terminated(each: Appended) -> str | None:
+@RULES.each("18.format.1", COMMIT, of=_appended)
+def each_event_is_terminated(each: Appended) -> Said:
     text = each.op.text
-    if text and not text.endswith("\n"):
-        return f"expected a newline at the end of each event, got {text[-40:]!r}"
-    return None
+    if not text or text.endswith("\n"):
+        return True
+    return _broken(each, f"expected a newline at the end of each event, got {text[-40:]!r}")
 
 
-def _is_an_object_a_line(each: Appended) -> str | None:
-    texts = filter(None, each.op.text.split("\n"))
-    for line, text in zip(each.lines, texts, strict=True):
+@RULES.each("18.format.2", COMMIT, of=_appended)
+def each_line_is_an_object(each: Appended) -> Said:
+    for place, line in enumerate(each.lines):
         if not isinstance(line, dict):
-            return f"expected one JSON object on each line, got {text!r:.80}"
-    return None
+            text = [text for text in each.op.text.split("\n") if text][place]
+            return _broken(each, f"expected one JSON object on each line, got {text!r:.80}")
+    return True
 
 
-def _appends_whole_events(each: Appended) -> str | None:
-    return None if each.lines else f"expected one event or more, got {each.op.text!r:.80}"
-
-
-_each("18.format.1", _is_terminated)
-_each("18.format.2", _is_an_object_a_line)
-_each("18.format.3", _appends_whole_events)
+@RULES.each("18.format.3", COMMIT, of=_appended)
+def whole_events_are_appended(each: Appended) -> Said:
+    if each.lines:
+        return True
+    return _broken(each, f"expected one event or more, got {each.op.text!r:.80}")
 
 
 def _require_key(clause: str, key: str, shape: Shape, *, required: bool = True) -> None:
     """`clause`: each event that is written has the key."""
 
-    def problem(each: Appended) -> str | None:
+    @RULES.each(clause, COMMIT, of=_appended)
+    def has_the_key(each: Appended) -> Said:
         for line in each.lines:
             if not isinstance(line, dict) or (key not in line and not required):
                 continue
             if key not in line or not shape.fits(line[key]):
                 got = repr(line[key]) if key in line else "nothing"
-                return f"{key}: expected {shape.words}, got {got:.80}"
-        return None
-
-    _each(clause, problem)
+                return _broken(each, f"{key}: expected {shape.words}, got {got:.80}")
+        return True
 
 
 _require_key("18.format.6", "timestamp", TIMESTAMP)

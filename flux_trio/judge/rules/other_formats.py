@@ -92,7 +92,7 @@ def _spelled(
     expected: str,
 ) -> None:
     """`clause`: each such text fits; `expected` says what it is then."""
-    fits = functools.lru_cache(maxsize=256)(fits)  # the same come again and again
+    fits = functools.lru_cache(maxsize=1024)(fits)  # the same come again and again
 
     @RULES.each(clause, legs, of=of)
     def check(subject: Text) -> Said:

@@ -195,7 +195,7 @@ LINK: Final = view(
 
 def link_of(seen: Seen) -> ExecLink:
     link: ExecLink | None = seen.at(LINK)
-    return link or NO_LINK
+    return NO_LINK if link is None else link
 
 
 def start_of(seen: Seen, record: Record) -> Start | None:
