@@ -10,11 +10,14 @@ from pathlib import Path
 import trio
 
 from flux_trio.cli.monitoring import open_monitor
-from flux_trio.sim import make_machine
-from flux_trio.trace import Sink
+from flux_trio.judge import Monitor, load_clauses
+from flux_trio.judge.rules import ALL_RULES
+from flux_trio.sim import make_machine, read_workload, simulate
+from flux_trio.trace import Record, Sink
 from tests.benchmarks.measure import Figure, measured_instance, run_jobs, simulated_job
 
 COUNT = 3_000
+WORKLOAD = Path(__file__).parents[1] / "data" / "workloads" / "lassen-10000.csv"
 ROUNDS = 3  # of each, in turn: machines have moods
 
 
@@ -35,6 +38,22 @@ async def _run_monitored() -> tuple[float, float]:
         monitor.report_to(lambda _level, _party, text: print(text))
         seconds = await _run(monitor.append)
     return seconds, time.perf_counter() - started
+
+
+def judge_lassen() -> Iterator[Figure]:
+    """Microseconds of CPU that the judge takes for a record of jobs of LLNL's Lassen."""
+    jobs = read_workload(WORKLOAD.read_text().splitlines(), WORKLOAD.name)
+    for count in (1_000, 4_000):
+        records: list[Record] = []
+        simulate(jobs[:count], make_machine(792, 40, 4), "easy", sinks=[records.append])
+        took = []
+        for _ in range(ROUNDS):
+            monitor = Monitor(ALL_RULES, load_clauses())
+            started = time.process_time()
+            for record in records:
+                monitor.observe(record)
+            took.append(time.process_time() - started)
+        yield Figure(round(min(took) / len(records) * 1e6, 2), "us a record", count)
 
 
 def monitor_overhead() -> Iterator[Figure]:

@@ -15,7 +15,7 @@ from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.leg import RECV, SEND, Key
 from flux_trio.judge.engine.place import Place, renumbered
-from flux_trio.judge.engine.plans import Plan, States, plans_of
+from flux_trio.judge.engine.plans import Plan, States, plans_of, put
 from flux_trio.judge.engine.rule import Broken, Each, Rule, Said, State, Subjects
 from flux_trio.judge.engine.view import View
 from flux_trio.trace import Record
@@ -57,9 +57,9 @@ class Monitor:
         self._plans = plans_of(self._rules)
         slots = self._plans.slots
         nothing: States = {}
-        self._slots: list[States] = [{(): True}, *(nothing.copy() for _ in slots)]
+        self.slots: list[States] = [{(): True}, *(nothing.copy() for _ in slots)]
         self._states: dict[View | Rule, States] = {
-            each: self._slots[slot] for each, slot in slots.items()
+            each: self.slots[slot] for each, slot in slots.items()
         }
         self._turns: dict[str, tuple[int, bool]] = {}
         self._kept: set[str] = set()
@@ -71,7 +71,7 @@ class Monitor:
         """Take the next record of the trace; the violations that it is."""
         self._take_turn(record)
         plan = self._plans.plan(record, self)
-        kept, slots = self._kept, self._slots
+        kept, slots = self._kept, self.slots
         if not plan.kept <= kept:
             kept |= plan.kept
         found: list[Violation] = []
@@ -82,8 +82,6 @@ class Monitor:
                     kept.add(rule.clause)
                 elif said:
                     found.append(self._violation(rule, record, said))
-        if plan.own:
-            found += self._applied(plan, record)
         for table in plan.tables:
             found += self._judged(record, *table)
         self._fold(plan, record)
@@ -181,23 +179,8 @@ class Monitor:
                     broken[rule] = self._violation(rule, record, said)
         return list(broken.values())
 
-    def _applied(self, plan: Plan, record: Record) -> list[Violation]:
-        """What rules say that keep a state of their own."""
-        found = []
-        for live, slot, key_of, apply, rule in plan.own:
-            key = key_of(record) if self._slots[live] else None
-            if key is not None:
-                states = self._slots[slot]
-                state, is_kept, broken = apply(states.get(key), record, self.facts)
-                _put(states, key, state)
-                if broken is not None:
-                    found.append(self._violation(rule, record, broken))
-                elif is_kept:
-                    self._kept.add(rule.clause)
-        return found
-
     def _fold(self, plan: Plan, record: Record) -> None:
-        slots = self._slots
+        slots = self.slots
         for key_of, views in plan.alone:
             key = key_of(record)
             if key is None:
@@ -208,13 +191,13 @@ class Monitor:
                     was = states.get(key)
                     state = fold(was, None, record, self)
                     if state is not was:
-                        _put(states, key, state)
+                        put(states, key, state)
         if plan.keyed or plan.parted:
             self._fold_together(plan, record)
 
     def _fold_together(self, plan: Plan, record: Record) -> None:
         """Views that are read by others see each other as they were before the record."""
-        slots = self._slots
+        slots = self.slots
         after: list[tuple[dict[Key, State], Key, State]] = []
         for key_of, views in plan.keyed:
             key = key_of(record)
@@ -236,10 +219,7 @@ class Monitor:
                     if state is not was:
                         after.append((states, key, state))
         for states, key, state in after:
-            if state is None:
-                states.pop(key, None)
-            else:
-                states[key] = state
+            put(states, key, state)
 
     def _clear(self, record: Record) -> None:
         """A party is gone: what was live between it and the job manager ends without a verdict."""
@@ -263,10 +243,3 @@ class Monitor:
         if not party and clause is not None:
             party = clause.violator or clause.actor
         return Violation(rule.clause, sentence, party, broken.text, record, broken.because)
-
-
-def _put(states: dict[Key, State], key: Key, state: State) -> None:
-    if state is None:
-        states.pop(key, None)
-    else:
-        states[key] = state

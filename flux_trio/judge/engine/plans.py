@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from flux_trio.judge.engine import facts as told
 from flux_trio.judge.engine.leg import ANY_TOPIC, EVENT, HOOK, OWN, Key, Leg, name_of, received
@@ -47,6 +47,14 @@ Table: TypeAlias = tuple[Subjects, tuple[Each, ...], tuple[Rule, ...]]
 """What finds subjects in a record, and the rules about these: what asks each, and the rule."""
 
 
+class Keeping(Seen, Protocol):
+    """What has the states of rules and views."""
+
+    @property
+    def slots(self) -> list[States]:
+        """The states, by slot."""
+
+
 class Plan(NamedTuple):
     """What is done with each record of one kind.
 
@@ -56,8 +64,6 @@ class Plan(NamedTuple):
 
     kept: frozenset[str]
     rules: tuple[tuple[int, Judge, Rule], ...]
-    own: tuple[tuple[int, int, KeyOf, Apply, Rule], ...]
-    """Rules with states of their own: the second slot."""
     tables: tuple[Table, ...]
     alone: tuple[Keyed, ...]
     """Views of one key that no other view reads: these need not wait for the others."""
@@ -158,7 +164,6 @@ class Plans:
     def _made(self, here: Here) -> Plan:
         kept: set[str] = set()
         rules: list[tuple[int, Judge, Rule]] = []
-        own: list[tuple[int, int, KeyOf, Apply, Rule]] = []
         tables: dict[Subjects, list[tuple[Each, Rule]]] = {}
         for rule in self.rules:
             slot = self._slot(here, rule, rule.legs)
@@ -174,13 +179,13 @@ class Plans:
             elif rule.judge is not None:
                 rules.append((slot, rule.judge, rule))
             elif rule.apply is not None:
-                own.append((slot, self.slots[rule], rule.key, rule.apply, rule))
+                own = functools.partial(applied, self.slots[rule], rule.key, rule.apply)
+                rules.append((slot, own, rule))
             elif rule.subjects is not None and rule.each is not None:
                 tables.setdefault(rule.subjects, []).append((rule.each, rule))
         return Plan(
             frozenset(kept),
             tuple(rules),
-            tuple(own),
             tuple(
                 (of, tuple(each for each, _ in about), tuple(rule for _, rule in about))
                 for of, about in tables.items()
@@ -252,6 +257,25 @@ class Here(NamedTuple):
 
     def _is_marked(self, mark: Mark) -> bool:
         return mark.trait in self.values and bool(mark.holds(self.values[mark.trait]))
+
+
+def applied(slot: int, key_of: KeyOf, apply: Apply, record: Record, seen: Keeping) -> Said:
+    """What a rule says that keeps states of its own, in a slot."""
+    key = key_of(record)
+    if key is None:
+        return None
+    states = seen.slots[slot]
+    state, is_kept, broken = apply(states.get(key), record, seen.facts)
+    put(states, key, state)
+    return broken or is_kept
+
+
+def put(states: States, key: Key, state: State) -> None:
+    """Keep a state; nothing is kept of None."""
+    if state is None:
+        states.pop(key, None)
+    else:
+        states[key] = state
 
 
 @functools.lru_cache(maxsize=RULE_SETS_MAX)
