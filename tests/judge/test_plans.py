@@ -1,0 +1,66 @@
+"""What a plan remembers says the same as asking every rule about every record."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+
+import pytest
+
+from flux_trio.judge.engine import monitor, plans
+from flux_trio.judge.engine.plans import ASK, Plans
+from flux_trio.judge.rules import ALL_RULES
+from tests.support.judged import Trace, judge
+from tests.support.planted import all_planted
+from tests.support.scenarios import scenario_names, trace_of
+
+
+@pytest.fixture
+def asking(monkeypatch):
+    """Plans that ask the rules about traits anew for each record."""
+
+    def plans_of(_rules):
+        monkeypatch.setattr(plans, "answer", lambda _rule, _value: ASK)
+        return Plans(ALL_RULES)
+
+    def switch(*, on: bool) -> None:
+        monkeypatch.undo()
+        if on:
+            monkeypatch.setattr(monitor, "plans_of", plans_of)
+
+    return switch
+
+
+def found_in(trace: Trace) -> tuple[object, ...]:
+    seen = judge(trace, ALL_RULES)
+    return seen.verdicts(), [(each.clause, each.record.n, each.text) for each in seen.violations]
+
+
+@pytest.mark.parametrize("name", scenario_names())
+def test_rules_about_traits_say_of_each_record_what_the_plan_remembers(name, asking):
+    trace = trace_of(name)
+    remembered = found_in(trace)
+    asking(on=True)
+    assert found_in(trace) == remembered
+
+
+def test_nor_is_a_planted_violation_excused_by_what_is_remembered(asking):
+    for name, planted in [*all_planted().items()][::40]:
+        trace = planted.change(trace_of(planted.scenario))
+        asking(on=False)
+        remembered = found_in(trace)
+        asking(on=True)
+        assert found_in(trace) == remembered, name
+
+
+def test_the_engine_names_no_clause_topic_or_payload_key():
+    """What it does with a record follows from what rules and views declare."""
+    of_facts = {"ENDINGS"}  # when states are cleared: what `clears` of a rule is asked about
+    for module in (plans, monitor):
+        for statement in ast.parse(inspect.getsource(module)).body:
+            targets = {ast.unparse(each) for each in getattr(statement, "targets", ())}
+            targets.add(ast.unparse(getattr(statement, "target", ast.Constant(""))))
+            if targets & of_facts or isinstance(statement, ast.ImportFrom):
+                continue
+            names = {each.id for each in ast.walk(statement) if isinstance(each, ast.Name)}
+            assert not names & {"topics", "payload", "NORESPONSE", "STREAMING"}, targets
