@@ -45,7 +45,9 @@ class AllocEvent(Member):
     FREE = "sched.free"
     FREED = "sched.free response"
     HELLO = "sched-hello response"
+    RESUME = "read back with resources"
     LOST = "scheduler lost"
+    LOST_HELD = "scheduler lost, resources held"
 
 
 _S, _E = AllocState, AllocEvent
@@ -59,7 +61,7 @@ ALLOC: Table[AllocState, AllocEvent] = Table(
             _E.CANCEL: _S.IDLE,  # nothing pending: ignored (RFC 27, Cancel)
             _E.PRIORITIZE: _S.IDLE,  # ids without a pending request are ignored
             _E.HELLO: _S.ALLOCATED,  # a new scheduler learns what is allocated
-            _E.LOST: _S.IDLE,
+            _E.RESUME: _S.ALLOCATED,  # by the job manager, after a restart
         },
         _S.PENDING: {
             _E.ANNOTATE: _S.PENDING,
@@ -84,13 +86,15 @@ ALLOC: Table[AllocState, AllocEvent] = Table(
             _E.EXPIRATION: _S.ALLOCATED,
             _E.FREE: _S.FREEING,
             _E.HELLO: _S.ALLOCATED,
-            _E.LOST: _S.ALLOCATED,  # reported in the next hello
+            _E.LOST: _S.IDLE,  # no eventlog says that it was granted
+            _E.LOST_HELD: _S.ALLOCATED,  # reported in the next hello
         },
         _S.FREEING: {
             _E.FREED: _S.IDLE,
             _E.CANCEL: _S.FREEING,
             _E.PRIORITIZE: _S.FREEING,
-            _E.LOST: _S.ALLOCATED,  # the free is sent again after the next sched-ready
+            _E.LOST: _S.IDLE,
+            _E.LOST_HELD: _S.ALLOCATED,  # the free is sent again after the next sched-ready
         },
     },
 )

@@ -54,7 +54,7 @@ async def run(
         )
         async with open_host(given, config) as host:
             core = JobManagerCore(handle.userid, host, config)
-            host.jobs = core.jobs
+            host.jobs = core
 
             async def find_user(userid: int) -> None:
                 handle.post(UserFound(userid, await users(userid)))

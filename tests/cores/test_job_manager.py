@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cores.job_manager.jobs import ledger
+from flux_trio.cores.job_manager.jobs import commits
 from flux_trio.messages import Errno, Response
 from flux_trio.protocols import JobState
 from tests.support.asking import asked
@@ -169,7 +169,7 @@ def test_hindrance_is_forgotten_with_the_service_that_told_it() -> None:
 def test_requests_that_log_are_refused_while_too_many_bytes_of_events_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ledger, "WAITING_BYTES_MAX", 500)
+    monkeypatch.setattr(commits, "WAITING_BYTES_MAX", 500)
     m = ManagerScript(commits_wait=True, peers=True)
     m.submit(1)
     m.commit()

@@ -311,7 +311,7 @@ def test_annotations_of_a_job_are_bounded() -> None:
     m.put(Annotate(1, {"user": {"a": long}}, "plug"))
     text = refused(m.put(Annotate(1, {"user": {"b": long}}, "plug")))
     assert text.endswith(f"bytes: at most {ANNOTATION_BYTES_MAX}")
-    job = m.core.jobs.get(1)
+    job = m.core.get(1)
     assert job is not None
     assert job.annotations == {"user": {"a": long}}
     assert m.put(Annotate(1, {"user": {"a": None, "b": long}}, "plug")) == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.job_manager.jobs import ledger
 from flux_trio.formats import Event, apply_update
 from flux_trio.messages import topics
 from flux_trio.protocols import STATE_TOPICS, AskHook, HookAnswer, JobState, UpdateAsked
@@ -62,21 +62,21 @@ def test_hooks_of_a_job_come_in_the_order_of_jobtap() -> None:
     ]
 
 
-def test_job_is_looked_up_for_a_while_after_its_end_and_then_forgotten() -> None:
+def test_job_is_looked_up_for_a_while_after_its_end_and_then_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     m = everything()
     m.submit(1, 2)
     m.raise_(1)
-    ledger = m.core.jobs
-    assert isinstance(ledger, Ledger)
-    assert [job.id for job in ledger.active()] == [2]
-    ended = ledger.get(1)
+    assert [job.id for job in m.core.active()] == [2]
+    ended = m.core.get(1)
     assert ended is not None
     assert ended.state == JobState.INACTIVE
-    ledger.recent_max = 1
+    monkeypatch.setattr(ledger, "RECENT_MAX", 1)
     m.raise_(2)
     assert m.plugins.heard[-2:] == ["job.destroy", "job.inactive-remove"]
-    assert ledger.get(1) is None
-    assert ledger.get(2) is not None
+    assert m.core.get(1) is None
+    assert m.core.get(2) is not None
 
 
 def test_job_that_runs_is_asked_about_in_run() -> None:

@@ -159,13 +159,13 @@ class Chaos:
 
     def check_start(self, jobid: int) -> None:
         """21.events.22: no start is asked for while a prolog is open, as far as it was known."""
-        job = self.m.core.jobs.get(jobid)
+        job = self.m.core.get(jobid)
         assert job is not None
         assert not job.prologs or job.state == JobState.CLEANUP
 
     def check_counts(self) -> None:
         """What is counted as jobs change is what there is."""
-        jobs = list(self.m.core.jobs.active())
+        jobs = list(self.m.core.active())
         states = Counter(job.state.name.lower() for job in jobs)
         counted = self.m.stats()["states"]
         assert {name: counted[name] for name in counted if name != "inactive"} == {
@@ -180,7 +180,7 @@ class Chaos:
             self.m.put(HookAnswered(question.ticket, self.sane(question)))
         self.m.put(PluginsChanged())
         for jobid in self.jobids:
-            job = self.m.core.jobs.get(jobid)
+            job = self.m.core.get(jobid)
             if job is None or job.state == JobState.INACTIVE:
                 continue
             self.m.raise_(jobid)

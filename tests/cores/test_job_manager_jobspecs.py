@@ -49,11 +49,11 @@ def test_a_jobspec_like_none_before_is_what_the_next_are_like() -> None:
     keeper = Jobspecs()
     keeper.keep(1, b"{}")
     new = keeper.keep(1, case(1))
-    assert new.like == case(1)
+    assert new.like.text == case(1)
     assert keeper.keep(1, case(2)).like is new.like
 
 
 def test_what_one_user_writes_says_nothing_of_another() -> None:
     keeper = Jobspecs()
     keeper.keep(1, case(1))
-    assert keeper.keep(2, case(2)).like == case(2)
+    assert keeper.keep(2, case(2)).like.text == case(2)

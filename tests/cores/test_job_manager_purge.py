@@ -136,8 +136,8 @@ def test_plugins_hear_that_a_job_is_gone_and_can_not_look_it_up(m: ManagerScript
     before = m.plugins.heard.count(INACTIVE_REMOVE)
     purge(m, num_limit=3, force=True)
     assert m.plugins.heard.count(INACTIVE_REMOVE) == before + 2
-    assert m.core.jobs.get(1) is None
-    assert m.core.jobs.get(3) is not None
+    assert m.core.get(1) is None
+    assert m.core.get(3) is not None
 
 
 def test_job_that_is_named_goes(m: ManagerScript) -> None:

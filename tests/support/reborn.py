@@ -16,6 +16,7 @@ from flux_trio.cores.state import Part, parts_of, put_down, take_up
 
 CORES: Final[dict[str, str]] = {
     "flux_trio.cores.ingest.core": "IngestCore",
+    "flux_trio.cores.job_manager.core": "JobManagerCore",
     "flux_trio.cores.kvs.core": "KvsCore",
     "flux_trio.cores.resource.core": "ResourceCore",
     "flux_trio.cores.sched.core": "SchedCore",
@@ -57,17 +58,17 @@ def replace(shell: Any, make: Callable[[], Any]) -> Any:
 
 def let_be_reborn(cls: Any) -> None:
     """Replace each core of class `cls` after its start and after every turn."""
-    made_by: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
     init, start, turn = cls.__init__, cls.start, cls.turn
 
     def remember(self: Any, *args: Any, **kwargs: Any) -> None:
-        made_by[id(self)] = (args, kwargs)
         init(self, *args, **kwargs)
+        self.__dict__["_made_by"] = (args, kwargs)
 
     def make(shell: Any) -> Any:
-        args, kwargs = made_by[id(shell)]
+        args, kwargs = shell.__dict__["_made_by"]
         new = cls.__new__(cls)
         init(new, *args, **kwargs)
+        new.__dict__["_made_by"] = (args, kwargs)
         return new
 
     def after(method: Any) -> Any:

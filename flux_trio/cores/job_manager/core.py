@@ -10,10 +10,42 @@ Left out: dependencies, limits and everything else that plugins decide; they are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Final, assert_never
 
 from flux_trio.config import Config
+from flux_trio.cores.job_manager.calls import (
+    ActiveRead,
+    EndedCount,
+    EventsStored,
+    ExpirationTold,
+    GrantsRead,
+    HistoryRead,
+    InventoryRead,
+    InventoryReadAgain,
+    JobManagerAction,
+    JobManagerOutbox,
+    JobsRead,
+    KillSent,
+    LastRead,
+    MarksRead,
+    MigrationJobs,
+    MigrationPage,
+    MigrationStored,
+    NamedRead,
+    NamedStored,
+    OtherCall,
+    QueuesRead,
+    QueuesStored,
+    Refusal,
+    RowsRead,
+    RunRead,
+    RunSized,
+    RunStored,
+    SetAside,
+    ValuesCopied,
+    ValuesRead,
+)
 from flux_trio.cores.job_manager.execution.kill import Kills
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.hooks.arrivals import Arrivals
@@ -22,40 +54,14 @@ from flux_trio.cores.job_manager.hooks.entering import Entering
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.introduction import Introduction
 from flux_trio.cores.job_manager.hooks.operations import Operations
-from flux_trio.cores.job_manager.hooks.waiting import (
-    BypassStored,
-    LifetimeProposed,
-    UpdateProposed,
-)
+from flux_trio.cores.job_manager.hooks.waiting import BypassStored, LifetimeProposed, UpdateProposed
 from flux_trio.cores.job_manager.jobs.journal import Journal
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger, Refusal, is_over
+from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger, is_over
 from flux_trio.cores.job_manager.jobs.lifetime import Lifetime
-from flux_trio.cores.job_manager.jobs.lost_found import (
-    LostAndFound,
-    RowsRead,
-    SetAside,
-    ValuesCopied,
-    ValuesRead,
-)
-from flux_trio.cores.job_manager.jobs.migration import MigrationJobs, MigrationPage, MigrationStored
+from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
 from flux_trio.cores.job_manager.jobs.orphans import Orphans
-from flux_trio.cores.job_manager.jobs.purge import (
-    PURGE_TIMER,
-    NamedRead,
-    NamedStored,
-    Purge,
-    RunRead,
-    RunSized,
-    RunStored,
-)
-from flux_trio.cores.job_manager.jobs.replay import (
-    ActiveRead,
-    EndedCount,
-    JobsRead,
-    LastRead,
-    MarksRead,
-    Replay,
-)
+from flux_trio.cores.job_manager.jobs.purge import Purge
+from flux_trio.cores.job_manager.jobs.replay import Replay
 from flux_trio.cores.job_manager.jobs.rest import Rest
 from flux_trio.cores.job_manager.jobs.sweeps import Sweeps
 from flux_trio.cores.job_manager.queues.hindrances import Hindrances
@@ -65,7 +71,7 @@ from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.job_manager.queues.waits import Waits
 from flux_trio.cores.job_manager.requests.control import Control
 from flux_trio.cores.job_manager.requests.entrance import Entrance, UserFound
-from flux_trio.cores.job_manager.requests.history import History, HistoryRead
+from flux_trio.cores.job_manager.requests.history import History
 from flux_trio.cores.job_manager.requests.memo import Memos
 from flux_trio.cores.job_manager.requests.submission import Comer, Submission, submitted_in
 from flux_trio.cores.job_manager.requests.updates import Updates
@@ -76,7 +82,9 @@ from flux_trio.cores.job_manager.scheduler.priorities import Priorities
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.lookups import values_in
 from flux_trio.cores.methods import Methods
+from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
+from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, TimerFired
 from flux_trio.messages import (
     Errno,
@@ -94,8 +102,8 @@ from flux_trio.protocols import (
     Annotate,
     HookAnswered,
     JobEvent,
-    Jobs,
     JobState,
+    JobView,
     LinkEvent,
     Plugins,
     PluginsChanged,
@@ -104,17 +112,20 @@ from flux_trio.protocols import (
     SetPriority,
 )
 
-Action = Any
-
 _ABOUT_QUEUES: Final = (topics.JOB_QUEUE_LIST, topics.JOB_QUEUE_STATUS)
 """Requests by which people ask why nothing goes on."""
 
 
-class JobManagerCore:
+class JobManagerCore(CorePart):
     """The whole state of the job manager; `owner` is the instance owner's userid."""
 
+    _resumed: bool  # everything has been read back
+    _is_turning: bool
+    _backlog: Backlog[Any]  # what came before that
+
     def __init__(self, owner: int, plugins: Plugins, config: Config | None = None) -> None:
-        self._ledger = Ledger(owner)
+        self._outbox: JobManagerOutbox = Outbox()
+        self._ledger = Ledger(self._outbox, owner)
         self._hooks = Hooks(self._ledger, plugins)
         self._queues = Queues(config or Config())
         self._entrance: Entrance[Comer] = Entrance(self._queues)
@@ -147,7 +158,7 @@ class JobManagerCore:
         self._introduce_plugins()
         self._resumed = False
         self._is_turning = False
-        self._backlog: Backlog[Any] = Backlog()  # what came before that
+        self._backlog = Backlog()
         self._methods = self._make_methods()
         self._due: dict[JobState, Callable[[ActiveJob], None]] = {
             JobState.NEW: _nothing,
@@ -159,10 +170,13 @@ class JobManagerCore:
             JobState.INACTIVE: self._due_in_inactive,
         }
 
-    @property
-    def jobs(self) -> Jobs:
-        """The jobs that plugins may look up."""
-        return self._ledger
+    def get(self, jobid: int) -> JobView | None:
+        """The job, for plugins (protocols.Jobs)."""
+        return self._ledger.get(jobid)
+
+    def active(self) -> Iterable[JobView]:
+        """All active jobs, the oldest first, for plugins (protocols.Jobs)."""
+        return self._ledger.active()
 
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> bool:
         """Put records of hooks among the events of this turn; False when there is no turn."""
@@ -170,26 +184,27 @@ class JobManagerCore:
             self._ledger.note_all(kind, notes)
         return self._is_turning
 
-    def start(self, now: float) -> list[Action]:
+    def start(self, now: float) -> list[JobManagerAction]:
         """Read back what an earlier life left."""
-        self._ledger.now = now
+        self._outbox.now = now
+        self._queue_methods.start()
         self._replay.start()
-        return self._queue_methods.start() + self._ledger.end_turn()
+        self._ledger.end_turn()
+        return self._outbox.take_actions()
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Action]:
+    def turn(self, now: float, inputs: list[Any]) -> list[JobManagerAction]:
         """Fold in what came, do what is due, and commit or send."""
         ledger, sweeps = self._ledger, self._sweeps
-        ledger.now = now
+        self._outbox.now = now
         self._is_turning = True
-        actions: list[Action] = []
         sweeps.start_turn()
         for message in inputs:
             if isinstance(message, ClockStepped):
                 self._clock_stepped(message.by)
             else:
-                actions += self._take(message)
+                self._take(message)
         if self._replay.done and self._queue_methods.restored and not self._resumed:
-            actions += self._resume()
+            self._resume()
         while ledger.dirty or sweeps.step():
             dirty, ledger.dirty = ledger.dirty, {}
             for job in dirty.values():
@@ -200,20 +215,24 @@ class JobManagerCore:
         self._waits.end_turn()
         self._journal.end_turn()
         self._is_turning = False
-        asked = self._entrance.take_actions() + sweeps.end_turn()
-        said = actions + ledger.end_turn() + asked
-        is_open = sweeps.is_open or self._entrance.is_asking
-        return said if is_open else said + self._rest.end_turn()
+        ledger.end_turn()
+        self._outbox.send_all(self._entrance.take_actions())
+        sweeps.end_turn()
+        if not sweeps.is_open and not self._entrance.is_asking:
+            self._rest.end_turn()
+        return self._outbox.take_actions()
 
-    def _resume(self) -> list[Action]:
+    def _resume(self) -> None:
         """Everything has been read back: go on with what was active, then with who waited."""
         self._resumed = True
         self._purge.configure(self._queues.config.job_manager)
         self._ledger.leave_to_ingest(submitted_in(self._backlog))
         resumed, self._ledger.resumed = self._ledger.resumed, []
         for job in resumed:
+            self._scheduler.resumed(job)
             self._arrivals.resume(job)
-        return [action for message in self._backlog.take() for action in self._take(message)]
+        for message in self._backlog.take():
+            self._take(message)
 
     # --- how it is put together
 
@@ -294,9 +313,10 @@ class JobManagerCore:
 
     # --- what came in
 
-    def _take(self, message: Any) -> list[Action]:
+    def _take(self, message: Any) -> None:
         if isinstance(message, Response) and message.matchtag:
-            return self._take_reply(message)
+            self._take_reply(message)
+            return
         if isinstance(message, PluginsChanged) and not self._resumed:
             message = self._arrivals.known_already(message)
         if not self._resumed:
@@ -315,9 +335,16 @@ class JobManagerCore:
             self._arrivals.plugins_changed(message)
         elif isinstance(message, UserFound):
             self._submission.found(message)
-        elif isinstance(message, TimerFired) and message.key == PURGE_TIMER:
-            self._purge.look()
-        return []
+        elif isinstance(message, TimerFired):
+            self._fired(message.key)
+
+    def _fired(self, key: Hashable) -> None:
+        match key:
+            case "purge":
+                self._outbox.fired(key)
+                self._purge.look()
+            case "sweep":
+                self._outbox.fired(key)
 
     def _take_early(self, message: Any) -> None:
         """All waits until the state has been read, but who asks why, and what tells it."""
@@ -348,34 +375,51 @@ class JobManagerCore:
         elif response.topic == f"{self._exec.service}.{topics.START_METHOD}":
             self._exec.start_response(response)
 
-    def _take_reply(self, response: Response) -> list[Action]:
-        purpose = self._ledger.calls.match(response)
-        match purpose:
+    def _take_reply(self, response: Response) -> None:
+        call = self._outbox.answered(response)
+        match call:
             case None:
-                return []
-            case MarksRead() | LastRead() | ActiveRead() | JobsRead() | EndedCount():
-                return self._replay.take(purpose, response)
-            case MigrationPage() | MigrationJobs() | MigrationStored():
-                return self._replay.take(purpose, response)
-            case RunRead() | RunSized() | RunStored() | NamedRead() | NamedStored():
-                return self._purge.take(purpose, response)
-            case ValuesRead() | ValuesCopied() | RowsRead() | SetAside():
-                return self._lost_found.take(purpose, response)
+                pass  # it is late
+            case EventsStored():
+                self._ledger.stored(response)
+            case GrantsRead():
+                self._scheduler.grants.read(call, response)
+            case InventoryRead():
+                self._scheduler.grants.inventory_read(response)
+            case InventoryReadAgain():
+                self._scheduler.grants.inventory_read_again(call, response)
+            case ExpirationTold(jobid):
+                self._scheduler.expiration_told(jobid, response)
             case UpdateProposed() | LifetimeProposed():
-                self._carrier.proposed(purpose, response)
-                return []
+                self._carrier.proposed(call, response)
             case BypassStored():
-                self._carrier.bypass_stored(purpose, response)
-                return []
+                self._carrier.bypass_stored(call, response)
+            case _:
+                self._take_other_reply(call, response)
+
+    def _take_other_reply(self, call: OtherCall, response: Response) -> None:
+        match call:
+            case MarksRead() | LastRead() | ActiveRead() | JobsRead() | EndedCount():
+                self._replay.take(call, response)
+            case MigrationPage() | MigrationJobs() | MigrationStored():
+                self._replay.take(call, response)
+            case RunRead() | RunSized() | RunStored() | NamedRead() | NamedStored():
+                self._purge.take(call, response)
+            case ValuesRead() | ValuesCopied() | RowsRead() | SetAside():
+                self._lost_found.take(call, response)
+            case QueuesRead():
+                self._queue_methods.found(response)
+            case QueuesStored(request):
+                self._queue_methods.stored(request, response)
             case HistoryRead():
-                return self._history.take_page(response)
+                self._history.take_page(response)
+            case KillSent(request):
+                self._kills.answered(request, response)
             case Refusal(request, absent):
                 is_inactive = not response.errnum and is_over(values_in(response)[0])
                 self._ledger.send(absent.refusal(request, is_inactive=is_inactive))
-                return []
-            case reply:
-                actions: list[Action] = reply(response)
-                return actions
+            case _:
+                assert_never(call)
 
     def _disconnect(self, request: Request) -> None:
         self._journal.forget(request.sender)
@@ -391,6 +435,7 @@ class JobManagerCore:
             self._exec.lost("disconnected", Level.INFO)
 
     def _clock_stepped(self, by: float) -> None:
+        self._outbox.clock_stepped(by)
         for _, silence in self._silences():
             silence.clock_stepped(by)
         for job in self._ledger.running.values():

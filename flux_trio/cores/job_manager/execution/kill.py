@@ -6,13 +6,14 @@ the rest.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from flux_trio.cores.job_manager.calls import Absent, KillSent
 from flux_trio.cores.job_manager.execution.side import ExecSide
-from flux_trio.cores.job_manager.jobs.ledger import Absent, Ledger
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.state import Part
 from flux_trio.messages import (
     USERID_UNKNOWN,
     Errno,
@@ -45,7 +46,7 @@ class KillAll(msgspec.Struct):
     dry_run: bool = False
 
 
-class Kills:
+class Kills(Part):
     """Answers both."""
 
     def __init__(self, ledger: Ledger, execution: ExecSide) -> None:
@@ -65,9 +66,9 @@ class Kills:
             raise FluxError(Errno.EPERM, "guests may only send signals to their own jobs")
         if not job.state & RUNNING or not self._exec.service:
             raise FluxError(Errno.EINVAL, "job is not running")
-        call = self._ledger.calls.open(partial(self._answered, request))
         signal = {"id": job.id, "signum": payload.signum}
-        self._ledger.send(Request(f"{self._exec.service}.{METHOD}", signal, call))
+        topic = f"{self._exec.service}.{METHOD}"
+        self._ledger.ask_when_durable(topic, signal, KillSent(request))
 
     def kill_all(self, request: Request) -> None:
         """job-manager.killall: a signal for all of a user's jobs; {"count", "errors"}."""
@@ -87,13 +88,13 @@ class Kills:
                 self._ledger.send(Request(topic, signal, flags=NORESPONSE))
         self._ledger.send(respond(request, {"count": len(chosen), "errors": 0}))
 
-    def _answered(self, request: Request, response: Response) -> list[Any]:
+    def answered(self, request: Request, response: Response) -> None:
+        """The execution service has sent the signal that `request` asks for, or cannot."""
         if response.errnum:
             answer = respond_error(request, response.errnum, response.error_text)
         else:
             answer = respond(request)
         self._ledger.send(answer)
-        return []
 
 
 def _check_signal(signum: int) -> None:

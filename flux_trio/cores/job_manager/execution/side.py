@@ -8,6 +8,7 @@ import msgspec
 
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.queues.silence import Silence
+from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.messages import (
     Errno,
@@ -67,12 +68,15 @@ class FinishData(msgspec.Struct):
     status: int
 
 
-class ExecSide:
+class ExecSide(Part):
     """The conversation with the execution service."""
+
+    service: str  # the name it registered, "" when there is none
+    sender: str
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self.service = ""  # the name it registered, "" when there is none
+        self.service = ""
         self.sender = ""
         self.silence = Silence("execution service")
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.cores.job_index import name_mark
+from flux_trio.cores.state import Part
 
 _WINDOW_BITS: Final = -13  # 8 kB: two jobspecs as people write them; negative: without a header
 _MEMORY_LEVEL: Final = 4
@@ -30,17 +31,23 @@ TEXTS_MAX: Final = 64
 """Jobspecs that are kept whole for a while: a job's is looked at several times in each state."""
 
 
+class Whole(msgspec.Struct, frozen=True, gc=False):
+    """One jobspec that others are like, as JSON."""
+
+    text: bytes
+
+
 class KeptJobspec(msgspec.Struct, frozen=True, gc=False):
     """One jobspec, as JSON."""
 
-    like: bytes
+    like: Whole
     difference: bytes  # from `like`; empty when there is none
     queue: str | None  # what it says of its queue
     name: int  # the mark of its name: see `job_index`
 
     @property
     def text(self) -> bytes:
-        return _applied(self.like, self.difference) if self.difference else self.like
+        return _applied(self.like.text, self.difference) if self.difference else self.like.text
 
     @property
     def json(self) -> dict[str, Any]:
@@ -48,23 +55,25 @@ class KeptJobspec(msgspec.Struct, frozen=True, gc=False):
         return _decoded(self.text)
 
 
-class Jobspecs:
+class Jobspecs(Part):
     """What the jobspecs of each user are like: for each one jobspec, kept whole."""
 
+    like: dict[int, Whole]  # by userid
+
     def __init__(self) -> None:
-        self._like: dict[int, bytes] = {}  # by userid
-        self.keep = lru_cache(maxsize=SHARED_MAX)(self._keep)
+        self.like = {}
+        self.keep = lru_cache(maxsize=SHARED_MAX)(self._keep)  # derived: equal ones are one object
 
     def _keep(self, userid: int, jobspec: bytes) -> KeptJobspec:
         """A jobspec of a user's job, as JSON."""
         queue, name = _queue_in(jobspec), name_mark(jobspec)
-        like = self._like.get(userid)
+        like = self.like.get(userid)
         if like is not None:
-            difference = _difference(jobspec, like)
+            difference = _difference(jobspec, like.text)
             if len(difference) * GAIN_MIN <= len(jobspec):
                 return KeptJobspec(like, difference, queue, name)
-        self._like[userid] = jobspec
-        return KeptJobspec(jobspec, b"", queue, name)
+        like = self.like[userid] = Whole(jobspec)
+        return KeptJobspec(like, b"", queue, name)
 
 
 class _System(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.state import Part
 from flux_trio.formats import Event
 from flux_trio.messages import Errno, FluxError, Request, expect_payload, respond_stream
 
@@ -30,14 +31,18 @@ class Follow(msgspec.Struct):
     allow: dict[str, int] | None = None
 
 
-class Journal:
+class Journal(Part):
     """Followers, what each wants, and what this turn has for them."""
+
+    followers: dict[tuple[str, int], tuple[Request, frozenset[str] | None]]
+    entries: list[list[Any]]  # of this turn
+    names: set[str]  # of events among them
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._followers: dict[tuple[str, int], tuple[Request, frozenset[str] | None]] = {}
-        self._entries: list[list[Any]] = []
-        self._names: set[str] = set()  # of events among them
+        self.followers = {}
+        self.entries = []
+        self.names = set()
         ledger.on_logged.append(self._logged)
         ledger.on_annotated.append(self._annotated)
 
@@ -47,22 +52,22 @@ class Journal:
             raise FluxError(Errno.EPROTO, "events-journal needs the streaming flag")
         allow = expect_payload(request, Follow).allow
         wanted = None if allow is None else frozenset(allow)
-        self._followers[request.sender, request.matchtag] = (request, wanted)
+        self.followers[request.sender, request.matchtag] = (request, wanted)
         self._ledger.send(respond_stream(request, {"events": []}))
 
     def forget(self, sender: str) -> None:
         """A follower is gone."""
-        for key in [key for key in self._followers if key[0] == sender]:
-            del self._followers[key]
+        for key in [key for key in self.followers if key[0] == sender]:
+            del self.followers[key]
 
     def end_turn(self) -> None:
         """Tell the followers."""
-        entries, self._entries = self._entries, []
-        names, self._names = self._names, set()
+        entries, self.entries = self.entries, []
+        names, self.names = self.names, set()
         if not entries:
             return
         over = [msgspec.to_builtins(job) for job in self._ledger.over]
-        for request, wanted in self._followers.values():
+        for request, wanted in self.followers.values():
             if wanted is None:
                 told = entries
             elif wanted.isdisjoint(names):
@@ -76,17 +81,17 @@ class Journal:
                 self._ledger.send(respond_stream(request, payload))
 
     def _logged(self, job: ActiveJob, event: Event) -> None:
-        if self._followers:
-            self._names.add(event.name)
+        if self.followers:
+            self.names.add(event.name)
             # by hand, since every event passes here
             told = {"timestamp": event.timestamp, "name": event.name}
             if event.context is not None:
                 told["context"] = event.context
-            self._entries.append([job.id, job.nevents - 1, told])
+            self.entries.append([job.id, job.nevents - 1, told])
 
     def _annotated(self, job: ActiveJob) -> None:
-        if self._followers:
-            self._names.add(ANNOTATIONS)
+        if self.followers:
+            self.names.add(ANNOTATIONS)
             context = {"annotations": job.annotations or {}}
             told = {"timestamp": self._ledger.now, "name": ANNOTATIONS, "context": context}
-            self._entries.append([job.id, -1, told])
+            self.entries.append([job.id, -1, told])

@@ -7,43 +7,32 @@ turn in one commit, and told to nobody before that commit is done: the turn's me
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, repeat
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
 
 from flux_trio.config import QUEUE_KEY
-from flux_trio.cores.job_index import Ended, ended_at, ended_ops, mark_of, name_mark, refusal_ops
+from flux_trio.cores.job_index import Ended, ended_at, mark_of, name_mark, refusal_ops
+from flux_trio.cores.job_manager.calls import Absent, JobManagerOutbox, Refusal
 from flux_trio.cores.job_manager.hooks.waiting import Deferred, LogEvent
+from flux_trio.cores.job_manager.jobs.commits import Commits
 from flux_trio.cores.job_manager.jobs.jobspecs import Jobspecs, KeptJobspec
 from flux_trio.cores.job_manager.jobs.tally import Tally
 from flux_trio.cores.job_manager.jobs.user_jobs import JobBytes, UserJobs
-from flux_trio.cores.turns import Exit, NoteAll
 from flux_trio.formats import (
     Event,
     FormatError,
     ResourceSet,
     apply_update,
-    format_event,
     job_key,
     parse_eventlog,
 )
-from flux_trio.messages import (
-    Calls,
-    Errno,
-    FluxError,
-    Payload,
-    Request,
-    Response,
-    respond_error,
-    service_of,
-    topics,
-)
 from flux_trio.messages import Event as EventMessage
+from flux_trio.messages import Request, topics
 from flux_trio.messages.types import NORESPONSE, PRIVATE, USERID_UNKNOWN
 from flux_trio.protocols import (
-    PRIORITY_MIN,
     RUNNING,
     ExecState,
     Job,
@@ -53,18 +42,6 @@ from flux_trio.protocols import (
     merge_annotations,
 )
 from flux_trio.trace import Kind
-
-Action = Any
-Reply = Callable[[Response], list[Action]]
-Purpose = Any
-"""What an open call is for: a value that the core has a case for, or a Reply."""
-
-# Jobs in one commit; a turn with more (everybody's jobs are canceled) makes several, in order.
-COMMIT_OPS_MAX = 20_000
-
-WAITING_BYTES_MAX: Final = 32 << 20
-"""Bytes of events that may wait for the kvs before requests that would log more are refused. The
-kvs holds twice as much (`HELD_BYTES_MAX`): the rest is for events that no request asks for."""
 
 _EVENT: Final[str] = Kind.EVENT.value  # looked up once: every event is traced
 
@@ -90,7 +67,6 @@ class ActiveJob(Job):
         "introduced",  # plugins were asked about it in this life, and have not been told of its end
         "kept_jobspec",  # without the environment, as submitted
         "question",  # number of the last question about its state, whose answer alone counts
-        "sent_priority",  # by which the scheduler has it, once sched.alloc was sent
     )
 
     allocating = Rare[int | None](None)
@@ -120,7 +96,6 @@ class ActiveJob(Job):
         self.hook = 0
         self.introduced = False
         self.question = 0
-        self.sent_priority = PRIORITY_MIN
 
     @property
     def jobspec(self) -> bytes:
@@ -193,140 +168,51 @@ class ActiveJob(Job):
 Told = Callable[[ActiveJob, Event], None]
 
 
-class Absent(msgspec.Struct, frozen=True):
-    """A job that is not active, and how a request about it is refused: errnum and text.
-
-    `inactive_errnum` is for one that is stored, `errnum` and `text` for one that is unknown.
-    """
-
-    jobid: int
-    errnum: int = Errno.ENOENT
-    text: str = "unknown job id"
-    inactive_errnum: int = Errno.ENOENT
-
-    def refusal(self, request: Request, *, is_inactive: bool) -> Response | None:
-        if is_inactive:
-            return respond_error(request, self.inactive_errnum, "job is inactive")
-        return respond_error(request, self.errnum, self.text)
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """What a look for an absent job's eventlog is for."""
-
-    request: Request
-    absent: Absent
-
-
-class _Uncommitted(msgspec.Struct, frozen=True):
-    """A commit that is under way: its size, and the messages that wait for it."""
-
-    nbytes: int
-    messages: list[Action] = msgspec.field(default_factory=list)
-
-
-class Ledger:
-    """Jobs by id, this turn's events and messages, and what still waits for a commit.
+class Ledger(Commits):
+    """Jobs by id, and the events that are logged to them.
 
     `owner` is the instance owner's userid.
     """
 
-    def __init__(self, owner: int) -> None:
+    jobs: dict[int, ActiveJob]
+    running: dict[int, ActiveJob]  # those of `jobs` that are in RUN or CLEANUP
+    ninactive: int  # finished jobs that are stored; nothing else is kept of them
+    unheard: set[int]  # ids of an earlier life whose jobs ingest submits only now
+    last_stored: int  # the greatest id of an earlier life: ids up to it are not used again
+    recent: dict[int, ActiveJob]  # those that became inactive last
+    max_jobid: int
+    resumed: list[ActiveJob]  # read back, to be looked at when all have been
+    dirty: dict[int, ActiveJob]  # jobs whose due action is to be looked at
+    nlogged: int  # events so far
+
+    def __init__(self, outbox: JobManagerOutbox, owner: int) -> None:
+        super().__init__(outbox)
         self.owner = owner
-        self.jobs: dict[int, ActiveJob] = {}
+        self.jobs = {}
         self.tally = Tally()  # of `jobs`
         self.users = UserJobs(owner)  # of `jobs`
         self.asked_bytes = JobBytes()  # of events that users asked for
         self.posted_bytes = JobBytes()  # of events that plugins posted
         self.memo_bytes = JobBytes()  # of memos, as JSON
-        self.running: dict[int, ActiveJob] = {}  # those of `jobs` that are in RUN or CLEANUP
+        self.running = {}
         self.jobspecs = Jobspecs()
-        self.ninactive = 0  # finished jobs that are stored; nothing else is kept of them
-        self._unheard: set[int] = set()  # ids of before whose jobs ingest submits only now
-        self.last_stored = 0  # the greatest id of an earlier life: ids up to it are not used again
-        self._recent: dict[int, ActiveJob] = {}  # those that became inactive last
-        self.recent_max = RECENT_MAX
+        self.ninactive = 0
+        self.unheard = set()
+        self.last_stored = 0
+        self.recent = {}
         self.max_jobid = 0
-        self.resumed: list[ActiveJob] = []  # to be looked at when all have been read
-        self.now = 0.0  # of this turn
-        self.calls: Calls[Purpose] = Calls()
-        self.dirty: dict[int, ActiveJob] = {}  # jobs whose due action is to be looked at
-        self.nlogged = 0  # events so far
+        self.resumed = []
+        self.dirty = {}
+        self.nlogged = 0
         self.on_logged: list[Told] = []
-        self._on_event: dict[str, list[Told]] = {}  # by name
         self.on_annotated: list[Callable[[ActiveJob], None]] = []
-        self.abandon_hook: Callable[[ActiveJob], None]  # set by whoever asks hooks,
-        self.ask_hooks: Told  # who also hears of each event last
-        self._messages: list[Action] = []  # of this turn
-        self._questions: list[Action] = []  # of this turn, that tell nobody what is not durable
-        # of this turn, for the trace: events logged, hooks asked
-        self._notes: list[tuple[str, dict[str, Any]]] = []
-        self._lines: dict[int, str] = {}  # job id → what this turn adds to its eventlog
-        self.over: list[Ended] = []  # jobs that became inactive in this turn
-        self._ops: list[list[str]] = []  # what this turn stores besides eventlogs
-        self._uncommitted: deque[_Uncommitted] = deque()  # oldest first
-        self._waiting_bytes = 0  # of events in them
-        self._gone: set[str] = set()  # peers that went in this turn
+        self._on_event: dict[str, list[Told]] = {}  # by name
+        self.abandon_hook: Callable[[ActiveJob], None]  # set by the part that asks hooks,
+        self.ask_hooks: Told  # which also hears of each event last
 
     def tell_of(self, name: str, told: Told) -> None:
         """Have `told` called with each event of one name; `on_logged` are with all."""
         self._on_event.setdefault(name, []).append(told)
-
-    @property
-    def commits(self) -> int:
-        """How many are under way."""
-        return len(self._uncommitted)
-
-    def send(self, message: Action | None) -> None:
-        """Send `message` once everything logged so far is durable; None is nothing to send."""
-        if message is not None:
-            self._messages.append(message)
-
-    def answer_at_once(self, response: Response | None) -> None:
-        """Send what tells of no event, such as the state of a queue: it waits for no commit."""
-        if response is not None:
-            self._questions.append(response)
-
-    def check_room(self) -> None:
-        """Refuse a request that would log an event while too many bytes of events wait.
-
-        The kvs takes them late, mostly because its disk is full. Raises FluxError(ENOSPC). What
-        must be logged for existing jobs is logged in any case: it is a few events for each.
-        """
-        if self._waiting_bytes > WAITING_BYTES_MAX:
-            text = f"{self._waiting_bytes} bytes of events wait to be stored; see queue status"
-            raise FluxError(Errno.ENOSPC, text)
-
-    def ask(self, topic: str, payload: Payload, reply: Reply) -> None:
-        """Ask what gives away no event: it waits for no commit, and comes after this turn's.
-
-        In this order one round of the kvs has both.
-        """
-        self.ask_for(topic, payload, reply)
-
-    def ask_for(self, topic: str, payload: Payload, purpose: Purpose) -> None:
-        """The same; the core has a case for `purpose` when the answer comes."""
-        self._questions.append(Request(topic, payload, self.calls.open(purpose)))
-
-    def unsend(self, service: str) -> None:
-        """Whoever held `service` is gone: requests by job id that wait for a commit do not go out.
-
-        They would come to the next holder before it has said hello. Those with a matchtag stay,
-        since somebody waits for an answer.
-        """
-        for waiting in self._all_messages():
-            waiting[:] = [each for each in waiting if not _is_by_job_id(each, service)]
-
-    def forget(self, sender: str) -> None:
-        """A peer is gone: answers to it that wait for a commit do not go out (6.disconnect.2).
-
-        What earlier turns have left is looked at once a turn, however many peers go in it.
-        """
-        self._messages = _without_answers(self._messages, {sender})
-        if self._uncommitted:
-            self._gone.add(sender)
-
-    def _all_messages(self) -> list[list[Action]]:
-        return [*(commit.messages for commit in self._uncommitted), self._messages]
 
     def log(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
         """Log an event of `job`, after the answer when a hook of it is being asked.
@@ -347,7 +233,7 @@ class Ledger:
         """Log an event of `job`, whatever hook is being asked."""
         event = Event(self.now, name, context)
         self._apply(job, event)
-        self._lines[job.id] = self._lines.get(job.id, "") + format_event(event)
+        self.add_line(job.id, event)
         self.dirty[job.id] = job
         if name in _FURTHER:
             self._go_further(job, event)
@@ -381,37 +267,33 @@ class Ledger:
         for job in self.resumed:
             if job.state == JobState.NEW and job.id in jobids:
                 self._remove(job)
-                self._unheard.add(job.id)
+                self.unheard.add(job.id)
         self.resumed = [job for job in self.resumed if job.id in self.jobs]
 
     def was_used(self, jobid: int) -> bool:
         """Whether a job had this id: one of an earlier life, one that is active or was recently."""
-        if jobid in self.jobs or jobid in self._recent:
+        if jobid in self.jobs or jobid in self.recent:
             return True
-        return jobid <= self.last_stored and jobid not in self._unheard
+        return jobid <= self.last_stored and jobid not in self.unheard
 
     def refuse(self, request: Request, absent: Absent) -> None:
         """Answer a request about a job that is not active, once it is known whether it was."""
-        if absent.jobid in self._recent or absent.jobid > self.max_jobid:
-            self.send(absent.refusal(request, is_inactive=absent.jobid in self._recent))
+        if absent.jobid in self.recent or absent.jobid > self.max_jobid:
+            self.send(absent.refusal(request, is_inactive=absent.jobid in self.recent))
             return
         keys = {"keys": [job_key(absent.jobid, "eventlog")]}
-        self.ask_for(topics.KVS_LOOKUP_ALL, keys, Refusal(request, absent))
+        self.ask(topics.KVS_LOOKUP_ALL, keys, Refusal(request, absent))
 
     def used(self, jobid: int) -> None:
         """An earlier life has used this id, and all before it."""
         self.last_stored = max(self.last_stored, jobid)
         self.max_jobid = max(self.max_jobid, jobid)
 
-    def store(self, ops: Iterable[list[str]]) -> None:
-        """Have `ops` in this turn's commit; messages of this turn wait for it."""
-        self._ops += ops
-
     def discard(self, job: ActiveJob) -> None:
         """A job that was refused: it never was (RFC 21, Invalidate Event)."""
         self._remove(job)
         self.dirty.pop(job.id, None)
-        self._lines.pop(job.id, None)
+        self.lines.pop(job.id, None)
         event = Event(self.now, JobEvent.INVALIDATE)
         job.apply(event)
         job.asked = job.state  # plugins are told job.destroy alone
@@ -494,7 +376,7 @@ class Ledger:
             # it is inactive: its eventlog tells of it, and for a while what plugins look up
             self._remove(job)
             self.ninactive += 1
-            self._recent[job.id] = job
+            self.recent[job.id] = job
             self.over.append(ended(job, event.timestamp))
         elif event.name == JobEvent.MEMO:
             self._count_memos(job)
@@ -509,23 +391,23 @@ class Ledger:
 
     def forget_oldest(self) -> ActiveJob | None:
         """Drop the job that was inactive for longest when there are too many; the job dropped."""
-        if len(self._recent) <= self.recent_max:
+        if len(self.recent) <= RECENT_MAX:
             return None
-        return self._recent.pop(next(iter(self._recent)))
+        return self.recent.pop(next(iter(self.recent)))
 
     def forget_inactive(self, jobid: int) -> ActiveJob | None:
         """Drop a job that is purged; the job if plugins could still look it up."""
-        return self._recent.pop(jobid, None)
+        return self.recent.pop(jobid, None)
 
-    # --- what plugins look up (protocols.Jobs)
+    # --- what plugins and users look up
 
     def get(self, jobid: int) -> ActiveJob | None:
         """An active job, or one that became inactive a short while ago."""
-        return self.jobs.get(jobid) or self._recent.get(jobid)
+        return self.jobs.get(jobid) or self.recent.get(jobid)
 
     def known(self) -> Iterator[ActiveJob]:
         """Active jobs and those that became inactive a short while ago."""
-        return chain(self.jobs.values(), self._recent.values())
+        return chain(self.jobs.values(), self.recent.values())
 
     def active_of(self, userid: int) -> list[ActiveJob]:
         """The active jobs of one user, or of all for USERID_UNKNOWN; a guest's without a scan."""
@@ -539,63 +421,15 @@ class Ledger:
         """All that are not inactive, oldest first."""
         return list(self.jobs.values())
 
-    def end_turn(self) -> list[Action]:
-        """What to do now: the commit of the turn's events, or its messages when nothing waits."""
-        self._leave_gone()
-        messages, self._messages = self._messages, []
-        questions, self._questions = self._questions, []
-        notes = [NoteAll(self._notes)] if self._notes else []
-        self._notes = []
-        ops = [["append", job_key(jobid, "eventlog"), text] for jobid, text in self._lines.items()]
-        ops += ended_ops(self.over)
-        ops += self._ops
-        self._lines, self.over, self._ops = {}, [], []
-        if ops:
-            slices = [ops[at : at + COMMIT_OPS_MAX] for at in range(0, len(ops), COMMIT_OPS_MAX)]
-            commits = [self._commit(each) for each in slices]
-            self._uncommitted[-1].messages.extend(messages)
-            return notes + commits + questions
-        if self._uncommitted:
-            self._uncommitted[-1].messages.extend(messages)
-            return notes + questions
-        return notes + messages + questions
-
-    def _leave_gone(self) -> None:
-        """Take out the answers of earlier turns to peers that have gone in this one."""
-        gone, self._gone = self._gone, set()
-        if gone:
-            for commit in self._uncommitted:
-                commit.messages[:] = _without_answers(commit.messages, gone)
-
-    def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
-        """Put records into the trace, in their place among this turn's."""
-        self._notes.extend(zip(repeat(kind), notes))
-
     def _tell(self, job: ActiveJob, event: Event) -> None:
         data = {"id": job.id, "name": event.name, "context": event.context or {}}
-        self._notes.append((_EVENT, data))
+        self.notes.append((_EVENT, data))
         self.nlogged += 1
         for tell in self.on_logged:
             tell(job, event)
         for tell in self._on_event.get(event.name, ()):
             tell(job, event)
         self.ask_hooks(job, event)
-
-    def _commit(self, ops: list[list[str]]) -> Request:
-        nbytes = sum(len(op[-1]) for op in ops)  # JSON: few characters are not ASCII
-        self._uncommitted.append(_Uncommitted(nbytes))
-        self._waiting_bytes += nbytes
-        return Request(topics.KVS_COMMIT, {"ops": ops}, self.calls.open(self._committed))
-
-    def _committed(self, response: Response) -> list[Action]:
-        """The oldest commit is answered: the messages that waited for it go out."""
-        if response.errnum:
-            # nothing of this turn has been told to anyone: stopping here loses nothing
-            return [Exit(f"cannot store events: {response.error_text}")]
-        self._leave_gone()
-        done = self._uncommitted.popleft()
-        self._waiting_bytes -= done.nbytes
-        return done.messages
 
 
 def is_over(eventlog: str | None) -> bool:
@@ -632,17 +466,3 @@ def ends_wait(job: ActiveJob, name: str, context: dict[str, Any] | None) -> bool
     """Whether the event is an exception that moves `job`, whatever hook of it is being asked."""
     is_fatal = name == JobEvent.EXCEPTION and context is not None and context.get("severity") == 0
     return is_fatal and job.state not in _LEFT_BY_NO_EXCEPTION
-
-
-def _without_answers(messages: list[Action], gone: set[str]) -> list[Action]:
-    """`messages` without responses to the peers that are gone."""
-    return [
-        each
-        for each in messages
-        if not (isinstance(each, Response) and each.routes and each.routes[0] in gone)
-    ]
-
-
-def _is_by_job_id(message: Action, service: str) -> bool:
-    to_service = isinstance(message, Request) and service_of(message.topic) == service
-    return to_service and not message.matchtag

@@ -11,15 +11,24 @@ aside: somebody waits for it.
 from __future__ import annotations
 
 import re
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import msgspec
 
 from flux_trio.cores.job_index import ENDED, active_key, jobid_in
+from flux_trio.cores.job_manager.calls import (
+    Aside,
+    AsideStep,
+    RowsRead,
+    SetAside,
+    ValuesCopied,
+    ValuesRead,
+)
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
 from flux_trio.cores.lookups import KeysPage, PageAnswer, page_in
+from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.formats import LOST_AND_FOUND, format_fluid, job_directory_of, parse_fluid
+from flux_trio.formats import LOST_AND_FOUND, job_directory_of, parse_fluid
 from flux_trio.messages import ROLE_OWNER, Event, FluxError, Level, Response, expect_payload, topics
 from flux_trio.messages.types import PRIVATE
 
@@ -29,67 +38,19 @@ PAGE_ROWS: Final = 10_000  # of the index of finished jobs, looked through at on
 _ENDED_KEY: Final = re.compile(rf"{ENDED}\.[0-9a-f]{{16}}\.[0-9a-f]{{16}}")
 
 
-class Aside(msgspec.Struct, frozen=True):
-    """A job on its way: which of its keys is bad, and why."""
-
-    jobid: int
-    key: str
-    reason: str
-
-    @property
-    def directory(self) -> str:
-        """Where its values are."""
-        return format_fluid(self.jobid, "kvs")
-
-    def new_key(self, key: str) -> str:
-        """Where the value of `key` goes."""
-        return f"{LOST_AND_FOUND}{key.removeprefix('job')}"
-
-    def bad_key(self, key: str) -> str:
-        """Where what is left of a bad value goes: it is no eventlog, or R, any more."""
-        return f"{self.new_key(key)}-damaged"
-
-
-class ValuesRead(msgspec.Struct, frozen=True):
-    """Some of its values were asked for."""
-
-    job: Aside
-
-
-class ValuesCopied(msgspec.Struct, frozen=True):
-    """They are durable; the next come after this key, unless it is None."""
-
-    job: Aside
-    after: str | None
-
-
-class RowsRead(msgspec.Struct, frozen=True):
-    """A page of the index of finished jobs: its row is in it or comes later."""
-
-    job: Aside
-
-
-class SetAside(msgspec.Struct, frozen=True):
-    """The last commit is durable; `usec` is when it ended, None if it was in no index."""
-
-    job: Aside
-    usec: int | None
-
-
-AsideStep: TypeAlias = ValuesRead | ValuesCopied | RowsRead | SetAside
-
-
 class _Found(msgspec.Struct):
     key: str
     text: str
 
 
-class LostAndFound:
+class LostAndFound(Part):
     """Sets jobs aside, each in steps of its own."""
+
+    jobs: set[int]  # on their way
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._jobs: set[int] = set()  # on their way
+        self.jobs = set()
 
     def event(self, event: Event) -> None:
         """kvs-damaged: set a finished job aside. A guest may publish the same, to no effect."""
@@ -102,11 +63,11 @@ class LostAndFound:
 
     def begin(self, jobid: int, key: str, reason: str) -> None:
         """Set the job aside for the value of `key`; `reason` names the key too."""
-        if jobid not in self._jobs:
-            self._jobs.add(jobid)
+        if jobid not in self.jobs:
+            self.jobs.add(jobid)
             self._read_values(Aside(jobid, key, reason), "")
 
-    def take(self, step: AsideStep, response: Response) -> list[Any]:
+    def take(self, step: AsideStep, response: Response) -> None:
         """The answer to one question; it leads to the next."""
         job = step.job
         try:
@@ -123,16 +84,15 @@ class LostAndFound:
                     self._find_row(job, page_in(response))
                 case SetAside():
                     _check(response)
-                    return self._tell(step)
+                    self._tell(step)
         except FluxError as error:
-            self._jobs.discard(job.jobid)
+            self.jobs.discard(job.jobid)
             text = f"{job.directory}: cannot be moved to {LOST_AND_FOUND}: {error.text}"
-            return [Log(Level.ERR, text)]
-        return []
+            self._ledger.outbox.send(Log(Level.ERR, text))
 
     def _read_values(self, job: Aside, after: str) -> None:
         page = KeysPage(job.directory, PAGE_VALUES, after)
-        self._ledger.ask_for(topics.KVS_PAGE, page.payload, ValuesRead(job))
+        self._ledger.ask(topics.KVS_PAGE, page.payload, ValuesRead(job))
 
     def _copy(self, job: Aside, page: PageAnswer) -> None:
         values = {key: value for key, value in page.items if value is not None}
@@ -142,11 +102,11 @@ class LostAndFound:
         ops = [["put", job.new_key(key), text] for key, text in values.items()]
         ops += [["put", job.bad_key(key), text] for key, text in remains.items()]
         after = None if page.is_last(PAGE_VALUES) else page.keys[-1]
-        self._ledger.ask_for(topics.KVS_COMMIT, {"ops": ops}, ValuesCopied(job, after))
+        self._ledger.ask(topics.KVS_COMMIT, {"ops": ops}, ValuesCopied(job, after))
 
     def _read_rows(self, job: Aside, after: str) -> None:
         page = KeysPage(ENDED, PAGE_ROWS, after, values=False)
-        self._ledger.ask_for(topics.KVS_PAGE, page.payload, RowsRead(job))
+        self._ledger.ask(topics.KVS_PAGE, page.payload, RowsRead(job))
 
     def _find_row(self, job: Aside, page: PageAnswer) -> None:
         row = next((key for key in page.keys if _job_of(key) == job.jobid), None)
@@ -162,17 +122,18 @@ class LostAndFound:
         if row is not None:
             ops.append(["unlink", row])
         usec = None if row is None else int(row.split(".")[1], 16)
-        self._ledger.ask_for(topics.KVS_COMMIT, {"ops": ops}, SetAside(job, usec))
+        self._ledger.ask(topics.KVS_COMMIT, {"ops": ops}, SetAside(job, usec))
 
-    def _tell(self, done: SetAside) -> list[Any]:
+    def _tell(self, done: SetAside) -> None:
         job = done.job
-        self._jobs.discard(job.jobid)
+        self.jobs.discard(job.jobid)
         self._ledger.forget_inactive(job.jobid)
         if done.usec is not None:
             self._ledger.ninactive -= 1
             payload = {"jobs": [job.jobid], "times": [done.usec]}
             self._ledger.send(Event(topics.JOB_PURGE_EVENT, payload, flags=PRIVATE))
-        return [Log(Level.CRIT, f"{job.directory}: moved to {LOST_AND_FOUND}: {job.reason}")]
+        text = f"{job.directory}: moved to {LOST_AND_FOUND}: {job.reason}"
+        self._ledger.outbox.send(Log(Level.CRIT, text))
 
 
 def _job_of(key: str) -> int | None:

@@ -7,15 +7,20 @@ last: a crash between them makes the next life begin again, which changes nothin
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
-
-import msgspec
+from typing import Final
 
 from flux_trio.cores.job_index import ended_ops, submit_op
+from flux_trio.cores.job_manager.calls import (
+    MigrationJobs,
+    MigrationPage,
+    MigrationStep,
+    MigrationStored,
+)
 from flux_trio.cores.job_manager.jobs.ledger import Ledger, ended, revive
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
 from flux_trio.cores.job_manager.requests.submission import redacted_bytes
 from flux_trio.cores.lookups import KeysPage, page_in, values_in
+from flux_trio.cores.state import Part
 from flux_trio.formats import FormatError, job_key, parse_eventlog, parse_fluid
 from flux_trio.messages import FluxError, Response, topics
 from flux_trio.protocols import InvalidTransition, replay
@@ -26,28 +31,10 @@ _EVENTLOG: Final = ".eventlog"
 _KEY_PERIODS: Final = 5  # of job.<dothex>.eventlog; those of guests are deeper
 
 
-class MigrationPage(msgspec.Struct, frozen=True):
-    """A page of the keys of all jobs."""
-
-
-class MigrationJobs(msgspec.Struct, frozen=True):
-    """Eventlogs and jobspecs of these jobs; the next page begins at `after`, unless it is None."""
-
-    jobids: tuple[int, ...]
-    after: str | None
-
-
-class MigrationStored(msgspec.Struct, frozen=True):
-    """A part of the index is durable."""
-
-    after: str | None
-
-
-MigrationStep: TypeAlias = MigrationPage | MigrationJobs | MigrationStored
-
-
-class Migration:
+class Migration(Part):
     """Makes the index; `done` once all of it is durable."""
+
+    done: bool
 
     def __init__(self, ledger: Ledger, lost_found: LostAndFound) -> None:
         self._ledger = ledger
@@ -75,14 +62,14 @@ class Migration:
             self.done = True
             return
         page = KeysPage("job", PAGE_KEYS, after, values=False)
-        self._ledger.ask_for(topics.KVS_PAGE, page.payload, MigrationPage())
+        self._ledger.ask(topics.KVS_PAGE, page.payload, MigrationPage())
 
     def _take_page(self, keys: list[str]) -> None:
         after = keys[-1] if len(keys) == PAGE_KEYS else None
         logs = [key for key in keys if key.endswith(_EVENTLOG) and key.count(".") == _KEY_PERIODS]
         jobids = tuple(parse_fluid(key.removesuffix(_EVENTLOG)) for key in logs)
         wanted = [job_key(jobid, part) for jobid in jobids for part in ("eventlog", "jobspec")]
-        self._ledger.ask_for(topics.KVS_LOOKUP_ALL, {"keys": wanted}, MigrationJobs(jobids, after))
+        self._ledger.ask(topics.KVS_LOOKUP_ALL, {"keys": wanted}, MigrationJobs(jobids, after))
 
     def _take_jobs(self, step: MigrationJobs, values: list[str | None]) -> None:
         parts = iter(values)
@@ -106,4 +93,4 @@ class Migration:
         self._commit(ops, step.after)
 
     def _commit(self, ops: list[list[str]], after: str | None) -> None:
-        self._ledger.ask_for(topics.KVS_COMMIT, {"ops": ops}, MigrationStored(after))
+        self._ledger.ask(topics.KVS_COMMIT, {"ops": ops}, MigrationStored(after))

@@ -17,16 +17,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final
 
 import msgspec
 
 from flux_trio.config import JobManagerConfig
 from flux_trio.cores.job_index import ENDED, UNKNOWN, Ended, ended_at, purge_ops, read_ended
+from flux_trio.cores.job_manager.calls import (
+    Named,
+    NamedRead,
+    NamedStored,
+    PurgeStep,
+    Run,
+    RunRead,
+    RunSized,
+    RunStored,
+)
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, ActiveJob, Ledger
 from flux_trio.cores.lookups import KeysPage, page_in, values_in
+from flux_trio.cores.state import Part
 from flux_trio.cores.stored_output import output_key
-from flux_trio.cores.turns import ClearTimer, Log, SetTimer
+from flux_trio.cores.turns import Log
 from flux_trio.formats import FormatError, job_key, parse_duration, parse_eventlog
 from flux_trio.messages import (
     Errno,
@@ -44,7 +55,6 @@ from flux_trio.messages.types import PRIVATE
 from flux_trio.protocols import InvalidTransition, replay
 
 PURGE_S: Final = 2.0  # flux-core's heartbeat, by which it purges
-PURGE_TIMER: Final = "purge"
 PAGE_JOBS: Final = 200  # of one commit
 UNLIMITED: Final = -1
 EVERY_JOB: Final = 1 << 62  # a batch as large as there are jobs
@@ -69,69 +79,15 @@ class PurgeIdRequest(msgspec.Struct):
     force: bool = False
 
 
-class Run(msgspec.Struct, frozen=True):
-    """One purge by age and number: what it may take, and what it has taken."""
-
-    request: Request | None  # None: by the configuration, which has the limits
-    before: int  # jobs that ended before this time are too old; microseconds since the Unix epoch
-    num_limit: int
-    left: int  # of its batch
-    force: bool
-    count: int = 0
-    after: str = ""  # where the next page begins, when jobs are only counted
-
-
-class Named(msgspec.Struct, frozen=True):
-    """The purge of one job, by its id."""
-
-    request: Request
-    wanted: PurgeIdRequest
-
-
-class RunRead(msgspec.Struct, frozen=True):
-    """The oldest jobs were asked for."""
-
-    run: Run
-    limit: int
-
-
-class RunSized(msgspec.Struct, frozen=True):
-    """Which of the jobs have output of more than one piece was asked for."""
-
-    run: Run
-    jobs: tuple[Ended, ...]
-    goes_on: bool
-
-
-class RunStored(msgspec.Struct, frozen=True):
-    """They are gone when this commit is durable."""
-
-    run: Run
-    jobs: tuple[Ended, ...]
-    goes_on: bool
-
-
-class NamedRead(msgspec.Struct, frozen=True):
-    """The eventlog of the job was asked for."""
-
-    named: Named
-
-
-class NamedStored(msgspec.Struct, frozen=True):
-    """It is gone when this commit is durable."""
-
-    named: Named
-    job: Ended
-
-
-PurgeStep: TypeAlias = RunRead | RunSized | RunStored | NamedRead | NamedStored
-
-
-class Purge:
+class Purge(Part):
     """Answers purge requests, and keeps to the configured limits.
 
     `forgotten` is called with each job that plugins could still look up.
     """
+
+    age_limit: float
+    num_limit: int
+    purges: deque[Run | Named]  # the first is under way
 
     def __init__(
         self,
@@ -142,10 +98,9 @@ class Purge:
         self._ledger = ledger
         self._purged = purged
         self._forgotten = forgotten
-        self._age_limit: float = UNLIMITED
-        self._num_limit = UNLIMITED
-        self._is_limited = False  # and the timer is set
-        self._purges: deque[Run | Named] = deque()  # the first is under way
+        self.age_limit = UNLIMITED
+        self.num_limit = UNLIMITED
+        self.purges = deque()
 
     # --- requests
 
@@ -163,37 +118,36 @@ class Purge:
         if wanted.id in self._ledger.jobs:
             raise FluxError(Errno.EINVAL, "cannot purge active job")
         job_key(wanted.id, "eventlog")  # no job has another id
-        self._begin(Named(request, wanted))
+        self._begin(Named(request, wanted.id, wanted.force))
 
     def forget(self, sender: str) -> None:
         """A peer is gone: of its purges the one under way comes to the end of its commit."""
-        others = list(self._purges)[1:]
+        others = list(self.purges)[1:]
         for purge in others:
             if purge.request is not None and purge.request.sender == sender:
-                self._purges.remove(purge)
+                self.purges.remove(purge)
 
     # --- limits
 
     def configure(self, config: JobManagerConfig) -> None:
         """Go by these limits from now on; they have been checked."""
         age = config.inactive_age_limit
-        self._age_limit = UNLIMITED if age is None else parse_duration(age)
+        self.age_limit = UNLIMITED if age is None else parse_duration(age)
         number = config.inactive_num_limit
-        self._num_limit = UNLIMITED if number is None else number
-        was_limited, self._is_limited = self._is_limited, age is not None or number is not None
-        if self._is_limited:
-            self._ledger.send(self._next_look())
-        elif was_limited:
-            self._ledger.send(ClearTimer(PURGE_TIMER))
+        self.num_limit = UNLIMITED if number is None else number
+        if age is None and number is None:
+            self._ledger.outbox.clear_timer("purge")
+        else:
+            self._look_again()
 
     def look(self) -> None:
         """The timer has fired: purge what is beyond the limits."""
-        if not any(purge.request is None for purge in self._purges):
+        if not any(purge.request is None for purge in self.purges):
             self._begin(Run(None, 0, UNLIMITED, EVERY_JOB, force=True))
-        self._ledger.send(self._next_look())
+        self._look_again()
 
-    def _next_look(self) -> SetTimer:
-        return SetTimer(PURGE_TIMER, self._ledger.now + PURGE_S)
+    def _look_again(self) -> None:
+        self._ledger.outbox.set_timer("purge", self._ledger.now + PURGE_S)
 
     def _before(self, age_limit: float) -> int:
         return 0 if age_limit < 0 else ended_at(self._ledger.now - age_limit)
@@ -201,8 +155,8 @@ class Purge:
     # --- one after another
 
     def _begin(self, purge: Run | Named) -> None:
-        self._purges.append(purge)
-        if len(self._purges) == 1:
+        self.purges.append(purge)
+        if len(self.purges) == 1:
             self._go_on(purge)
 
     def _go_on(self, purge: Run | Named) -> None:
@@ -210,12 +164,12 @@ class Purge:
             case Run():
                 limit = min(PAGE_JOBS, purge.left)
                 page = KeysPage(ENDED, limit, purge.after)
-                self._ledger.ask_for(topics.KVS_PAGE, page.payload, RunRead(purge, limit))
+                self._ledger.ask(topics.KVS_PAGE, page.payload, RunRead(purge, limit))
             case Named():
-                keys = {"keys": [job_key(purge.wanted.id, "eventlog")]}
-                self._ledger.ask_for(topics.KVS_LOOKUP_ALL, keys, NamedRead(purge))
+                keys = {"keys": [job_key(purge.jobid, "eventlog")]}
+                self._ledger.ask(topics.KVS_LOOKUP_ALL, keys, NamedRead(purge))
 
-    def take(self, step: PurgeStep, response: Response) -> list[Any]:
+    def take(self, step: PurgeStep, response: Response) -> None:
         """The answer to one question; it leads to the next, or to the answer."""
         try:
             match step:
@@ -232,8 +186,7 @@ class Purge:
                     self._tell([step.job])
                     self._end(step.named.request, 1)
         except FluxError as error:
-            return self._failed(step, error)
-        return []
+            self._failed(step, error)
 
     def _end(self, request: Request | None, count: int) -> None:
         if request is not None:
@@ -241,20 +194,19 @@ class Purge:
         self._next()
 
     def _next(self) -> None:
-        self._purges.popleft()
-        if self._purges:
-            self._go_on(self._purges[0])
+        self.purges.popleft()
+        if self.purges:
+            self._go_on(self.purges[0])
 
-    def _failed(self, step: PurgeStep, error: FluxError) -> list[Any]:
+    def _failed(self, step: PurgeStep, error: FluxError) -> None:
         purge = step.run if isinstance(step, RunRead | RunSized | RunStored) else step.named
         request = purge.request
         self._next()
-        if request is None:
-            if error.errnum == Errno.ENOSPC:
-                return []  # the kvs has logged it, and the next look is soon
-            return [Log(Level.ERR, f"cannot purge inactive jobs: {error.text}")]
-        self._ledger.send(respond_error(request, error.errnum, error.text))
-        return []
+        if request is not None:
+            self._ledger.send(respond_error(request, error.errnum, error.text))
+        elif error.errnum != Errno.ENOSPC:  # that the kvs has logged, and the next look is soon
+            text = f"cannot purge inactive jobs: {error.text}"
+            self._ledger.outbox.send(Log(Level.ERR, text))
 
     # --- by age and number
 
@@ -275,7 +227,7 @@ class Purge:
             keys = [job_key(job.id, output_key(1)) for job in jobs[:number]]
             sized = RunSized(run, tuple(jobs[:number]), goes_on)
             # the answer ends with the first that is there
-            self._ledger.ask_for(topics.KVS_LOOKUP_ALL, {"keys": keys, "chars_max": 1}, sized)
+            self._ledger.ask(topics.KVS_LOOKUP_ALL, {"keys": keys, "chars_max": 1}, sized)
             return
         run = _counted(run, number)
         if goes_on:
@@ -293,7 +245,7 @@ class Purge:
     def _limits(self, run: Run) -> tuple[int, int]:
         """Those of the configuration may have changed while it is under way."""
         if run.request is None:
-            return self._before(self._age_limit), self._num_limit
+            return self._before(self.age_limit), self.num_limit
         return run.before, run.num_limit
 
     def _take_purged(self, stored: RunStored, response: Response) -> None:
@@ -308,7 +260,7 @@ class Purge:
 
     def _take_named(self, read: NamedRead, response: Response) -> None:
         (eventlog,) = values_in(response)
-        named, jobid = read.named, read.named.wanted.id
+        named, jobid = read.named, read.named.jobid
         if eventlog is None:
             raise FluxError(Errno.ENOENT, "id not found")
         try:
@@ -319,7 +271,7 @@ class Purge:
             raise FluxError(Errno.EINVAL, "cannot purge active job")
         usec = ended_at(events[-1].timestamp)
         over = Ended(jobid, usec, job.userid, int(job.result), UNKNOWN, UNKNOWN)
-        if named.wanted.force:
+        if named.force:
             self._remove([over], NamedStored(named, over))
         else:
             self._end(named.request, 1)
@@ -330,7 +282,7 @@ class Purge:
         ops = [op for job in jobs for op in purge_ops(job)]
         ops.append(["put", MAX_JOBID_KEY, str(self._ledger.max_jobid)])
         # On a full disk it is refused at once: to wait behind all that does would look like a hang.
-        self._ledger.ask_for(topics.KVS_COMMIT, {"ops": ops, "wait": False}, stored)
+        self._ledger.ask(topics.KVS_COMMIT, {"ops": ops, "wait": False}, stored)
 
     def _tell(self, jobs: Sequence[Ended]) -> None:
         self._ledger.ninactive -= len(jobs)

@@ -11,16 +11,26 @@ it first, from all eventlogs.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import msgspec
 
 from flux_trio.cores.job_index import ACTIVE, ENDED, active_key, jobid_in
+from flux_trio.cores.job_manager.calls import (
+    ActiveRead,
+    EndedCount,
+    JobsRead,
+    LastRead,
+    MarksRead,
+    MigrationStep,
+    ReplayStep,
+)
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, ActiveJob, Ledger, ended, revive
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
-from flux_trio.cores.job_manager.jobs.migration import MIGRATION_KEY, Migration, MigrationStep
+from flux_trio.cores.job_manager.jobs.migration import MIGRATION_KEY, Migration
 from flux_trio.cores.job_manager.requests.submission import redacted_bytes
 from flux_trio.cores.lookups import LOOKUP_JOBS_MAX, KeysPage, cannot_read, page_in, values_in
+from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Exit, Log
 from flux_trio.formats import FormatError, job_key, parse_eventlog, parse_fluid, parse_r
 from flux_trio.messages import Errno, FluxError, Level, Response, expect_payload, topics
@@ -31,31 +41,6 @@ DIRECTORY: Final = "job"
 _PARTS: Final = ("eventlog", "jobspec", "R")
 
 
-class MarksRead(msgspec.Struct, frozen=True):
-    """What earlier lives have written down: the greatest id purged, a migration under way."""
-
-
-class LastRead(msgspec.Struct, frozen=True):
-    """The last of the job directories: it has the greatest id."""
-
-
-class ActiveRead(msgspec.Struct, frozen=True):
-    """A page of the index of active jobs."""
-
-
-class JobsRead(msgspec.Struct, frozen=True):
-    """What is stored of the jobs of a page; the next one begins at `after`, unless it is None."""
-
-    jobids: tuple[int, ...]
-    after: str | None
-
-
-class EndedCount(msgspec.Struct, frozen=True):
-    """How many finished jobs there are."""
-
-
-ReplayStep: TypeAlias = MarksRead | LastRead | ActiveRead | JobsRead | EndedCount | MigrationStep
-
 EVENTLOG_SMALL_BYTES: Final = 8192  # an eventlog that no user made long
 
 
@@ -63,24 +48,29 @@ class _Count(msgspec.Struct):
     count: int
 
 
-class Replay:
+class Replay(Part):
     """Reads what an earlier life left; `done` once everything has been read."""
+
+    has_jobs: bool  # whether there is any job directory
+    has_index: bool  # whether any job is in the index of active ones
+    is_migrating: bool  # an earlier life has begun to make the index
+    done: bool
 
     def __init__(self, ledger: Ledger, lost_found: LostAndFound) -> None:
         self._ledger = ledger
         self._lost_found = lost_found
         self._migration = Migration(ledger, lost_found)
-        self._has_jobs = False  # whether there is any job directory
-        self._has_index = False  # whether any job is in the index of active ones
-        self._is_migrating = False  # an earlier life has begun to make the index
+        self.has_jobs = False
+        self.has_index = False
+        self.is_migrating = False
         self.done = False
 
     def start(self) -> None:
         """Ask for what to begin with."""
         keys = {"keys": [MAX_JOBID_KEY, MIGRATION_KEY]}
-        self._ledger.ask_for(topics.KVS_LOOKUP_ALL, keys, MarksRead())
+        self._ledger.ask(topics.KVS_LOOKUP_ALL, keys, MarksRead())
 
-    def take(self, step: ReplayStep, response: Response) -> list[Any]:
+    def take(self, step: ReplayStep, response: Response) -> None:
         """The answer to one question; it leads to the next."""
         try:
             match step:
@@ -91,31 +81,31 @@ class Replay:
                 case ActiveRead():
                     self._take_active(page_in(response).keys)
                 case JobsRead():
-                    return self._take_jobs(step, values_in(response))
+                    self._take_jobs(step, values_in(response))
                 case EndedCount():
                     self._take_count(response)
                 case _:
                     self._migrate(step, response)
         except FluxError as error:
             if isinstance(step, MarksRead) and error.errnum == Errno.EBADMSG:
-                return self._go_on_without_marks(error)
-            return [cannot_read("the jobs", error)]
-        return []
+                self._go_on_without_marks(error)
+            else:
+                self._say(cannot_read("the jobs", error))
 
     # --- the steps, in order
 
     def _take_marks(self, values: list[str | None]) -> None:
         purged, migration = values
         self._ledger.used(int(purged or 0))
-        self._is_migrating = migration is not None
+        self.is_migrating = migration is not None
         page = KeysPage(DIRECTORY, LAST_KEYS, reverse=True, values=False)
-        self._ledger.ask_for(topics.KVS_PAGE, page.payload, LastRead())
+        self._ledger.ask(topics.KVS_PAGE, page.payload, LastRead())
 
-    def _go_on_without_marks(self, error: FluxError) -> list[Any]:
+    def _go_on_without_marks(self, error: FluxError) -> None:
         """Few state files have any: more likely is that only pages of finished jobs are damaged."""
         self._take_marks([None, None])
         text = f"the greatest id of a purged job is not known, it may be used again: {error.text}"
-        return [Log(Level.CRIT, text)]
+        self._say(Log(Level.CRIT, text))
 
     def _take_last(self, keys: list[str]) -> None:
         for key in keys:
@@ -123,42 +113,40 @@ class Replay:
                 jobid = parse_fluid(".".join(key.split(".")[:5]))
             except FormatError:
                 continue  # somebody else's
-            self._has_jobs = True
+            self.has_jobs = True
             self._ledger.used(jobid)
             break
-        if self._is_migrating:
+        if self.is_migrating:
             self._migration.start()
         else:
             self._ask_active("")
 
     def _take_active(self, keys: list[str]) -> None:
         if not keys:
-            self._ledger.ask_for(topics.KVS_COUNT, {"prefix": ENDED}, EndedCount())
+            self._ledger.ask(topics.KVS_COUNT, {"prefix": ENDED}, EndedCount())
             return
-        self._has_index = True
+        self.has_index = True
         jobids = tuple(map(jobid_in, keys))
         after = keys[-1] if len(keys) == LOOKUP_JOBS_MAX else None
         wanted = [job_key(jobid, part) for jobid in jobids for part in _PARTS]
-        self._ledger.ask_for(topics.KVS_LOOKUP_ALL, {"keys": wanted}, JobsRead(jobids, after))
+        self._ledger.ask(topics.KVS_LOOKUP_ALL, {"keys": wanted}, JobsRead(jobids, after))
 
-    def _take_jobs(self, read: JobsRead, values: list[str | None]) -> list[Any]:
+    def _take_jobs(self, read: JobsRead, values: list[str | None]) -> None:
         parts = iter(values)
-        actions: list[Any] = []
         for jobid, eventlog, jobspec, r in zip(read.jobids, parts, parts, parts, strict=True):
             if jobid <= self._ledger.last_stored:  # ingest submits what it has stored since
-                actions += self._fold(jobid, eventlog, jobspec, r)
+                self._fold(jobid, eventlog, jobspec, r)
         if read.after is None:
             # after what was repaired: the commit of this turn comes first
-            self._ledger.ask_for(topics.KVS_COUNT, {"prefix": ENDED}, EndedCount())
+            self._ledger.ask(topics.KVS_COUNT, {"prefix": ENDED}, EndedCount())
         else:
             self._ask_active(read.after)
-        return actions
 
     def _take_count(self, response: Response) -> None:
         if response.errnum:
             raise FluxError(response.errnum, response.error_text)
         count = expect_payload(response, _Count).count
-        if self._has_jobs and not (count or self._has_index or self._migration.done):
+        if self.has_jobs and not (count or self.has_index or self._migration.done):
             self._migration.start()
             return
         self._ledger.ninactive = count
@@ -171,37 +159,37 @@ class Replay:
 
     def _ask_active(self, after: str) -> None:
         page = KeysPage(ACTIVE, LOOKUP_JOBS_MAX, after, values=False)
-        self._ledger.ask_for(topics.KVS_PAGE, page.payload, ActiveRead())
+        self._ledger.ask(topics.KVS_PAGE, page.payload, ActiveRead())
 
     # --- one job
 
-    def _fold(
-        self, jobid: int, eventlog: str | None, jobspec: str | None, r: str | None
-    ) -> list[Any]:
+    def _fold(self, jobid: int, eventlog: str | None, jobspec: str | None, r: str | None) -> None:
         if eventlog is None:  # it was refused, and a crash left half of it
             self._ledger.store([["unlink", active_key(jobid)]])
-            return []
+            return
         key = job_key(jobid, "eventlog")
         try:
             job = replay(jobid, events := parse_eventlog(eventlog))
         except (FormatError, InvalidTransition, KeyError) as error:
             self._lost_found.begin(jobid, key, f"{key}: not a job eventlog: {error}")
-            return []
+            return
         if jobspec is None:
-            return [Exit(f"cannot read {job_key(jobid, 'jobspec')}: no such key")]
+            self._say(Exit(f"cannot read {job_key(jobid, 'jobspec')}: no such key"))
+            return
         kept = self._ledger.jobspecs.keep(job.userid, redacted_bytes(jobspec.encode()))
         active = revive(job, kept)
         if not job.is_active:
             self._ledger.over.append(ended(active, events[-1].timestamp))
-            return []
+            return
         self._ledger.resume(active)
         if len(eventlog) > EVENTLOG_SMALL_BYTES:  # who has asked for it is not known any more
             size = len(eventlog.encode())
             self._ledger.asked_bytes.put(job.userid, jobid, size)
             self._ledger.posted_bytes.put(job.userid, jobid, size)
-        return self._take_resources(active, r) if job.has_resources else []
+        if job.has_resources:
+            self._take_resources(active, r)
 
-    def _take_resources(self, job: ActiveJob, r: str | None) -> list[Any]:
+    def _take_resources(self, job: ActiveJob, r: str | None) -> None:
         """Without it others may be granted the same."""
         try:
             if r is None:
@@ -209,5 +197,7 @@ class Replay:
             job.granted = parse_r(r)
         except (FluxError, FormatError) as error:
             text = f"job {job.id}: what it holds is not known: {error}"
-            return [Log(Level.CRIT, text)]
-        return []
+            self._say(Log(Level.CRIT, text))
+
+    def _say(self, action: Log | Exit) -> None:
+        self._ledger.outbox.send(action)

@@ -7,11 +7,12 @@ state, reason], ...]}, where the reason is a plugin's, "" for none.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Note
 from flux_trio.messages import topics
 from flux_trio.trace import Kind
@@ -23,23 +24,25 @@ JOBS_MAX: Final = 1000
 """No account is given of more: it would take longer than a turn may, and stay in the trace."""
 
 
-class Rest:
+class Rest(Part):
     """Gives an account when something has happened since the last, and not too often."""
+
+    told: int  # events up to the last account
 
     def __init__(self, ledger: Ledger, scheduler: SchedulerSide, execution: ExecSide) -> None:
         self._ledger = ledger
         self._scheduler = scheduler
         self._exec = execution
-        self._told = 0  # events up to the last account
+        self.told = 0
 
-    def end_turn(self) -> list[Any]:
-        """The account, if the job manager has asked nobody anything that is not answered."""
+    def end_turn(self) -> None:
+        """Send the account, if the job manager has asked nobody anything that is not answered."""
         jobs = self._ledger.jobs
-        nevents = self._ledger.nlogged - self._told
+        nevents = self._ledger.nlogged - self.told
         due = nevents and len(jobs) <= min(nevents * JOBS_PER_EVENT, JOBS_MAX)
-        if not due or len(self._ledger.calls):
-            return []
-        self._told = self._ledger.nlogged
+        if not due or self._ledger.outbox.calls:
+            return
+        self.told = self._ledger.nlogged
         account = {
             "service": topics.JOB_MANAGER,
             "scheduler": self._scheduler.link.name.lower(),
@@ -48,7 +51,7 @@ class Rest:
             "waiting": self._scheduler.waiting(),
             "jobs": [[job.id, job.state.name, _reason(job)] for job in jobs.values()],
         }
-        return [Note(Kind.STATE, account)]
+        self._ledger.outbox.send(Note(Kind.STATE, account))
 
 
 def _reason(job: ActiveJob) -> str:

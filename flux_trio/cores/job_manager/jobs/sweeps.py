@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from flux_trio.cores.job_manager.hooks.waiting import Sweep
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.state import Part
-from flux_trio.cores.turns import SetTimer
 
 SLICE_JOBS: Final = 300
 """Jobs a turn: below 25 ms with hooks of 50 us each, since a request may have to wait for two
@@ -20,8 +19,6 @@ slices. With smaller ones the commits cost more than they bring."""
 
 COMMITS_MAX: Final = 3
 """Commits under way with which no other slice is begun; the kvs takes up several at once."""
-
-_KEY: Final = "sweep"
 
 
 class Sweeper(Protocol):
@@ -71,10 +68,10 @@ class Sweeps(Part):
         self._do(self.open[0])
         return True
 
-    def end_turn(self) -> list[Any]:
-        """The timer for the rest; a commit that is answered makes a turn as well."""
-        is_due = self.open and not self._is_ahead
-        return [SetTimer(_KEY, self._ledger.now)] if is_due else []
+    def end_turn(self) -> None:
+        """Set the timer for the rest; a commit that is answered makes a turn as well."""
+        if self.open and not self._is_ahead:
+            self._ledger.outbox.set_timer("sweep", self._ledger.now)
 
     @property
     def _is_ahead(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.state import Part
 from flux_trio.messages import Request, expect_payload, respond, topics
 
 
@@ -19,31 +20,33 @@ class Hindrance(msgspec.Struct):
     reason: str
 
 
-class Hindrances:
+class Hindrances(Part):
     """What services have said."""
+
+    reasons: dict[str, str]  # by the name of the service's peer
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._reasons: dict[str, str] = {}  # by the name of the service's peer
+        self.reasons = {}
 
     @property
     def texts(self) -> list[str]:
         """The reasons that hold, each with who gave it."""
-        return [f"{sender}: {reason}" for sender, reason in self._reasons.items()]
+        return [f"{sender}: {reason}" for sender, reason in self.reasons.items()]
 
     def excuse(self, sender: str) -> bool:
         """Whether it is said why that service does not answer; without the kvs none of them can."""
-        return sender in self._reasons or topics.KVS in self._reasons
+        return sender in self.reasons or topics.KVS in self.reasons
 
     def tell(self, request: Request) -> None:
         """Keep what the sender says, in place of what it said before."""
         reason = expect_payload(request, Hindrance).reason
         if reason:
-            self._reasons[request.sender] = reason
+            self.reasons[request.sender] = reason
         else:
-            self._reasons.pop(request.sender, None)
+            self.reasons.pop(request.sender, None)
         self._ledger.answer_at_once(respond(request))
 
     def forget(self, sender: str) -> None:
         """A peer is gone."""
-        self._reasons.pop(sender, None)
+        self.reasons.pop(sender, None)

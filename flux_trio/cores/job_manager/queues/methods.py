@@ -6,13 +6,13 @@ A change is in force at once and answered when it is durable, unless it is not t
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from flux_trio.config import Config
 from flux_trio.cores.configuring import configuration_in
+from flux_trio.cores.job_manager.calls import QueuesRead, QueuesStored
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.waiting import Configured, ConfiguredAgain
@@ -23,6 +23,7 @@ from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY, Queues
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.lookups import cannot_read
+from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.messages import (
     Errno,
@@ -68,8 +69,10 @@ class _Value(msgspec.Struct):
     value: str
 
 
-class QueueMethods:
+class QueueMethods(Part):
     """Answers requests about queues; `silences` are of those who may owe an answer, by name."""
+
+    restored: bool
 
     def __init__(
         self,
@@ -92,10 +95,9 @@ class QueueMethods:
         self._hindrances = hindrances
         self.restored = False
 
-    def start(self) -> list[Any]:
+    def start(self) -> None:
         """Ask for what an earlier life left."""
-        call = self._ledger.calls.open(self._found)
-        return [Request(topics.KVS_LOOKUP, {"key": CHECKPOINT_KEY}, call)]
+        self._ledger.ask(topics.KVS_LOOKUP, {"key": CHECKPOINT_KEY}, QueuesRead())
 
     def names(self, request: Request) -> None:
         """job-manager.queue-list: the names, and which is the default queue."""
@@ -184,28 +186,30 @@ class QueueMethods:
             self._ledger.send(respond(request))
             return
         ops = [["put", CHECKPOINT_KEY, self._queues.checkpoint()]]
-        call = self._ledger.calls.open(partial(self._kept, request))
-        self._ledger.send(Request(topics.KVS_COMMIT, {"ops": ops}, call))
+        self._ledger.ask_when_durable(topics.KVS_COMMIT, {"ops": ops}, QueuesStored(request))
 
-    def _kept(self, request: Request, response: Response) -> list[Any]:
+    def stored(self, request: Request, response: Response) -> None:
+        """The change that `request` asks for is stored, or cannot be."""
         if response.errnum:
             text = f"done, but not kept for the next start: {response.error_text}"
             answer = respond_error(request, response.errnum, text)
         else:
             answer = respond(request)
-        return [] if answer is None else [answer]
+        self._ledger.outbox.send(answer)
 
-    def _found(self, response: Response) -> list[Any]:
+    def found(self, response: Response) -> None:
+        """What an earlier life has stored of the queues has come."""
         self.restored = True
         if response.errnum == Errno.ENOENT:
-            return []
+            return
         if response.errnum:
             error = FluxError(response.errnum, response.error_text)
-            return [cannot_read(CHECKPOINT_KEY, error)]
+            self._ledger.outbox.send(cannot_read(CHECKPOINT_KEY, error))
+            return
         try:
             self._queues.restore(expect_payload(response, _Value).value)
         except msgspec.MsgspecError as error:
             # what an administrator stopped must not go on by itself
             self._queues.stop_all("what was kept of the queues cannot be read")
-            return [Log(Level.CRIT, f"{CHECKPOINT_KEY}: {error}: all queues are stopped")]
-        return []
+            text = f"{CHECKPOINT_KEY}: {error}: all queues are stopped"
+            self._ledger.outbox.send(Log(Level.CRIT, text))

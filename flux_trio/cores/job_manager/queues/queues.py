@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.config import Config
+from flux_trio.cores.state import Part
 from flux_trio.messages import Errno, FluxError
 from flux_trio.protocols import QUEUE, QueueEvent
 
@@ -77,18 +78,21 @@ class Queue:
         )
 
 
-class Queues:
+class Queues(Part):
     """The queues by name, in the order of the configuration."""
+
+    config: Config
+    by_name: dict[Name, Queue]
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._queues: dict[Name, Queue] = {}
+        self.by_name = {}
         self.configure(config)
 
     @property
     def names(self) -> list[str]:
         """The named ones; none where there is only the anonymous queue."""
-        return [name for name in self._queues if name is not None]
+        return [name for name in self.by_name if name is not None]
 
     def configure(self, config: Config) -> None:
         """Have the queues of `config`; those that stay keep their state."""
@@ -96,13 +100,13 @@ class Queues:
         wanted: dict[Name, bool] = {name: each.started for name, each in config.queues.items()}
         if not wanted:
             wanted = {None: True}
-        self._queues = {
-            name: self._queues.get(name) or Queue(name, started) for name, started in wanted.items()
+        self.by_name = {
+            name: self.by_name.get(name) or Queue(name, started) for name, started in wanted.items()
         }
 
     def find(self, name: Name) -> Queue:
         """Raises FluxError(EINVAL), in flux-core's words, when there is no such queue."""
-        queue = self._queues.get(name)
+        queue = self.by_name.get(name)
         if queue is None and name is None:
             raise FluxError(Errno.EINVAL, "a named queue is required")
         if queue is None:
@@ -111,20 +115,20 @@ class Queues:
 
     def meant(self, name: Name, *, everyone: bool) -> list[Queue]:
         """The queues that an administrator's request is about. Raises FluxError(EINVAL)."""
-        if name is None and (everyone or None in self._queues):
-            return list(self._queues.values())
+        if name is None and (everyone or None in self.by_name):
+            return list(self.by_name.values())
         if name is None:
             raise FluxError(Errno.EINVAL, "Use --all to apply this command to all queues")
         return [self.find(name)]
 
     def schedules(self, name: Name) -> bool:
         """Whether jobs of a queue may be sent to the scheduler; not if there is no such queue."""
-        queue = self._queues.get(name)
+        queue = self.by_name.get(name)
         return queue is not None and queue.state.is_started
 
     def refusal(self, name: Name) -> str | None:
         """Why a queue takes no jobs, in flux-core's words; None when it does. KeyError."""
-        queue = self._queues[name]
+        queue = self.by_name[name]
         if queue.state.is_enabled:
             return None
         where = "" if name is None else f" to {name}"
@@ -132,7 +136,7 @@ class Queues:
 
     def checkpoint(self) -> str:
         """What is to survive a restart."""
-        saved = [queue.saved for queue in self._queues.values()]
+        saved = [queue.saved for queue in self.by_name.values()]
         return msgspec.json.encode(Checkpoint(saved)).decode()
 
     def restore(self, text: str) -> None:
@@ -141,11 +145,11 @@ class Queues:
         Raises msgspec.MsgspecError for a text that is none.
         """
         for saved in msgspec.json.decode(text, type=Checkpoint).queues:
-            queue = self._queues.get(saved.name)
+            queue = self.by_name.get(saved.name)
             if queue is not None:
                 queue.restore(saved)
 
     def stop_all(self, reason: str) -> None:
         """Stop every queue, for this life only."""
-        for queue in self._queues.values():
+        for queue in self.by_name.values():
             queue.change(QueueEvent.STOP, reason, keep=False)

@@ -12,6 +12,7 @@ import msgspec
 
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.queues.queues import Queues
+from flux_trio.cores.state import Part
 from flux_trio.messages import Request, expect_payload, respond
 from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobState
 
@@ -26,13 +27,15 @@ What: TypeAlias = tuple[int, str | None]
 """States, a mask, and a queue or all: no job may be in any of these states there."""
 
 
-class Waits:
+class Waits(Part):
     """Answers drain and idle requests."""
+
+    open: dict[What, dict[str, list[Request]]]  # then by sender
 
     def __init__(self, ledger: Ledger, queues: Queues) -> None:
         self._ledger = ledger
         self._queues = queues
-        self._open: dict[What, dict[str, list[Request]]] = {}  # then by sender
+        self.open = {}
 
     def drain(self, request: Request) -> None:
         """job-manager.drain: answered when the queue, or each, is empty."""
@@ -44,16 +47,16 @@ class Waits:
 
     def forget(self, sender: str) -> None:
         """Nobody waits there any more."""
-        for what, senders in list(self._open.items()):
+        for what, senders in list(self.open.items()):
             senders.pop(sender, None)
             if not senders:
-                del self._open[what]
+                del self.open[what]
 
     def end_turn(self) -> None:
         """Answer those whose time has come."""
-        for states, name in list(self._open):
+        for states, name in list(self.open):
             if not self._ledger.tally.jobs(states, name):
-                for requests in self._open.pop((states, name)).values():
+                for requests in self.open.pop((states, name)).values():
                     for request in requests:
                         self._answer(request, states, name)
 
@@ -61,7 +64,7 @@ class Waits:
         name = expect_payload(request, WaitRequest).name
         if name is not None:
             self._queues.find(name)
-        senders = self._open.setdefault((states, name), {})
+        senders = self.open.setdefault((states, name), {})
         senders.setdefault(request.sender, []).append(request)
 
     def _answer(self, request: Request, states: int, name: str | None) -> None:

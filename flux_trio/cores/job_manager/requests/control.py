@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 
+from flux_trio.cores.job_manager.calls import Absent
 from flux_trio.cores.job_manager.execution.side import ExecSide
-from flux_trio.cores.job_manager.jobs.ledger import Absent, ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_note
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.state import Part
 from flux_trio.messages import (
     USERID_UNKNOWN,
     Errno,
@@ -57,7 +59,7 @@ class Urgency(msgspec.Struct):
     urgency: int
 
 
-class Control:
+class Control(Part):
     """Answers what users ask."""
 
     def __init__(

@@ -10,13 +10,15 @@ import re
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from flux_trio.cores.job_index import ENDED, Ended, read_ended
+from flux_trio.cores.job_manager.calls import HistoryRead
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.lookups import KeysPage, page_in
+from flux_trio.cores.state import Part
 from flux_trio.formats import Event
 from flux_trio.messages import (
     Errno,
@@ -34,7 +36,34 @@ PAGE_JOBS: Final = 2000  # about 3 ms of this service's time
 
 _SLICE: Final = re.compile(r"\[(-?\d*)(?::(-?\d*)(?::(-?\d*))?)?\]")
 
-_Ids = array  # of job ids, "Q", the smallest first
+
+class JobIds:
+    """Job ids, 8 bytes each, the smallest first."""
+
+    __slots__ = ("_ids",)
+
+    def __init__(self, jobids: Iterable[int] = ()) -> None:
+        self._ids = array("Q", sorted(jobids))
+
+    def __getstate__(self) -> list[int]:
+        return self._ids.tolist()
+
+    def __setstate__(self, jobids: list[int]) -> None:
+        self._ids = array("Q", jobids)
+
+    def add(self, jobid: int) -> None:
+        """Put an id that is not among them in its place."""
+        insort(self._ids, jobid)
+
+    def discard(self, jobid: int) -> None:
+        """Take an id out, if it is among them."""
+        at = bisect_left(self._ids, jobid)
+        if at < len(self._ids) and self._ids[at] == jobid:
+            del self._ids[at]
+
+    def latest(self, chosen: slice) -> list[int]:
+        """The ids in `chosen`, which counts from the latest."""
+        return self._ids[::-1][chosen].tolist()
 
 
 class HistoryGet(msgspec.Struct):
@@ -43,85 +72,82 @@ class HistoryGet(msgspec.Struct):
     slice: str
 
 
-class HistoryRead(msgspec.Struct, frozen=True):
-    """A page of the index was asked for."""
-
-
-class History:
+class History(Part):
     """Answers history requests."""
+
+    lists: dict[int, JobIds] | None  # by user, once they were asked for
+    read: dict[int, set[int]]  # by user, while the index is read
+    waiting: list[tuple[Request, str]]  # meanwhile, each with its slice
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._lists: dict[int, _Ids[int]] | None = None  # by user, once they were asked for
-        self._read: dict[int, set[int]] = {}  # by user, while the index is read
-        self._waiting: list[tuple[Request, slice]] = []  # meanwhile
+        self.lists = None
+        self.read = {}
+        self.waiting = []
         ledger.tell_of(JobEvent.VALIDATE, self._accepted)
 
     def get(self, request: Request) -> None:
         """{"jobs": ids} of the sender's own jobs."""
-        chosen = _read_slice(expect_payload(request, HistoryGet).slice)
-        if self._lists is not None:
+        text = expect_payload(request, HistoryGet).slice
+        chosen = _read_slice(text)
+        if self.lists is not None:
             self._answer(request, chosen)
             return
-        self._waiting.append((request, chosen))
-        if len(self._waiting) == 1:
-            self._read = {}
+        self.waiting.append((request, text))
+        if len(self.waiting) == 1:
+            self.read = {}
             self._ask("")
 
     def forget(self, sender: str) -> None:
         """Nobody waits there any more; the index is read to its end all the same."""
-        self._waiting = [each for each in self._waiting if each[0].sender != sender]
+        self.waiting = [each for each in self.waiting if each[0].sender != sender]
 
     def purged(self, jobs: Iterable[Ended]) -> None:
         """These are no more."""
         for job in jobs:
-            self._read.get(job.userid, set()).discard(job.id)
-            ids = (self._lists or {}).get(job.userid, array("Q"))
-            at = bisect_left(ids, job.id)
-            if at < len(ids) and ids[at] == job.id:
-                del ids[at]
+            self.read.get(job.userid, set()).discard(job.id)
+            if self.lists is not None and job.userid in self.lists:
+                self.lists[job.userid].discard(job.id)
 
-    def take_page(self, response: Response) -> list[Any]:
+    def take_page(self, response: Response) -> None:
         """A part of the index has come."""
         try:
             page = page_in(response)
         except FluxError as error:
-            waiting, self._waiting = self._waiting, []
+            waiting, self.waiting = self.waiting, []
             for request, _ in waiting:
                 self._ledger.send(respond_error(request, error.errnum, error.text))
-            return []
+            return
         for key, value in page.items:
             told = read_ended(key, value)
-            self._read.setdefault(told.userid, set()).add(told.id)
+            self.read.setdefault(told.userid, set()).add(told.id)
         if page.is_last(PAGE_JOBS):
             self._has_read()
         else:
             self._ask(page.keys[-1])
-        return []
 
     def _ask(self, after: str) -> None:
         page = KeysPage(ENDED, PAGE_JOBS, after)
-        self._ledger.ask_for(topics.KVS_PAGE, page.payload, HistoryRead())
+        self._ledger.ask(topics.KVS_PAGE, page.payload, HistoryRead())
 
     def _has_read(self) -> None:
         """Active jobs come to the others, and what ended while the index was read."""
-        read, self._read = self._read, {}
+        read, self.read = self.read, {}
         for job in self._ledger.known():
             if job.state != JobState.NEW:
                 read.setdefault(job.userid, set()).add(job.id)
-        self._lists = {userid: array("Q", sorted(ids)) for userid, ids in read.items()}
-        waiting, self._waiting = self._waiting, []
-        for request, chosen in waiting:
-            self._answer(request, chosen)
+        self.lists = {userid: JobIds(ids) for userid, ids in read.items()}
+        waiting, self.waiting = self.waiting, []
+        for request, text in waiting:
+            self._answer(request, _read_slice(text))
 
     def _answer(self, request: Request, chosen: slice) -> None:
-        ids = (self._lists or {}).get(request.userid, array("Q"))
-        # slices count from the latest
-        self._ledger.send(respond(request, {"jobs": ids[::-1][chosen].tolist()}))
+        ids = (self.lists or {}).get(request.userid, JobIds())
+        self._ledger.send(respond(request, {"jobs": ids.latest(chosen)}))
 
     def _accepted(self, job: ActiveJob, _event: Event) -> None:
-        if self._lists is not None:
-            insort(self._lists.setdefault(job.userid, array("Q")), job.id)
+        if self.lists is not None:
+            self.lists.setdefault(job.userid, JobIds()).add(job.id)
 
 
 def _read_slice(text: str) -> slice:

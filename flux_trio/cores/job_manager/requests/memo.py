@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 
-from flux_trio.cores.job_manager.jobs.ledger import Absent, Ledger
+from flux_trio.cores.job_manager.calls import Absent
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits
+from flux_trio.cores.state import Part
 from flux_trio.messages import Errno, FluxError, Request, expect_payload, respond
 from flux_trio.protocols import JobEvent
 
@@ -22,7 +24,7 @@ class Memo(msgspec.Struct):
     memo: dict[str, Any]
 
 
-class Memos:
+class Memos(Part):
     """Answers job-manager.memo."""
 
     def __init__(self, ledger: Ledger, limits: UserLimits) -> None:

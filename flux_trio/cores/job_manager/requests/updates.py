@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from flux_trio.cores.job_manager.calls import Absent
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.waiting import (
     ApplyUpdate,
@@ -24,7 +25,7 @@ from flux_trio.cores.job_manager.hooks.waiting import (
     UpdateValidated,
     Updating,
 )
-from flux_trio.cores.job_manager.jobs.ledger import Absent, ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_update_keys
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part

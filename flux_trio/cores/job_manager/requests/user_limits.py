@@ -14,6 +14,7 @@ import msgspec
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
 from flux_trio.cores.job_manager.queues.queues import Queues
+from flux_trio.cores.state import Part
 from flux_trio.messages import Errno, FluxError, Request
 from flux_trio.protocols import JobEvent
 
@@ -23,7 +24,7 @@ UPDATE_KEY_CHARS_MAX: Final = 255  # of a jobspec key path: hooks have a topic f
 OWNER_FACTOR: Final = 2
 
 
-class UserLimits:
+class UserLimits(Part):
     """Looks at what users ask for before it is done. Every refusal names the limit."""
 
     def __init__(self, ledger: Ledger, queues: Queues) -> None:

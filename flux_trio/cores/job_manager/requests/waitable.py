@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.state import Part
 from flux_trio.formats import Event
 from flux_trio.messages import Errno, FluxError, Request, expect_payload, respond, respond_error
 from flux_trio.protocols import JobEvent, JobFlag
@@ -31,15 +32,20 @@ class Wait(msgspec.Struct):
     id: int
 
 
-class Waitable:
+class Waitable(Part):
     """Waitable jobs, results nobody has asked for, and who waits."""
+
+    results: dict[int, int | str]  # by job id, oldest first: see `_result_of`
+    waiting: dict[int, Request]  # by the id of an active job
+    for_any: deque[Request]  # for the next job, whichever it is
+    active: set[int] | None  # waitable jobs; None until first asked for
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._results: dict[int, int | str] = {}  # by job id, oldest first: see `_result_of`
-        self._waiting: dict[int, Request] = {}  # by the id of an active job
-        self._any: deque[Request] = deque()  # for the next job, whichever it is
-        self._active: set[int] | None = None  # waitable jobs; None until first asked for
+        self.results = {}
+        self.waiting = {}
+        self.for_any = deque()
+        self.active = None
         ledger.tell_of(JobEvent.SUBMIT, self._came)
         ledger.tell_of(JobEvent.INVALIDATE, self._refused)
         ledger.tell_of(JobEvent.CLEAN, self._over)
@@ -49,26 +55,26 @@ class Waitable:
         jobid = expect_payload(request, Wait).id
         if jobid == ANY_JOB:
             self._wait_for_any(request)
-        elif jobid in self._results:
-            self._tell(request, jobid, self._results.pop(jobid))
+        elif jobid in self.results:
+            self._tell(request, jobid, self.results.pop(jobid))
         else:
             self._wait_for(request, jobid)
-        if self._any and len(self._any) + len(self._waiting) > len(self._jobs()):
-            self._ledger.send(respond_error(self._any.pop(), Errno.ECHILD, NO_MORE))
+        if self.for_any and len(self.for_any) + len(self.waiting) > len(self._jobs()):
+            self._ledger.send(respond_error(self.for_any.pop(), Errno.ECHILD, NO_MORE))
 
     def forget(self, sender: str) -> None:
         """Nobody waits there any more."""
-        self._any = deque(each for each in self._any if each.sender != sender)
-        self._waiting = {
-            jobid: each for jobid, each in self._waiting.items() if each.sender != sender
+        self.for_any = deque(each for each in self.for_any if each.sender != sender)
+        self.waiting = {
+            jobid: each for jobid, each in self.waiting.items() if each.sender != sender
         }
 
     def _wait_for_any(self, request: Request) -> None:
-        if self._results:
-            jobid = next(iter(self._results))
-            self._tell(request, jobid, self._results.pop(jobid))
+        if self.results:
+            jobid = next(iter(self.results))
+            self._tell(request, jobid, self.results.pop(jobid))
         else:
-            self._any.append(request)
+            self.for_any.append(request)
 
     def _wait_for(self, request: Request, jobid: int) -> None:
         job = self._ledger.jobs.get(jobid)
@@ -77,16 +83,16 @@ class Waitable:
             raise FluxError(Errno.ECHILD, text)
         if not job.flags & _WAITABLE:
             raise FluxError(Errno.ECHILD, "job was not submitted with FLUX_JOB_WAITABLE")
-        if jobid in self._waiting:
+        if jobid in self.waiting:
             raise FluxError(Errno.ECHILD, "job id already has a waiter")
-        self._waiting[jobid] = request
+        self.waiting[jobid] = request
 
     def _jobs(self) -> set[int]:
         """Active waitable jobs, also those of an earlier life; kept up to date from here on."""
-        if self._active is None:
+        if self.active is None:
             jobs = self._ledger.jobs.values()
-            self._active = {job.id for job in jobs if job.flags & _WAITABLE}
-        return self._active
+            self.active = {job.id for job in jobs if job.flags & _WAITABLE}
+        return self.active
 
     def _came(self, job: ActiveJob, _event: Event) -> None:
         if job.flags & _WAITABLE:
@@ -102,11 +108,11 @@ class Waitable:
             self._ended(job.id, _result_of(job))
 
     def _ended(self, jobid: int, result: int | str) -> None:
-        request = self._waiting.pop(jobid, None)
-        if request is None and self._any:
-            request = self._any.popleft()
+        request = self.waiting.pop(jobid, None)
+        if request is None and self.for_any:
+            request = self.for_any.popleft()
         if request is None:
-            self._results[jobid] = result
+            self.results[jobid] = result
         else:
             self._tell(request, jobid, result)
 

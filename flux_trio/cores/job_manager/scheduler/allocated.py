@@ -11,31 +11,36 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
+from flux_trio.cores.state import Part
 from flux_trio.formats import Idset, ResourceSet
 
 PLANES_KEPT: Final = 1024  # by what jobs are given of a node: most are given the same
 
 
-class Allocated:
+class Allocated(Part):
     """For each core and gpu the ranks on which it is taken: a look costs little with many nodes."""
 
+    taken: dict[int, int]  # see `_planes`
+    holders: dict[int, ResourceSet]  # by job id
+    overlaps: bool  # two jobs hold the same, as an earlier life has left it
+
     def __init__(self) -> None:
-        self._taken: dict[int, int] = {}  # see _planes
-        self._holders: dict[int, ResourceSet] = {}
-        self._overlaps = False  # somebody holds what another does too: as an earlier life left it
+        self.taken = {}
+        self.holders = {}
+        self.overlaps = False
 
     def refill(self, holders: Iterable[tuple[int, ResourceSet]]) -> None:
         """Forget all; these hold something, and may share it."""
-        self._taken, self._holders, self._overlaps = {}, {}, False
+        self.taken, self.holders, self.overlaps = {}, {}, False
         for jobid, resources in holders:
             self.take(jobid, resources)
 
     def shared(self, resources: ResourceSet) -> tuple[int, ResourceSet] | None:
         """A job that holds some of `resources`, and which; None when nobody does."""
-        taken = self._taken.get
+        taken = self.taken.get
         if not any(taken(plane, 0) & ranks for plane, ranks in _planes(resources)):
             return None  # as nearly always: without a look at every job
-        for jobid, held in self._holders.items():
+        for jobid, held in self.holders.items():
             both = resources.intersection(held)
             if both:
                 return jobid, both
@@ -43,23 +48,23 @@ class Allocated:
 
     def take(self, jobid: int, resources: ResourceSet) -> None:
         """The job holds `resources`."""
-        taken = self._taken
+        taken = self.taken
         for plane, ranks in _planes(resources):
             before = taken.get(plane, 0)
             if before & ranks:
-                self._overlaps = True
+                self.overlaps = True
             taken[plane] = before | ranks
-        self._holders[jobid] = resources
+        self.holders[jobid] = resources
 
     def give_back(self, jobid: int) -> None:
         """The job holds nothing; one that held nothing changes nothing."""
-        resources = self._holders.pop(jobid, None)
+        resources = self.holders.pop(jobid, None)
         if resources is None:
             return
-        if self._overlaps:
-            self.refill(list(self._holders.items()))
+        if self.overlaps:
+            self.refill(list(self.holders.items()))
             return
-        taken = self._taken
+        taken = self.taken
         for plane, ranks in _planes(resources):
             taken[plane] &= ~ranks
 
@@ -67,7 +72,7 @@ class Allocated:
         """All that is held, without times and properties; None if nothing is."""
         taken: dict[int, tuple[int, int]] = {}
         hosts: dict[int, str] = {}
-        for resources in self._holders.values():
+        for resources in self.holders.values():
             hosts |= resources.hosts
             for group in resources.groups:
                 for rank in Idset.from_bits(group.ranks):

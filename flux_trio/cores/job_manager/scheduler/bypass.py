@@ -16,7 +16,7 @@ from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
 from flux_trio.formats import ResourceSet, job_key
-from flux_trio.messages import Request, Response, topics
+from flux_trio.messages import Response, topics
 from flux_trio.protocols import JobEvent, JobState
 
 
@@ -39,8 +39,8 @@ class Bypass(Part):
         job.allocating = self.last_commit
         text = msgspec.json.encode(resource_set).decode()
         ops = [["put", job_key(job.id, "R"), text]]
-        call = self._ledger.calls.open(BypassStored(job.id, self.last_commit, resources))
-        self._ledger.send(Request(topics.KVS_COMMIT, {"ops": ops}, call))
+        stored = BypassStored(job.id, self.last_commit, resources)
+        self._ledger.ask_when_durable(topics.KVS_COMMIT, {"ops": ops}, stored)
 
     def stored(self, stored: BypassStored, response: Response) -> None:
         """R is in the kvs, or could not be stored: log alloc or an exception."""

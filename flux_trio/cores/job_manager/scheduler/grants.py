@@ -10,82 +10,115 @@ because there is no resource service, grants are judged by the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 import msgspec
 
+from flux_trio.cores.job_manager.calls import GrantsRead, InventoryRead, InventoryReadAgain
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.scheduler.allocated import Allocated
 from flux_trio.cores.lookups import LOOKUP_JOBS_MAX, cannot_read, values_in
+from flux_trio.cores.state import Part
 from flux_trio.formats import FormatError, ResourceSet, job_key, parse_r
 from flux_trio.messages import Errno, FluxError, Response, expect_payload, topics
 
-Accept = Callable[[ResourceSet], None]
+
+class Judging(msgspec.Struct, frozen=True):
+    """A grant that is being judged; `number` tells it from another grant of the same job."""
+
+    number: int
+    annotations: dict[str, Any]  # that the scheduler sent with it
 
 
-class Grants:
-    """Grants that are being judged, and what jobs hold.
+class Verdicts(Protocol):
+    """What follows when a grant has been judged."""
 
-    `refuse` is called with what is wrong with one, and what was expected.
-    """
+    def accepted(self, jobid: int, annotations: dict[str, Any], resources: ResourceSet) -> None:
+        """Nothing is wrong with the grant of `resources`."""
 
-    def __init__(self, ledger: Ledger, refuse: Callable[[str], None]) -> None:
+    def refused(self, text: str) -> None:
+        """Something is wrong with a grant; `text` says what was expected, and what came."""
+
+
+class Grants(Part):
+    """Grants that are being judged, and what jobs hold; `verdicts` is set by its maker."""
+
+    open: dict[int, Judging]  # by job id, in the order they came
+    asked: list[int]  # job ids of those of this turn
+    last_number: int
+    inventory: ResourceSet | None
+
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._refuse = refuse
-        self._open: dict[int, Accept] = {}  # by job id, in the order they came
-        self._asked: list[tuple[int, Accept]] = []  # those of this turn
-        self._allocated = Allocated()
-        self._inventory: ResourceSet | None = None
+        self.verdicts: Verdicts
+        self.allocated = Allocated()
+        self.open = {}
+        self.asked = []
+        self.last_number = 0
+        self.inventory = None
 
     def begin(self, jobs: Iterable[ActiveJob]) -> None:
         """A scheduler says hello, and is told that `jobs` hold resources."""
-        self._allocated.refill([(job.id, job.granted) for job in jobs if job.granted is not None])
-        self._inventory = None
-        self._ledger.ask(topics.RESOURCE_STATUS, None, self._learn)
+        self.allocated.refill([(job.id, job.granted) for job in jobs if job.granted is not None])
+        self.inventory = None
+        self._ledger.ask(topics.RESOURCE_STATUS, None, InventoryRead())
 
     def total(self) -> ResourceSet | None:
         """All that jobs hold; None if they hold nothing."""
-        return self._allocated.total()
+        return self.allocated.total()
 
-    def judge(self, jobid: int, accept: Accept) -> None:
-        """The scheduler has said SUCCESS: call `accept` with R when nothing is wrong with it."""
-        self._open[jobid] = accept
-        self._asked.append((jobid, accept))
+    def judge(self, jobid: int, annotations: dict[str, Any]) -> None:
+        """The scheduler has said SUCCESS: judge R, and tell `verdicts`."""
+        self.last_number += 1
+        self.open[jobid] = Judging(self.last_number, annotations)
+        self.asked.append(jobid)
 
     def end_turn(self) -> None:
         """Look up what was granted in this turn."""
-        asked, self._asked = self._asked, []
-        for start in range(0, len(asked), LOOKUP_JOBS_MAX):
-            some = asked[start : start + LOOKUP_JOBS_MAX]
+        asked, self.asked = self.asked, []
+        numbers = [(jobid, self.open[jobid].number) for jobid in asked if jobid in self.open]
+        for start in range(0, len(numbers), LOOKUP_JOBS_MAX):
+            some = numbers[start : start + LOOKUP_JOBS_MAX]
             keys = {"keys": [job_key(jobid, "R") for jobid, _ in some]}
-            self._ledger.ask(topics.KVS_LOOKUP_ALL, keys, partial(self._found, some))
+            self._ledger.ask(topics.KVS_LOOKUP_ALL, keys, GrantsRead(tuple(some)))
 
     def give_back(self, jobid: int) -> None:
-        """The job holds nothing any more, nor is to get what is being judged."""
-        self._open.pop(jobid, None)
-        self._allocated.give_back(jobid)
+        """The job holds nothing any more; a grant that is being judged is for nothing."""
+        self.open.pop(jobid, None)
+        self.allocated.give_back(jobid)
 
     def drop(self) -> list[int]:
         """No grant that is being judged matters any more; their jobs."""
-        jobids = list(self._open)
-        self._open.clear()
+        jobids = list(self.open)
+        self.open.clear()
         return jobids
 
-    def _learn(self, response: Response) -> list[Any]:
-        self._inventory = _inventory_in(response)
-        return []
+    def inventory_read(self, response: Response) -> None:
+        """The resource service has told what the instance has, or does not."""
+        self.inventory = _inventory_in(response)
 
-    def _found(self, asked: list[tuple[int, Accept]], response: Response) -> list[Any]:
+    def inventory_read_again(self, call: InventoryReadAgain, response: Response) -> None:
+        """The same, for the grant that `call` names."""
+        self.inventory_read(response)
+        if self._is_open(call.jobid, call.grant):
+            self._check(call.jobid, call.resources, inventory_is_fresh=True)
+
+    def read(self, call: GrantsRead, response: Response) -> None:
+        """R of some grants has come."""
         try:
             values = values_in(response)
         except FluxError as error:
-            return [cannot_read("R of jobs that were granted resources", error)]
-        for (jobid, accept), text in zip(asked, values, strict=True):
-            if self._open.get(jobid) is accept:
+            failure = cannot_read("R of jobs that were granted resources", error)
+            self._ledger.outbox.send(failure)
+            return
+        for (jobid, number), text in zip(call.grants, values, strict=True):
+            if self._is_open(jobid, number):
                 self._read(jobid, text)
-        return []
+
+    def _is_open(self, jobid: int, number: int) -> bool:
+        judging = self.open.get(jobid)
+        return judging is not None and judging.number == number
 
     def _read(self, jobid: int, text: str | None) -> None:
         try:
@@ -93,39 +126,32 @@ class Grants:
                 raise FluxError(Errno.ENOENT, f"R: {job_key(jobid, 'R')}: no such key")
             resources = parse_r(text)
         except (FluxError, FormatError) as error:
-            self._refuse(f"job {jobid}: {error}")
+            self.verdicts.refused(f"job {jobid}: {error}")
         else:
-            self._check(jobid, resources, is_known_well=False)
+            self._check(jobid, resources, inventory_is_fresh=False)
 
-    def _check(self, jobid: int, resources: ResourceSet, *, is_known_well: bool) -> None:
+    def _check(self, jobid: int, resources: ResourceSet, *, inventory_is_fresh: bool) -> None:
         """Accept or refuse; ask for the inventory first if it might have changed."""
         wrong = self._held_by_another(resources)
-        if not wrong and (wrong := self._outside(resources)) and not is_known_well:
-            again = partial(self._known_well, jobid, self._open[jobid], resources)
+        if not wrong and (wrong := self._outside(resources)) and not inventory_is_fresh:
+            again = InventoryReadAgain(jobid, self.open[jobid].number, resources)
             self._ledger.ask(topics.RESOURCE_STATUS, None, again)
         elif wrong:
-            self._refuse(f"job {jobid}: R: expected {wrong}")
+            self.verdicts.refused(f"job {jobid}: R: expected {wrong}")
         else:
-            self._allocated.take(jobid, resources)
-            self._open.pop(jobid)(resources)
-
-    def _known_well(
-        self, jobid: int, accept: Accept, resources: ResourceSet, response: Response
-    ) -> list[Any]:
-        self._learn(response)
-        if self._open.get(jobid) is accept:
-            self._check(jobid, resources, is_known_well=True)
-        return []
+            self.allocated.take(jobid, resources)
+            judged = self.open.pop(jobid)
+            self.verdicts.accepted(jobid, judged.annotations, resources)
 
     def _held_by_another(self, resources: ResourceSet) -> str:
-        found = self._allocated.shared(resources)
+        found = self.allocated.shared(resources)
         if found is None:
             return ""
         holder, shared = found
         return f"what no other job holds, got {shared.summary()}, which job {holder} has"
 
     def _outside(self, resources: ResourceSet) -> str:
-        inventory = self._inventory
+        inventory = self.inventory
         if inventory is None or resources.issubset(inventory):
             return ""
         outside = resources.difference(inventory)
@@ -133,19 +159,8 @@ class Grants:
         return f"what the instance has, {there}, got {outside.summary()}"
 
 
-class _Value(msgspec.Struct):
-    value: str
-
-
 class _Status(msgspec.Struct):
     R: dict[str, Any]
-
-
-def resources_in(response: Response) -> ResourceSet:
-    """R as the kvs has it. Raises FluxError or FormatError, both with texts that begin with R."""
-    if response.errnum:
-        raise FluxError(response.errnum, f"R: {response.error_text}")
-    return parse_r(expect_payload(response, _Value).value)
 
 
 def _inventory_in(response: Response) -> ResourceSet | None:

@@ -74,12 +74,12 @@ class Priorities(Part):
     def choose(self) -> Iterable[ActiveJob]:
         """The jobs to ask about, now that their turn has come."""
         self.is_due = False
-        self._scheduler.holds_prioritize = True
+        self._scheduler.requests.holds_prioritize = True
         return self._ledger.active()
 
     def asked_all(self) -> None:
         """The scheduler may hear of the new priorities."""
-        self._scheduler.holds_prioritize = False
+        self._scheduler.requests.holds_prioritize = False
 
     def ask(self, job: ActiveJob) -> None:
         """Ask for the priority of one job, once no hook of it is being asked."""
