@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test reborn check bench kill fuzz-wire docs clean
+.PHONY: demo test reborn check bench kill fuzz-wire mutate-tables docs clean
 
 $(READY): pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -27,7 +27,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy -p tests.support -p tests.benchmarks
+	$(BIN)/mypy -p tests.support -p tests.benchmarks -p tests.planter
 	MYPYPATH=plugins $(BIN)/mypy plugins/*.py
 	$(BIN)/lint-imports
 
@@ -42,10 +42,14 @@ kill: $(READY)
 fuzz-wire: $(READY)
 	$(BIN)/python -m tests.fuzz $(or $(COUNT),1000000) $(SEED)
 
+# Each row of the state tables wrong, one at a time: which test notices? TABLE=ALLOC for one table.
+mutate-tables: $(READY)
+	$(BIN)/python -m tests.planter tables $(and $(TABLE),--only $(TABLE))
+
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint .ci/constraints.txt --editable '.[docs]'
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going docs docs/_build
 
 clean:
-	rm -rf $(VENV) docs/_build docs/reference/judge
+	rm -rf $(VENV) docs/_build docs/reference/judge .mutants

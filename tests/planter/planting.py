@@ -1,0 +1,100 @@
+"""Plants a mutant, or installs a probe, in this process and in the processes that it starts.
+
+`site/sitecustomize.py` is found by Python processes that inherit PYTHONPATH; it calls `at_start`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from tests.planter.mutants import FAMILIES, family_named, mutants_of
+from tests.planter.reach import Writer
+
+PLANTED: Final = "PLANTER_PLANTED"
+"""Environment variable: `FAMILY MUTANT`, in a process that has one."""
+RECORDS: Final = "PLANTER_RECORDS"
+"""Environment variable: `FAMILY DIRECTORY`, in a process that records."""
+
+SITE: Final = str(Path(__file__).parent / "site")
+
+
+def plant(family: str, mutant: str) -> None:
+    """Plant `mutant` here, where the program is imported, and in the processes started from now."""
+    mutants_of(family)[mutant].plant()
+    _tell_others(PLANTED, f"{family} {mutant}")
+
+
+def record(family: str, directory: Path) -> Writer:
+    """Write down in `directory` what tests reach, here and in the processes started from now."""
+    writer = Writer(directory)
+    family_named(family).probe(writer.note, writer.set_aside)
+    _tell_others(RECORDS, f"{family} {directory}")
+    return writer
+
+
+def is_planted() -> bool:
+    """Whether this process has a mutant."""
+    return PLANTED in os.environ
+
+
+def at_start() -> None:
+    """In a new process: do the same as the one that started it, once the program is imported."""
+    if told := os.environ.get(PLANTED):
+        family, mutant = told.split(" ", 1)
+        _after_import(FAMILIES[family][1], lambda: mutants_of(family)[mutant].plant())
+    elif told := os.environ.get(RECORDS):
+        family, directory = told.split(" ", 1)
+        _after_import(FAMILIES[family][1], lambda: _record(family, directory))
+
+
+def _record(family: str, directory: str) -> None:
+    record(family, Path(directory))
+
+
+def _tell_others(variable: str, value: str) -> None:
+    os.environ[variable] = value
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if SITE not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([SITE, *paths])
+
+
+class _After(MetaPathFinder):
+    """Calls `then` when `module` has been imported."""
+
+    def __init__(self, module: str, then: Callable[[], None]) -> None:
+        self._module = module
+        self._then = then
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._module:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        assert spec is not None, f"no module {fullname}"
+        assert spec.loader is not None, f"no loader of {fullname}"
+        execute = spec.loader.exec_module
+
+        def execute_then(module: ModuleType) -> None:
+            execute(module)
+            self._then()
+
+        spec.loader.exec_module = execute_then  # type: ignore[method-assign]
+        return spec
+
+
+def _after_import(module: str, then: Callable[[], None]) -> None:
+    if module in sys.modules:
+        then()
+    else:
+        sys.meta_path.insert(0, _After(module, then))

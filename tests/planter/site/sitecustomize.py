@@ -1,0 +1,11 @@
+"""Python imports this at its start in every process that a planted or recording test starts."""
+
+import os
+import sys
+from pathlib import Path
+
+if "PLANTER_PLANTED" in os.environ or "PLANTER_RECORDS" in os.environ:
+    sys.path.append(str(Path(__file__).parents[3]))
+    from tests.planter.planting import at_start
+
+    at_start()
