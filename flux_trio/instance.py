@@ -391,6 +391,7 @@ def _module_specs(
             exclude=given.exclude,
             missing={} if config.exec.simulate else given.missing,
             check=None if config.exec.simulate else config.resource.check,
+            edition=config.edition_value,
         ),
         "job-manager": functools.partial(
             job_manager.run,

@@ -30,6 +30,7 @@ from flux_trio.formats.idset import IDS_MAX, Idset
 from flux_trio.formats.jobspec import Jobspec, apply_update
 from flux_trio.formats.jobspec_resources import ResourceRequest
 from flux_trio.formats.jobspec_tasks import Task
+from flux_trio.formats.jobspec_wanted import Wanted
 from flux_trio.formats.printable import printable, printable_json, shortened
 from flux_trio.formats.properties import check_property_name
 from flux_trio.formats.resource_ops import Group
@@ -62,6 +63,7 @@ __all__ = [
     "ResourceSet",
     "Targets",
     "Task",
+    "Wanted",
     "Words",
     "apply_update",
     "both",

@@ -108,6 +108,12 @@ class Pool:
                 self._take_held(ranks, new, held)
         self._up = (self._up & ~resources.ranks.bits) | (online & resources.ranks.bits)
 
+    def expire(self, expiration: float) -> None:
+        """All resources end at `expiration`, seconds since the Unix epoch, 0 for never."""
+        if self.inventory:
+            times = (self.inventory.starttime, expiration)
+            self._set_inventory(self.inventory.with_times(*times))
+
     def shrink(self, ranks: int) -> None:
         """Forget `ranks`; an allocation on them may still be freed. Unknown ones are ignored."""
         ranks &= self._ranks

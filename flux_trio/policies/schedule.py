@@ -118,6 +118,11 @@ class Schedule:
         self._leaving &= ~resources.ranks.bits
         self.policy.reshaped()
 
+    def expire(self, expiration: float) -> None:
+        """All resources end at `expiration`, seconds since the Unix epoch, 0 for never."""
+        self.state.pool.expire(expiration)
+        self.policy.reshaped()
+
     def shrink(self, ranks: int) -> None:
         """Remove `ranks` (RFC 28, Shrink Response); they leave when nobody holds them."""
         ranks &= self.state.pool.ranks

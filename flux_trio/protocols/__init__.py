@@ -5,14 +5,13 @@ it serves; a pair it does not have raises `InvalidTransition`. `Job` is one job 
 eventlog. What to do about a state is asked by the service cores; nothing here acts.
 """
 
-from flux_trio.protocols.acquire import ACQUIRE, AcquireEvent, AcquireState, AcquireType
+from flux_trio.protocols.acquire import ACQUIRE, AcquireEvent, AcquireState
 from flux_trio.protocols.alloc import (
     ALLOC,
     ALLOC_ANSWERS,
     LINK,
     AllocEvent,
     AllocState,
-    AllocType,
     LinkEvent,
     LinkState,
     merge_annotations,
@@ -122,10 +121,8 @@ __all__ = [
     "VALIDATE",
     "AcquireEvent",
     "AcquireState",
-    "AcquireType",
     "AllocEvent",
     "AllocState",
-    "AllocType",
     "Annotate",
     "AskHook",
     "ExecEvent",

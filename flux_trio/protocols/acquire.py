@@ -6,18 +6,7 @@ after a shrink, is data of the two sides; that a release needs a shrink is in th
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from flux_trio.protocols.table import Member, Table
-
-
-class AcquireType(StrEnum):
-    """The `type` of a resource.acquire response (RFC 28, Acquire Request)."""
-
-    GROW = "grow"
-    SHRINK = "shrink"
-    ONLINE = "online"
-    OFFLINE = "offline"
 
 
 class AcquireState(Member):

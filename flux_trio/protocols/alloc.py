@@ -7,18 +7,8 @@ from hello to its loss. Neither knows which side it serves. What the messages me
 
 from __future__ import annotations
 
-from enum import IntEnum
-
+from flux_trio.editions.rfc27 import AllocType
 from flux_trio.protocols.table import Member, Table
-
-
-class AllocType(IntEnum):
-    """The `type` of a sched.alloc response (RFC 27, Alloc)."""
-
-    SUCCESS = 0
-    ANNOTATE = 1
-    DENY = 2
-    CANCEL = 3
 
 
 class AllocState(Member):

@@ -12,6 +12,7 @@ from flux_trio.config import CheckConfig
 from flux_trio.cores.resource.checks import RunCheck
 from flux_trio.cores.resource.core import ResourceCore
 from flux_trio.durations import Durations
+from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import Idset, ResourceSet, parse_duration
 from flux_trio.messages import topics
 from flux_trio.services.resource_checks import CheckRunner
@@ -25,6 +26,7 @@ async def run(
     *,
     missing: Mapping[int, str] | None = None,
     check: CheckConfig | None = None,
+    edition: Edition = CLASSIC,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `resource.*` until cancelled; `exclude` is the exclude group (RFC 28).
@@ -35,11 +37,13 @@ async def run(
     """
     handle.register(topics.RESOURCE)
     if check is None:
-        core = ResourceCore(inventory, exclude, missing=missing)
+        core = ResourceCore(inventory, exclude, missing=missing, edition=edition)
         await run_core(handle, core, task_status=task_status)
         return
     interval_s = parse_duration(check.interval)
-    core = ResourceCore(inventory, exclude, missing=missing, check_interval_s=interval_s)
+    core = ResourceCore(
+        inventory, exclude, missing=missing, check_interval_s=interval_s, edition=edition
+    )
     runner = CheckRunner(check, inventory.nnodes, handle.post, Durations.of(handle.now))
 
     def perform(action: Any) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cores.resource.drains import Drains, Mode
+from flux_trio.cores.resource.drains import Drains
 from flux_trio.cores.resource.targets import Hosts
+from flux_trio.editions.flux import DrainMode
 from flux_trio.formats import Event, Idset, ResourceSet
 from flux_trio.messages import FluxError
 
@@ -23,7 +24,7 @@ def drains() -> Drains:
 
 
 def drain(
-    drains: Drains, now: float, targets: str, reason: str | None, mode: Mode | None = None
+    drains: Drains, now: float, targets: str, reason: str | None, mode: DrainMode | None = None
 ) -> Event | None:
     event = drains.drain(now, Idset.parse(targets), reason, Idset(), mode)
     if event is not None:
@@ -56,13 +57,15 @@ def test_a_forced_overwrite_has_a_new_time_too(drains: Drains) -> None:
 
 
 @pytest.mark.parametrize("mode", ["update", "overwrite", "force-overwrite"])
-def test_an_excluded_target_is_refused_in_every_mode(drains: Drains, mode: Mode) -> None:
+def test_an_excluded_target_is_refused_in_every_mode(drains: Drains, mode: DrainMode) -> None:
     with pytest.raises(FluxError, match="rank 2 excluded"):
         drains.drain(1.0, Idset.parse("2"), None, Idset.parse("2"), mode)
 
 
 @pytest.mark.parametrize("mode", ["update", "overwrite", "force-overwrite"])
-def test_what_is_not_drained_may_be_undrained_in_every_mode(drains: Drains, mode: Mode) -> None:
+def test_what_is_not_drained_may_be_undrained_in_every_mode(
+    drains: Drains, mode: DrainMode
+) -> None:
     event = drains.undrain(20.0, Idset.parse("0-1"), "fixed", mode)
     assert event is not None
     assert event.context == {"idset": "1", "nodelist": "node1", "reason": "fixed"}

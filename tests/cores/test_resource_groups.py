@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from flux_trio.config import ResourceEntry
 from flux_trio.cores.resource import inventory_from_config
 from flux_trio.cores.resource.groups import Groups
+from flux_trio.editions import CLASSIC
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import Response
 from tests.support.asking import asked
@@ -52,7 +53,7 @@ class Holder:
 class Schedulers(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.groups = Groups(INVENTORY, Idset())
+        self.groups = Groups(INVENTORY, Idset(), CLASSIC)
         self.up = INVENTORY.ranks
         self.holders: dict[str, Holder] = {}
 

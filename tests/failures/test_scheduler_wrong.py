@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
+from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import format_fluid
 from flux_trio.messages import Errno, topics
-from flux_trio.protocols import AllocType
 from tests.support.breaking import named
 from tests.support.failing import FakeExec, FakeScheduler, Scene, scene, settle
 from tests.support.leaks import nothing_left

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
+from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import FormatError, Idset, ResourceSet, format_r, job_key
 from flux_trio.messages import topics
-from flux_trio.protocols import AllocType
 from tests.support.breaking import named
 from tests.support.failing import FakeScheduler, scene, settle
 from tests.support.instance import ROOT

@@ -18,10 +18,10 @@ import trio.testing
 
 from flux_trio.broker import Handle, ModuleMain, ModuleSpec
 from flux_trio.config import Config, ExecConfig
+from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid, parse_eventlog
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
 from flux_trio.messages import Level, Message, Request, Response, topics
-from flux_trio.protocols import AllocType
 from flux_trio.sim import make_machine
 from flux_trio.trace import Kind, Record
 from tests.support.tracing import recorded

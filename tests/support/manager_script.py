@@ -27,6 +27,7 @@ from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY
 from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
 from flux_trio.cores.job_manager.requests.entrance import FindUser, User, UserFound
 from flux_trio.cores.turns import ClearTimer, Exit, Log, Note, NoteAll, SetTimer, TimerFired
+from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import (
     Event as LogEvent,
 )
@@ -42,7 +43,6 @@ from flux_trio.messages import Errno, Event, Request, Response, service_of, topi
 from flux_trio.protocols import (
     CONF_UPDATE,
     STATE_TOPICS,
-    AllocType,
     AskHook,
     HookAnswer,
     HookAnswered,

@@ -7,35 +7,15 @@ becomes an event, and the event changes the state once it is durable.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
-
-import msgspec
 
 from flux_trio.cores.resource.checks import Checks
 from flux_trio.cores.resource.downs import Downs
-from flux_trio.cores.resource.drains import Drains, Mode
+from flux_trio.cores.resource.drains import Drains
 from flux_trio.cores.resource.targets import Hosts, parse_targets
 from flux_trio.cores.state import Part
+from flux_trio.editions import flux
 from flux_trio.formats import Event, FormatError, Idset, ResourceSet, parse_eventlog
-from flux_trio.messages import Request, expect_payload, topics
-
-# A lone surrogate is no character, and cannot be written to an eventlog.
-_Reason = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"\A[^\ud800-\udfff]*\Z")]
-
-
-class _Drain(msgspec.Struct, frozen=True):
-    targets: str
-    reason: _Reason | None = None
-    mode: Mode | None = None
-
-
-class _Down(msgspec.Struct, frozen=True):
-    targets: str
-    reason: _Reason = ""
-
-
-class _Up(msgspec.Struct, frozen=True):
-    targets: str
+from flux_trio.messages import Request, topics
 
 
 class Administration(Part):
@@ -68,12 +48,12 @@ class Administration(Part):
     def event_for(self, now: float, request: Request, exclude: Idset) -> Event | None:
         """The event that does what `request` asks, None if it is so already. FluxError."""
         if request.topic == topics.RESOURCE_DOWN:
-            down = expect_payload(request, _Down)
+            down = flux.DOWN.read(request)
             return self.downs.down(now, self._targets(down.targets), "operator", down.reason)
         if request.topic == topics.RESOURCE_UP:
-            up = expect_payload(request, _Up)
+            up = flux.TARGETS.read(request)
             return self.downs.up(now, self._targets(up.targets), "operator")
-        asked = expect_payload(request, _Drain)
+        asked = flux.DRAIN.read(request)
         targets = self._targets(asked.targets)
         if request.topic == topics.RESOURCE_DRAIN:
             return self.drains.drain(now, targets, asked.reason, exclude, asked.mode)

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
@@ -48,6 +48,7 @@ from flux_trio.cores.turns import (
     Note,
     TimerFired,
 )
+from flux_trio.editions import CLASSIC, Codec, Edition, flux
 from flux_trio.formats import Event, FormatError, Idset, ResourceSet, format_event
 from flux_trio.messages import (
     Errno,
@@ -59,30 +60,15 @@ from flux_trio.messages import (
     respond,
     respond_error,
     topics,
+    unknown_method,
 )
 from flux_trio.messages import Event as EventMessage
 from flux_trio.trace import Kind
 
+T = TypeVar("T")
+
 EVENTLOG_KEY: Final = "resource.eventlog"
 CHECK_TIMER: Final = "check"
-_NOTED: Final = {OFFLINE: "down", ONLINE: "up"}  # events that the trace has by another name
-
-
-class _Acquire(msgspec.Struct, frozen=True):
-    group: str
-
-
-class _Release(msgspec.Struct, frozen=True):
-    group: str
-    targets: str
-
-
-class _Targets(msgspec.Struct, frozen=True):
-    targets: str
-
-
-class _Expiration(msgspec.Struct, frozen=True):
-    expiration: Annotated[float, msgspec.Meta(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +106,11 @@ class ResourceCore(CorePart):
         *,
         missing: Mapping[int, str] | None = None,
         check_interval_s: float | None = None,
+        edition: Edition = CLASSIC,
     ) -> None:
+        self._edition = edition
         self._inventory = inventory
-        self._groups = Groups(inventory, exclude)
+        self._groups = Groups(inventory, exclude, edition)
         self._administration = Administration(inventory)  # of durable events
         self._missing = dict(missing or {})
         self._checks: Checks | None = None
@@ -185,7 +173,9 @@ class ResourceCore(CorePart):
     def _stats(self) -> dict[str, Any]:
         ranks = self._inventory.ranks
         down, drained = self._administration.downs.targets, self._administration.drains.targets
-        return {"nodes": {"all": len(ranks), "down": len(down), "drained": len(drained)}}
+        return flux.stats(
+            flux.ResourceStats(flux.ResourceNodes(len(ranks), len(down), len(drained)))
+        )
 
     def _request(self, request: Request) -> None:
         if self._replayed:
@@ -198,15 +188,14 @@ class ResourceCore(CorePart):
     def _acquire(self, request: Request) -> None:
         if not request.is_streaming:
             raise FluxError(Errno.EPROTO, f"{request.topic}: expected the streaming flag")
-        self._groups.acquire(expect_payload(request, _Acquire).group, request)
+        self._groups.acquire(self._edition.acquire.read(request).group, request)
 
     def _release(self, request: Request) -> None:
-        release = expect_payload(request, _Release)
-        try:
-            targets = Idset.parse(release.targets)
-        except FormatError as error:
-            raise error.at("targets") from None
-        self._groups.release(release.group, request.sender, targets)
+        codec = self._edition.release
+        if codec is None:
+            raise unknown_method(topics.RESOURCE, "release")
+        release = codec.read(request)
+        self._groups.release(release.group, request.sender, release.targets)
         self._outbox.send(respond(request))
 
     def _disconnect(self, request: Request) -> None:
@@ -218,7 +207,7 @@ class ResourceCore(CorePart):
         self._waiting.append(request)
 
     def _exclude(self, request: Request) -> None:
-        text = expect_payload(request, _Targets).targets
+        text = flux.TARGETS.read(request).targets
         targets = parse_targets(text, self._inventory) if text else Idset()
         self._groups.exclude = targets
         self._note("exclude", targets)
@@ -226,26 +215,27 @@ class ResourceCore(CorePart):
 
     def _expire(self, request: Request) -> None:
         """The instance runs in a job, and that has a new end."""
-        expiration = expect_payload(request, _Expiration).expiration
+        expiration = flux.INSTANCE_END.read(request).expiration
         starttime = self._inventory.starttime
         if 0 < expiration <= starttime:
             text = f"{request.topic}: expiration: {expiration} is not after {starttime}, the start"
             raise FluxError(Errno.EINVAL, text)
         self._inventory = self._inventory.with_times(starttime, expiration)
         self._outbox.send_all(self._groups.renew(self._inventory))
-        payload = {"expiration": expiration}
-        self._outbox.send(EventMessage(topics.RESOURCE_EXPIRATION_EVENT, payload))
+        self._publish(
+            topics.RESOURCE_EXPIRATION_EVENT, flux.INSTANCE_END, flux.InstanceEnd(expiration)
+        )
         self._outbox.send(respond(request))
 
     def _status(self, request: Request) -> None:
-        status = {
-            "R": self._inventory.to_json(),
-            "drained": self._administration.drains.to_json(),
-            "offline": str(self._administration.downs.targets),
-            "down": self._administration.downs.to_json(),
-            "exclude": str(self._groups.exclude),
-        }
-        self._outbox.send(respond(request, status))
+        status = flux.ResourceStatus(
+            R=self._inventory.to_json(),
+            drained=self._administration.drains.to_json(),
+            offline=str(self._administration.downs.targets),
+            down=self._administration.downs.to_json(),
+            exclude=str(self._groups.exclude),
+        )
+        self._outbox.send(respond(request, flux.RESOURCE_STATUS.write(status)))
 
     def _commit_next(self, now: float) -> None:
         """Make the next change that is in order durable; each is judged on the last.
@@ -321,7 +311,7 @@ class ResourceCore(CorePart):
         self._replayed = True
         self._administration.find_missing(now, self._missing)
         for targets, down in self._administration.downs.to_json().items():
-            self._note(_NOTED[OFFLINE], Idset.parse(targets))
+            self._note(_noted(OFFLINE), Idset.parse(targets))
             reason = f": {down['reason']}" if down["reason"] else ""
             self._outbox.send(Log(Level.WARNING, f"targets {targets} are down{reason}"))
         if self._checks is not None:
@@ -350,17 +340,27 @@ class ResourceCore(CorePart):
         shown = " ".join(f"{key}={value}" for key, value in context.items())
         level = Level.WARNING if event.name == OFFLINE else Level.INFO
         self._outbox.send(Log(level, f"{event.name} {shown}"))
-        self._note(_NOTED.get(event.name, event.name), Idset.parse(context["idset"]))
+        self._note(_noted(event.name), Idset.parse(context["idset"]))
         after = self._administration.downs.targets
         if lost := after - before:
-            payload = {"targets": str(lost), "reason": context["reason"]}
-            self._outbox.send(EventMessage(topics.RESOURCE_OFFLINE_EVENT, payload))
+            offline = flux.TargetsOffline(str(lost), context["reason"])
+            self._publish(topics.RESOURCE_OFFLINE_EVENT, flux.TARGETS_OFFLINE, offline)
         if back := before - after:
-            payload = {"targets": str(back)}
-            self._outbox.send(EventMessage(topics.RESOURCE_ONLINE_EVENT, payload))
+            online = flux.TargetsOnline(str(back))
+            self._publish(topics.RESOURCE_ONLINE_EVENT, flux.TARGETS_ONLINE, online)
+
+    def _publish(self, topic: str, codec: Codec[T], told: T) -> None:
+        self._outbox.send(EventMessage(topic, codec.write(told)))
 
     def _note(self, what: str, targets: Idset) -> None:
         self._outbox.send(Note(Kind.RESOURCE, {"what": what, "targets": str(targets)}))
+
+
+def _noted(event: str) -> str:
+    """The name that the trace has for an event of the eventlog."""
+    if event == OFFLINE:
+        return "down"
+    return "up" if event == ONLINE else event
 
 
 class _Lookup(msgspec.Struct, frozen=True):

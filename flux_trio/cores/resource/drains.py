@@ -8,19 +8,19 @@ it, `overwrite` takes the new reason, `force-overwrite` the new time, too.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from flux_trio.cores.resource.targets import Hosts
 from flux_trio.cores.state import Part
+from flux_trio.editions.flux import DrainMode
 from flux_trio.formats import Event, FormatError, Idset
 from flux_trio.messages import Errno, FluxError
 
 DRAIN = "drain"
 UNDRAIN = "undrain"
 
-Mode = Literal["update", "overwrite", "force-overwrite"]
 _OVERWRITE: Final = {"overwrite": 1, "force-overwrite": 2}  # as the event has it
 
 
@@ -55,7 +55,7 @@ class Drains(Part):
         targets: Idset,
         reason: str | None,
         exclude: Idset,
-        mode: Mode | None = None,
+        mode: DrainMode | None = None,
     ) -> Event | None:
         """The event that drains `targets`, None if it is so already.
 
@@ -79,7 +79,7 @@ class Drains(Part):
         return Event(now, DRAIN, context)
 
     def undrain(
-        self, now: float, targets: Idset, reason: str | None = None, mode: Mode | None = None
+        self, now: float, targets: Idset, reason: str | None = None, mode: DrainMode | None = None
     ) -> Event | None:
         """The event that undrains `targets`, None if it is so already.
 

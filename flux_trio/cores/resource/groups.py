@@ -6,17 +6,26 @@ acquired that group, and goes to the other only when released: no target is ever
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from flux_trio.cores.state import Part
+from flux_trio.editions import Edition
+from flux_trio.editions.rfc28 import (
+    DEFAULT_GROUP,
+    EXCLUDE_GROUP,
+    Change,
+    Expires,
+    Grown,
+    Offline,
+    Online,
+    Shrunk,
+)
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import Errno, FluxError, Request, Response, respond_stream
-from flux_trio.protocols import ACQUIRE, AcquireEvent, AcquireState, AcquireType
+from flux_trio.protocols import ACQUIRE, AcquireEvent, AcquireState
 
-DEFAULT: Final = "default"
-EXCLUDE: Final = "exclude"
-
-_NONE = Idset()
+_NONE: Final = Idset()
 
 
 class Group:
@@ -25,7 +34,7 @@ class Group:
     def __init__(self, name: str, inventory: ResourceSet) -> None:
         self.name = name
         self._inventory = inventory
-        self._request: Request | None = None  # the stream of the holder
+        self.request: Request | None = None  # the stream of the holder
         self._state: AcquireState = ACQUIRE.initial
         self._forget_targets()
 
@@ -37,20 +46,20 @@ class Group:
     @property
     def holder(self) -> str | None:
         """The peer that has acquired it."""
-        return self._request.sender if self._request else None
+        return self.request.sender if self.request else None
 
     def acquire(self, request: Request) -> None:
         """`request` is the stream from now on. FluxError(EBUSY) when there is one already."""
         if self.holder is not None:
             text = f"resource group {self.name} is already acquired by {self.holder}"
             raise FluxError(Errno.EBUSY, text)
-        self._request = request
+        self.request = request
         self._step(AcquireEvent.ACQUIRE)
 
     def disconnect(self) -> None:
         """The holder is gone; the group can be acquired again (28.disconnect.3)."""
         self._step(AcquireEvent.DISCONNECT)
-        self._request = None
+        self.request = None
         self._forget_targets()
 
     def release(self, targets: Idset) -> None:
@@ -66,7 +75,7 @@ class Group:
         self.unreleased -= targets
         self._step(AcquireEvent.RELEASE if self.unreleased else AcquireEvent.RELEASE_LAST)
 
-    def shrink(self, members: Idset) -> list[Response]:
+    def shrink(self, members: Idset) -> list[Change]:
         """Take back what is no longer among `members`."""
         lost = self._granted - members
         if not lost:
@@ -74,54 +83,43 @@ class Group:
         self._granted -= lost
         self._online -= lost
         self.unreleased |= lost
-        return self._tell(
-            AcquireEvent.SHRINK, {"type": AcquireType.SHRINK.value, "targets": str(lost)}
-        )
+        self._step(AcquireEvent.SHRINK)
+        return [Shrunk(lost)]
 
-    def grow(self, members: Idset, up: Idset) -> list[Response]:
+    def grow(self, members: Idset, up: Idset) -> list[Change]:
         """Give `members`, which nobody else holds, and say which of all are `up` now."""
-        if self._request is None:
+        if self.request is None:
             return []
         told = self._grow(members - self._granted, up)
         if back := (self._granted & up) - self._online:
             self._online |= back
-            payload = {"type": AcquireType.ONLINE.value, "targets": str(back)}
-            told += self._tell(AcquireEvent.ONLINE, payload)
+            self._step(AcquireEvent.ONLINE)
+            told.append(Online(back))
         if lost := self._online - up:
             self._online -= lost
-            payload = {"type": AcquireType.OFFLINE.value, "targets": str(lost)}
-            told += self._tell(AcquireEvent.OFFLINE, payload)
+            self._step(AcquireEvent.OFFLINE)
+            told.append(Offline(lost))
         return told
 
-    def renew(self, inventory: ResourceSet) -> list[Response]:
-        """From now on the resources are those of `inventory`, the same for another time.
-
-        Who holds some hears of it by a grow response that adds nothing else.
-        """
+    def renew(self, inventory: ResourceSet) -> list[Change]:
+        """From now on the resources are those of `inventory`, the same for another time."""
         self._inventory = inventory
-        return self._tell_grown(self._granted, self._online) if self._granted else []
+        if not self._granted:
+            return []
+        self._step(AcquireEvent.GROW)
+        acquired = self._grown(self._granted, self._online)
+        return [Expires(inventory.expiration, acquired)]
 
-    def _grow(self, new: Idset, up: Idset) -> list[Response]:
+    def _grow(self, new: Idset, up: Idset) -> list[Change]:
         if not new:
             return []
         self._granted |= new
         self._online |= new & up
-        return self._tell_grown(new, up)
+        self._step(AcquireEvent.GROW)
+        return [self._grown(new, up)]
 
-    def _tell_grown(self, new: Idset, up: Idset) -> list[Response]:
-        payload = {
-            "type": AcquireType.GROW.value,
-            "resources": self._inventory.restrict(new).to_json(),
-            "online": str(new & up),
-            "offline": str(new - up),
-        }
-        return self._tell(AcquireEvent.GROW, payload)
-
-    def _tell(self, event: AcquireEvent, payload: dict[str, Any]) -> list[Response]:
-        self._step(event)
-        assert self._request is not None  # else the table had refused the step
-        response = respond_stream(self._request, payload)
-        return [] if response is None else [response]
+    def _grown(self, new: Idset, up: Idset) -> Grown:
+        return Grown(self._inventory.restrict(new), online=new & up, offline=new - up)
 
     def _step(self, event: AcquireEvent) -> None:
         self._state = ACQUIRE.step(self._state, event)
@@ -133,14 +131,15 @@ class Groups(Part):
     exclude: Idset
     _groups: dict[str, Group]
 
-    def __init__(self, inventory: ResourceSet, exclude: Idset) -> None:
+    def __init__(self, inventory: ResourceSet, exclude: Idset, edition: Edition) -> None:
+        self._edition = edition
         self._all = inventory.ranks
         self.exclude = exclude
-        self._groups = {name: Group(name, inventory) for name in (DEFAULT, EXCLUDE)}
+        self._groups = {name: Group(name, inventory) for name in (DEFAULT_GROUP, EXCLUDE_GROUP)}
 
     def members(self, name: str) -> Idset:
         """The targets of a group, held or not."""
-        return self.exclude if name == EXCLUDE else self._all - self.exclude
+        return self.exclude if name == EXCLUDE_GROUP else self._all - self.exclude
 
     def acquire(self, name: str, request: Request) -> None:
         """FluxError: ENOENT for an unknown group or one without targets, EBUSY for one held."""
@@ -168,14 +167,29 @@ class Groups(Part):
 
     def renew(self, inventory: ResourceSet) -> list[Response]:
         """What the holders are told when `inventory`, the same resources, has other times."""
-        return [told for group in self._groups.values() for told in group.renew(inventory)]
+        return [
+            told
+            for group in self._groups.values()
+            for told in self._responses(group, group.renew(inventory))
+        ]
 
     def tell(self, up: Idset) -> list[Response]:
         """What the holders do not know yet, when exactly the targets `up` can be used."""
         told = []
         for name, group in self._groups.items():
-            told += group.shrink(self.members(name))
-        unreleased = self._groups[DEFAULT].unreleased | self._groups[EXCLUDE].unreleased
+            told += self._responses(group, group.shrink(self.members(name)))
+        unreleased = Idset()
+        for group in self._groups.values():
+            unreleased |= group.unreleased
         for name, group in self._groups.items():
-            told += group.grow(self.members(name) - unreleased, up)
+            told += self._responses(group, group.grow(self.members(name) - unreleased, up))
         return told
+
+    def _responses(self, group: Group, changes: Iterable[Change]) -> list[Response]:
+        """A response for each change, as long as somebody holds the group."""
+        request = group.request
+        if request is None:
+            return []
+        payloads = [self._edition.changes.write([change]) for change in changes]
+        told = [respond_stream(request, payload) for payload in payloads]
+        return [response for response in told if response is not None]

@@ -7,10 +7,13 @@ looks: so what is new is told once in a while, and only what differs from what w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from msgspec import UNSET, UnsetType
 
 from flux_trio.cores.sched.context import Context
 from flux_trio.cores.state import Part
+from flux_trio.editions.rfc27 import SchedAnnotations
 from flux_trio.policies import Job, Shape
 
 ANNOTATE_DELAY_S: Final = 0.1
@@ -21,10 +24,13 @@ NO_NODES: Final = "insufficient resources: nodes that would do are offline"
 
 
 class Told(NamedTuple):
-    """The annotations of one job as the job manager has them."""
+    """Why one job waits and when it may start, as the job manager was told."""
 
-    reason_pending: str | None = None
-    t_estimate: float | None = None
+    reason: str | None = None
+    start: float | None = None
+
+
+NOTHING: Final = Told()
 
 
 class Annotator(Part):
@@ -45,19 +51,18 @@ class Annotator(Part):
             return False
         return self._wanted() != self._told
 
-    def changes(self) -> list[tuple[int, dict[str, Any]]]:
-        """What to tell: job ids with the `sched` keys that differ; null for one to remove."""
+    def changes(self) -> list[tuple[int, SchedAnnotations]]:
+        """What to tell, by job id."""
         wanted = self._wanted()
         told, self._told = self._told, wanted
-        found = [(jobid, _difference(told.get(jobid), now)) for jobid, now in wanted.items()]
-        found += [(jobid, _difference(told[jobid], None)) for jobid in told if jobid not in wanted]
-        return [(jobid, keys) for jobid, keys in found if keys]
+        pairs = [(jobid, told.get(jobid, NOTHING), now) for jobid, now in wanted.items()]
+        pairs += [(jobid, told[jobid], NOTHING) for jobid in told if jobid not in wanted]
+        return [(jobid, difference(old, new)) for jobid, old, new in pairs if old != new]
 
-    def forget(self, jobid: int) -> dict[str, Any]:
-        """The job waits no longer: the keys that are out of date, with null as value."""
+    def forget(self, jobid: int) -> Told:
+        """The job waits no longer. Returns what was told of it, which is out of date."""
         self._waiting.pop(jobid, None)
-        told = self._told.pop(jobid, None)
-        return {} if told is None else _difference(told, None)
+        return self._told.pop(jobid, NOTHING)
 
     def forget_all(self) -> None:
         """Nobody has been told anything."""
@@ -74,8 +79,10 @@ class Annotator(Part):
         }
 
 
-def _difference(told: Told | None, now: Told | None) -> dict[str, Any]:
-    before, after = (one or Told() for one in (told, now))
-    return {
-        key: new for key, old, new in zip(Told._fields, before, after, strict=True) if old != new
-    }
+def difference(told: Told, now: Told, summary: str | UnsetType = UNSET) -> SchedAnnotations:
+    """The annotations that make `now` of `told`; `summary` is of the resources, once granted."""
+    return SchedAnnotations(
+        resource_summary=summary,
+        reason_pending=UNSET if now.reason == told.reason else now.reason,
+        t_estimate=UNSET if now.start == told.start else now.start,
+    )

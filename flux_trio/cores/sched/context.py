@@ -7,6 +7,9 @@ from typing import Final, Literal, TypeAlias
 
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import CommonAction, Exit, Log
+from flux_trio.editions import Edition, flux
+from flux_trio.messages import Request, topics
+from flux_trio.messages.types import NORESPONSE
 from flux_trio.policies import Schedule
 from flux_trio.protocols import ALLOC, AllocEvent, AllocState, Standings
 
@@ -69,14 +72,20 @@ class Context(Outbox[SchedCall, SchedAction, SchedTimer]):
     schedule: Schedule
     allocs: Allocs
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, edition: Edition) -> None:
         super().__init__()
+        self.edition = edition
         self.schedule = schedule
         self.allocs = Allocs()
 
     def log_error(self, text: str) -> None:
         """Say in the log what somebody did wrong."""
         self.send(Log(LOG_ERR, text))
+
+    def raise_exception(self, jobid: int, kind: str, note: str) -> None:
+        """Raise a fatal exception of a job, which must not go on using its resources."""
+        raised = flux.Raise(jobid, kind, 0, note)
+        self.send(Request(topics.JOB_RAISE, flux.RAISE.write(raised), flags=NORESPONSE))
 
     def give_up(self, reason: str) -> None:
         """Log `reason` and leave, as RFC 27 and 28 want it of errors that nobody can repair."""

@@ -17,8 +17,8 @@ from typing import Any, assert_never
 
 from flux_trio.config import SchedConfig
 from flux_trio.cores.methods import Methods
-from flux_trio.cores.sched.acquisition import Acquisition, Change
-from flux_trio.cores.sched.annotations import ANNOTATE_DELAY_S, Annotator
+from flux_trio.cores.sched.acquisition import Acquisition
+from flux_trio.cores.sched.annotations import ANNOTATE_DELAY_S, NOTHING, Annotator, difference
 from flux_trio.cores.sched.context import (
     Acquired,
     Context,
@@ -31,18 +31,13 @@ from flux_trio.cores.sched.context import (
 )
 from flux_trio.cores.sched.granting import Granting, Grantings
 from flux_trio.cores.sched.greeting import Greeter
-from flux_trio.cores.sched.requests import (
-    AllocRequest,
-    ExpirationRequest,
-    JobRequest,
-    PrioritizeRequest,
-    Shapes,
-    jobid_in,
-)
+from flux_trio.cores.sched.requests import Shapes
 from flux_trio.cores.sched.reranking import Reranking
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, CommonInput, Note, TimerFired
-from flux_trio.editions import CLASSIC, Edition
+from flux_trio.editions import CLASSIC, Edition, flux
+from flux_trio.editions.rfc27 import AllocAnswer, AllocType, FreeAnswer, SchedAnnotations, jobid_in
+from flux_trio.editions.rfc28 import Change, Expires, Grown, Offline, Online, Shrunk
 from flux_trio.formats import Idset
 from flux_trio.messages import (
     Errno,
@@ -50,14 +45,12 @@ from flux_trio.messages import (
     FluxError,
     Request,
     Response,
-    expect_payload,
     respond,
     tells_return_of,
     topics,
 )
-from flux_trio.messages.types import NORESPONSE
 from flux_trio.policies import Schedule, Shape
-from flux_trio.protocols import AcquireType, AllocEvent, AllocState, AllocType, InvalidTransition
+from flux_trio.protocols import AllocEvent, AllocState, InvalidTransition
 from flux_trio.trace import Kind
 
 
@@ -79,7 +72,7 @@ class SchedCore(CorePart):
     ) -> None:
         self._config = config
         self._edition = edition
-        self._context = Context(Schedule(config.policy, queues))
+        self._context = Context(Schedule(config.policy, queues), edition)
         self._shapes = Shapes()  # derived: parsed again when it is empty
         self._annotator = Annotator(self._context)
         self._acquisition = Acquisition(self._context)
@@ -104,7 +97,7 @@ class SchedCore(CorePart):
     def start(self, now: float) -> list[SchedAction]:
         """Acquire resources; the rest follows from the answer."""
         self._context.now = now
-        self._acquisition.start(self._edition)
+        self._acquisition.start()
         return self._context.take_actions()
 
     def turn(self, now: float, inputs: Sequence[CommonInput]) -> list[SchedAction]:
@@ -138,7 +131,8 @@ class SchedCore(CorePart):
         call = self._context.answered(response)
         match call:
             case Acquired():
-                self._resources_changed(self._acquisition.heard(response))
+                for change in self._acquisition.heard(response):
+                    self._resources_changed(change)
             case Released():
                 self._acquisition.released(response)
             case JobsTold():
@@ -160,30 +154,30 @@ class SchedCore(CorePart):
     def _fired(self, fired: TimerFired) -> None:
         if fired.key == "annotate":
             self._context.fired("annotate")
-            for jobid, keys in self._annotator.changes():
+            for jobid, changes in self._annotator.changes():
                 self._context.allocs.step(jobid, AllocEvent.ANNOTATE)
-                self._answer(jobid, AllocType.ANNOTATE, annotations={"sched": keys})
+                self._answer(jobid, AllocType.ANNOTATE, changes)
         elif fired.key == "rerank":
             self._context.fired("rerank")
 
     # Resources and job manager come and go
 
-    def _resources_changed(self, change: Change | None) -> None:
-        if change is None:
-            return
-        match change.kind:
-            case AcquireType.GROW:
+    def _resources_changed(self, change: Change) -> None:
+        match change:
+            case Grown():  # the schedule has it already
                 if not self._greeter.has_begun:
                     self._greeter.say_hello()
-            case AcquireType.ONLINE:
-                self._context.schedule.online(change.ranks)
-            case AcquireType.OFFLINE:
-                self._take_back(change.ranks)
-                self._context.schedule.offline(change.ranks)
-            case AcquireType.SHRINK:
-                self._shrink(change.ranks)
+            case Expires(expiration):
+                self._context.schedule.expire(expiration)
+            case Online(targets):
+                self._context.schedule.online(targets.bits)
+            case Offline(targets):
+                self._take_back(targets.bits)
+                self._context.schedule.offline(targets.bits)
+            case Shrunk(targets):
+                self._shrink(targets.bits)
             case _:
-                assert_never(change.kind)
+                assert_never(change)
 
     def _event(self, event: Event) -> None:
         if self._greeter.waits and tells_return_of(topics.JOB_MANAGER, event):
@@ -209,8 +203,7 @@ class SchedCore(CorePart):
         self._acquisition.release(self._context.schedule.take_left())
         for jobid in self._context.schedule.holders(ranks):
             note = f"its nodes of rank {Idset.from_bits(ranks)} were removed from the instance"
-            payload = {"id": jobid, "type": "shrink", "severity": 0, "note": note}
-            self._context.send(Request(topics.JOB_RAISE, payload, flags=NORESPONSE))
+            self._context.raise_exception(jobid, "shrink", note)
         self._judge_queue()
 
     def _judge_queue(self) -> None:
@@ -243,7 +236,7 @@ class SchedCore(CorePart):
     def _alloc(self, request: Request) -> None:
         self._manager = request.routes
         try:
-            asked = expect_payload(request, AllocRequest)
+            asked = self._edition.alloc.read(request)
         except FluxError as error:  # an error response could not name the job (27.impl.10)
             self._refuse(jobid_in(request), error.text)
             return
@@ -274,7 +267,7 @@ class SchedCore(CorePart):
             self._context.log_error(f"job {jobid}: {note}")
 
     def _free(self, request: Request) -> None:
-        jobid = expect_payload(request, JobRequest).id
+        jobid = self._edition.free.read(request).id
         try:
             self._context.allocs.step(jobid, AllocEvent.FREE)
         except InvalidTransition as error:
@@ -283,11 +276,11 @@ class SchedCore(CorePart):
         else:
             self._context.allocs.step(jobid, AllocEvent.FREED)
             self._acquisition.release(self._context.schedule.free(jobid) or 0)
-        if self._edition.free_is_acknowledged:
-            self._context.send(respond(request, {"id": jobid}))
+        if (answer := self._edition.free_answer) is not None:
+            self._context.send(respond(request, answer.write(FreeAnswer(jobid))))
 
     def _cancel(self, request: Request) -> None:
-        jobid = expect_payload(request, JobRequest).id
+        jobid = self._edition.cancel.read(request).id
         if self._context.allocs.step(jobid, AllocEvent.CANCEL) is not AllocState.CANCELING:
             return  # nothing pending: ignored (27.cancel.6)
         if (one := self._granting.get(jobid)) is not None:
@@ -299,10 +292,10 @@ class SchedCore(CorePart):
         self._answer(jobid, AllocType.CANCEL)
 
     def _prioritize(self, request: Request) -> None:
-        self._reranking.add(expect_payload(request, PrioritizeRequest).jobs)
+        self._reranking.add(self._edition.prioritize.read(request).jobs)
 
     def _expiration(self, request: Request) -> None:
-        asked = expect_payload(request, ExpirationRequest)
+        asked = self._edition.expiration.read(request)
         if asked.expiration < 0 or not math.isfinite(asked.expiration):
             raise FluxError(Errno.EINVAL, f"invalid expiration {asked.expiration}")
         if self._context.allocs.of(asked.id) is not AllocState.ALLOCATED:
@@ -324,13 +317,16 @@ class SchedCore(CorePart):
 
     def _stats(self) -> dict[str, Any]:
         state = self._context.schedule.state
-        return {
-            "policy": self._config.policy,
-            "pending": len(state.queue),
-            "granting": len(self._granting),
-            "allocated": len(state.grants) - len(self._granting),
-            "nodes": {"all": state.pool.ranks.bit_count(), "up": state.pool.up.bit_count()},
-        }
+        pool = state.pool
+        return flux.stats(
+            flux.SchedStats(
+                policy=self._config.policy,
+                pending=len(state.queue),
+                granting=len(self._granting),
+                allocated=len(state.grants) - len(self._granting),
+                nodes=flux.SchedNodes(all=pool.ranks.bit_count(), up=pool.up.bit_count()),
+            )
+        )
 
     # Answers
 
@@ -347,16 +343,25 @@ class SchedCore(CorePart):
 
     def _succeed(self, one: Granting) -> None:
         self._context.allocs.step(one.job.id, AllocEvent.SUCCESS)
-        self._answer(one.job.id, AllocType.SUCCESS, annotations={"sched": one.annotations})
+        annotations = difference(one.outdated, NOTHING, one.summary)
+        self._answer(one.job.id, AllocType.SUCCESS, annotations)
 
     def _deny(self, jobid: int, note: str) -> None:
         self._annotator.forget(jobid)
         self._context.allocs.step(jobid, AllocEvent.DENY)
         self._answer(jobid, AllocType.DENY, note=note)
 
-    def _answer(self, jobid: int, kind: AllocType, **more: Any) -> None:
+    def _answer(
+        self,
+        jobid: int,
+        kind: AllocType,
+        sched: SchedAnnotations | None = None,
+        note: str | None = None,
+    ) -> None:
         """A sched.alloc response: matchtag and errnum are 0, the id says whose (RFC 27)."""
-        payload = {"id": jobid, "type": int(kind), **more}
+        annotations = None if sched is None else self._edition.annotations(sched)
+        answer = AllocAnswer(jobid, kind, annotations, note)
+        payload = self._edition.alloc_answer.write(answer)
         self._context.send(Response(topics.SCHED_ALLOC, payload, routes=self._manager))
 
     def _note_rest(self) -> None:
@@ -364,5 +369,6 @@ class SchedCore(CorePart):
         state = self._context.schedule.state
         if self._greeter.is_ready and self._is_busy and not state.queue and not state.grants:
             self._is_busy = False
-            data = {"service": topics.SCHED, "allocated": [], "pending": 0}
-            self._context.send(Note(Kind.STATE, data))
+            self._context.send(
+                Note(Kind.STATE, {"service": topics.SCHED, "allocated": [], "pending": 0})
+            )

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from flux_trio.cores.sched.annotations import Told
 from flux_trio.cores.sched.context import Context, GrantsStored
 from flux_trio.cores.state import Part
 from flux_trio.formats import format_r, job_key
@@ -25,8 +25,10 @@ class Granting:
     """A job whose grant is revoked may get another one; the number tells the two apart."""
     job: Job
     grant: Grant
-    annotations: dict[str, Any]
-    """The `sched` keys for SUCCESS."""
+    summary: str
+    """The resources, for people."""
+    outdated: Told
+    """What was told while the job waited."""
 
 
 class Grantings(Part):
@@ -54,8 +56,8 @@ class Grantings(Part):
         """The grant of job `jobid`; None when it has none on its way."""
         return self._by_id.get(jobid)
 
-    def grant(self, job: Job, grant: Grant, outdated: dict[str, Any]) -> None:
-        """Write R of `grant`; `outdated` are annotations to remove, with null."""
+    def grant(self, job: Job, grant: Grant, outdated: Told) -> None:
+        """Write R of `grant`; `outdated` was told of the job while it waited."""
         pool = self._context.schedule.state.pool
         properties = pool.inventory.properties if pool.inventory else {}
         expiration = grant.end if grant.end < math.inf else 0.0
@@ -64,8 +66,8 @@ class Grantings(Part):
         )
         self._ops.append(["put", job_key(job.id, "R"), format_r(resources)])
         self._last_number += 1
-        annotations = {**outdated, "resource_summary": resources.summary()}
-        self._by_id[job.id] = Granting(self._last_number, job, grant, annotations)
+        granting = Granting(self._last_number, job, grant, resources.summary(), outdated)
+        self._by_id[job.id] = granting
         self._granted.append((job.id, self._last_number))
 
     def revoke(self, one: Granting) -> Job:

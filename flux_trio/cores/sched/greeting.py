@@ -2,7 +2,7 @@
 
 ENOSYS comes from the broker while there is no job manager, so it is no answer to hello, neither to
 the first one nor to a later one. Hello is said again once somebody holds the job manager's name
-(readings: When the job manager goes away), which the event `service-back` tells.
+(readings: Job manager gone), which the event `service-back` tells.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import msgspec
 from flux_trio.config import SchedConfig
 from flux_trio.cores.lookups import LOOKUP_JOBS_MAX, values_in
 from flux_trio.cores.sched.context import Context, HoldersRead, JobsTold, ReadyHeard
-from flux_trio.cores.sched.requests import HelloAnswer
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Note
+from flux_trio.editions import rfc27
 from flux_trio.formats import job_key, parse_r
-from flux_trio.messages import Errno, FluxError, Request, Response, expect_payload, topics
-from flux_trio.messages.types import NORESPONSE, STREAMING
+from flux_trio.messages import Errno, FluxError, Response, topics
+from flux_trio.messages.types import STREAMING
 from flux_trio.policies import PoolError
 from flux_trio.protocols import LINK, AllocEvent, AllocState, LinkEvent, LinkState
 from flux_trio.trace import Kind
@@ -77,7 +77,8 @@ class Greeter(Part):
         self.link = LINK.step(self.link, LinkEvent.HELLO)
         self._hello = Hello(self._hello.number + 1)
         self.said_in_this_turn = True
-        self._context.ask(topics.SCHED_HELLO, None, JobsTold(self._hello.number), int(STREAMING))
+        payload = self._context.edition.sched_hello.write(rfc27.Hello())
+        self._context.ask(topics.SCHED_HELLO, payload, JobsTold(self._hello.number), int(STREAMING))
 
     def lost(self) -> None:
         """The job manager is gone; what it was asked is not answered by the next one."""
@@ -106,7 +107,7 @@ class Greeter(Part):
 
     def _job(self, response: Response) -> None:
         try:
-            jobid = expect_payload(response, HelloAnswer).id
+            jobid = self._context.edition.held_job.read(response).id
         except FluxError as error:
             self._context.give_up(error.text)
             return
@@ -154,15 +155,14 @@ class Greeter(Part):
     def _refuse(self, jobid: int, note: str) -> None:
         """A job whose resources cannot be marked must not go on using them."""
         self._context.log_error(f"job {jobid}: {note}")
-        payload = {"id": jobid, "type": "scheduler-restart", "severity": 0, "note": note}
-        self._context.send(Request(topics.JOB_RAISE, payload, flags=NORESPONSE))
+        self._context.raise_exception(jobid, "scheduler-restart", note)
 
     def _ready_if_complete(self) -> None:
         if not self._hello.told_all or self._hello.reads:
             return
-        payload: dict[str, Any] = {"mode": self._config.mode}
-        if self._config.mode == "limited":
-            payload["limit"] = self._config.limit
+        limit = self._config.limit if self._config.mode == "limited" else None
+        ready = rfc27.Ready(self._config.mode, limit)
+        payload = self._context.edition.sched_ready.write(ready)
         self._context.ask(topics.SCHED_READY, payload, ReadyHeard(self._hello.number))
 
     def ready_heard(self, call: ReadyHeard, response: Response) -> bool:
@@ -173,7 +173,9 @@ class Greeter(Part):
             self._context.give_up(f"{response.topic}: {response.error_text}")
             return False
         self.link = LINK.step(self.link, LinkEvent.READY)
-        data = {"service": topics.SCHED, "allocated": self._hello.allocated, "pending": 0}
-        self._context.send(Note(Kind.STATE, data))
+        allocated = self._hello.allocated
+        self._context.send(
+            Note(Kind.STATE, {"service": topics.SCHED, "allocated": allocated, "pending": 0})
+        )
         self._hello.allocated = []
         return True

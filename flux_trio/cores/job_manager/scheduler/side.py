@@ -20,6 +20,7 @@ from flux_trio.cores.job_manager.scheduler.allocs import Requests
 from flux_trio.cores.job_manager.scheduler.grants import Grants
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
+from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import ResourceSet
 from flux_trio.messages import (
     Errno,
@@ -39,7 +40,6 @@ from flux_trio.protocols import (
     PRIORITY_MIN,
     AllocEvent,
     AllocState,
-    AllocType,
     JobEvent,
     JobState,
     LinkEvent,

@@ -1,0 +1,32 @@
+"""The classic edition: RFC 27 of 2023-08, RFC 28 as first drafted, RFC 32 and 33 of 2022."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flux_trio.editions import rfc27, rfc28, rfc32
+from flux_trio.editions.edition import Edition
+
+CLASSIC: Final = Edition(
+    name="classic",
+    sched_hello=rfc27.HELLO_EMPTY,
+    held_job=rfc27.HELD_JOB_WHOLE,
+    sched_ready=rfc27.READY,
+    waiting=rfc27.WAITING,
+    alloc=rfc27.ALLOC,
+    alloc_answer=rfc27.ALLOC_ANSWER,
+    annotations=rfc27.write_classic_annotations,
+    cancel=rfc27.CANCEL,
+    prioritize=rfc27.PRIORITIZE,
+    expiration=rfc27.EXPIRATION,
+    free=rfc27.FREE_WHOLE,
+    free_answer=rfc27.FREE_ANSWER,
+    acquire=rfc28.ACQUIRE,
+    changes=rfc28.TYPED_CHANGES,
+    release=rfc28.RELEASE,
+    exec_hello=rfc32.HELLO,
+    start=rfc32.START_WITHOUT_R,
+    start_answer=rfc32.CLASSIC_ANSWERS,
+    hello_needs_no_start_outstanding=True,
+    defaults_are_applied_by_job_manager=True,
+)

@@ -1,0 +1,63 @@
+"""How a payload is written and read: a `Codec` is the two functions for one kind of payload.
+
+A payload that differs between editions only by keys is one type here; the edition that lacks a key
+neither writes nor reads it, and the field keeps its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from flux_trio.messages import Errno, Event, FluxError, Payload, Request, Response, expect_payload
+
+Carrier: TypeAlias = Request | Response | Event
+T = TypeVar("T")
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Codec(Generic[T]):
+    """`read` raises FluxError(EPROTO) or FormatError: the key, what was expected, what came."""
+
+    write: Callable[[T], Payload]
+    read: Callable[[Carrier], T]
+
+
+def codec(shape: type[StructT], *, without: frozenset[str] = frozenset()) -> Codec[StructT]:
+    """A struct whose fields are the keys; a field that is None is a key that is absent.
+
+    `without` are the keys that the edition does not have.
+    """
+
+    def read(message: Carrier) -> StructT:
+        if not without:
+            return expect_payload(message, shape)
+        held = message.payload if isinstance(message.payload, dict) else {}
+        return convert({k: v for k, v in held.items() if k not in without}, shape, message)
+
+    return Codec(_writer(shape, without), read)
+
+
+def _writer(shape: type[StructT], without: frozenset[str]) -> Callable[[StructT], Payload]:
+    fields = msgspec.structs.fields(shape)
+    if not without and all(f.required and f.name == f.encode_name for f in fields):
+        return msgspec.structs.asdict
+    keys = [(f.name, f.encode_name) for f in fields if f.encode_name not in without]
+
+    def write(value: StructT) -> Payload:
+        held = {key: it for name, key in keys if (it := getattr(value, name)) is not None}
+        return held or None
+
+    return write
+
+
+def convert(value: Any, shape: type[T], message: Carrier, where: str = "payload") -> T:
+    """A part of the payload of `message` as a `shape`. FluxError(EPROTO), naming `where`."""
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        raise FluxError(Errno.EPROTO, f"{message.topic}: {where}: {error}") from None

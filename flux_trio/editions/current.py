@@ -1,0 +1,35 @@
+"""The current edition: the newest text of RFC 27, 28, 32 and 33, as far as it is keys and values.
+
+No instance starts with it: the behaviour that it asks for beyond its payloads is not there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flux_trio.editions import rfc27, rfc28, rfc32
+from flux_trio.editions.edition import Edition
+
+CURRENT: Final = Edition(
+    name="current",
+    sched_hello=rfc27.HELLO,
+    held_job=rfc27.HELD_JOB,
+    sched_ready=rfc27.READY,
+    waiting=rfc27.WAITING,
+    alloc=rfc27.ALLOC,
+    alloc_answer=rfc27.ALLOC_ANSWER,
+    annotations=rfc27.write_current_annotations,
+    cancel=rfc27.CANCEL,
+    prioritize=rfc27.PRIORITIZE,
+    expiration=rfc27.EXPIRATION,
+    free=rfc27.FREE,
+    free_answer=None,
+    acquire=rfc28.ACQUIRE_ALL,
+    changes=rfc28.KEYED_CHANGES,
+    release=None,
+    exec_hello=rfc32.HELLO,
+    start=rfc32.START,
+    start_answer=rfc32.CURRENT_ANSWERS,
+    hello_needs_no_start_outstanding=False,
+    defaults_are_applied_by_job_manager=False,
+)

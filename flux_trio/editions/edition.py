@@ -1,0 +1,45 @@
+"""What an edition is: the payloads of the RFCs, each as a codec, and answers to questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flux_trio.editions import rfc27, rfc28, rfc32
+from flux_trio.editions.codec import Codec
+
+
+@dataclass(frozen=True, slots=True)
+class Edition:
+    """The payloads and answers of one edition of RFC 20, 27, 28, 32 and 33."""
+
+    name: str
+
+    # RFC 27
+    sched_hello: Codec[rfc27.Hello]
+    held_job: Codec[rfc27.HeldJob]
+    sched_ready: Codec[rfc27.Ready]
+    waiting: Codec[rfc27.Waiting]
+    alloc: Codec[rfc27.Alloc]
+    alloc_answer: Codec[rfc27.AllocAnswer]
+    annotations: Callable[[rfc27.SchedAnnotations], dict[str, Any]]
+    cancel: Codec[rfc27.Cancel]
+    prioritize: Codec[rfc27.Prioritize]
+    expiration: Codec[rfc27.Expiration]
+    free: Codec[rfc27.Free]
+    free_answer: Codec[rfc27.FreeAnswer] | None  # None: sched.free has no response
+
+    # RFC 28
+    acquire: Codec[rfc28.Acquire]
+    changes: Codec[Sequence[rfc28.Change]]
+    release: Codec[rfc28.Release] | None  # None: a shrink is not acknowledged
+
+    # RFC 32
+    exec_hello: Codec[rfc32.Hello]
+    start: Codec[rfc32.Start]
+    start_answer: Codec[rfc32.StartAnswer]
+    hello_needs_no_start_outstanding: bool  # Hello: refused while a start is outstanding
+
+    # RFC 33
+    defaults_are_applied_by_job_manager: bool  # Jobspec Defaults Policy, Note

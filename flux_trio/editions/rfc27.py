@@ -1,0 +1,168 @@
+"""RFC 27, Resource Allocation Protocol: the payloads between job manager and scheduler.
+
+Key names are the RFC's. `t_submit` in sched.alloc is an addition of the job manager's that need not
+be there (readings: t_submit in alloc).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from flux_trio.editions.codec import Codec, codec
+from flux_trio.messages import Errno, FluxError, Payload, Request
+
+LIMIT_MAX: Final = 2**31 - 1
+
+Priority = Annotated[int, msgspec.Meta(ge=0, le=4294967295)]
+
+
+class AllocType(IntEnum):
+    """The `type` of a sched.alloc response (RFC 27, Alloc)."""
+
+    SUCCESS = 0
+    ANNOTATE = 1
+    DENY = 2
+    CANCEL = 3
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """The job-manager.sched-hello request; `partial_ok`: the scheduler understands `free`."""
+
+    partial_ok: bool = msgspec.field(default=False, name="partial-ok")
+
+
+class HeldJob(msgspec.Struct, frozen=True):
+    """A job-manager.sched-hello response; `free` is an idset of ranks that are freed already."""
+
+    id: int
+    priority: Priority
+    userid: int
+    t_submit: float
+    free: str | None = None
+
+
+class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The job-manager.sched-ready request."""
+
+    mode: Literal["unlimited", "limited"]
+    limit: Annotated[int, msgspec.Meta(ge=1, le=LIMIT_MAX)] | None = None
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """The job-manager.sched-ready response: how many jobs wait for resources."""
+
+    count: int
+
+
+class Alloc(msgspec.Struct):
+    """The sched.alloc request."""
+
+    id: int
+    priority: Priority
+    userid: int
+    jobspec: dict[str, Any]
+    t_submit: float = 0.0
+
+
+class AllocAnswer(msgspec.Struct):
+    """A sched.alloc response."""
+
+    id: int
+    type: AllocType
+    annotations: dict[str, Any] | None = None
+    note: str | None = None
+
+
+def _write_alloc_answer(answer: AllocAnswer) -> Payload:
+    payload: dict[str, Any] = {"id": answer.id, "type": int(answer.type)}
+    if answer.annotations is not None:
+        payload["annotations"] = answer.annotations
+    if answer.note is not None:
+        payload["note"] = answer.note
+    return payload
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """The sched.cancel request."""
+
+    id: int
+
+
+class Prioritize(msgspec.Struct, frozen=True):
+    """The sched.prioritize request: job ids with their new priorities."""
+
+    jobs: list[tuple[int, Priority]]
+
+
+class Expiration(msgspec.Struct, frozen=True):
+    """The sched.expiration request, in seconds since the Unix epoch; the text says whole ones."""
+
+    id: int
+    expiration: float
+
+
+class Free(msgspec.Struct, frozen=True):
+    """The sched.free request; `R` is what is freed, `final` says that nothing is left."""
+
+    id: int
+    R: dict[str, Any] | None = None
+    final: bool = False
+
+
+class FreeAnswer(msgspec.Struct, frozen=True):
+    """The sched.free response, where the edition has one."""
+
+    id: int
+
+
+class SchedAnnotations(msgspec.Struct, frozen=True):
+    """The `sched` annotations: None (null) removes one that was set, UNSET leaves it as it is."""
+
+    resource_summary: str | UnsetType | None = UNSET
+    reason_pending: str | UnsetType | None = UNSET
+    t_estimate: float | UnsetType | None = UNSET
+    queue: str | UnsetType | None = UNSET
+    selection_type: str | UnsetType | None = UNSET
+
+
+def write_classic_annotations(sched: SchedAnnotations) -> dict[str, Any]:
+    """The `annotations` object that holds `sched`; the text has no selection_type."""
+    if sched.selection_type is not UNSET:
+        sched = msgspec.structs.replace(sched, selection_type=UNSET)
+    return {"sched": msgspec.to_builtins(sched)}
+
+
+def write_current_annotations(sched: SchedAnnotations) -> dict[str, Any]:
+    """The `annotations` object that holds `sched`; the text has no queue."""
+    if sched.queue is not UNSET:
+        sched = msgspec.structs.replace(sched, queue=UNSET)
+    return {"sched": msgspec.to_builtins(sched)}
+
+
+def jobid_in(request: Request) -> int:
+    """The job that a request we cannot read is about. FluxError(EPROTO) when not even that."""
+    payload = request.payload
+    jobid = payload.get("id") if isinstance(payload, dict) else None
+    if not isinstance(jobid, int) or isinstance(jobid, bool):
+        raise FluxError(Errno.EPROTO, f"{request.topic}: payload: expected an object with an id")
+    return jobid
+
+
+HELLO_EMPTY: Final = codec(Hello, without=frozenset({"partial-ok"}))
+HELLO: Final = codec(Hello)
+HELD_JOB_WHOLE: Final = codec(HeldJob, without=frozenset({"free"}))
+HELD_JOB: Final = codec(HeldJob)
+READY: Final = codec(Ready)
+WAITING: Final = codec(Waiting)
+ALLOC: Final = codec(Alloc)
+ALLOC_ANSWER: Final = Codec(_write_alloc_answer, codec(AllocAnswer).read)
+CANCEL: Final = codec(Cancel)
+PRIORITIZE: Final = codec(Prioritize)
+EXPIRATION: Final = codec(Expiration)
+FREE_WHOLE: Final = codec(Free, without=frozenset({"R", "final"}))
+FREE: Final = codec(Free)
+FREE_ANSWER: Final = codec(FreeAnswer)

@@ -1,0 +1,221 @@
+"""RFC 28, Resource Acquisition Protocol: the payloads between scheduler and resource service.
+
+A response to resource.acquire is a sequence of changes: of one in the classic edition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from flux_trio.editions.codec import Carrier, Codec, codec
+from flux_trio.formats import FormatError, Idset, ResourceSet
+from flux_trio.messages import Payload, expect_payload
+
+DEFAULT_GROUP: Final = "default"  # all resources that no other group has
+EXCLUDE_GROUP: Final = "exclude"
+
+
+class Acquire(msgspec.Struct, frozen=True):
+    """The resource.acquire request; where the edition has no groups, it is the default one."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The resource.release request: no job holds these targets, which were shrunk."""
+
+    group: str
+    targets: Idset
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """`resources` were added; `online` and `offline` are their targets, together all of them."""
+
+    resources: ResourceSet
+    online: Idset
+    offline: Idset
+
+
+@dataclass(frozen=True, slots=True)
+class Expires:
+    """All that was acquired ends at `expiration` (seconds since the Unix epoch, 0 for never).
+
+    `acquired` repeats it with that end, for an edition that says so only by a grow; it is None when
+    the change was read.
+    """
+
+    expiration: float
+    acquired: Grown | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """These targets were taken back."""
+
+    targets: Idset
+
+
+@dataclass(frozen=True, slots=True)
+class Online:
+    """These targets can be used again."""
+
+    targets: Idset
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """These targets cannot be used for now."""
+
+    targets: Idset
+
+
+Change: TypeAlias = Grown | Expires | Shrunk | Online | Offline
+
+
+# Classic: the `type` of a response says which keys it has.
+
+
+class _Grow(msgspec.Struct, tag_field="type", tag="grow"):
+    resources: dict[str, Any]
+    online: str
+    offline: str
+
+
+class _Shrink(msgspec.Struct, tag_field="type", tag="shrink"):
+    targets: str
+
+
+class _Online(msgspec.Struct, tag_field="type", tag="online"):
+    targets: str
+
+
+class _Offline(msgspec.Struct, tag_field="type", tag="offline"):
+    targets: str
+
+
+class _Release(msgspec.Struct):
+    group: str
+    targets: str
+
+
+_Typed: TypeAlias = _Grow | _Shrink | _Online | _Offline
+
+
+def _write_typed(changes: Sequence[Change]) -> Payload:
+    (change,) = changes
+    return _plain(_typed(change))
+
+
+def _typed(change: Change) -> _Typed:
+    match change:
+        case Grown(resources, online, offline):
+            return _Grow(resources.to_json(), str(online), str(offline))
+        case Expires(_, acquired):
+            assert acquired is not None  # whoever tells of an expiration knows what was acquired
+            return _typed(acquired)
+        case Shrunk(targets):
+            return _Shrink(str(targets))
+        case Online(targets):
+            return _Online(str(targets))
+        case Offline(targets):
+            return _Offline(str(targets))
+
+
+def _read_typed(message: Carrier) -> Sequence[Change]:
+    told: _Typed = expect_payload(message, _Typed)  # type: ignore[arg-type]  # a union is no class
+    match told:
+        case _Grow():
+            return [_grown(told.resources, told.online, told.offline)]
+        case _Shrink():
+            return [Shrunk(_idset(told.targets, "targets"))]
+        case _Online():
+            return [Online(_idset(told.targets, "targets"))]
+        case _Offline():
+            return [Offline(_idset(told.targets, "targets"))]
+
+
+def _grown(resources: dict[str, Any], online: str, offline: str) -> Grown:
+    parsed = ResourceSet.parse(resources, "resources")
+    return Grown(parsed, _idset(online, "online"), _idset(offline, "offline"))
+
+
+def _write_release(release: Release) -> Payload:
+    return _plain(_Release(release.group, str(release.targets)))
+
+
+def _read_release(message: Carrier) -> Release:
+    release = expect_payload(message, _Release)
+    return Release(release.group, _idset(release.targets, "targets"))
+
+
+# Current: the keys say what a response tells.
+
+
+class _Told(msgspec.Struct, omit_defaults=True):
+    resources: dict[str, Any] | None = None
+    up: str | None = None
+    down: str | None = None
+    shrink: str | None = None
+    expiration: float | None = None
+
+
+def _write_keyed(changes: Sequence[Change]) -> Payload:
+    told = _Told()
+    for change in changes:
+        match change:
+            case Grown(resources, online):
+                told.resources, told.up = resources.to_json(), str(online)
+            case Expires(expiration):
+                told.expiration = expiration
+            case Shrunk(targets):
+                told.shrink = told.down = str(targets)
+            case Online(targets):
+                told.up = str(targets)
+            case Offline(targets):
+                told.down = str(targets)
+    return _plain(told)
+
+
+def _read_keyed(message: Carrier) -> Sequence[Change]:
+    """The changes in the order in which they take effect; a target that is shrunk is not down."""
+    told = expect_payload(message, _Told)
+    changes: list[Change] = []
+    up = _idset(told.up or "", "up")
+    shrunk = _idset(told.shrink or "", "shrink")
+    if told.resources is not None:
+        resources = ResourceSet.parse(told.resources, "resources")
+        changes.append(Grown(resources, up, resources.ranks - up))
+    elif up:
+        changes.append(Online(up))
+    if shrunk:
+        changes.append(Shrunk(shrunk))
+    if down := _idset(told.down or "", "down") - shrunk:
+        changes.append(Offline(down))
+    if told.expiration is not None:
+        changes.append(Expires(told.expiration))
+    return changes
+
+
+def _plain(wire: msgspec.Struct) -> dict[str, Any]:
+    payload: dict[str, Any] = msgspec.to_builtins(wire)
+    return payload
+
+
+def _idset(text: str, key: str) -> Idset:
+    try:
+        return Idset.parse(text)
+    except FormatError as error:
+        raise error.at(key) from None
+
+
+ACQUIRE: Final = codec(Acquire)
+ACQUIRE_ALL: Final[Codec[Acquire]] = Codec(lambda _: None, lambda _: Acquire(DEFAULT_GROUP))
+RELEASE: Final = Codec(_write_release, _read_release)
+TYPED_CHANGES: Final[Codec[Sequence[Change]]] = Codec(_write_typed, _read_typed)
+KEYED_CHANGES: Final[Codec[Sequence[Change]]] = Codec(_write_keyed, _read_keyed)

@@ -1,0 +1,110 @@
+"""RFC 32, Flux Job Execution Protocol: the payloads between job manager and execution service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+
+from flux_trio.editions.codec import Carrier, Codec, codec, convert
+from flux_trio.messages import Errno, FluxError, Payload, expect_payload
+
+
+class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The job-manager.exec-hello request."""
+
+    service: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Start(msgspec.Struct):
+    """The <service>.start request; `R` is what the job was allocated."""
+
+    id: int
+    userid: int
+    jobspec: dict[str, Any]
+    reattach: bool
+    R: dict[str, Any] | None = None
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The job's shells were started."""
+
+
+class Reattached(msgspec.Struct, frozen=True):
+    """The job's shells, which an earlier instance of the service had started, still run."""
+
+
+class Released(msgspec.Struct, frozen=True):
+    """`ranks`, an idset of execution targets, are released; `final`: these are the last."""
+
+    ranks: str
+    final: bool
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """An exception; the note is optional on the wire."""
+
+    severity: Annotated[int, msgspec.Meta(ge=0, le=7)]
+    type: str
+    note: str = ""
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """The shells have ended; `status` is the greatest wait(2) status."""
+
+    status: int
+
+
+Report: TypeAlias = Started | Reattached | Released | Raised | Finished
+
+
+@dataclass(frozen=True, slots=True)
+class StartAnswer:
+    """A <service>.start response."""
+
+    id: int
+    report: Report
+
+
+class _Answer(msgspec.Struct):
+    id: int
+    type: str
+    data: dict[str, Any]
+
+
+_CLASSIC: Final[Mapping[str, type[Report]]] = {
+    "start": Started,
+    "release": Released,
+    "exception": Raised,
+    "finish": Finished,
+}
+_CURRENT: Final[Mapping[str, type[Report]]] = {**_CLASSIC, "reattached": Reattached}
+
+
+def _answers(types: Mapping[str, type[Report]]) -> Codec[StartAnswer]:
+    """The responses of an edition in which `type` has these values."""
+    names = {report: name for name, report in types.items()}
+
+    def write(answer: StartAnswer) -> Payload:
+        data = msgspec.structs.asdict(answer.report)
+        return msgspec.structs.asdict(_Answer(answer.id, names[type(answer.report)], data))
+
+    def read(message: Carrier) -> StartAnswer:
+        answer = expect_payload(message, _Answer)
+        shape = types.get(answer.type)
+        if shape is None:
+            text = f"{message.topic}: payload: expected a type of {', '.join(types)}"
+            raise FluxError(Errno.EPROTO, f"{text}, got {answer.type!r:.80}")
+        report: Report = convert(answer.data, shape, message, f"{answer.type} data")
+        return StartAnswer(answer.id, report)
+
+    return Codec(write, read)
+
+
+HELLO: Final = codec(Hello)
+START_WITHOUT_R: Final = codec(Start, without=frozenset({"R"}))
+START: Final = codec(Start)
+CLASSIC_ANSWERS: Final = _answers(_CLASSIC)
+CURRENT_ANSWERS: Final = _answers(_CURRENT)

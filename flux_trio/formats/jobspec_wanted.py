@@ -1,0 +1,48 @@
+"""What of a jobspec (RFC 14, 25, 31, 33) a schedule depends on, read at once.
+
+`Jobspec.parse` judges the rest, and what is read here as it came.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from flux_trio.formats.errors import FormatError
+
+_Duration = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class _System(msgspec.Struct):
+    duration: _Duration = 0.0
+    constraints: Any = None
+    queue: str = ""
+
+
+class _Attributes(msgspec.Struct):
+    system: _System
+
+
+class _Wanted(msgspec.Struct):
+    resources: list[Any]
+    attributes: _Attributes
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """`duration` is in seconds, 0 when it is not set; `queue` is "" when none is named."""
+
+    resources: list[Any]
+    duration: float
+    constraints: Any
+    queue: str
+
+    @classmethod
+    def read(cls, jobspec: object) -> Wanted:
+        """Raises FormatError with the place in the jobspec."""
+        try:
+            read = msgspec.convert(jobspec, _Wanted)
+        except msgspec.ValidationError as error:
+            raise FormatError.of_msgspec(error) from None
+        system = read.attributes.system
+        return cls(read.resources, system.duration, system.constraints, system.queue)

@@ -1,0 +1,54 @@
+"""Editions hold every key: cores name none of a payload that an RFC describes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import flux_trio
+from flux_trio.editions import rfc27, rfc28, rfc32
+from tests.support.payload_keys import constants_in, keys_of, named_keys
+
+CORES = Path(flux_trio.__file__).parent / "cores"
+CONVERTED = ("resource", "sched")
+KEYS = keys_of([rfc27, rfc28, rfc32])
+FILES = sorted(path for name in CONVERTED for path in (CORES / name).glob("**/*.py"))
+CONSTANTS = constants_in(FILES)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CORES)))
+def test_core_names_no_payload_key(path: Path) -> None:
+    assert named_keys(path.read_text(), KEYS, CONSTANTS) == []
+
+
+def test_keys_of_the_rfcs_are_known() -> None:
+    assert {"id", "t_submit", "partial-ok", "R", "targets", "shrink", "reattach"} <= KEYS
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'payload = {"id": 1}',
+        "payload = {ID: 1}",
+        "payload = dict(id=1)",
+        'jobid = payload["id"]',
+        "jobid = payload[ID]",
+        'jobid = payload.get("id", 0)',
+        'named = "id" in payload',
+        'jobid = getattr(payload, "id")',
+        "class Named(msgspec.Struct):\n    id: int",
+        'class Named(Struct):\n    jobid: int = field(name="id")',
+        'match payload:\n    case {"id": jobid}: pass',
+    ],
+)
+def test_a_key_that_is_named_is_found(source: str) -> None:
+    assert len(named_keys(source, KEYS, {"ID": "id"})) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    ['key = job_key(1, "R")', 'Note(kind, {"id": 1})', "jobid = free.id", 'text = "id"'],
+)
+def test_what_is_no_payload_may_use_the_word(source: str) -> None:
+    assert named_keys(source, KEYS, {}) == []

@@ -1,0 +1,113 @@
+"""Finds where source text names a payload's key: in a dictionary, a look-up, a test or a struct."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+
+LOOK_UPS = ("get", "pop", "setdefault")
+
+
+def keys_of(modules: Iterable[ModuleType]) -> frozenset[str]:
+    """The keys of all structs that the modules define."""
+    return frozenset(
+        field.encode_name
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, msgspec.Struct)
+        for field in msgspec.structs.fields(value)
+    )
+
+
+def named_keys(source: str, keys: frozenset[str], constants: dict[str, str]) -> list[str]:
+    """Each place in `source` that names one of `keys`, as `line: key`.
+
+    `constants` are names that stand for text; what a trace is told by a Note is no payload.
+    """
+    tree = ast.parse(source)
+    told = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _name(node.func) == "Note"
+        for inner in ast.walk(node)
+    }
+    return [
+        f"{getattr(node, 'lineno', 0)}: {text}"
+        for node in ast.walk(tree)
+        if id(node) not in told
+        for text in _texts(node, constants)
+        if text in keys
+    ]
+
+
+def constants_in(paths: Iterable[Path]) -> dict[str, str]:
+    """The names that the modules give to texts, in any of them."""
+    found = {}
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Assign):
+                names, value = node.targets, node.value
+            elif isinstance(node, ast.AnnAssign) and node.value is not None:
+                names, value = [node.target], node.value
+            else:
+                continue
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                found.update({n.id: value.value for n in names if isinstance(n, ast.Name)})
+    return found
+
+
+def _texts(node: ast.AST, constants: dict[str, str]) -> Iterator[str]:
+    """What a node uses as a key."""
+    if isinstance(node, ast.ClassDef):
+        yield from _fields(node)
+    for each in _expressions(node):
+        if isinstance(each, ast.Constant) and isinstance(each.value, str):
+            yield each.value
+        elif isinstance(each, (ast.Name, ast.Attribute)):
+            yield constants.get(_name(each), "")
+
+
+def _expressions(node: ast.AST) -> list[ast.expr | None]:
+    match node:
+        case ast.Dict() | ast.MatchMapping():
+            return [*node.keys]
+        case ast.Subscript():
+            return [node.slice]
+        case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if name in LOOK_UPS:
+            return [first]
+        case ast.Call(func=ast.Name(id="dict")):
+            return [ast.Constant(keyword.arg) for keyword in node.keywords]
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, name, *_]):
+            return [name]
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn(), *_]):
+            return [left]
+    return []
+
+
+def _fields(node: ast.ClassDef) -> Iterator[str]:
+    """The keys of a class whose fields are keys."""
+    if any(_name(base) in ("Struct", "TypedDict") for base in node.bases):
+        for line in node.body:
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+                yield _wire_name(line.value) or line.target.id
+
+
+def _wire_name(value: ast.expr | None) -> str | None:
+    """The key that `msgspec.field(name=...)` gives to a field."""
+    if not isinstance(value, ast.Call):
+        return None
+    given = [each.value for each in value.keywords if each.arg == "name"]
+    return next((str(each.value) for each in given if isinstance(each, ast.Constant)), None)
+
+
+def _name(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case ast.Subscript(value=value):
+            return _name(value)
+    return ""
