@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from flux_trio.editions.codec import Codec, codec
+from flux_trio.editions.codec import Carrier, Codec, codec
 from flux_trio.messages import Errno, FluxError, Payload, Request
 
 LIMIT_MAX: Final = 2**31 - 1
@@ -98,6 +98,10 @@ class Prioritize(msgspec.Struct, frozen=True):
     jobs: list[tuple[int, Priority]]
 
 
+def _write_prioritize(prioritize: Prioritize) -> Payload:
+    return {"jobs": [list(each) for each in prioritize.jobs]}
+
+
 class Expiration(msgspec.Struct, frozen=True):
     """The sched.expiration request, in seconds since the Unix epoch; the text says whole ones."""
 
@@ -152,7 +156,13 @@ def jobid_in(request: Request) -> int:
     return jobid
 
 
-HELLO_EMPTY: Final = codec(Hello, without=frozenset({"partial-ok"}))
+def _read_no_hello(message: Carrier) -> Hello:
+    if message.payload:
+        raise FluxError(Errno.EPROTO, "sched-hello takes no payload")
+    return Hello()
+
+
+HELLO_EMPTY: Final[Codec[Hello]] = Codec(lambda _: None, _read_no_hello)
 HELLO: Final = codec(Hello)
 HELD_JOB_WHOLE: Final = codec(HeldJob, without=frozenset({"free"}))
 HELD_JOB: Final = codec(HeldJob)
@@ -161,7 +171,7 @@ WAITING: Final = codec(Waiting)
 ALLOC: Final = codec(Alloc)
 ALLOC_ANSWER: Final = Codec(_write_alloc_answer, codec(AllocAnswer).read)
 CANCEL: Final = codec(Cancel)
-PRIORITIZE: Final = codec(Prioritize)
+PRIORITIZE: Final = Codec(_write_prioritize, codec(Prioritize).read)
 EXPIRATION: Final = codec(Expiration)
 FREE_WHOLE: Final = codec(Free, without=frozenset({"R", "final"}))
 FREE: Final = codec(Free)

@@ -52,7 +52,7 @@ WRITTEN: list[tuple[str, Any, Any, Any]] = [
         {"id": 1, "type": 2, "note": "no"},
     ),
     ("cancel", rfc27.Cancel(1), {"id": 1}, {"id": 1}),
-    ("prioritize", rfc27.Prioritize([(1, 31)]), {"jobs": [(1, 31)]}, {"jobs": [(1, 31)]}),
+    ("prioritize", rfc27.Prioritize([(1, 31)]), {"jobs": [[1, 31]]}, {"jobs": [[1, 31]]}),
     (
         "expiration",
         rfc27.Expiration(1, 99),

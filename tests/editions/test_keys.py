@@ -11,7 +11,7 @@ from flux_trio.editions import rfc27, rfc28, rfc32
 from tests.support.payload_keys import constants_in, keys_of, named_keys
 
 CORES = Path(flux_trio.__file__).parent / "cores"
-CONVERTED = ("resource", "sched")
+CONVERTED = ("ingest", "resource", "sched")
 KEYS = keys_of([rfc27, rfc28, rfc32])
 FILES = sorted(path for name in CONVERTED for path in (CORES / name).glob("**/*.py"))
 CONSTANTS = constants_in(FILES)
@@ -37,8 +37,10 @@ def test_keys_of_the_rfcs_are_known() -> None:
         'jobid = payload.get("id", 0)',
         'named = "id" in payload',
         'jobid = getattr(payload, "id")',
-        "class Named(msgspec.Struct):\n    id: int",
-        'class Named(Struct):\n    jobid: int = field(name="id")',
+        "class Named(msgspec.Struct):\n    id: int\nexpect_payload(request, Named)",
+        'class Named(Struct):\n    job: int = field(name="id")\nmsgspec.convert({}, list[Named])',
+        "class In(Struct):\n    id: int\nclass Out(Struct):\n    x: In\nasdict(Out(In(1)))",
+        "class Named(TypedDict):\n    id: int",
         'match payload:\n    case {"id": jobid}: pass',
     ],
 )
@@ -48,7 +50,13 @@ def test_a_key_that_is_named_is_found(source: str) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ['key = job_key(1, "R")', 'Note(kind, {"id": 1})', "jobid = free.id", 'text = "id"'],
+    [
+        "class Call(msgspec.Struct):\n    id: int",
+        'key = job_key(1, "R")',
+        'Note(kind, {"id": 1})',
+        "jobid = free.id",
+        'text = "id"',
+    ],
 )
 def test_what_is_no_payload_may_use_the_word(source: str) -> None:
     assert named_keys(source, KEYS, {}) == []

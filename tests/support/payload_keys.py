@@ -10,6 +10,7 @@ from types import ModuleType
 import msgspec
 
 LOOK_UPS = ("get", "pop", "setdefault")
+CONVERTERS = ("expect_payload", "convert", "decode", "asdict", "to_builtins", "Decoder", "codec")
 
 
 def keys_of(modules: Iterable[ModuleType]) -> frozenset[str]:
@@ -35,11 +36,12 @@ def named_keys(source: str, keys: frozenset[str], constants: dict[str, str]) -> 
         if isinstance(node, ast.Call) and _name(node.func) == "Note"
         for inner in ast.walk(node)
     }
+    payloads = _payload_classes(tree)
     return [
         f"{getattr(node, 'lineno', 0)}: {text}"
         for node in ast.walk(tree)
         if id(node) not in told
-        for text in _texts(node, constants)
+        for text in _texts(node, constants, payloads)
         if text in keys
     ]
 
@@ -60,9 +62,29 @@ def constants_in(paths: Iterable[Path]) -> dict[str, str]:
     return found
 
 
-def _texts(node: ast.AST, constants: dict[str, str]) -> Iterator[str]:
+def _payload_classes(tree: ast.AST) -> set[str]:
+    """The classes that a payload is made of or becomes, and those of their fields."""
+    found = {
+        inner.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _name(node.func) in CONVERTERS
+        for given in [*node.args, *(keyword.value for keyword in node.keywords)]
+        for inner in ast.walk(given)
+        if isinstance(inner, ast.Name)
+    }
+    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    waiting = [name for name in found if name in classes]
+    while waiting:
+        for inner in ast.walk(classes[waiting.pop()]):
+            if isinstance(inner, ast.Name) and inner.id in classes and inner.id not in found:
+                found.add(inner.id)
+                waiting.append(inner.id)
+    return found
+
+
+def _texts(node: ast.AST, constants: dict[str, str], payloads: set[str]) -> Iterator[str]:
     """What a node uses as a key."""
-    if isinstance(node, ast.ClassDef):
+    if isinstance(node, ast.ClassDef) and (node.name in payloads or _has_base(node, "TypedDict")):
         yield from _fields(node)
     for each in _expressions(node):
         if isinstance(each, ast.Constant) and isinstance(each.value, str):
@@ -90,10 +112,13 @@ def _expressions(node: ast.AST) -> list[ast.expr | None]:
 
 def _fields(node: ast.ClassDef) -> Iterator[str]:
     """The keys of a class whose fields are keys."""
-    if any(_name(base) in ("Struct", "TypedDict") for base in node.bases):
-        for line in node.body:
-            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-                yield _wire_name(line.value) or line.target.id
+    for line in node.body:
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            yield _wire_name(line.value) or line.target.id
+
+
+def _has_base(node: ast.ClassDef, base: str) -> bool:
+    return any(_name(each) == base for each in node.bases)
 
 
 def _wire_name(value: ast.expr | None) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 
@@ -19,6 +19,7 @@ from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import CommonAction, CommonInput, Exit, Log
+from flux_trio.editions import submission
 from flux_trio.formats import (
     FluidGenerator,
     FormatError,
@@ -35,7 +36,6 @@ from flux_trio.messages import (
     Level,
     Request,
     Response,
-    expect_payload,
     respond,
     respond_error,
     tells_return_of,
@@ -43,8 +43,6 @@ from flux_trio.messages import (
 )
 from flux_trio.protocols import (
     URGENCY_DEFAULT,
-    URGENCY_MAX,
-    URGENCY_MIN,
     JobFlag,
     submit_event,
 )
@@ -62,38 +60,11 @@ TEXT_BYTES_MAX: Final = {"system.job.name": 1024, "system.cwd": 4096}
 """Of attributes that lists show and that have no natural length."""
 
 
-class Submit(msgspec.Struct):
-    """The job-ingest.submit request: a jobspec object (RFC 25), urgency, flags (RFC 21)."""
-
-    jobspec: dict[str, Any]
-    urgency: Annotated[int, msgspec.Meta(ge=URGENCY_MIN, le=URGENCY_MAX)] = URGENCY_DEFAULT
-    flags: Annotated[int, msgspec.Meta(ge=0)] = 0
-
-
-class Refusals(msgspec.Struct):
-    """The job-manager.submit response; `full` are the users who have met a limit."""
-
-    errors: list[tuple[int, str]]
-    full: list[int] = []
-
-
-class Room(msgspec.Struct):
-    """The job-manager.submit-room response: why not, for each jobspec; null if there is room."""
-
-    refusals: list[str | None]
-
-
-class Info(msgspec.Struct):
-    """The job-manager.getinfo response."""
-
-    max_jobid: int
-
-
 class _Batch(msgspec.Struct):
     """Submissions of one turn, by job id."""
 
     requests: dict[int, Request] = msgspec.field(default_factory=dict)
-    jobs: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    jobs: list[submission.NewJob] = msgspec.field(default_factory=list)
     ops: list[list[str]] = msgspec.field(default_factory=list)
 
 
@@ -206,7 +177,7 @@ class IngestCore(CorePart):
         unchecked, self._unchecked = self._unchecked, {}
         for userid, requests in unchecked.items():
             sizes = [_limited_bytes(request) for request in requests]
-            payload = {"userid": userid, "sizes": sizes}
+            payload = submission.ROOM_WANTED.write(submission.RoomWanted(userid, sizes))
             call = RoomTold(userid, tuple(requests))
             self._outbox.ask(topics.JOB_SUBMIT_ROOM, payload, call)
 
@@ -217,7 +188,7 @@ class IngestCore(CorePart):
             for request in check.requests:
                 self._outbox.send(respond_error(request, response.errnum, text))
             return
-        refusals = expect_payload(response, Room).refusals
+        refusals = submission.ROOM.read(response).refusals
         if not any(refusals):
             self._full.discard(check.userid)
         for request, refusal in zip(check.requests, refusals, strict=True):
@@ -226,7 +197,7 @@ class IngestCore(CorePart):
             else:
                 self._outbox.send(respond_error(request, Errno.EINVAL, refusal))
 
-    def _take_in(self, request: Request, new: Submit, text: bytes) -> None:
+    def _take_in(self, request: Request, new: submission.Submit, text: bytes) -> None:
         """Put a job into the batch of this turn."""
         assert self._ids is not None  # requests wait until it is there
         now = self._outbox.now
@@ -238,14 +209,7 @@ class IngestCore(CorePart):
         self._batch.ops.append(submit_op(jobid))
         self._batch.requests[jobid] = request
         self._batch.jobs.append(
-            {
-                "id": jobid,
-                "userid": request.userid,
-                "urgency": new.urgency,
-                "t_submit": now,
-                "flags": new.flags,
-                "jobspec": new.jobspec,
-            }
+            submission.NewJob(jobid, request.userid, new.urgency, now, new.flags, new.jobspec)
         )
         if len(self._batch.jobs) >= BATCH_JOBS_MAX:
             self._store()
@@ -269,7 +233,7 @@ class IngestCore(CorePart):
                     text = f"cannot store the job: {response.error_text}"
                     self._fail(batch, response.errnum, text)
                 else:
-                    payload = {"jobs": batch.jobs}
+                    payload = submission.NEW_JOBS.write(submission.NewJobs(batch.jobs))
                     self._outbox.ask(topics.JOB_SUBMIT, payload, BatchDecided(batch))
             case BatchDecided(batch):
                 self._decided(batch, response)
@@ -288,7 +252,7 @@ class IngestCore(CorePart):
         if response.errnum:
             self._outbox.send(Exit(f"{response.topic}: {response.error_text}"))
             return
-        last = expect_payload(response, Info).max_jobid
+        last = submission.INFO.read(response).max_jobid
         first_ms = timestamp_of(last) + UNHEARD_MS_MAX
         self._ids = FluidGenerator(start_ms=int(now * 1000) - first_ms)
         self._ids.advance_past(last)
@@ -300,14 +264,16 @@ class IngestCore(CorePart):
             self._fail(batch, response.errnum, text)
             self._remove(list(batch.requests))
             return
-        told = expect_payload(response, Refusals)
-        self._full.update(told.full)
+        told = submission.REFUSALS.read(response)
+        self._full.update(told.full or ())
         refused = dict(told.errors)
         for jobid, request in batch.requests.items():
             if jobid in refused:
                 self._outbox.send(respond_error(request, Errno.EINVAL, refused[jobid]))
             else:
-                self._outbox.send(respond(request, {"id": jobid}))
+                self._outbox.send(
+                    respond(request, submission.SUBMITTED.write(submission.Submitted(jobid)))
+                )
         self._remove(list(refused))
 
     def _fail(self, batch: _Batch, errnum: int, text: str) -> None:
@@ -321,9 +287,9 @@ class IngestCore(CorePart):
             self._outbox.send(request)
 
 
-def _read(request: Request) -> tuple[Submit, bytes]:
+def _read(request: Request) -> tuple[submission.Submit, bytes]:
     """A submission, and its jobspec as JSON. Raises FluxError."""
-    new = expect_payload(request, Submit)
+    new = submission.SUBMIT.read(request)
     if not request.is_owner:
         _check_guest(new)
     text = msgspec.json.encode(new.jobspec)
@@ -339,11 +305,11 @@ def _read(request: Request) -> tuple[Submit, bytes]:
 
 def _limited_bytes(request: Request) -> int:
     """What a submission counts for its user's limit: its jobspec without the environment."""
-    new = expect_payload(request, Submit)
+    new = submission.SUBMIT.read(request)
     return len(msgspec.json.encode(Jobspec.parse(new.jobspec).without_environment()))
 
 
-def _check_guest(new: Submit) -> None:
+def _check_guest(new: submission.Submit) -> None:
     """Refuse what only the instance owner may ask for, with flux-core's errnos and words."""
     if new.flags & JobFlag.NOVALIDATE:
         text = "only the instance owner can submit with FLUX_JOB_NOVALIDATE"

@@ -15,6 +15,7 @@ from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_note
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
+from flux_trio.editions import submission
 from flux_trio.messages import (
     USERID_UNKNOWN,
     Errno,
@@ -140,7 +141,8 @@ class Control(Part):
 
     def getinfo(self, request: Request) -> None:
         """job-manager.getinfo: the greatest job id so far, by which ids go on after a restart."""
-        self._ledger.answer_at_once(respond(request, {"max_jobid": self._ledger.max_jobid}))
+        payload = submission.INFO.write(submission.Info(self._ledger.max_jobid))
+        self._ledger.answer_at_once(respond(request, payload))
 
     def stats(self) -> dict[str, Any]:
         """job-manager.stats-get: how many jobs there are in each state, and with the scheduler."""

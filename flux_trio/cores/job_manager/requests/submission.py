@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Annotated, Any, TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
 import msgspec
 
@@ -19,39 +19,15 @@ from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.requests.entrance import Admission, Entrance, UserFound
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits
 from flux_trio.cores.state import Part
-from flux_trio.messages import FluxError, Request, expect_payload, respond, topics
+from flux_trio.editions import submission as payloads
+from flux_trio.editions.submission import NewJob
+from flux_trio.messages import FluxError, Request, respond, topics
 from flux_trio.protocols import (
     DESTROY,
-    URGENCY_MAX,
-    URGENCY_MIN,
     JobEvent,
     JobState,
     submit_event,
 )
-
-
-class NewJob(msgspec.Struct, gc=False):
-    """One entry of a job-manager.submit request; `t_submit` in seconds since the Unix epoch."""
-
-    id: int
-    userid: int
-    urgency: Annotated[int, msgspec.Meta(ge=URGENCY_MIN, le=URGENCY_MAX)]
-    t_submit: float
-    flags: int
-    jobspec: dict[str, Any]
-
-
-class Submit(msgspec.Struct):
-    """The job-manager.submit request."""
-
-    jobs: list[NewJob]
-
-
-class SubmitRoom(msgspec.Struct):
-    """The job-manager.submit-room request: a user, and the bytes of jobspecs to be submitted."""
-
-    userid: int
-    sizes: list[int]
 
 
 class Batch(msgspec.Struct):
@@ -103,9 +79,9 @@ class Submission(Part):
 
     def submit(self, request: Request) -> None:
         """job-manager.submit: answered with [id, reason] of those refused, when all are decided."""
-        jobs = expect_payload(request, Submit).jobs
+        jobs = payloads.NEW_JOBS.read(request).jobs
         if not jobs:
-            self._ledger.send(respond(request, {"errors": []}))
+            self._ledger.send(respond(request, payloads.REFUSALS.write(payloads.Refusals([]))))
             return
         self.last_batch += 1
         batch = self.last_batch
@@ -120,9 +96,9 @@ class Submission(Part):
 
     def room(self, request: Request) -> None:
         """job-manager.submit-room: {"refusals"}, for each jobspec the reason or null for room."""
-        asked = expect_payload(request, SubmitRoom)
+        asked = payloads.ROOM_WANTED.read(request)
         refusals = self._limits.refusals(asked.userid, asked.sizes)
-        self._ledger.answer_at_once(respond(request, {"refusals": refusals}))
+        self._ledger.answer_at_once(respond(request, payloads.ROOM.write(payloads.Room(refusals))))
 
     def revalidate(self, job: ActiveJob) -> None:
         """A job that was stored but not acknowledged when the job manager stopped."""
@@ -202,11 +178,8 @@ class Submission(Part):
             batch.errors.append(error)
         if batch.open == 0:
             del self.batches[number]
-            errors = [list(each) for each in batch.errors]
-            payload: dict[str, Any] = {"errors": errors}
-            if batch.full:
-                payload["full"] = sorted(batch.full)
-            self._ledger.send(respond(batch.request, payload))
+            refusals = payloads.Refusals(batch.errors, sorted(batch.full) or None)
+            self._ledger.send(respond(batch.request, payloads.REFUSALS.write(refusals)))
 
     def _accept(self, job: ActiveJob) -> None:
         self._ledger.log_now(job, JobEvent.VALIDATE)
@@ -237,19 +210,11 @@ def redacted_bytes(jobspec: bytes) -> bytes:
     return redacted(msgspec.json.decode(jobspec))
 
 
-class _Id(msgspec.Struct):
-    id: int
-
-
-class _Ids(msgspec.Struct):
-    jobs: list[_Id]
-
-
 def submitted_in(messages: Iterable[Any]) -> set[int]:
     """The jobs that these messages submit; what is wrong with one is told when it is taken up."""
     jobids: set[int] = set()
     for message in messages:
         if isinstance(message, Request) and message.topic == topics.JOB_SUBMIT:
             with suppress(FluxError):
-                jobids |= {job.id for job in expect_payload(message, _Ids).jobs}
+                jobids |= payloads.jobids_in(message)
     return jobids

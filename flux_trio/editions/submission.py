@@ -1,0 +1,105 @@
+"""Payloads between a command, ingest and the job manager, from a submission to its answer.
+
+No RFC describes them; `urgency` and `flags` are RFC 21's (Submit Event).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from flux_trio.editions.codec import Carrier, Codec, codec
+from flux_trio.messages import Payload, expect_payload
+
+URGENCY_DEFAULT: Final = 16
+
+Urgency = Annotated[int, msgspec.Meta(ge=0, le=31)]
+
+
+class Submit(msgspec.Struct):
+    """The job-ingest.submit request: a jobspec object (RFC 25)."""
+
+    jobspec: dict[str, Any]
+    urgency: Urgency = URGENCY_DEFAULT
+    flags: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """The job-ingest.submit response."""
+
+    id: int
+
+
+class NewJob(msgspec.Struct, gc=False):
+    """One entry of a job-manager.submit request; `t_submit` in seconds since the Unix epoch."""
+
+    id: int
+    userid: int
+    urgency: Urgency
+    t_submit: float
+    flags: int
+    jobspec: dict[str, Any]
+
+
+class NewJobs(msgspec.Struct):
+    """The job-manager.submit request."""
+
+    jobs: list[NewJob]
+
+
+class Refusals(msgspec.Struct):
+    """The job-manager.submit response: why not, by job; `full` are the users who met a limit."""
+
+    errors: list[tuple[int, str]]
+    full: list[int] | None = None
+
+
+class RoomWanted(msgspec.Struct):
+    """The job-manager.submit-room request: a user, and the bytes of jobspecs to be submitted."""
+
+    userid: int
+    sizes: list[int]
+
+
+class Room(msgspec.Struct):
+    """The job-manager.submit-room response: why not, for each jobspec; null if there is room."""
+
+    refusals: list[str | None]
+
+
+class Info(msgspec.Struct):
+    """The job-manager.getinfo response."""
+
+    max_jobid: int
+
+
+def _write_new_jobs(new: NewJobs) -> Payload:
+    return {"jobs": [msgspec.structs.asdict(job) for job in new.jobs]}
+
+
+def _write_refusals(refusals: Refusals) -> Payload:
+    payload: dict[str, Any] = {"errors": [list(each) for each in refusals.errors]}
+    return payload | {"full": refusals.full} if refusals.full else payload
+
+
+class _Id(msgspec.Struct):
+    id: int
+
+
+class _Ids(msgspec.Struct):
+    jobs: list[_Id]
+
+
+def jobids_in(message: Carrier) -> set[int]:
+    """The jobs of a job-manager.submit request, whatever else is wrong with it. FluxError."""
+    return {job.id for job in expect_payload(message, _Ids).jobs}
+
+
+SUBMIT: Final = codec(Submit)
+SUBMITTED: Final = codec(Submitted)
+NEW_JOBS: Final[Codec[NewJobs]] = Codec(_write_new_jobs, codec(NewJobs).read)
+REFUSALS: Final[Codec[Refusals]] = Codec(_write_refusals, codec(Refusals).read)
+ROOM_WANTED: Final = codec(RoomWanted)
+ROOM: Final = codec(Room)
+INFO: Final = codec(Info)
