@@ -10,10 +10,10 @@ functions of them, the configuration) is what only its constructor sets:
             self._outbox = outbox        # wiring: the constructor of the next one makes it
             self.by_id = {}
 
-State is data: numbers, strings, enums, bytes, lists, tuples, sets, dictionaries, and objects of
-this package's classes that hold such data. A function, a bound method, an iterator or a part in it
-is refused by `put_down`. What `__getstate__` of an object leaves out is not dumped; a class that
-leaves out what it can compute again says so there, and in `__setstate__`.
+State is data: numbers, strings, enums, bytes, lists, tuples, arrays, sets, dictionaries, and
+objects of this package's classes that hold such data. `put_down` refuses functions, bound methods,
+iterators and parts. What `__getstate__` of an object leaves out is not dumped; a class that leaves
+out what it can compute again says so there, and in `__setstate__`.
 
 An object that is held in two places is one object after `take_up`, too. Sets are written in order,
 so that two equal states have equal dumps; nothing may depend on the order of a set.
@@ -24,6 +24,7 @@ from __future__ import annotations
 import base64
 import importlib
 import math
+from array import array
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -57,6 +58,9 @@ class Part:
     """A piece of a core: see this module's text."""
 
     state_names: ClassVar[tuple[str, ...]] = ()
+
+    def taken_up(self) -> None:
+        """Make anew what is computed from the state; called when all parts have theirs."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -122,6 +126,8 @@ def take_up(core: Part, data: Plain) -> None:
     for path, part in parts.items():
         for name in part.state_names:
             setattr(part, name, reader.read(data[path][name]))
+    for part in parts.values():
+        part.taken_up()
 
 
 class _Writer:
@@ -157,6 +163,8 @@ class _Writer:
         number = self._numbers[id(value)] = len(self._numbers)
         self._kept.append(value)
         tag = _COLLECTIONS.get(type(value))
+        if isinstance(value, array):
+            return ["array", number, value.typecode, value.tolist()]
         if tag is None:
             return ["object", number, _name_of(_class_of(value, where)), *self._held(value, where)]
         if isinstance(value, dict):
@@ -214,6 +222,9 @@ class _Reader:
                 return tuple(self.read(each) for each in items)
             case ["same", int(number)]:
                 return self._objects[number]
+            case ["array", int(number), str(typecode), list(items)]:
+                made = self._objects[number] = array(typecode, items)
+                return made
             case ["object", int(number), str(name), str(kind), content]:
                 return self._object(number, _class_named(name), kind, content)
             case [str(tag), int(number), list(items)] if tag in _MAKERS:

@@ -7,6 +7,7 @@ state. Every part of the old core raises from then on, whatever of it is touched
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -17,12 +18,19 @@ from flux_trio.cores.state import Part, parts_of, put_down, take_up
 CORES: Final[dict[str, str]] = {
     "flux_trio.cores.ingest.core": "IngestCore",
     "flux_trio.cores.job_manager.core": "JobManagerCore",
+    "flux_trio.cores.job_list.core": "JobListCore",
     "flux_trio.cores.kvs.core": "KvsCore",
     "flux_trio.cores.resource.core": "ResourceCore",
     "flux_trio.cores.sched.core": "SchedCore",
 }
 """The cores that can be put down: class by module."""
 
+
+BYTES_A_TURN: Final = 20_000
+"""A core with a large state stays a turn longer for each so many bytes of it."""
+
+LIVES_A_TURN: Final = 200
+"""And a turn longer for each so many times that it was replaced: some tests take 20,000 turns."""
 
 is_on = False
 """Whether cores are replaced in this run."""
@@ -41,10 +49,14 @@ def bury(part: Part) -> None:
     object.__setattr__(part, "__class__", Buried)
 
 
-def replace(shell: Any, make: Callable[[], Any]) -> Any:
-    """A core made by `make` with the state of the one in `shell`, which is buried."""
+def replace(shell: Any, make: Callable[[], Any]) -> int:
+    """Put a core made by `make` in the place of the one in `shell`, which is buried.
+
+    Returns how many turns the next one is to stay.
+    """
     old = shell.__dict__.get("_inner", shell)
-    data = msgspec.json.decode(msgspec.json.encode(put_down(old)))
+    encoded = msgspec.json.encode(put_down(old))
+    data = msgspec.json.decode(encoded)
     parts = [part for part in parts_of(old).values() if part is not shell]
     new = make()
     take_up(new, data)
@@ -53,7 +65,7 @@ def replace(shell: Any, make: Callable[[], Any]) -> Any:
     shell.__dict__.clear()
     shell.__dict__.update(new.__dict__)
     shell.__dict__["_inner"] = new
-    return new
+    return 1 + len(encoded) // BYTES_A_TURN
 
 
 def let_be_reborn(cls: Any) -> None:
@@ -61,6 +73,15 @@ def let_be_reborn(cls: Any) -> None:
     init, start, turn = cls.__init__, cls.start, cls.turn
 
     def remember(self: Any, *args: Any, **kwargs: Any) -> None:
+    stays: dict[int, int] = {}
+    lives: Counter[int] = Counter()
+    made_by: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+    init, start, turn = cls.__init__, cls.start, cls.turn
+
+    def remember(self: Any, *args: Any, **kwargs: Any) -> None:
+        made_by[id(self)] = (args, kwargs)
+        stays[id(self)] = 1
+        lives[id(self)] = 0
         init(self, *args, **kwargs)
         self.__dict__["_made_by"] = (args, kwargs)
 
@@ -74,7 +95,12 @@ def let_be_reborn(cls: Any) -> None:
     def after(method: Any) -> Any:
         def run(self: Any, *args: Any) -> Any:
             actions = method(self.__dict__.get("_inner", self), *args)
-            replace(self, lambda: make(self))
+            stays[id(self)] -= 1
+            if not stays[id(self)]:
+                lives[id(self)] += 1
+                stays[id(self)] = replace(self, lambda: make(self)) + (
+                    lives[id(self)] // LIVES_A_TURN
+                )
             return actions
 
         return run

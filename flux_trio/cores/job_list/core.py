@@ -8,26 +8,43 @@ While it is away later, lists tell what was last known.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from flux_trio.config import Config
 from flux_trio.cores.configuring import configuration_in
 from flux_trio.cores.job_list.details import EVENTLOG, Details
-from flux_trio.cores.job_list.exchange import Exchange, JobCounted, LogChanged, LogRead
+from flux_trio.cores.job_list.exchange import (
+    RETRY_TIMER,
+    ActiveLogs,
+    ActivePage,
+    EndedPage,
+    Exchange,
+    IdRead,
+    JobCounted,
+    JournalTold,
+    KeyRead,
+    LogChanged,
+    LogRead,
+    RecordRead,
+    SliceRead,
+    StrayLog,
+)
 from flux_trio.cores.job_list.finished import Finished
 from flux_trio.cores.job_list.follow import Follower
 from flux_trio.cores.job_list.info import Info
-from flux_trio.cores.job_list.listing import IdRead, IdRequest, Listings, SliceRead
+from flux_trio.cores.job_list.listing import IdRequest, Listings
 from flux_trio.cores.job_list.records import Records, folded
-from flux_trio.cores.job_list.scan import ActiveLogs, ActivePage, EndedPage, StrayLog
 from flux_trio.cores.job_list.watches import Watches
 from flux_trio.cores.lookups import values_in
 from flux_trio.cores.methods import Methods
+from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
-from flux_trio.cores.turns import ClockStepped, TimerFired
+from flux_trio.cores.state import CorePart
+from flux_trio.cores.turns import ClockStepped, CommonAction, CommonInput, TimerFired
 from flux_trio.formats import FormatError, job_key
 from flux_trio.messages import (
     ROLE_OWNER,
@@ -54,18 +71,13 @@ class _Purged(msgspec.Struct):
     times: list[int]
 
 
-class RecordRead(msgspec.Struct, frozen=True):
-    """The eventlog of the job that a request is about was asked for."""
-
-    request: Request
-    jobid: int
-
-
-class JobListCore:
+class JobListCore(CorePart):
     """The whole state of job-list and job-info."""
 
+    _backlog: Backlog[Request]
+
     def __init__(self, config: Config | None = None) -> None:
-        self._exchange = Exchange()
+        self._exchange: Exchange = Outbox()
         self._records = Records()
         self._finished = Finished()
         self._details = Details(self._exchange)
@@ -74,7 +86,7 @@ class JobListCore:
         self._listings.default_queue = (config or Config()).default_queue
         self._watches = Watches(self._exchange)
         self._info = Info(self._exchange, self._records, self._watches)
-        self._backlog: Backlog[Request] = Backlog()  # until all active jobs have been read
+        self._backlog = Backlog()  # until all active jobs have been read
         self._methods = Methods(
             for_owner={topics.config_reload_of(topics.JOB_LIST): self._configure},
             for_all={
@@ -93,13 +105,13 @@ class JobListCore:
             stats=(topics.stats_of(topics.JOB_LIST), self._stats),
         )
 
-    def start(self, now: float) -> list[Any]:
+    def start(self, now: float) -> list[CommonAction]:
         """Follow the jobs from here on."""
         self._exchange.now = now
         self._follower.open()
         return self._exchange.take_actions()
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+    def turn(self, now: float, inputs: Sequence[CommonInput]) -> list[CommonAction]:
         """Take answers first, so that requests see the newest; answer what can be answered."""
         self._exchange.now = now
         self._listings.start_turn()
@@ -114,12 +126,15 @@ class JobListCore:
                     self._follower.manager_is_back()
                 case Event(topic=topics.JOB_PURGE_EVENT) if message.rolemask & ROLE_OWNER:
                     self._purged(message)
+                case Event():
+                    pass  # somebody else's
                 case ClockStepped(by):
+                    self._exchange.clock_stepped(by)
                     self._records.clock_stepped(by)
-                case TimerFired(topics.JOB_JOURNAL):
-                    self._follower.open()
-                case TimerFired(int(userid)):
-                    self._listings.go_on(userid)
+                case TimerFired():
+                    self._fired(message)
+                case _:
+                    assert_never(message)
         for record in self._records.settle():
             self._details.forget(record.id)
             self._listings.ended(record.id)
@@ -127,13 +142,21 @@ class JobListCore:
         self._answer(requests)
         return self._exchange.take_actions()
 
+    def _fired(self, fired: TimerFired) -> None:
+        if fired.key == RETRY_TIMER:
+            self._exchange.fired(RETRY_TIMER)
+            self._follower.open()
+        elif isinstance(userid := fired.key, int):
+            self._exchange.fired(userid)
+            self._listings.go_on(userid)
+
     def _answer(self, requests: list[Request]) -> None:
         if self._follower.ready:
             for request in [*self._backlog.take(), *requests]:
                 self._call(request)
         elif (hindrance := self._follower.hindrance) is not None:  # there is nothing to tell yet
             for request in self._backlog.take():
-                self._exchange.send(respond_error(request, hindrance.errnum, hindrance.text))
+                self._exchange.send(respond_error(request, *hindrance))
 
     def _keep(self, request: Request, requests: list[Request]) -> None:
         """Put `request` among the `requests` of this turn, or among what waits."""
@@ -150,12 +173,15 @@ class JobListCore:
                 if self._records.find(jobid) is None:
                     keys = {"keys": [job_key(jobid, EVENTLOG)]}
                     read = RecordRead(request, jobid)
-                    self._exchange.ask_for(topics.KVS_LOOKUP_ALL, keys, read)
+                    self._exchange.ask(topics.KVS_LOOKUP_ALL, keys, read)
                     return
         self._exchange.send(self._methods.call(request))
 
     def _response(self, response: Response) -> None:
-        match self._exchange.take(response):
+        call = self._exchange.answered(response)
+        match call:
+            case JournalTold():
+                self._follower.told(response)
             case ActivePage() | ActiveLogs() | EndedPage() | StrayLog() as step:
                 self._follower.scanned(step, response)
                 self._listings.filled()
@@ -165,12 +191,18 @@ class JobListCore:
                 self._listings.take_id(read, response)
             case RecordRead(request, jobid):
                 self._call_about(request, jobid, response)
+            case KeyRead():
+                self._info.found(call, response)
             case LogChanged(stream):
                 self._watches.changed(stream, response)
             case LogRead() as awaited:
                 self._watches.read(awaited, response)
             case JobCounted() as awaited:
                 self._watches.counted(awaited, response)
+            case None:
+                pass  # it answers nothing that is open
+            case _:
+                assert_never(call)
 
     def _call_about(self, request: Request, jobid: int, response: Response) -> None:
         try:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
 from flux_trio.cores.job_index import Ended, name_of
-from flux_trio.cores.job_list.exchange import Exchange
+from flux_trio.cores.job_list.exchange import Exchange, JobListCall, Listed
 from flux_trio.cores.job_list.records import Record, folded
+from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.formats import (
     FormatError,
@@ -40,9 +41,6 @@ CACHED_CHARS_MAX: Final = 1 << 14  # of a jobspec whose facts are remembered by 
 
 Facts = dict[str, Any]
 Texts = dict[tuple[int, str], str | None]  # by job id and name
-
-Listed: TypeAlias = Record | Ended
-"""A job to be listed: an active one, or what the index says of a finished one."""
 
 
 def current_jobspec(text: str, record: Record) -> dict[str, object]:
@@ -73,15 +71,18 @@ class _Kept(msgspec.Struct):
         return sum(len(value) for value in self.facts.values() if isinstance(value, str))
 
 
-class Details:
+class Details(Part):
     """What lists need of jobs and do not have in memory, and the facts that are kept of some.
 
     Facts are kept of active jobs alone, which are listed again and again.
     """
 
+    _kept: dict[tuple[int, str], _Kept]
+    _nchars: int
+
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._kept: dict[tuple[int, str], _Kept] = {}
+        self._kept = {}
         self._nchars = 0  # of them
 
     def keys_of(self, jobs: Iterable[Listed]) -> Iterator[tuple[int, str]]:
@@ -91,15 +92,15 @@ class Details:
             for name in names:
                 yield job.id, name
 
-    def ask(self, keys: Sequence[tuple[int, str]], purpose: object) -> None:
-        """Read them for `purpose`; the answer is one kvs.lookup-all.
+    def ask(self, keys: Sequence[tuple[int, str]], call: JobListCall) -> None:
+        """Read them; the answer to `call` is one kvs.lookup-all.
 
         If they are of several jobs, the answer has the first values alone when all are too long.
         """
         wanted: dict[str, Any] = {"keys": [job_key(jobid, name) for jobid, name in keys]}
         if keys[0][0] != keys[-1][0]:
             wanted["chars_max"] = LOOKUP_CHARS_MAX
-        self._exchange.ask_for(topics.KVS_LOOKUP_ALL, wanted, purpose)
+        self._exchange.ask(topics.KVS_LOOKUP_ALL, wanted, call)
 
     def known(
         self,

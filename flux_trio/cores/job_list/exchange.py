@@ -1,25 +1,92 @@
-"""What the core asks of other services, and what it sends this turn. Pure."""
+"""What the core asks of other services, and what the answers are for. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from flux_trio.messages import Calls, Flag, Request, Response
+from flux_trio.cores.job_index import Ended
+from flux_trio.cores.job_list.records import Record
+from flux_trio.cores.outbox import Outbox
+from flux_trio.cores.turns import CommonAction
+from flux_trio.messages import Request, topics
 
 StreamKey: TypeAlias = tuple[str, int]  # sender and matchtag (RFC 6)
 
+Listed: TypeAlias = Record | Ended
+"""A job to be listed: an active one, or what the index says of a finished one."""
+
+
+class JournalTold(msgspec.Struct, frozen=True):
+    """Answers job-manager.events-journal: each response is a batch of events."""
+
+
+class ActivePage(msgspec.Struct, frozen=True):
+    """Answers the read of a page of the index of active jobs."""
+
+    scan: int
+
+
+class ActiveLogs(msgspec.Struct, frozen=True):
+    """Answers the read of eventlogs of active jobs; the next page begins at `after`, if any."""
+
+    scan: int
+    jobids: tuple[int, ...]
+    after: str | None
+
+
+class EndedPage(msgspec.Struct, frozen=True):
+    """Answers the read of a page of the index of finished jobs."""
+
+    scan: int
+
+
+class StrayLog(msgspec.Struct, frozen=True):
+    """Answers the read of the eventlog of a job that only the journal has told of."""
+
+    scan: int
+    jobid: int
+
+
+class SliceRead(msgspec.Struct, frozen=True):
+    """Answers the read of what a list says of these jobs."""
+
+    list: StreamKey
+    jobs: tuple[Listed, ...]
+    keys: tuple[tuple[int, str], ...]  # job id and name, as the values come
+
+
+class IdRead(msgspec.Struct, frozen=True):
+    """Answers the read of what list-id says of its job."""
+
+    request: Request
+    job: Record
+    keys: tuple[tuple[int, str], ...]
+
+
+class RecordRead(msgspec.Struct, frozen=True):
+    """Answers the read of the eventlog of the job that a request is about."""
+
+    request: Request
+    jobid: int
+
+
+class KeyRead(msgspec.Struct, frozen=True):
+    """Answers the read of `key`, for the job-info.lookup of this number."""
+
+    lookup: int
+    key: str
+
 
 class LogChanged(msgspec.Struct, frozen=True):
-    """Awaited: what a kvs.watch tells for a stream of an eventlog."""
+    """Answers the kvs.watch for a stream of an eventlog."""
 
     stream: StreamKey
 
 
 class LogRead(msgspec.Struct, frozen=True):
-    """Awaited: the value of `key`, read for a stream of an eventlog for the `number`th time."""
+    """Answers the `number`th read of `key`, for a stream of an eventlog."""
 
     stream: StreamKey
     key: str
@@ -27,65 +94,27 @@ class LogRead(msgspec.Struct, frozen=True):
 
 
 class JobCounted(msgspec.Struct, frozen=True):
-    """Awaited: whether the job is still stored of a stream whose `number`th read found nothing."""
+    """Answers whether the job is still stored of a stream whose `number`th read found nothing."""
 
     stream: StreamKey
     number: int
 
 
-Awaited: TypeAlias = LogChanged | LogRead | JobCounted
-Then: TypeAlias = Callable[[Response], None] | Awaited
+ScanCall: TypeAlias = ActivePage | ActiveLogs | EndedPage | StrayLog
+JobListCall: TypeAlias = (
+    ScanCall
+    | JournalTold
+    | SliceRead
+    | IdRead
+    | RecordRead
+    | KeyRead
+    | LogChanged
+    | LogRead
+    | JobCounted
+)
+JobListTimer: TypeAlias = str | int
+"""The journal's topic, for the next attempt at it; or the user whose lists go on."""
 
+RETRY_TIMER = topics.JOB_JOURNAL
 
-class Exchange:
-    """Open requests of ours, each with what it is for.
-
-    That is a value that the core has a case for, or a function that takes the answers.
-    """
-
-    def __init__(self) -> None:
-        self.now = 0.0  # of this turn, seconds since the Unix epoch
-        self._calls: Calls[Any] = Calls()
-        self._actions: list[Any] = []
-
-    def ask(self, topic: str, payload: dict[str, Any], then: Then) -> int:
-        """Send a request; `then` takes its one response. Returns the matchtag."""
-        return self._ask(topic, payload, then, 0)
-
-    def ask_for(self, topic: str, payload: dict[str, Any], purpose: object) -> int:
-        """Send a request; `take` returns `purpose` with its one response. Returns the matchtag."""
-        return self._ask(topic, payload, purpose, 0)
-
-    def ask_stream(self, topic: str, payload: dict[str, Any], then: Then) -> int:
-        """Send a request; `then` takes each response, the error that ends it too."""
-        return self._ask(topic, payload, then, int(Flag.STREAMING))
-
-    def send(self, action: Any) -> None:
-        """Do `action` at the end of the turn; None is nothing to do."""
-        if action is not None:
-            self._actions.append(action)
-
-    def hang_up(self, matchtag: int) -> None:
-        """Take no more answers to one request."""
-        self._calls.close(matchtag)
-
-    def take(self, response: Response) -> Any:
-        """Hand an answer to the function that waits for it, or return what it is for.
-
-        None is an answer that was handed over, or one after `hang_up`.
-        """
-        purpose = self._calls.match(response)
-        if not callable(purpose):
-            return purpose
-        purpose(response)
-        return None
-
-    def take_actions(self) -> list[Any]:
-        """What to do now, in order."""
-        actions, self._actions = self._actions, []
-        return actions
-
-    def _ask(self, topic: str, payload: dict[str, Any], purpose: object, flags: int) -> int:
-        matchtag = self._calls.open(purpose)
-        self._actions.append(Request(topic, payload, matchtag, flags))
-        return matchtag
+Exchange: TypeAlias = Outbox[JobListCall, CommonAction, JobListTimer]

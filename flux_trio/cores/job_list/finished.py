@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from flux_trio.cores.job_index import Ended
+from flux_trio.cores.state import Part
 
 BLOCK_MAX: Final = 2048  # jobs in a block; a full one becomes two
 
@@ -36,6 +37,13 @@ class _Block:
     def __init__(self, columns: tuple[array[int], ...] | None = None) -> None:
         self.columns = columns or tuple(array(code) for code in _COLUMNS)
         self.usecs, self.ids, self.userids, self.results, self.names, self.queues = self.columns
+
+    def __getstate__(self) -> tuple[array[int], ...]:
+        return self.columns
+
+    def __setstate__(self, columns: tuple[array[int], ...]) -> None:
+        self.columns = columns
+        self.usecs, self.ids, self.userids, self.results, self.names, self.queues = columns
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -77,15 +85,21 @@ class _Block:
         return newer
 
 
-class Finished:
+class Finished(Part):
     """Those that are known by now. `counts` says how many there are of each result."""
 
+    _blocks: list[_Block]
+    _firsts: list[Place]
+    counts: Counter[int]
+    npurged: int
+    _known_from: Place | None
+
     def __init__(self) -> None:
-        self._blocks: list[_Block] = []  # none is empty
-        self._firsts: list[Place] = []  # of each block
-        self.counts: Counter[int] = Counter()
+        self._blocks = []  # none is empty
+        self._firsts = []  # of each block
+        self.counts = Counter()
         self.npurged = 0  # since the start
-        self._known_from: Place | None = None  # every job from here on is known; None: every job
+        self._known_from = None  # every job from here on is known; None: every job
 
     @property
     def is_complete(self) -> bool:

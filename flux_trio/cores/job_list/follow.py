@@ -13,13 +13,14 @@ from typing import Final
 import msgspec
 
 from flux_trio.cores.job_index import Ended
-from flux_trio.cores.job_list.exchange import Exchange
+from flux_trio.cores.job_list.exchange import RETRY_TIMER, Exchange, JournalTold, ScanCall
 from flux_trio.cores.job_list.finished import Finished
 from flux_trio.cores.job_list.records import JournalGap, Records, ended_of
-from flux_trio.cores.job_list.scan import Scan, ScanStep
-from flux_trio.cores.turns import ClearTimer, Log, SetTimer
+from flux_trio.cores.job_list.scan import Scan
+from flux_trio.cores.state import Part
+from flux_trio.cores.turns import Log
 from flux_trio.formats import Event
-from flux_trio.messages import Errno, FluxError, Level, Response, expect_payload, topics
+from flux_trio.messages import Errno, Flag, FluxError, Level, Response, expect_payload, topics
 from flux_trio.protocols import InvalidTransition, JobEvent
 
 _CLEAN: Final = JobEvent.CLEAN.value
@@ -38,8 +39,15 @@ class JournalBatch(msgspec.Struct):
     ended: list[Ended] = []
 
 
-class Follower:
+class Follower(Part):
     """Keeps the jobs up to date; `ready` once every active job has been read."""
+
+    _matchtag: int
+    _begun: bool
+    _retry_s: float
+    _held: list[JournalBatch]
+    ready: bool
+    hindrance: tuple[int, str] | None
 
     def __init__(self, exchange: Exchange, records: Records, finished: Finished) -> None:
         self._exchange = exchange
@@ -48,31 +56,32 @@ class Follower:
         self._scan = Scan(exchange, records, finished, self._scanned)
         self._matchtag = 0  # of the journal
         self._begun = False  # whether the journal has told anything
-        self._waits = False  # whether the timer is set for the next attempt
         self._retry_s = RETRY_S
-        self._held: list[JournalBatch] = []  # what it told while eventlogs are read
+        self._held = []  # what it told while eventlogs are read
         self.ready = False
-        self.hindrance: FluxError | None = None  # the journal has ended, and why
+        self.hindrance = None  # errnum and text, once the journal has ended
 
-    def scanned(self, step: ScanStep, response: Response) -> None:
+    def scanned(self, step: ScanCall, response: Response) -> None:
         """An answer for the reading of jobs."""
         self._scan.take(step, response)
 
     def open(self) -> None:
         """Ask for the journal, unless the eventlogs are still being read for the last one."""
-        self._waits = False
         if self._scan.running:
             self._retry()
         else:
-            self._matchtag = self._exchange.ask_stream(topics.JOB_JOURNAL, {}, self._journal)
+            self._matchtag = self._exchange.ask(
+                topics.JOB_JOURNAL, {}, JournalTold(), int(Flag.STREAMING)
+            )
 
     def manager_is_back(self) -> None:
         """Do not wait any longer."""
-        if self._waits:
-            self._exchange.send(ClearTimer(topics.JOB_JOURNAL))
+        if RETRY_TIMER in self._exchange.timers:
+            self._exchange.clear_timer(RETRY_TIMER)
             self.open()
 
-    def _journal(self, response: Response) -> None:
+    def told(self, response: Response) -> None:
+        """A response of the journal: events, or its end."""
         if response.errnum:
             self._lost(FluxError(response.errnum, response.error_text))
             return
@@ -123,12 +132,11 @@ class Follower:
     def _lost(self, reason: FluxError) -> None:
         if self.hindrance is None:
             self._exchange.send(Log(Level.WARNING, f"the journal of jobs has ended: {reason}"))
-        self.hindrance = reason
+        self.hindrance = reason.errnum, reason.text
         self._exchange.hang_up(self._matchtag)
         self._begun = False
         self._retry()
 
     def _retry(self) -> None:
-        self._waits = True
-        self._exchange.send(SetTimer(topics.JOB_JOURNAL, self._exchange.now + self._retry_s))
+        self._exchange.set_timer(RETRY_TIMER, self._exchange.now + self._retry_s)
         self._retry_s = min(2 * self._retry_s, RETRY_S_MAX)

@@ -5,18 +5,18 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from flux_trio.cores.job_list.details import JOBSPEC, R, current_jobspec, current_r
-from flux_trio.cores.job_list.exchange import Exchange
+from flux_trio.cores.job_list.exchange import Exchange, KeyRead
 from flux_trio.cores.job_list.listing import UNKNOWN_JOB
 from flux_trio.cores.job_list.records import Record, Records
 from flux_trio.cores.job_list.scan import Value
 from flux_trio.cores.job_list.watches import Watches, WatchRequest
 from flux_trio.cores.lookups import values_in
+from flux_trio.cores.state import Part
 from flux_trio.cores.stored_output import OUTPUT, output_key
 from flux_trio.formats import FormatError, job_key
 from flux_trio.messages import (
@@ -47,22 +47,27 @@ class LookupRequest(msgspec.Struct):
 
 
 class _Lookup(msgspec.Struct):
-    """One lookup under way."""
+    """One lookup under way; it is forgotten once it is answered."""
 
     request: Request
     record: Record
     wanted: LookupRequest
-    left: int  # keys not read yet, 0 when it is answered
+    left: int  # keys not read yet
     found: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Info:
+class Info(Part):
     """Answers job-info requests."""
+
+    _lookups: dict[int, _Lookup]
+    _last_number: int
 
     def __init__(self, exchange: Exchange, records: Records, watches: Watches) -> None:
         self._exchange = exchange
         self._records = records
         self._watches = watches
+        self._lookups = {}  # by number; bounded by the requests that their senders have open
+        self._last_number = 0
 
     # --- lookup
 
@@ -76,9 +81,11 @@ class Info:
             raise FluxError(Errno.EMSGSIZE, text)
         if not keys:
             self._exchange.send(respond(request, {"id": record.id}))
-        lookup = _Lookup(request, record, wanted, len(keys))
+            return
+        self._last_number += 1
+        self._lookups[self._last_number] = _Lookup(request, record, wanted, len(keys))
         for key in keys:
-            found = partial(self._found, lookup, key)
+            found = KeyRead(self._last_number, key)
             if key == OUTPUT:
                 pieces = [output_key(piece) for piece in range(OUTPUT_PIECES_MAX + 1)]
                 payload = {"keys": [job_key(record.id, piece) for piece in pieces]}
@@ -86,20 +93,23 @@ class Info:
             else:
                 self._exchange.ask(topics.KVS_LOOKUP, {"key": job_key(record.id, key)}, found)
 
-    def _found(self, lookup: _Lookup, key: str, response: Response) -> None:
-        if not lookup.left:
-            return
+    def found(self, call: KeyRead, response: Response) -> None:
+        """The value of one key of a lookup."""
+        key, lookup = call.key, self._lookups.get(call.lookup)
+        if lookup is None:
+            return  # another key was an error, which was the answer
         try:
             if key == OUTPUT:
                 lookup.found[key] = _output(response)
             else:
                 lookup.found[key] = self._value(lookup, key, response)
         except FluxError as error:
-            lookup.left = 0
+            del self._lookups[call.lookup]
             self._exchange.send(respond_error(lookup.request, error.errnum, error.text))
             return
         lookup.left -= 1
         if not lookup.left:
+            del self._lookups[call.lookup]
             payload = {"id": lookup.record.id} | lookup.found
             self._exchange.send(respond(lookup.request, payload))
 

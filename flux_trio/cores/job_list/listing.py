@@ -18,15 +18,15 @@ import msgspec
 
 from flux_trio.cores.credit import Credit, CreditKey, read_grant
 from flux_trio.cores.job_index import UNKNOWN, Ended, cut_name, ended_at, mark_of
-from flux_trio.cores.job_list.details import Details, Facts, Listed
-from flux_trio.cores.job_list.exchange import Exchange
+from flux_trio.cores.job_list.details import Details, Facts
+from flux_trio.cores.job_list.exchange import Exchange, IdRead, Listed, SliceRead
 from flux_trio.cores.job_list.finished import NEWEST, Finished, Place
 from flux_trio.cores.job_list.records import Record, Records
 from flux_trio.cores.job_list.rows import Row, Sized, in_pages, row_of
 from flux_trio.cores.job_list.stats import job_stats
 from flux_trio.cores.lookups import values_in
 from flux_trio.cores.sharing import Allowance
-from flux_trio.cores.turns import SetTimer
+from flux_trio.cores.state import Part
 from flux_trio.messages import (
     USERID_UNKNOWN,
     Errno,
@@ -86,22 +86,6 @@ class CancelRequest(msgspec.Struct):
     matchtag: int
 
 
-class SliceRead(msgspec.Struct, frozen=True):
-    """What is stored of these jobs was asked for, for a list."""
-
-    list: Key
-    jobs: tuple[Listed, ...]
-    keys: tuple[tuple[int, str], ...]  # job id and name, as the values come
-
-
-class IdRead(msgspec.Struct, frozen=True):
-    """What is stored of the job of a list-id request was asked for."""
-
-    request: Request
-    job: Record
-    keys: tuple[tuple[int, str], ...]
-
-
 class _Listing(msgspec.Struct):
     """One list request under way."""
 
@@ -156,8 +140,17 @@ class _Listing(msgspec.Struct):
         return self.wanted.userid in (USERID_UNKNOWN, userid) or userid == USERID_UNKNOWN
 
 
-class Listings:
+class Listings(Part):
     """Answers list requests."""
+
+    _open: dict[str, dict[int, _Listing]]
+    _begun: dict[Key, _Listing]
+    _of_user: dict[int, deque[_Listing]]
+    _unfilled: list[_Listing]
+    _counting: list[Request]
+    _streams: Allowance
+    _taken: int
+    default_queue: str | None
 
     def __init__(
         self, exchange: Exchange, records: Records, finished: Finished, details: Details
@@ -166,15 +159,15 @@ class Listings:
         self._records = records
         self._finished = finished
         self._details = details
-        self._open: dict[str, dict[int, _Listing]] = {}  # by sender, then matchtag
+        self._open = {}  # by sender, then matchtag
         # Begun lists that tell of finished jobs: one of each user, and those with credit.
-        self._begun: dict[Key, _Listing] = {}
-        self._of_user: dict[int, deque[_Listing]] = {}  # the first of each user is being made
-        self._unfilled: list[_Listing] = []  # need more of the index of finished jobs
-        self._counting: list[Request] = []  # need all of it
+        self._begun = {}
+        self._of_user = {}  # the first of each user is being made
+        self._unfilled = []  # need more of the index of finished jobs
+        self._counting = []  # need all of it
         self._streams = Allowance(STREAMS_OF_USER_MAX, "lists with credit")
         self._taken = 0  # jobs taken into lists in this turn, or as much work
-        self.default_queue: str | None = None
+        self.default_queue = None
 
     # --- requests
 
@@ -359,7 +352,7 @@ class Listings:
         elif listing.is_over:
             self.go_on(userid)
         elif is_filled:
-            self._exchange.send(SetTimer(userid, self._exchange.now))
+            self._exchange.set_timer(userid, self._exchange.now)
         else:
             self._of_user[userid].popleft()
             listing.is_queued = False
@@ -463,7 +456,7 @@ class Listings:
             return
         lists = self._of_user.get(userid)
         rest = 0.0 if not lists or lists[0].request.is_owner else GUEST_REST_S
-        self._exchange.send(SetTimer(userid, self._exchange.now + rest))
+        self._exchange.set_timer(userid, self._exchange.now + rest)
 
     def _end(self, listing: _Listing) -> None:
         self._taken += LIST_JOBS

@@ -15,6 +15,7 @@ from typing import Any, Final
 from sortedcontainers import SortedList
 
 from flux_trio.cores.job_index import UNKNOWN, Ended, ended_at
+from flux_trio.cores.state import Part
 from flux_trio.formats import Event, parse_eventlog
 from flux_trio.messages import ProtocolError
 from flux_trio.protocols import (
@@ -117,19 +118,32 @@ STEPS_MAX: Final = 10_000
 last ones of this life of job-list. Of others it is what the eventlog's timestamps say."""
 
 
-class Records:
+class Records(Part):
     """The active jobs by id, and in order."""
 
+    jobs: dict[int, Record]
+    counts: Counter[int]
+    _running: dict[int, Record]
+    _steps: dict[int, float]
+    _changed: dict[int, Record]
+    _dropped: list[Record]
+    finished: Record | None
+    _unsorted: bool
+
     def __init__(self) -> None:
-        self.jobs: dict[int, Record] = {}
-        self.counts: Counter[int] = Counter()  # of `Record.counted`, as of the last turn
+        self.jobs = {}
+        self.counts = Counter()  # of `Record.counted`, as of the last turn
         self._pending: SortedList[int] = SortedList()  # ranks; the id is in them
-        self._running: dict[int, Record] = {}  # oldest first
-        self._steps: dict[int, float] = {}  # of jobs that are over, by id; oldest first
-        self._changed: dict[int, Record] = {}  # in this turn
-        self._dropped: list[Record] = []  # jobs that ended while nobody told of it
-        self.finished: Record | None = None  # a finished job, while a request about it is answered
+        self._running = {}  # oldest first
+        self._steps = {}  # of jobs that are over, by id; oldest first
+        self._changed = {}  # in this turn
+        self._dropped = []  # jobs that ended while nobody told of it
+        self.finished = None  # a finished job, while a request about it is answered
         self._unsorted = False  # jobs came in another order than that of their times
+
+    def taken_up(self) -> None:
+        places = (record.place for record in self.jobs.values())
+        self._pending = SortedList(place for place in places if place >= 0)
 
     def clock_stepped(self, by: float) -> None:
         """The wall clock was set by `by` seconds, which is no time that jobs ran."""

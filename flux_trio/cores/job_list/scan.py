@@ -8,15 +8,23 @@ is read page by page, the newest first; a list that needs more of it waits for t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
 from flux_trio.cores.job_index import ACTIVE, ENDED, jobid_in, read_ended
-from flux_trio.cores.job_list.exchange import Exchange
+from flux_trio.cores.job_list.exchange import (
+    ActiveLogs,
+    ActivePage,
+    EndedPage,
+    Exchange,
+    ScanCall,
+    StrayLog,
+)
 from flux_trio.cores.job_list.finished import Finished
 from flux_trio.cores.job_list.records import Records, folded
 from flux_trio.cores.lookups import LOOKUP_JOBS_MAX, KeysPage, cannot_read, page_in, values_in
+from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.formats import FormatError, job_key
 from flux_trio.messages import Errno, FluxError, Level, Response, topics
@@ -31,38 +39,13 @@ class Value(msgspec.Struct):
     value: str
 
 
-class ActivePage(msgspec.Struct, frozen=True):
-    """A page of the index of active jobs was asked for."""
-
-    scan: int
-
-
-class ActiveLogs(msgspec.Struct, frozen=True):
-    """The eventlogs of its jobs were asked for; the next page begins at `after`, if any."""
-
-    scan: int
-    jobids: tuple[int, ...]
-    after: str | None
-
-
-class EndedPage(msgspec.Struct, frozen=True):
-    """A page of the index of finished jobs was asked for."""
-
-    scan: int
-
-
-class StrayLog(msgspec.Struct, frozen=True):
-    """The eventlog of a job that the journal told of, and nobody before, was asked for."""
-
-    scan: int
-    jobid: int
-
-
-ScanStep: TypeAlias = ActivePage | ActiveLogs | EndedPage | StrayLog
-
-
-class Scan:
+class Scan(Part):
     """One reading at a time, each with a number; `done` is called when active jobs are known."""
+
+    _number: int
+    _found: set[int]
+    over: set[int]
+    running: bool
 
     def __init__(
         self, exchange: Exchange, records: Records, finished: Finished, done: Callable[[], None]
@@ -72,8 +55,8 @@ class Scan:
         self._finished = finished
         self._done = done
         self._number = 0  # of the reading that is under way or was the last
-        self._found: set[int] = set()  # active jobs that this one has found
-        self.over: set[int] = set()  # and those of them that turned out to be finished
+        self._found = set()  # active jobs that this one has found
+        self.over = set()  # and those of them that turned out to be finished
         self.running = False  # active jobs are being read
 
     def start(self) -> None:
@@ -90,9 +73,9 @@ class Scan:
             self.over.add(jobid)  # or is to be known as an active one when the answer comes
             wanted = {"keys": [job_key(jobid, "eventlog")]}
             read = StrayLog(self._number, jobid)
-            self._exchange.ask_for(topics.KVS_LOOKUP_ALL, wanted, read)
+            self._exchange.ask(topics.KVS_LOOKUP_ALL, wanted, read)
 
-    def take(self, step: ScanStep, response: Response) -> None:
+    def take(self, step: ScanCall, response: Response) -> None:
         """The answer to one question; it leads to the next."""
         if step.scan != self._number:
             return
@@ -109,7 +92,7 @@ class Scan:
         except FluxError as error:
             self._failed(step, error)
 
-    def _failed(self, step: ScanStep, error: FluxError) -> None:
+    def _failed(self, step: ScanCall, error: FluxError) -> None:
         """A job that is damaged costs that job alone: each of its page is read by itself."""
         if error.errnum == Errno.EBADMSG and isinstance(step, StrayLog):
             key = job_key(step.jobid, "eventlog")
@@ -126,7 +109,7 @@ class Scan:
 
     def _ask_active(self, after: str) -> None:
         page = KeysPage(ACTIVE, LOOKUP_JOBS_MAX, after, values=False)
-        self._exchange.ask_for(topics.KVS_PAGE, page.payload, ActivePage(self._number))
+        self._exchange.ask(topics.KVS_PAGE, page.payload, ActivePage(self._number))
 
     def _take_active(self, keys: list[str]) -> None:
         if not keys:
@@ -136,7 +119,7 @@ class Scan:
         after = keys[-1] if len(keys) == LOOKUP_JOBS_MAX else None
         wanted = {"keys": [job_key(jobid, "eventlog") for jobid in jobids]}
         read = ActiveLogs(self._number, jobids, after)
-        self._exchange.ask_for(topics.KVS_LOOKUP_ALL, wanted, read)
+        self._exchange.ask(topics.KVS_LOOKUP_ALL, wanted, read)
 
     def _take_logs(self, read: ActiveLogs, values: list[str | None]) -> None:
         for jobid, text in zip(read.jobids, values, strict=True):
@@ -180,7 +163,7 @@ class Scan:
 
     def _ask_ended(self, before: str) -> None:
         page = KeysPage(ENDED, PAGE_JOBS, before, reverse=True)
-        self._exchange.ask_for(topics.KVS_PAGE, page.payload, EndedPage(self._number))
+        self._exchange.ask(topics.KVS_PAGE, page.payload, EndedPage(self._number))
 
     def _take_ended(self, response: Response) -> None:
         page = page_in(response)

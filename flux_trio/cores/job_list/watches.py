@@ -17,6 +17,7 @@ from flux_trio.cores.job_list.exchange import Exchange, JobCounted, LogChanged, 
 from flux_trio.cores.job_list.records import Record
 from flux_trio.cores.job_list.scan import Value
 from flux_trio.cores.sharing import Allowance
+from flux_trio.cores.state import Part
 from flux_trio.cores.stored_output import OUTPUT, check_not_purged, count_payload, output_key
 from flux_trio.formats import job_key
 from flux_trio.messages import (
@@ -127,11 +128,15 @@ class _Watch(msgspec.Struct):
         self.held, self.at = text, 0
 
 
-class Watches:
+class Watches(Part):
+    _watches: dict[str, dict[int, _Watch]]
+    _by_job: dict[int, dict[StreamKey, _Watch]]
+    _of_user: Allowance
+
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._watches: dict[str, dict[int, _Watch]] = {}  # open streams, by sender, then matchtag
-        self._by_job: dict[int, dict[StreamKey, _Watch]] = {}
+        self._watches = {}  # open streams, by sender, then matchtag
+        self._by_job = {}
         self._of_user = Allowance(WATCHES_OF_USER_MAX, "eventlog watches")
 
     def open(self, request: Request, wanted: WatchRequest, record: Record) -> None:
@@ -151,7 +156,9 @@ class Watches:
         else:
             payload = {"key": watch.log_key}
             awaited = LogChanged(watch.key)
-            watch.matchtag = self._exchange.ask_stream(topics.KVS_WATCH, payload, awaited)
+            watch.matchtag = self._exchange.ask(
+                topics.KVS_WATCH, payload, awaited, int(Flag.STREAMING)
+            )
 
     def grant(self, request: Request) -> None:
         """job-info.eventlog-watch-credit: the reader of a stream is ready for more."""
