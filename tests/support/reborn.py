@@ -7,7 +7,6 @@ state. Every part of the old core raises from then on, whatever of it is touched
 from __future__ import annotations
 
 import importlib
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -58,6 +57,7 @@ def replace(shell: Any, make: Callable[[], Any]) -> int:
     encoded = msgspec.json.encode(put_down(old))
     data = msgspec.json.decode(encoded)
     parts = [part for part in parts_of(old).values() if part is not shell]
+    lives = shell.__dict__["_lives"] + 1
     new = make()
     take_up(new, data)
     for part in parts:
@@ -65,7 +65,8 @@ def replace(shell: Any, make: Callable[[], Any]) -> int:
     shell.__dict__.clear()
     shell.__dict__.update(new.__dict__)
     shell.__dict__["_inner"] = new
-    return 1 + len(encoded) // BYTES_A_TURN
+    shell.__dict__["_lives"] = lives
+    return 1 + len(encoded) // BYTES_A_TURN + lives // LIVES_A_TURN
 
 
 def let_be_reborn(cls: Any) -> None:
@@ -73,17 +74,10 @@ def let_be_reborn(cls: Any) -> None:
     init, start, turn = cls.__init__, cls.start, cls.turn
 
     def remember(self: Any, *args: Any, **kwargs: Any) -> None:
-    stays: dict[int, int] = {}
-    lives: Counter[int] = Counter()
-    made_by: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
-    init, start, turn = cls.__init__, cls.start, cls.turn
-
-    def remember(self: Any, *args: Any, **kwargs: Any) -> None:
-        made_by[id(self)] = (args, kwargs)
-        stays[id(self)] = 1
-        lives[id(self)] = 0
         init(self, *args, **kwargs)
         self.__dict__["_made_by"] = (args, kwargs)
+        self.__dict__["_lives"] = 0
+        self.__dict__["_stays"] = 1
 
     def make(shell: Any) -> Any:
         args, kwargs = shell.__dict__["_made_by"]
@@ -95,12 +89,9 @@ def let_be_reborn(cls: Any) -> None:
     def after(method: Any) -> Any:
         def run(self: Any, *args: Any) -> Any:
             actions = method(self.__dict__.get("_inner", self), *args)
-            stays[id(self)] -= 1
-            if not stays[id(self)]:
-                lives[id(self)] += 1
-                stays[id(self)] = replace(self, lambda: make(self)) + (
-                    lives[id(self)] // LIVES_A_TURN
-                )
+            self.__dict__["_stays"] -= 1
+            if not self.__dict__["_stays"]:
+                self.__dict__["_stays"] = replace(self, lambda: make(self))
             return actions
 
         return run
