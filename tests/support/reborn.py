@@ -57,7 +57,7 @@ def replace(shell: Any, make: Callable[[], Any]) -> int:
     encoded = msgspec.json.encode(put_down(old))
     data = msgspec.json.decode(encoded)
     parts = [part for part in parts_of(old).values() if part is not shell]
-    lives = shell.__dict__["_lives"] + 1
+    lives: int = shell.__dict__["_lives"] + 1
     new = make()
     take_up(new, data)
     for part in parts:
