@@ -38,7 +38,7 @@ ACQUIRE: Table[AcquireState, AcquireEvent] = Table(
     "resource.acquire",
     AcquireState.IDLE,
     {
-        _S.IDLE: {_E.ACQUIRE: _S.REQUESTED, _E.DISCONNECT: _S.IDLE},
+        _S.IDLE: {_E.ACQUIRE: _S.REQUESTED},
         _S.REQUESTED: {
             _E.GROW: _S.ACQUIRED,
             _E.ERROR: _S.IDLE,

@@ -224,6 +224,55 @@ def test_only_changes_are_told() -> None:
     assert script(up("1")) == [UP, told("online", "1")]
 
 
+def renewed() -> Request:
+    return asked("resource.expiration-update", {"expiration": 100})
+
+
+def test_no_news_but_a_shrink_leaves_something_to_release() -> None:
+    """28.release.7"""
+    nothing = "resource.release: targets '1': nothing of group default to release"
+    refused = ("release", Errno.EPROTO, nothing)
+    script = Script()
+    script(acquire())
+    for news in (down("2"), up("2"), renewed()):
+        assert script(release("1")) == [refused]
+        script(news)
+    assert script(release("1")) == [refused]
+    script(exclude("1"))
+    assert script(release("1")) == [RELEASED]
+    assert script(release("1")) == [refused], "also after all was released"
+
+
+@pytest.mark.parametrize("news", [down("3"), up("2"), renewed(), exclude("0-1")])
+def test_shrunk_targets_are_to_be_released_whatever_news_follow(news: Request) -> None:
+    """28.release.1, 28.release.6"""
+    script = Script()
+    script(down("2"), acquire())
+    script(exclude("0"))
+    assert len(script(news)) == 2, "an answer, and the news"
+    assert script(release("0")) == [RELEASED]
+
+
+def test_shrunk_targets_are_to_be_released_after_a_part_of_them_was() -> None:
+    """28.release.1, 28.release.4"""
+    script = Script()
+    script(acquire())
+    script(exclude("0-2"))
+    for target in ("0", "1", "2"):
+        assert script(release(target)) == [RELEASED]
+    assert script(exclude("")) == [EXCLUDED, grown("0-2")]
+
+
+@pytest.mark.parametrize("before", [None, down("1"), exclude("1")])
+def test_group_can_be_acquired_after_a_holder_left_at_any_moment(before: Request | None) -> None:
+    """28.disconnect.3"""
+    script = Script()
+    script(acquire(), *([before] if before is not None else []))
+    script(gone("resource", "sched"))
+    ((_, errnum, payload),) = script(acquire(by="other"))
+    assert (errnum, payload["type"]) == (0, "grow")
+
+
 def test_nobody_is_told_or_answered_before_the_drain_is_durable() -> None:
     script = Script()
     script(acquire())

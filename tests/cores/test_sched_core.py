@@ -175,6 +175,26 @@ class TestStart:
         script = SchedScript()
         assert leaves(script.turn(answer(script.started[0], **response)))
 
+    @pytest.mark.parametrize("before", ["", "grow", "shrink"])
+    def test_leaves_for_the_reason_that_the_resource_service_gives(self, before: str) -> None:
+        """28.error.1, 28.error.2."""
+        script = SchedScript()
+        if before:
+            script.grow(machine(2, 2))
+        if before == "shrink":
+            script.acquired(type="shrink", targets="1")
+        log, _ = script.turn(answer(script.started[0], "out of order", errnum=Errno.EIO))
+        assert log.text == "resource.acquire: out of order"
+
+    def test_releases_nothing_after_an_error(self, script: SchedScript) -> None:
+        """28.error.2: a request that was in the same inbox as the error."""
+        script.turn(alloc(1, jobspec(4)))
+        script.acquired(type="shrink", targets="0")
+        error = answer(script.started[0], "out of order", errnum=Errno.EIO)
+        actions = script.turn(error, tell("free", id=1))
+        assert [type(action) for action in actions[:2]] == [Log, Exit]
+        assert sent(actions) == [("sched.free", {"id": 1})]
+
 
 class TestAlloc:
     def test_r_is_durable_before_success(self, script: SchedScript) -> None:
@@ -296,6 +316,36 @@ class TestCancel:
         script.turn(alloc(1, jobspec(4)))
         assert script.turn(tell("cancel", id=1), tell("cancel", id=99)) == []
         assert answers(script.turn(alloc(2))) == []
+
+    @pytest.mark.parametrize("request_", [tell("cancel", id=7), tell("prioritize", jobs=[[7, 1]])])
+    def test_a_job_that_was_not_asked_for_may_be_asked_for_afterwards(
+        self, script: SchedScript, request_: Request
+    ) -> None:
+        """27.cancel.6, 27.prioritize.7."""
+        assert script.turn(request_) == []
+        assert answers(script.turn(alloc(7))) == [success(7, "rank0/core0")]
+
+    @pytest.mark.parametrize(
+        "request_",
+        [
+            tell("cancel", id=1),
+            tell("prioritize", jobs=[[1, 1]]),
+            asked("sched.expiration", {"id": 1, "expiration": 1020}, by=MANAGER, tag=5),
+        ],
+    )
+    def test_what_is_granted_stays_so_until_it_is_freed(
+        self, script: SchedScript, request_: Request
+    ) -> None:
+        """27.cancel.6, 27.prioritize.7, 27.expiration.5."""
+        script.turn(alloc(1, jobspec(4, duration=10.0)))
+        script.turn(request_)
+        assert answers(script.turn(alloc(2))) == []
+        extended = asked("sched.expiration", {"id": 1, "expiration": 1030})
+        assert [each.errnum for each in script.turn(extended)] == [0]
+        assert sent(script.turn(tell("free", id=1))) == [
+            ("sched.free", {"id": 1}),
+            ("sched.alloc", success(2, "rank0/core0")),
+        ]
 
     def test_a_grant_that_is_not_durable_yet_is_taken_back(self, script: SchedScript) -> None:
         script.kvs_waits = True
@@ -483,6 +533,42 @@ class TestResources:
             ("resource.release", {"group": "default", "targets": "0-1"}),
             ("sched.free", {"id": 1}),
         ]
+
+    @pytest.mark.parametrize(
+        "news",
+        [
+            {"type": "offline", "targets": "2"},
+            {"type": "online", "targets": "2"},
+            {"type": "shrink", "targets": "2"},
+            {
+                "type": "grow",
+                "resources": machine(1, 2, first=3).to_json(),
+                "online": "3",
+                "offline": "",
+            },
+        ],
+    )
+    def test_held_targets_are_released_one_by_one_whatever_news_follow(
+        self, news: dict[str, Any]
+    ) -> None:
+        """28.release.1, 28.shrink.6."""
+        script = SchedScript()
+        script.attach(machine(3, 2))
+        for jobid in (1, 2, 3):
+            script.turn(alloc(jobid, jobspec(2)))
+        script.acquired(type="shrink", targets="0-1")
+        script.acquired(**news)
+        for jobid in (1, 2, 3):
+            left = sent(script.turn(tell("free", id=jobid)))[:-1]
+            is_shrunk = jobid < 3 or news["type"] == "shrink"
+            payload = {"group": "default", "targets": str(jobid - 1)}
+            assert left == [("resource.release", payload)] * is_shrunk
+
+    def test_targets_may_be_shrunk_again_after_all_were_released(self, script: SchedScript) -> None:
+        """28.shrink.6."""
+        for targets in ("1", "0"):
+            released = sent(script.acquired(type="shrink", targets=targets))
+            assert released == [("resource.release", {"group": "default", "targets": targets})]
 
     def test_no_release_without_shrink(self, script: SchedScript) -> None:
         """28.release.7."""

@@ -52,8 +52,8 @@ class Acquisition(Part):
 
     def release(self, ranks: int) -> None:
         """Nobody holds `ranks` any more, which were shrunk: say so (28.shrink.6)."""
-        if not ranks:
-            return
+        if not ranks or self._state is AcquireState.IDLE:
+            return  # after an error response there is nobody to release them to
         last = not self._context.schedule.leaving
         event = AcquireEvent.RELEASE_LAST if last else AcquireEvent.RELEASE
         self._state = ACQUIRE.step(self._state, event)
@@ -70,6 +70,7 @@ class Acquisition(Part):
         """What a response of the stream says; nothing when the scheduler leaves because of it."""
         try:
             if response.errnum:
+                self._state = ACQUIRE.step(self._state, AcquireEvent.ERROR)
                 raise FluxError(response.errnum, response.error_text)
             changes = self._context.edition.changes.read(response)
             for change in changes:

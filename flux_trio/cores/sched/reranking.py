@@ -12,6 +12,7 @@ from typing import Final
 from flux_trio.cores.sched.context import Context
 from flux_trio.cores.sched.granting import Grantings
 from flux_trio.cores.state import Part
+from flux_trio.protocols import AllocEvent, AllocState
 
 SLICE_JOBS: Final = 4096
 """Jobs a turn: about 15 ms."""
@@ -43,6 +44,9 @@ class Reranking(Part):
         """Give a slice of them; whether there are none left."""
         for jobid in list(islice(self._priorities, SLICE_JOBS)):
             priority = self._priorities.pop(jobid)
+            state = self._context.allocs.step(jobid, AllocEvent.PRIORITIZE)
+            if state is not AllocState.PENDING:
+                continue  # ids without a pending request are ignored (RFC 27, Prioritize)
             self._context.schedule.prioritize(jobid, priority)
             if (one := self._granting.get(jobid)) is not None:
                 one.job.priority = priority  # should it have to wait again
