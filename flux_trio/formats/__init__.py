@@ -1,6 +1,7 @@
-"""The formats that messages and files are made of, as pure values: each is parsed strictly and
-printed canonically, with one error, `FormatError`, that says where, what was expected and what
-came.
+"""The formats of messages and files, as pure values.
+
+Parsing is strict and printing is canonical. The only error is `FormatError`; it names the place,
+the expected format and the value received.
 """
 
 from flux_trio.formats.constraint import Constraint, Targets, both, parse_constraint

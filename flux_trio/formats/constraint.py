@@ -1,9 +1,9 @@
 """RFC 31 job constraints: which execution targets a job accepts.
 
-A constraint is parsed once and then asked which targets match, as a set of ranks. Where the RFC
-leaves an empty list of values to the implementation, it means here what the words say: `properties`
-of nothing asks for nothing and matches all; an empty `hostlist` or `ranks` names no target and
-matches none. `not` takes one value at most, as the RFC has it.
+A constraint is parsed once; `select` then returns the matching targets as a set of ranks. The RFC
+leaves the meaning of an empty list of values to the implementation. Here an empty `properties` list
+matches every target; an empty `hostlist` or `ranks` list matches no target. `not` takes at most one
+value, as the RFC requires.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from flux_trio.formats.hostlist import HOSTS_MAX, Hostlist
 from flux_trio.formats.idset import Idset
 from flux_trio.formats.properties import check_property_name
 
-_DEPTH_MAX: Final = (
-    64  # operators within operators: far more than anyone writes, and parsing recurses
-)
+_DEPTH_MAX: Final = 64  # nested operators; parsing recurses, and real constraints nest far less
 OPERATOR_HOSTS: Final = 64
-"""Hosts that an operator counts as, where `and` and `or` count: parsing and matching cost that."""
+"""Size of one operator, in hosts: parsing and matching it cost about as much as that many hosts."""
 
 _T = TypeVar("_T")
 
@@ -34,22 +32,22 @@ class Targets(Protocol):
     def ranks(self) -> Idset: ...
 
     def ranks_with_property(self, name: str) -> Idset:
-        """The ranks that have the property; none if nobody has it."""
+        """Return the ranks with the property; an empty set if no rank has it."""
 
     def ranks_of_hosts(self, hosts: Hostlist) -> Idset: ...
 
 
 class Constraint(ABC):
-    """What a job asks of each execution target; immutable, hashable, compared by value."""
+    """Decides which execution targets a job accepts; immutable, hashable, compared by value."""
 
     __slots__ = ()
 
     def select(self, targets: Targets) -> Idset:
-        """The ranks of the targets that match; each operator costs a few set operations."""
+        """Return the ranks of the matching targets; each operator costs a few set operations."""
         return targets.ranks & self._select(targets)
 
     def to_json(self) -> dict[str, object]:
-        """The constraint as RFC 31 writes it: `{operator: [values]}`, or `{}`."""
+        """Return the form of RFC 31: `{operator: [values]}`, or `{}`."""
         return self._to_json()
 
     @abstractmethod
@@ -60,7 +58,7 @@ class Constraint(ABC):
 
 
 def parse_constraint(obj: object, where: str = "") -> Constraint:
-    """The constraint that decoded JSON stands for; FormatError, placed below `where`."""
+    """Parse decoded JSON; a FormatError's path begins with `where`."""
     try:
         return _parse(obj, _DEPTH_MAX)
     except FormatError as error:
@@ -68,7 +66,7 @@ def parse_constraint(obj: object, where: str = "") -> Constraint:
 
 
 def both(a: Constraint, b: Constraint) -> Constraint:
-    """The constraint that matches where `a` and `b` both match, such as a queue's and a job's."""
+    """Return the conjunction of `a` and `b`, for example of a queue's and a job's constraint."""
     values = (*_conjuncts(a), *_conjuncts(b))
     if not values:
         return Anything()
@@ -88,7 +86,7 @@ def _conjuncts(constraint: Constraint) -> tuple[Constraint, ...]:
 @final
 @dataclass(frozen=True, slots=True)
 class Anything(Constraint):
-    """`{}`: every target."""
+    """`{}`: matches every target."""
 
     def _select(self, targets: Targets) -> Idset:
         return targets.ranks
@@ -100,7 +98,7 @@ class Anything(Constraint):
 @final
 @dataclass(frozen=True, slots=True)
 class Properties(Constraint):
-    """Targets with all of the properties, and without those written as `^name`."""
+    """Matches targets that have every `name` in the list and lack every `^name`."""
 
     values: tuple[str, ...]
 
@@ -120,8 +118,6 @@ class Properties(Constraint):
 @final
 @dataclass(frozen=True, slots=True)
 class Hosts(Constraint):
-    """Targets whose host name is in the list."""
-
     hosts: Hostlist
 
     def _select(self, targets: Targets) -> Idset:
@@ -134,8 +130,6 @@ class Hosts(Constraint):
 @final
 @dataclass(frozen=True, slots=True)
 class Ranks(Constraint):
-    """Targets of these ranks."""
-
     ranks: Idset
 
     def _select(self, _targets: Targets) -> Idset:
@@ -148,7 +142,7 @@ class Ranks(Constraint):
 @final
 @dataclass(frozen=True, slots=True)
 class Not(Constraint):
-    """Targets that the value does not match; none if there is no value (31.constraints.10)."""
+    """Matches targets that the value does not match; without a value, none (31.constraints.10)."""
 
     value: Constraint | None
 
@@ -162,7 +156,7 @@ class Not(Constraint):
 @final
 @dataclass(frozen=True, slots=True)
 class And(Constraint):
-    """Targets that all values match; all targets if there is no value."""
+    """Matches targets that all values match; every target if there are no values."""
 
     values: tuple[Constraint, ...]
 
@@ -179,7 +173,7 @@ class And(Constraint):
 @final
 @dataclass(frozen=True, slots=True)
 class Or(Constraint):
-    """Targets that a value matches; all targets if there is no value (31.constraints.9)."""
+    """Matches targets that any value matches; every target without values (31.constraints.9)."""
 
     values: tuple[Constraint, ...]
 
@@ -214,7 +208,7 @@ def _parse(obj: object, depth: int) -> Constraint:
 
 
 def _each(values: list[object], read: Callable[[object], _T]) -> list[_T]:
-    """What `read` makes of each value; its errors are placed at the value's index."""
+    """Return `read(value)` for each value; a FormatError's path gets the value's index."""
     results = []
     for index, value in enumerate(values):
         try:
@@ -252,7 +246,7 @@ def _read_ranks(values: list[object], _depth: int) -> Constraint:
     size = 0
 
     def add(value: object) -> None:
-        nonlocal ranks, size  # united at once: a list of wide sets would take room
+        nonlocal ranks, size  # unite at once: a list of wide sets would need much memory
         more = Idset.parse(value)
         size += _width(more)
         if size > HOSTS_MAX:
@@ -279,10 +273,10 @@ def _read_or(values: list[object], depth: int) -> Constraint:
 
 
 def _operands(values: list[object], depth: int) -> tuple[Constraint, ...]:
-    """Those of `and` and `or`; together no larger than one host list may be.
+    """Parse the operands of `and` or `or`, at most HOSTS_MAX hosts in total.
 
-    A host list of a few characters can stand for HOSTS_MAX hosts: thousands of them would hold up
-    whoever parses the jobspec.
+    A host list of a few characters can stand for HOSTS_MAX hosts. Without this limit, thousands of
+    such lists in one jobspec would block the parsing process.
     """
     size = 0
 
@@ -299,12 +293,12 @@ def _operands(values: list[object], depth: int) -> tuple[Constraint, ...]:
 
 
 def _width(ranks: Idset) -> int:
-    """How many hosts a set of ranks counts as: it costs by its greatest rank."""
+    """Return the size of a set in hosts: a bit set costs memory by its highest rank."""
     return ranks.bits.bit_length() >> 10
 
 
 def _size_of(constraint: Constraint) -> int:
-    """How many hosts it names, its operators counting as some."""
+    """Return the size in hosts; each operator adds OPERATOR_HOSTS."""
     match constraint:
         case Hosts(hosts):
             return OPERATOR_HOSTS + len(hosts)

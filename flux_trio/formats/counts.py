@@ -1,6 +1,6 @@
-"""How many of a resource a jobspec asks for (RFC 14, count; RFC 45): the least that will do.
+"""Resource counts of a jobspec (RFC 14, count; RFC 45), reduced to their smallest value.
 
-Left out: the largest, and the steps between.
+The maximum of a range and the values between are checked, then ignored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from flux_trio.formats.errors import MISSING, FormatError
 from flux_trio.formats.fields import Object, as_object, get_count, get_str, only_keys
 from flux_trio.formats.idset import Idset
 
-_RANGE = re.compile(  # RFC 45; nine digits are more than any machine has of anything
+_RANGE = re.compile(  # RFC 45; nine digits exceed the resources of any machine
     r"(\[)?(?P<min>[1-9]\d{0,8})(?:\+|-(?P<max>[1-9]\d{0,8}))"
     r"(?::(?P<operand>[1-9]\d{0,8})(?::(?P<operator>[+*^]))?)?(?(1)\])",
     re.ASCII,
@@ -19,7 +19,7 @@ _RANGE = re.compile(  # RFC 45; nine digits are more than any machine has of any
 
 
 def least_count(vertex: Object, key: str) -> int:
-    """The smallest count that will do: an integer, `{"min": 3}`, "4,9,16" or "3-30:2:*"."""
+    """Return the smallest acceptable count: of an integer, `{"min": 3}`, "4,9,16" or "3-30:2:*"."""
     match vertex.get(key):
         case str(text):
             return _least_of_text(text, key)

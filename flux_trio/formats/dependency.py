@@ -1,7 +1,7 @@
-"""Dependencies as people type them (RFC 26, on command line): `scheme:value[?key=val[&key=val]]`.
+"""Dependencies as users type them (RFC 26, on command line): `scheme:value[?key=val[&key=val]]`.
 
-The object form, which is what travels, is checked with the rest of the jobspec. Left out: what a
-scheme makes of its value and keys.
+The jobspec carries the object form, and its parser checks it. The meaning of the value and the keys
+is left to each scheme.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _URI: Final = re.compile(
 
 
 def parse_dependency_uri(uri: str) -> Object:
-    """The object form of a dependency: `scheme`, `value` and what else the query says.
+    """Return the object form: `scheme`, `value` and the keys of the query; raise FormatError.
 
-    A scheme alone has the value "". In the query, `&` and `;` delimit, escapes are undone, what
-    reads as a number is one, and a key that is there several times has a list. FormatError.
+    A scheme alone gets the value "". In the query, `&` and `;` separate pairs, escapes are decoded,
+    a value that is a JSON number becomes a number, and a repeated key gets a list of its values.
     """
     match = _URI.fullmatch(uri)
     if match is None:

@@ -1,7 +1,7 @@
 """RFC 23 Flux Standard Duration: `30`, `1.2h`, `100ms`, `inf`, in seconds.
 
-The number is what C99 strtod takes, hexadecimal included (`0x1d` is 29 seconds, not a day), without
-the blanks that strtod would skip.
+The number has the syntax of C99 strtod, including hexadecimal (`0x1d` is 29 seconds, not a day).
+Leading blanks, which strtod skips, are refused.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _FINITE = "a duration that a double can hold, or inf"
 
 
 def parse_duration(value: str | float) -> float:
-    """Seconds, from a duration in words or a number of seconds; `inf` for no end; FormatError."""
+    """Return seconds, from text or a number of seconds; `inf` means no end; FormatError."""
     if isinstance(value, str):
         seconds = _parse(value)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         seconds = _float(value)
     else:
         raise FormatError(_EXPECTED, value)
-    if not seconds >= 0:  # also refuses NaN
+    if not seconds >= 0:  # NaN fails this comparison too
         raise FormatError("a duration from 0 to infinity", value)
-    return abs(seconds)  # -0 is 0
+    return abs(seconds)  # turns -0 into 0
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest spelling that parses back to exactly `seconds`, in the largest such unit."""
+    """Return the shortest text that parses back to exactly `seconds`, in the largest unit."""
     if parse_duration(seconds) == math.inf:
         return "infinity"
     if seconds == 0:
@@ -48,7 +48,7 @@ def format_duration(seconds: float) -> str:
 def _is_exactly(text: str, seconds: float) -> bool:
     try:
         return _parse(text) == seconds
-    except FormatError:  # in milliseconds, the largest doubles overflow
+    except FormatError:  # the largest doubles overflow when written in milliseconds
         return False
 
 

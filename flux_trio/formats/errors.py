@@ -1,6 +1,6 @@
-"""The one error of this package: where, what was expected, what came.
+"""The one error of this package: place, expected format, value received.
 
-Nested parsers know only their own part of a document; each level adds its place with
+A nested parser knows only its own part of a document, so each level prefixes its place with
 `FormatError.at`.
 """
 
@@ -11,12 +11,12 @@ import reprlib
 
 import msgspec
 
-GOT_CHARS_MAX = 80  # enough to recognise a value, short enough for one line of a log
-_INT_BITS_MAX = 256  # longer integers are described: Python refuses to print very long ones
+GOT_CHARS_MAX = 80  # enough to recognise a value, and fits on one line of a log
+_INT_BITS_MAX = 256  # print the size of longer integers: Python refuses to print very long ones
 
 
 class Words(str):
-    """A `got` that already is a description, to be shown without quotes."""
+    """A `got` that is already a description, printed without quotes."""
 
     __slots__ = ()
 
@@ -27,8 +27,8 @@ MISSING = Words("nothing")
 class FormatError(ValueError):
     """A value that does not follow its format.
 
-    `where` is a path such as `execution.R_lite[0].rank` ("" for the whole value), `expected` says
-    what the format asks for, and `got` is what came, shortened: a value, `Words`, or `MISSING`.
+    `where` is a path such as `execution.R_lite[0].rank` ("" for the whole value), `expected`
+    describes the format, and `got` is the received value, shortened, or `Words`, or `MISSING`.
     """
 
     def __init__(self, expected: str, got: object, where: str = "") -> None:
@@ -39,7 +39,7 @@ class FormatError(ValueError):
 
     @classmethod
     def of_msgspec(cls, error: msgspec.MsgspecError) -> FormatError:
-        """The same complaint as msgspec's, in this project's form."""
+        """Convert an error of msgspec."""
         text, _, where = str(error).partition(" - at `$")
         where = where.rstrip("`").removeprefix(".").replace("[...]", "[]")
         if match := _MSGSPEC_MISSING.fullmatch(text):
@@ -52,7 +52,7 @@ class FormatError(ValueError):
         return cls("well-formed data", Words(text), where)
 
     def at(self, prefix: str) -> FormatError:
-        """The same error as seen from the value that holds `prefix`."""
+        """Return the same error with its path prefixed by `prefix`."""
         dot = "." if prefix and self.where and not self.where.startswith("[") else ""
         return FormatError(self.expected, self.got, f"{prefix}{dot}{self.where}")
 

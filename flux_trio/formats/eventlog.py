@@ -1,7 +1,7 @@
 """RFC 18 eventlogs: JSON Lines, one event per line, every line ended by a newline.
 
-What the events of a job mean is RFC 21's matter. Keys beyond the RFC's three are ignored, since no
-sentence forbids them; times need not ascend, several writers may append.
+RFC 21 defines the events of a job. Keys beyond the RFC's three are ignored, since no sentence
+forbids them. Timestamps may descend, since several writers may append.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flux_trio.formats.errors import FormatError, Words
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One event: `timestamp` in seconds since the Unix epoch, above zero; no context is None."""
+    """One event. `timestamp` is in seconds since the Unix epoch and above 0."""
 
     timestamp: Annotated[float, msgspec.Meta(gt=0)]
     name: str
@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def parse_event(line: str) -> Event:
-    """The event of one line, with or without its newline; FormatError names the key."""
+    """Parse one line, with or without its newline; FormatError names the key."""
     text = line.removesuffix("\n")
     if "\n" in text:  # 18.format.2
         raise FormatError("an event on one line", line)
@@ -37,7 +37,7 @@ def parse_event(line: str) -> Event:
         event = _decode(text)
     except msgspec.MsgspecError as error:
         raise FormatError.of_msgspec(error) from None
-    except (RecursionError, UnicodeError):  # too deeply nested; lone surrogates
+    except (RecursionError, UnicodeError):  # nested too deeply, or lone surrogates
         raise FormatError("an event that JSON can carry", line) from None
     if event.context is None and '"context"' in text and "context" in _decode_object(text):
         raise FormatError("an object, or no such key", Words("null"), "context")
@@ -45,7 +45,7 @@ def parse_event(line: str) -> Event:
 
 
 def parse_eventlog(text: str) -> list[Event]:
-    """The events of a log in order, none if it is empty; FormatError names the line, from 1."""
+    """Return the events in order, [] for an empty text; FormatError names the line, from 1."""
     lines = text.split("\n")
     if lines.pop():
         raise FormatError("a newline at the end", text[-40:], f"line {len(lines) + 1}")
@@ -59,16 +59,16 @@ def parse_eventlog(text: str) -> list[Event]:
 
 
 def format_event(event: Event) -> str:
-    """The event as one line of JSON that ends in a newline; FormatError for an impossible time."""
+    """Return one line of JSON with its newline; FormatError for an invalid time."""
     if not 0 < event.timestamp < math.inf:
         raise FormatError("a number above 0", event.timestamp, "timestamp")
     return _encode(event).decode() + "\n"
 
 
 def format_eventlog(events: Iterable[Event]) -> str:
-    """The events as whole lines, to be written or appended; FormatError if there are none.
+    """Return the events as complete lines; FormatError if `events` is empty.
 
-    An eventlog is never created empty, and an append is of one event or more (RFC 18).
+    RFC 18: an eventlog is never created empty, and an append has at least one event.
     """
     text = "".join([format_event(event) for event in events])
     if not text:

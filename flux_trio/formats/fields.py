@@ -1,7 +1,7 @@
-"""The fields of decoded JSON: each getter returns a value of the asked type or says what came.
+"""Typed access to decoded JSON: each getter returns the value or raises a FormatError.
 
-For the documents that msgspec's own conversion serves badly, because its errors do not say which
-element of a list is meant: R (RFC 20) and jobspec (RFC 14, 25). JSON's `true` is never a number
+R (RFC 20) and jobspec (RFC 14, 25) use these getters in place of msgspec's conversion, because an
+error of msgspec does not say which element of a list is wrong. JSON's `true` is never a number
 here.
 """
 
@@ -21,9 +21,9 @@ _decode = msgspec.json.Decoder().decode
 
 
 def document(value: object) -> Object:
-    """`value` if it is a JSON object; bytes are taken as the JSON text of one.
+    """Return `value` if it is a JSON object; decode it first if it is bytes.
 
-    A string is refused even if it spells an object: in a message it would be encoded twice.
+    A string is refused even if it contains an object: in a message it would be encoded twice.
     """
     if isinstance(value, bytes):
         try:
@@ -34,7 +34,6 @@ def document(value: object) -> Object:
 
 
 def as_object(value: object, where: str = "") -> Object:
-    """`value` if it is an object with string keys."""
     if not isinstance(value, dict) or not set(map(type, value)) <= _STR:
         raise FormatError("an object", value, where)
     return value
@@ -83,11 +82,11 @@ def get_seconds(parent: Object, key: str) -> float:
     raise FormatError("a number of seconds, at least 0", value, key)
 
 
-_EXACT_MAX = 1 << 53  # larger integers are no times, and a float would not hold them exactly
+_EXACT_MAX = 1 << 53  # a float does not hold larger integers exactly
 
 
 def only_keys(value: Object, allowed: Iterable[str]) -> None:
-    """FormatError that names the first key of `value` not in `allowed`."""
+    """Raise a FormatError that names the first key of `value` outside `allowed`."""
     for key in value:
         if key not in allowed:
             raise FormatError(f"only the keys {', '.join(allowed)}", Words(f'the key "{key}"'))

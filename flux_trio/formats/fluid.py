@@ -1,7 +1,7 @@
-"""RFC 19 FLUIDs, the 64-bit job ids: reading and writing their spellings, and making new ones.
+"""RFC 19 FLUIDs, the 64-bit job ids: parse them, print them and make new ones.
 
-An id is 40 bits of milliseconds since the generator's epoch, 14 bits of generator id and 10 bits of
-sequence number. The emoji are recognised and refused by name.
+An id has 40 bits of milliseconds since the generator's epoch, 14 bits of generator id and 10 bits
+of sequence number. The emoji form is refused with an error that names it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final, Literal, assert_never
 from flux_trio.formats.errors import FormatError
 
 FluidForm = Literal["dec", "hex", "dothex", "kvs", "f58", "f58plain", "words"]
-"""`kvs` is `job.` and dothex, the job's KVS directory; `f58plain` has an ASCII f."""
+"""`kvs` is `job.` plus dothex, the job's KVS directory; `f58plain` begins with an ASCII f."""
 
 LOST_AND_FOUND: Final = "job-lost+found"
-"""The KVS directory of jobs that are damaged, each with its dothex id; as in flux-core."""
+"""The KVS directory that receives damaged jobs, each under its dothex id; as in flux-core."""
 
 FLUID_MAX: Final = (1 << 64) - 1
 GENERATORS_MAX: Final = 1 << 14
@@ -33,13 +33,14 @@ _F58 = re.compile(f"[ƒf][{_BASE58}]{{1,11}}")  # 58**11 > 2**64
 _DECIMAL = re.compile("[0-9]{1,20}")
 _WORD_GROUP = "[A-Za-z]{3,7}-+[A-Za-z]{3,7}-+[A-Za-z]{3,7}"  # 32 bits, the lower ones first
 _WORDS = re.compile(f"{_WORD_GROUP}-+{_WORD_GROUP}")
-_EMOJI = re.compile("[\U0001f000-\U0001ffff]")  # what starts with the bytes F0 9F
+_EMOJI = re.compile("[\U0001f000-\U0001ffff]")  # their UTF-8 begins with the bytes F0 9F
 
 
 def parse_fluid(text: object) -> int:
-    """The id that `text` spells, in the RFC's order of forms; FormatError.
+    """Return the id, trying the forms in the RFC's order; raise FormatError.
 
-    Blanks around it are ignored; `job.` before dothex is taken, so that a KVS path can be pasted.
+    Blanks around the text are ignored. `job.` before dothex is accepted, so a KVS path can be
+    pasted.
     """
     if not isinstance(text, str):
         raise FormatError("a job id as a string", text)
@@ -66,22 +67,22 @@ def parse_fluid(text: object) -> int:
 
 
 def format_fluid(value: int, form: FluidForm) -> str:
-    """The spelling of a job id in one form; FormatError outside 0..2**64-1."""
+    """Return the job id in one form; FormatError outside 0..2**64-1."""
     return _spelled(value, form)
 
 
 def job_key(jobid: int, name: str) -> str:
-    """Where the KVS keeps `name` of a job (RFC 16); FormatError outside 0..2**64-1."""
+    """Return the KVS key of `name` of a job (RFC 16); FormatError outside 0..2**64-1."""
     return f"{_spelled(jobid, 'kvs')}.{name}"
 
 
 def job_directory_of(key: str) -> str | None:
-    """The directory of the job that a KVS key belongs to, `job.<dothex>`; None for other keys."""
+    """Return the job directory that contains a KVS key, `job.<dothex>`; None for other keys."""
     found = _JOB_KEY.match(key)
     return found[1] if found else None
 
 
-@lru_cache(maxsize=4096)  # a job's directory is named a dozen times while it passes
+@lru_cache(maxsize=4096)  # a job's directory is named about twelve times in its life
 def _spelled(value: int, form: FluidForm) -> str:
     _bounded(value, value)
     match form:
@@ -104,11 +105,11 @@ def _spelled(value: int, form: FluidForm) -> str:
 
 
 class FluidGenerator:
-    """Makes ids that only ever grow, at any rate and whatever the clock does.
+    """Makes strictly ascending ids, at any rate and even if the clock goes back.
 
-    `generator_id` is below `GENERATORS_MAX`; `start_ms` is the epoch of the timestamps, in
-    milliseconds on the clock that `next` is given. What does not fit into one millisecond takes
-    sequence numbers of the following ones, and a clock that goes back is not followed.
+    `generator_id` is below GENERATORS_MAX. `start_ms` is the epoch of the timestamps, in
+    milliseconds on the clock that `next` is given. When the sequence numbers of one millisecond are
+    used up, the generator takes those of the following milliseconds.
     """
 
     __slots__ = ("_generator_id", "_start_ms", "_tick")
@@ -118,10 +119,10 @@ class FluidGenerator:
             raise FormatError(f"a generator id from 0 to {GENERATORS_MAX - 1}", generator_id)
         self._generator_id = generator_id
         self._start_ms = start_ms
-        self._tick = -1  # timestamp and sequence number of the last id, as one number
+        self._tick = -1  # timestamp and sequence number of the last id, in one number
 
     def next(self, now_ms: int) -> int:
-        """A new id, larger than all before; OverflowError 34.8 years after the epoch."""
+        """Return an id larger than all before it; OverflowError 34.8 years after the epoch."""
         tick = max((now_ms - self._start_ms) << _SEQUENCE_BITS, self._tick + 1)
         if tick.bit_length() > _TIMESTAMP_BITS + _SEQUENCE_BITS:
             raise OverflowError(f"{now_ms} ms is too far from the epoch, {self._start_ms} ms")
@@ -131,14 +132,14 @@ class FluidGenerator:
         return upper << _SEQUENCE_BITS | sequence
 
     def advance_past(self, fluid: int) -> None:
-        """Make all further ids larger than `fluid`: the last one of an earlier run."""
+        """Make all later ids larger than `fluid`, the last id of an earlier run."""
         timestamp = timestamp_of(fluid)
         sequence = fluid & ((1 << _SEQUENCE_BITS) - 1)
         self._tick = max(self._tick, timestamp << _SEQUENCE_BITS | sequence)
 
 
 def timestamp_of(fluid: int) -> int:
-    """When a job id was made: milliseconds since the epoch of its generator."""
+    """Return when a job id was made, in milliseconds since its generator's epoch."""
     return fluid >> (_GENERATOR_BITS + _SEQUENCE_BITS)
 
 
@@ -168,7 +169,7 @@ def _base58_value(digits: str) -> int:
 
 
 def _words(value: int) -> str:
-    from mnemonicode import mnformat  # here, since its list of words takes long to load
+    from mnemonicode import mnformat  # imported here: its word list loads slowly
 
     return mnformat(value.to_bytes(8, "little"))
 
@@ -180,8 +181,8 @@ def _words_value(word: str, got: object) -> int:
         one, two, three, four, five, six = re.findall("[a-z]+", word.lower())
         try:
             halves = [mndecode(iter([group])) for group in ((one, two, three), (four, five, six))]
-        except ValueError:  # a word that is not in the list
+        except ValueError:  # a word outside the list
             halves = []
-        if [len(half) for half in halves] == [4, 4]:  # words can also be 3 bytes, or more than 4
+        if [len(half) for half in halves] == [4, 4]:  # three words can also be 3 bytes, or over 4
             return int.from_bytes(b"".join(halves), "little")
     raise FormatError("a job id in words such as reform-remote-galileo--heart-package-academy", got)

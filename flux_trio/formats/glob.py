@@ -1,8 +1,9 @@
-"""Globs of topics and names, as fnmatch(3) has them: `*`, `?`, `[abc]`, `[a-z]`, `[!abc]`.
+"""Globs of topics and names, as in fnmatch(3): `*`, `?`, `[abc]`, `[a-z]`, `[!abc]`.
 
-Anybody may subscribe to a glob, so a match must not depend on how clever the pattern is. The
-pattern runs as a small machine whose states are the bits of one integer: a step for each character
-of the text, no backtracking. Left out: `**`, a backslash before a special character.
+Anybody may subscribe with a glob, so a malicious pattern must not make matching slow. The pattern
+is compiled to a state machine whose states are the bits of one integer. Matching does one step for
+each character of the text and never backtracks. Not supported: `**`, and a backslash that escapes a
+special character.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _WILDCARD: Final = re.compile(r"[*?\[]")
 
 
 class _Class(NamedTuple):
-    """`[...]` at one place of the pattern: inclusive ranges of characters, or all but those."""
+    """One `[...]` of a pattern: inclusive ranges of characters, or all characters outside them."""
 
     ranges: tuple[tuple[str, str], ...]
     negated: bool
@@ -30,33 +31,33 @@ class _Class(NamedTuple):
 
 @final
 class Glob:
-    """A pattern that tells in linear time whether a text matches it, from begin to end."""
+    """A compiled pattern; matching takes time linear in the text."""
 
     __slots__ = ("_accepting", "_any", "_classes", "_literals", "_repeating", "pattern")
 
     def __init__(self, pattern: str) -> None:
-        """FormatError for a pattern of more than GLOB_CHARS_MAX characters."""
+        """Compile `pattern`; FormatError if it has more than GLOB_CHARS_MAX characters."""
         if len(pattern) > GLOB_CHARS_MAX:
             raise FormatError(f"a glob of at most {GLOB_CHARS_MAX} characters", len(pattern))
         self.pattern = pattern
-        # Bit i of a set of states: the first i single characters of the pattern have matched.
-        self._literals: dict[str, int] = {}  # for a character, the states that it leads on from
-        self._any = 0  # the states that any character leads on from
-        self._classes: dict[_Class, int] = {}  # for a class, the same
-        self._repeating = 0  # the states with a `*`, which any character leaves as they are
+        # Bit i of a set of states means: the first i single characters of the pattern have matched.
+        self._literals: dict[str, int] = {}  # character -> the states that it advances
+        self._any = 0  # the states that any character advances
+        self._classes: dict[_Class, int] = {}  # class -> the states that its characters advance
+        self._repeating = 0  # the states at a `*`; any character keeps them
         self._accepting = self._compile()
 
     def matches(self, text: str) -> bool:
-        """Whether all of `text` is what the pattern stands for."""
+        """Return whether the pattern matches all of `text`."""
         if not self._repeating and not self._any and not self._classes:
             return text == self.pattern
         states = 1
         for char in text:
-            leading_on = self._literals.get(char, 0) | self._any
+            advanced = self._literals.get(char, 0) | self._any
             for each, leaving in self._classes.items():
                 if each.accepts(char):
-                    leading_on |= leaving
-            states = (states & leading_on) << 1 | states & self._repeating
+                    advanced |= leaving
+            states = (states & advanced) << 1 | states & self._repeating
             if not states:
                 return False
         return bool(states & self._accepting)
@@ -83,12 +84,12 @@ class Glob:
 
 
 def is_glob(pattern: str) -> bool:
-    """Whether `pattern` may match more than itself."""
+    """Return whether `pattern` contains a wildcard."""
     return _WILDCARD.search(pattern) is not None
 
 
 def literal_head(pattern: str) -> str:
-    """What every text that matches begins with: the pattern up to its first wildcard."""
+    """Return the pattern up to its first wildcard; every matching text begins with it."""
     return _WILDCARD.split(pattern, maxsplit=1)[0]
 
 
@@ -98,15 +99,15 @@ def _glob_of(pattern: str) -> Glob:
 
 
 def glob_matches(pattern: str, text: str) -> bool:
-    """Whether `text` matches; for patterns that come again. FormatError for one too long."""
+    """Return whether `text` matches, using a cache of compiled patterns; FormatError as `Glob`."""
     return _glob_of(pattern).matches(text)
 
 
 def _end_of_class(pattern: str, at: int) -> int:
-    """Where the class whose content begins at `at` has its `]`; -1: the `[` stands for itself."""
+    """Return the index of the class's `]`, or -1 if there is none and `[` is a plain character."""
     if pattern[at : at + 1] == "!":
         at += 1
-    return pattern.find("]", at + 1)  # a `]` that comes first is one of the characters
+    return pattern.find("]", at + 1)  # a `]` in first place belongs to the class
 
 
 def _class(content: str) -> _Class:

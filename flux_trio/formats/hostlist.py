@@ -1,8 +1,8 @@
 """RFC 29 hostlists: ordered lists of host names, written as `node[0-3,7],login1`.
 
-One bracketed id list per expression, as the RFC's form has it. Where the RFC is silent: an id
-written with leading zeros of its own keeps them, even if the first of its list has none (`n[1,02]`
-is n1,n02), and a range that descends is refused.
+An expression has at most one bracketed id list, as in the RFC's form. Two decisions where the RFC
+is silent: an id with leading zeros of its own keeps them, even if the first id of its list has no
+leading zeros (`n[1,02]` is n1,n02); a descending range is refused.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ from typing import Final, final, overload
 from flux_trio.formats.errors import FormatError
 
 HOSTS_MAX: Final = 1 << 18
-"""Most hosts in one list: above the largest machines; bounds what `n[0-999999999]` may cost."""
+"""Maximum length of a list: more than the largest machines have; limits `n[0-999999999]`."""
 
-_NAME_CHARS_MAX = 255  # as POSIX HOST_NAME_MAX; bounds what a range of a long prefix may cost
+_NAME_CHARS_MAX = 255  # POSIX HOST_NAME_MAX; limits the cost of a range with a long prefix
 
 _HOSTLIST = 'a hostlist such as "node[0-3,7],login1"'
-_DIGITS_MAX = (
-    18  # an id of an id list; longer digits at the end of a host name are part of the name
-)
+_DIGITS_MAX = 18  # of an id; more digits at the end of a host name are part of the name
 _NAME = r"[!-+\--Z\\^-~]"  # printable ASCII other than blank , [ ]
 _EXPRESSION = re.compile(rf"({_NAME}*)(?:\[([0-9,\-]*)\]({_NAME}*))?(?:,|\Z)")
 _NAMES = re.compile(rf"(?:{_NAME}+\n)*")
@@ -29,7 +27,7 @@ _NAMES = re.compile(rf"(?:{_NAME}+\n)*")
 
 @final
 class Hostlist(Sequence[str]):
-    """An immutable list of host names; order and repeats are kept."""
+    """An immutable list of host names; it keeps order and repetitions."""
 
     __slots__ = ("_hosts",)
 
@@ -38,7 +36,7 @@ class Hostlist(Sequence[str]):
 
     @classmethod
     def of(cls, hosts: Iterable[str]) -> Hostlist:
-        """The list of plain host names; FormatError for one with a blank, comma or bracket."""
+        """Build a list of plain host names; FormatError if one has a blank, comma or bracket."""
         names = tuple(hosts)
         if not _NAMES.fullmatch("".join([f"{name}\n" for name in names])):
             bad = next(name for name in names if not re.fullmatch(f"{_NAME}+", name))
@@ -47,7 +45,7 @@ class Hostlist(Sequence[str]):
 
     @classmethod
     def parse(cls, text: object) -> Hostlist:
-        """The hosts that `text` spells, in order; FormatError."""
+        """Return the hosts in the order of `text`; raise FormatError."""
         if not isinstance(text, str):
             raise FormatError(_HOSTLIST, text)
         if "[" not in text:
@@ -61,7 +59,7 @@ class Hostlist(Sequence[str]):
             prefix, idlist, suffix = match.groups()
             if idlist is not None:
                 hosts += _expand(prefix, idlist, suffix, HOSTS_MAX - len(hosts))
-            elif prefix:  # an empty expression is an empty list
+            elif prefix:  # an empty expression adds no host
                 hosts.append(prefix)
             position = match.end()
         return _checked(tuple(hosts))
@@ -111,7 +109,7 @@ def _checked(hosts: tuple[str, ...]) -> Hostlist:
 
 
 def _expand(prefix: str, idlist: str, suffix: str, room: int) -> list[str]:
-    """The hosts of `prefix[idlist]suffix`, at most `room`."""
+    """Return the hosts of `prefix[idlist]suffix`; FormatError if there are more than `room`."""
     whole = f"{prefix}[{idlist}]{suffix}"
     if len(prefix) + len(suffix) > _NAME_CHARS_MAX:
         raise FormatError(f"host names of at most {_NAME_CHARS_MAX} characters", whole)
@@ -120,7 +118,7 @@ def _expand(prefix: str, idlist: str, suffix: str, room: int) -> list[str]:
     for element in idlist.split(","):
         first, dash, last = element.partition("-")
         own_width = _width(first, whole)
-        width = width or own_width  # the first element's zeros are for all (29.hostlist.8)
+        width = width or own_width  # the first element's zeros apply to all (29.hostlist.8)
         pad = max(width, own_width)
         if not dash:
             ids.append(first.zfill(pad))
@@ -129,7 +127,7 @@ def _expand(prefix: str, idlist: str, suffix: str, room: int) -> list[str]:
         if len(run) > room - len(ids):
             raise FormatError(f"at most {HOSTS_MAX} hosts", whole)
         ids += map(str, run) if pad == 1 else [str(id_).zfill(pad) for id_ in run]
-    return f"{prefix}{f'{suffix},{prefix}'.join(ids)}{suffix}".split(",")  # faster than one by one
+    return f"{prefix}{f'{suffix},{prefix}'.join(ids)}{suffix}".split(",")  # faster than a loop
 
 
 def _range(first: str, last: str, whole: str) -> range:
@@ -141,14 +139,14 @@ def _range(first: str, last: str, whole: str) -> range:
 
 
 def _width(digits: str, whole: str = "") -> int:
-    """The width that leading zeros ask for; 1 without them."""
+    """Return the width given by leading zeros, or 1 without leading zeros."""
     if not digits.isdecimal() or len(digits) > _DIGITS_MAX:
         raise FormatError(_HOSTLIST, whole)
     return len(digits) if digits[0] == "0" else 1
 
 
 def _expressions(hosts: tuple[str, ...]) -> Iterator[str]:
-    """Neighbours with one prefix and one padding share a bracket, as `node[0-3,7]`."""
+    """Put neighbours with the same prefix and padding into one bracket, as in `node[0-3,7]`."""
     prefix, width, elements = "", 0, list[str]()
     for run_prefix, digits, element in _runs(hosts):
         if elements and run_prefix == prefix and digits and str(int(digits)).zfill(width) == digits:
@@ -166,7 +164,7 @@ def _expressions(hosts: tuple[str, ...]) -> Iterator[str]:
 
 
 def _runs(hosts: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
-    """Hosts that count up by one: prefix, first digits ("" if none), element such as `0-3`."""
+    """Yield runs of ascending hosts: prefix, first digits (may be ""), element such as `0-3`."""
     at = 0
     while at < len(hosts):
         prefix, digits = _split(hosts[at])

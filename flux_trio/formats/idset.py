@@ -1,9 +1,9 @@
-"""RFC 22 idset strings, and the set of ids they stand for.
+"""RFC 22 idset strings, and the sets of ids that they describe.
 
 A set is one Python integer used as a bit set: union and intersection of 100,000 ranks take
-microseconds, and sets hash and compare by value. The form in brackets is read as well; printed is
-the one without, unless asked for. The empty set is the empty string: RFC 22 does not say so, but
-RFC 28 needs it.
+microseconds, and sets hash and compare by value. `parse` also accepts the form in brackets; `str`
+prints the form without them. The empty set is the empty string: RFC 22 does not say so, but RFC 28
+needs it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from flux_trio.formats.errors import FormatError
 
 IDS_MAX: Final = 1 << 22
-"""Ids are below this: twice the cores of 16,384 nodes of 128, and 512 KiB for the widest set."""
+"""All ids are below this: twice the cores of 16,384 nodes of 128. The widest set takes 512 KiB."""
 
 _IDSET = 'an idset such as "0-3,7"'
 _BOUND = f"ids from 0 to {IDS_MAX - 1}"
@@ -39,14 +39,14 @@ class Idset:
 
     @classmethod
     def from_bits(cls, bits: int) -> Idset:
-        """The set of the positions of the one-bits of `bits`; FormatError if negative or wide."""
+        """Return the positions of the one-bits of `bits`; FormatError if negative or too wide."""
         if bits < 0 or bits.bit_length() > IDS_MAX:
             raise FormatError(f"a bit set of at most {IDS_MAX} bits", bits)
         return _wrap(bits)
 
     @classmethod
     def of(cls, ids: Iterable[int]) -> Idset:
-        """The set of `ids`, in any order, repeats ignored; FormatError outside 0..IDS_MAX-1."""
+        """Return the set of `ids`, in any order, with repetitions; FormatError out of range."""
         unique = sorted(set(ids))
         if unique and not 0 <= unique[0] <= unique[-1] < IDS_MAX:
             raise FormatError(_BOUND, unique[0] if unique[0] < 0 else unique[-1])
@@ -54,7 +54,7 @@ class Idset:
 
     @classmethod
     def parse(cls, text: object) -> Idset:
-        """The set that `text` spells; FormatError unless RFC 22 allows that very spelling."""
+        """Parse `text` strictly as RFC 22 requires; FormatError."""
         edges = _edges(text)
         if len(edges) == 1 and edges[0] < IDS_MAX:
             return _wrap(1 << edges[0])
@@ -67,33 +67,32 @@ class Idset:
 
     @property
     def bits(self) -> int:
-        """The set as an integer: bit i is one if i is in it."""
+        """Return the bit set: bit i is one if the set contains i."""
         return self._bits
 
     def first(self) -> int:
-        """The smallest id; ValueError if empty."""
+        """Return the smallest id; ValueError if the set is empty."""
         if not self._bits:
             raise ValueError("an empty idset has no first id")
         return (self._bits & -self._bits).bit_length() - 1
 
     def last(self) -> int:
-        """The largest id; ValueError if empty."""
+        """Return the largest id; ValueError if the set is empty."""
         if not self._bits:
             raise ValueError("an empty idset has no last id")
         return self._bits.bit_length() - 1
 
     def is_disjoint(self, other: Idset) -> bool:
-        """Whether no id is in both."""
         return not self._bits & other._bits
 
     def brackets(self) -> str:
-        """`str(self)` in square brackets where it holds a comma or a range, for people to read."""
+        """Return `str(self)`, in square brackets if it has a comma or range, for users to read."""
         text = str(self)
         return text if not text or text.isdecimal() else f"[{text}]"
 
     def __str__(self) -> str:
         bits = self._bits
-        if not bits & (bits - 1):  # one id, as of most jobs, or none
+        if not bits & (bits - 1):  # one id, as in most jobs, or an empty set
             return str(bits.bit_length() - 1) if bits else ""
         closing = bits & ~(bits >> 1) & (bits << 1)  # last ids of runs of two or more
         values = [*_positions(bits & ~(bits << 1)), *(-last for last in _positions(closing))]
@@ -144,16 +143,16 @@ def _wrap(bits: int) -> Idset:
 
 
 def _edges(text: object) -> list[int]:
-    """The numbers of an idset string in their order; a negative one closes the range before it.
+    """Return the numbers of an idset string in order; a negative number closes a range.
 
-    For speed they are read as JSON: "0-3,7" as [0,-3,7]. JSON refuses leading zeroes and empty
-    elements as well. A zero that is not first is out of order anyhow, so -0 needs no care.
+    For speed, msgspec reads them as JSON: "0-3,7" as [0,-3,7]. JSON also refuses leading zeroes and
+    empty elements. A later 0 is out of order anyway, so -0 needs no special case.
     """
     if not isinstance(text, str):
         raise FormatError(_IDSET, text)
     inner = text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text
     marks = inner.encode().translate(None, b"0123456789") if inner.isascii() else b"?"
-    if marks.strip(b",-") or b"--" in marks:  # another character; a range of three
+    if marks.strip(b",-") or b"--" in marks:  # a foreign character, or a range such as 1-2-3
         raise FormatError(_IDSET, text)
     try:
         return _decode(f"[{inner.replace('-', ',-')}]")
@@ -162,7 +161,7 @@ def _edges(text: object) -> list[int]:
 
 
 def _bits_of_ranges(edges: list[int]) -> int:
-    """The bits of ascending ids and ranges; [a, b] is 2**(b+1) - 2**a, and so are the sums."""
+    """Return the bits of ascending ids and ranges; the bits of [a, b] are 2**(b+1) - 2**a."""
     firsts = [edge for edge in edges if edge >= 0]
     followers = [*edges[1:], 0]
     lasts = [abs(edge) for edge, after in zip(edges, followers, strict=True) if after >= 0]
@@ -170,7 +169,7 @@ def _bits_of_ranges(edges: list[int]) -> int:
 
 
 def _bits_of(ids: list[int]) -> int:
-    """The bits at `ids`, which ascend."""
+    """Return the bit set of `ids`, which must ascend."""
     if len(ids) <= _FEW:
         bits = 0
         for id_ in ids:
@@ -184,7 +183,7 @@ def _bits_of(ids: list[int]) -> int:
 
 
 def _positions(bits: int) -> Iterator[int]:
-    """The positions of the one-bits of `bits`, ascending."""
+    """Yield the positions of the one-bits of `bits`, ascending."""
     if bits.bit_count() <= _FEW:
         while bits:
             lowest = bits & -bits

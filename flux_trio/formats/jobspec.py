@@ -1,9 +1,9 @@
-"""Jobspec: what a job asks for and what it runs (RFC 25 version 1; RFC 14 as far as counting).
+"""Jobspec: the resources and the tasks of a job (RFC 25 version 1; RFC 14 for counting only).
 
-`Jobspec.parse` takes version 1, strictly, and is what a submission goes through; `parse_general`
-takes any RFC 14 jobspec. Where RFC 25 is at odds with itself: `total` may exceed the number of
-slots, as in its use case 2.1 and its schema, but not fall short of the nodes; a command is a list,
-as its prose has it. Left out: what schedulers and shells make of the attributes.
+`Jobspec.parse` accepts version 1, strictly; every submission uses it. `parse_general` accepts any
+RFC 14 jobspec. RFC 25 contradicts itself twice. Here `total` may exceed the number of slots, as in
+its use case 2.1 and its schema, but must not be smaller than the number of nodes; and a command is
+a list, as in its prose. Schedulers and shells interpret the attributes.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from flux_trio.formats.jobspec_resources import (
 from flux_trio.formats.jobspec_tasks import Task, read_tasks_general, read_tasks_v1
 
 VERSION: Final = 1
-SLOT_LABEL: Final = "task"  # as flux submit labels its slots
+SLOT_LABEL: Final = "task"  # the label that flux submit writes
 
 
 @dataclass(frozen=True, slots=True)
 class Jobspec:
-    """A checked jobspec. Compares by its JSON; unknown attributes are kept."""
+    """A checked jobspec. It compares by its JSON and keeps unknown attributes."""
 
     json: Object
-    """The jobspec as it came; not to be changed."""
+    """The JSON as received; do not change it."""
     resources: Resources = field(compare=False)
     tasks: tuple[Task, ...] = field(compare=False)
     constraints: Constraint | None = field(compare=False)
-    """What the job asks of each execution target; None if nothing is said."""
+    """Which execution targets the job accepts; None without a constraint."""
 
     @classmethod
     def parse(cls, value: object, where: str = "jobspec") -> Jobspec:
-        """A version 1 jobspec, decoded or as bytes of JSON; FormatError with the field's path."""
+        """Parse version 1 from decoded JSON or bytes of JSON; FormatError has the field's path."""
         return cls._parse(value, where, v1=True)
 
     @classmethod
     def parse_general(cls, value: object, where: str = "jobspec") -> Jobspec:
-        """Any RFC 14 jobspec, counted at the smallest counts that will do; else as `parse`."""
+        """Parse any RFC 14 jobspec; a range of counts is taken at its smallest count."""
         return cls._parse(value, where, v1=False)
 
     @classmethod
@@ -84,11 +84,11 @@ class Jobspec:
         queue: str | None = None,
         attributes: Mapping[str, object] | None = None,
     ) -> Jobspec:
-        """The version 1 jobspec that flux submit makes: a slot for each task.
+        """Build the version 1 jobspec that flux submit builds, with one slot per task.
 
-        `ntasks` is `nnodes` if not given, or 1. `duration` is in seconds, None or 0 = unset.
-        `attributes` has dotted keys, such as `system.exec.test.run_duration`. ValueError for
-        numbers that do not fit together, FormatError for values out of range.
+        `ntasks` defaults to `nnodes`, or else to 1. `duration` is in seconds; None or 0 = unset.
+        `attributes` has dotted keys, such as `system.exec.test.run_duration`. ValueError if the
+        numbers contradict each other, FormatError if a value is out of range.
         """
         ntasks = (nnodes or 1) if ntasks is None else ntasks
         if nnodes is None and exclusive:
@@ -115,55 +115,50 @@ class Jobspec:
             json = apply_update(json, f"attributes.{key}", value)
         return cls.parse(json)
 
-    # What is asked for
+    # Requested resources
 
     @property
     def request(self) -> ResourceRequest:
-        """What the scheduler needs to know; ValueError if there are several kinds of slot."""
+        """Return the scheduler's view; ValueError if there are several kinds of slot."""
         return self.resources.request()
 
     @property
     def nnodes(self) -> int | None:
-        """Nodes asked for by name; None if there is no node vertex."""
+        """Return the number of requested nodes; None if there is no node vertex."""
         return self.resources.totals.get("node")
 
     @property
     def nslots(self) -> int:
-        """Slots of all kinds."""
         return self.resources.totals.get("slot", 0)
 
     @property
     def ncores(self) -> int:
-        """Cores in all."""
         return self.resources.totals.get("core", 0)
 
     @property
     def ngpus(self) -> int:
-        """Gpus in all."""
         return self.resources.totals.get("gpu", 0)
 
     @property
     def ntasks(self) -> int:
-        """Tasks in all."""
         return sum([task.ntasks for task in self.tasks])
 
     # Attributes
 
     @property
     def system(self) -> Object:
-        """`attributes.system`; not to be changed."""
+        """Return `attributes.system`; do not change it."""
         system = self.attribute("system")
         return system if isinstance(system, dict) else {}
 
     @property
     def duration(self) -> float:
-        """Seconds; 0.0 = unset."""
+        """Return the duration in seconds; 0.0 = unset."""
         duration = self.system.get("duration")
         return float(duration) if isinstance(duration, (int, float)) else 0.0
 
     @property
     def cwd(self) -> str | None:
-        """Working directory of the tasks."""
         cwd = self.system.get("cwd")
         return cwd if isinstance(cwd, str) else None
 
@@ -174,23 +169,23 @@ class Jobspec:
 
     @property
     def environment(self) -> Mapping[str, str | None]:
-        """Variables to set; None = to unset (14.attributes.4)."""
+        """Return the variables to set; a value of None unsets the variable (14.attributes.4)."""
         environment = self.system.get("environment")
         return environment if isinstance(environment, dict) else {}
 
     def attribute(self, path: str) -> object:
-        """The value at a dotted path below `attributes`, such as `system.queue`, or None."""
+        """Return the value at a dotted path below `attributes`, such as `system.queue`, or None."""
         value: object = self.json["attributes"]
         for key in path.split("."):
             value = value.get(key) if isinstance(value, dict) else None
         return value
 
     def to_json(self) -> Object:
-        """The jobspec as a JSON object; not to be changed."""
+        """Return the jobspec as a JSON object; do not change it."""
         return self.json
 
     def without_environment(self) -> Object:
-        """The JSON without attributes.system.environment, which a scheduler has no need to see."""
+        """Return the JSON without attributes.system.environment: a scheduler does not need it."""
         if "environment" not in self.system:
             return self.json
         system = {key: value for key, value in self.system.items() if key != "environment"}
@@ -198,10 +193,10 @@ class Jobspec:
 
 
 def apply_update(jobspec: Mapping[str, object], key: str, value: object) -> Object:
-    """A copy of a jobspec's JSON with `value` at the dotted path `key` (RFC 21, Jobspec-update).
+    """Return a copy of a jobspec's JSON with `value` at the dotted path `key` (RFC 21).
 
-    Objects missing on the way are made; FormatError if something else is there. Shares with the
-    original what does not change. The result is not checked: parse it.
+    Missing objects on the path are created; FormatError if the path meets another type. The copy
+    shares unchanged parts with the original and is not checked: parse it.
     """
     *parents, last = key.split(".")
     updated = dict(jobspec)

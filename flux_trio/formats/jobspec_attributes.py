@@ -1,4 +1,4 @@
-"""The `attributes` of a jobspec: those that RFC 14 defines are checked, others let be."""
+"""The `attributes` of a jobspec: those of RFC 14 are checked, others are kept unchecked."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from flux_trio.formats.fields import (
 
 
 def read_attributes(attributes: Object, *, v1: bool) -> Constraint | None:
-    """Check `attributes`; the job's constraint is returned, None if there is none.
+    """Check `attributes` and return the job's constraint, or None without a constraint.
 
-    FormatError with the path below `attributes`. Version 1 needs `system` and its `duration`.
+    FormatError has the path below `attributes`. Version 1 requires `system` and its `duration`.
     """
     only_keys(attributes, ("system", "user"))
     if "user" in attributes:

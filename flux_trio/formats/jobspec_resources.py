@@ -1,9 +1,9 @@
-"""The `resources` section of a jobspec: checking it and counting what it asks for.
+"""The `resources` section of a jobspec: check it and count the requested resources.
 
 Two forms share one walk over the tree of vertices: version 1 (RFC 25: four types, four shapes,
-fixed counts) and the general one (RFC 14: any type, ranges of counts). A range is taken at its
-smallest count. Left out: types other than node, slot, core and gpu, which are counted but never
-scheduled, and what `unit` and `id` mean.
+fixed counts) and the general form (RFC 14: any type, ranges of counts). A range is taken at its
+smallest count. Types other than node, slot, core and gpu are counted but never scheduled; `unit`
+and `id` are not interpreted.
 """
 
 from __future__ import annotations
@@ -25,53 +25,51 @@ from flux_trio.formats.fields import (
     only_keys,
 )
 
-_DEPTH_MAX: Final = 32  # levels of `with`: real requests have five, and the walk recurses
+_DEPTH_MAX: Final = 32  # levels of `with`: the walk recurses, and real requests have five
 
 
 class ResourceRequest(msgspec.Struct, frozen=True):
-    """What a jobspec with one kind of slot asks the scheduler for."""
+    """The resources that a jobspec with one kind of slot requests from the scheduler."""
 
     nnodes: int | None
-    """Nodes asked for by name; None leaves their number to the scheduler."""
+    """Requested nodes; None leaves the number to the scheduler."""
     nslots: int
-    """Slots in all."""
+    """Slots in total."""
     slots_per_node: int | None
-    """Slots on each of `nnodes`; None without them, or if one slot spans several."""
+    """Slots on each of `nnodes`; None without `nnodes`, or if one slot spans several nodes."""
     cores_per_slot: int
-    """At least 1 in version 1; 0 for an RFC 14 slot that asks for whole nodes only."""
+    """At least 1 in version 1; 0 for an RFC 14 slot that requests whole nodes only."""
     gpus_per_slot: int
     exclusive: bool
-    """Whether the nodes are wanted whole, shared with no other job."""
+    """Whether the job wants its nodes for itself alone."""
 
     @property
     def ncores(self) -> int:
-        """Cores in all slots."""
         return self.nslots * self.cores_per_slot
 
     @property
     def ngpus(self) -> int:
-        """Gpus in all slots."""
         return self.nslots * self.gpus_per_slot
 
 
 class Slot(NamedTuple):
     label: str
-    nslots: int  # in all
-    per_node: int | None  # slots on each node, where a node vertex holds them
-    counts: Mapping[str, int]  # resources of each type in one slot
+    nslots: int  # in total
+    per_node: int | None  # slots on each node, if a node vertex contains the slot
+    counts: Mapping[str, int]  # type -> resources of that type in one slot
 
 
 class Resources(msgspec.Struct):
-    """What the walk has counted."""
+    """The result of the walk."""
 
     totals: dict[str, int] = msgspec.field(default_factory=dict)
-    """Resources of each type in all."""
+    """Type -> number of resources in total."""
     slots: dict[str, Slot] = msgspec.field(default_factory=dict)
-    """By label."""
+    """Label -> slot."""
     exclusive: bool = False
 
     def request(self) -> ResourceRequest:
-        """The request; ValueError unless there is exactly one kind of slot."""
+        """Return the request; ValueError unless there is exactly one kind of slot."""
         if len(self.slots) != 1:
             raise ValueError(f"expected one kind of slot, got {len(self.slots)}")
         (slot,) = self.slots.values()
@@ -87,29 +85,29 @@ class Resources(msgspec.Struct):
 
 
 def read_resources_v1(vertices: list[object]) -> Resources:
-    """The resources of a version 1 jobspec (RFC 25); FormatError with the path below them."""
+    """Read the resources of a version 1 jobspec (RFC 25); FormatError has the path below them."""
     return _read(vertices, _V1)
 
 
 def read_resources_general(vertices: list[object]) -> Resources:
-    """The resources of any RFC 14 jobspec; FormatError with the path below them."""
+    """Read the resources of any RFC 14 jobspec; FormatError has the path below them."""
     return _read(vertices, _GENERAL)
 
 
 class _Form(msgspec.Struct, frozen=True):
-    """What differs between the two."""
+    """The rules that differ between the two forms."""
 
     keys: tuple[str, ...]
     count: Callable[[Object, str], int]
-    shapes: Mapping[str, Collection[str]]  # what a type may hold; "" is the top of the tree
+    shapes: Mapping[str, Collection[str]]  # type -> allowed children; "" is the top of the tree
 
 
 class _Scope(NamedTuple):
-    """Where in the tree a list of vertices is."""
+    """The place of a list of vertices in the tree."""
 
-    kind: str  # type of the vertex that holds them, "" at the top
-    factor: int  # how often that vertex occurs in all
-    nodes: int | None  # how often the nearest node above occurs
+    kind: str  # type of the vertex that contains the list, "" at the top
+    factor: int  # total number of that vertex
+    nodes: int | None  # total number of the nearest node above
     in_slot: bool
     depth: int
 
@@ -121,8 +119,6 @@ def _read(vertices: list[object], form: _Form) -> Resources:
 
 
 class _Walk:
-    """One pass over the tree."""
-
     def __init__(self, form: _Form) -> None:
         self.form = form
         self.found = Resources()

@@ -1,4 +1,4 @@
-"""The `tasks` section of a jobspec (RFC 14 and 25, Tasks): what runs in which slot, how often."""
+"""The `tasks` section of a jobspec (RFC 14 and 25, Tasks): commands, their slots and counts."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class Task:
     command: tuple[str, ...]
     """Program and arguments, at least one."""
     slot: str
-    """Label of the slots it runs in."""
+    """Label of the slots that run the task."""
     count: Mapping[str, object]
-    """As written, such as `{"per_slot": 1}`; the key may also be `total` or `per_resource`."""
+    """As received, such as `{"per_slot": 1}`; the key may also be `total` or `per_resource`."""
     ntasks: int
-    """Copies in all slots."""
+    """Copies in all slots together."""
 
 
 def read_tasks_v1(values: list[object], resources: Resources) -> tuple[Task, ...]:
-    """The one task of a version 1 jobspec; FormatError with the path below `tasks`."""
+    """Read the single task of a version 1 jobspec; FormatError has the path below `tasks`."""
     if len(values) != 1:
         raise FormatError("exactly one task", Words(f"{len(values)}"))
     (task,) = _read(values, resources, _KEYS, ("per_slot", "total"))
     if task.count.get("per_slot", 1) != 1:
         raise FormatError("the integer 1", task.count["per_slot"], "[0].count.per_slot")
-    # No upper bound: RFC 25's use case 2.1 asks for more tasks than slots, and its schema agrees.
+    # No upper bound: RFC 25's use case 2.1 has more tasks than slots, and its schema agrees.
     nnodes = resources.totals.get("node", 0)
     if task.ntasks < nnodes:
         expected = f"an integer of at least {nnodes}, the number of nodes"
@@ -46,7 +46,7 @@ def read_tasks_v1(values: list[object], resources: Resources) -> tuple[Task, ...
 
 
 def read_tasks_general(values: list[object], resources: Resources) -> tuple[Task, ...]:
-    """The tasks of any RFC 14 jobspec; FormatError with the path below `tasks`."""
+    """Read the tasks of any RFC 14 jobspec; FormatError has the path below `tasks`."""
     if not values:
         raise FormatError("at least one task", values)
     keys = (*_KEYS, "attributes", "distribution")
@@ -83,7 +83,7 @@ def _read_command(task: Object) -> tuple[str, ...]:
     for index, word in enumerate(command):
         if type(word) is not str:
             raise FormatError("a string", word, f"command[{index}]")
-    return tuple(command)  # type: ignore[arg-type]  # each is a str, as just seen
+    return tuple(command)  # type: ignore[arg-type]  # the loop has checked that each is a str
 
 
 def _read_slot(task: Object, resources: Resources) -> Slot:
@@ -110,7 +110,7 @@ def _read_ntasks(count: Object, slot: Slot, kinds: tuple[str, ...]) -> int:
 
 
 def _per_resource(per_resource: Object, slot: Slot) -> int:
-    """Tasks in one slot."""
+    """Return the number of tasks in one slot."""
     try:
         kind = get_str(per_resource, "type")
         if kind not in slot.counts:

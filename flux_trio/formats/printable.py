@@ -1,7 +1,8 @@
-"""Text of others, made safe to show in one line: of a log, a terminal, a page.
+"""Makes text from other users safe to show on one line of a log, a terminal or a page.
 
-Job names, notes, reasons and error texts come from other users. A newline in one forges a line of
-the log, an escape sequence drives the reader's terminal, a bidirectional control turns text around.
+Job names, notes, reasons and error texts come from other users. A newline in such a text forges a
+line of the log, an escape sequence controls the reader's terminal, and a bidirectional control
+reverses the text.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ import json
 import unicodedata
 from typing import Final
 
-_SPACES: Final = "Zs"  # of any width; Python counts all but U+0020 as unprintable
+_SPACES: Final = "Zs"  # Python calls all of them except U+0020 unprintable
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""`text` with each character that is not printable written as its escape, such as `\n`.
+    r"""Return `text` with each unprintable character replaced by its escape, such as `\n`.
 
-    These are controls, line and paragraph separators, format characters (bidirectional controls
-    among them), surrogates, and what has no meaning. Characters in `keep` stay. A backslash stays
-    what it is: the result is for people, and cannot be turned back.
+    Unprintable are controls, line and paragraph separators, format characters (for example
+    bidirectional controls), surrogates and unassigned characters. Characters in `keep` stay. A
+    backslash is not escaped, so the result cannot be converted back.
     """
     if text.isprintable():
         return text
@@ -26,14 +27,14 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def shortened(text: str, chars_max: int) -> str:
-    """`text`, or its beginning: what others have sent is for people to recognise, not to keep."""
+    """Return `text`, cut after `chars_max` characters: enough for a reader to recognise it."""
     return text if len(text) <= chars_max else f"{text[:chars_max]}..."
 
 
 def printable_json(text: str) -> str:
-    r"""JSON text with the same value and nothing in it that is not printable.
+    r"""Return JSON text with the same value and without unprintable characters.
 
-    JSON escapes U+0000 to U+001F alone. U+009B begins an escape sequence as well as ESC [ does.
+    JSON itself escapes only U+0000 to U+001F, but U+009B begins an escape sequence like ESC [ does.
     Newlines and tabs between values stay.
     """
     if text.isprintable():

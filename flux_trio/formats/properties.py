@@ -1,7 +1,7 @@
-"""Names of properties: RFC 20 says which characters they may hold, RFC 31 asks for them.
+"""Property names: RFC 20 defines their characters, RFC 31 uses them in constraints.
 
-The `@` is an ordinary character here: its suffix is a scheduler's own matter, and the literal name
-applies as it stands (RFC 20, `properties`).
+`@` is an ordinary character here: a suffix after it is for the scheduler, and the whole literal
+name applies (RFC 20, `properties`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ _ILLEGAL = re.compile("[!&'\"^`|()\ud800-\udfff]")  # lone surrogates are not UT
 
 
 def check_property_name(name: str) -> None:
-    """FormatError unless `name` may be the name of a property."""
+    """Raise FormatError unless `name` is a valid property name."""
     if not name or _ILLEGAL.search(name):
         raise FormatError("a property name in UTF-8 without any of ! & ' \" ^ ` | ( )", name)

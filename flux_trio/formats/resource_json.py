@@ -1,8 +1,8 @@
-"""R version 1 as JSON (RFC 20, R Format): reading it strictly and writing it.
+"""R version 1 as JSON (RFC 20, R Format): strict reading and canonical writing.
 
-Unknown keys are ignored, because no sentence forbids them, except among `children`: leaving out a
-kind of resource that is not understood would lose it. What `scheduling` holds beyond `writer` is
-nobody's business but the scheduler's.
+Unknown keys are ignored, because no sentence forbids them. Unknown keys of `children` are refused:
+ignoring an unknown kind of resource would lose that resource. Of `scheduling` only `writer` is
+read; the rest belongs to the scheduler.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KINDS = ("core", "gpu")
 
 
 class Parts(NamedTuple):
-    """What R says; the fields of `ResourceSet` in order."""
+    """The contents of R; the fields of `ResourceSet` in order."""
 
     groups: Groups
     hostnames: tuple[str, ...]
@@ -49,7 +49,7 @@ class Parts(NamedTuple):
 
 
 def read(value: object) -> Parts:
-    """The parts of R, given decoded or as bytes of JSON; FormatError names the field."""
+    """Read R from decoded JSON or bytes of JSON; FormatError names the field."""
     top = document(value)
     version = top.get("version", MISSING)
     if type(version) is not int or version != VERSION:
@@ -70,7 +70,7 @@ def read(value: object) -> Parts:
 
 
 def write(parts: Parts) -> Object:
-    """The JSON object in canonical form; ValueError for what version 1 cannot say."""
+    """Return the canonical JSON object; ValueError for a set that version 1 cannot express."""
     for group in parts.groups:
         if not group.cores:
             ranks = Idset.from_bits(group.ranks)
@@ -140,11 +140,11 @@ def _bits(text: str) -> int:
     return Idset.parse(text).bits
 
 
-_bits_again = lru_cache(maxsize=256)(_bits)  # for children: most entries repeat those of another
+_bits_again = lru_cache(maxsize=256)(_bits)  # for children: most entries repeat another's text
 
 
 def _read_nodelist(entries: list[object], ranks: int) -> tuple[str, ...]:
-    """The hosts in order; this list and R_lite need not be of one length."""
+    """Return the hosts in order; the list may have fewer or more elements than R_lite."""
     count = ranks.bit_count()
     hosts: list[str] = []
     for index, text in enumerate(entries):

@@ -1,9 +1,9 @@
-"""Set algebra on the cores and gpus of ranks, with ranks that hold the same ones kept together.
+"""Set algebra on the cores and gpus of ranks; ranks with equal children form one group.
 
-Nothing here knows RFC 20's JSON. A canonical tuple of groups has disjoint ranks, no two groups
-with the same children, no empty group, and is in order of lowest rank: equal sets are equal tuples.
-The cost of an operation grows with the number of groups (of both sides multiplied), not with ranks
-times cores.
+This module does not know the JSON of RFC 20. A canonical tuple of groups has disjoint ranks, no two
+groups with the same children, no empty group, and the order of the lowest ranks, so equal sets are
+equal tuples. The cost of an operation grows with the number of groups (the product of both sides),
+not with ranks times cores.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ _ByChildren = dict[tuple[int, int], int]  # (cores, gpus) -> ranks
 
 
 def canonical(groups: Iterable[Group]) -> Groups:
-    """The canonical form; a rank in several groups holds all their children (20.format.10)."""
+    """Return the canonical form; a rank in several groups gets all their children.
+
+    See 20.format.10.
+    """
     groups = tuple(groups)
     if len(groups) == 1 and groups[0].ranks and (groups[0].cores or groups[0].gpus):
-        return groups  # as nearly always
+        return groups  # the usual case
     ranks_of: _ByChildren = {}
     seen = 0
     for ranks, cores, gpus in groups:
@@ -62,7 +65,7 @@ def _lowest_rank(group: Group) -> int:
 
 
 def all_ranks(groups: Groups) -> int:
-    """The ranks of all groups, as a bit set."""
+    """Return the ranks of all groups, as a bit set."""
     ranks = 0
     for group in groups:
         ranks |= group.ranks
@@ -106,7 +109,6 @@ def restrict(groups: Groups, ranks: int) -> Groups:
 
 
 def is_disjoint(a: Groups, b: Groups) -> bool:
-    """Whether no core and no gpu is in both."""
     return not any(
         x.ranks & y.ranks and (x.cores & y.cores or x.gpus & y.gpus) for x in a for y in b
     )

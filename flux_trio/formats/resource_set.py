@@ -1,8 +1,8 @@
-"""R version 1 (RFC 20): which cores and gpus of which ranks, a value with set operations.
+"""R version 1 (RFC 20): cores and gpus of ranks, as a value with set operations.
 
-`ResourceSet.parse` and `to_json` speak the RFC's JSON (`resource_json.py`); the algebra is in
-`resource_ops.py`. Left out: what the opaque `scheduling` key means, and the general resource graph
-of RFC 4.
+`ResourceSet.parse` and `to_json` convert from and to the RFC's JSON (`resource_json.py`); the
+algebra is in `resource_ops.py`. Not covered: the contents of the opaque `scheduling` key, and the
+general resource graph of RFC 4.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from flux_trio.formats.resource_ops import Group, Groups
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class ResourceSet:
-    """Concrete resources: for each rank its host, cores and gpus, and for how long they are given.
+    """Concrete resources: the host, cores and gpus of each rank, and the time they are valid.
 
-    Compares by everything it holds. Set operations work core by core and gpu by gpu; their results
-    keep the times and `scheduling` of the left side and drop `nslots`, which counted the slots of
-    another set.
+    Sets compare by all fields. Set operations work on single cores and gpus. Their results keep the
+    times and `scheduling` of the left operand and drop `nslots`, which counted the slots of another
+    set.
     """
 
     groups: Groups
-    """Canonical: ranks with the same children together, in order of lowest rank."""
+    """Canonical: one group for all ranks with the same children, in order of lowest rank."""
     hostnames: tuple[str, ...]
-    """Host of each rank, in ascending order of ranks; several ranks may share one."""
+    """Host of each rank, in ascending order of ranks; several ranks may share a host."""
     properties: Mapping[str, Idset] = field(default_factory=dict, hash=False)
-    """Property name, literally with any `@suffix`, to the ranks that have it, at least one."""
+    """Literal property name, with any `@suffix`, to its ranks; at least one rank each."""
     nslots: int | None = None
-    """Slots of an allocation; None if this is not one."""
+    """Slots of an allocation; None if the set is not an allocation."""
     starttime: float = 0.0
     """Seconds since the Unix epoch from which the set is valid; 0.0 = unset, any time."""
     expiration: float = 0.0
     """Seconds since the Unix epoch after which the set is invalid; 0.0 = unset, never."""
     scheduling: Mapping[str, object] | None = field(default=None, hash=False)
-    """The scheduler's own data, carried along untouched."""
+    """The scheduler's own data, passed on unchanged."""
 
     def __post_init__(self) -> None:
         if self.nslots is not None and self.nslots < 1:
@@ -53,7 +53,7 @@ class ResourceSet:
 
     @classmethod
     def parse(cls, value: object, where: str = "") -> ResourceSet:
-        """R from decoded JSON, or from bytes of JSON; FormatError with the field's path."""
+        """Parse R from decoded JSON or bytes of JSON; FormatError has the field's path."""
         try:
             return cls(*resource_json.read(value))
         except FormatError as error:
@@ -71,9 +71,9 @@ class ResourceSet:
         expiration: float = 0.0,
         scheduling: Mapping[str, object] | None = None,
     ) -> ResourceSet:
-        """The set of (rank, cores, gpus), the last two as bit sets, in any order.
+        """Build a set from (rank, cores, gpus) in any order; cores and gpus are bit sets.
 
-        `properties` may be those of the whole inventory: they are reduced to the ranks at hand.
+        `properties` may be those of the whole inventory; the set keeps those of its own ranks.
         """
         ranks_of: dict[tuple[int, int], list[int]] = {}
         for rank, cores, gpus in entries:
@@ -93,9 +93,9 @@ class ResourceSet:
         )
 
     def to_json(self) -> dict[str, object]:
-        """R as a JSON object in canonical form.
+        """Return R as a JSON object in canonical form.
 
-        ValueError if there is no rank, or a rank has gpus and no core: version 1 cannot say that.
+        ValueError if the set is empty or a rank has gpus but no core: version 1 cannot express it.
         """
         return resource_json.write(
             resource_json.Parts(
@@ -110,34 +110,31 @@ class ResourceSet:
         )
 
     def summary(self) -> str:
-        """Text such as `rank[0-1]/core[0-3],gpu0 rank2/core0`: the resource_summary annotation."""
+        """Return `rank[0-1]/core[0-3],gpu0 rank2/core0`: the resource_summary annotation."""
         return " ".join([_summary(group) for group in self.groups])
 
-    # What it holds
+    # Contents
 
     @property
     def ranks(self) -> Idset:
-        """The execution targets."""
+        """Return the execution targets."""
         return Idset.from_bits(resource_ops.all_ranks(self.groups))
 
     @property
     def nnodes(self) -> int:
-        """Number of ranks."""
         return len(self.hostnames)
 
     @property
     def ncores(self) -> int:
-        """Number of cores on all ranks."""
         return sum([group.ranks.bit_count() * group.cores.bit_count() for group in self.groups])
 
     @property
     def ngpus(self) -> int:
-        """Number of gpus on all ranks."""
         return sum([group.ranks.bit_count() * group.gpus.bit_count() for group in self.groups])
 
     @property
     def writer(self) -> str | None:
-        """URI of who wrote `scheduling`; `fluxion` if unsaid; None without `scheduling`."""
+        """Return the URI of `scheduling`'s writer (default `fluxion`); None without one."""
         if self.scheduling is None:
             return None
         return str(self.scheduling.get("writer", resource_json.WRITER_DEFAULT))
@@ -146,38 +143,38 @@ class ResourceSet:
         return bool(self.groups)
 
     def cores(self, rank: int) -> Idset:
-        """The cores of `rank`; empty if it is not in the set."""
+        """Return the cores of `rank`; empty if the set lacks the rank."""
         return Idset.from_bits(next((g.cores for g in self.groups if g.ranks >> rank & 1), 0))
 
     def gpus(self, rank: int) -> Idset:
-        """The gpus of `rank`; empty if it is not in the set."""
+        """Return the gpus of `rank`; empty if the set lacks the rank."""
         return Idset.from_bits(next((g.gpus for g in self.groups if g.ranks >> rank & 1), 0))
 
     @property
     def hosts(self) -> dict[int, str]:
-        """Rank to host name, ascending; made anew for each call."""
+        """Return rank -> host name, in ascending order; a new dict on each access."""
         return dict(zip(self.ranks, self.hostnames, strict=True))
 
     def hostname(self, rank: int) -> str:
-        """The host of `rank`; KeyError if it is not in the set."""
+        """Return the host of `rank`; KeyError if the set lacks the rank."""
         ranks = self.ranks
         if rank not in ranks:
             raise KeyError(rank)
         return self.hostnames[(ranks.bits & ((1 << rank) - 1)).bit_count()]
 
     def ranks_of_hosts(self, hosts: Iterable[str]) -> Idset:
-        """The ranks on any of `hosts`, such as a Hostlist; names not in the set have none."""
+        """Return the ranks on any of `hosts`; unknown hosts are ignored."""
         wanted = set(hosts)
         return Idset.of([rank for rank, host in self.hosts.items() if host in wanted])
 
     def ranks_with_property(self, name: str) -> Idset:
-        """The ranks to which the literal `name` applies; empty if there are none."""
+        """Return the ranks with the literal property `name`; empty if no rank has it."""
         return self.properties.get(name, _NONE)
 
     # Set operations
 
     def union(self, other: ResourceSet) -> ResourceSet:
-        """What is in either; ValueError if they name different hosts for one rank."""
+        """Return the union; ValueError if the operands name different hosts for one rank."""
         hosts = self.hosts
         for rank, host in other.hosts.items():
             if hosts.setdefault(rank, host) != host:
@@ -198,11 +195,10 @@ class ResourceSet:
         )
 
     def intersection(self, other: ResourceSet) -> ResourceSet:
-        """The cores and gpus that are in both."""
         return self._part(resource_ops.intersection(self.groups, other.groups))
 
     def difference(self, other: ResourceSet) -> ResourceSet:
-        """The cores and gpus that are not in `other`; ranks with nothing left are gone."""
+        """Return the cores and gpus outside `other`, without ranks that become empty."""
         return self._part(resource_ops.difference(self.groups, other.groups))
 
     def restrict(self, ranks: Idset) -> ResourceSet:
@@ -212,20 +208,18 @@ class ResourceSet:
         return self.restrict(self.ranks - ranks)
 
     def is_disjoint(self, other: ResourceSet) -> bool:
-        """Whether no core and no gpu is in both."""
         return resource_ops.is_disjoint(self.groups, other.groups)
 
     def issubset(self, other: ResourceSet) -> bool:
-        """Whether every core and gpu is also in `other`."""
         return resource_ops.is_subset(self.groups, other.groups)
 
     # Changed copies
 
     def rerank(self, hosts: Iterable[str] | None = None) -> ResourceSet:
-        """The same resources under ranks 0..n-1, as a new instance on them needs (20.rerank.1).
+        """Return the same resources with ranks 0..n-1, as a new instance needs them (20.rerank.1).
 
-        Ranks keep their order, or follow `hosts`, the hosts of the new ranks in order; ValueError
-        if those are not the hosts of this set. Ranks of one host keep their order.
+        Ranks keep their order, or follow `hosts`, which lists the hosts of the new ranks in order;
+        ValueError if those are not the hosts of this set. Ranks of one host keep their order.
         """
         old = list(self.ranks) if hosts is None else self._ranks_in_order_of(list(hosts))
         new = {rank: index for index, rank in enumerate(old)}
@@ -243,19 +237,18 @@ class ResourceSet:
         )
 
     def with_times(self, starttime: float, expiration: float) -> ResourceSet:
-        """The same resources for another time; seconds since the Unix epoch, 0.0 = unset."""
+        """Return the same resources for another time; seconds since the epoch, 0.0 = unset."""
         return replace(self, starttime=starttime, expiration=expiration)
 
     def with_nslots(self, nslots: int | None) -> ResourceSet:
-        """The same resources as an allocation of `nslots` slots, or as none."""
+        """Return the same resources as an allocation of `nslots` slots; None: no allocation."""
         return replace(self, nslots=nslots)
 
     def with_scheduling(self, scheduling: Mapping[str, object] | None) -> ResourceSet:
-        """The same resources with other data of the scheduler, or without."""
         return replace(self, scheduling=scheduling)
 
     def _part(self, groups: Groups) -> ResourceSet:
-        """The rest of it, when only `groups` are left."""
+        """Return this set reduced to `groups`."""
         ranks = Idset.from_bits(resource_ops.all_ranks(groups))
         if len(ranks) == self.nnodes:
             return replace(self, groups=groups, nslots=None)
@@ -285,14 +278,14 @@ _parsed: WeakValueDictionary[str, ResourceSet] = WeakValueDictionary()
 
 
 def format_r(resources: ResourceSet) -> str:
-    """The text of R as it is stored; ValueError as by `to_json`."""
+    """Return R as stored text; ValueError as from `to_json`."""
     return _encode(resources.to_json()).decode()
 
 
 def parse_r(text: str) -> ResourceSet:
-    """R as it is stored, from its text; FormatError with the field's path from `R` on.
+    """Parse R from its stored text; FormatError has the field's path, beginning with `R`.
 
-    A set that was parsed from the same text, and that somebody still holds, is returned again.
+    Returns the same object again if that text was parsed before and the object is still in use.
     """
     resources = _parsed.get(text)
     if resources is None:
@@ -305,7 +298,7 @@ _NONE = Idset.of(())
 
 
 def _reduced(properties: Mapping[str, Idset], ranks: Idset) -> dict[str, Idset]:
-    """The properties of `ranks`, without names that apply to none of them."""
+    """Return the properties of `ranks`, without names that apply to no rank among them."""
     return {name: both for name, ids in properties.items() if (both := ids & ranks)}
 
 

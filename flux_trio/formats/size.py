@@ -1,4 +1,4 @@
-"""Numbers of bytes as flux-core's shell options take them: `512`, `10K`, `1.5G` (units of 1024)."""
+"""Sizes in bytes, in the syntax of flux-core's shell options: `512`, `10K`, `1.5G` (1K = 1024)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXPECTED = 'a number of bytes such as 512, "10K" or "1.5G"'
 
 
 def parse_size(value: str | float) -> int:
-    """Bytes, from a size in words or a number of bytes, rounded down; FormatError."""
+    """Return bytes, from text or a number of bytes, rounded down; FormatError."""
     if isinstance(value, str):
         if match := _SIZE.fullmatch(value):
             return int(float(match["number"]) * _UNITS[match["unit"].upper()])

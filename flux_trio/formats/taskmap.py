@@ -1,8 +1,8 @@
-"""RFC 34 task maps: on which node each task of a job is.
+"""RFC 34 task maps: the node of each task of a job.
 
-A map is held as the node of each task, in the order of tasks; nodes count from 0 in the order of
-the job's own. It is read from the RFC's array of blocks (or the object around it), from PMI's
-`(vector,(0,4,2))` and from the raw form `0-1;2-3`, and is written as each of them.
+A map is a list of node indexes in the order of tasks; nodes count from 0 in the order of the job's
+nodes. A map can be read from and written to three forms: the RFC's array of blocks (or the object
+around it), PMI's `(vector,(0,4,2))` and the raw form `0-1;2-3`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from flux_trio.formats.errors import FormatError, Words
 from flux_trio.formats.idset import Idset
 
-TASKS_MAX: Final = 1 << 20  # of one map: blocks are short, what they stand for need not be
+TASKS_MAX: Final = 1 << 20  # of one map: a short block can describe very many tasks
 
 _PMI: Final = re.compile(r"\(vector((?:,\(\d+,\d+,\d+\))*)\)")
 _PMI_BLOCK: Final = re.compile(r"\((\d+),(\d+),(\d+)\)")
@@ -35,7 +35,7 @@ _decode_blocks = msgspec.json.Decoder(_Wrapped | list[Block]).decode
 
 
 def parse_taskmap(text: str) -> list[int]:
-    """The node of each task, from any form; none if the mapping is unknown. FormatError."""
+    """Return the node of each task, from any form; [] if the mapping is unknown. FormatError."""
     if text[:1] in ("[", "{"):
         try:
             decoded = _decode_blocks(text)
@@ -49,7 +49,7 @@ def parse_taskmap(text: str) -> list[int]:
 
 
 def taskmap_blocks(nodes: Sequence[int]) -> list[Block]:
-    """The RFC's blocks, as few as runs of tasks make."""
+    """Return the RFC's blocks; equal neighbours become one block with a `repeat`."""
     found: list[Block] = []
     for nodeid, nnodes, ppn in _vector(nodes):
         if found and found[-1][:3] == (nodeid, nnodes, ppn):
@@ -60,18 +60,18 @@ def taskmap_blocks(nodes: Sequence[int]) -> list[Block]:
 
 
 def format_pmi_taskmap(nodes: Sequence[int]) -> str:
-    """PMI-1's `PMI_process_mapping` (RFC 13)."""
+    """Return PMI-1's `PMI_process_mapping` (RFC 13)."""
     blocks = "".join(f",({node},{count},{ppn})" for node, count, ppn in _vector(nodes))
     return f"(vector{blocks})"
 
 
 def format_raw_taskmap(nodes: Sequence[int]) -> str:
-    """The tasks of each node, as idsets with semicolons between them."""
+    """Return the tasks of each node, as idsets separated by semicolons."""
     return ";".join(str(tasks) for tasks in tasks_by_node(nodes))
 
 
 def tasks_by_node(nodes: Sequence[int]) -> list[Idset]:
-    """The tasks of each node, up to the last that has any."""
+    """Return the tasks of each node, up to the last node that has a task."""
     found: list[list[int]] = [[] for _ in range(max(nodes, default=-1) + 1)]
     for taskid, node in enumerate(nodes):
         found[node].append(taskid)
@@ -79,7 +79,7 @@ def tasks_by_node(nodes: Sequence[int]) -> list[Idset]:
 
 
 def _vector(nodes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """(nodeid, nnodes, ppn): so many tasks in a row on each of so many nodes in a row."""
+    """Yield (nodeid, nnodes, ppn): `ppn` tasks on each of `nnodes` nodes, from nodeid on."""
     start, count, per_node = 0, 0, 0
     for node, tasks in groupby(nodes):
         ppn = sum(1 for _ in tasks)
