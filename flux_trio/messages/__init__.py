@@ -1,9 +1,9 @@
-"""Messages: what Flux components say to each other (RFC 3), and how they pair up (RFC 6).
+"""Messages between Flux components (RFC 3), and how requests and responses pair up (RFC 6).
 
-Four nouns: `Request`, `Response`, `Event`, `Control`. A request opens an RPC; responses
-carry its topic, matchtag and routes back; a stream of responses ends with an error, ENODATA
-when all went well. `Calls` remembers what a party has asked, `respond` and `respond_error` make
-the answers. Wire names live in `topics`, once. Nothing here sends anything.
+There are four message types: `Request`, `Response`, `Event`, `Control`. A request opens an RPC;
+responses repeat its topic, matchtag and routes. A stream of responses ends with an error, which is
+ENODATA on success. `Calls` keeps the open requests of one party; `respond` and `respond_error`
+build the answers. `topics` defines every wire name once. This package does no I/O.
 """
 
 from flux_trio.messages.errors import (

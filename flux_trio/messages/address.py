@@ -1,4 +1,4 @@
-"""Where messages are taken in: an instance's URI is `ws://HOST:PORT`, or `unix://PATH` too."""
+"""Addresses of an instance: the URI `ws://HOST:PORT`, or `unix://PATH`."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ _UNIX: Final = "unix://"
 
 
 def socket_path(uri: str) -> str | None:
-    """The path of a Unix socket's URI, None for another URI."""
+    """Return the path of a `unix://` URI, None for another URI."""
     return uri.removeprefix(_UNIX) if uri.startswith(_UNIX) else None
 
 
 def host_and_port(uri: str) -> tuple[str, int]:
-    """The parts of `uri`. Raises ValueError that says what was expected."""
+    """Return the parts of a `ws://` URI; ValueError says what was expected."""
     try:
         parts = urlsplit(uri)
         if parts.scheme == "ws" and parts.hostname and parts.port:
             return parts.hostname, parts.port
     except ValueError:
-        pass  # urlsplit's own words are about its insides
+        pass  # urlsplit's error text does not help the user
     raise ValueError(
         f"{uri!r} is no address of an instance: expected ws://HOST:PORT or unix://PATH"
     )
 
 
 def uri_of(host: str, port: int) -> str:
-    """The URI of `port` at `host`, an IPv4 or IPv6 address."""
+    """Return the URI of `port` at `host`, an IPv4 or IPv6 address."""
     return f"ws://[{host}]:{port}" if ":" in host else f"ws://{host}:{port}"
 
 

@@ -1,9 +1,9 @@
 """Messages as bytes: CBOR arrays with the header fields of RFC 3 (Common Message Format).
 
-A message is one array of nine; a frame is one or more of them, one after another (a CBOR
-sequence, RFC 8742), so that what waits together travels together. The schema is
-docs/reference/wire.cddl. Decoding trusts nobody: every size, depth and count has a bound, and
-tags, indefinite lengths and duplicate keys are refused. Sockets belong to the transports.
+A message is one array of nine elements. A frame is one or more messages in sequence (a CBOR
+sequence, RFC 8742), so that waiting messages can travel together. The schema is
+docs/reference/wire.cddl. The decoder trusts no sender: every size, depth and count has a bound, and
+tags, indefinite lengths and duplicate keys are refused. Transports own the sockets.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from flux_trio.messages.types import Control, Event, Flag, Message, Request, Res
 from flux_trio.messages.values import DEPTH_MAX, UnfitError, check_object, kind_of
 
 FRAME_BYTES_MAX: Final = 16 * 2**20  # a listing of 10,000 jobs is below 4 MiB
-FRAME_BYTES_TARGET: Final = 256 * 2**10  # messages that wait share a frame up to this size
-FRAME_ITEMS_MAX: Final = 2**20  # CBOR items: each may cost 64 bytes of memory however short it is
-GUEST_FRAME_ITEMS_MAX: Final = 2**16  # the same of a guest: decoded in some 10 ms
-TOPIC_CHARS_MAX: Final = 255  # the real ones are below 40
-ROUTES_MAX: Final = 64  # hops: no tree of brokers is that deep
+FRAME_BYTES_TARGET: Final = 256 * 2**10  # waiting messages share a frame up to this size
+FRAME_ITEMS_MAX: Final = 2**20  # CBOR items: each may cost 64 bytes of memory, even a short one
+GUEST_FRAME_ITEMS_MAX: Final = 2**16  # the limit for guests: decoded in about 10 ms
+TOPIC_CHARS_MAX: Final = 255  # the real topics are below 40
+ROUTES_MAX: Final = 64  # hops: more than the depth of any tree of brokers
 ROUTE_CHARS_MAX: Final = 255  # a hop is a peer's name or a UUID
 
 # The message types of RFC 3
@@ -36,7 +36,7 @@ _TOPIC: Final = int(Flag.TOPIC)
 _PAYLOAD: Final = int(Flag.PAYLOAD)
 _ROUTE: Final = int(Flag.ROUTE)
 _PARTS: Final = _TOPIC | _PAYLOAD | _ROUTE
-_PARTS_OF: Final = {  # what a message of each type must have; a payload is its own choice
+_PARTS_OF: Final = {  # required parts of each message type; a payload is optional
     REQUEST: _TOPIC | _ROUTE,
     RESPONSE: _TOPIC | _ROUTE,
     EVENT: _TOPIC,
@@ -47,9 +47,9 @@ _FIELDS: Final = 9
 
 
 def encode(message: Message) -> bytes:
-    """`message` as a frame; several put together are a frame as well.
+    """Return `message` as a frame; a concatenation of frames is also a frame.
 
-    Raises LocalProtocolError for what `decode` would refuse.
+    Raises LocalProtocolError for a message that `decode` would refuse.
     """
     fields = _to_fields(message)
     try:
@@ -63,7 +63,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """The message of a frame that has one. Raises RemoteProtocolError, also when it has more."""
+    """Return the only message of a frame; RemoteProtocolError for several or an invalid one."""
     messages = decode_frame(data)
     if len(messages) > 1:
         raise RemoteProtocolError(f"frame: expected one message, got {len(messages)}")
@@ -71,7 +71,7 @@ def decode(data: bytes) -> Message:
 
 
 def decode_frame(data: bytes) -> list[Message]:
-    """The messages of a frame, at least one, in order.
+    """Return the messages of a frame in order, at least one.
 
     Raises RemoteProtocolError that says where, what was expected and what came.
     """
@@ -79,7 +79,7 @@ def decode_frame(data: bytes) -> list[Message]:
 
 
 def iter_frame(data: bytes, items_max: int = FRAME_ITEMS_MAX) -> Iterator[Message]:
-    """The messages of a frame, each decoded when it is asked for; raises as `decode_frame`."""
+    """Decode the messages of a frame one at a time, on demand; raises as `decode_frame`."""
     try:
         _check_size(data, items_max)
         for item in _items(data):
@@ -89,7 +89,7 @@ def iter_frame(data: bytes, items_max: int = FRAME_ITEMS_MAX) -> Iterator[Messag
 
 
 def join(encoded: list[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Encoded messages, at least one, as few frames, each with the number of its messages."""
+    """Join at least one encoded message into few frames; yields (number of messages, frame)."""
     start = size = 0
     for index, part in enumerate(encoded):
         if size and size + len(part) > FRAME_BYTES_TARGET:
@@ -100,7 +100,7 @@ def join(encoded: list[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _to_fields(message: Message) -> list[Any]:
-    """The array of wire.cddl: five fields of all types, two of the type's own, three parts."""
+    """Build the array of wire.cddl: five fields common to all types, two typed, three parts."""
     match message:
         case Request():
             kind, first, second = REQUEST, message.nodeid, message.matchtag
@@ -133,7 +133,7 @@ def _from_fields(fields: Any) -> Message:
     return Control(first, second, flags, userid, rolemask)
 
 
-# The rules, the same in both directions.
+# The checks below are the same in both directions.
 
 
 def _check_fields(fields: list[Any]) -> None:
@@ -165,7 +165,7 @@ def _check_uint(name: str, value: Any, limit: int) -> None:
 
 
 def _check_parts(kind: Any, flags: int, topic: Any, routes: Any, payload: Any) -> None:
-    """RFC 3: the flags say which parts a message has, and its type which it must have."""
+    """Check RFC 3: the flags match the parts that are present; the type requires certain parts."""
     required = _PARTS_OF.get(kind) if type(kind) is int else None
     if required is None:
         raise UnfitError(f"type: expected 1, 2, 4 or 8, got {kind_of(kind)}")
@@ -207,7 +207,7 @@ def _check_routes(routes: Any) -> None:
 
 
 class _NoTags(Mapping[int, Any]):
-    """Stands where a decoder looks up what to do with a tag: every tag is refused."""
+    """Replaces cbor2's table of tag decoders and refuses every tag."""
 
     def __getitem__(self, tag: int) -> NoReturn:
         raise UnfitError(f"expected no tags, got tag {tag}")
@@ -223,12 +223,12 @@ _NO_TAGS: Final = _NoTags()
 
 
 def _items(data: bytes) -> Iterator[Any]:
-    """Each data item of `data`; strict_hashable_types lets no key build an object."""
+    """Yield the data items; strict_hashable_types keeps keys from constructing objects."""
     file = io.BytesIO(data)
     decoder = cbor2.CBORDecoder(
         file,
         semantic_decoders=_NO_TAGS,
-        max_depth=DEPTH_MAX + 1,  # with the message's own array; check_object is exact
+        max_depth=DEPTH_MAX + 1,  # plus the message's own array; check_object is exact
         allow_indefinite=False,
         allow_duplicate_keys=False,
         strict_hashable_types=True,
@@ -251,13 +251,13 @@ def _reasons(error: BaseException | None) -> str:
 def _check_size(data: bytes, items_max: int = FRAME_ITEMS_MAX) -> None:
     if not 0 < len(data) <= FRAME_BYTES_MAX:
         raise UnfitError(f"frame: expected 1 to {FRAME_BYTES_MAX} bytes, got {len(data)}")
-    # An item is a byte at least, so only a long frame can have too many.
+    # An item takes at least one byte, so only a long frame can have too many.
     if len(data) > items_max and _has_more_items(data, items_max):
         raise UnfitError(f"frame: expected at most {items_max} CBOR items, got more")
 
 
 def _has_more_items(data: bytes, limit: int) -> bool:
-    """Step from head to head (RFC 8949, 3), over text and byte strings; stop at `limit`."""
+    """Count the item heads (RFC 8949, 3), skipping text and byte strings; stop at `limit`."""
     at = count = 0
     while at < len(data) and count <= limit:
         head = data[at]

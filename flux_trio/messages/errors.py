@@ -1,4 +1,4 @@
-"""Errors: on the wire a POSIX errnum and a text (RFC 6), in the code one type a cause."""
+"""Errors: on the wire a POSIX errnum and a text (RFC 6), in the code one type per cause."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Errno(IntEnum):
-    """Errnums as Linux numbers them, whatever machine this runs on (RFC 6: 38, 61, 71, 125)."""
+    """Errnums with Linux's numbers, on every platform (RFC 6: 38, 61, 71, 125)."""
 
     EPERM = 1
     ENOENT = 2
@@ -41,7 +41,7 @@ _TEXT = {
     Errno.ENOSYS: "Function not implemented",
     Errno.ENODATA: "No data available",
     Errno.EPROTO: "Protocol error",
-    Errno.EBADMSG: "Bad message",  # as file systems call a checksum that does not agree
+    Errno.EBADMSG: "Bad message",  # file systems report a wrong checksum with it
     Errno.EOVERFLOW: "Value too large for defined data type",
     Errno.EMSGSIZE: "Message too long",
     Errno.ECONNRESET: "Connection reset by peer",
@@ -51,7 +51,7 @@ _TEXT = {
 
 
 class FluxError(Exception):
-    """An error response: `errnum` (positive) and `text` for the person who reads it."""
+    """An error response: `errnum` is positive, and `text` is for a person to read."""
 
     def __init__(self, errnum: int, text: str = "") -> None:
         super().__init__(errnum, text)
@@ -63,19 +63,19 @@ class FluxError(Exception):
 
 
 class ProtocolError(Exception):
-    """Somebody did not keep to a protocol."""
+    """A party violated a protocol."""
 
 
 class LocalProtocolError(ProtocolError):
-    """We were about to break a protocol: a bug of ours."""
+    """The local side was about to violate a protocol: a bug in this program."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """They broke a protocol; the text says what was expected and what came."""
+    """The remote side violated a protocol; the text says what was expected and what came."""
 
 
 def errno_text(errnum: int) -> str:
-    """What a bare errnum means, in words."""
+    """Return the text of `errnum`, for example "Operation not permitted"."""
     try:
         return _TEXT[Errno(errnum)]
     except ValueError:

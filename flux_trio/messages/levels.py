@@ -1,10 +1,10 @@
-"""syslog severities, as Flux's log messages carry them (RFC 5424, as flux-core's dmesg shows)."""
+"""syslog severities of Flux's log messages (RFC 5424; flux-core's dmesg shows them)."""
 
 from enum import IntEnum
 
 
 class Level(IntEnum):
-    """How bad it is, 0 the worst."""
+    """Severity; 0 is the worst."""
 
     EMERG = 0
     ALERT = 1

@@ -1,4 +1,4 @@
-"""Decoding at the edge: a payload becomes a typed value once, or an error that says why not."""
+"""Decoding at the edge: a payload becomes a typed value once, or an error with the reason."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ _encode = msgspec.json.Encoder().encode
 
 
 def payload_bytes(message: Message | None) -> int:
-    """How large a payload is: its bytes as JSON, which it also is on Flux's own wire.
+    """Return the size of a payload as JSON, its encoding on Flux's own wire.
 
-    The cheapest measure there is, since C takes it; in memory a payload is a few times as large.
+    This is the cheapest measure, since C code takes it. In memory a payload is several times as
+    large.
     """
     payload = getattr(message, "payload", None)
     try:
         return 0 if payload is None else len(_encode(payload))
-    except (TypeError, ValueError, OverflowError, RecursionError):  # of a module in this process
+    except (TypeError, ValueError, OverflowError, RecursionError):  # from a module in this process
         return len(repr(payload))
 
 
 def expect_payload(message: Request | Response | Event, shape: type[T]) -> T:
-    """The payload as a `shape`.
+    """Convert the payload to `shape`.
 
     Raises FluxError(EPROTO) that names the topic, the key, what was expected and what came.
     """

@@ -1,6 +1,6 @@
 """RFC 6: requests, the responses that match them, streams, disconnect.
 
-Both sides of an RPC use these; neither function looks at what a payload means.
+Both sides of an RPC use these functions; they do not interpret payloads.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from flux_trio.messages.types import (
 )
 
 ERROR_CHARS_MAX: Final = 4096
-"""Of an error response; what a plugin says of an error is half as long at most."""
+"""Length limit of an error response's text; twice the limit of an error text from a plugin."""
 
 Purpose = TypeVar("Purpose")
 
 
 def respond(request: Request, payload: Payload = None) -> Response | None:
-    """The success that ends `request`, or None when it wants no response."""
+    """Return the success response that ends `request`, or None if it wants no response."""
     if request.flags & NORESPONSE:
         return None
     return Response(
@@ -39,7 +39,7 @@ def respond(request: Request, payload: Payload = None) -> Response | None:
 
 
 def respond_stream(request: Request, payload: Payload) -> Response | None:
-    """One of several responses to `request`; the stream stays open."""
+    """Return one of several responses to `request`; the stream stays open."""
     if request.flags & NORESPONSE:
         return None
     return Response(
@@ -52,9 +52,9 @@ def respond_stream(request: Request, payload: Payload) -> Response | None:
 
 
 def respond_error(request: Request, errnum: int, text: str = "") -> Response | None:
-    """The failure that ends `request`: `errnum` is positive, `text` for a person.
+    """Return the error response that ends `request`; `errnum` is positive, `text` for a person.
 
-    The text may quote what the request said, which may be as long as a frame: it is cut.
+    The text is cut to ERROR_CHARS_MAX: it may quote the request, which can be as long as a frame.
     """
     if request.flags & NORESPONSE:
         return None
@@ -68,12 +68,12 @@ def respond_error(request: Request, errnum: int, text: str = "") -> Response | N
 
 
 def end_of_stream(request: Request) -> Response | None:
-    """ENODATA: everything has been sent (RFC 6, Streaming Responses)."""
+    """Return the ENODATA response: a stream's successful end (RFC 6, Streaming Responses)."""
     return respond_error(request, Errno.ENODATA)
 
 
 def disconnect_request(service: str, sender: str, userid: int, rolemask: int) -> Request:
-    """What the broker tells `service` when `sender` is gone (RFC 6, Disconnection)."""
+    """Return the request by which the broker tells `service` that `sender` is gone (RFC 6)."""
     return Request(
         topic=topics.disconnect_of(service),
         flags=NORESPONSE,
@@ -84,28 +84,28 @@ def disconnect_request(service: str, sender: str, userid: int, rolemask: int) ->
 
 
 def tells_return_of(service: str, event: Event) -> bool:
-    """Whether by `event` somebody serves `service` again; a guest may publish one, to no effect."""
+    """Return whether `event` says that `service` is served again; events of guests do not count."""
     if event.topic != topics.SERVICE_BACK_EVENT or not event.rolemask & ROLE_OWNER:
         return False
     return isinstance(event.payload, dict) and event.payload.get("service") == service
 
 
 def check_owner(request: Request) -> None:
-    """Raise FluxError(EPERM) unless the instance owner asks; flux-core's words."""
+    """Raise FluxError(EPERM), with flux-core's text, unless the sender is the instance owner."""
     if not request.is_owner:
         raise FluxError(Errno.EPERM, "Request requires owner credentials")
 
 
 def unknown_method(service: str, name: str) -> FluxError:
-    """The refusal of a method that `service` has not."""
+    """Return the error for a method that `service` does not have."""
     return FluxError(Errno.ENOSYS, f"no method {name} in service {service}")
 
 
 class Calls(Generic[Purpose]):
-    """The RPCs one party has open: each matchtag and what it was asked for.
+    """The open RPCs of one party: matchtag -> purpose of the call.
 
-    A matchtag is used again only after its RPC has ended (RFC 6, Matchtag Field); this
-    takes the next number instead, which is the same in effect for 2**32 calls.
+    RFC 6 (Matchtag Field) allows a matchtag again only after its RPC has ended. This class takes
+    the next number that is free, so no number repeats within 2**32 calls.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class Calls(Generic[Purpose]):
         return len(self._open)
 
     def open(self, purpose: Purpose) -> int:
-        """A fresh matchtag, remembered as `purpose` until its last response."""
+        """Return a fresh matchtag and keep `purpose` for it until its last response."""
         self._last = self._last % 0xFFFFFFFF + 1
         while self._last in self._open:
             self._last = self._last % 0xFFFFFFFF + 1
@@ -124,11 +124,11 @@ class Calls(Generic[Purpose]):
         return self._last
 
     def match(self, response: Response) -> Purpose | None:
-        """What `response` answers, or None when nothing open has its matchtag."""
+        """Return the purpose of the call that `response` answers; None for an unknown matchtag."""
         if response.ends_rpc:
             return self._open.pop(response.matchtag, None)
         return self._open.get(response.matchtag)
 
     def close(self, matchtag: int) -> Purpose | None:
-        """Forget an RPC whose answers no longer matter; late ones then match nothing."""
+        """Forget an RPC; its later responses then match no call."""
         return self._open.pop(matchtag, None)

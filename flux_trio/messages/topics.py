@@ -1,6 +1,6 @@
-"""Wire names: every topic and service name of the instance, once.
+"""Wire names: every topic and service name of the instance, defined once.
 
-The names of RFC 27, 28 and 32 are theirs; the others are flux-core's where it has the method.
+RFC 27, 28 and 32 define some names; the others are flux-core's if flux-core has the method.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ MODULE: Final = "module"
 CONFIG: Final = "config"
 LOG: Final = "log"
 
-# Sent by the broker on behalf of a peer that is gone (RFC 6, Disconnection): <service>.disconnect
+# The broker sends <service>.disconnect on behalf of a peer that is gone (RFC 6, Disconnection)
 DISCONNECT: Final = "disconnect"
 
-# What a service has counted: <service>.stats-get
+# A service's statistics: <service>.stats-get
 STATS_METHOD: Final = "stats-get"
 
-# A new configuration, to be refused or taken: <service>.config-reload
+# A new configuration, which the service accepts or refuses: <service>.config-reload
 CONFIG_RELOAD_METHOD: Final = "config-reload"
 
 # RFC 27
@@ -50,13 +50,13 @@ START_METHOD: Final = "start"
 # How exec learns of cancels and new expirations (readings: How exec learns of cancels)
 JOB_EXCEPTION_EVENT: Final = "job-exception"
 
-# A value that is not what was committed: {key, text}
+# A stored value differs from the committed value: {key, text}
 KVS_DAMAGED_EVENT: Final = "kvs-damaged"
 
-# Which finished jobs are gone for good: {jobs, times}
+# Finished jobs that have been purged: {jobs, times}
 JOB_PURGE_EVENT: Final = "job-purge-inactive"
 
-# Somebody serves a name again: {service} (readings: Job manager gone)
+# A service name is served again: {service} (readings: Job manager gone)
 SERVICE_BACK_EVENT: Final = "service-back"
 
 # Job submission and control
@@ -114,12 +114,12 @@ RESOURCE_DRAIN: Final = "resource.drain"
 RESOURCE_UNDRAIN: Final = "resource.undrain"
 RESOURCE_EXCLUDE: Final = "resource.exclude"
 RESOURCE_EXPIRATION: Final = "resource.expiration-update"
-# The instance has a new end: {expiration}; as the scheduler hears of it by a grow response
+# The instance's end has changed: {expiration}; the scheduler learns it from a grow response
 RESOURCE_EXPIRATION_EVENT: Final = "resource-expiration"
 RESOURCE_DOWN: Final = "resource.targets-down"
 RESOURCE_UP: Final = "resource.targets-up"
-# Targets have gone down {targets, reason} or come up again {targets}: by these the execution
-# service learns of it; a drain is not among them
+# Targets went down {targets, reason} or came up again {targets}. The execution service learns it
+# from these events; drains are not among them
 RESOURCE_OFFLINE_EVENT: Final = "resource-offline"
 RESOURCE_ONLINE_EVENT: Final = "resource-online"
 
@@ -158,22 +158,20 @@ MODULE_TRACE_CANCEL: Final = "module.trace-cancel"
 
 
 def disconnect_of(service: str) -> str:
-    """What `service` is told by when a peer is gone (RFC 6, Disconnection)."""
+    """Return the topic that tells `service` that a peer is gone (RFC 6, Disconnection)."""
     return f"{service}.{DISCONNECT}"
 
 
 def credit_of(topic: str) -> str:
-    """What the reader of a stream grants more responses by (docs/reference/wire.md, Credit)."""
+    """Return the topic by which a stream's reader grants responses (docs/reference/wire.md)."""
     return f"{topic}-credit"
 
 
 def stats_of(service: str) -> str:
-    """What `service` tells what it has counted by."""
     return f"{service}.{STATS_METHOD}"
 
 
 def config_reload_of(service: str) -> str:
-    """What `service` is told a new configuration by."""
     return f"{service}.{CONFIG_RELOAD_METHOD}"
 
 

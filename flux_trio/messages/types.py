@@ -1,7 +1,7 @@
 """The four message types and their header fields (RFC 3, Common Message Format).
 
-Byte-level framing belongs to the codecs; here a message is a value. Flags that say which
-parts a frame has (topic, payload, route) follow from the value and are not stored in it.
+The codecs do byte-level framing; here a message is a value. The flags that say which parts a frame
+has (topic, payload, route) follow from the value and are not stored in it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ ROLE_OWNER: Final = 1  # RFC 12: the instance owner
 ROLE_USER: Final = 2  # RFC 12: a guest
 ROLE_LOCAL: Final = 4  # RFC 12: connected on this host
 
-# An object, the text of an error response, or nothing. Treated as immutable once sent:
-# in one process the receiver is handed the sender's own object.
+# An object, the text of an error response, or None. Do not change a payload after sending it:
+# within one process the receiver gets the sender's own object.
 Payload = dict[str, Any] | str | None
 
 
@@ -45,10 +45,10 @@ STREAMING: Final = int(Flag.STREAMING)
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """A call of `topic` at whoever holds the service (RFC 3, Request Message Type).
+    """A call of `topic` at the provider of the service (RFC 3, Request Message Type).
 
-    `routes` names the hops it came by, the sender first; the broker fills in routes, userid
-    and rolemask at the door.
+    `routes` names the hops so far, the sender first. The broker fills in routes, userid and
+    rolemask when it accepts the request from a connection.
     """
 
     topic: str
@@ -62,22 +62,19 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def sender(self) -> str:
-        """The identity that RFC 6 keys per-request state by; "" before the door."""
+        """Return the identity of the sender (RFC 6); "" before the broker has set it."""
         return self.routes[0] if self.routes else ""
 
     @property
     def is_streaming(self) -> bool:
-        """Several responses are expected."""
         return bool(self.flags & STREAMING)
 
     @property
     def wants_response(self) -> bool:
-        """The sender did not ask for responses to be suppressed."""
         return not self.flags & NORESPONSE
 
     @property
     def is_owner(self) -> bool:
-        """The sender has the instance owner's role."""
         return bool(self.rolemask & ROLE_OWNER)
 
 
@@ -95,17 +92,17 @@ class Response(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def ends_rpc(self) -> bool:
-        """No further response follows, so the matchtag is free again (RFC 6, Matchtag Field)."""
+        """Return whether this response is the last of its RPC and frees its matchtag (RFC 6)."""
         return self.errnum != 0 or not self.flags & STREAMING
 
     @property
     def error_text(self) -> str:
-        """The text of an error response, "" when it has none."""
+        """Return the text of an error response, "" without a text."""
         return self.payload if isinstance(self.payload, str) else ""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """Something published to every subscriber of `topic` (RFC 3, Event Message Type)."""
+    """A message published to every subscriber of `topic` (RFC 3, Event Message Type)."""
 
     topic: str
     payload: Payload = None
@@ -116,7 +113,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Control(msgspec.Struct, frozen=True, gc=False):
-    """A word between direct peers, never routed (RFC 3, Control Message Type)."""
+    """A message between direct peers, never routed (RFC 3, Control Message Type)."""
 
     type: int
     status: int
@@ -129,5 +126,5 @@ Message = Request | Response | Event | Control
 
 
 def service_of(topic: str) -> str:
-    """The service name: the topic up to its first period (RFC 3, Request Message Type)."""
+    """Return the service name: the topic up to its first period (RFC 3, Request Message Type)."""
     return topic.partition(".")[0]

@@ -1,7 +1,7 @@
-"""What a payload may hold on the wire: JSON's values, with numbers that survive any reader.
+"""Allowed payloads: JSON's values, with numbers that every reader can represent.
 
-RFC 3 (Payload Conventions) wants objects; this adds the bounds that keep a peer from asking
-for more memory than it sent. It says nothing about the meaning of a payload.
+RFC 3 (Payload Conventions) requires objects. This module adds bounds, so that a peer cannot make
+the receiver use far more memory than the peer has sent. It does not interpret payloads.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-INT_MIN: Final = -(2**63)  # a signed 64-bit integer's least
-INT_MAX: Final = 2**64 - 1  # an unsigned one's most: job ids, sizes
+INT_MIN: Final = -(2**63)  # the minimum of a signed 64-bit integer
+INT_MAX: Final = 2**64 - 1  # the maximum of an unsigned one: job ids, sizes
 DEPTH_MAX: Final = 64  # the deepest real payload, a nested jobspec, is below 20
-STEP_CHARS_MAX: Final = 40  # how much of a key an error text repeats
+STEP_CHARS_MAX: Final = 40  # an error text repeats at most this much of a key
 
-_PLAIN: Final = frozenset({str, bool, type(None)})  # fit for the wire whatever they hold
+_PLAIN: Final = frozenset({str, bool, type(None)})  # allowed with any value
 
 
 class UnfitError(Exception):
-    """Something that may not travel: where it is, what was expected and what it is."""
+    """A value that must not travel; the text says where, what was expected and what came."""
 
 
 class _UnfitValueError(Exception):
-    """The same within a payload; the path to it is filled in on the way out."""
+    """The same within a payload; each level adds its step to the path as the error passes."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
-        self.path: list[str | int] = []  # keys and indices, the innermost first
+        self.path: list[str | int] = []  # keys and indices, innermost first
 
     def where(self) -> str:
         return "payload" + "".join(
@@ -37,7 +37,7 @@ class _UnfitValueError(Exception):
 
 
 def check_object(payload: Any) -> None:
-    """Raise UnfitError, with the path of the value, unless `payload` is a map that may travel."""
+    """Raise UnfitError with the value's path unless `payload` is a map of allowed values."""
     if not isinstance(payload, dict):
         raise UnfitError(f"payload: expected a map, got {kind_of(payload)}")
     try:
@@ -87,7 +87,7 @@ def _check_scalar(value: Any) -> None:
 
 
 def kind_of(value: object) -> str:
-    """What a decoded value is, in the words of CBOR where it has one."""
+    """Describe a decoded value in CBOR's words, for an error text."""
     match value:
         case None:
             return "null"
