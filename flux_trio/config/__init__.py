@@ -1,5 +1,7 @@
-"""The instance's TOML configuration as typed values: `parse_config` gives a `Config`, whose
-`policy_for` tells what holds for the jobs of a queue (RFC 33), and `assign` puts a job into one.
+"""The instance's TOML configuration as typed values.
+
+`parse_config` returns a `Config`. `Config.policy_for` returns the policy of a queue (RFC 33), and
+`assign` assigns a job to a queue.
 """
 
 from flux_trio.config.assignment import (

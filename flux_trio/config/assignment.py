@@ -1,8 +1,8 @@
-"""RFC 33, Initial Assignment of Job to Queue: what a queue adds to a job's jobspec.
+"""RFC 33, Initial Assignment of Job to Queue: the changes that a queue makes to a jobspec.
 
-What comes out is the context of a jobspec-update event (RFC 21). A job without a duration, and one
-whose duration is 0, gets the default. Left out: whether the queue takes jobs, who may use it, and
-limits.
+The changes are the context of a jobspec-update event (RFC 21). A job without a duration, or with
+duration 0, gets the default duration. Whether the queue is enabled, and limits, are checked
+elsewhere.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ CONSTRAINTS_KEY: Final = "attributes.system.constraints"
 
 
 class NoQueue(ValueError):
-    """A job names a queue that does not exist, or none where it has to; the text tells its user."""
+    """A job names an unknown queue, or no queue although it must; the text is for the user."""
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """The queue of a job, None for the anonymous one, with its policy.
+    """The queue of a job (None: the anonymous queue) and its policy.
 
-    `updates` has values by jobspec key path, and is empty where the jobspec is right as it is.
+    `updates` maps jobspec key paths to new values; it is empty if the jobspec needs no change.
     """
 
     queue: str | None
@@ -37,9 +37,9 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 def assign(config: Config, system: Mapping[str, Any]) -> Assignment:
-    """The queue of a job with these `attributes.system`, as submitted.
+    """Assign a queue to a job with these `attributes.system`, as submitted.
 
-    Raises NoQueue, or FormatError for constraints that are none.
+    Raises NoQueue, or FormatError for invalid constraints.
     """
     queue = system.get("queue")
     updates: dict[str, Any] = {}
@@ -57,7 +57,7 @@ def assign(config: Config, system: Mapping[str, Any]) -> Assignment:
 
 
 def check_queue(config: Config, queue: str | None) -> None:
-    """Raises NoQueue, in flux-core's words, unless a job may name `queue`."""
+    """Raise NoQueue, with flux-core's text, unless a job may name `queue`."""
     if queue is None and config.queues:
         raise NoQueue("a named queue is required")
     if queue is not None and queue not in config.queues:
@@ -67,7 +67,7 @@ def check_queue(config: Config, queue: str | None) -> None:
 def access_refusal(
     config: Config, queue: str | None, userid: int, name: str | None, groups: frozenset[str]
 ) -> str | None:
-    """Why a user may not submit to `queue` (RFC 33, Access Policy), None when they may.
+    """Return why a user may not submit to `queue` (RFC 33, Access Policy); None if allowed.
 
     `name` is None for a userid that the user database does not know.
     """
@@ -79,7 +79,7 @@ def access_refusal(
 
 
 def required_by(config: Config, queue: str | None, constraints: Any) -> Any:
-    """A job's constraints (RFC 31, None for none) and those of its queue; FormatError."""
+    """Return the conjunction of a job's constraints (RFC 31) and its queue's; FormatError."""
     required = None if queue is None else config.queues[queue].constraint
     if required is None:
         return constraints

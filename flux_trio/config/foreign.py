@@ -1,8 +1,8 @@
-"""Tables and keys of flux-core's configuration that mean nothing to this project.
+"""Tables and keys of flux-core's configuration that have no meaning in this project.
 
-A site's own file is taken as it is: what concerns an overlay network, systemd, the IMP, or another
-scheduler is left out, and named in a warning. The names are those of flux-config(5) and its
-pages, and of the schedulers and services that the framework's other projects add.
+A site can use its existing file. Settings of the overlay network, systemd, the IMP or another
+scheduler are ignored, and a warning names them. The names come from flux-config(5) and its pages,
+and from the schedulers and services of the framework's other projects.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ KEYS: Final = {
     "kvs": frozenset({"checkpoint-period", "gc-threshold"}),
     "resource": frozenset({"norestrict", "path", "rediscover", "reserve", "scheduling"}),
 }
-"""Of tables that this project has as well: the keys that only flux-core has."""
+"""Keys that only flux-core has, by table, in tables that this project also has."""
 
 
 def without_foreign(raw: object) -> tuple[object, list[str]]:
-    """A configuration without what is flux-core's alone, and the names of that.
+    """Return the configuration without flux-core's own parts, and the names of those parts.
 
-    The names are such as `[tbon]` and `exec.imp`. What is no table is returned as it is, to be
-    refused.
+    The names have the form `[tbon]` or `exec.imp`. A value that is not a table stays unchanged; the
+    caller refuses it.
     """
     if not isinstance(raw, dict):
         return raw, []

@@ -1,8 +1,7 @@
-"""The whole file: decoded from TOML, checked, and what is wrong with it explained.
+"""The whole file: decode it from TOML, check it and explain errors.
 
-An unknown key is an error, since a misspelled one would be silently without effect. What only
-flux-core knows (`foreign`) is left out with a warning. Reading the file is the caller's; this
-decodes its text.
+An unknown key is an error, since a misspelled key would have no effect. Keys that only flux-core
+has (`foreign`) are ignored with a warning. The caller reads the file; this module gets its text.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from flux_trio.messages import UnfitError, check_object
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True):
-    """The whole file; every table may be left out."""
+    """The whole file; every table is optional."""
 
     edition: str = CLASSIC.name
     access: AccessConfig = AccessConfig()
@@ -58,28 +57,27 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True)
 
     @property
     def edition_value(self) -> Edition:
-        """The edition that the name means."""
         return EDITIONS[self.edition]
 
     @property
     def default_queue(self) -> str | None:
-        """Where jobs go that name no queue."""
+        """Return the queue of jobs that name no queue."""
         return self.policy.jobspec.defaults.system.queue
 
     def policy_for(self, queue: str | None) -> Policy:
-        """What holds for jobs of `queue`, None being the anonymous one. KeyError: no such queue."""
+        """Return the policy of `queue`, None for the anonymous queue; KeyError if unknown."""
         return self._policies[queue]
 
     @cached_property
     def _policies(self) -> dict[str | None, Policy]:
-        """By queue; the general policy is the anonymous queue's."""
+        """Return the policy of each queue; the anonymous queue has the general policy."""
         policies: dict[str | None, Policy] = {None: resolve(self.policy)}
         for name, queue in self.queues.items():
             policies[name] = resolve(override(self.policy, queue.policy))
         return policies
 
     def to_json(self) -> dict[str, Any]:
-        """What is in force as one object, defaults included; `read_config` takes it back."""
+        """Return all settings in force, with defaults; `read_config` reads this object again."""
         tables: dict[str, Any] = _without_none(msgspec.to_builtins(self))
         return tables
 
@@ -89,7 +87,7 @@ def parse_config(
 ) -> Config:
     """Decode a TOML configuration.
 
-    `warn` gets a line that names the tables and keys that mean nothing here. Raises FormatError
+    `warn` gets a line that names the tables and keys without a meaning here. Raises FormatError
     that names the table and key, what was expected and what came.
     """
     try:
@@ -102,7 +100,7 @@ def parse_config(
 def read_config(
     raw: object, where: str = "config", warn: Callable[[str], None] | None = None
 ) -> Config:
-    """A configuration from its tables as one object; `warn` and FormatError as `parse_config`."""
+    """Return a configuration from decoded tables; `warn` and FormatError as in `parse_config`."""
     raw, ignored = without_foreign(raw)
     if ignored and warn is not None:
         warn(f"{where}: these have no meaning here and are ignored: {', '.join(ignored)}")
@@ -111,7 +109,7 @@ def read_config(
     except msgspec.ValidationError as error:
         raise _explain(FormatError.of_msgspec(error), raw).at(where) from None
     try:
-        check_object(raw)  # TOML's dates and infinities, and larger integers, cannot be told
+        check_object(raw)  # a message cannot carry TOML's dates, infinities and large integers
     except UnfitError as error:
         raise FormatError("what a message can have", Words(error), where) from None
     try:
@@ -122,7 +120,7 @@ def read_config(
 
 
 def _check(config: Config) -> None:
-    """What the types do not say. Raises FormatError."""
+    """Check rules that the types do not express; FormatError."""
     if config.edition not in EDITIONS:
         raise FormatError(f"one of {', '.join(EDITIONS)}", config.edition, "edition")
     try:
@@ -190,12 +188,12 @@ def _check_default_queue(config: Config) -> None:
     raise FormatError(known, got, "policy.jobspec.defaults.system.queue")
 
 
-# a key or an index of a path such as resource.config[0], or [] for some key of a table of names
+# a key or an index of a path such as resource.config[0]; [] stands for a key of a table of names
 _STEP: Final = re.compile(r"[^.\[\]]+|\[\]")
 
 
 def _explain(error: FormatError, raw: Any) -> FormatError:
-    """The same error with the value that came, and which keys or words there are."""
+    """Return the error with the value that came and the allowed keys or words."""
     shape, value, where = inspect.type_info(Config), raw, error.where
     for step in _STEP.findall(error.where):
         if isinstance(shape, inspect.StructType):
@@ -207,7 +205,7 @@ def _explain(error: FormatError, raw: Any) -> FormatError:
             shape = shape.value_type
             name = _refused(shape, value)
             where, value = where.replace("[]", f".{name}", 1), value[name]
-        if isinstance(shape, inspect.UnionType):  # with null, where a key may be left out
+        if isinstance(shape, inspect.UnionType):  # a union with null: the key is optional
             shape = next(each for each in shape.types if not isinstance(each, inspect.NoneType))
     if isinstance(shape, inspect.StructType) and isinstance(value, dict):
         keys = [field.encode_name for field in shape.fields]
@@ -222,14 +220,14 @@ def _explain(error: FormatError, raw: Any) -> FormatError:
 
 
 def _with_a_guess(key: object, keys: list[str]) -> object:
-    """The key that came, and the one that was meant if one is like it."""
+    """Return the unknown key, with a suggestion if a known key is similar."""
     close = difflib.get_close_matches(str(key), keys, n=1)
     return Words(f'"{printable(str(key))}"; did you mean {close[0]}?') if close else key
 
 
 def _refused(shape: inspect.Type, named: dict[str, Any]) -> str:
-    """The name whose table is wrong: msgspec's path does not tell it."""
-    assert isinstance(shape, inspect.StructType)  # of the tables there are
+    """Return the name whose table is wrong: msgspec's path does not contain it."""
+    assert isinstance(shape, inspect.StructType)  # all tables are structs
     for name, table in named.items():
         try:
             msgspec.convert(table, shape.cls)
@@ -239,7 +237,7 @@ def _refused(shape: inspect.Type, named: dict[str, Any]) -> str:
 
 
 def _without_none(value: Any) -> Any:
-    """Keys without a value are not there: TOML has no null."""
+    """Remove keys whose value is None: TOML has no null."""
     if isinstance(value, dict):
         return {key: _without_none(each) for key, each in value.items() if each is not None}
     return [_without_none(each) for each in value] if isinstance(value, list) else value

@@ -1,8 +1,8 @@
-"""RFC 33, Policy Configuration and Queue Configuration: the tables, and what holds for a queue.
+"""RFC 33, Policy Configuration and Queue Configuration: the tables and the resolved policy.
 
-A queue's policy overrides the general one leaf by leaf. `resolve` is where text becomes numbers:
-after it, a limit is a number that may be infinite. Left out: who applies a policy to a job, and
-what a scheduler makes of its own table.
+A queue's policy overrides the general policy leaf by leaf. `resolve` converts text to numbers;
+after it, a limit is a number that may be infinite. Other modules apply the policy to jobs, and the
+scheduler reads its own table.
 """
 
 from __future__ import annotations
@@ -27,19 +27,15 @@ class SystemDefaults(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class DefaultsTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`jobspec.defaults`."""
-
     system: SystemDefaults = SystemDefaults()
 
 
 class JobspecTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`jobspec`."""
-
     defaults: DefaultsTable = DefaultsTable()
 
 
 class SizeTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`limits.job-size.max` or `.min`; None where nothing is said."""
+    """`limits.job-size.max` or `.min`; None = not set."""
 
     nnodes: Limit | None = None
     ncores: Limit | None = None
@@ -47,14 +43,12 @@ class SizeTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class JobSizeTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`limits.job-size`."""
-
     max: SizeTable = SizeTable()
     min: SizeTable = SizeTable()
 
 
 class LimitsTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`limits`: `duration` is an FSD, 0 unlimited."""
+    """`limits`: `duration` is an FSD; 0 means unlimited."""
 
     duration: str | None = None
     job_size: JobSizeTable = msgspec.field(default=JobSizeTable(), name="job-size")
@@ -68,7 +62,7 @@ class AccessTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class PolicyTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[policy]` or `[queues.NAME.policy]`; `scheduler` holds whatever the scheduler reads."""
+    """`[policy]` or `[queues.NAME.policy]`; the scheduler defines the keys of `scheduler`."""
 
     jobspec: JobspecTable = JobspecTable()
     limits: LimitsTable = LimitsTable()
@@ -77,7 +71,7 @@ class PolicyTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class QueueTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[queues.NAME]`: `requires` is an RFC 31 constraint; `started` is how the queue begins."""
+    """`[queues.NAME]`: `requires` is an RFC 31 constraint; `started` is the initial state."""
 
     requires: dict[str, Any] | None = None
     policy: PolicyTable = PolicyTable()
@@ -85,12 +79,12 @@ class QueueTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def constraint(self) -> Constraint | None:
-        """What the queue asks of each execution target."""
+        """Return which execution targets the queue accepts; None for all."""
         return None if self.requires is None else parse_constraint(self.requires)
 
 
 class JobSize(msgspec.Struct, frozen=True):
-    """Nodes, cores and gpus of a job: the most, or the least, that it may have."""
+    """The maximum, or the minimum, of a job's nodes, cores and gpus."""
 
     nnodes: float
     ncores: float
@@ -98,7 +92,7 @@ class JobSize(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a job may ask for: seconds, and counts; math.inf where nothing limits them."""
+    """The limits of a job's request: seconds and counts; math.inf means unlimited."""
 
     duration: float = math.inf
     max: JobSize = JobSize(math.inf, math.inf, math.inf)
@@ -106,26 +100,25 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Who may submit: either list grants it; None where there is no such list."""
+    """Who may submit: a match in either list is enough; None means that the list is not set."""
 
     users: frozenset[str] | None = None
     groups: frozenset[str] | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody may."""
         return self.users is None and self.groups is None
 
     def allows(self, user: str | None, groups: frozenset[str]) -> bool:
-        """Whether a user with this name (None: unknown) and these groups may submit."""
+        """Return whether a user with this name (None: unknown) and these groups may submit."""
         return self.is_open or user in (self.users or ()) or bool(groups & (self.groups or set()))
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What holds for one queue, the general policy and its own taken together.
+    """The policy in force for one queue: the general policy, overridden by the queue's own.
 
-    `duration` is the default, in seconds (0.0: no end), and None where there is none. `scheduler`
-    is as configured.
+    `duration` is the default in seconds (0.0: no end); None without a default. `scheduler` is the
+    table as configured.
     """
 
     duration: float | None = None
@@ -135,7 +128,7 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 def override(general: T, own: T) -> T:
-    """`general` with every leaf that `own` sets (RFC 33, Policy Configuration)."""
+    """Return `general` with every leaf that `own` sets (RFC 33, Policy Configuration)."""
     leaves = {}
     for name in general.__struct_fields__:
         below, above = getattr(general, name), getattr(own, name)
@@ -149,7 +142,7 @@ def override(general: T, own: T) -> T:
 
 
 def resolve(table: PolicyTable) -> Policy:
-    """The values that a table stands for. Raises FormatError with the key's path in the table."""
+    """Return the values of a table; FormatError has the key's path in the table."""
     limits, size, access = table.limits, table.limits.job_size, table.access
     default = _seconds(table.jobspec.defaults.system.duration, "jobspec.defaults.system.duration")
     return Policy(
@@ -173,7 +166,7 @@ def _override_dict(general: dict[str, Any], own: dict[str, Any]) -> dict[str, An
 
 
 def _seconds(text: str | None, where: str) -> float | None:
-    """An FSD in seconds, None for none."""
+    """Return an FSD in seconds; None if it is not set."""
     try:
         return None if text is None else parse_duration(text)
     except FormatError as error:

@@ -1,7 +1,7 @@
-"""The tables of the instance's own parts: `[access]`, `[broker]`, `[resource]`, `[sched]`,
+"""The tables of the instance's services: `[access]`, `[broker]`, `[resource]`, `[sched]`,
 `[exec]`, `[kvs]`, `[job-manager]`.
 
-Tables and keys are flux-core's where it has them.
+Tables and keys have flux-core's names if flux-core has them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class ResourceEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[[resource.config]]`: what the named hosts have. Idsets and a hostlist, as text."""
+    """`[[resource.config]]`: the resources of the named hosts; idsets and a hostlist, as text."""
 
     hosts: str
     cores: str | None = None
@@ -23,10 +23,10 @@ class ResourceEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class CheckConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[resource.check]`: a command that tells whether a target is well.
+    """`[resource.check]`: a command that checks whether a target is healthy.
 
-    It runs for each target every `interval`, for at most `timeout` (both FSD), and at most
-    `max-running` of its processes run at once.
+    The instance runs it for each target every `interval`, for at most `timeout` (both FSD), and
+    runs at most `max-running` of its processes at once.
     """
 
     command: Annotated[list[str], msgspec.Meta(min_length=1)]
@@ -38,9 +38,9 @@ class CheckConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class ResourceConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[resource]`: the inventory. Without `config` it is this machine, posing as `targets`.
+    """`[resource]`: the inventory. Without `config`, this machine acts as `targets` targets.
 
-    Unless `noverify`, a target that bears the name of this machine must have no core that the
+    Unless `noverify` is set, a target with the name of this machine must not have cores that the
     machine lacks.
     """
 
@@ -52,7 +52,7 @@ class ResourceConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class SchedConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[sched]`: which policy, and how many requests the job manager may have outstanding."""
+    """`[sched]`: the policy, and the maximum number of outstanding alloc requests."""
 
     policy: Literal["fifo", "easy", "conservative"] = "fifo"
     mode: Literal["unlimited", "limited"] = "unlimited"
@@ -62,8 +62,8 @@ class SchedConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class ExecConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """`[exec]`: `kill-timeout` (FSD) from SIGTERM to SIGKILL; `simulate` runs no processes.
 
-    `output-limit` is how much of a job's output is kept once it is over, in bytes or as a size such
-    as "10M" (flux-shell(1), output.limit); a job may say otherwise.
+    `output-limit` limits the stored output of a finished job, in bytes or as a size such as "10M"
+    (flux-shell(1), output.limit); a job may set its own limit.
     """
 
     kill_timeout: str = msgspec.field(default="5s", name="kill-timeout")
@@ -72,29 +72,29 @@ class ExecConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class KvsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[kvs]`: what durable means: survives SIGKILL (normal) or power loss as well (full)."""
+    """`[kvs]`: committed data survives SIGKILL (normal), or also a power loss (full)."""
 
     synchronous: Literal["normal", "full"] = "normal"
 
 
 class AccessConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[access]`: who but its owner may use the Unix socket (flux-config-access(5))."""
+    """`[access]`: which other users may use the Unix socket (flux-config-access(5))."""
 
     allow_guest_user: bool = msgspec.field(default=False, name="allow-guest-user")
     allow_root_owner: bool = msgspec.field(default=False, name="allow-root-owner")
 
 
 class BrokerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[broker]`: where commands reach the instance; port 0 is any that is free."""
+    """`[broker]`: the address that commands connect to; port 0 takes any free port."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
 
 
 class PluginDirective(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One of `[job-manager] plugins`: what to `remove` (a glob, or all), then what to `load`.
+    """One of `[job-manager] plugins`: first `remove` (a glob, or all), then `load`.
 
-    `conf` is the loaded plugin's own and goes to it as it is.
+    The loaded plugin gets `conf` unchanged.
     """
 
     load: str | None = None
@@ -103,10 +103,11 @@ class PluginDirective(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class PerilogConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[job-manager.prolog]` or `[job-manager.epilog]`, for the plugin perilog: what runs.
+    """`[job-manager.prolog]` or `[job-manager.epilog]`, for the plugin perilog.
 
-    `timeout` is an FSD (0: none; unless given 30m for a prolog, none for an epilog); `kill-timeout`
-    is seconds from SIGTERM to SIGKILL. `cancel-on-exception` is on for a prolog unless given.
+    `timeout` is an FSD (0: no limit); the default is 30m for a prolog and no limit for an epilog.
+    `kill-timeout` is in seconds from SIGTERM to SIGKILL. `cancel-on-exception` is true by default
+    for a prolog, false for an epilog.
     """
 
     command: Annotated[list[str], msgspec.Meta(min_length=1)]
@@ -119,17 +120,17 @@ class PerilogConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class PerilogOutputConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[job-manager.perilog]`: lines of their output that match one of these are not logged."""
+    """`[job-manager.perilog]`: output lines that match one of `log-ignore` are not logged."""
 
     log_ignore: list[str] = msgspec.field(default=[], name="log-ignore")
 
 
 class UserLimitsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[job-manager.user-limits]`: what one user may have; 0 is no limit.
+    """`[job-manager.user-limits]`: limits for one user; 0 means no limit.
 
-    `jobs` (active ones) and `jobspec-bytes` (of those, as JSON, without the environment) are of
-    each guest; `memo-bytes` and `eventlog-bytes` (events that users asked for) of each active job,
-    and with `-sum` of all active jobs of each guest.
+    `jobs` (active jobs) and `jobspec-bytes` (of active jobs, as JSON, without the environment)
+    apply to each guest. `memo-bytes` and `eventlog-bytes` (events that users requested) apply to
+    each active job; with `-sum` they apply to all active jobs of a guest together.
     """
 
     jobs: Annotated[int, msgspec.Meta(ge=0)] = 20_000
@@ -151,7 +152,7 @@ class UserLimitsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class JobManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[job-manager]`: the plugins beside the builtin ones, in the order of the directives.
+    """`[job-manager]`: `plugins` adds plugins to the builtin ones, in the order of the directives.
 
     Finished jobs beyond one of the limits, an FSD and a number, are purged.
     """
