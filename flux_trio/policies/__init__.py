@@ -1,8 +1,8 @@
-"""Policies: which job runs where and when, as functions of the queue, the resources and the time.
+"""Scheduling policies: decide which job runs where and when, without messages and without a clock.
 
-A `Schedule` holds them: a `Pool` of cores and gpus, the `Job`s that wait, the `Grant`s that hold
-some, and a policy by name (`POLICIES`): FIFO, EASY or conservative backfill. It knows no
-messages; it does not know what time it is unless told.
+A `Schedule` contains a `Pool` of cores and gpus, the waiting `Job`s, the `Grant`s of running jobs,
+and a policy, chosen by name from `POLICIES`: FIFO, EASY or conservative backfill. The caller passes
+in the current time.
 """
 
 from flux_trio.policies.lanes import POLICIES

@@ -1,4 +1,4 @@
-"""Bit sets as plain integers: what formats.Idset leaves out, or does less often."""
+"""Bit sets as plain integers: operations that formats.Idset lacks or does more slowly."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from functools import lru_cache
 from itertools import compress
 from typing import Final
 
-_FEW: Final = 12  # one-bits that are found fastest one by one
-_SPARSE: Final = 20  # bits from one one-bit to the next, beyond which words are passed over
+_FEW: Final = 12  # up to this many one-bits, a loop over them is fastest
+_SPARSE: Final = 20  # average distance of one-bits above which whole words are skipped
 _FLAGS: Final = bytes.maketrans(b"01", b"\0\1")
 
 
 def lowest(bits: int, count: int) -> int:
-    """The `count` lowest one-bits of `bits`; all of them when there are fewer."""
+    """Return the `count` lowest one-bits of `bits`; all of them if there are fewer."""
     if count == 1:
         return bits & -bits
     if bits.bit_count() <= count:
         return bits
-    short, enough = 0, bits.bit_length()  # lengths of prefixes: too few ones, at least `count`
+    short, enough = 0, bits.bit_length()  # prefix lengths: one has too few ones, one has enough
     while enough - short > 1:
         middle = (short + enough) // 2
         if (bits & ((1 << middle) - 1)).bit_count() < count:
@@ -29,12 +29,12 @@ def lowest(bits: int, count: int) -> int:
     return bits & ((1 << enough) - 1)
 
 
-# Nodes share few patterns of free cores, and a hit costs a twentieth of the search.
+# Nodes share few patterns of free cores, and a cache hit costs a twentieth of the search.
 lowest_again = lru_cache(maxsize=4096)(lowest)
 
 
 def ranks_of(ranks: int) -> Sequence[int]:
-    """The positions of the one-bits, ascending."""
+    """Return the positions of the one-bits, ascending."""
     count = ranks.bit_count()
     if count == 1:
         return (ranks.bit_length() - 1,)

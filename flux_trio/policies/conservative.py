@@ -1,11 +1,10 @@
-"""Conservative backfill: every job near the front has a reservation, and none may delay another's.
+"""Conservative backfill: every job near the front has a reservation that no other job may delay.
 
-Jobs are given places in time and space in the order of the queue. A place once given is kept: when
-something is freed early, each job in turn may move to an earlier place, and none moves to a
-later one. A job that moves may leave room for one ahead of it: the next plan offers that room in
-the order of the queue too, so that a job that has just come gets what those ahead leave. What can
-cost a job its place is a job that ranks above it, or a change of the machine or of what was
-promised: a rank down, a grant made longer or overdue.
+Jobs get places in time and space in the order of the queue. A job keeps its place. When resources
+are freed early, each job in turn may move to an earlier place, never to a later one. A job that
+moves may leave room for a job ahead of it. The next plan offers that room in queue order too, so a
+new job gets only what the jobs ahead of it leave. A job loses its place only to a job of higher
+rank, or if the machine or a promise changes: a rank goes down, a grant is extended or overdue.
 """
 
 from __future__ import annotations
@@ -19,27 +18,27 @@ from flux_trio.policies.profile import Place, Profile, Released
 from flux_trio.policies.state import Grant, Job, State
 
 RESERVATIONS_MAX: Final = 64
-"""Jobs that have a reservation: planning that many takes some milliseconds on 1,000 nodes. Those
-further back do not start before they have come this far."""
+"""Number of jobs with a reservation: planning them takes some milliseconds on 1,000 nodes. Jobs
+further back do not start before they advance to this place."""
 
 
 class Conservative:
-    """Plans for the first jobs of the queue; plans again when something changed."""
+    """Plans the first jobs of the queue; plans again after a change."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._places: dict[Job, Place | None] = {}  # in order; None: fits at no time as things are
-        self._profile: Profile | None = None  # with all places reserved; None: to be made
+        self._places: dict[Job, Place | None] = {}  # in queue order; None: fits at no known time
+        self._profile: Profile | None = None  # with all places reserved; None: must be rebuilt
         self._freed: list[Grant] = []  # since the last plan
-        self._stale = False  # something changed that may let a job start
+        self._stale = False  # a change may let a job start
 
     def arrived(self, job: Job, /) -> None:
-        """Plan it, unless too many are ahead of it."""
+        """Plan `job`, unless too many jobs are ahead of it."""
         if self._state.queue.is_within(job, RESERVATIONS_MAX):
             self._stale = True
 
     def left(self, job: Job, /) -> None:
-        """Let others move up."""
+        """Release the job's place; other jobs may move up."""
         if job not in self._places:
             return
         place = self._places.pop(job)
@@ -48,17 +47,16 @@ class Conservative:
         self._stale = True
 
     def freed(self, grant: Grant, /) -> None:
-        """Let jobs move up."""
         self._freed.append(grant)
         self._stale = True
 
     def reshaped(self) -> None:
-        """Plan all anew."""
+        """Plan all jobs anew."""
         self._profile = None
         self._stale = True
 
     def decide(self, now: float) -> Decisions:
-        """Start the jobs whose place is here and now."""
+        """Start the jobs whose place begins now."""
         decisions = Decisions()
         if self._stale:
             self._stale = False
@@ -69,7 +67,7 @@ class Conservative:
         return decisions
 
     def _profile_at(self, now: float) -> Profile:
-        """The profile from `now` on, with the places reserved that are kept."""
+        """Return the profile from `now` on, in which the kept places are reserved."""
         if self._profile is None:
             self._profile = Profile(self._state, now)
             self._places.clear()
@@ -82,7 +80,7 @@ class Conservative:
         return self._profile
 
     def _drop_places(self, profile: Profile, now: float) -> None:
-        """Drop the places behind a job that has none yet, or whose time has come in vain."""
+        """Drop all places from the first job that is new, or whose start passed in vain."""
         kept: dict[Job, Place | None] = {}
         for job in self._state.queue.places(0, RESERVATIONS_MAX):
             if job not in self._places:
@@ -99,17 +97,17 @@ class Conservative:
         self._places = kept
 
     def _plan(self, profile: Profile, now: float, decisions: Decisions) -> None:
-        """Give places to those who have none, earlier ones to others; start whose time it is.
+        """Place the jobs without a place, improve the other places, start jobs that begin now.
 
-        A job that was looked at is looked at again only where something was released since: at the
-        latest in the last plan, behind it.
+        A job with a place was examined in the last plan or later, so it is examined only where
+        resources were released since then.
         """
-        lately, profile.released = profile.released, []
+        recent, profile.released = profile.released, []
         planned = 0
         while jobs := self._state.queue.places(planned, RESERVATIONS_MAX):
             for job in jobs:
                 if job in self._places:
-                    place = self._improve(job, profile, lately + profile.released)
+                    place = self._improve(job, profile, recent + profile.released)
                 elif (place := profile.earliest(job)) is not None:
                     profile.reserve(place)
                 if place is not None and place.start <= now:
@@ -122,7 +120,7 @@ class Conservative:
             planned = len(self._places)
 
     def _improve(self, job: Job, profile: Profile, released: Sequence[Released]) -> Place | None:
-        """The earliest place for `job`, reserved, when it has looked at all but `released`."""
+        """Return the earliest place for `job`, reserved; only `released` can improve its place."""
         own = self._places[job]
         before = math.nextafter(own.start, 0.0) if own is not None else math.inf
         place = profile.earliest(job, before, own, released)

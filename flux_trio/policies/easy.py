@@ -1,11 +1,11 @@
-"""EASY backfill: the head of the queue has a reservation; others may pass that do not delay it.
+"""EASY backfill: the head of the queue has a reservation that jobs behind it may not delay.
 
-The reservation is made of particular cores at a particular time, the earliest at which the head
-fits if every grant lasts to its end. Cores that are in use until then are reserved first
-(`reserving`), so that idle ones stay open to others. A job behind the head starts now if it ends by
-then, or if it fits beside those cores. A job without an end, or with a grant without one in its
-way, counts as never ending: then the reservation has no time, but its cores are still kept clear of
-others that never end, lest the head wait for ever.
+The reservation names particular cores at a particular time: the earliest time at which the head
+fits if every grant lasts to its end. It prefers cores that are in use until then (`reserving`), so
+that idle cores stay available to other jobs. A job behind the head starts now if it ends before the
+reservation begins, or if it fits beside the reserved cores. If the head must wait for a grant
+without an end, the reservation has no time. Its cores are still protected from other jobs without
+an end, because otherwise the head could wait for ever.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from flux_trio.policies.shape import Allocation, Shape
 from flux_trio.policies.state import Grant, Job, State
 
 BACKFILL_DEPTH: Final = 1000
-"""Jobs behind the head that are looked at: about 0.1 ms of comparisons a turn. Those further back
-are looked at when they have come this far."""
+"""Number of jobs examined behind the head: about 0.1 ms of comparisons a turn. Jobs further back
+are examined when they advance to this place."""
 
 
 @dataclass(slots=True)
 class Reservation:
-    """A time and cores kept for the head of the queue."""
+    """A time and cores reserved for the head of the queue."""
 
     start: float
-    """Seconds since the Unix epoch; infinity when a grant in the way has no end."""
+    """Seconds since the Unix epoch; infinity if the head waits for a grant without an end."""
     kept: Allocation | None = None
-    """The cores; None until a job asks what is spare."""
+    """The reserved cores; None until a job needs to know them."""
     spare: Pool | None = None
-    """What is free now and not kept; None until a job asks."""
+    """The free cores outside `kept`; None until a job needs to know them."""
 
     def ends_in_time(self, end: float) -> bool:
-        """Whether a job that ends at `end` may have the cores that are kept."""
+        """Return whether a job that ends at `end` may use the reserved cores."""
         return end <= self.start and end < math.inf
 
     def choose_again(self) -> None:
-        """Other cores may be better now: a grant ended, or one began that ends in time.
+        """Choose the cores anew: a grant ended, or a grant began that ends in time.
 
-        The cores stay when no time is known: otherwise one job without an end after the other
-        could take a core that was kept.
+        Without a known time the cores stay. Otherwise one job without an end after another could
+        take a reserved core.
         """
         if self.start < math.inf:
             self.kept = None
@@ -54,41 +54,39 @@ class Reservation:
 
 @dataclass(slots=True)
 class Misfits:
-    """Shapes that did not fit; they will not until something is freed."""
+    """Shapes that did not fit and cannot fit until resources are freed."""
 
     anywhere: set[Shape] = field(default_factory=set)
     beside: set[Shape] = field(default_factory=set)
-    """Did not fit beside the reservation."""
+    """Shapes that did not fit beside the reservation."""
 
 
 class Easy:
-    """Backfills behind one reservation; looks again only at what could have changed."""
+    """Backfills behind one reservation; examines a job again only if its chance has changed."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._blocked: Job | None = None  # the head, when it did not fit
-        self._reservation: Reservation | None = None  # for it; None if it cannot get one
+        self._blocked: Job | None = None  # the head, if it did not fit
+        self._reservation: Reservation | None = None  # of the head; None if it cannot get one
         self._misfits = Misfits()
-        self._fresh: dict[Job, None] = {}  # came since the last look, in order of arrival
-        self._look_again = False  # something was freed: also jobs that did not fit may fit
-        self._gone = (
-            0  # jobs behind the head that went: as many moved up to where they are looked at
-        )
+        self._fresh: dict[Job, None] = {}  # arrived since the last turn, in order of arrival
+        self._look_again = False  # resources were freed: jobs that did not fit may fit now
+        self._gone = 0  # jobs that left from behind the head; as many moved up into the depth
 
     def arrived(self, job: Job, /) -> None:
-        """Look at `job`."""
+        """Examine `job` in the next turn."""
         self._fresh[job] = None
 
     def left(self, job: Job, /) -> None:
-        """Do not look at `job`."""
+        """Forget `job`."""
         self._fresh.pop(job, None)
         self._gone += self._state.queue.is_within(job, BACKFILL_DEPTH + 1)
 
     def freed(self, grant: Grant, /) -> None:
-        """Look at everything again.
+        """Examine all jobs again.
 
-        A grant that was to end before the reservation begins cannot bring it forward: then too, the
-        head did not fit without what is waited for.
+        A grant that was due before the reservation begins cannot make it earlier: the head did not
+        fit at that grant's end either, without the resources that end later.
         """
         self._look_again = True
         if self._reservation is None or grant.end >= self._reservation.start:
@@ -97,19 +95,19 @@ class Easy:
             self._reservation.choose_again()
 
     def reshaped(self) -> None:
-        """Look at everything again, and make another reservation."""
+        """Examine all jobs again and make a new reservation."""
         self._look_again = True
         self._blocked = None
 
     def decide(self, now: float) -> Decisions:
-        """Start jobs from the head on, then those behind that delay nobody ahead."""
+        """Start jobs from the head on, then jobs behind the head that do not delay it."""
         decisions = Decisions()
-        looked_at = self._blocked
-        self._blocked = start_from_head(self._state, now, decisions, looked_at)
+        blocked_before = self._blocked
+        self._blocked = start_from_head(self._state, now, decisions, blocked_before)
         if self._blocked is None:
             self._fresh.clear()
             return decisions
-        if self._blocked is not looked_at or decisions.started:  # those came in ahead of it
+        if self._blocked is not blocked_before or decisions.started:  # the head or the pool is new
             start = earliest_start(self._state, self._blocked.shape, now)
             self._reservation = None if start is None else Reservation(start)
             self._look_again = True
@@ -120,7 +118,7 @@ class Easy:
         return decisions
 
     def _behind(self) -> list[Job]:
-        """The jobs behind the head that may start though they did not before, in order."""
+        """Return the jobs behind the head whose chance to start has changed, in queue order."""
         queue, depth = self._state.queue, BACKFILL_DEPTH + 1
         if self._look_again:
             jobs = queue.places(1, depth)
@@ -149,7 +147,7 @@ class Easy:
                 _began(grant, self._reservation)
 
     def _place(self, job: Job, now: float) -> Allocation | None:
-        """Where `job` can go without delaying the head; None if nowhere."""
+        """Return an allocation for `job` that does not delay the head; None if there is none."""
         reservation, head = self._reservation, self._blocked
         end = self._state.end_of(job, now)
         if reservation is None or head is None or reservation.ends_in_time(end):
@@ -166,7 +164,7 @@ class Easy:
         spare = self._state.pool.copy()
         if reservation.kept is None:
             reservation.kept = cores_reserved(self._state, head.shape, reservation.start)
-        assert reservation.kept is not None, "since it fitted, jobs began in time or beside only"
+        assert reservation.kept is not None, "jobs started since then end in time or fit beside it"
         spare.take_what_is_free(reservation.kept)
         return spare
 

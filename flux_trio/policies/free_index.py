@@ -1,8 +1,8 @@
-"""Which ranks have how much free: an index whose costs grow with kinds of nodes, not with nodes.
+"""An index of free cores and gpus by rank; its costs grow with kinds of nodes, not with nodes.
 
-Ranks are kept in bit sets by their number of free gpus and cores, so that a search looks at a few
-integers. Ranks that are idle, or full, are handled all at once; others by their pattern of free
-cores. Nothing here knows jobs, or which ranks are up.
+Bit sets of ranks are kept by the numbers of free gpus and cores, so a search examines a few
+integers. All idle ranks, and all full ranks, are handled at once; the other ranks are grouped by
+their pattern of free cores. The index does not know jobs, nor which ranks are up.
 """
 
 from __future__ import annotations
@@ -19,32 +19,31 @@ from flux_trio.policies.shape import NOTHING, Children
 K = TypeVar("K", bound=Hashable)
 
 Counts = tuple[int, int]
-"""Free gpus, free cores: in this order, so that sorting puts ranks with spare gpus last."""
+"""(free gpus, free cores): in this order, sorting puts ranks with spare gpus last."""
 
 
 FULL: Counts = (0, 0)
 
 
 def counts_of(children: Children) -> Counts:
-    """How many gpus and cores."""
     return (children[1].bit_count(), children[0].bit_count())
 
 
 class FreeIndex:
-    """Free cores and gpus of ranks; every change keeps all views of them in step."""
+    """Free cores and gpus of ranks, in several views that every change keeps consistent."""
 
     def __init__(self) -> None:
         self.totals: dict[Children, int] = {}
-        """What a rank has in all → the ranks that have just that."""
+        """All cores and gpus of a rank → the ranks that have exactly these."""
         self.idle: dict[Children, int] = {}
-        """The same, for ranks with everything free."""
+        """The same, for ranks on which everything is free."""
         self.by_free: dict[Counts, int] = {}
-        """Number of free gpus and cores → ranks."""
+        """(free gpus, free cores) → ranks."""
         self._mixed: dict[int, Children] = {}
-        """What is free of ranks neither idle nor full; the sets say it of the others."""
+        """Free cores and gpus of each rank that is neither idle nor full."""
 
     def copy(self) -> FreeIndex:
-        """An index that changes on its own."""
+        """Return an independent copy."""
         twin = FreeIndex()
         twin.totals = self.totals.copy()
         twin.idle = self.idle.copy()
@@ -53,7 +52,7 @@ class FreeIndex:
         return twin
 
     def with_nothing_free(self) -> FreeIndex:
-        """An index of the same ranks, all of them full, that changes on its own."""
+        """Return an independent index of the same ranks, all of them full."""
         twin = FreeIndex()
         twin.totals = self.totals.copy()
         ranks = reduce(or_, self.totals.values(), 0)
@@ -64,7 +63,7 @@ class FreeIndex:
         return reduce(or_, self.idle.values(), 0)
 
     def parts(self, ranks: int) -> list[tuple[int, Children]]:
-        """`ranks`, all of them known, split by what they have free."""
+        """Split `ranks`, all of them known, by their free cores and gpus."""
         if not ranks & (ranks - 1) and (free := self._mixed.get(ranks.bit_length() - 1)):
             return [(ranks, free)]
         found = []
@@ -83,7 +82,7 @@ class FreeIndex:
         return found
 
     def splits(self, ranks: int) -> Iterator[tuple[int, Children, Children]]:
-        """`ranks` split by total and free: (ranks, total, free)."""
+        """Split `ranks` by total and free: yield (ranks, total, free)."""
         parts = self.parts(ranks)
         if len(self.totals) == 1:
             (total,) = self.totals
@@ -96,17 +95,17 @@ class FreeIndex:
                     yield both, total, free
 
     def move(self, ranks: int, free: Children, now_free: Children) -> None:
-        """`ranks`, which have `free`, have `now_free` from now on."""
+        """Change the free cores and gpus of `ranks` from `free` to `now_free`."""
         self._leave(ranks, free)
         self._enter(ranks, now_free)
 
     def add(self, ranks: int, total: Children, free: Children) -> None:
-        """Take in `ranks`, not known so far."""
+        """Add `ranks`, which must be new."""
         self.totals[total] = self.totals.get(total, 0) | ranks
         self._enter(ranks, free)
 
     def remove(self, ranks: int) -> None:
-        """Forget `ranks`, all of them known."""
+        """Forget `ranks`, which must be known."""
         for part, total, free in list(self.splits(ranks)):
             self._leave(part, free)
             _discard(self.totals, total, part)

@@ -1,8 +1,8 @@
-"""One policy a queue (RFC 33, Background): jobs of one queue do not wait for those of another.
+"""One policy per queue (RFC 33, Background): jobs of one queue do not wait for those of another.
 
-Each queue is a lane with an order and a policy of its own; all share the pool and the grants. In a
-turn the lane whose first job ranks highest decides first. Left out: reservations across lanes, so
-that on resources of several queues a large job may be passed by jobs of another queue.
+Each queue is a lane with its own order and policy; all lanes share the pool and the grants. In each
+turn, the lane whose first job has the highest rank decides first. There are no reservations across
+lanes, so jobs of another queue may pass a large job on resources that the queues share.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ POLICIES: Final[Mapping[str, Callable[[State], Policy]]] = {
 
 
 class Lane:
-    """The jobs of one queue that wait, and who decides on them."""
+    """The waiting jobs of one queue, and the policy that decides on them."""
 
     def __init__(self, state: State, policy: str) -> None:
         self.state = state.lane()
@@ -32,17 +32,17 @@ class Lane:
 
     @property
     def rank(self) -> Rank:
-        """That of its first job; it has one."""
+        """Return the rank of the first job; the lane must not be empty."""
         head = self.state.queue.head
         assert head is not None
         return head.rank
 
 
 class Lanes:
-    """A lane for each queue that has had a job.
+    """The lanes of all queues that have had a job.
 
-    `policies` names the policy of each queue, `otherwise` that of a queue which is not there.
-    Raises KeyError for a policy that is not in `POLICIES`.
+    `policies` names the policy of each queue, `otherwise` the policy of any other queue. Raises
+    KeyError for a policy that is not in `POLICIES`.
     """
 
     def __init__(self, state: State, policies: dict[str, str], otherwise: str) -> None:
@@ -54,7 +54,7 @@ class Lanes:
         self._lanes: dict[str, Lane] = {}
 
     def arrived(self, job: Job, /) -> None:
-        """`job` waits in its lane."""
+        """Add `job` to the lane of its queue."""
         lane = self._lanes.get(job.queue)
         if lane is None:
             policy = self._policies.get(job.queue, self._otherwise)
@@ -63,23 +63,22 @@ class Lanes:
         lane.policy.arrived(job)
 
     def left(self, job: Job, /) -> None:
-        """`job` waits no longer."""
+        """Remove `job` from the lane of its queue."""
         lane = self._lanes[job.queue]
         lane.state.queue.remove(job)
         lane.policy.left(job)
 
     def freed(self, grant: Grant, /) -> None:
-        """Any lane may use it."""
+        """Tell all lanes, since any of them may use the resources."""
         for lane in self._lanes.values():
             lane.policy.freed(grant)
 
     def reshaped(self) -> None:
-        """It concerns any lane."""
         for lane in self._lanes.values():
             lane.policy.reshaped()
 
     def decide(self, now: float) -> Decisions:
-        """Let each lane decide; what one takes is no longer there for the next."""
+        """Let each lane decide in turn; a lane sees the resources that earlier lanes left."""
         decisions = Decisions()
         waiting = [lane for lane in self._lanes.values() if lane.state.queue]
         for lane in sorted(waiting, key=lambda each: each.rank):
@@ -93,7 +92,7 @@ class Lanes:
         return decisions
 
     def _tell_others(self, lane: Lane) -> None:
-        """Resources went behind their back."""
+        """Tell the other lanes that the pool has changed."""
         for other in self._lanes.values():
             if other is not lane:
                 other.policy.reshaped()

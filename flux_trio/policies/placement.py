@@ -1,8 +1,8 @@
-"""Choosing ranks: which of those that could take some units shall.
+"""Chooses, among the ranks that could take units of a request, the ranks that shall take them.
 
 Placement is deterministic: the tightest fit first, then the lowest ranks. The rows of a search are
-(units that each rank could take, ranks), those with the least to spare first; picks are (units
-that each rank shall take, ranks).
+pairs (units that each rank could take, ranks), beginning with the ranks that have the least to
+spare. Picks are pairs (units that each rank shall take, ranks).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Row = tuple[int, int]
 
 
 def rows_of(sets: Iterable[tuple[Counts, int]], shape: Shape, ranks: int) -> list[Row]:
-    """Those of `ranks` that can take a unit of `shape` or more, by how many."""
+    """Return rows for those of `ranks` that can take at least one unit of `shape`."""
     rows = []
     cores, gpus, by_node = shape.cores, shape.gpus, shape.by_node
     for (ngpus, ncores), some in sorted(sets):
@@ -35,17 +35,17 @@ def rows_of(sets: Iterable[tuple[Counts, int]], shape: Shape, ranks: int) -> lis
 
 
 def units_in(rows: list[Row]) -> int:
-    """Units that all the ranks together could take."""
+    """Return how many units all ranks together could take."""
     return sum([units * ranks.bit_count() for units, ranks in rows])
 
 
 def pick(rows: list[Row], shape: Shape) -> list[Row] | None:
-    """Ranks for all units of `shape`; None when they do not suffice."""
+    """Return ranks for all units of `shape`; None if the rows do not suffice."""
     return _pick_nodes(rows, shape.count) if shape.by_node else _pick_slots(rows, shape.count)
 
 
 def pick_with_preference(rows: list[Row], shape: Shape, preferred: int) -> list[Row] | None:
-    """Like `pick`, with as many units on the `preferred` ranks (a bit set) as these can take."""
+    """Pick with as many units as possible on the `preferred` ranks (a bit set); None as `pick`."""
     first = [(units, some) for units, ranks in rows if (some := ranks & preferred)]
     if units_in(first) >= shape.count:
         return pick(first, shape)
@@ -56,7 +56,7 @@ def pick_with_preference(rows: list[Row], shape: Shape, preferred: int) -> list[
 
 
 def _pick_nodes(rows: list[Row], wanted: int) -> list[Row] | None:
-    """Nodes that are alike, if there are enough of one kind."""
+    """Prefer nodes of one kind if there are enough of them."""
     for _, ranks in rows:
         if ranks.bit_count() >= wanted:
             return [(1, lowest(ranks, wanted))]
@@ -71,7 +71,7 @@ def _pick_nodes(rows: list[Row], wanted: int) -> list[Row] | None:
 
 
 def _pick_slots(rows: list[Row], wanted: int) -> list[Row] | None:
-    """Few nodes: the roomiest ones whole, and what is left over where it fits most tightly."""
+    """Prefer few nodes: fill the roomiest nodes, then put the rest where it fits most tightly."""
     picks: list[Row] = []
     by_room = rows
     while True:
@@ -81,7 +81,7 @@ def _pick_slots(rows: list[Row], wanted: int) -> list[Row] | None:
         if not picks:
             if units_in(rows) < wanted:
                 return None
-            by_room = sorted(rows, key=_units)  # stable: the tightest of equal ones stay first
+            by_room = sorted(rows, key=_units)  # stable: the tightest among equal rows stay first
         units, ranks = by_room.pop()
         chosen = lowest(ranks, wanted // units)
         picks.append((units, chosen))
@@ -97,7 +97,7 @@ def _units(row: Row) -> int:
 
 
 def units_max(shape: Shape, allocation: Allocation) -> int:
-    """Units of `shape` that giving back `allocation` makes room for, at most."""
+    """Return the most units of `shape` that fit into the resources of `allocation`."""
     if shape.by_node:
         return sum([group.ranks.bit_count() for group in allocation.groups])
     return sum(

@@ -1,9 +1,9 @@
-"""Free cores and gpus as planes: for each core and each gpu the ranks on which it is free.
+"""Free cores and gpus as planes: for each core and each gpu, the ranks on which it is free.
 
-A plane is a bit set of ranks. All planes one after the other are one integer, a flat set: what is
-free throughout a span of time is an intersection of flat sets, and ranks are counted all at once,
-plane by plane, instead of one by one. Costs grow with the cores of a node; with its number of
-nodes a machine only makes the integers longer.
+A plane is a bit set of ranks. All planes in sequence form one integer, called a flat set. The
+resources that are free throughout a span of time are an intersection of flat sets. Counting works
+on whole planes and so on all ranks at once. Costs grow with the cores of a node; more nodes only
+make the integers longer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flux_trio.policies.shape import Children
 
 
 class Planes:
-    """Where each core and gpu of some ranks is in a flat set: cores first, then gpus."""
+    """The position of each core and gpu of the ranks in a flat set: cores first, then gpus."""
 
     def __init__(self, groups: tuple[Group, ...], ranks: int) -> None:
         self._bytes = -(-ranks.bit_length() // 8)  # of one plane
@@ -29,10 +29,10 @@ class Planes:
         self._cores = (1 << self._core_bits) - 1
         mine = [Group(group.ranks & ranks, group.cores, group.gpus) for group in groups]
         self.all = self._lay_out(mine)
-        """What `groups` has on `ranks`, flat."""
+        """The cores and gpus of `groups` on `ranks`, flat."""
 
     def flatten(self, groups: Iterable[Group]) -> int:
-        """What of `groups` is in these planes at all, flat."""
+        """Return `groups` as a flat set, without resources outside these planes."""
         ranks, cores = (1 << self._bytes * 8) - 1, (1 << self.ncores) - 1
         gpus = (1 << self._ngpus) - 1
         fitting = [
@@ -41,7 +41,7 @@ class Planes:
         return self._lay_out(fitting) & self.all
 
     def _lay_out(self, groups: Iterable[Group]) -> int:
-        ranks_with: dict[tuple[int, int], int] = {}  # many groups have the same on other ranks
+        ranks_with: dict[tuple[int, int], int] = {}  # many groups differ in their ranks only
         for ranks, cores, gpus in groups:
             ranks_with[cores, gpus] = ranks_with.get((cores, gpus), 0) | ranks
         planes = [0] * (self.ncores + self._ngpus)
@@ -59,12 +59,12 @@ class Planes:
         ]
 
     def counts(self, flat: int) -> Counts:
-        """How many gpus and cores there are in all."""
+        """Return the total numbers of gpus and cores in `flat`."""
         return (flat >> self._core_bits).bit_count(), (flat & self._cores).bit_count()
 
 
 class FreePlanes:
-    """A flat set as pool.Free: somewhere to look for ranks."""
+    """Presents a flat set as a `pool.Free`, so that a search can place a shape in it."""
 
     def __init__(self, layout: Planes, flat: int) -> None:
         self._layout = layout
@@ -73,7 +73,7 @@ class FreePlanes:
 
     @property
     def by_free(self) -> dict[Counts, int]:
-        """Number of free gpus and cores → ranks; those without a free core are left out."""
+        """(free gpus, free cores) → ranks, without the ranks that have no free core."""
         ncores = self._layout.ncores
         cores, gpus = _tally(self._planes[:ncores]), _tally(self._planes[ncores:])
         ngpus = (1 << len(gpus)) - 1
@@ -87,7 +87,7 @@ class FreePlanes:
         return reduce(or_, self._planes, 0) & ~reduce(or_, missing, 0)
 
     def parts(self, ranks: int) -> list[tuple[int, Children]]:
-        """`ranks` split by what they have free."""
+        """Split `ranks` by their free cores and gpus."""
         cores = (1 << self._layout.ncores) - 1
         return [
             (some, Children(free & cores, free >> self._layout.ncores))
@@ -96,7 +96,7 @@ class FreePlanes:
 
 
 def _tally(planes: Iterable[int]) -> list[int]:
-    """On how many planes each rank is, as binary digits: the ranks that have a 1, lowest first."""
+    """Count the planes that contain each rank; digit i is the bit set of ranks whose bit i is 1."""
     digits: list[int] = []
     for plane in planes:
         carry = plane
@@ -111,7 +111,7 @@ def _tally(planes: Iterable[int]) -> list[int]:
 
 
 def _split(ranks: int, digits: list[int]) -> list[tuple[int, int]]:
-    """`ranks` by the number that their `digits` make: (number, ranks)."""
+    """Split `ranks` by the number that their `digits` form; return (number, ranks)."""
     groups = [(0, ranks)] if ranks else []
     for digit in reversed(digits):
         halves = []

@@ -1,8 +1,8 @@
-"""The interface between a schedule and the policy that decides for it.
+"""The interface between a schedule and its policy.
 
-A policy looks at the shared `State` and is told what changed, so that a turn costs nothing when
-nothing did. It starts jobs itself (`State.start`); everything else changes behind its back, and is
-reported.
+A policy reads the shared `State` and is told of each change, so a turn without changes costs almost
+nothing. The policy itself starts jobs (`State.start`); the schedule makes and reports all other
+changes.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from flux_trio.policies.state import Grant, Job
 
 @dataclass(slots=True)
 class Decisions:
-    """What a policy decided in one turn."""
+    """The decisions of one turn."""
 
     started: list[tuple[Job, Grant]] = field(default_factory=list)
-    """Jobs that have got resources, in the order they did."""
+    """Jobs that got resources, in this order."""
     waiting: dict[Job, float | None] = field(default_factory=dict)
-    """Jobs worth a word: the head of the queue when it does not fit, and those with a reservation.
+    """The blocked head of the queue and the jobs with a reservation, with their estimated start.
 
-    With their estimated start in seconds since the Unix epoch, None when there is none.
+    The start is in seconds since the Unix epoch; None if it cannot be estimated.
     """
 
 
 class Policy(Protocol):
-    """Decides which jobs start. Made with the `State` it works on."""
+    """Decides which jobs start; constructed with its `State`."""
 
     def arrived(self, job: Job, /) -> None:
-        """`job` is in the queue, or has a new place in it."""
+        """`job` has joined the queue or has moved to a new place in it."""
 
     def left(self, job: Job, /) -> None:
-        """`job` was taken out of the queue, or is about to get a new place in it."""
+        """`job` has left the queue or is about to move to a new place in it."""
 
     def freed(self, grant: Grant, /) -> None:
-        """`grant` is over and its resources are back in the pool."""
+        """`grant` has ended and its resources are back in the pool."""
 
     def reshaped(self) -> None:
-        """Ranks came, went, or changed between up and down; or the end of a grant was moved."""
+        """Ranks came, left, went up or down, or the end of a grant has changed."""
 
     def decide(self, now: float) -> Decisions:
-        """Start what can start at `now`."""
+        """Start the jobs that can start at `now`."""

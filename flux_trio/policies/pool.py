@@ -1,8 +1,9 @@
-"""The resources a scheduler has: what is in them, what is up, what is free (RFC 20, RFC 28).
+"""The scheduler's resources: the inventory, and which of it is up and free (RFC 20, RFC 28).
 
-Cores and gpus are handed out and taken back as `Allocation`s; who holds one, and until when, is
-not known here. Costs grow with the kinds of nodes in different states and with the ranks of the
-allocation at hand, not with jobs or with the size of the machine beyond operations on bit sets.
+The pool hands out cores and gpus as `Allocation`s and takes them back; it does not know which job
+holds them, nor until when. Costs grow with the number of different node states and with the ranks
+of the allocation, not with the number of jobs; the size of the machine matters only in bit-set
+operations.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ from flux_trio.policies.shape import NOTHING, Allocation, Children, Shape
 
 
 class PoolError(Exception):
-    """Resources were taken that are not free, or freed that are; the pool is as it was."""
+    """The caller took resources that are not free, or freed free ones; the pool is unchanged."""
 
 
 class Free(Protocol):
-    """Free cores and gpus of ranks, as a search looks at them."""
+    """Free cores and gpus of ranks, in the form that a search needs."""
 
     @property
     def by_free(self) -> Mapping[Counts, int]:
-        """Number of free gpus and cores → ranks."""
+        """(free gpus, free cores) → ranks."""
 
     def idle_ranks(self) -> int: ...
 
     def parts(self, ranks: int) -> Iterable[tuple[int, Children]]:
-        """`ranks`, all of them known, split by what they have free."""
+        """Split `ranks`, all of them known, by their free cores and gpus."""
 
 
 class Pool:
-    """Cores and gpus per rank, free or allocated; only ranks that are up are handed out."""
+    """Cores and gpus by rank, free or allocated; only ranks that are up are handed out."""
 
     def __init__(self) -> None:
         self.inventory: ResourceSet | None = None
-        """All that was grown and not shrunk; None while that is nothing."""
+        """Everything grown and not shrunk; None if that is empty."""
         self.hosts: Mapping[int, str] = {}
         """Host of each rank of the inventory."""
         self._ranks = 0
@@ -50,7 +51,7 @@ class Pool:
         self._candidates: dict[Constraint, int] = {}
 
     def copy(self) -> Pool:
-        """A pool to try things on; the inventory is shared, what is free is its own."""
+        """Return a copy for trials: it shares the inventory and has its own free resources."""
         return self._twin(self._index.copy())
 
     def _twin(self, index: FreeIndex) -> Pool:
@@ -62,7 +63,7 @@ class Pool:
         return twin
 
     def with_nothing_free(self) -> Pool:
-        """A copy in which every core and gpu is taken."""
+        """Return a copy in which every core and gpu is taken."""
         return self._twin(self._index.with_nothing_free())
 
     @property
@@ -77,26 +78,26 @@ class Pool:
         return Allocation.of_parts(ranks_with)
 
     def totals(self) -> list[tuple[Children, int]]:
-        """What ranks have in all, up or not, free or not, and which ranks have just that."""
+        """Return (cores and gpus of a rank, ranks with exactly these), up or down, free or not."""
         return list(self._index.totals.items())
 
     @property
     def ranks(self) -> int:
-        """All ranks, up or not, as a bit set."""
+        """Return all ranks, up or down, as a bit set."""
         return self._ranks
 
     @property
     def up(self) -> int:
-        """The ranks that are online, as a bit set."""
+        """Return the ranks that are online, as a bit set."""
         return self._up
 
     # Inventory (RFC 28)
 
     def grow(self, resources: ResourceSet, online: int, held: Iterable[Allocation] = ()) -> None:
-        """Add `resources`, of which the ranks in `online` are up.
+        """Add `resources`; the ranks in `online` are up.
 
-        What is new and part of an allocation in `held` is not free. ValueError if a rank's host
-        is another than it was; the pool is then as it was.
+        New resources that belong to an allocation in `held` are not free. ValueError if a rank's
+        host differs from the known host; the pool is then unchanged.
         """
         grown = self.inventory.union(resources) if self.inventory else resources
         self._set_inventory(grown.with_times(resources.starttime, resources.expiration))
@@ -115,7 +116,7 @@ class Pool:
             self._set_inventory(self.inventory.with_times(*times))
 
     def shrink(self, ranks: int) -> None:
-        """Forget `ranks`; an allocation on them may still be freed. Unknown ones are ignored."""
+        """Forget `ranks`; allocations on them may still be freed. Unknown ranks are ignored."""
         ranks &= self._ranks
         self._index.remove(ranks)
         self._up &= ~ranks
@@ -123,7 +124,7 @@ class Pool:
         self._set_inventory(left or None)
 
     def online(self, ranks: int) -> None:
-        """Hand out `ranks` again; those that were shrunk stay away."""
+        """Hand out `ranks` again, except shrunk ones."""
         self._up |= ranks & self._ranks
 
     def offline(self, ranks: int) -> None:
@@ -137,7 +138,7 @@ class Pool:
         self._candidates = {}
 
     def _known(self, ranks: int) -> list[tuple[int, Children, Children]]:
-        """`ranks` as (ranks, total, free), those that are new with nothing in them."""
+        """Split `ranks` into (ranks, total, free); a new rank is added with nothing in it."""
         known = 0
         for kind in self._index.totals.values():
             known |= kind
@@ -158,7 +159,7 @@ class Pool:
     # Placement
 
     def candidates(self, constraint: Constraint | None) -> int:
-        """The ranks that meet `constraint`, up or not, as a bit set."""
+        """Return the ranks that satisfy `constraint`, up or down, as a bit set."""
         if constraint is None or self.inventory is None:
             return self._ranks
         ranks = self._candidates.get(constraint)
@@ -167,42 +168,42 @@ class Pool:
         return ranks
 
     def find(self, shape: Shape) -> Allocation | None:
-        """Where `shape` fits now, without taking it; None when it does not fit."""
+        """Return where `shape` fits now, without taking it; None if it does not fit."""
         return self.find_in(shape, self._index)
 
     def find_in(self, shape: Shape, free: Free) -> Allocation | None:
-        """Where `shape` fits in `free`, on ranks that are up; None when it does not fit."""
+        """Return where `shape` fits in `free`, on ranks that are up; None if it does not fit."""
         picks = pick(self._rows(shape, free), shape)
         return None if picks is None else _allocation(shape, picks, free)
 
     def find_preferring(self, shape: Shape, free: Free, preferred: Free) -> Allocation | None:
-        """Where `shape` fits in `free`; None when it does not fit.
+        """Return where `shape` fits in `free`; None if it does not fit.
 
-        Ranks with something in `preferred`, a part of `free`, are taken before others, and on each
-        rank the cores and gpus in `preferred` before others.
+        `preferred` is a part of `free`. Ranks with resources in `preferred` are taken first, and on
+        each rank the cores and gpus in `preferred` are taken first.
         """
         picks = pick_with_preference(self._rows(shape, free), shape, _ranks_in(preferred))
         return None if picks is None else _allocation(shape, picks, free, preferred)
 
     def allocate(self, shape: Shape) -> Allocation | None:
-        """Take what `shape` asks for; None when it does not fit."""
+        """Take resources for `shape` and return them; None if it does not fit."""
         allocation = self.find(shape)
         if allocation is not None:
             self.take(allocation)
         return allocation
 
     def room(self, shape: Shape) -> int:
-        """Units of `shape` that would fit now."""
+        """Return how many units of `shape` would fit now."""
         return units_in(self._rows(shape, self._index))
 
     def room_when_idle(self, shape: Shape, *, up_only: bool = False) -> int:
-        """Units of `shape` that would fit if nothing were allocated (on ranks that are up)."""
+        """Return how many units of `shape` would fit if nothing were allocated."""
         ranks = self.candidates(shape.constraint) & (self._up if up_only else self._ranks)
         totals = [(counts_of(total), kind) for total, kind in self._index.totals.items()]
         return units_in(rows_of(totals, shape, ranks))
 
     def can_ever_fit(self, shape: Shape) -> bool:
-        """Whether the whole inventory, up and idle, could take `shape` (RFC 27, Alloc Deny)."""
+        """Return whether the whole inventory could take `shape` if idle (RFC 27, Alloc Deny)."""
         return self.room_when_idle(shape) >= shape.count
 
     def _rows(self, shape: Shape, free: Free) -> list[Row]:
@@ -216,9 +217,9 @@ class Pool:
     # Taking and giving back
 
     def take(self, allocation: Allocation) -> None:
-        """Mark `allocation` as not free. Raises PoolError if some of it already is not.
+        """Mark `allocation` as not free; PoolError if a part of it is already allocated.
 
-        What is not in the inventory is left out: it was never ours to hand out.
+        Resources outside the inventory are skipped: the pool does not own them.
         """
         moves = []
         for ranks, free, mine in self._shares(allocation):
@@ -228,15 +229,15 @@ class Pool:
         self._move(moves)
 
     def take_what_is_free(self, allocation: Allocation) -> None:
-        """Mark as not free what of `allocation` still is: to keep it clear for somebody."""
+        """Mark the free part of `allocation` as not free, to protect it for another job."""
         self._move(
             [(ranks, free, _minus(free, mine)) for ranks, free, mine in self._shares(allocation)]
         )
 
     def give(self, allocation: Allocation) -> None:
-        """Take `allocation` back. Raises PoolError if some of it is free already.
+        """Take `allocation` back; PoolError if a part of it is already free.
 
-        What is no longer in the inventory is left out.
+        Resources that are no longer in the inventory are skipped.
         """
         moves = []
         for ranks, free, mine in self._shares(allocation):
@@ -247,7 +248,7 @@ class Pool:
         self._move(moves)
 
     def _shares(self, allocation: Allocation) -> Iterator[tuple[int, Children, Children]]:
-        """(ranks, what is free there, what of the allocation is there and in the inventory)."""
+        """Yield (ranks, free resources there, the allocation's known resources there)."""
         for group in allocation.groups:
             for ranks, total, free in self._index.splits(group.ranks & self._ranks):
                 yield ranks, free, Children(group.cores & total[0], group.gpus & total[1])
@@ -266,14 +267,14 @@ def _minus(a: Children, b: Children) -> Children:
 
 
 def _ranks_in(free: Free) -> int:
-    """The ranks that have a core or a gpu in `free`."""
+    """Return the ranks that have a core or a gpu in `free`."""
     return reduce(or_, [ranks for counts, ranks in free.by_free.items() if counts != FULL], 0)
 
 
 def _allocation(
     shape: Shape, picks: list[Row], free: Free, preferred: Free | None = None
 ) -> Allocation:
-    """The cores and gpus on the picked ranks: the lowest ones, those in `preferred` first."""
+    """Choose cores and gpus on the picked ranks: those in `preferred` first, then the lowest."""
     ranks_with: dict[Children, int] = {}
     for units, ranks in picks:
         for part, children in free.parts(ranks):
@@ -291,7 +292,7 @@ def _allocation(
 
 
 def _lowest_of(bits: int, first: int, count: int) -> int:
-    """The `count` lowest one-bits of `bits`, those in `first` before others."""
+    """Return `count` one-bits of `bits`: those in `first` before others, each the lowest first."""
     if not count:
         return 0
     preferred = bits & first

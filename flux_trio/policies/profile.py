@@ -1,13 +1,13 @@
-"""The machine over time, from now on: what grants leave free, with the reserved places taken off.
+"""The machine over time: the resources that grants leave free, minus the reserved places.
 
-What only the grants leave free grows with time, since each gives back what it holds at its end
-(`Returns`). The places take something off between their start and their end. So time is cut at
-starts and ends of places only, of which there are few. Between two cuts more and more becomes
-free, and a search by halves finds the first time at which a job fits. The cost of a search grows
-with the number of places, and hardly with the number of grants and their different ends.
+The resources that grants leave free only grow with time, since each grant gives its resources back
+at its end (`Returns`). A reserved place takes resources between its start and its end. Time is
+therefore cut only at starts and ends of places, of which there are few. Between two cuts the free
+resources only grow, so a binary search finds the first time at which a job fits. The cost of a
+search grows with the number of places, and hardly with the number of grants and their ends.
 
-What has no end, ends at infinity, and that is a time like others: a job may have its place there.
-A grant that is overdue holds what it has now, and is expected to give it back a moment later.
+A grant without an end ends at math.inf; a reservation may start there. An overdue grant still holds
+its resources now, and is expected to give them back a moment later.
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ from flux_trio.policies.state import Grant, Job, State
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """Somewhere for a job to run, some time."""
+    """A time and resources reserved for a job."""
 
     start: float
-    """Seconds since the Unix epoch; infinity when grants without end are in the way."""
+    """Seconds since the Unix epoch; infinity if the job waits for grants without an end."""
     end: float
     allocation: Allocation
     bits: int
-    """The allocation, flat."""
+    """The allocation as a flat set."""
     counts: Counts
-    """How many gpus and cores it has."""
+    """Its numbers of gpus and cores."""
 
     def covers(self, time: float) -> bool:
-        """Whether the job would be there at `time`; one that starts at infinity is there then."""
+        """Return whether the place is in use at `time`; math.inf counts as a time."""
         return self.start <= time < self.end or self.start == time == math.inf
 
     def meets(self, start: float, end: float) -> bool:
-        """Whether a job from `start` to `end` would be there at the same time.
+        """Return whether the place overlaps with a job from `start` to `end`.
 
-        A job without an end meets those that start at infinity, so that it is not put in their way.
+        A job without an end overlaps with places that start at infinity, so that it does not block
+        them.
         """
         begins_before = self.start < end or self.start == end == math.inf
         return begins_before and (start < self.end or self.start == start == math.inf)
@@ -56,16 +57,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Something that was given back: what a job gains by it, begins in this time and place."""
+    """Resources that were released; a job that gains from them begins in this time span."""
 
     bits: int
-    """Flat; the job gets some of it."""
+    """Flat set of the released resources; the job uses at least one of them."""
     since: float
-    """Before that, places that were reserved since then are in the way; now when there is none."""
+    """Start of the span: places reserved since the release block the time before it."""
     until: float
 
     def without(self, place: Place) -> Iterator[Released]:
-        """What is left of it beside a new `place`, which takes some of it."""
+        """Yield the parts that a new `place` leaves."""
         if other := self.bits & ~place.bits:
             yield Released(other, self.since, self.until)
         if mine := self.bits & place.bits:
@@ -80,31 +81,31 @@ EVERYTHING: Final = (Released(-1, -math.inf, math.inf),)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Window:
-    """What is free throughout the run of a job that would start at `start`."""
+    """The resources that are free throughout a job's run if it starts at `start`."""
 
     start: float
     end: float
     flat: int
     own: Place | None
-    """The job's own place as it is, which counts as free."""
+    """The job's current place, which counts as free."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Useful:
-    """Which cores are worth a look, as flat sets."""
+    """Flat sets that limit a search to cores whose state could help."""
 
     taken: int
-    """Other places have these."""
+    """Cores that other places hold."""
     within: int
-    """A job gets some of these, or stays where it is."""
+    """The job uses some of these cores, or keeps its place."""
     tried: int
-    """These alone do not suffice."""
+    """Cores that were found not to suffice."""
 
 
 def _first_near(count: int, holds: Callable[[int], bool]) -> int:
-    """The first of the numbers below `count` for which a test holds, `count` if there is none.
+    """Return the first number below `count` for which `holds` is true, or `count`.
 
-    The test then holds for all that follow. Low numbers are tried first.
+    `holds` must stay true for all later numbers. Low numbers are tried first.
     """
     low, high = 0, 0
     while high < count and not holds(high):
@@ -114,7 +115,7 @@ def _first_near(count: int, holds: Callable[[int], bool]) -> int:
 
 
 class Profile:
-    """What is free at each time. A place whose job has started is its grant's."""
+    """The free resources at each time. When a job starts, its place becomes its grant."""
 
     def __init__(self, state: State, now: float) -> None:
         self._state = state
@@ -125,16 +126,16 @@ class Profile:
         self._idle_counts = self._planes.counts(self._idle)
         self._places: dict[Place, None] = {}
         self._cuts: list[float] = []  # now, then the finite starts and ends of places
-        self._taken: list[Counts] = []  # by places from each cut on
-        self._room: list[Counts] = []  # what is free at each cut
+        self._taken: list[Counts] = []  # counts that places hold, from each cut on
+        self._room: list[Counts] = []  # free counts at each cut
         self.released: list[Released] = []
-        """What was given back since this was emptied, without what was reserved again."""
+        """Resources released since the caller emptied this list and not reserved again."""
         self.advance(now)
 
     # Changes
 
     def advance(self, now: float) -> None:
-        """Forget what is before `now`, and the cuts that part nothing any more."""
+        """Forget the time before `now` and the cuts that no place needs any more."""
         self._now = now
         ends = {time for place in self._places for time in (place.start, place.end)}
         self._cuts = [now, *sorted([time for time in ends if now < time < math.inf])]
@@ -151,11 +152,11 @@ class Profile:
         ]
 
     def _free_counts(self, time: float) -> Counts:
-        """How much grants leave free."""
+        """Return the counts that grants leave free."""
         return _plus(self._idle_counts, self._returns.counts(self._position(time)))
 
     def reserve(self, place: Place) -> None:
-        """Take `place` off."""
+        """Subtract `place` from the free resources."""
         bits = place.bits
         self.released = [
             left
@@ -172,7 +173,7 @@ class Profile:
         self._count(place, 1)
 
     def release(self, place: Place) -> None:
-        """Give a reserved `place` back."""
+        """Add a reserved `place` back to the free resources."""
         del self._places[place]
         self._count(place, -1)
         self.released.append(Released(place.bits, self._now, place.end))
@@ -185,7 +186,7 @@ class Profile:
         room[first:stop] = [(some - gpus, more - cores) for some, more in room[first:stop]]
 
     def began(self, place: Place, grant: Grant) -> None:
-        """The job of a reserved `place` has started: what was the place's is its grant's."""
+        """Replace a reserved `place` by the grant of its job, which has started."""
         del self._places[place]
         self._idle &= ~self._returns.add(grant)
         self._grants_changed()
@@ -203,7 +204,7 @@ class Profile:
     # Search
 
     def is_idle(self, place: Place) -> bool:
-        """Whether no grant holds anything of `place` now."""
+        """Return whether no grant holds resources of `place` now."""
         return not place.bits & ~self._idle
 
     def earliest(
@@ -213,10 +214,11 @@ class Profile:
         own: Place | None = None,
         released: Sequence[Released] = EVERYTHING,
     ) -> Place | None:
-        """Where `job` fits first, at `before` at the latest; None if nowhere.
+        """Return the earliest place for `job` that starts at `before` or earlier; None if none.
 
-        The place that is its `own` already counts as free. Only what was `released` is worth a
-        look. Among the cores that are free throughout, those that come back last are taken first.
+        The job's `own` current place counts as free. Only resources in `released` can improve the
+        place. Among the cores that are free throughout the run, those that return last are taken
+        first.
         """
         released = [one for one in released if one.since <= before]
         if not released:
@@ -224,7 +226,7 @@ class Profile:
         within = reduce(or_, [one.bits for one in released])
         since = max(min([one.since for one in released]), self._back_of(within))
         need = self._least(job.shape)
-        tried = 0  # `job` does not fit there
+        tried = 0  # a flat set in which `job` does not fit
         start = self._enough_from(since, before, need, own)
         while start <= before:
             end = self._state.end_of(job, start)
@@ -248,9 +250,9 @@ class Profile:
         return None
 
     def _enough_from(self, start: float, before: float, need: Counts, own: Place | None) -> float:
-        """The first time from `start` on at which `need` is free, wherever it is.
+        """Return the first time from `start` on with `need` free in total, on whatever ranks.
 
-        Infinity when that is later than `before`.
+        Returns infinity if that time is later than `before`.
         """
         cuts, returns = self._cuts, self._returns
         first, last = bisect_right(cuts, start) - 1, len(cuts) - 1
@@ -258,7 +260,7 @@ class Profile:
             if index > first and self._has(index, need, own):
                 return cuts[index]
             gpus, cores = self._missing(index, need, own)
-            if index < last:  # the most is free just before the next cut
+            if index < last:  # the free counts are highest just before the next cut
                 most = returns.counts(returns.position_before(cuts[index + 1]))
                 if most[1] < cores or most[0] < gpus:
                     continue
@@ -268,13 +270,13 @@ class Profile:
         return math.inf
 
     def _back_of(self, bits: int) -> float:
-        """When something of `bits` is free of grants for the first time."""
+        """Return the first time at which grants leave one of `bits` free."""
         if self._idle & bits:
             return self._now
         return self._expected_end(self._returns.position_with(bits))
 
     def _missing(self, index: int, need: Counts, own: Place | None) -> Counts:
-        """What grants must give back so that `need` is free after a cut, wherever it is."""
+        """Return the counts that grants must give back until `need` is free after a cut."""
         gpus, cores = self._taken[index]
         gpus += need[0] - self._idle_counts[0]
         cores += need[1] - self._idle_counts[1]
@@ -283,11 +285,11 @@ class Profile:
         return gpus, cores
 
     def _back(self, missing: Counts) -> float:
-        """When grants have given back `missing`; now when that is nothing."""
+        """Return when grants will have given back `missing`; now if nothing is missing."""
         return self._expected_end(self._returns.position_of(missing))
 
     def _expected_end(self, position: int) -> float:
-        """When the first `position` grants have ended."""
+        """Return when the first `position` grants will have ended."""
         if position == 0:
             return self._now
         if position > len(self._returns):
@@ -299,7 +301,7 @@ class Profile:
         return math.nextafter(self._now, math.inf)
 
     def _short(self, start: float, end: float, need: Counts, own: Place | None) -> float | None:
-        """The first cut between `start` and `end` after which less than `need` is free."""
+        """Return the first cut between `start` and `end` with less than `need` free; else None."""
         first, stop = bisect_right(self._cuts, start), bisect_left(self._cuts, end)
         gpus, cores = need
         for index, (free_gpus, free_cores) in enumerate(self._room[first:stop], first):
@@ -309,7 +311,7 @@ class Profile:
         return None
 
     def _has(self, index: int, need: Counts, own: Place | None) -> bool:
-        """Whether `need` is free at a cut, wherever it is."""
+        """Return whether `need` is free in total at a cut, on whatever ranks."""
         gpus, cores = self._room[index]
         if own is not None and own.covers(self._cuts[index]):
             gpus, cores = gpus + own.counts[0], cores + own.counts[1]
@@ -318,9 +320,9 @@ class Profile:
     def _first_fitting(
         self, positions: range, shape: Shape, need: Counts, useful: _Useful
     ) -> float | None:
-        """When so many grants have ended that `shape` may fit; None at none of the `positions`.
+        """Return when enough grants will have ended for `shape` to fit; None if never.
 
-        Places that begin later may still be in its way.
+        The search covers `positions`. Places that begin later may still block the job.
         """
 
         def fits(position: int) -> bool:
@@ -343,7 +345,7 @@ class Profile:
         return self._state.pool.find_in(shape, FreePlanes(self._planes, flat))
 
     def _place(self, window: _Window, shape: Shape, need: Counts) -> Place | None:
-        """The place for `shape` in `window`, where what comes back last is; None if it has none."""
+        """Return a place for `shape` in `window`, on resources that return late; None if none."""
         allocation = None
         if window.start > self._now:
             allocation = self._find(shape, self._last_back(window), need)
@@ -355,7 +357,7 @@ class Profile:
         return Place(window.start, window.end, allocation, bits, self._planes.counts(bits))
 
     def _last_back(self, window: _Window) -> int:
-        """What of the window comes back last before it begins, flat."""
+        """Return the resources of the window that return last before it begins, flat."""
         position = self._position(window.start)
         ends = self._ends_of_places(window)
         if position:
@@ -370,10 +372,10 @@ class Profile:
         ]
 
     def _find_late(self, window: _Window, shape: Shape, need: Counts) -> Allocation | None:
-        """Where `shape`, which fits in `window`, is to go.
+        """Choose resources for `shape`, which fits in `window`.
 
-        First the end of a place, then that of a grant is looked for, such that what is in use
-        until then or longer suffices.
+        The method first finds the end of a place, then the end of a grant, such that the resources
+        in use until that end or longer suffice.
         """
 
         def suffices(end: float) -> bool:
@@ -401,7 +403,7 @@ class Profile:
         )
 
     def _in_use(self, window: _Window, end: float, *, longer: bool = False) -> int:
-        """What of the window is in use until `end` or longer, flat; with `longer` only longer."""
+        """Return the window's resources in use until `end` or longer (`longer`: only longer)."""
         ended = self._returns.position(end) if longer else self._returns.position_before(end)
         bits = self._returns.everything & ~self._returns.flat(ended)
         for place in self._places:
@@ -410,22 +412,22 @@ class Profile:
                 bits |= place.bits
         return bits & window.flat
 
-    # What is free or taken when
+    # Free and taken resources at a time
 
     def _position(self, time: float) -> int:
-        """How many grants have ended at `time`, as far as one may expect."""
+        """Return how many grants are expected to have ended at `time`."""
         return self._returns.position(time) if time > self._now else 0
 
     def _free_at(self, time: float) -> int:
-        """What grants leave free, flat."""
+        """Return the resources that grants leave free, flat."""
         return self._idle | self._returns.flat(self._position(time))
 
     def _taken_between(self, start: float, end: float, own: Place | None) -> tuple[int, float]:
-        """What other places take off from a job there, flat, and when the first of them is over.
+        """Return the other places' resources during a job's run, flat, and the first end of those.
 
-        They take as much from a job that starts later, but before that.
+        A job that starts later, but before that end, loses the same resources.
         """
-        # A job that never ends, and has its place, is in the way of those at infinity already.
+        # A job without an end that already has a place already blocks the places at infinity.
         known = own.bits if own is not None and own.start < own.end == math.inf else 0
         bits, first = 0, math.inf
         for place in self._places:
@@ -435,7 +437,7 @@ class Profile:
         return bits, first
 
     def _least(self, shape: Shape) -> Counts:
-        """With fewer free gpus or cores than these, `shape` does not fit."""
+        """Return the least free gpus and cores that `shape` needs."""
         gpus, cores = shape.gpus, shape.cores
         if shape.whole:
             sizes = [counts_of(total) for total, _ in self._state.pool.totals()]

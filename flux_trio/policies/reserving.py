@@ -1,7 +1,7 @@
-"""The reservation of EASY backfill: when the head of the queue can start, and on which cores.
+"""The reservation of EASY backfill: the time at which the head can start, and its cores.
 
-The cores are those that will be free then and that come back last. Cores that are free now, or
-soon, are of use to other jobs until then: they are reserved only when the others do not suffice.
+The reservation takes the cores that return last before that time. Cores that are free now, or soon,
+are useful to other jobs until then; they are reserved only if the others do not suffice.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from flux_trio.policies.state import Grant, State
 
 
 def earliest_start(state: State, shape: Shape, now: float) -> float | None:
-    """The first time at which `shape` fits if every grant lasts to its end.
+    """Return the first time at which `shape` fits if every grant lasts to its end.
 
-    In seconds since the Unix epoch; infinity when grants without an end are in the way. A grant
-    that is overdue counts as ending now. None when `shape` does not fit even without any grant:
-    ranks that it needs are down.
+    The time is in seconds since the Unix epoch, infinity if grants without an end block the shape.
+    An overdue grant counts as ending now. Returns None if `shape` does not fit even without grants:
+    the ranks it needs are down.
     """
     if state.pool.room_when_idle(shape, up_only=True) < shape.count:
         return None
@@ -38,12 +38,13 @@ def earliest_start(state: State, shape: Shape, now: float) -> float | None:
 
 
 def cores_reserved(state: State, shape: Shape, start: float) -> Allocation | None:
-    """The cores to keep for `shape` from `start` on; None when it does not fit then.
+    """Return the cores to keep for `shape` from `start` on; None if it does not fit then.
 
-    Tier by tier, from what comes back at `start` to what is free now, until `shape` fits: all of
-    the tiers before the last one, and the rest of the last.
+    A tier is the set of cores that return at one time. The tiers are added one by one, from those
+    that return at `start` back to those that are free now, until `shape` fits. The result uses all
+    of the earlier tiers and a part of the last tier.
     """
-    before = state.pool.with_nothing_free()  # the tiers that do not suffice are free in it
+    before = state.pool.with_nothing_free()  # the pool in which the added tiers are free
     missing = shape.count
     for tier in _tiers(state, start):
         most = sum([units_max(shape, allocation) for allocation in tier])
@@ -61,7 +62,7 @@ def cores_reserved(state: State, shape: Shape, start: float) -> Allocation | Non
 
 
 def _tiers(state: State, start: float) -> Iterator[list[Allocation]]:
-    """What comes back by `start`, that with the last end first, and then what is free now."""
+    """Yield the resources that return by `start`, latest end first, then those free now."""
     for _, grants in groupby(state.grants.ending_by(start), _end):
         yield _merged(grants)
     yield [state.pool.free_allocation()]
@@ -77,7 +78,7 @@ def _give(pool: Pool, allocations: list[Allocation]) -> None:
 
 
 def _merged(grants: Iterable[Grant]) -> list[Allocation]:
-    """What the grants hold together, as few allocations: one if they share no node."""
+    """Return the resources of the grants in few allocations: one if they share no node."""
     merged: list[Allocation] = []
     ranks_with: dict[Children, int] = {}
     known = 0

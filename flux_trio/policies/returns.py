@@ -1,8 +1,8 @@
-"""What grants give back over time: how much, and which cores, have come back by a time.
+"""The resources that grants give back over time: how many and which have returned by a time.
 
-Grants are kept in the order of their ends. Sums say how much comes back. To say which cores,
-neighbours are put together in blocks that have a flat set (`Planes`) each: memory grows with the
-number of blocks, and a question lays out the grants of one block only.
+Grants are kept in the order of their ends. Prefix sums give the counts. To find the cores,
+neighbouring grants form blocks, and each block has one flat set (`Planes`). Memory grows with the
+number of blocks, and a query flattens the grants of one block only.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from flux_trio.policies.planes import Planes
 from flux_trio.policies.state import Grant
 
 BLOCK: Final = 64
-"""Grants in a block when it is made; a block of twice as many is split."""
+"""Grants in a new block; a block is split when it has twice as many."""
 ANSWERS_MAX: Final = 64
-"""Flat sets remembered until a grant comes or goes: a plan asks for the same times many times."""
+"""Flat sets cached until a grant comes or goes: a plan queries the same times often."""
 
 
 @dataclass(slots=True)
 class _Block:
     count: int
     flat: int
-    """What the grants of the block hold."""
+    """The resources that the grants of the block hold."""
 
 
 class Returns:
-    """Grants by end. A position is how many grants come before, in the order of their ends."""
+    """Grants in order of their ends. A position is a number of grants, counted in that order."""
 
     def __init__(self, planes: Planes, grants: Iterable[Grant]) -> None:
         self._planes = planes
@@ -43,7 +43,7 @@ class Returns:
         self._sum_up()
 
     def add(self, grant: Grant) -> int:
-        """Take in `grant`; return what it holds, flat."""
+        """Add `grant`; return its resources, flat."""
         at = bisect_left(self._keys, _key(grant))
         flat = self._planes.flatten(grant.allocation.groups)
         self._grants.insert(at, grant)
@@ -62,7 +62,7 @@ class Returns:
         return flat
 
     def remove(self, grant: Grant) -> int:
-        """Forget `grant`, which is here; return what it held, flat."""
+        """Remove `grant`, which must be known; return its resources, flat."""
         at = bisect_left(self._keys, _key(grant))
         flat = self._planes.flatten(grant.allocation.groups)
         del self._grants[at], self._keys[at], self._held[at]
@@ -76,7 +76,7 @@ class Returns:
         return flat
 
     def _blocks_of(self, start: int, stop: int) -> list[_Block]:
-        """New blocks for the grants in these positions."""
+        """Return new blocks for the grants in these positions."""
         firsts = range(start, stop, BLOCK)
         spans = [(first, min(first + BLOCK, stop)) for first in firsts]
         return [_Block(last - first, self._flatten(first, last)) for first, last in spans]
@@ -86,7 +86,7 @@ class Returns:
         return self._planes.flatten([each for one in grants for each in one.allocation.groups])
 
     def _sum_up(self) -> None:
-        """Reset what is derived from the grants and blocks."""
+        """Recompute the values derived from the grants and blocks."""
         self._ends = [end for end, _ in self._keys]
         self._gpus = list(accumulate([gpus for gpus, _ in self._held], initial=0))
         self._cores = list(accumulate([cores for _, cores in self._held], initial=0))
@@ -94,38 +94,37 @@ class Returns:
         self._joined = list(accumulate([block.flat for block in self._blocks], or_, initial=0))
         self._answers: dict[int, int] = {}
 
-    # Questions
+    # Queries
 
     @property
     def everything(self) -> int:
-        """What all grants hold, flat."""
+        """Return the resources of all grants, flat."""
         return self._joined[-1]
 
     def __len__(self) -> int:
         return len(self._grants)
 
     def end(self, position: int) -> float:
-        """When the grant at `position` ends."""
         return self._ends[position]
 
     def position(self, time: float) -> int:
-        """How many grants end at `time` or before."""
+        """Return how many grants end at `time` or before."""
         return bisect_right(self._ends, time)
 
     def position_before(self, time: float) -> int:
-        """How many grants end before `time`."""
+        """Return how many grants end before `time`."""
         return bisect_left(self._ends, time)
 
     def counts(self, position: int) -> Counts:
-        """How many gpus and cores the first `position` grants hold."""
+        """Return how many gpus and cores the first `position` grants hold."""
         return self._gpus[position], self._cores[position]
 
     def position_of(self, need: Counts) -> int:
-        """How many grants must end to give back `need`; more than there are if all do not."""
+        """Return how many grants must end to give back `need`; more than exist if never."""
         return max(bisect_left(self._gpus, need[0]), bisect_left(self._cores, need[1]))
 
     def position_with(self, bits: int) -> int:
-        """How many grants must end to give back some of `bits`; too many if no grant has any."""
+        """Return how many grants must end to give back one of `bits`; more than exist if never."""
         for index, block in enumerate(self._blocks):
             if block.flat & bits:
                 first = self._firsts[index]
@@ -140,7 +139,7 @@ class Returns:
         return len(self) + 1
 
     def flat(self, position: int) -> int:
-        """What the first `position` grants hold, flat."""
+        """Return the resources of the first `position` grants, flat."""
         index = bisect_right(self._firsts, position) - 1
         first = self._firsts[index]
         if position == first:

@@ -1,7 +1,7 @@
-"""A schedule: the state, and the policy that is told of each change to it.
+"""A schedule: the state, and the policy that is told of each change.
 
-The one way to change either. What the job manager and the resource service say becomes a
-call here; what RFC 27 and 28 want done about it is the caller's business.
+All changes to either go through this class. The scheduler core translates messages of the job
+manager and the resource service into calls, and answers them as RFC 27 and 28 require.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from flux_trio.policies.state import Grant, Job, State
 class Schedule:
     """Queue, pool and grants under a policy, named as in `POLICIES` (KeyError for another name).
 
-    With `queues`, each has the policy it names, and its jobs wait for no other queue's; `policy`
-    is for jobs of queues that are not there.
+    With `queues`, each queue has the policy it names, and its jobs do not wait for jobs of another
+    queue; `policy` then applies to queues that are not listed.
     """
 
     def __init__(self, policy: str = "fifo", queues: Mapping[str, str] | None = None) -> None:
         self.state = State()
         alone: Policy = POLICIES[policy](self.state)
         self.policy = Lanes(self.state, dict(queues), policy) if queues else alone
-        self._leaving = 0  # ranks that were shrunk while somebody held them
+        self._leaving = 0  # ranks that were shrunk while a job held them
 
     # Requests
 
     def submit(self, job: Job) -> None:
-        """Let `job`, which neither waits nor holds anything, wait."""
+        """Add `job` to the queue; it must not wait or hold resources already."""
         self.state.queue.add(job)
         self.policy.arrived(job)
 
     def withdraw(self, id_: int) -> Job | None:
-        """Let job `id_` wait no longer; None when it does not."""
+        """Remove job `id_` from the queue and return it; None if it does not wait."""
         job = self.state.queue.get(id_)
         if job is not None:
             self.state.queue.remove(job)
@@ -45,18 +45,18 @@ class Schedule:
         return job
 
     def prioritize(self, id_: int, priority: int) -> None:
-        """Give job `id_` the place of `priority`; nothing when it does not wait."""
+        """Move job `id_` to the place of `priority`; no effect if it does not wait."""
         job = self.withdraw(id_)
         if job is not None:
             job.priority = priority
             self.submit(job)
 
     def decide(self, now: float) -> Decisions:
-        """Start what can start at `now` (seconds since the Unix epoch)."""
+        """Start the jobs that can start at `now` (seconds since the Unix epoch)."""
         return self.policy.decide(now)
 
     def shortfall(self, shape: Shape) -> str | None:
-        """Why `shape` can never be had (RFC 27, Alloc Deny); None when some day it can."""
+        """Return why `shape` can never fit (RFC 27, Alloc Deny); None if it can."""
         if self.state.pool.can_ever_fit(shape):
             return None
         room = self.state.pool.room_when_idle(shape)
@@ -66,16 +66,16 @@ class Schedule:
     # Grants
 
     def mark(self, id_: int, resources: ResourceSet) -> None:
-        """Job `id_` holds `resources` (RFC 27, Hello). Raises PoolError if somebody else does."""
+        """Record that job `id_` holds `resources` (RFC 27, Hello); PoolError on a conflict."""
         allocation = Allocation.of(resources)
         self.state.pool.take(allocation)
         self.state.grants.add(Grant(id_, allocation, resources.expiration or math.inf))
         self.policy.reshaped()
 
     def free(self, id_: int) -> int | None:
-        """Job `id_` gives back what it holds; None when that is nothing.
+        """Take back the resources of job `id_`; None if it holds nothing.
 
-        The ranks, as a bit set, that were shrunk before and are held by nobody any more.
+        Returns the ranks, as a bit set, that were shrunk before and that no job holds any more.
         """
         grant = self.state.grants.get(id_)
         if grant is None:
@@ -86,9 +86,9 @@ class Schedule:
         return self._take_leaving(grant.allocation.ranks) if self._leaving else 0
 
     def extend(self, id_: int, end: float) -> bool:
-        """Job `id_` now ends at `end`, earlier or later; False when it holds nothing.
+        """Move the end of job `id_` to `end`, earlier or later; False if it holds nothing.
 
-        `end` is by the clock of the time when the job was granted what it holds.
+        `end` is on the wall clock as it was set when the job got its resources.
         """
         grant = self.state.grants.get(id_)
         if grant is None:
@@ -100,7 +100,7 @@ class Schedule:
         return True
 
     def clock_stepped(self, by: float) -> None:
-        """The wall clock was set by `by` seconds: what runs still takes as long as it did."""
+        """Shift all ends: the wall clock was set by `by` seconds, but jobs still take as long."""
         for grant in list(self.state.grants):
             self.state.grants.remove(grant)
             grant.end += by
@@ -112,7 +112,7 @@ class Schedule:
     # Inventory
 
     def grow(self, resources: ResourceSet, online: int) -> None:
-        """Add resources (RFC 28, Grow Response). ValueError if they contradict those at hand."""
+        """Add resources (RFC 28, Grow Response); ValueError if they contradict known ones."""
         held = [grant.allocation for grant in self.state.grants]
         self.state.pool.grow(resources, online, held)
         self._leaving &= ~resources.ranks.bits
@@ -124,28 +124,28 @@ class Schedule:
         self.policy.reshaped()
 
     def shrink(self, ranks: int) -> None:
-        """Remove `ranks` (RFC 28, Shrink Response); they leave when nobody holds them."""
+        """Remove `ranks` (RFC 28, Shrink Response); each leaves when no job holds it."""
         ranks &= self.state.pool.ranks
         self.state.pool.shrink(ranks)
         self.policy.reshaped()
         self._leaving |= ranks
 
     def holders(self, ranks: int) -> list[int]:
-        """The ids of the jobs that hold something of `ranks`."""
+        """Return the ids of the jobs that hold resources on `ranks`."""
         return [grant.id for grant in self.state.grants if grant.allocation.ranks & ranks]
 
     def online(self, ranks: int) -> None:
-        """`ranks` may be used (RFC 28, Online Response)."""
+        """Mark `ranks` as usable (RFC 28, Online Response)."""
         self.state.pool.online(ranks)
         self.policy.reshaped()
 
     def offline(self, ranks: int) -> None:
-        """`ranks` must not be used (RFC 28, Offline Response)."""
+        """Mark `ranks` as unusable (RFC 28, Offline Response)."""
         self.state.pool.offline(ranks)
         self.policy.reshaped()
 
     def forget_jobs(self) -> None:
-        """Nobody waits and nobody holds anything, until told again."""
+        """Remove all jobs from the queue and drop all grants."""
         for job in list(self.state.queue):
             self.withdraw(job.id)
         for grant in list(self.state.grants):
@@ -155,15 +155,15 @@ class Schedule:
 
     @property
     def leaving(self) -> int:
-        """The ranks that were shrunk and are held still, as a bit set."""
+        """Return the ranks that were shrunk and that a job still holds, as a bit set."""
         return self._leaving
 
     def take_left(self) -> int:
-        """Those of the leaving ranks that nobody holds, of whom all grants must be known."""
+        """Return the leaving ranks that no job holds; all grants must be known by now."""
         return self._take_leaving(self._leaving)
 
     def _take_leaving(self, ranks: int) -> int:
-        """Those of the leaving `ranks` that nobody holds; they have left then."""
+        """Return the leaving ranks among `ranks` that no job holds, and forget them."""
         gone = self._leaving & ranks
         for grant in self.state.grants:
             if not gone:

@@ -1,4 +1,4 @@
-"""What a job asks of the machine (RFC 14), reduced to what placement needs, and what it gets."""
+"""A job's request (RFC 14), reduced to the needs of placement, and its allocation."""
 
 from __future__ import annotations
 
@@ -22,26 +22,25 @@ NOTHING = Children(0, 0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """A number of equal units: nodes if nodes were asked for, slots otherwise.
+    """A number of equal units: nodes if the job requested nodes, slots otherwise.
 
-    Jobs that ask for the same should share one object: what is learned about one then holds for
-    all, by identity.
+    Jobs with the same request should share one object: policies cache results by its identity.
     """
 
     count: int
-    """Units wanted."""
+    """Number of units."""
     cores: int
     """Cores of one unit, at least 1: R cannot name a rank without a core (RFC 20)."""
     gpus: int
     """Gpus of one unit."""
     by_node: bool
-    """A unit is a node; otherwise a slot, and several may share a node."""
+    """True: a unit is a node. False: a unit is a slot, and several may share a node."""
     whole: bool
-    """Nodes are taken with all they have and shared with nobody."""
+    """The job gets whole nodes and shares them with no other job."""
     nslots: int
-    """Slots in all, as R says it."""
+    """Total number of slots, as in R."""
     constraint: Constraint | None = None
-    """Which ranks will do (RFC 31); None for any."""
+    """Which ranks are acceptable (RFC 31); None for any."""
 
     @classmethod
     def of(cls, request: ResourceRequest, constraint: Constraint | None = None) -> Shape:
@@ -57,7 +56,7 @@ class Shape:
         )
 
     def describe(self) -> str:
-        """Words such as `2 whole nodes with at least 4 cores and 1 gpu each`."""
+        """Return text such as `2 whole nodes with at least 4 cores and 1 gpu each`."""
         unit = _plural(
             self.count, ("whole node" if self.whole else "node") if self.by_node else "slot"
         )
@@ -72,21 +71,20 @@ def _plural(count: int, noun: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Allocation:
-    """Cores and gpus of ranks that one job has, or is to have."""
+    """Cores and gpus of ranks that one job has or shall get."""
 
     groups: tuple[Group, ...]
     """Canonical as in ResourceSet: disjoint ranks, in order of lowest rank."""
     nslots: int
-    """Slots in all; 0 when whoever made it did not say."""
+    """Total number of slots; 0 if not known."""
 
     @classmethod
     def of(cls, resources: ResourceSet) -> Allocation:
-        """What R says was allocated."""
         return cls(resources.groups, resources.nslots or 0)
 
     @classmethod
     def of_parts(cls, ranks_with: Mapping[Children, int], nslots: int = 0) -> Allocation:
-        """The same cores and gpus on each rank of a part: children → ranks, as a bit set."""
+        """Build an allocation from children → ranks (a bit set) with these on each rank."""
         groups = [Group(ranks, *children) for children, ranks in ranks_with.items()]
         if len(groups) > 1:
             groups.sort(key=_lowest_rank)
@@ -94,7 +92,7 @@ class Allocation:
 
     @property
     def ranks(self) -> int:
-        """All ranks, as a bit set."""
+        """Return all ranks, as a bit set."""
         ranks = 0
         for group in self.groups:
             ranks |= group.ranks
@@ -107,7 +105,7 @@ class Allocation:
         starttime: float,
         expiration: float,
     ) -> ResourceSet:
-        """R (RFC 20) of the allocation; `properties` may be those of the whole inventory."""
+        """Return R (RFC 20); `properties` may be those of the whole inventory."""
         mine = self.ranks
         return ResourceSet(
             self.groups,

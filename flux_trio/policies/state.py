@@ -1,7 +1,7 @@
-"""What scheduling decides on: the requests that wait, the resources, the grants that hold some.
+"""The input of scheduling decisions: waiting requests, resources, and grants that hold resources.
 
-`State` is shared by a `Schedule` and its policy. Times are seconds since the Unix epoch; what
-never ends, ends at infinity.
+A `Schedule` and its policy share one `State`. Times are seconds since the Unix epoch; a grant
+without an end ends at infinity.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from flux_trio.policies.pool import Pool
 from flux_trio.policies.shape import Allocation, Shape
 
 Rank = tuple[int, float, int]
-"""What orders the queue: priority downward, then submit time, then id (RFC 27, Design Criteria)."""
+"""Queue order: priority downward, then submit time, then id (RFC 27, Design Criteria)."""
 
-_downward = lru_cache(maxsize=1024)(operator.neg)  # many jobs have the same
+_downward = lru_cache(maxsize=1024)(operator.neg)  # shares the numbers: many jobs have the same
 
 
 class Job(msgspec.Struct, eq=False, gc=False):
@@ -30,25 +30,25 @@ class Job(msgspec.Struct, eq=False, gc=False):
     id: int
     shape: Shape
     duration: float
-    """Seconds from start to end; infinity when the job did not say."""
+    """Seconds from start to end; infinity if the request does not say."""
     priority: int
     t_submit: float
-    """0.0 when the request did not say: ids, which ascend in time, then decide."""
+    """0.0 if the request does not say; then the ids, which ascend in time, decide."""
     queue: str = ""
-    """Its queue's name (RFC 33); "" for the anonymous one."""
+    """Name of its queue (RFC 33); "" for the anonymous queue."""
 
     @property
     def rank(self) -> Rank:
-        """Its place in the queue."""
+        """Return the job's place in the order of the queue."""
         return (_downward(self.priority), self.t_submit, self.id)
 
 
 class Queue:
-    """Jobs in the order in which they are to be served, and by id."""
+    """Jobs in the order of service, and by id."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
-        self._order: SortedList[Rank] = SortedList()  # the id is in them
+        self._order: SortedList[Rank] = SortedList()  # a rank contains the id
 
     def __getstate__(self) -> list[Job]:
         return list(self._jobs.values())
@@ -67,29 +67,28 @@ class Queue:
         return (self._jobs[id_] for _, _, id_ in self._order)
 
     def get(self, id_: int) -> Job | None:
-        """The job `id_`; None when it does not wait."""
+        """Return the job `id_`; None if it does not wait."""
         return self._jobs.get(id_)
 
     @property
     def head(self) -> Job | None:
-        """The job to be served first."""
         return self._jobs[self._order[0][2]] if self._order else None
 
     def places(self, start: int, stop: int) -> list[Job]:
-        """The jobs in places `start` to `stop`, counted from 0; `stop` is not among them."""
+        """Return the jobs in places `start` (from 0) to `stop`, without `stop`."""
         return [self._jobs[id_] for _, _, id_ in self._order.islice(start, stop)]
 
     def is_within(self, job: Job, count: int) -> bool:
-        """Whether `job` is one of the first `count`."""
+        """Return whether `job` is one of the first `count`."""
         return len(self) <= count or job.rank < self._order[count]
 
     def add(self, job: Job) -> None:
-        """Put `job`, not here yet, in its place."""
+        """Insert `job`, which must be new, at its place."""
         self._jobs[job.id] = job
         self._order.add(job.rank)
 
     def remove(self, job: Job) -> None:
-        """Take out `job`, which is here."""
+        """Remove `job`, which must be in the queue."""
         del self._jobs[job.id]
         self._order.remove(job.rank)
 
@@ -101,17 +100,17 @@ class Grant:
     id: int
     allocation: Allocation
     end: float
-    """When they are expected back, as the wall shows it now; infinity when nobody knows."""
+    """Expected end by today's setting of the wall clock; infinity if it is not known."""
     stepped: float = 0.0
-    """Seconds that the wall clock was set by since they were granted."""
+    """Seconds that the wall clock was set by since the job got its resources."""
 
 
 class Grants:
-    """Grants by id, and by end for a policy that looks ahead."""
+    """Grants by id, and in order of their ends for policies that plan ahead."""
 
     def __init__(self) -> None:
         self._grants: dict[int, Grant] = {}
-        self._by_end: SortedKeyList | None = None  # made when first asked for, then kept up
+        self._by_end: SortedKeyList | None = None  # made on the first use, then maintained
         self.stepped = 0.0  # seconds that the wall clock was set by
 
     def __getstate__(self) -> tuple[float, list[Grant]]:
@@ -132,15 +131,15 @@ class Grants:
         return iter(self._grants.values())
 
     def get(self, id_: int) -> Grant | None:
-        """The grant of job `id_`; None when it holds nothing."""
+        """Return the grant of job `id_`; None if it holds nothing."""
         return self._grants.get(id_)
 
     def by_end(self) -> Iterator[Grant]:
-        """All grants, those that end first at the front."""
+        """Yield all grants, the earliest end first."""
         return iter(self._sorted_by_end())
 
     def ending_by(self, time: float) -> Iterator[Grant]:
-        """The grants that end at `time` or before, those that end last at the front."""
+        """Yield the grants that end at `time` or before, the latest end first."""
         ending: Iterator[Grant] = self._sorted_by_end().irange_key(
             max_key=(time, math.inf), reverse=True
         )
@@ -152,13 +151,13 @@ class Grants:
         return self._by_end
 
     def add(self, grant: Grant) -> None:
-        """Take in the grant of a job that holds nothing yet."""
+        """Add the grant of a job that holds nothing yet."""
         self._grants[grant.id] = grant
         if self._by_end is not None:
             self._by_end.add(grant)
 
     def remove(self, grant: Grant) -> None:
-        """Forget `grant`, which is here."""
+        """Remove `grant`, which must be known."""
         del self._grants[grant.id]
         if self._by_end is not None:
             self._by_end.remove(grant)
@@ -177,24 +176,24 @@ class State:
         self.grants = Grants()
 
     def lane(self) -> State:
-        """The same pool and grants with another queue, which is empty."""
+        """Return a state with the same pool and grants, and an empty queue of its own."""
         lane = State()
         lane.pool, lane.grants = self.pool, self.grants
         return lane
 
     @property
     def horizon(self) -> float:
-        """When the whole instance ends; infinity when that is not set."""
+        """Return when the whole instance ends; infinity if that is not set."""
         inventory = self.pool.inventory
         expiration = inventory.expiration if inventory else 0.0
         return expiration + self.grants.stepped if expiration else math.inf
 
     def end_of(self, job: Job, start: float) -> float:
-        """When `job`, started at `start`, ends at the latest; after `start`, as R wants it."""
+        """Return the latest end of `job` if it starts at `start`; after `start`, as R requires."""
         return max(min(start + job.duration, self.horizon), math.nextafter(start, math.inf))
 
     def start(self, job: Job, allocation: Allocation, now: float) -> Grant:
-        """Give `allocation` to `job`, which leaves the queue. PoolError if it is not free."""
+        """Move `job` from the queue to a grant of `allocation`; PoolError if it is not free."""
         self.pool.take(allocation)
         self.queue.remove(job)
         grant = Grant(job.id, allocation, self.end_of(job, now))
