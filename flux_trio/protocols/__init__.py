@@ -1,8 +1,8 @@
 """Protocols: the conversations of RFC 21, 27, 28, 32 and 33 as state tables.
 
-A `Table` maps state and event to the next state and does not know which side of the conversation
-it serves; a pair it does not have raises `InvalidTransition`. `Job` is one job folded from its
-eventlog. What to do about a state is asked by the service cores; nothing here acts.
+A `Table` maps a state and an event to the next state and does not know which side of the
+conversation uses it. A pair that is not in the table raises `InvalidTransition`. `Job` is one job,
+built from its eventlog. The service cores decide what to do in a state; this package does not act.
 """
 
 from flux_trio.protocols.acquire import ACQUIRE, AcquireEvent, AcquireState

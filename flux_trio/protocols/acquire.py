@@ -1,7 +1,7 @@
 """RFC 28: one resource group between scheduler and resource service.
 
-`ACQUIRE` follows the stream of one group. Which targets are up, and which are still to be released
-after a shrink, is data of the two sides; that a release needs a shrink is in the table.
+`ACQUIRE` follows the stream of one group. The two sides keep which targets are up and which are
+still to be released after a shrink. The table says that a release needs a shrink.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from flux_trio.protocols.table import Member, Table
 
 
 class AcquireState(Member):
-    """Where one group stands."""
+    """State of one group's stream."""
 
     IDLE = "not acquired"
     REQUESTED = "resource.acquire sent, no grow yet"
@@ -19,7 +19,7 @@ class AcquireState(Member):
 
 
 class AcquireEvent(Member):
-    """What passes between the two about one group."""
+    """Messages between the two sides about one group, and their loss."""
 
     ACQUIRE = "resource.acquire"
     GROW = "grow"

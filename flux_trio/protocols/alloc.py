@@ -1,8 +1,8 @@
 """RFC 27: the resources of one job between job manager and scheduler, and their link.
 
-`ALLOC` follows one job from request to the answer of its free; `LINK` follows the scheduler
-from hello to its loss. Neither knows which side it serves. What the messages mean for the job is
-`protocols.job`'s; which request goes next is the job manager's.
+`ALLOC` follows one job from its request to the answer of its free. `LINK` follows the scheduler
+from hello to its loss. Neither table knows which side uses it. `protocols.job` defines the effect
+on the job; the job manager decides which request goes next.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from flux_trio.protocols.table import Member, Table
 
 
 class AllocState(Member):
-    """Where one job stands with the scheduler."""
+    """State of one job's conversation with the scheduler."""
 
     IDLE = "no request, no resources"
     PENDING = "sched.alloc sent, not answered"
@@ -22,7 +22,7 @@ class AllocState(Member):
 
 
 class AllocEvent(Member):
-    """What passes between the two about one job."""
+    """Messages between the two sides about one job, and their loss."""
 
     ALLOC = "sched.alloc"
     CANCEL = "sched.cancel"
@@ -48,7 +48,7 @@ ALLOC: Table[AllocState, AllocEvent] = Table(
     {
         _S.IDLE: {
             _E.ALLOC: _S.PENDING,
-            _E.CANCEL: _S.IDLE,  # nothing pending: ignored (RFC 27, Cancel)
+            _E.CANCEL: _S.IDLE,  # without a pending request: ignored (RFC 27, Cancel)
             _E.PRIORITIZE: _S.IDLE,  # ids without a pending request are ignored
             _E.HELLO: _S.ALLOCATED,  # a new scheduler learns what is allocated
             _E.RESUME: _S.ALLOCATED,  # by the job manager, after a restart
@@ -89,7 +89,7 @@ ALLOC: Table[AllocState, AllocEvent] = Table(
     },
 )
 
-# Which answer an alloc response is, as an event of the table.
+# The table's event for each type of an alloc response.
 ALLOC_ANSWERS: dict[AllocType, AllocEvent] = {
     AllocType.SUCCESS: AllocEvent.SUCCESS,
     AllocType.ANNOTATE: AllocEvent.ANNOTATE,
@@ -99,7 +99,7 @@ ALLOC_ANSWERS: dict[AllocType, AllocEvent] = {
 
 
 class LinkState(Member):
-    """Where the scheduler stands with the job manager."""
+    """State of the scheduler's connection with the job manager."""
 
     DETACHED = "no scheduler, or scheduling suspended"
     GREETED = "sched-hello answered"
@@ -119,7 +119,7 @@ LINK: Table[LinkState, LinkEvent] = Table(
     "scheduler",
     LinkState.DETACHED,
     {
-        # Resuming needs hello and ready, both (readings: Resume).
+        # Resuming requires both hello and ready (readings: Resume).
         _L.DETACHED: {_K.HELLO: _L.GREETED, _K.LOST: _L.DETACHED, _K.SUSPEND: _L.DETACHED},
         _L.GREETED: {
             _K.HELLO: _L.GREETED,
@@ -133,9 +133,9 @@ LINK: Table[LinkState, LinkEvent] = Table(
 
 
 def merge_annotations(current: dict[str, object], update: dict[str, object]) -> dict[str, object]:
-    """The annotations after `update` (RFC 27, Alloc Annotate): null removes, dictionaries merge.
+    """Return the annotations after `update` (RFC 27, Alloc Annotate): null removes, objects merge.
 
-    A null for a key that is absent does nothing; a dictionary left empty stays.
+    A null for an absent key has no effect; an object that becomes empty stays.
     """
     merged = dict(current)
     for key, value in update.items():

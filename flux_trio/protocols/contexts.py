@@ -1,7 +1,7 @@
-"""RFC 21, Event Descriptions: what the context of each event must hold.
+"""RFC 21, Event Descriptions: the required context of each event.
 
-Checked where an event comes in from outside (a plugin, an eventlog that is replayed); what the job
-manager logs itself is right by construction.
+Events from outside are checked (from a plugin, or from an eventlog that is replayed); the job
+manager's own events are correct by construction.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ Severity = Annotated[int, msgspec.Meta(ge=0, le=7)]
 
 
 class Submit(msgspec.Struct):
-    """Submit Event."""
-
     userid: int
     urgency: Urgency
     flags: int
@@ -34,8 +32,6 @@ class ResourceUpdate(msgspec.Struct):
 
 
 class SetFlags(msgspec.Struct):
-    """Set-flags Event."""
-
     flags: list[str]
 
 
@@ -53,21 +49,15 @@ class Completed(msgspec.Struct):
 
 
 class PriorityContext(msgspec.Struct):
-    """Priority Event."""
-
     priority: Priority
 
 
 class UrgencyContext(msgspec.Struct):
-    """Urgency Event."""
-
     urgency: Urgency
     userid: int
 
 
 class Alloc(msgspec.Struct):
-    """Alloc Event."""
-
     annotations: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -85,8 +75,6 @@ class Finish(msgspec.Struct):
 
 
 class Exceptional(msgspec.Struct):
-    """Exception Event."""
-
     type: str
     severity: Severity
     note: str = ""
@@ -94,7 +82,7 @@ class Exceptional(msgspec.Struct):
 
 
 class Empty(msgspec.Struct, forbid_unknown_fields=True):
-    """Free, start, clean: the context shall be empty."""
+    """Free, start and clean events: RFC 21 requires an empty context."""
 
 
 _CONTEXTS: dict[str, type[msgspec.Struct]] = {
@@ -120,7 +108,7 @@ _CONTEXTS: dict[str, type[msgspec.Struct]] = {
 
 
 def check_context(event: Event, where: str = "") -> None:
-    """Raises FormatError naming the key when `event` is not as RFC 21 describes it."""
+    """Raise a FormatError that names the key, unless `event` is as RFC 21 describes it."""
     context = event.context or {}
     if event.name == JobEvent.JOBSPEC_UPDATE and not context:
         raise FormatError("at least one key path and value", context, where or event.name)

@@ -1,7 +1,7 @@
 """RFC 32: one job between job manager and execution service.
 
-`EXECUTION` follows one start request to its final release. Which service has the name, and when a
-start may be sent again, is the job manager's (readings: Exec override).
+`EXECUTION` follows one start request to its final release. The job manager knows which service
+has the name, and decides when to send a start again (readings: Exec override).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class StartType(StrEnum):
 
 
 class ExecState(Member):
-    """Where one job stands with the execution service."""
+    """State of one job's conversation with the execution service."""
 
     IDLE = "no start outstanding"
     STARTING = "start sent, shells not started"
@@ -31,7 +31,7 @@ class ExecState(Member):
 
 
 class ExecEvent(Member):
-    """What passes between the two about one job."""
+    """Messages between the two sides about one job, and their loss."""
 
     REQUEST = "start request"
     START = "start"
@@ -54,7 +54,7 @@ EXECUTION: Table[ExecState, ExecEvent] = Table(
             _E.RELEASE: _S.STARTING,
             _E.EXCEPTION: _S.STARTING,
             _E.FINISH: _S.FINISHED,  # start may be omitted after a fatal exception
-            _E.RELEASE_FINAL: _S.RELEASED,  # so may finish
+            _E.RELEASE_FINAL: _S.RELEASED,  # finish may be omitted as well
             _E.LOST: _S.IDLE,
         },
         _S.RUNNING: {
@@ -68,7 +68,7 @@ EXECUTION: Table[ExecState, ExecEvent] = Table(
             _E.RELEASE: _S.FINISHED,
             _E.EXCEPTION: _S.FINISHED,
             _E.RELEASE_FINAL: _S.RELEASED,
-            _E.LOST: _S.RELEASED,  # nothing of the job runs: the job manager releases the rest
+            _E.LOST: _S.RELEASED,  # no process is left: the job manager releases the rest
         },
         _S.RELEASED: {_E.LOST: _S.RELEASED},  # the final release is the last response
     },

@@ -1,9 +1,9 @@
-"""Hooks as questions: what the job machine asks of plugins, and what may come back.
+"""Hooks as questions: what the job manager asks plugins, and the possible answers.
 
-The job manager asks through `Plugins.ask`. Plugins that answer at once answer there; for others the
-job waits until `HookAnswered` comes, and meanwhile the job's later events wait, except a fatal
-exception, which ends the wait. What plugins want done are `Operation`s: those of a hook come in its
-answer, others at any time as inputs. Topics are jobtap's.
+The job manager sends `AskHook`. Plugins that can answer at once do so before any other input is
+processed. Otherwise the job waits for `HookAnswered`. Its later events wait too, except a fatal
+exception, which ends the wait. An `Operation` is a change that a plugin requests. Operations called
+in a hook come with its answer; others come as inputs at any time. The topics are those of jobtap.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ DESTROY: Final = "job.destroy"
 CONF_UPDATE: Final = "conf.update"
 QUERY: Final = "plugin.query"
 
-# Families of topics: the rest of the topic is a dependency's scheme, a jobspec key, an event name.
+# Prefixes of topics; a dependency's scheme, a jobspec key or an event name follows.
 DEPENDENCY_PREFIX: Final = "job.dependency."
 UPDATE_PREFIX: Final = "job.update."
 EVENT_PREFIX: Final = "job.event."
 
-# The topic asked after a transition into a state, before that state's action.
+# The topic of each state: asked after a transition into it, before that state's action.
 STATE_TOPICS: Final = {state: f"job.state.{state.name.lower()}" for state in JobState}
 
 
 class Unavailable:
-    """A priority that a plugin cannot tell yet: the job waits in PRIORITY."""
+    """A plugin does not know the priority yet: the job waits in PRIORITY."""
 
     def __repr__(self) -> str:
         return "UNAVAILABLE"
@@ -47,7 +47,7 @@ UNAVAILABLE: Final = Unavailable()
 
 
 class JobView(Protocol):
-    """What a plugin may read of a job; it is the job itself, so read it when you need it."""
+    """The part of a job that a plugin may read."""
 
     @property
     def id(self) -> int:
@@ -55,7 +55,7 @@ class JobView(Protocol):
 
     @property
     def userid(self) -> int:
-        """Who submitted it."""
+        """The user who submitted it."""
 
     @property
     def urgency(self) -> int:
@@ -63,7 +63,7 @@ class JobView(Protocol):
 
     @property
     def priority(self) -> int:
-        """The last one logged, 0 before it."""
+        """The last priority logged; 0 before the first."""
 
     @property
     def state(self) -> JobState:
@@ -79,61 +79,61 @@ class JobView(Protocol):
 
     @property
     def dependencies(self) -> set[str] | None:
-        """Descriptions that are open."""
+        """Descriptions of dependencies that are not satisfied yet."""
 
     @property
     def prologs(self) -> set[str] | None:
-        """Descriptions that are open."""
+        """Descriptions of prologs that run now."""
 
     @property
     def epilogs(self) -> set[str] | None:
-        """Descriptions that are open."""
+        """Descriptions of epilogs that run now."""
 
     @property
     def has_resources(self) -> bool:
-        """Alloc was logged, free was not."""
+        """Alloc was logged and free was not."""
 
     @property
     def dependencies_met(self) -> set[str] | None:
-        """Descriptions that were open once."""
+        """Descriptions of dependencies that were satisfied or removed."""
 
     @property
     def start_requested(self) -> bool:
-        """The execution service was asked to start it, or has."""
+        """A start request was sent to the execution service, or the job has started."""
 
     def was_posted(self, name: str) -> bool:
-        """Whether an event `name` was logged."""
+        """Return whether an event `name` was logged."""
 
     @property
     def annotations(self) -> dict[str, Any] | None:
-        """All of them (RFC 27, Alloc Annotate)."""
+        """All annotations (RFC 27, Alloc Annotate)."""
 
     @property
     def exception(self) -> dict[str, Any] | None:
-        """Context of the fatal exception that ended it."""
+        """Context of the fatal exception that ended the job."""
 
     @property
     def status(self) -> int | None:
         """Wait status of its finish event."""
 
     def current_jobspec_bytes(self) -> bytes:
-        """JSON, environment left out, updates applied."""
+        """Return the jobspec as JSON, without environment, with updates applied."""
 
     def resource_set(self) -> dict[str, Any] | None:
-        """R without its scheduling key, from RUN on (RFC 20 object)."""
+        """Return R (RFC 20) without its scheduling key; None before RUN."""
 
     def queued(self) -> Iterable[tuple[str, Mapping[str, Any]]]:
-        """Events (name, context) that are logged once the hook being asked has answered."""
+        """Return events (name, context) that will be logged after the current hook's answer."""
 
 
 class Jobs(Protocol):
-    """The jobs a plugin may look up."""
+    """The jobs that a plugin may look up."""
 
     def get(self, jobid: int) -> JobView | None:
-        """An active job, or one that became inactive a short while ago; None for others."""
+        """Return a job that is active, or became inactive a short while ago; else None."""
 
     def active(self) -> Iterable[JobView]:
-        """All that are not inactive, oldest first."""
+        """Return all active jobs, oldest first."""
 
 
 # --- operations
@@ -149,7 +149,7 @@ class PostEvent(msgspec.Struct, frozen=True):
 
 
 class SetPriority(msgspec.Struct, frozen=True):
-    """A job's priority, now that the plugin knows it; None: it became unavailable."""
+    """Set a job's priority after the hook; None means that it became unavailable."""
 
     id: int
     priority: int | None
@@ -157,7 +157,7 @@ class SetPriority(msgspec.Struct, frozen=True):
 
 
 class Annotate(msgspec.Struct, frozen=True):
-    """Merge annotations into a job's (RFC 27, Alloc Annotate); None removes a key."""
+    """Merge annotations into a job's annotations (RFC 27, Alloc Annotate); None removes a key."""
 
     id: int
     annotations: dict[str, Any]
@@ -165,7 +165,7 @@ class Annotate(msgspec.Struct, frozen=True):
 
 
 class Reprioritize(msgspec.Struct, frozen=True):
-    """Ask for the priority of every job in PRIORITY or SCHED again."""
+    """Ask again for the priority of every job in PRIORITY or SCHED."""
 
     plugin: str
 
@@ -173,15 +173,15 @@ class Reprioritize(msgspec.Struct, frozen=True):
 Operation = PostEvent | SetPriority | Annotate | Reprioritize
 
 
-# --- questions and answers: structs, since several are made for each change of a job's state
+# --- questions and answers: structs for speed, since each change of state makes several
 
 
 class AskHook(msgspec.Struct, frozen=True):
-    """Ask the plugins that handle `topic`; answer with the same `ticket`.
+    """Ask the plugins that handle `topic`; the answer has the same `ticket`.
 
-    `args` is the hook's further input: the dependency (dict) of job.dependency.*, the
+    `args` is the further input of the hook: the dependency (dict) of job.dependency.*, the
     `UpdateAsked` of job.update.KEY, the updates (dict) of job.update, the event of job.event.* and
-    of the states, the configuration of conf.update. `only` names the one plugin to ask.
+    of the states, the configuration of conf.update. `only` limits the question to one plugin.
     """
 
     ticket: int
@@ -189,12 +189,12 @@ class AskHook(msgspec.Struct, frozen=True):
     job: JobView | None
     args: Any = None
     only: str | None = None
-    previous: JobState | None = None  # for job.state.*: where it came from
+    previous: JobState | None = None  # for job.state.*: the state before the transition
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateAsked:
-    """Somebody asks to set the jobspec's `key` to `value`."""
+    """A user asks to set the jobspec's `key` to `value`."""
 
     key: str
     value: Any
@@ -203,20 +203,19 @@ class UpdateAsked:
 
 
 class HookAnswer(msgspec.Struct, frozen=True):
-    """What the plugins said, together; a later plugin's values overwrite an earlier one's.
+    """The combined answer of the plugins; a later plugin's values overwrite an earlier one's.
 
-    `priority` is None when nobody said one; `reject` is one sentence for the user;
-    `error` names the plugin, hook, job and value of one that failed, and the job is held or
-    rejected with it. `resource_set` (job.state.sched only) runs the job on that R without a
-    scheduler. `handled`, `validated`, `feasible` and `updates` answer job.update.KEY: whether
-    anybody knows the key; job.validate is not to be asked again; feasibility is known; further
-    jobspec updates that go with it.
+    `priority` is None if no plugin set one. `reject` is one sentence for the user. `error` names
+    the plugin, hook, job and value of a failure; the job is held or rejected with this text.
+    `resource_set` (job.state.sched only) runs the job on that R without a scheduler. `handled`,
+    `validated`, `feasible` and `updates` answer job.update.KEY: a plugin knows the key;
+    job.validate is not needed again; feasibility is known; further jobspec updates to apply.
     """
 
     priority: int | Unavailable | None = None
     reject: str | None = None
     error: str | None = None
-    operations: tuple[Operation, ...] = ()  # in the order they were called
+    operations: tuple[Operation, ...] = ()  # in the order of the calls
     resource_set: dict[str, Any] | None = None
     handled: bool = False
     validated: bool = False
@@ -225,17 +224,17 @@ class HookAnswer(msgspec.Struct, frozen=True):
 
 
 class HookAnswered(msgspec.Struct, frozen=True):
-    """The answer to the AskHook with this ticket, when it did not come at once."""
+    """The answer to the AskHook with this ticket, if it did not come at once."""
 
     ticket: int
     answer: HookAnswer
 
 
 class PluginsChanged(msgspec.Struct, frozen=True):
-    """A plugin was loaded on the running instance, or one went: input of the job machine.
+    """A plugin was loaded on the running instance, or removed: input of the job manager.
 
-    A `loaded` one is to be told of the active jobs, in `order`; then all priorities are asked for
-    again.
+    The job manager tells a `loaded` plugin about the active jobs, in `order`; then it asks for all
+    priorities again.
     """
 
     loaded: str | None = None
@@ -244,28 +243,28 @@ class PluginsChanged(msgspec.Struct, frozen=True):
 
 
 class PluginReplayed(msgspec.Struct, frozen=True):
-    """The plugin of this ticket has been told of every active job: action of the job machine."""
+    """The plugin of this ticket has been told about every active job: output of the job manager."""
 
     ticket: int
 
 
 class Plugins(Protocol):
-    """Whoever dispatches hooks, as the job machine sees it."""
+    """The dispatcher of hooks, as the job manager sees it."""
 
     def handles(self, topic: str) -> bool:
-        """Whether any plugin has a handler for `topic`: others need not be asked."""
+        """Return whether any plugin handles `topic`; otherwise no question is needed."""
 
     def ask(self, question: AskHook) -> HookAnswer | None:
-        """The answer; None when it comes later, as HookAnswered."""
+        """Return the answer; None if it comes later, as HookAnswered."""
 
     def cancel(self, ticket: int) -> None:
-        """Nobody waits for this answer any more."""
+        """Stop waiting for this answer."""
 
     def tell(self, topic: str, job: JobView, args: Any = None) -> None:
-        """Tell, without waiting: job.event.*, job.inactive-add, -remove, job.destroy.
+        """Notify, without waiting: job.event.*, job.inactive-add, -remove, job.destroy.
 
-        job.event.* goes to those who subscribed to the job.
+        job.event.* goes only to the plugins that subscribed to the job.
         """
 
     def subscribed(self, jobid: int) -> bool:
-        """Whether any plugin wants this job's events."""
+        """Return whether any plugin has subscribed to this job's events."""

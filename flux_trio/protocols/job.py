@@ -1,7 +1,7 @@
 """RFC 21: the states of one job and the events of its eventlog.
 
-`JOB` is the table. `Job` is one job as its eventlog tells it: `apply` folds an event in and does
-nothing else, so replay is `apply` alone. What is due next the job manager decides, which alone
+`JOB` is the table. `Job` is one job, built from its eventlog: `apply` adds an event and has no
+other effect, so a replay only calls `apply`. The job manager alone decides the next step and
 initiates transitions.
 """
 
@@ -25,7 +25,7 @@ EVENTLOG_VERSION: Final = 1
 
 
 class JobState(IntEnum):
-    """State Descriptions; the numbers are flux-core's, so that masks mean the same."""
+    """State Descriptions; flux-core's numbers, so that masks have the same meaning."""
 
     NEW = 1
     DEPEND = 2
@@ -37,7 +37,7 @@ class JobState(IntEnum):
 
 
 class JobResult(IntEnum):
-    """How a job ended; the numbers are flux-core's."""
+    """How a job ended; flux-core's numbers."""
 
     COMPLETED = 1
     FAILED = 2
@@ -45,7 +45,7 @@ class JobResult(IntEnum):
     TIMEOUT = 8
 
 
-_TIMEOUTS: Final = ("timeout", "timelimit")  # as flux-core and as RFC 21 name it
+_TIMEOUTS: Final = ("timeout", "timelimit")  # flux-core's name and RFC 21's name
 
 PENDING: Final = JobState.DEPEND | JobState.PRIORITY | JobState.SCHED
 RUNNING: Final = JobState.RUN | JobState.CLEANUP
@@ -53,15 +53,13 @@ ACTIVE: Final = PENDING | RUNNING
 
 
 class JobFlag(IntFlag):
-    """Submit flags (Submit Event)."""
-
     DEBUG = 1
     WAITABLE = 2
     NOVALIDATE = 4
 
 
 class JobEvent(StrEnum):
-    """Event Descriptions: the name of every event this document defines."""
+    """Event Descriptions: the names of all events that RFC 21 defines."""
 
     SUBMIT = "submit"
     JOBSPEC_UPDATE = "jobspec-update"
@@ -90,7 +88,7 @@ class JobEvent(StrEnum):
 
 
 class Step(Member):
-    """The table's events: RFC 21's, with exceptions split by what they do, and the rest as one."""
+    """The table's events: RFC 21's, with exceptions split by severity, and one for all others."""
 
     SUBMIT = JobEvent.SUBMIT.value
     JOBSPEC_UPDATE = JobEvent.JOBSPEC_UPDATE.value
@@ -124,7 +122,7 @@ _N, _E = JobState, Step
 
 
 def _row(state: JobState, moves: dict[Step, JobState], *stays: Step) -> dict[Step, JobState]:
-    """The row of an active `state`: what moves it, what leaves it, and what any state takes."""
+    """Build the row of an active state: `moves`, `stays`, and the events allowed in any state."""
     anywhere = (_E.EXCEPTION_MINOR, _E.MEMO, _E.OTHER, _E.FLUX_RESTART, _E.SET_FLAGS)
     return dict.fromkeys(anywhere + stays, state) | {_E.EXCEPTION_FATAL: _N.CLEANUP} | moves
 
@@ -155,7 +153,7 @@ JOB: Table[JobState, Step] = Table(
             _N.SCHED,
             {
                 _E.ALLOC: _N.RUN,
-                # a plugin is asked again when what it decides by has changed
+                # ask the plugins again: the basis of their decision has changed
                 _E.URGENCY: _N.PRIORITY,
                 _E.JOBSPEC_UPDATE: _N.PRIORITY,
                 _E.FLUX_RESTART: _N.PRIORITY,
@@ -171,7 +169,7 @@ JOB: Table[JobState, Step] = Table(
             _E.RELEASE,
             _E.RESOURCE_UPDATE,
             _E.JOBSPEC_UPDATE,
-            _E.EPILOG_START,  # posted ahead of the exception that ends the job
+            _E.EPILOG_START,  # posted before the exception that ends the job
             _E.EPILOG_FINISH,
         ),
         _N.CLEANUP: _row(
@@ -190,7 +188,7 @@ JOB: Table[JobState, Step] = Table(
     },
 )
 
-# What every job goes through comes first: Python keeps small numbers once, for all jobs.
+# The events of every job come first: Python caches small integers, so jobs share these masks.
 _USUAL = (
     JobEvent.SUBMIT,
     JobEvent.VALIDATE,
@@ -212,7 +210,7 @@ _STEPS: dict[str, Step] = {
 
 
 def step_of(event: Event) -> Step:
-    """Which event of the table an eventlog entry is."""
+    """Return the table's event for an eventlog entry."""
     if (step := _STEPS.get(event.name)) is not None:
         return step
     if event.name != JobEvent.EXCEPTION:
@@ -222,14 +220,14 @@ def step_of(event: Event) -> Step:
 
 
 class Job:
-    """One job, as its eventlog tells it. Sets and dictionaries are None until first used."""
+    """One job, built from its eventlog. Sets and dictionaries are None until first used."""
 
     __slots__ = (
         "annotations",  # RFC 27; volatile until alloc
         "flags",
         "id",
         "jobspec_updates",  # key path → value, of all jobspec-update events
-        "nevents",  # events folded in so far
+        "nevents",  # events applied so far
         "posted",  # their names, as a mask of _BITS
         "priority",
         "rare",
@@ -242,26 +240,26 @@ class Job:
     )
 
     bypassed = Rare(False)
-    """A plugin gave it its resources: no scheduler knows of them."""
+    """A plugin gave the job its resources; the scheduler does not know of them."""
     dependencies = Rare[set[str] | None](None)
-    """Descriptions open now."""
+    """Descriptions that are open now."""
     dependencies_met = Rare[set[str] | None](None)
-    """Descriptions that were open once."""
+    """Descriptions that were open and are removed."""
     epilogs = Rare[set[str] | None](None)
-    """Descriptions open now."""
+    """Descriptions that are open now."""
     exception = Rare[dict[str, Any] | None](None)
     """Context of the first severity 0 exception: the root cause."""
     exception_is_late = Rare(False)
-    """That exception came after the finish event, and does not change the result."""
+    """That exception came after the finish event and does not change the result."""
     expiration = Rare[float | None](None)
-    """Of the last resource-update, seconds since the Unix epoch."""
+    """From the last resource-update, in seconds since the Unix epoch."""
     immutable = Rare(False)
-    """The owner changed its jobspec: its user may not."""
+    """The owner has changed the jobspec, so the user may not change it."""
     memo = Rare[dict[str, Any] | None](None)
     posted_others = Rare[set[str] | None](None)
-    """Names of events that RFC 21 does not have."""
+    """Names of logged events that RFC 21 does not define."""
     prologs = Rare[set[str] | None](None)
-    """Descriptions open now."""
+    """Descriptions that are open now."""
 
     def __init__(self, jobid: int) -> None:
         self.rare: dict[str, Any] | None = None
@@ -284,27 +282,25 @@ class Job:
 
     @property
     def is_active(self) -> bool:
-        """Not yet in the captive end state."""
         return self.state != JobState.INACTIVE
 
     @property
     def has_resources(self) -> bool:
-        """Whether alloc was folded in and free was not."""
+        """Return whether alloc was applied and free was not."""
         return self.posted & _HELD == _ALLOCATED
 
     @property
     def started(self) -> bool:
-        """Whether the start event was folded in."""
         return bool(self.posted & _STARTED)
 
     @property
     def success(self) -> bool:
-        """Finished with status 0 and no severity 0 exception before that."""
+        """Return whether the job finished with status 0 before any severity 0 exception."""
         return self.status == 0 and (self.exception is None or self.exception_is_late)
 
     @property
     def result(self) -> JobResult | None:
-        """How the job ended; None while it is active."""
+        """Return how the job ended; None while it is active."""
         if self.state is not JobState.INACTIVE:
             return None
         if self.success:
@@ -315,7 +311,7 @@ class Job:
         return JobResult.TIMEOUT if kind in _TIMEOUTS else JobResult.FAILED
 
     def apply(self, event: Event) -> None:
-        """Fold one event in. Raises InvalidTransition when RFC 21 has no place for it here."""
+        """Apply one event; InvalidTransition if RFC 21 does not allow it in this state."""
         after = JOB.step(self.state, step_of(event))
         change = _CHANGES.get(event.name)
         if change is not None:
@@ -329,12 +325,12 @@ class Job:
             self.posted_others = (self.posted_others or set()) | {event.name}
 
     def was_posted(self, name: str) -> bool:
-        """Whether an event `name` was folded in."""
+        """Return whether an event `name` was applied."""
         return bool(self.posted & _BITS.get(name, 0)) or name in (self.posted_others or ())
 
 
 def replay(jobid: int, events: list[Event]) -> Job:
-    """The job an eventlog describes. Raises InvalidTransition where the log breaks RFC 21."""
+    """Build a job from its eventlog; InvalidTransition if the log violates RFC 21."""
     if events and events[0].name != JobEvent.SUBMIT:
         raise _not_expected(events[0], [JobEvent.SUBMIT])
     job = Job(jobid)
@@ -344,13 +340,13 @@ def replay(jobid: int, events: list[Event]) -> Job:
 
 
 def submit_event(t_submit: float, userid: int, urgency: int, flags: int) -> Event:
-    """The first event of every job; `t_submit` in seconds since the Unix epoch."""
+    """Return the first event of a job; `t_submit` is in seconds since the Unix epoch."""
     context = {"userid": userid, "urgency": urgency, "flags": flags, "version": EVENTLOG_VERSION}
     return Event(t_submit, JobEvent.SUBMIT, context)
 
 
 def _not_expected(event: Event, allowed: list[str]) -> InvalidTransition:
-    """What the table cannot say: submit comes first, and once (21.events.3)."""
+    """Build the error for a rule outside the table: submit comes first, and once (21.events.3)."""
     return InvalidTransition(JOB.name, JOB.initial, step_of(event), allowed)
 
 

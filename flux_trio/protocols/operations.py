@@ -1,7 +1,7 @@
-"""What a plugin may post to a job, and when: the rules of jobtap's operations.
+"""The rules of jobtap's operations: which events a plugin may post to a job, and when.
 
-The events queued behind the hook being asked count as if they were logged already, so that the
-answer is the same for the plugin that calls and for the job machine that logs later.
+Events that wait behind the current hook count as logged. So a plugin that posts now gets the same
+decision as the job manager makes when it logs the event later.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from flux_trio.protocols.hooks import JobView
 from flux_trio.protocols.job import JobEvent, JobState
 
 FLAGS: Final = ("alloc-bypass", "debug", "immutable", "waitable")
-"""Those that a set-flags event may name."""
+"""The flags that a set-flags event may name."""
 
 Queued = Iterable[tuple[str, Mapping[str, Any]]]
 
-# What follows from what happens: nobody else says it.
+# Events that only the job manager posts, because they follow from its own actions.
 _OF_THE_JOB_MANAGER = frozenset(
     {
         JobEvent.SUBMIT,
@@ -45,7 +45,7 @@ _PENDING = _UNDECIDED | JobState.PRIORITY | JobState.SCHED
 
 
 def refusal(job: JobView, name: str, context: Mapping[str, Any], queued: Queued = ()) -> str | None:
-    """Why a plugin may not post event `name` to `job` now, naming the rule; None when it may."""
+    """Return why a plugin may not post event `name` to `job` now; None if it may."""
     if not isinstance(name, str) or not name or not name.isprintable():
         return f"expected the name of an event, got {name!r}"
     try:
@@ -61,9 +61,9 @@ def refusal(job: JobView, name: str, context: Mapping[str, Any], queued: Queued 
 
 
 def is_repeat(job: JobView, name: str, context: Mapping[str, Any], queued: Queued = ()) -> bool:
-    """Whether the event would say again what is open: then nothing is posted, and no error.
+    """Return whether the event repeats an open description; then nothing is posted.
 
-    A plugin that is loaded again takes up a dependency, prolog or epilog of its own that way
+    A plugin that is loaded again thereby resumes its own dependency, prolog or epilog
     (26.events.4).
     """
     opened = _OPENED_BY.get(name)
@@ -74,7 +74,7 @@ def is_repeat(job: JobView, name: str, context: Mapping[str, Any], queued: Queue
 
 
 def _open_after(now: Iterable[str] | None, opener: str, queued: Queued) -> set[str]:
-    """The descriptions that are open once what is queued is logged."""
+    """Return the descriptions that will be open after the queued events are logged."""
     _, closer = _OPENED_BY[opener]
     descriptions = set(now or ())
     for name, context in queued:
@@ -93,7 +93,7 @@ _OPENED_BY = {
 
 
 def _in(job: JobView, states: int, what: str) -> str | None:
-    """None when `job` is in one of `states`."""
+    """Return None if `job` is in one of `states`, else the text of the refusal."""
     if job.state & states:
         return None
     names = " or ".join(state.name for state in JobState if state & states)
@@ -165,7 +165,7 @@ def _jobspec_update(job: JobView, context: Mapping[str, Any], _queued: Queued) -
 
 
 def check_updates(updates: Mapping[str, Any], jobspec: bytes) -> dict[str, Any]:
-    """The jobspec with `updates`, which may be none any more.
+    """Return the jobspec with `updates`; the result may be an invalid jobspec.
 
     Raises FormatError unless each key path starts with attributes. and fits `jobspec`.
     """
@@ -178,7 +178,7 @@ def check_updates(updates: Mapping[str, Any], jobspec: bytes) -> dict[str, Any]:
 
 
 def check_updated(updates: Mapping[str, Any], jobspec: bytes) -> None:
-    """The same, and raises FormatError unless a jobspec (RFC 14) comes out."""
+    """Raise FormatError unless the jobspec with `updates` is a valid jobspec (RFC 14)."""
     Jobspec.parse_general(check_updates(updates, jobspec))
 
 

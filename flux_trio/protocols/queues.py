@@ -1,6 +1,6 @@
-"""RFC 33, Administrative Tools: a queue takes jobs or not, and schedules them or not.
+"""RFC 33, Administrative Tools: a queue accepts jobs or not, and schedules them or not.
 
-The two are independent of each other. A request for what is so already changes nothing.
+The two switches are independent. Setting a switch to its current position has no effect.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from flux_trio.protocols.table import Member, Table
 
 
 class QueueState(Member):
-    """Submission, then scheduling."""
+    """The submission switch, then the scheduling switch."""
 
     ENABLED_STARTED = "enabled, started"
     ENABLED_STOPPED = "enabled, stopped"
@@ -18,17 +18,17 @@ class QueueState(Member):
 
     @property
     def is_enabled(self) -> bool:
-        """Jobs may be submitted."""
+        """Return whether jobs may be submitted."""
         return self in (QueueState.ENABLED_STARTED, QueueState.ENABLED_STOPPED)
 
     @property
     def is_started(self) -> bool:
-        """The scheduler is asked for resources."""
+        """Return whether the scheduler gets alloc requests."""
         return self in (QueueState.ENABLED_STARTED, QueueState.DISABLED_STARTED)
 
 
 class QueueEvent(Member):
-    """What an administrator asks of a queue."""
+    """Requests of an administrator."""
 
     ENABLE = "enable"
     DISABLE = "disable"

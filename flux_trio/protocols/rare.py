@@ -1,4 +1,4 @@
-"""Attributes that few objects of a kind have, so that the many others give no room to them."""
+"""Attributes that few objects of a class have; the other objects spend no memory on them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ T = TypeVar("T")
 
 
 class HasRare(Protocol):
-    """`rare` is None until one of them is set."""
+    """An object with rare attributes; `rare` is None until one is set."""
 
     rare: dict[str, Any] | None
 
 
 class Rare(Generic[T]):
-    """One such attribute: `default` where nothing else was set. It is kept in the object's `rare`.
+    """A rare attribute: its value is kept in the object's `rare`, or is `default` if not set.
 
-    The default must be one that nobody changes in place.
+    The default must not be modified in place.
     """
 
     def __init__(self, default: T) -> None:

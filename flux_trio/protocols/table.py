@@ -1,7 +1,7 @@
-"""State tables: the one way a conversation's state changes.
+"""State tables: the only way to change a conversation's state.
 
-A table knows states and events, not which side of the conversation asks; a pair that is not in it
-is an error that names the conversation, the state and what would have been allowed.
+A table has states and events and does not know which side of the conversation uses it. A pair that
+is not in the table is an error that names the conversation, the state and the allowed events.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ E = TypeVar("E", bound=Enum)
 
 
 class Member(Enum):
-    """A state or event of a table. Each step looks two up: the hash of an Enum's own is slow."""
+    """A state or event of a table. It hashes by identity: the hash of Enum is slow."""
 
     __hash__ = object.__hash__
 
 
 STORY_MAX: Final = 64
-"""Events that a conversation remembers, of all jobs together, for an error's text."""
+"""Events kept for an error's text, of all jobs of a conversation together."""
 
 
 class InvalidTransition(ProtocolError):
-    """An event that its conversation's table has no row for in this state.
+    """An event that the conversation's table does not allow in this state.
 
-    `who` names the job or peer, `story` its last events, the oldest first.
+    `who` names the job or peer; `story` lists its last events, the oldest first.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Table(Generic[S, E]):
         self.rows = rows
 
     def step(self, state: S, event: E) -> S:
-        """The state after `event`. Raises InvalidTransition when there is no such row."""
+        """Return the state after `event`; InvalidTransition without a row."""
         try:
             return self.rows[state][event]
         except KeyError:
@@ -71,7 +71,7 @@ class Table(Generic[S, E]):
             raise InvalidTransition(self.name, state, event, allowed) from None
 
     def allows(self, state: S, event: E) -> bool:
-        """Whether there is a row for `event` in `state`."""
+        """Return whether the table has a row for `event` in `state`."""
         return event in self.rows[state]
 
     def __iter__(self) -> Iterator[tuple[S, E, S]]:
@@ -81,9 +81,9 @@ class Table(Generic[S, E]):
 
 
 class Standings(Generic[S, E]):
-    """Where each job stands in one conversation; only the steps of its table change that.
+    """The state of each job in one conversation; only steps of its table change a state.
 
-    A subclass names the table. A job that stands at the table's initial state takes no room.
+    A subclass names the table. A job in the table's initial state uses no memory.
     """
 
     table: ClassVar[Table]  # type: ignore[type-arg]  # a class variable cannot be generic
@@ -96,16 +96,16 @@ class Standings(Generic[S, E]):
         return len(self._states)
 
     def __iter__(self) -> Iterator[int]:
-        """The ids of the jobs that stand anywhere but at the beginning; safe while they step."""
+        """Yield the ids of jobs outside the initial state; jobs may step during the iteration."""
         return iter(list(self._states))
 
     def of(self, jobid: int) -> S:
-        """Where job `jobid` stands."""
+        """Return the state of job `jobid`."""
         state: S = self._states.get(jobid, self.table.initial)
         return state
 
     def step(self, jobid: int, event: E) -> S:
-        """The state of job `jobid` after `event`; on InvalidTransition it is unchanged."""
+        """Advance job `jobid` and return its state; on InvalidTransition it is unchanged."""
         state = self.of(jobid)
         try:
             after: S = self.table.step(state, event)
@@ -119,11 +119,11 @@ class Standings(Generic[S, E]):
         return after
 
     def allows(self, jobid: int, event: E) -> bool:
-        """Whether the table has a row for `event` where job `jobid` stands."""
+        """Return whether the table allows `event` in the state of job `jobid`."""
         return self.table.allows(self.of(jobid), event)
 
     def clear(self) -> None:
-        """Every job stands at the beginning again: a new conversation."""
+        """Start a new conversation: every job is in the initial state."""
         self._states.clear()
         self._story.clear()
 
