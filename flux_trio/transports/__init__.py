@@ -1,9 +1,9 @@
-"""Transports: how messages get from one peer to another.
+"""Transports: carry messages from one peer to another.
 
-A `Connection` is one peer's two-way, ordered stream of messages, in memory (`memory_pair`) or over
-a WebSocket, at a port (`serve_websocket`) or a Unix socket (`serve_unix`), to which one gets by
-`connect_websocket`; who the peer is, its `Credentials` say. An `Inbox` is the queue that one task
-reads. What the messages mean is the broker's business.
+A `Connection` is a two-way, ordered stream of messages with one peer. It runs in memory
+(`memory_pair`) or over a WebSocket, at a port (`serve_websocket`) or a Unix socket (`serve_unix`);
+clients use `connect_websocket`. `Credentials` say who the peer is. An `Inbox` is the queue that one
+task reads. The broker interprets the messages.
 """
 
 from flux_trio.transports.base import (

@@ -1,7 +1,7 @@
-"""What every transport offers: a `Connection`, and the ways in which one ends.
+"""The interface of every transport: a `Connection`, and the ways in which it ends.
 
-A connection carries messages between two peers in the order sent (RFC 3, Message Routing).
-Who the peer is was settled before there was a connection: `Credentials`.
+A connection delivers messages between two peers in the order sent (RFC 3, Message Routing). The
+transport identifies the peer (`Credentials`) before it makes the connection.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Final, Protocol
 
 from flux_trio.messages import Message
 
-# What may wait for a peer that does not read. A scheduler's burst of a few thousand answers fits
-# many times over; beyond it the peer is stuck, and whoever sends decides to drop it.
+# Limits of the queue for a peer that does not read. They are many times a scheduler's burst of a
+# few thousand answers. A peer that reaches them is stuck, and the sender decides to drop it.
 QUEUE_MESSAGES_MAX: Final = 65_536
 QUEUE_BYTES_MAX: Final = 64 * 2**20
-# Beyond these a peer is behind: more than a socket's buffer waits besides what is in that.
+# A peer is behind if more than this waits, in addition to the data in the socket's buffer.
 BEHIND_MESSAGES: Final = 1024
 BEHIND_BYTES: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who is at the other end: a userid, the RFC 12 role bits, and a name for the log."""
+    """The identity of the peer: a userid, the RFC 12 role bits, and a name for the log."""
 
     userid: int
     rolemask: int
@@ -30,51 +30,51 @@ class Credentials:
 
 
 class TransportError(Exception):
-    """A connection cannot do what was asked; the text is for the person who reads it."""
+    """A connection cannot do the requested operation; the text is for a person to read."""
 
 
 class ConnectionClosed(TransportError):
-    """Nothing more can be sent: this end was closed, or the other end is gone."""
+    """Nothing more can be sent: one of the two ends has closed the connection."""
 
 
 class ConnectionOverflow(TransportError):
-    """The peer reads too slowly: what waits for it has reached its bound. Nothing was queued."""
+    """The peer reads too slowly: its queue is full. The message was not queued."""
 
 
 class EndOfConnection(TransportError):
-    """The stream ended in good order, by either side; the text is the reason given."""
+    """The connection was closed regularly, by either side; the text is the reason given."""
 
 
 class ConnectionLost(TransportError):
-    """The connection broke, or was closed because the other side did not keep to the protocol."""
+    """The connection broke, or this side closed it because the peer violated the protocol."""
 
 
 class ConnectionRefused(TransportError):
-    """There is nobody at that address, or the token was not accepted."""
+    """Nobody listens at the address, or the server refused the token or the user."""
 
 
 class Connection(Protocol):
-    """One peer's two-way, ordered stream of messages."""
+    """A two-way, ordered stream of messages with one peer."""
 
     def send_nowait(self, message: Message) -> None:
         """Queue `message`.
 
-        Raises ConnectionClosed; ConnectionOverflow when QUEUE_MESSAGES_MAX messages or
-        QUEUE_BYTES_MAX bytes wait already; LocalProtocolError for what may not travel.
+        Raises ConnectionClosed; ConnectionOverflow if QUEUE_MESSAGES_MAX messages or
+        QUEUE_BYTES_MAX bytes already wait; LocalProtocolError for a message that cannot travel.
         """
 
     @property
     def is_behind(self) -> bool:
-        """The peer reads more slowly than it is sent to: more waits than BEHIND_MESSAGES."""
+        """Return whether more than BEHIND_MESSAGES or BEHIND_BYTES wait for the peer to read."""
 
     async def receive(self) -> list[Message]:
-        """What came, in order, at least one message; one task at a time may wait here.
+        """Return the messages that came, in order, at least one; only one task may wait here.
 
-        Raises EndOfConnection once all was read, ConnectionLost when it broke.
+        Raises EndOfConnection after the last message, ConnectionLost if the connection broke.
         """
 
     async def aclose(self, reason: str = "") -> None:
-        """Send what is queued, say goodbye with `reason`, and end; again does nothing.
+        """Send the queued messages, then close with `reason`; a second call has no effect.
 
         Takes a few seconds at most, whatever the peer does and even when cancelled.
         """

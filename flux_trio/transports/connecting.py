@@ -1,4 +1,4 @@
-"""The client's side of a WebSocket: to an instance, by its URI."""
+"""The client's side of a WebSocket: connects to an instance by its URI."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from flux_trio.transports.websocket import (
 
 @asynccontextmanager
 async def connect_websocket(uri: str, token: str = "") -> AsyncIterator[WebSocketConnection]:
-    """A connection to the instance at `uri`, closed on leaving the block.
+    """Connect to the instance at `uri`; the connection is closed at the end of the block.
 
-    At unix://PATH the user of this process is who the connection is, at ws://HOST:PORT `token`
-    says it. Raises ConnectionRefused when nobody is there, or this one is not let in.
+    At unix://PATH the kernel tells the server the user of this process; at ws://HOST:PORT `token`
+    identifies the user. Raises ConnectionRefused if nobody listens or the server refuses the user.
     """
     try:
         stream = await _open_stream(uri)
@@ -38,7 +38,7 @@ async def connect_websocket(uri: str, token: str = "") -> AsyncIterator[WebSocke
             async with talking(socket, tasks) as connection:
                 yield connection
     except BaseExceptionGroup as group:
-        # The tasks raise nothing: what is in the group came out of this block or the caller's.
+        # The tasks raise no errors: the group holds errors of this block or of the caller's block.
         if len(group.exceptions) > 1:
             raise
         raise group.exceptions[0] from group.exceptions[0].__cause__

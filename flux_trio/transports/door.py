@@ -1,8 +1,8 @@
-"""Where connections come in: a port, a Unix socket, and who each one is.
+"""The server's side: accepts connections at a port or a Unix socket and identifies each peer.
 
-At the port a token in the Authorization header of the upgrade request says it; at the socket the
-kernel does (SO_PEERCRED), and no secret is needed. From there on the two are the same: a WebSocket
-on a stream.
+At the port, a token in the Authorization header of the upgrade request identifies the peer. At the
+socket the kernel identifies it (SO_PEERCRED), so no secret is needed. After that both are the same:
+a WebSocket on a stream.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from flux_trio.transports.websocket import (
     talking,
 )
 
-CONNECTIONS_MAX: Final = 1024  # open at one door; one more takes the place of one not let in yet
+CONNECTIONS_MAX: Final = 1024  # open at one door; the next one replaces an unfinished handshake
 CONNECTIONS_OF_OWNER_MAX: Final = 512  # of the instance owner
 CONNECTIONS_OF_GUEST_MAX: Final = 64  # of each guest; each may hold two frames and a part of one
-CONNECTIONS_OF_GUESTS_MAX: Final = 768  # of all guests: the rest is for the instance owner
-GUEST_FRAME_BYTES_MAX: Final = 2**20  # a jobspec with all of an environment is 100 kB
-BACKLOG: Final = 128  # that wait to be let in; as for a port
+CONNECTIONS_OF_GUESTS_MAX: Final = 768  # of all guests: the rest is reserved for the owner
+GUEST_FRAME_BYTES_MAX: Final = 2**20  # a jobspec with a full environment is 100 kB
+BACKLOG: Final = 128  # connections that wait to be accepted; as for a port
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 OnConnection: TypeAlias = Callable[[Connection, Credentials], Awaitable[None]]
@@ -51,7 +51,7 @@ _PEERCRED: Final = struct.Struct("iII")  # pid, uid, gid (unix(7))
 
 
 class Refusal(NamedTuple):
-    """Why a connection is not let in, as an HTTP answer."""
+    """The reason for refusing a connection, as an HTTP answer."""
 
     status: int
     text: str
@@ -68,11 +68,11 @@ async def serve_websocket(
     *,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Listen on `host` (an address of this machine) until cancelled; port 0 is any free one.
+    """Listen on `host` (an address of this machine) until cancelled; port 0 takes any free port.
 
-    Starts with the URI it listens at. `authenticate` maps a token to who that is, or None; it
-    should compare in constant time. `on_connection` has the connection for as long as it runs.
-    Raises OSError when the address is taken.
+    Reports the URI when it has started. `authenticate` maps a token to its user, or to None; it
+    should compare in constant time. `on_connection` owns the connection while it runs. Raises
+    OSError if the address is in use.
     """
 
     def identify(_stream: trio.SocketStream, headers: Headers) -> Credentials | Refusal:
@@ -96,11 +96,11 @@ async def serve_unix(
     *,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Listen at the Unix socket `path`, which nobody else uses, until cancelled.
+    """Listen at the Unix socket `path` until cancelled; no other server may use the path.
 
-    The file stays: who calls this knows when nobody else can have made another. `mode` says which
-    users can connect, `who_is` maps a userid to who that is, or None. The rest is as for
-    `serve_websocket`. Raises OSError when there can be no such socket.
+    The file stays, since only the caller knows when no other server can have replaced it. `mode`
+    says which users can connect; `who_is` maps a userid to its credentials, or to None. The rest is
+    as for `serve_websocket`. Raises OSError if the socket cannot be created.
     """
 
     def identify(stream: trio.SocketStream, _headers: Headers) -> Credentials | Refusal:
@@ -118,8 +118,8 @@ async def serve_unix(
 
 @contextmanager
 def _bound(path: Path, mode: int) -> Iterator[socket.socket]:
-    """A socket that listens at `path`, and has `mode` before anybody can connect."""
-    path.unlink(missing_ok=True)  # of an instance that was killed
+    """Yield a socket that listens at `path`; its `mode` is set before anybody can connect."""
+    path.unlink(missing_ok=True)  # left by an instance that was killed
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(os.fspath(path))
         path.chmod(mode)
@@ -128,53 +128,53 @@ def _bound(path: Path, mode: int) -> Iterator[socket.socket]:
 
 
 class _Door:
-    """The handshake, who it is, then the one whom the connection is for."""
+    """Handles each connection: WebSocket handshake, identification, then `on_connection`."""
 
     def __init__(self, identify: Identify, on_connection: OnConnection) -> None:
         self._identify = identify
         self._on_connection = on_connection
         self._open = 0
-        self._shaking: dict[Tasks, None] = {}  # hands, those who came first at the front
+        self._handshakes: dict[Tasks, None] = {}  # unfinished, the oldest first
         self._of_owner = 0
-        self._shares: dict[int, Share] = {}  # of guests who have a connection, by userid
+        self._shares: dict[int, Share] = {}  # by userid, of guests that have a connection
 
     async def take(self, stream: trio.SocketStream) -> None:
-        """One connection from its first byte to its last; whatever the peer sends stays here."""
-        if self._open >= CONNECTIONS_MAX and not self._give_up_oldest():
+        """Handle one connection from start to end; errors caused by the peer do not leave."""
+        if self._open >= CONNECTIONS_MAX and not self._drop_oldest_handshake():
             return
         self._open += 1
         try:
             with ExitStack() as counted:
-                given_up = await self._welcome(stream, counted)
-            if not given_up:
+                dropped = await self._welcome(stream, counted)
+            if not dropped:
                 await _linger(stream)
         finally:
             self._open -= 1
 
     async def _welcome(self, stream: trio.SocketStream, counted: ExitStack) -> bool:
-        """Shake hands and serve; True when it was given up to make room."""
+        """Do the handshake and serve; return True if it was dropped to make room."""
         async with open_tasks() as tasks:
-            self._shaking[tasks] = None
+            self._handshakes[tasks] = None
             admitted = None
             try:
                 with tasks.handshake:
                     admitted = await self._admit(stream, tasks, counted)
             finally:
-                given_up = tasks not in self._shaking
-                self._shaking.pop(tasks, None)
+                dropped = tasks not in self._handshakes
+                self._handshakes.pop(tasks, None)
             if admitted is not None:
                 await self._serve(*admitted, tasks)
-        return given_up
+        return dropped
 
-    def _give_up_oldest(self) -> bool:
-        """Make room for one more at the cost of who has not said all of its request by now.
+    def _drop_oldest_handshake(self) -> bool:
+        """Make room for a connection; return False if no handshake is unfinished.
 
-        Anybody can open connections and say nothing; honest ones take no time.
+        Anybody can open connections and send nothing. An honest client finishes its handshake fast.
         """
-        oldest = next(iter(self._shaking), None)
+        oldest = next(iter(self._handshakes), None)
         if oldest is None:
             return False
-        del self._shaking[oldest]
+        del self._handshakes[oldest]
         oldest.handshake.cancel()
         return True
 
@@ -187,7 +187,7 @@ class _Door:
 
     @contextmanager
     def _counted(self, who: Credentials | Refusal) -> Iterator[Credentials | Refusal]:
-        """`who` as one more connection in the block, or the refusal of it."""
+        """Count `who` as a connection during the block; yield `who`, or a refusal."""
         if isinstance(who, Refusal):
             yield who
         elif refusal := self._too_many(who):
@@ -224,7 +224,7 @@ class _Door:
     async def _admit(
         self, stream: trio.SocketStream, tasks: Tasks, counted: ExitStack
     ) -> tuple[trio_websocket.WebSocketConnection, Credentials] | None:
-        held = _Held(stream)
+        held = _PoliteStream(stream)
         request = await trio_websocket.wrap_server_stream(
             await tasks.reading(), held, FRAMES_AHEAD, FRAME_BYTES_MAX, READ_BYTES
         )
@@ -242,23 +242,23 @@ class _Door:
         return None
 
 
-class _Held(trio.abc.Stream):
-    """A stream as trio-websocket has it: who breaks the WebSocket protocol is told so.
+class _PoliteStream(trio.abc.Stream):
+    """The stream given to trio-websocket: it tells a peer that it violated the WebSocket protocol.
 
-    trio-websocket would close it without a word. This says goodbye in its place, and leaves the
-    stream open for the peer to read that; the door closes it.
+    trio-websocket would close the stream without a close frame. This class sends the close frame
+    instead and keeps the stream open, so that the peer can read the frame. The door closes it.
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
-        self._said_goodbye = False
+        self._sent_close = False
         self._ended = False
-        self.socket: trio_websocket.WebSocketConnection | None = None  # once it is open
+        self.socket: trio_websocket.WebSocketConnection | None = None  # after the handshake
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         if self._ended:
-            raise trio.ClosedResourceError("the goodbye is said")
-        self._said_goodbye |= data[:1] == _CLOSE_FRAME  # trio-websocket sends whole frames
+            raise trio.ClosedResourceError("the close frame has been sent")
+        self._sent_close |= data[:1] == _CLOSE_FRAME  # trio-websocket sends whole frames
         await self._stream.send_all(data)
 
     async def wait_send_all_might_not_block(self) -> None:
@@ -266,15 +266,15 @@ class _Held(trio.abc.Stream):
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         if self._ended:
-            raise trio.ClosedResourceError("what comes is no longer read")
+            raise trio.ClosedResourceError("this stream is no longer read")
         return await self._stream.receive_some(max_bytes)
 
     async def aclose(self) -> None:
         closed = None if self.socket is None else self.socket.closed
-        if closed is None or closed.code not in (PROTOCOL_ERROR, INVALID) or self._said_goodbye:
+        if closed is None or closed.code not in (PROTOCOL_ERROR, INVALID) or self._sent_close:
             await self._stream.aclose()
             return
-        self._ended = self._said_goodbye = True
+        self._ended = self._sent_close = True
         reason = fit_reason(closed.reason or "")
         frame = FrameProtocol(client=False, extensions=[]).close(closed.code, reason)
         with (
@@ -285,10 +285,10 @@ class _Held(trio.abc.Stream):
 
 
 def limit_frames(socket: trio_websocket.WebSocketConnection, size: int) -> None:
-    """Close `socket` with code 1009 when a frame of more than `size` bytes comes.
+    """Make `socket` close with code 1009 when a frame of more than `size` bytes comes.
 
-    trio-websocket takes this bound only when it wraps the stream, and the token that says who the
-    peer is comes after that. Its attribute is private: a test fails when it is another one.
+    trio-websocket takes this limit only when it wraps the stream, and the token that identifies the
+    peer comes later. The attribute is private; a test fails if trio-websocket renames it.
     """
     socket._max_message_size = size
 
@@ -305,7 +305,7 @@ def _bearer_token(headers: Headers) -> str | None:
 
 
 async def _linger(stream: trio.SocketStream) -> None:
-    """Read on until the peer has seen our goodbye: unread bytes would make the kernel drop it."""
+    """Read until the peer has seen the close frame: with unread bytes the kernel would drop it."""
     with trio.move_on_after(CLOSE_S_MAX):
         try:
             await stream.send_eof()

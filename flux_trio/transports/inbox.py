@@ -1,7 +1,7 @@
-"""An inbox: many put without waiting, one task reads everything that waits.
+"""An inbox: many tasks put items without waiting, one task reads all waiting items at once.
 
-The hot path of the instance: a module, a connection and a client each read one. It has no
-bound of its own, because whoever puts knows what to do about a full one: they look at `len`.
+This is the hot path of the instance: each module, connection and client reads an inbox. An inbox
+has no limit of its own. The sender checks `len` and knows what to do when it is too long.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Inbox(Generic[T]):
-    """Items in the order they were put, for one reader, on one Trio thread."""
+    """Items in the order they were put, for one reader, within one Trio thread."""
 
     __slots__ = ("_closed", "_items", "_reader")
 
@@ -29,11 +29,10 @@ class Inbox(Generic[T]):
 
     @property
     def closed(self) -> bool:
-        """`close` was called: nothing more is taken in."""
         return self._closed
 
     def put(self, item: T) -> None:
-        """Add `item`; once closed it is dropped, since nobody will read it."""
+        """Add `item`; drop it if the inbox is closed."""
         if self._closed:
             return
         self._items.append(item)
@@ -41,7 +40,7 @@ class Inbox(Generic[T]):
             self._wake()
 
     def put_many(self, items: Iterable[T]) -> None:
-        """Add `items` in order, as `put` does."""
+        """Add `items` in order; drop them if the inbox is closed."""
         if self._closed:
             return
         self._items.extend(items)
@@ -49,18 +48,18 @@ class Inbox(Generic[T]):
             self._wake()
 
     def close(self) -> None:
-        """Take in no more; the reader gets what waits, then trio.EndOfChannel."""
+        """Accept no more items; the reader gets the waiting items, then trio.EndOfChannel."""
         self._closed = True
         if self._reader is not None:
             self._wake()
 
     def drain(self) -> list[T]:
-        """Everything that waits, taken out without waiting; possibly nothing."""
+        """Remove and return all waiting items, without waiting; may return []."""
         items, self._items = self._items, []
         return items
 
     async def get_batch(self) -> list[T]:
-        """Everything that waits, at least one item; always a checkpoint, and none lost by it.
+        """Return all waiting items, at least one; always a checkpoint; a cancel loses no item.
 
         Raises trio.EndOfChannel when closed and empty, trio.BusyResourceError for a second reader.
         """
@@ -74,9 +73,9 @@ class Inbox(Generic[T]):
         return batch
 
     async def get_batch_until(self, deadline: float) -> list[T]:
-        """Like `get_batch`, or [] when `deadline` (by trio.current_time) comes first.
+        """Like `get_batch`, but returns [] if `deadline` (by trio.current_time) comes first.
 
-        What already waits is returned even when the deadline has passed.
+        Items that already wait are returned even after the deadline.
         """
         if not self._items:
             with trio.move_on_at(deadline):

@@ -1,4 +1,4 @@
-"""Two connected ends in one process: the receiver is handed the sender's own objects."""
+"""Two connected ends in one process: the receiver gets the sender's own objects."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from flux_trio.transports.inbox import Inbox
 
 @dataclass(eq=False, slots=True)
 class _Pair:
-    """What the two ends share."""
+    """State that the two ends share."""
 
     bound: int
     closed: bool = False  # by either end
-    reason: str = ""  # the one given by the end that closed first
+    reason: str = ""  # given by the end that closed first
     inboxes: tuple[Inbox[Message], Inbox[Message]] = field(
         default_factory=lambda: (Inbox(), Inbox())
     )
@@ -36,10 +36,10 @@ class MemoryConnection:
         self._pair = pair
         self._incoming = pair.inboxes[end]
         self._outgoing = pair.inboxes[1 - end]
-        self._closed = False  # by this end: what still waits here will not be read
+        self._closed = False  # by this end: it will not read the waiting messages
 
     def send_nowait(self, message: Message) -> None:
-        """See `Connection`; the bound counts messages alone."""
+        """See `Connection`; the bound counts only messages."""
         if self._pair.closed:
             raise ConnectionClosed(_ended(self._pair.reason))
         if len(self._outgoing) >= self._pair.bound:
@@ -60,7 +60,7 @@ class MemoryConnection:
         return messages
 
     async def aclose(self, reason: str = "") -> None:
-        """See `Connection`; the other end reads what was sent before."""
+        """See `Connection`; the other end can still read the messages sent before."""
         self._closed = True
         if not self._pair.closed:
             self._pair.closed = True
@@ -71,7 +71,7 @@ class MemoryConnection:
 
 
 def memory_pair(bound: int = QUEUE_MESSAGES_MAX) -> tuple[MemoryConnection, MemoryConnection]:
-    """Two ends of one connection; `bound` messages may wait in each direction."""
+    """Return two connected ends; `bound` messages may wait in each direction."""
     pair = _Pair(bound)
     return MemoryConnection(pair, 0), MemoryConnection(pair, 1)
 

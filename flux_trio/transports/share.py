@@ -1,10 +1,10 @@
-"""How much of the instance the connections of one guest may take, together.
+"""The share of the instance's time and memory for all connections of one guest together.
 
-One loop serves everybody. What a guest sends is taken in a slice at a time, over all connections of
-that guest, and after a slice the guest rests until the loop has been idle for twice as long as it
-was busy, or longer after much work. So most calls of the others find the loop idle, however fast a
-guest sends. The instance owner's connections have no share: nobody but the owner loses by what the
-owner does.
+One event loop serves everybody. The instance takes a guest's messages one slice at a time, over all
+connections of that guest. After a slice the guest rests until the loop has been idle for twice as
+long as it was busy; after much work the rest is longer. So most calls of other users find the loop
+idle, however fast a guest sends. The owner's connections have no share: nobody but the owner loses
+by the owner's load.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from typing import Final
 
 import trio
 
-GUEST_QUEUE_BYTES_MAX: Final = 64 * 2**20  # that wait to be read, over all connections of a guest
+GUEST_QUEUE_BYTES_MAX: Final = 64 * 2**20  # waiting for all connections of a guest to read
 
 SLICE_MESSAGES_MIN: Final = 2
 SLICE_MESSAGES_MAX: Final = 64  # of a frame at a time: decoded and routed in a millisecond
-BUSY_S: Final = 0.003  # of the loop's time, for a slice and what follows from it
-REST_FACTOR: Final = 2.0  # how much longer than the work a rest is
-LONG_REST_FACTOR: Final = 4.0  # the same after more than BUSY_S of work; slices get smaller, too
-LEFT_S_MIN: Final = 1e-5  # of a rest: less is as good as over, and may be too little to sleep for
-REST_S_MAX: Final = 0.1  # since what keeps the loop busy may be others' work
+BUSY_S: Final = 0.003  # of the loop's time, for a slice and the work that follows from it
+REST_FACTOR: Final = 2.0  # rest time per work time
+LONG_REST_FACTOR: Final = 4.0  # the same after more than BUSY_S of work; slices also get smaller
+LEFT_S_MIN: Final = 1e-5  # a rest with less time left is over: it may be too short to sleep
+REST_S_MAX: Final = 0.1  # a limit, since other users' work may keep the loop busy
 
 
 class Share:
-    """What the connections of one guest have in common: their turns, and what they have queued.
+    """State shared by the connections of one guest: their turns and their queued bytes.
 
-    Time is the loop's: CPU seconds of its thread, which a busy machine does not change.
+    Work is measured in CPU seconds of the loop's thread, which do not depend on the load of the
+    machine.
     """
 
     def __init__(self) -> None:
@@ -38,12 +39,12 @@ class Share:
         self.queued_bytes = 0  # encoded messages that the guest has not read
         self.slice_messages = SLICE_MESSAGES_MIN
         self._lock = trio.Lock()  # first come, first served
-        self._began_cpu = 0.0  # of the last slice: by the loop's CPU time
-        self._began = 0.0  # and by the clock
-        self._own_rest_s = 0.0  # for what it took to decode
+        self._began_cpu = 0.0  # start of the last slice, in CPU time of the loop
+        self._began = 0.0  # the same by the clock
+        self._own_rest_s = 0.0  # rest for the decoding itself
 
     def has_room(self, size: int) -> bool:
-        """Whether `size` more bytes may wait to be read."""
+        """Return whether `size` more bytes may wait to be read."""
         return self.queued_bytes + size <= GUEST_QUEUE_BYTES_MAX
 
     @asynccontextmanager
@@ -57,7 +58,7 @@ class Share:
             self._own_rest_s = LONG_REST_FACTOR * took if took > BUSY_S else 0.0
 
     async def _rest(self) -> None:
-        """Until the loop has been idle long enough since the last slice began."""
+        """Wait until the loop has been idle long enough since the last slice began."""
         while True:
             busy = time.thread_time() - self._began_cpu
             factor = REST_FACTOR if busy <= BUSY_S else LONG_REST_FACTOR

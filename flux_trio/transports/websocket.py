@@ -1,7 +1,7 @@
 """Messages over a WebSocket (docs/reference/wire.md): frames of CBOR both ways, on any stream.
 
-HTTP and the WebSocket protocol are trio-websocket's; this adds the bounds and how a connection
-ends. How one begins differs: `door` lets clients in, `connecting` is the client's side.
+trio-websocket does HTTP and the WebSocket protocol; this module adds limits and the end of a
+connection. The beginning differs: `door` accepts clients, `connecting` is the client's side.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from flux_trio.transports.base import (
 from flux_trio.transports.inbox import Inbox
 from flux_trio.transports.share import LONG_REST_FACTOR, SLICE_MESSAGES_MAX, Share
 
-HANDSHAKE_S_MAX: Final = 5.0  # to send a request line and a token: nobody honest needs longer
-CLOSE_S_MAX: Final = 2.0  # to take what is queued and say goodbye; after it the socket is cut
-FRAMES_AHEAD: Final = 1  # received and not yet read; each may be of FRAME_BYTES_MAX
-DECODE_S_MAX: Final = 0.005  # for one slice; a peer that sends what takes longer rests after it
+HANDSHAKE_S_MAX: Final = 5.0  # to send a request line and a token: honest clients need less
+CLOSE_S_MAX: Final = 2.0  # to send queued messages and the close frame; then the socket is cut
+FRAMES_AHEAD: Final = 1  # received and not yet read; each may have FRAME_BYTES_MAX bytes
+DECODE_S_MAX: Final = 0.005  # for one slice; after a longer slice the peer's reader rests
 READ_BYTES: Final = 64 * 2**10  # one system call takes a few hundred messages
 
 # Close codes (RFC 6455, 7.4.1)
@@ -63,7 +63,7 @@ REASON_BYTES_MAX: Final = 123  # a close frame's payload is at most 125 bytes, 2
 
 
 class WebSocketConnection:
-    """One end of a WebSocket: a `Connection`. Its maker runs `write_all` beside it.
+    """One end of a WebSocket, a `Connection`. Its creator runs `write_all` in a task.
 
     A guest's connection has the `share` of that guest.
     """
@@ -74,12 +74,12 @@ class WebSocketConnection:
         self._socket = socket
         self._share = share
         self._queue: Inbox[bytes] = Inbox()
-        self._queued_messages = 0  # also those of the frame that is being sent
+        self._queued_messages = 0  # including those of the frame that is being sent
         self._queued_bytes = 0
-        self._written = trio.Event()  # set when `write_all` has come to an end
-        self._ended: TransportError | None = None  # set once, by whoever closes this end
-        self._arriving: Iterator[Message] | None = None  # the rest of a frame
-        self._rest_s = 0.0  # before any more is decoded
+        self._written = trio.Event()  # set when `write_all` has ended
+        self._ended: TransportError | None = None  # set once, when this end closes
+        self._arriving: Iterator[Message] | None = None  # the rest of the current frame
+        self._rest_s = 0.0  # to wait before the next slice is decoded
 
     def send_nowait(self, message: Message) -> None:
         if self._queue.closed:
@@ -111,10 +111,10 @@ class WebSocketConnection:
         return self._queued_messages > BEHIND_MESSAGES or self._queued_bytes > BEHIND_BYTES
 
     async def receive(self) -> list[Message]:
-        """See `Connection`: a slice of the messages of one frame.
+        """See `Connection`; returns a slice of the messages of one frame.
 
-        What takes long to decode is followed by a rest: others are served meanwhile. A guest's
-        slices come in turns with those of the guest's other connections.
+        After a slice that took long to decode, the connection rests, so that others are served. A
+        guest's slices take turns with those of the guest's other connections.
         """
         messages: list[Message] = []
         while not messages:
@@ -125,7 +125,7 @@ class WebSocketConnection:
                     messages = await self._decode(self._share.slice_messages)
             else:
                 await trio.sleep(self._rest_s)
-                began = time.thread_time()  # a busy machine is not the peer's doing
+                began = time.thread_time()  # CPU time: the peer does not pay for a busy machine
                 messages = await self._decode(SLICE_MESSAGES_MAX)
                 took = time.thread_time() - began
                 self._rest_s = LONG_REST_FACTOR * took if took > DECODE_S_MAX else 0.0
@@ -135,7 +135,7 @@ class WebSocketConnection:
         return FRAME_ITEMS_MAX if self._share is None else GUEST_FRAME_ITEMS_MAX
 
     async def _decode(self, count: int) -> list[Message]:
-        """The next messages of the frame, `count` at most; no checkpoint unless they are bad."""
+        """Return the next messages of the frame, at most `count`; no checkpoint unless invalid."""
         assert self._arriving is not None
         try:
             messages = list(islice(self._arriving, count))
@@ -158,14 +158,14 @@ class WebSocketConnection:
         return data
 
     async def aclose(self, reason: str = "") -> None:
-        """See `Connection`; takes CLOSE_S_MAX seconds at most."""
+        """See `Connection`; takes at most CLOSE_S_MAX seconds."""
         if self._ended is None:
             self._ended = EndOfConnection(_ended_because(reason))
             await self._goodbye(NORMAL, reason)
         await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def write_all(self) -> None:
-        """Send what is queued until this end is closed or the connection is gone."""
+        """Send queued messages until this end is closed or the connection is gone."""
         try:
             while True:
                 for count, frame in join(await self._queue.get_batch()):
@@ -176,11 +176,11 @@ class WebSocketConnection:
         except trio_websocket.ConnectionClosed:
             self._queue.close()
         finally:
-            self._count_queued(-self._queued_messages, -self._queued_bytes)  # nobody reads the rest
+            self._count_queued(-self._queued_messages, -self._queued_bytes)  # the rest is lost
             self._written.set()
 
     async def _refuse(self, code: int, text: str) -> NoReturn:
-        """The peer broke the protocol: tell it, and end."""
+        """Close the connection with `code`, since the peer violated the protocol."""
         self._ended = ConnectionLost(text)
         await self._goodbye(code, text)
         raise self._ended
@@ -190,11 +190,11 @@ class WebSocketConnection:
         with trio.move_on_after(CLOSE_S_MAX, shield=True):
             try:
                 await self._written.wait()
-            finally:  # out of time, this cuts the socket
+            finally:  # after the timeout, this cuts the socket
                 await self._socket.aclose(code, fit_reason(reason))
 
     def _end(self) -> TransportError:
-        """How it ended: by this end, by the peer in good order, or else."""
+        """Return how the connection ended: by this end, regularly by the peer, or by a failure."""
         if self._ended is not None:
             return self._ended
         closed = self._socket.closed
@@ -207,26 +207,26 @@ class WebSocketConnection:
 
 
 class Tasks:
-    """The reader and the writer of one connection.
+    """The reader and writer tasks of one connection.
 
-    A cancel from outside does not end them before the goodbye is said. An error that the peer
-    caused ends only the task it is raised in: in a nursery of the server it would end everything
-    that is served.
+    A cancel from outside does not stop them before the close frame is sent. An error that the peer
+    caused ends only the task that raised it; in a nursery of the server it would end every
+    connection.
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         self._scopes: list[trio.CancelScope] = []
         self._open = trio.Event()  # set when `_reading` is open
-        self._used = trio.Event()  # set when `_reading` is about to get its one task
+        self._used = trio.Event()  # set when `_reading` is about to get its only task
         self._reading: trio.Nursery | None = None  # trio-websocket starts the reader in it
         self.handshake = trio.CancelScope(deadline=trio.current_time() + HANDSHAKE_S_MAX)
-        self.error: Exception | None = None  # what ended the reader, if the peer caused it
+        self.error: Exception | None = None  # ended the reader, if the peer caused it
 
     async def reading(self) -> trio.Nursery:
         """Open the nursery for trio-websocket's reader, which must start before a checkpoint.
 
-        The nursery takes no task after that, and so ends with the reader.
+        The nursery accepts no other task after that, so it ends with the reader.
         """
         self.start_soon(self._read)
         await self._open.wait()
@@ -243,7 +243,7 @@ class Tasks:
             self.handshake.cancel()  # without a reader a handshake would never end
 
     def start_soon(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run `task` until it ends or `stop`."""
+        """Run `task` until it ends or `stop` is called."""
         scope = trio.CancelScope(shield=True)
         self._scopes.append(scope)
         self._nursery.start_soon(self._run, task, scope)
@@ -256,7 +256,7 @@ class Tasks:
             self.error = _first(group)
 
     def stop(self) -> None:
-        """End what still runs."""
+        """Cancel the tasks that still run."""
         for scope in self._scopes:
             scope.cancel()
 
@@ -269,7 +269,7 @@ def _first(error: Exception) -> Exception:
 
 @asynccontextmanager
 async def open_tasks() -> AsyncIterator[Tasks]:
-    """The tasks of one connection; they end with the block."""
+    """Yield the tasks of one connection; they end with the block."""
     async with trio.open_nursery() as nursery:
         tasks = Tasks(nursery)
         try:
@@ -282,7 +282,7 @@ async def open_tasks() -> AsyncIterator[Tasks]:
 async def talking(
     socket: trio_websocket.WebSocketConnection, tasks: Tasks, share: Share | None = None
 ) -> AsyncIterator[WebSocketConnection]:
-    """Messages over `socket`, whose handshake is done; the goodbye is said on leaving."""
+    """Carry messages over `socket` after its handshake; close it at the end of the block."""
     connection = WebSocketConnection(socket, share)
     tasks.start_soon(connection.write_all)
     try:
@@ -292,7 +292,7 @@ async def talking(
 
 
 def fit_reason(reason: str) -> str:
-    """As much of `reason` as a close frame holds."""
+    """Return the beginning of `reason` that fits into a close frame."""
     return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")
 
 
