@@ -1,9 +1,9 @@
-"""The broker: who is who, which service a message goes to, and which modules run.
+"""The broker: identifies peers, routes messages to services, and runs modules.
 
-A `Router` moves messages between peers and tells services when a peer they talked to is gone.
-A `Supervisor` runs modules, each in a nursery of its own; `Handle` is what a module gets, wherever
-it runs: `Processes` runs modules in other processes, which use `open_remote`. Other peers come in
-through `serve_connection`. The broker never looks into a payload.
+A `Router` moves messages between peers. It notifies services when a peer they talked to is gone. A
+`Supervisor` runs each module in its own nursery. Each module gets a `Handle`, the same wherever it
+runs; `Processes` runs modules in other processes, which use `open_remote`. Other peers connect
+through `serve_connection`. The broker never reads a payload.
 """
 
 from flux_trio.broker.access import local_user

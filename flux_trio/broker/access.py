@@ -1,4 +1,4 @@
-"""Who a user of this machine is to the instance: flux-config-access(5), without its roles."""
+"""The rights of a user of this machine: flux-config-access(5), without its roles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OWNER_NAME: Final = "owner"
 
 
 def local_user(userid: int, owner: int, access: AccessConfig) -> Credentials | None:
-    """What `userid` may do in an instance of `owner`'s; None if nothing."""
+    """Return the credentials of `userid` in an instance of `owner`; None without access."""
     if userid == owner:
         return Credentials(userid, ROLE_OWNER | ROLE_LOCAL, OWNER_NAME)
     if userid == 0 and access.allow_root_owner:

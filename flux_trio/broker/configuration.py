@@ -1,10 +1,10 @@
-"""`config.*`: the configuration of the running instance, asked for and changed.
+"""`config.*`: reads and changes the configuration of the running instance.
 
-A new configuration is all or nothing. First it is read; then each service that goes by it takes
-it or refuses, those that may refuse first; only then is it the instance's. What a module
-reads when it is loaded is in force when it is loaded again: the answer names those tables. It has
-`refusal` instead when nothing has changed, for the reason may be longer than an error's text
-(RFC 6, Response Messages).
+A change applies completely or not at all. The instance first parses the new configuration. Then
+each service that can apply it at once accepts or refuses it; services that may refuse come first.
+Only then does the instance use it. A module that reads its table only when it is loaded uses the
+new values after the next load; the answer names these tables. If nothing has changed, the answer
+has `refusal`, since the reason may be longer than an error's text (RFC 6, Response Messages).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from flux_trio.messages import (
     unknown_method,
 )
 
-TAKERS: Final = (topics.JOB_MANAGER, topics.JOB_LIST)
-"""Services that go by a new configuration at once; the first asks plugins and may refuse."""
+APPLIED_BY: Final = (topics.JOB_MANAGER, topics.JOB_LIST)
+"""Services that apply a new configuration at once; the first asks plugins and may refuse."""
 
 AT_ONCE: Final = ("policy", "queues", topics.JOB_MANAGER)
-"""Tables that are in force at once, but for what they have for the scheduler, and the plugins."""
+"""Tables that apply at once, except the scheduler's values in them and the plugins."""
 
 
 class ConfigRefused(Exception):
-    """Nothing has changed; the text says why, and what would have to."""
+    """Nothing has changed; the text says why, and which value must change."""
 
 
 class Load(msgspec.Struct):
@@ -52,9 +52,9 @@ class Load(msgspec.Struct):
 
 @dataclass
 class Configuration:
-    """Serves `config`. `read` reads the file again, None where there is none.
+    """Serves `config`. `read` reads the file again; it is None without a file.
 
-    `on_change` is told of a configuration that is in force. `read` raises ConfigRefused.
+    `on_change` gets each configuration that comes into force. `read` raises ConfigRefused.
     """
 
     config: Config
@@ -74,7 +74,7 @@ class Configuration:
     async def run(
         self, handle: Handle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Serve until cancelled. What takes its time holds up no questions."""
+        """Serve until cancelled. Slow methods run in tasks, so they do not block others."""
         handle.register(topics.CONFIG)
         task_status.started()
         async with trio.open_nursery() as nursery:
@@ -115,16 +115,16 @@ class Configuration:
         return {"requests": dict(self._counts)}
 
     async def _change(self, handle: Handle, new: Config) -> Payload:
-        """Raises ConfigRefused when a service refuses; then the old one is in force."""
+        """Apply `new`; ConfigRefused if a service refuses, and then the old one stays in force."""
         async with self._changing:
-            for service in TAKERS:
-                await self._give(handle, service, new)
+            for service in APPLIED_BY:
+                await self._offer(handle, service, new)
             old, self.config = self.config, new
             self.on_change(new)
-        return {"later": _later(old, new)}
+        return {"later": _applied_on_reload(old, new)}
 
-    async def _give(self, handle: Handle, service: str, new: Config) -> None:
-        """Let a service take it; one that is not there gets it when it is loaded."""
+    async def _offer(self, handle: Handle, service: str, new: Config) -> None:
+        """Send `new` to a service; a service that is not loaded gets it when it is loaded."""
         topic = topics.config_reload_of(service)
         try:
             answer = await handle.call(topic, {"config": new.to_json()})
@@ -135,8 +135,8 @@ class Configuration:
             raise ConfigRefused(answer["refusal"])
 
 
-def _later(old: Config, new: Config) -> list[str]:
-    """What is in force when its module is loaded again."""
+def _applied_on_reload(old: Config, new: Config) -> list[str]:
+    """Return the changed tables that apply only after a reload of their module."""
     before, after = old.to_json(), new.to_json()
     tables = [name for name in after if before[name] != after[name] and name not in AT_ONCE]
     if old.job_manager.plugins != new.job_manager.plugins:
@@ -147,5 +147,5 @@ def _later(old: Config, new: Config) -> list[str]:
 
 
 def _scheduler_tables(config: Config) -> dict[str | None, object]:
-    """What the scheduler reads of each queue, and which there are."""
+    """Return the scheduler's table of each queue, by queue name."""
     return {name: config.policy_for(name).scheduler for name in (None, *config.queues)}

@@ -1,4 +1,4 @@
-"""A remote peer: its connection is a nursery on the broker's side."""
+"""A remote peer: a nursery in the broker serves its connection."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from flux_trio.transports import (
     EndOfConnection,
 )
 
-OPEN_MAX: Final = 4096  # RPCs of one connection: each costs a service memory
+OPEN_MAX: Final = 4096  # RPCs of one connection: each uses a service's memory
 TOO_MANY: Final = f"{OPEN_MAX} requests of this connection are open: let some of them end"
-CALLS_AHEAD: Final = 256  # calls that services have not answered, before more is read:
-PAUSE_S: Final = 0.05  # or this time later, since some are answered late by nature
-BEHIND_S_MAX: Final = 10.0  # for a peer that sends to read what it is sent
+CALLS_AHEAD: Final = 256  # unanswered calls above which reading pauses, at most for
+PAUSE_S: Final = 0.05  # this time, since some calls are answered late by nature
+BEHIND_S_MAX: Final = 10.0  # a peer that sends must read its answers within this time
 POLL_S: Final = 0.01
 
 WriteLog = Callable[[int, str, str], None]  # level, party, text
@@ -42,10 +42,10 @@ WriteLog = Callable[[int, str, str], None]  # level, party, text
 async def serve_connection(
     router: Router, write_log: WriteLog, connection: Connection, credentials: Credentials
 ) -> None:
-    """Route what comes over `connection` until it ends; then its services are told.
+    """Route the messages of `connection` until it ends; then notify the services it called.
 
-    A peer that does not take up what is sent to it is dropped, by name, in the log. One that asks
-    faster than it is answered is read more slowly: the others are not to wait for it.
+    A peer that does not read its messages is dropped, and the log names it. A peer that asks faster
+    than services answer is read more slowly, so that other peers do not wait for it.
     """
     name = router.unique_name(credentials.name)
     with _requests_of(router, credentials) as guest:
@@ -76,7 +76,7 @@ async def _serve(
     except ConnectionLost as error:
         outgoing.write_log(Level.WARNING, name, f"connection lost: {error}")
     except EndOfConnection:
-        pass  # the peer said goodbye
+        pass  # the peer closed the connection regularly
     finally:
         router.remove(peer)
         await connection.aclose(outgoing.dropped)
@@ -84,7 +84,7 @@ async def _serve(
 
 @contextmanager
 def _requests_of(router: Router, credentials: Credentials) -> Iterator[GuestRequests | None]:
-    """What the connections of one guest share; None for the instance owner."""
+    """Yield the state shared by the connections of one guest; None for the instance owner."""
     if credentials.rolemask & ROLE_OWNER:
         yield None
         return
@@ -100,7 +100,7 @@ def _requests_of(router: Router, credentials: Credentials) -> Iterator[GuestRequ
 
 
 class _Outgoing:
-    """What the broker has for one peer. The first overflow ends it: nothing follows a gap."""
+    """The broker's messages to one peer. The first overflow ends it: no message follows a gap."""
 
     def __init__(
         self,
@@ -115,31 +115,31 @@ class _Outgoing:
         self.write_log = write_log
         self._connection = connection
         self.scope = trio.CancelScope()  # around the reader of the connection
-        self.dropped = ""  # why, once the peer has been given up
+        self.dropped = ""  # the reason, after the peer has been dropped
         self._open = open_rpcs
 
     def refusal(self, request: Request) -> str:
-        """Why the peer may not ask this as well, "" if it may; either way it will be answered."""
+        """Count `request` and return why it is refused, or ""; it gets an answer either way."""
         if request.matchtag and request.wants_response:
             self._open.begin(request)
         return self._open.refusal()
 
     async def catch_up(self) -> None:
-        """Wait, before more is read, for services to answer and for the peer to read."""
+        """Pause reading until services have answered and the peer has read its messages."""
         with trio.move_on_after(PAUSE_S):
             await self._open.wait_fewer(CALLS_AHEAD)
         with trio.move_on_after(BEHIND_S_MAX) as scope:
-            while self._connection.is_behind:  # noqa: ASYNC110 - seldom, and then for long
+            while self._connection.is_behind:  # noqa: ASYNC110 - rare, and then it takes long
                 await trio.sleep(POLL_S)
         if scope.cancelled_caught:
-            self._give_up(f"it sends, and has not read its answers for {BEHIND_S_MAX:g} s")
+            self._drop_peer(f"it sends, and has not read its answers for {BEHIND_S_MAX:g} s")
 
     def waiting(self) -> int:
-        """1 when the peer is behind: what waits is otherwise on its way."""
+        """Return 1 if the peer is behind; otherwise the queued messages are on their way."""
         return int(self._connection.is_behind)
 
     def deliver(self, ref: int, message: Message) -> None:
-        """Queue `message`; a message that cannot go is this peer's loss, not its sender's."""
+        """Queue `message`; if it cannot be sent, it is lost, and its sender is not affected."""
         if isinstance(message, Response) and message.ends_rpc:
             self._open.end(message)
         if self.dropped:
@@ -149,23 +149,23 @@ class _Outgoing:
             self._connection.send_nowait(message)
         except ConnectionOverflow as error:
             self._trace.dropped(self.name, message, ref, str(error))
-            self._give_up(str(error))
+            self._drop_peer(str(error))
         except ConnectionClosed as error:
             self._trace.dropped(self.name, message, ref, str(error))
         except LocalProtocolError as error:
             self._trace.dropped(self.name, message, ref, str(error))
             self.write_log(Level.ERR, self.name, str(error))
-            self._fail(ref, message, str(error))
+            self._answer_unsendable(ref, message, str(error))
         else:
             self._trace.received(self.name, "", message, ref)
 
-    def _give_up(self, reason: str) -> None:
+    def _drop_peer(self, reason: str) -> None:
         self.dropped = reason
         self.write_log(Level.ERR, self.name, f"dropped: {reason}")
         self.scope.cancel()
 
-    def _fail(self, ref: int, message: Message, text: str) -> None:
-        """In place of an answer that no frame can carry, most likely for its size."""
+    def _answer_unsendable(self, ref: int, message: Message, text: str) -> None:
+        """Send an error in place of an answer that fits into no frame, usually for its size."""
         if isinstance(message, Response) and message.errnum == 0:
             errnum = int(Errno.EMSGSIZE)
             routes = message.routes
@@ -175,33 +175,33 @@ class _Outgoing:
 
 
 class _OpenRpcs:
-    """What a peer has asked and not been answered to the end; a matchtag may be in use twice.
+    """Open RPCs of a peer, by matchtag; a matchtag may be in use twice.
 
-    `guest` counts the same for all connections of the user; None for the instance owner.
+    `guest` counts the RPCs of all connections of the user; None for the instance owner.
     """
 
     def __init__(self, guest: GuestRequests | None) -> None:
         self.total = 0
-        self.calls = 0  # of them, those that are no streams
+        self.calls = 0  # those that are not streams
         self._guest = guest
-        self._asked: dict[int, list[tuple[bool, int]]] = {}  # by matchtag: a stream?, size
-        self._fewer = trio.Event()  # replaced when somebody waits
+        self._asked: dict[int, list[tuple[bool, int]]] = {}  # matchtag -> (is a stream, size)
+        self._fewer = trio.Event()  # replaced when a task waits
 
     def refusal(self) -> str:
-        """Why there may be no more, "" if there may."""
+        """Return why the peer may open no more RPCs, or ""."""
         if self.total > OPEN_MAX:
             return TOO_MANY
         return "" if self._guest is None else self._guest.refusal()
 
     def begin(self, request: Request) -> None:
-        """`request`, which wants a response, is on its way."""
+        """Count `request`, which wants a response."""
         self.total += 1
         self.calls += not request.is_streaming
         size = 0 if self._guest is None else self._guest.begin(request)
         self._asked.setdefault(request.matchtag, []).append((request.is_streaming, size))
 
     def end(self, response: Response) -> None:
-        """The last response came."""
+        """Count the last response of an RPC."""
         asked = self._asked.get(response.matchtag)
         if asked is None:
             return
@@ -215,7 +215,7 @@ class _OpenRpcs:
         self._fewer.set()
 
     def forget(self) -> None:
-        """The peer is gone, and waits for nothing any more."""
+        """Forget all RPCs, since the peer is gone."""
         if self._guest is not None:
             for asked in self._asked.values():
                 for is_streaming, size in asked:
@@ -223,7 +223,7 @@ class _OpenRpcs:
         self._asked.clear()
 
     async def wait_fewer(self, limit: int) -> None:
-        """Until at most `limit` calls are open, and few enough of a guest's connections."""
+        """Wait until at most `limit` calls are open here, and few enough of the guest's calls."""
         if self._guest is not None:
             await self._guest.wait_fewer()
         while self.calls > limit:

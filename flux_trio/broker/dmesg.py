@@ -1,8 +1,8 @@
-"""`log.dmesg` and `log.clear`: the instance's log for whoever may read it, the instance owner.
+"""`log.dmesg` and `log.clear`: the instance's log, readable by the instance owner.
 
-A stream tells what the ring has, then with `follow` what is written from there on; ENODATA is the
-end. What is told: `timestamp` (seconds since the Unix epoch), `level` (0-7, RFC 5424's severities),
-`party`, `text`.
+A stream has the entries in the ring and, with `follow`, every later entry; ENODATA ends it. An
+entry has `timestamp` (seconds since the Unix epoch), `level` (0-7, severities of RFC 5424), `party`
+and `text`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from flux_trio.messages import (
 
 
 class DmesgRequest(msgspec.Struct):
-    """The log.dmesg request: whether to go on, and whether to leave out what there is."""
+    """The log.dmesg request: whether to wait for new entries, and whether to skip old ones."""
 
     follow: bool = False
     nobacklog: bool = False
@@ -43,7 +43,7 @@ class DmesgCancel(msgspec.Struct):
 
 
 class LogService:
-    """Answers for `book`, through `handle`."""
+    """Answers requests for `book`, through `handle`."""
 
     def __init__(self, book: LogBook, handle: Handle) -> None:
         self._book = book
@@ -55,11 +55,10 @@ class LogService:
             topics.LOG_CLEAR: self._clear,
             topics.disconnect_of(topics.LOG): self._forget,
         }
-        book.sinks.append(self._written)
+        book.sinks.append(self._on_entry)
 
     def close(self) -> None:
-        """Nobody is told any more."""
-        self._book.sinks.remove(self._written)
+        self._book.sinks.remove(self._on_entry)
 
     def take(self, request: Request) -> None:
         try:
@@ -80,7 +79,7 @@ class LogService:
             raise FluxError(Errno.EPROTO, text)
         if not wanted.nobacklog:
             for entry in self._book:
-                self._send(respond_stream(request, _told(entry)))
+                self._send(respond_stream(request, _payload(entry)))
         if wanted.follow:
             self._followers[key] = request
         else:
@@ -102,16 +101,16 @@ class LogService:
         sender = request.sender
         self._followers = {key: each for key, each in self._followers.items() if key[0] != sender}
 
-    def _written(self, entry: LogEntry) -> None:
+    def _on_entry(self, entry: LogEntry) -> None:
         for request in list(self._followers.values()):
-            self._send(respond_stream(request, _told(entry)))
+            self._send(respond_stream(request, _payload(entry)))
 
     def _send(self, response: Response | None) -> None:
         if response is not None:
             self._handle.send(response)
 
 
-def _told(entry: LogEntry) -> dict[str, Any]:
+def _payload(entry: LogEntry) -> dict[str, Any]:
     return {
         "timestamp": entry.t,
         "level": int(entry.level),

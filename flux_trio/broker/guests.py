@@ -1,4 +1,4 @@
-"""How much of guests' requests is under way, by user: a flood of one guest leaves room for all.
+"""Counts the open requests of guests, by user: a flood of one guest must leave room for others.
 
 The instance owner's requests are not counted.
 """
@@ -11,27 +11,27 @@ import trio
 
 from flux_trio.messages import Request, payload_bytes
 
-WAITING_OF_GUEST_MAX: Final = 4096  # requests of one user at one service; beyond it EAGAIN
-WAITING_OF_GUEST_BYTES_MAX: Final = 16 * 2**20  # of their payloads as JSON; the same
+WAITING_OF_GUEST_MAX: Final = 4096  # requests of one user at one service; more get EAGAIN
+WAITING_OF_GUEST_BYTES_MAX: Final = 16 * 2**20  # their payloads as JSON; more get EAGAIN
 
-CALLS_OF_GUEST_AHEAD: Final = 16  # that services have not answered, before more is read
-OPEN_OF_GUEST_MAX: Final = 4096  # requests of all connections of one user; beyond it EAGAIN
-OPEN_OF_GUEST_BYTES_MAX: Final = 16 * 2**20  # of their payloads as JSON; the same
+CALLS_OF_GUEST_AHEAD: Final = 16  # unanswered calls above which reading pauses
+OPEN_OF_GUEST_MAX: Final = 4096  # requests of all connections of one user; more get EAGAIN
+OPEN_OF_GUEST_BYTES_MAX: Final = 16 * 2**20  # their payloads as JSON; more get EAGAIN
 
 
 class GuestRequests:
-    """Requests of one guest's connections that have not had their last answer."""
+    """Requests of one guest's connections that have not had their last response."""
 
     def __init__(self, userid: int) -> None:
         self.userid = userid
         self.connections = 0
         self.count = 0
-        self.calls = 0  # of them, those that are no streams
+        self.calls = 0  # those that are not streams
         self.size = 0  # bytes of their payloads as JSON
-        self._fewer = trio.Event()  # replaced when somebody waits
+        self._fewer = trio.Event()  # replaced when a task waits
 
     def begin(self, request: Request) -> int:
-        """Count `request`, even when there is no room for it; its size, for `end`."""
+        """Count `request`, even if it will be refused; return its size, for `end`."""
         size = payload_bytes(request)
         self.count += 1
         self.calls += not request.is_streaming
@@ -39,7 +39,7 @@ class GuestRequests:
         return size
 
     def end(self, size: int, *, is_streaming: bool) -> None:
-        """A request of this size has had its last answer, or nobody waits for it any more."""
+        """Uncount a request of this size: it had its last response, or its sender is gone."""
         self.count -= 1
         self.calls -= not is_streaming
         self.size -= size
@@ -47,13 +47,13 @@ class GuestRequests:
             self._fewer.set()
 
     async def wait_fewer(self) -> None:
-        """Until at most CALLS_OF_GUEST_AHEAD calls are open, over all connections."""
+        """Wait until at most CALLS_OF_GUEST_AHEAD calls of all connections are open."""
         while self.calls > CALLS_OF_GUEST_AHEAD:
             self._fewer = trio.Event() if self._fewer.is_set() else self._fewer
             await self._fewer.wait()
 
     def refusal(self) -> str:
-        """Why no more can be taken; "" when there is room."""
+        """Return why another request is refused, or ""."""
         if self.count > OPEN_OF_GUEST_MAX:
             what = f"{OPEN_OF_GUEST_MAX} requests"
         elif self.size > OPEN_OF_GUEST_BYTES_MAX:
@@ -64,22 +64,22 @@ class GuestRequests:
 
 
 class GuestQueue:
-    """Requests of guests that one peer has not taken up: number and bytes by userid.
+    """Requests of guests that wait at one peer: number and bytes by userid.
 
-    A service takes up everything that waits at once, so nothing has to be counted down: from then
-    on what is counted is what came since.
+    A service receives all waiting requests at once, so nothing is counted down: `clear` resets the
+    counts to zero.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[int, int]] = {}
 
-    def taken_up(self) -> None:
-        """The peer has taken up all there was."""
+    def clear(self) -> None:
+        """Reset the counts: the peer has received all waiting requests."""
         if self._waiting:
             self._waiting.clear()
 
     def refusal(self, request: Request, service: str) -> str:
-        """Count `request` and return "", or return why it is not taken."""
+        """Count `request` and return "", or return why it is refused."""
         count, size = self._waiting.get(request.userid, (0, 0))
         count, size = count + 1, size + payload_bytes(request)
         if count > WAITING_OF_GUEST_MAX:

@@ -1,7 +1,7 @@
-"""What a module holds of the broker: its inbox, its names, its clock.
+"""A module's access to the broker: its inbox, its service names, its clock.
 
-A `Handle` is the same to a module wherever it runs. What differs is how messages leave and come:
-by the router in this process (`LocalHandle`), or over a connection (`flux_trio.broker.remote`).
+A `Handle` looks the same to a module wherever it runs. Messages travel through the router of this
+process (`LocalHandle`), or over a connection (`flux_trio.broker.remote`).
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ Clock = Now
 
 
 class Handle(ABC):
-    """One module's end of the broker: what comes, what is asked, and the time."""
+    """One module's end of the broker: received messages, sent messages, and the time."""
 
     def __init__(self, name: str, userid: int, clock: Clock) -> None:
         self.name = name
-        self.userid = userid  # whose rights the module has: the instance owner's
+        self.userid = userid  # the instance owner's: the module has the owner's rights
         self.now = clock  # seconds since the Unix epoch
-        self.passed = passing(clock)  # seconds that durations are counted in
-        self.t_active = clock()  # when it last took up or sent anything
-        # (place of the send, message), or (-1, value) for what the module posted to itself
+        self.passed = passing(clock)  # monotonic seconds, for durations
+        self.t_active = clock()  # when the module last received or sent a message
+        # (place of the send, message), or (-1, value) for a value that the module posted to itself
         self._inbox: Inbox[tuple[int, Any]] = Inbox()
         self._calls: Calls[trio.MemorySendChannel[Response]] = Calls()
-        self._left: set[int] = set()  # matchtags of calls that were left before their end
+        self._abandoned: set[int] = set()  # matchtags of calls that the caller left before the end
 
     @abstractmethod
     def register(self, service: str) -> None:
-        """Take a service name. Raises FluxError(EEXIST) when another holds it."""
+        """Claim a service name; FluxError(EEXIST) if another peer holds it."""
 
     @abstractmethod
     def subscribe(self, pattern: str) -> None:
@@ -57,7 +57,7 @@ class Handle(ABC):
 
     @abstractmethod
     def send(self, message: Request | Response | Event) -> None:
-        """Put `message` on its way; never blocks."""
+        """Send `message`; never blocks."""
 
     @abstractmethod
     def log(self, level: int, text: str) -> None:
@@ -73,29 +73,29 @@ class Handle(ABC):
             self.note(kind, data)
 
     async def receive(self) -> list[Any]:
-        """Everything that waits, at least one: messages, and values that were posted."""
+        """Wait; return all waiting messages and posted values, at least one."""
         return self._unwrap(await self._inbox.get_batch())
 
     async def receive_until(self, deadline: float) -> list[Any]:
-        """Like `receive`; an empty list when `deadline` (seconds since the epoch) comes first."""
+        """Like `receive`, but returns [] if `deadline` (seconds since the epoch) comes first."""
         return await self.receive_for(max(0.0, deadline - self.now()))
 
     async def receive_for(self, seconds: float) -> list[Any]:
-        """Like `receive`; an empty list when `seconds` are over first."""
+        """Like `receive`, but returns [] if `seconds` pass first."""
         return self._unwrap(await self._inbox.get_batch_until(trio.current_time() + seconds))
 
     def post(self, value: Any) -> None:
-        """Put `value`, the result of work done elsewhere, behind what waits here already."""
+        """Append `value`, the result of work in another task, to the waiting messages."""
         self._inbox.put((-1, value))
 
     def waiting(self) -> int:
-        """How much waits to be received."""
+        """Return how many messages and values wait to be received."""
         return len(self._inbox)
 
     async def call(self, topic: str, payload: Payload = None) -> dict[str, Any]:
-        """One request, one response. Raises FluxError with the errnum and text of a failure.
+        """Send one request and return its response; FluxError with errnum and text of a failure.
 
-        Answers reach the caller beside the inbox, so a module may use this while nobody receives.
+        Responses bypass the inbox, so a module may call this while no task receives.
         """
         async with self.stream(topic, payload, flags=Flag.NONE) as responses:
             async for response in responses:
@@ -108,7 +108,7 @@ class Handle(ABC):
     ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         """Iterate over a stream of responses; ENODATA ends it, another error is raised.
 
-        Once the block is left, further responses are dropped; the service is not told.
+        After the block, further responses are dropped; the service is not notified.
         """
         answers, incoming = trio.open_memory_channel[Response](math.inf)  # bounded by the sender
         matchtag = self._calls.open(answers)
@@ -118,50 +118,50 @@ class Handle(ABC):
                 yield payloads
         finally:
             if self._calls.close(matchtag) is not None:
-                self._left.add(matchtag)
+                self._abandoned.add(matchtag)
 
     @abstractmethod
-    def _taken_up(self, ref: int, message: Message) -> None:
-        """`message`, sent at place `ref`, was received."""
+    def _trace_received(self, ref: int, message: Message) -> None:
+        """Trace that `message`, sent at place `ref`, was received."""
 
-    def _taken_up_all(self, batch: list[tuple[int, Any]]) -> None:
-        """The same for a batch; values that were posted are in no place."""
+    def _trace_received_all(self, batch: list[tuple[int, Any]]) -> None:
+        """Trace a batch; posted values have no place and are not traced."""
         for ref, message in batch:
             if ref >= 0:
-                self._taken_up(ref, message)
+                self._trace_received(ref, message)
 
     @abstractmethod
-    def _dropped(self, ref: int, message: Message, reason: str) -> None:
-        """`message`, sent at place `ref`, will not be."""
+    def _trace_dropped(self, ref: int, message: Message, reason: str) -> None:
+        """Trace that `message`, sent at place `ref`, will not be received."""
 
     def _take_in(self, ref: int, message: Message) -> None:
         if isinstance(message, Response) and message.matchtag:
             waiter = self._calls.match(message)
             if waiter is not None:
-                self._taken_up(ref, message)
+                self._trace_received(ref, message)
                 waiter.send_nowait(message)
                 return
-            if message.matchtag in self._left:
-                self._dropped(ref, message, "the caller has left")
+            if message.matchtag in self._abandoned:
+                self._trace_dropped(ref, message, "the caller has left")
                 if message.ends_rpc:
-                    self._left.remove(message.matchtag)
+                    self._abandoned.remove(message.matchtag)
                 return
         self._inbox.put((ref, message))
 
     def _unwrap(self, batch: list[tuple[int, Any]]) -> list[Any]:
         self.t_active = self.now()
-        self._taken_up_all(batch)
+        self._trace_received_all(batch)
         return [item for _, item in batch]
 
 
 class LocalHandle(Handle):
-    """A handle in the broker's own process. A module's is made by the supervisor, gone with it."""
+    """A handle in the broker's process; the supervisor creates it and closes it with the module."""
 
     def __init__(
         self, name: str, router: Router, clock: Clock, log: LogBook, userid: int, rolemask: int
     ) -> None:
         super().__init__(name, userid, clock)
-        self.process: trio.Process | None = None  # what it speaks for, if that is elsewhere
+        self.process: trio.Process | None = None  # the module's own process, if it has one
         self._router = router
         self._log = log
         self.peer = Peer(name, userid, rolemask, self._take_in, self._inbox.__len__)
@@ -187,15 +187,15 @@ class LocalHandle(Handle):
         self._router.trace.note_all(self.name, notes)
 
     def is_traced(self) -> bool:
-        """Whether anybody reads what the instance traces."""
+        """Return whether the instance's trace has a reader."""
         return self._router.trace.has_sinks
 
     @contextmanager
     def beside(self, name: str) -> Iterator[Handle]:
-        """Another peer of the same user, for the length of the block.
+        """Yield a second peer of the same user, for the duration of the block.
 
-        Its calls have matchtags and an order of their own: a core asks and receives here.
-        `name` must be nobody else's.
+        Its calls have matchtags and an order of their own; a core sends and receives here. No other
+        peer may have the `name`.
         """
         rolemask = self.peer.rolemask
         other = LocalHandle(name, self._router, self.now, self._log, self.userid, rolemask)
@@ -205,22 +205,22 @@ class LocalHandle(Handle):
             other.close()
 
     def close(self, reason: str = "") -> None:
-        """Leave the broker: synchronous, so that nothing can come between.
+        """Leave the broker; synchronous, so that no message can arrive in between.
 
-        `reason` says why, to who calls the services of a module that ended by itself.
+        `reason` says why the module ended by itself, for later callers of its services.
         """
         self._inbox.close()
         undelivered = [item for item in self._inbox.drain() if item[0] >= 0]
         self._router.remove(self.peer, undelivered, reason)
 
-    def _taken_up(self, ref: int, message: Message) -> None:
+    def _trace_received(self, ref: int, message: Message) -> None:
         self._router.trace.received(self.name, "", message, ref)
 
-    def _taken_up_all(self, batch: list[tuple[int, Any]]) -> None:
-        self.peer.guests.taken_up()
+    def _trace_received_all(self, batch: list[tuple[int, Any]]) -> None:
+        self.peer.guests.clear()
         self._router.trace.received_all(self.name, batch)
 
-    def _dropped(self, ref: int, message: Message, reason: str) -> None:
+    def _trace_dropped(self, ref: int, message: Message, reason: str) -> None:
         self._router.trace.dropped(self.name, message, ref, reason)
 
 

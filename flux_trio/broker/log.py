@@ -1,4 +1,4 @@
-"""The instance's log: a ring of entries, handed to sinks as they come."""
+"""The instance's log: a ring of entries; sinks get each new entry."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from flux_trio.formats import printable, shortened
 from flux_trio.messages import Level
 
 LOG_RING_SIZE: Final = 1024  # flux-core's default
-TEXT_CHARS_MAX: Final = 1 << 15  # of an entry; the longest are stacks of plugins
+TEXT_CHARS_MAX: Final = 1 << 15  # of an entry; the longest are stack traces of plugins
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One line: when (seconds since the Unix epoch), how bad (0-7), who, what.
+    """One line: time (seconds since the Unix epoch), severity (0-7), party, text.
 
-    Who and what may be the words of others; in the entry they are printable, so that it stays one
-    line wherever it is shown, and not longer than all other lines together.
+    Party and text may come from other users. The entry makes them printable, so that each entry
+    stays on one line wherever it is shown, and limits their length.
     """
 
     t: float
@@ -36,20 +36,19 @@ class LogEntry:
 
 
 class LogBook:
-    """The last entries, and whoever else wants them."""
+    """The latest entries, and the sinks that get every entry."""
 
     def __init__(self) -> None:
         self._entries: deque[LogEntry] = deque(maxlen=LOG_RING_SIZE)
         self.sinks: list[Callable[[LogEntry], None]] = []
 
     def write(self, entry: LogEntry) -> None:
-        """Keep `entry` and hand it to every sink."""
+        """Store `entry` and pass it to every sink."""
         self._entries.append(entry)
         for sink in self.sinks:
             sink(entry)
 
     def clear(self) -> None:
-        """Forget all entries."""
         self._entries.clear()
 
     def __iter__(self) -> Iterator[LogEntry]:

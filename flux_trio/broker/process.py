@@ -1,8 +1,8 @@
-"""A module in a process of its own: started, connected, and ended with the module.
+"""A module in its own process: starts it, connects it, and ends it with the module.
 
-The process connects as any peer does, with a token of its own. From then on the module's handle is
-passed through: what is for the module goes out over the connection, what comes in is sent in the
-module's name. So to the broker, to the list of modules and in the trace it is the same module.
+The process connects like any peer, with its own token. The module's handle then forwards messages:
+those for the module go out over the connection, and those from the connection are sent in the
+module's name. So the broker, the module list and the trace see an ordinary module.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ from flux_trio.transports import (
     TransportError,
 )
 
-READY: Final = "ready"  # the line with which the process says that it serves
-START_S_MAX: Final = 30.0  # to say so
+READY: Final = "ready"  # the process prints this line when it serves
+START_S_MAX: Final = 30.0  # limit for printing READY
 GRACE_S: Final = 5.0  # from SIGTERM to SIGKILL
-END_S_MAX: Final = 1.0  # from the end of the connection to that of the process
-FULL_S: Final = 0.01  # a pause for a process that reads too slowly; its inbox grows meanwhile
+END_S_MAX: Final = 1.0  # from the end of the connection to the end of the process
+FULL_S: Final = 0.01  # pause for a process that reads too slowly; its inbox grows meanwhile
 LINE_BYTES_MAX: Final = 4096
 
 
 class ProcessEnded(Exception):
-    """The process of a module ended, or cannot be talked to; the text says how."""
+    """The process of a module ended or lost its connection; the text says how."""
 
 
 @dataclass(eq=False)
 class _Expected:
-    """A connection that a process is going to make."""
+    """A connection that a module's process will make."""
 
     connection: Connection | None = None
     come: trio.Event = field(default_factory=trio.Event)
-    done: trio.Event = field(default_factory=trio.Event)  # nobody uses it any more
+    done: trio.Event = field(default_factory=trio.Event)  # set when the connection is unused
 
 
 class Processes:
-    """What processes of modules need of an instance: an address, tokens, a way in.
+    """Starts module processes: gives them an address and a token, and accepts their connections.
 
-    `address` is where the instance listens, "" when it does not. `environment` is theirs, with
-    address and token under the two `names`; `grace_s` (seconds) lies between SIGTERM and SIGKILL.
+    `address` returns where the instance listens, "" if it does not. The processes get `environment`
+    plus address and token under the two `names`. `grace_s` is in seconds, from SIGTERM to SIGKILL.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class Processes:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Run `command` as the module of `handle` until cancelled; then it is ended.
+        """Run `command` as the module of `handle` until cancelled, then end the process.
 
-        Raises ProcessEnded when it ends by itself, or cannot connect.
+        Raises ProcessEnded if the process ends by itself or cannot connect.
         """
         if not self._address():
             raise ProcessEnded("no process can connect: this instance does not listen")
@@ -111,7 +111,7 @@ class Processes:
                 await _end(process, self._grace_s)
 
     async def take(self, connection: Connection, credentials: Credentials) -> bool:
-        """Whether the connection was a process's; then it is over."""
+        """Serve `connection` to its end if a module's process made it; else return False."""
         expected = self._expected.pop(credentials, None)
         if expected is None:
             return False
@@ -138,7 +138,7 @@ async def _serve(
     expected: _Expected,
     task_status: trio.TaskStatus[None],
 ) -> None:
-    """Pass messages until the process ends. Raises ProcessEnded."""
+    """Forward messages until the process ends; raises ProcessEnded."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_connect, handle, expected)
         await _wait_ready(process)
@@ -147,7 +147,7 @@ async def _serve(
 
 
 async def _wait_ready(process: trio.Process) -> None:
-    """Until the process serves. Raises ProcessEnded when it says something else, or nothing."""
+    """Wait for READY; ProcessEnded if the process prints another line or ends."""
     with trio.move_on_after(START_S_MAX):
         line = await _first_line(process)
         if line == READY:
@@ -157,7 +157,7 @@ async def _wait_ready(process: trio.Process) -> None:
 
 
 async def _connect(handle: LocalHandle, expected: _Expected) -> None:
-    """Pass messages both ways once the connection is there. Raises ProcessEnded at its end."""
+    """Forward messages both ways after the process has connected; ProcessEnded at the end."""
     await expected.come.wait()
     connection = expected.connection
     assert connection is not None
@@ -165,12 +165,12 @@ async def _connect(handle: LocalHandle, expected: _Expected) -> None:
         nursery.start_soon(_pass_out, handle, connection)
         reason = await _pass_in(handle, connection)
         nursery.cancel_scope.cancel()
-    await trio.sleep(END_S_MAX)  # when it has ended, how is told instead
+    await trio.sleep(END_S_MAX)  # if the process ends meanwhile, its status is the better reason
     raise ProcessEnded(f"its process let go of the connection: {reason}")
 
 
 async def _pass_in(handle: LocalHandle, connection: Connection) -> str:
-    """Send what comes in the module's name; why it ended."""
+    """Send received messages in the module's name; return why the connection ended."""
     try:
         while True:
             for message in await connection.receive():
@@ -188,7 +188,7 @@ async def _pass_out(handle: LocalHandle, connection: Connection) -> None:
 
 
 async def _put(handle: LocalHandle, connection: Connection, message: Message) -> bool:
-    """Whether the connection is still there; `message` is on its way, or was refused."""
+    """Queue `message` for the process, or refuse it; return False if the connection is gone."""
     while True:
         try:
             connection.send_nowait(message)
@@ -197,14 +197,14 @@ async def _put(handle: LocalHandle, connection: Connection, message: Message) ->
             continue
         except ConnectionClosed:
             return False
-        except LocalProtocolError as error:  # most likely for its size
+        except LocalProtocolError as error:  # usually because of its size
             handle.log(Level.ERR, str(error))
             await _refuse(handle, connection, message, str(error))
         return True
 
 
 async def _refuse(handle: LocalHandle, connection: Connection, message: Message, text: str) -> None:
-    """In place of what no frame can carry: an error, to whoever waits."""
+    """Send an error in place of a message that fits into no frame."""
     if isinstance(message, Request):
         answer = respond_error(message, Errno.EMSGSIZE, text)
         if answer is not None:
@@ -215,7 +215,7 @@ async def _refuse(handle: LocalHandle, connection: Connection, message: Message,
 
 
 async def _first_line(process: trio.Process) -> str:
-    """What the process says first; "" when it ends without a word."""
+    """Return the first line that the process prints; "" if it ends before that."""
     assert process.stdout is not None
     said = b""
     while b"\n" not in said and len(said) < LINE_BYTES_MAX:
@@ -234,7 +234,7 @@ async def _how_it_ended(process: trio.Process) -> str:
 
 
 async def _end(process: trio.Process, grace_s: float) -> None:
-    """SIGTERM, grace, SIGKILL; the process is gone when this returns."""
+    """Send SIGTERM, wait, send SIGKILL; the process has ended when this returns."""
     with trio.CancelScope(shield=True):
         if process.returncode is None:
             process.terminate()

@@ -1,8 +1,8 @@
-"""A handle in another process: the same to a module, with a connection in place of the router.
+"""A handle in another process: it uses a connection in place of the router.
 
-A scheduler or an execution service that connects from outside is served by this. What must be known
-to the broker before anything else, a service name or a subscription, is asked for first: until the
-broker has answered, what the module sends waits here.
+A scheduler or an execution service outside the broker's process uses this handle. The broker must
+grant service names and subscriptions first, so messages of the module wait here until the broker
+has answered these requests.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from flux_trio.transports import Connection, ConnectionClosed
 
 
 class RemoteHandle(Handle):
-    """A handle over `connection`. Whoever made it runs `take_in` beside the module."""
+    """A handle over `connection`. Its creator runs `take_in` in a task."""
 
     def __init__(self, name: str, userid: int, connection: Connection, clock: Clock) -> None:
         super().__init__(name, userid, clock)
         self._connection = connection
-        self._asked: Calls[str] = Calls()  # of the broker, and not answered
-        self._held: list[Message] = []  # what waits for those answers
-        self._settled = trio.Event()  # replaced when the broker is asked
+        self._asked: Calls[str] = Calls()  # registrations that the broker has not answered
+        self._held: list[Message] = []  # messages that wait for those answers
+        self._settled = trio.Event()  # set when all are answered; replaced by the next request
 
     def register(self, service: str) -> None:
-        """See `Handle`; when it is refused, `take_in` raises the FluxError."""
+        """See `Handle`; if the broker refuses, `take_in` raises the FluxError."""
         self._ask(topics.BROKER_REGISTER, {"service": service})
 
     def subscribe(self, pattern: str) -> None:
         self._ask(topics.BROKER_SUBSCRIBE, {"topic": pattern})
 
     def send(self, message: Request | Response | Event) -> None:
-        """See `Handle`; raises ConnectionOverflow when the broker does not read."""
+        """See `Handle`; raises ConnectionOverflow if the broker does not read."""
         self.t_active = self.now()
         if len(self._asked):
             self._held.append(message)
@@ -50,14 +50,14 @@ class RemoteHandle(Handle):
         self._tell(topics.BROKER_NOTE, {"kind": kind, "data": data})
 
     async def wait_settled(self) -> None:
-        """Wait until the broker has granted everything that was asked of it so far."""
+        """Wait until the broker has granted all registrations and subscriptions so far."""
         if len(self._asked):
             await self._settled.wait()
 
     async def take_in(self) -> None:
-        """Take in what comes until the connection ends.
+        """Receive messages until the connection ends.
 
-        Raises EndOfConnection or ConnectionLost then, FluxError when the broker refuses a name.
+        Raises EndOfConnection or ConnectionLost at the end, FluxError if the broker refuses a name.
         """
         while True:
             for message in await self._connection.receive():
@@ -72,7 +72,7 @@ class RemoteHandle(Handle):
         self._write(Request(topic, payload, self._asked.open(topic)))
 
     def _granted(self, response: Response) -> None:
-        """An answer while the broker is being asked: to that, or to an earlier call."""
+        """Handle a response while a registration is open; it may also answer an earlier call."""
         if response.topic not in (topics.BROKER_REGISTER, topics.BROKER_SUBSCRIBE):
             self._take_in(0, response)
             return
@@ -89,23 +89,23 @@ class RemoteHandle(Handle):
         self.send(Request(topic, payload, flags=int(Flag.NORESPONSE)))
 
     def _write(self, message: Message) -> None:
-        with suppress(ConnectionClosed):  # `take_in` is about to say so
+        with suppress(ConnectionClosed):  # `take_in` is about to raise the error
             self._connection.send_nowait(message)
 
-    def _taken_up(self, ref: int, message: Message) -> None:
-        """The trace is the broker's: it has the message as received since it was passed on."""
+    def _trace_received(self, ref: int, message: Message) -> None:
+        """Do nothing: the broker traced the message when it passed it on."""
 
-    def _dropped(self, ref: int, message: Message, reason: str) -> None:
-        """The broker's trace has this too."""
+    def _trace_dropped(self, ref: int, message: Message, reason: str) -> None:
+        """Do nothing: the broker traces this too."""
 
 
 @asynccontextmanager
 async def open_remote(
     name: str, userid: int, connection: Connection, clock: Clock
 ) -> AsyncIterator[RemoteHandle]:
-    """A handle that takes in what comes over `connection` until the block is left.
+    """Yield a handle that receives from `connection` until the end of the block.
 
-    Raises, in an exception group, what `RemoteHandle.take_in` does.
+    Raises the errors of `RemoteHandle.take_in` in an exception group.
     """
     handle = RemoteHandle(name, userid, connection, clock)
     async with trio.open_nursery() as nursery:

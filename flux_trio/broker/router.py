@@ -1,7 +1,7 @@
-"""Routing: RFC 3's rules for one broker, and RFC 6's for peers that go away.
+"""Routing: the rules of RFC 3 for one broker, and of RFC 6 for peers that go away.
 
-The router is synchronous: a message is in its receiver's hands, or refused, when `route` returns.
-Messages between two peers arrive in the order sent. Everything is traced here, once.
+The router is synchronous: when `route` returns, the receiver has the message or it was refused.
+Messages between two peers arrive in the order sent. The router traces every message, once.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from flux_trio.messages.topics import DISCONNECT, SERVICE_BACK_EVENT
 from flux_trio.messages.types import NORESPONSE, PRIVATE
 from flux_trio.trace import Trace
 
-# Requests that wait at one service. A caller beyond it is answered EAGAIN: a flood must not take
-# the memory of an instance, and answers, which nobody can refuse, need the room. Guests are refused
-# at half of it, so that all of them together leave room for the instance owner.
+# Requests that wait at one service; further requests get EAGAIN. A flood must not use up the
+# instance's memory, which responses need because nobody can refuse them. Guests are refused at half
+# of the limit, so that all guests together leave room for the instance owner.
 REQUESTS_WAITING_MAX: Final = 1 << 18
 
-# Names that one peer has asked for in vain and is told of when they are taken. A peer asks for a
-# handful of services; beyond the bound it is not told.
+# Service names that a peer asked for while nobody held them. The peer is notified when they are
+# registered. A peer asks for few services; it is not notified of names beyond this limit.
 MISSED_MAX: Final = 64
 
 
 class Peer:
-    """One end of the broker: a module, or a connection from outside."""
+    """One party at the broker: a module, or a connection from outside."""
 
     def __init__(
         self,
@@ -54,19 +54,19 @@ class Peer:
         self.name = name
         self.userid = userid
         self.rolemask = rolemask
-        self.deliver = deliver  # takes the place of the send and the message; never blocks
-        self.waiting = waiting  # how many messages it has not taken up, so far as is known
+        self.deliver = deliver  # gets the place of the send and the message; never blocks
+        self.waiting = waiting  # returns how many messages it has not received, as far as known
         self.routes = (name,)
         self.services: set[str] = set()
         self.subscriptions = Subscriptions()
-        self.called: dict[str, None] = {}  # services it has sent requests to, in order
-        self.missed: set[str] = set()  # services it has asked for while nobody held the name
-        # Delivered to it and not answered, by sender, then matchtag.
+        self.called: dict[str, None] = {}  # services that it has sent requests to, in order
+        self.missed: set[str] = set()  # services that it called while nobody held the name
+        # Requests delivered to this peer and not answered: sender -> matchtag -> request.
         self.inflight: dict[str, dict[int, Request]] = {}
         self.guests = GuestQueue()
 
     def answered(self, sender: str, matchtag: int) -> None:
-        """One request of `sender` has had its last answer, if it was still open."""
+        """Forget a request of `sender` after its last response, if it is still open."""
         requests = self.inflight.get(sender)
         if requests is not None:
             requests.pop(matchtag, None)
@@ -75,33 +75,33 @@ class Peer:
 
 
 class Router:
-    """Peers, service names, and the way of each message."""
+    """Peers, service names, and the routing of each message."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.peers: dict[str, Peer] = {}
         self.services: dict[str, Peer] = {}
-        self.ended: dict[str, str] = {}  # why nobody holds a service name, if its holder crashed
+        self.ended: dict[str, str] = {}  # service -> why nobody holds it, if its holder crashed
         self.guests: dict[int, GuestRequests] = {}  # by userid, while they have a connection
         self._sequence = 0
         self._connections = 0
 
     def unique_name(self, name: str) -> str:
-        """A peer name for one of several connections of the same user."""
+        """Return a peer name for one of several connections of the same user."""
         self._connections += 1
         return f"{name}-{self._connections}"
 
     def add(self, peer: Peer) -> None:
-        """Let `peer` take part. Raises FluxError(EEXIST) when the name is in use."""
+        """Add `peer`; FluxError(EEXIST) if the name is in use."""
         if peer.name in self.peers:
             raise FluxError(Errno.EEXIST, f"a peer named {peer.name} is already connected")
         self.peers[peer.name] = peer
 
     def register(self, peer: Peer, service: str) -> None:
-        """Give `peer` the service name. Raises FluxError(EEXIST) naming who holds it.
+        """Give `peer` the service name; FluxError(EEXIST) names the current holder.
 
-        Peers that have called an earlier holder, or have asked while there was no holder, hear of
-        it by an event: nobody needs to ask again and again (readings: Job manager gone).
+        An event notifies the peers that called an earlier holder or called while there was no
+        holder, so that nobody needs to poll (readings: Job manager gone).
         """
         holder = self.services.get(service)
         if holder is not None:
@@ -115,9 +115,9 @@ class Router:
             self._publish(peer, Event(SERVICE_BACK_EVENT, {"service": service}))
 
     def unregister(self, peer: Peer, service: str) -> None:
-        """Take a service name from the `peer` that holds it; who waits on it is answered ENOSYS.
+        """Take a service name from its holder `peer`; open requests to it get ENOSYS.
 
-        Raises FluxError(ENOENT) when another holds it, or nobody.
+        Raises FluxError(ENOENT) if `peer` does not hold the name.
         """
         if service not in peer.services:
             raise FluxError(Errno.ENOENT, f"{peer.name} does not hold service {service}")
@@ -136,54 +136,54 @@ class Router:
     def remove(
         self, peer: Peer, undelivered: Iterable[tuple[int, Message]] = (), reason: str = ""
     ) -> None:
-        """Take `peer` out: names dropped, callers answered ENOSYS, its services told.
+        """Remove `peer`: free its names, answer its callers with ENOSYS, notify its services.
 
-        `undelivered` is what it had not taken up, with the place of each send. `reason` says why it
-        ended if nobody asked it to: callers hear it until another holds the name.
+        `undelivered` are messages that it had not received, with the place of each send. `reason`
+        says why it ended by itself; callers get it until another peer holds the name.
         """
         if self.peers.get(peer.name) is not peer:
             return
         del self.peers[peer.name]
-        told = self._to_be_told(peer)
+        notified = self._services_to_notify(peer)
         for service in peer.services:
             del self.services[service]
             if reason:
                 self.ended[service] = reason
-        peer.services.clear()  # whatever it still says in their name is stale
+        peer.services.clear()  # its later messages in their name are stale
         self._answer_for(peer, undelivered)
-        for service in told:
+        for service in notified:
             holder = self.services.get(service)
             if holder is not None:
-                holder.inflight.pop(peer.name, None)  # nobody waits for the answers any more
+                holder.inflight.pop(peer.name, None)  # nobody waits for the responses any more
                 farewell = disconnect_request(service, peer.name, peer.userid, peer.rolemask)
                 self._deliver(peer, holder, farewell)
 
-    def _to_be_told(self, gone: Peer) -> dict[str, None]:
-        """The services that hear of a peer's end: those it called, and those of its own callers.
+    def _services_to_notify(self, gone: Peer) -> dict[str, None]:
+        """Return the services it called and the services of its own callers.
 
-        The latter because a scheduler that has said hello must hear that the job manager is gone
-        even before it was asked for anything (readings: Job manager gone).
+        The callers need it because a scheduler that has said hello must learn that the job manager
+        is gone even before its first alloc request (readings: Job manager gone).
         """
-        told = dict(gone.called)
+        notified = dict(gone.called)
         if not gone.services:
-            return told
+            return notified
         for peer in self.peers.values():
             if not gone.services.isdisjoint(peer.called):
-                told |= dict.fromkeys(sorted(peer.services))
-        return told
+                notified |= dict.fromkeys(sorted(peer.services))
+        return notified
 
     def route(self, sender: Peer, message: Message) -> None:
-        """Send `message` on its way, stamped with who `sender` is."""
+        """Route `message`, with the userid and rolemask of `sender`."""
         if isinstance(message, Response):
             self._route_response(sender, message)
         elif isinstance(message, Request):
             self._route_request(sender, message)
         elif isinstance(message, Event):
             self._publish(sender, message)
-        # a control message is between direct peers and goes no further (RFC 3)
+        # a control message is for the direct peer only (RFC 3)
 
     def refuse(self, sender: Peer, message: Request, errnum: int, text: str) -> None:
-        """Answer a request of `sender`'s in place of the service that it is for."""
+        """Answer a request of `sender` in place of the service."""
         request = _stamped(sender, message)
         holder = self.services.get(service_of(request.topic))
         to = "" if holder is None else holder.name
@@ -211,7 +211,7 @@ class Router:
         sender.called[service] = None
         if not is_owner:
             if not holder.waiting():
-                holder.guests.taken_up()
+                holder.guests.clear()
             reason = holder.guests.refusal(request, service)
             if reason:
                 ref = self.trace.sent(sender.name, holder.name, request)
@@ -231,17 +231,17 @@ class Router:
             return
         if response.matchtag and response.ends_rpc:
             sender.answered(to, response.matchtag)
-        if response.rolemask or response.userid != USERID_UNKNOWN:  # what it says is not so by that
+        if response.rolemask or response.userid != USERID_UNKNOWN:  # replace claimed identities
             response = msgspec.structs.replace(
                 response, userid=sender.userid, rolemask=sender.rolemask
             )
         self._deliver(sender, receiver, response)
 
     def _why_stale(self, sender: Peer, receiver: Peer | None, to: str, answer: Response) -> str:
-        """Why nobody waits for `answer`, "" when somebody does.
+        """Return why nobody waits for `answer`, or "" if its receiver waits.
 
-        A module that is loaded again has the name of the one before and may have its matchtags:
-        what that one had asked is not its.
+        A reloaded module has the name of its predecessor and may use the same matchtags, but
+        answers to the predecessor's requests must not reach it.
         """
         if service_of(answer.topic) not in sender.services:
             return f"{sender.name} does not hold that service"
@@ -252,10 +252,10 @@ class Router:
         return ""
 
     def _publish(self, sender: Peer, message: Event) -> None:
-        """Tell every subscriber; a private event only the owner and the user that it is for.
+        """Publish to every subscriber; a private event reaches only the owner and one user.
 
-        That user is the sender's. Who is the owner may name another: a service tells a user of
-        the user's own job.
+        That user is the sender. If the sender is the owner, the message may name another user, so
+        that a service can notify a user about the user's job.
         """
         self._sequence += 1
         userid = sender.userid
@@ -282,7 +282,7 @@ class Router:
         receiver.deliver(self.trace.sent(sender.name, receiver.name, message), message)
 
     def _refuse(self, sender: Peer, request: Request, errnum: int, text: str, ref: int) -> None:
-        """Answer in place of a service; one that wants no response, sent at `ref`, is lost."""
+        """Answer in place of a service; trace a request without response as lost (`ref`)."""
         response = respond_error(request, errnum, text)
         if response is not None:
             sender.deliver(self.trace.sent("broker", sender.name, response), response)
@@ -290,21 +290,21 @@ class Router:
             self.trace.dropped(sender.name, request, ref, text)
 
     def _answer_for(self, gone: Peer, undelivered: Iterable[tuple[int, Message]]) -> None:
-        """ENOSYS to those who wait on `gone`.
+        """Answer with ENOSYS to the peers that wait for `gone`.
 
-        A request with matchtag 0 that it had taken up ends by disconnect alone: an error could
-        not name the job (readings: ENOSYS).
+        A request with matchtag 0 that it had received ends by disconnect only, because an error
+        could not name the job (readings: ENOSYS).
         """
         unread = dict(undelivered)
-        taken_up = {id(message) for message in unread.values()}
+        unread_ids = {id(message) for message in unread.values()}
         asked = [each for requests in gone.inflight.values() for each in requests.values()]
-        waiting = [(0, each) for each in asked if id(each) not in taken_up]
+        waiting = [(0, each) for each in asked if id(each) not in unread_ids]
         for ref, message in unread.items():
             if isinstance(message, Request):
                 waiting.append((ref, message))
             else:
                 self.trace.dropped(gone.name, message, ref, f"{gone.name} is gone")
-        # who has said farewell since is gone too, and another may have its name by now
+        # a sender whose disconnect follows is gone too, and another peer may have its name by now
         left = {
             request.sender: place
             for place, (_, request) in enumerate(waiting)
@@ -324,7 +324,7 @@ class Router:
 
 
 def _stamped(sender: Peer, message: Request) -> Request:
-    """`message` as `sender` sent it, whatever it says of itself."""
+    """Return `message` with the identity of `sender`, whatever identity it claims."""
     return Request(
         message.topic,
         message.payload,

@@ -1,6 +1,6 @@
-"""The broker's own services: `broker.*` of the instance, `module.*` of its modules, `log.*`.
+"""The broker's own services: `broker.*` for the instance, `module.*` for modules, `log.*`.
 
-broker.stats-get has what every service's has, for all three, and how many `peers` there are.
+broker.stats-get returns the same counts as that of every service, for all three, plus `peers`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from flux_trio.messages import (
     unknown_method,
 )
 
-# A module takes its time to come and go: each of these is a task.
+# These methods take long, because a module takes time to start and stop: each runs in a task.
 SLOW: Final = (topics.MODULE_LOAD, topics.MODULE_RELOAD, topics.MODULE_REMOVE, topics.MODULE_KILL)
 SUBSCRIPTIONS_OF_USER_MAX: Final = 256  # of all peers of a user: each is matched with each topic
 
@@ -50,7 +50,7 @@ class Topic(msgspec.Struct):
 
 
 class Service(msgspec.Struct):
-    """broker.register and broker.unregister: a service name, what a topic has before its dot."""
+    """broker.register and broker.unregister: a service name, the part of a topic before its dot."""
 
     service: Annotated[str, msgspec.Meta(pattern=r"\A[\w-]+\Z")]
 
@@ -59,14 +59,14 @@ Userid = Annotated[int, msgspec.Meta(ge=0, lt=USERID_UNKNOWN)]
 
 
 class TokenFor(msgspec.Struct):
-    """broker.token: whom a new token is for."""
+    """broker.token: the user who gets a new token."""
 
     userid: Userid
     name: str
 
 
 class TokensOf(msgspec.Struct):
-    """broker.token-revoke: whose tokens are to be good no more."""
+    """broker.token-revoke: the user whose tokens are revoked."""
 
     userid: Userid
 
@@ -85,7 +85,7 @@ class ModuleStart(msgspec.Struct):
 
 
 class LogLine(msgspec.Struct):
-    """broker.log: a line of a module that runs elsewhere."""
+    """broker.log: a log line of a module in another process."""
 
     level: Annotated[int, msgspec.Meta(ge=0, le=7)]
     text: str
@@ -100,7 +100,7 @@ class TraceNote(msgspec.Struct):
 
 @dataclass(frozen=True)
 class BrokerServices:
-    """What the broker's services work on; `info` is what broker.info tells."""
+    """The broker's services and the objects they use; `info` is the answer to broker.info."""
 
     router: Router
     supervisor: Supervisor
@@ -112,7 +112,7 @@ class BrokerServices:
 
     @cached_property
     def _counts(self) -> dict[str, int]:
-        """Requests that came, by topic."""
+        """Number of received requests, by topic."""
         return {}
 
     @cached_property
@@ -122,7 +122,7 @@ class BrokerServices:
     async def run(
         self, handle: Handle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Serve until cancelled. What is asked is done in order, but for what is slow."""
+        """Serve until cancelled. Requests are served in order, except the slow methods."""
         handle.register(topics.BROKER)
         handle.register(topics.MODULE)
         handle.register(topics.LOG)
@@ -161,7 +161,7 @@ class BrokerServices:
             handle.send(answer)
 
     def _trace(self, nursery: trio.Nursery, handle: Handle, request: Request) -> None:
-        """Open a stream at once, so that its cancel finds it, and feed it in a task."""
+        """Open a stream at once, so that its cancel can find it; a task feeds it."""
         try:
             check_owner(request)
             feed = self._traces.open(handle, request)
@@ -220,7 +220,7 @@ class BrokerServices:
         return self.info
 
     async def _register(self, request: Request) -> Payload:
-        """Let the sender serve: requests for the service go to it until it gives it up or goes."""
+        """Give the sender a service name; it gets the requests until it unregisters or leaves."""
         self.router.register(self._sender(request), expect_payload(request, Service).service)
         return None
 
@@ -231,7 +231,7 @@ class BrokerServices:
     def _sender(self, request: Request) -> Peer:
         peer = self.router.peers.get(request.sender)
         if peer is None:
-            raise FluxError(Errno.ENOENT, f"{request.sender} is gone")  # and hears nothing of it
+            raise FluxError(Errno.ENOENT, f"{request.sender} is gone")  # it does not get this
         return peer
 
     async def _subscribe(self, request: Request) -> Payload:
@@ -255,7 +255,7 @@ class BrokerServices:
         return None
 
     def _subscriptions(self, request: Request) -> Subscriptions:
-        """The sender's; of a sender that has gone meanwhile nobody's."""
+        """Return the sender's subscriptions; if the sender is gone, an unused object."""
         peer = self.router.peers.get(request.sender)
         return Subscriptions() if peer is None else peer.subscriptions
 
@@ -316,7 +316,7 @@ class BrokerServices:
         return None
 
     def _check_removable(self, name: str) -> None:
-        """Raise FluxError(EBUSY) when the instance cannot be without the module for a moment."""
+        """Raise FluxError(EBUSY) if the instance always needs the module."""
         spec = self.supervisor.specs.get(name)
         if spec is not None and spec.essential:
             raise FluxError(Errno.EBUSY, f"module {name} is needed as long as the instance runs")

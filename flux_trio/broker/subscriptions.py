@@ -1,4 +1,4 @@
-"""What one peer is subscribed to (RFC 3, Event Message Type): globs of topics."""
+"""The subscriptions of one peer (RFC 3, Event Message Type): globs of topics."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from typing import Final
 
 from flux_trio.formats.glob import Glob
 
-KNOWN_MAX: Final = 256  # topics whose answer is kept; when there are more, all are forgotten
+KNOWN_MAX: Final = 256  # topics whose result is cached; the cache is emptied when it is full
 
 
 class Subscriptions:
-    """Globs, the same one as often as it was subscribed to."""
+    """Globs; a glob that was subscribed to twice is in the list twice."""
 
     def __init__(self) -> None:
-        self.globs: list[Glob] = []  # empty for most peers, which every event looks at
-        self._known: dict[str, bool] = {}  # whether a topic that was published before matches
+        self.globs: list[Glob] = []  # empty for most peers; every event checks it
+        self._known: dict[str, bool] = {}  # topic -> whether it matches
 
     def add(self, pattern: str) -> None:
-        """Subscribe to `pattern`. Raises FormatError for one that is too long."""
+        """Subscribe to `pattern`; FluxError if it is too long."""
         self.globs.append(Glob(pattern))
         self._known.clear()
 
     def remove(self, pattern: str) -> None:
-        """Take back one subscription to `pattern`. Raises ValueError when there is none."""
+        """Remove one subscription to `pattern`; ValueError if there is none."""
         place = [glob.pattern for glob in self.globs].index(pattern)
         del self.globs[place]
         self._known.clear()
 
     def match(self, topic: str) -> bool:
-        """Whether an event of this topic is for the peer."""
+        """Return whether the peer gets events of this topic."""
         known = self._known.get(topic)
         if known is None:
             if len(self._known) >= KNOWN_MAX:

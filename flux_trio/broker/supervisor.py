@@ -1,10 +1,10 @@
-"""Modules: loaded, removed and reloaded, each in a nursery of its own.
+"""Modules: loads, removes and reloads them, each in its own nursery.
 
-Before a module has started, its error belongs to whoever loads it and is raised there. After that
-it is a crash: recorded, the module's names dropped, those who wait on it answered; the broker
-lives. Reload is remove, then load; there is no third path. Where a module runs, in this process or
-in its own, makes no difference here. This is the one place besides the plugin
-host that catches `Exception` broadly.
+An error before a module has started is raised to the caller of `load`. After the start, an error is
+a crash: it is recorded, the module's names are freed, waiting callers get an answer, and the broker
+goes on. Reload is remove, then load; there is no third path. The supervisor treats modules in this
+process and in their own process alike. Only the supervisor and the plugin host catch `Exception`
+broadly.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ ModuleMain = Callable[..., Awaitable[None]]
 class ModuleSpec(msgspec.Struct, frozen=True):
     """How to run a module: `main(handle, task_status=...)` serves until cancelled.
 
-    The instance cannot go on without an `essential` one: its crash ends the instance. `process` is
-    the main that runs it in a process of its own, None where that cannot be.
+    A crash of an `essential` module ends the instance. `process` is the main function that runs the
+    module in its own process, or None if that is not possible.
     """
 
     name: str
@@ -39,7 +39,7 @@ class ModuleSpec(msgspec.Struct, frozen=True):
 
 
 class ModuleStatus(StrEnum):
-    """How far a module is."""
+    """State of a loaded module."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -47,10 +47,10 @@ class ModuleStatus(StrEnum):
 
 
 class ModuleInfo(msgspec.Struct, frozen=True):
-    """One loaded module; `t_loaded` in seconds since the Unix epoch.
+    """One loaded module; `t_loaded` is in seconds since the Unix epoch.
 
-    `idle` are the seconds since it last took up or sent anything: with messages waiting, it hangs.
-    `pid` is that of its own process, None without one.
+    `idle` is the seconds since it last received or sent a message: an idle module with waiting
+    messages hangs. `pid` is the id of its own process, or None.
     """
 
     name: str
@@ -63,19 +63,19 @@ class ModuleInfo(msgspec.Struct, frozen=True):
 
 
 class ModuleNotStarted(Exception):
-    """A module did not come up; the text says which and why, the cause is chained."""
+    """A module did not start; the text says which and why, and the cause is chained."""
 
 
 class ModuleKilled(Exception):
-    """A module was made to crash, to see what happens."""
+    """A module was made to crash on request, for a test."""
 
 
 class ServiceExit(Exception):
-    """A module decided that it cannot go on; the text says all of why."""
+    """A module ended itself, since it cannot go on; the text is the complete reason."""
 
 
 class ModuleCrashed(Exception):
-    """An essential module went away; the cause is chained."""
+    """An essential module ended; the cause is chained."""
 
 
 class _Loaded(msgspec.Struct):
@@ -89,14 +89,13 @@ class _Loaded(msgspec.Struct):
 
     @property
     def status(self) -> ModuleStatus:
-        """How far it is."""
         if self.removing:
             return ModuleStatus.STOPPING
         return ModuleStatus.RUNNING if self.started else ModuleStatus.STARTING
 
 
 class Supervisor:
-    """Runs modules in `nursery`; knows how to run those in `specs`."""
+    """Runs modules in `nursery`; `specs` says how to run each."""
 
     def __init__(
         self, router: Router, nursery: trio.Nursery, clock: Clock, log: LogBook, userid: int
@@ -112,9 +111,9 @@ class Supervisor:
     async def load(self, name: str, *, as_process: bool = False) -> None:
         """Start a module and wait until it serves.
 
-        Raises FluxError(ENOENT) for an unknown name, FluxError(EEXIST) when it is loaded,
-        FluxError(EINVAL) when it cannot run `as_process`, and ModuleNotStarted, with the module's
-        own error as its cause, when it does not come up.
+        Raises FluxError: ENOENT for an unknown name, EEXIST if it is already loaded, EINVAL if it
+        cannot run `as_process`. Raises ModuleNotStarted, with the module's own error as its cause,
+        if it does not start.
         """
         spec = self.specs.get(name)
         if spec is None:
@@ -128,7 +127,7 @@ class Supervisor:
         await self._nursery.start(self._run, spec, main)
 
     async def remove(self, name: str) -> None:
-        """Stop a module and wait until nothing of it is left. Raises FluxError(ENOENT)."""
+        """Stop a module and wait until it has ended; FluxError(ENOENT)."""
         loaded = self._loaded.get(name)
         if loaded is None:
             raise FluxError(Errno.ENOENT, f"module {name} is not loaded")
@@ -137,12 +136,11 @@ class Supervisor:
         await loaded.gone.wait()
 
     async def reload(self, name: str, *, as_process: bool = False) -> None:
-        """Remove, then load."""
         await self.remove(name)
         await self.load(name, as_process=as_process)
 
     async def kill(self, name: str) -> None:
-        """Make a module crash, its process by SIGKILL; wait until nothing is left of it.
+        """Make a module crash, its process by SIGKILL; wait until it has ended.
 
         Raises FluxError(ENOENT).
         """
@@ -157,7 +155,7 @@ class Supervisor:
         await loaded.gone.wait()
 
     def clock_stepped(self, by: float) -> None:
-        """The wall clock was set by `by` seconds: nobody was idle for longer, or shorter."""
+        """Shift `t_active`: the wall clock was set by `by` seconds; idle times are unchanged."""
         for loaded in self._loaded.values():
             loaded.handle.t_active += by
 
@@ -165,7 +163,7 @@ class Supervisor:
         return name in self._loaded
 
     def list(self) -> list[ModuleInfo]:
-        """Loaded modules in the order they were loaded."""
+        """Return the loaded modules in the order of loading."""
         return [
             ModuleInfo(
                 name,
@@ -202,7 +200,7 @@ class Supervisor:
                 await main(handle, task_status=started)
             if loaded.killed:
                 raise ModuleKilled("killed on request")
-        except Exception as exc:  # noqa: BLE001 - whatever ends a module is told, not spread
+        except Exception as exc:  # noqa: BLE001 - a crash is recorded and must not end the broker
             error = exc
         finally:
             del self._loaded[spec.name]
@@ -230,14 +228,13 @@ class Supervisor:
 
 
 class _Started:
-    """Tells Trio's task status on, and who wants to know."""
+    """Passes `started` on to Trio's task status and to a callback."""
 
     def __init__(self, inner: trio.TaskStatus[None], on_started: Callable[[], None]) -> None:
         self._inner = inner
         self._on_started = on_started
 
     def started(self, value: None = None) -> None:
-        """The module serves."""
         self._inner.started(value)
         self._on_started()
 
@@ -247,7 +244,7 @@ def _reason(error: Exception | None) -> str:
 
 
 def _describe(error: BaseException) -> str:
-    """One line for an error, a group's members in turn."""
+    """Return one line for an error; for a group, those of its members."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(_describe(each) for each in error.exceptions)
     return str(error) if isinstance(error, ServiceExit) else f"{type(error).__name__}: {error}"

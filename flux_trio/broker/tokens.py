@@ -1,7 +1,7 @@
-"""Tokens: who a connection is. Each means a userid and a role; only digests are kept.
+"""Tokens identify connections. Each token has a userid and a role; only digests are stored.
 
-Left out: expiry. A token lives until it is revoked, one that is lent as long as the module in
-another process that it is lent to; a connection outlives the token by which it was let in.
+Tokens do not expire. A token is valid until it is revoked; a token lent to a module's process is
+valid as long as the module runs. A connection stays open after its token becomes invalid.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flux_trio.transports import Credentials
 
 
 class TokenEntry(msgspec.Struct, frozen=True):
-    """One token as it is kept: the SHA-256 of its text, and who it is."""
+    """One stored token: the SHA-256 of its text, and its user."""
 
     digest: str
     userid: int
@@ -28,7 +28,7 @@ class TokenEntry(msgspec.Struct, frozen=True):
 class Tokens:
     """The tokens of an instance.
 
-    `make` gives a new unguessable text; `save` keeps the entries whenever one is added.
+    `make` returns a new unguessable text; `save` stores the entries after each change.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class Tokens:
         self._lent: dict[str, Credentials] = {}  # by digest
 
     def issue(self, userid: int, name: str, *, owner: bool) -> str:
-        """A new token for a user; the text is told once and not kept.
+        """Make a token for a user and return its text, which is not stored.
 
-        Raises what `save` does; then there is no such token.
+        Raises the errors of `save`; then the token is not valid.
         """
         token = self._make()
         role = ROLE_OWNER if owner else ROLE_USER
@@ -55,9 +55,9 @@ class Tokens:
         return token
 
     def revoke(self, userid: int) -> int:
-        """No token of a guest `userid` is good any more; how many there were.
+        """Revoke all tokens of guest `userid`; return how many there were.
 
-        Raises what `save` does; then they all are good still.
+        Raises the errors of `save`; then all of them stay valid.
         """
         left = {
             digest: entry
@@ -72,7 +72,7 @@ class Tokens:
 
     @contextmanager
     def lend(self, userid: int, name: str) -> Iterator[tuple[str, Credentials]]:
-        """A token with the owner's role that is good for this block alone, and who it makes."""
+        """Yield a token with the owner's role, valid during the block only, and its credentials."""
         token = self._make()
         credentials = Credentials(userid, ROLE_OWNER | ROLE_LOCAL, name)
         self._lent[_digest(token)] = credentials
@@ -82,7 +82,7 @@ class Tokens:
             del self._lent[_digest(token)]
 
     def authenticate(self, token: str) -> Credentials | None:
-        """Who the token is, None when it is nobody's."""
+        """Return the credentials of a token; None if it is not valid."""
         digest = _digest(token)
         entry = self._entries.get(digest)
         if entry is None:

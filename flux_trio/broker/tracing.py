@@ -1,7 +1,7 @@
-"""`module.trace`: what modules send and receive, as it happens, to whoever asked.
+"""`module.trace`: streams what modules send and receive, as it happens.
 
-Each stream is a sink of the trace with a bounded queue: the instance never waits for whoever looks
-on. What does not fit is counted, and the count is told in its place.
+Each stream is a sink of the trace with a bounded queue, so the instance never waits for a reader.
+Records that do not fit are counted, and the stream reports the count in their place.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from flux_trio.messages import (
 )
 from flux_trio.trace import Kind, Record, Trace
 
-QUEUE_MAX: Final = 4096  # records that wait to be sent; beyond it they are counted
-QUEUE_BYTES_MAX: Final = 16 * 2**20  # of their payloads as JSON; the same
+QUEUE_MAX: Final = 4096  # records that wait to be sent; further ones are only counted
+QUEUE_BYTES_MAX: Final = 16 * 2**20  # their payloads as JSON; further ones are only counted
 PREFIXES: Final = {Kind.SEND.value: "tx", Kind.RECV.value: "rx"}
 TYPES: Final[dict[type, str]] = {Request: "request", Response: "response", Event: "event"}
 
 
 class TraceRequest(msgspec.Struct):
-    """The module.trace request: of which modules (all if none is named), topics, with payloads."""
+    """The module.trace request: names of modules (empty: all), glob of topics, payloads or not."""
 
     names: list[str] = []
     topic_glob: str = "*"
@@ -51,7 +51,7 @@ class TraceCancel(msgspec.Struct):
 
 
 class TraceStreams:
-    """The open streams. `is_module` says whether a party is one that may be looked at."""
+    """The open streams. `is_module` says whether a party is a module that may be traced."""
 
     def __init__(self, trace: Trace, is_module: Callable[[str], bool]) -> None:
         self._trace = trace
@@ -59,9 +59,9 @@ class TraceStreams:
         self._open: dict[tuple[str, int], trio.CancelScope] = {}
 
     def open(self, handle: Handle, request: Request) -> Callable[[], Awaitable[None]]:
-        """A new stream, which sees everything from here on; what feeds it is to be run as a task.
+        """Open a stream of all records from now on; return a function to run as its task.
 
-        Raises FluxError(EPROTO) for what is no such request.
+        Raises FluxError(EPROTO) for an invalid request.
         """
         key = (request.sender, request.matchtag)
         wanted = expect_payload(request, TraceRequest)
@@ -90,7 +90,7 @@ class TraceStreams:
         _send(handle, respond_error(request, Errno.ECANCELED))
 
     def cancel(self, request: Request) -> None:
-        """End one of the sender's streams with ECANCELED. Raises FluxError(ENOENT)."""
+        """End one of the sender's streams with ECANCELED; FluxError(ENOENT)."""
         matchtag = expect_payload(request, TraceCancel).matchtag
         scope = self._open.get((request.sender, matchtag))
         if scope is None:
@@ -98,7 +98,7 @@ class TraceStreams:
         scope.cancel()
 
     def forget(self, sender: str) -> None:
-        """Nobody reads these streams any more."""
+        """End the streams of `sender`, which is gone."""
         for (who, _), scope in self._open.items():
             if who == sender:
                 scope.cancel()
@@ -110,7 +110,7 @@ def _send(handle: Handle, response: Response | None) -> None:
 
 
 class _Queue:
-    """A sink: what is wanted of the trace, and how much of it did not fit."""
+    """A sink that keeps the requested records and counts those that did not fit."""
 
     def __init__(self, wanted: TraceRequest, is_module: Callable[[str], bool]) -> None:
         self._wanted = wanted
@@ -122,7 +122,7 @@ class _Queue:
         self._filled = trio.Event()
 
     def put(self, record: Record) -> None:
-        """Keep a record that is wanted, if there is room."""
+        """Keep a requested record if there is room."""
         if not self._is_wanted(record):
             return
         size = payload_bytes(record.message)
@@ -135,7 +135,7 @@ class _Queue:
         self._filled.set()
 
     async def take(self) -> list[dict[str, Any]]:
-        """The payloads of everything that waits, at least one."""
+        """Wait; return the payloads of all waiting records, at least one."""
         await self._filled.wait()
         records, self._records, self._bytes = self._records, [], 0
         lost, self._lost = self._lost, 0
@@ -149,7 +149,7 @@ class _Queue:
             return False
         topic = getattr(message, "topic", "")
         if topic.startswith(topics.MODULE_TRACE):
-            return False  # each would make another
+            return False  # tracing it would produce another record
         names = self._wanted.names
         named = record.party in names if names else self._is_module(record.party)
         return named and self._topics.matches(topic)
@@ -158,7 +158,7 @@ class _Queue:
 def _payload(record: Record, *, full: bool) -> dict[str, Any]:
     message = record.message
     assert isinstance(message, (Request, Response, Event))
-    told: dict[str, Any] = {
+    payload: dict[str, Any] = {
         "timestamp": record.t,
         "prefix": PREFIXES[record.kind],
         "name": record.party,
@@ -167,8 +167,8 @@ def _payload(record: Record, *, full: bool) -> dict[str, Any]:
         "payload_size": payload_bytes(message),
     }
     if isinstance(message, Response):
-        told["errnum"] = message.errnum
-        told["errstr"] = message.error_text
+        payload["errnum"] = message.errnum
+        payload["errstr"] = message.error_text
     if full and isinstance(message.payload, dict):
-        told["payload"] = message.payload
-    return told
+        payload["payload"] = message.payload
+    return payload
