@@ -169,7 +169,7 @@ def test_an_instance_that_cannot_be_reached_is_one_sentence(
         (["job", "memo", "f1", "a"], "no value for key=a"),
         (["job", "memo", "f1", "a=1", "a.b=2"], "a: expected an object"),
         (["job", "wait", "--all", "f1"], "jobid not supported with --all"),
-        (["job", "timeleft"], "expected a JOBID, or to be run inside a job"),
+        (["job", "timeleft"], "expected a JOBID: this command does not run inside a job"),
         (["cancel", "xyz"], "JOBID: expected a job id such as ƒuZZybuNNy, 6731191091817518"),
         (["cancel", "-u", "nosuchuser"], "--user: there is no user 'nosuchuser'"),
         (["token", "--user", "nosuchuser"], "--user: there is no user 'nosuchuser'"),

@@ -148,5 +148,5 @@ def test_what_new_writes_works_as_written(tmp_path: Path) -> None:
 def test_new_overwrites_nothing_and_wants_a_name(given: RunningInstance, tmp_path: Path) -> None:
     given.ok("jobtap", "new", "a-plugin", "--dir", tmp_path)
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted(skeleton("a-plugin"))
-    assert "a_plugin.py is there already" in error(given, "new", "a-plugin", "--dir", tmp_path)
+    assert "a_plugin.py exists" in error(given, "new", "a-plugin", "--dir", tmp_path)
     assert "expected a name of small letters" in error(given, "new", "A/b")

@@ -83,7 +83,7 @@ def test_a_state_that_there_is_not_names_those_there_are(instance: RunningInstan
 
 def test_no_resources_have_no_r(instance: RunningInstance) -> None:
     done = instance.invoke("resource", "R", "-s", "down")
-    text = "flux-trio resource R: ERROR: there are no such resources, and no R without any\n"
+    text = "flux-trio resource R: ERROR: no node matches, and R must have at least one\n"
     assert (done.exit_code, done.stdout, done.stderr) == (1, "", text)
 
 

@@ -1,1 +1,1 @@
-"""The commands: one file for each, imported when the command is run. Click, and little else."""
+"""The commands, one file each, imported when the command runs; they hold the click code."""

@@ -34,7 +34,7 @@ _SHORT: Final = {  # how an option is shown, if not by its long name
     "definitions",
     multiple=True,
     metavar="NAME=CODE",
-    help="Make {.NAME} what the Python expression CODE is for the input x.",
+    help="Define {.NAME} as the value of the Python expression CODE, in which x is the input.",
 )
 @click.option("--shuffle", is_flag=True, help="Submit in random order.")
 @click.option(
@@ -42,7 +42,8 @@ _SHORT: Final = {  # how an option is shown, if not by its long name
     "separator",
     default="\\n",
     metavar="STRING",
-    help="What separates inputs in files; none is any white space. [default: the end of a line]",
+    help="The separator of inputs in files; the word none means any white space. "
+    "[default: the end of a line]",
 )
 def bulksubmit(
     dry_run: bool,
@@ -51,15 +52,16 @@ def bulksubmit(
     separator: str,
     **options: Any,
 ) -> None:
-    """Submit COMMAND once for each input, which takes the place of {} in options and COMMAND.
+    """Submit COMMAND once for each input; the input replaces {} in options and COMMAND.
 
-    Inputs are the lines of standard input, or words after :::, or lines of a file after ::::. Of
-    several lists every combination is one job, {0} and {1} in it the inputs; a list after :::+
-    goes along with the others instead. {seq} and {seq1} number the jobs, {.%} is the input without
+    Inputs are the lines of standard input, the words after :::, or the lines of a file after ::::.
+    With several lists, each combination of inputs is one job, and {0}, {1} and so on are its
+    inputs. A list after :::+ makes no combinations: its inputs are taken in step with the other
+    lists. {seq} and {seq1} number the jobs from 0 and from 1. {.%} is the input without its
     extension, {./} its base name, {.//} its directory.
 
-    Exit codes: 0, 1 if a job is refused, 2 for wrong usage; with --wait or --watch the highest of
-    the jobs.
+    Exit codes: 0, 1 if a job is refused, 2 for wrong usage; with --wait or --watch the highest exit
+    code of the jobs.
     """
     submission = read_submission(options)
     try:
@@ -90,7 +92,7 @@ def bulksubmit(
 def _submissions(
     template: Submission, definitions: tuple[str, ...], separator: str
 ) -> Iterator[Submission]:
-    """One for each combination of inputs. Raises ValueError, OSError."""
+    """Yield one submission for each combination of inputs. Raises ValueError, OSError."""
     from dataclasses import replace
 
     from flux_trio.cli.bulk_inputs import split_inputs, split_text
@@ -111,7 +113,7 @@ def _submissions(
 
 
 def _shown(template: Submission, job: Submission) -> str:
-    """The options that the inputs have changed, then the command."""
+    """Return the options that the inputs have changed, then the command."""
     from dataclasses import fields
 
     words = []

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--all", "all_jobs", is_flag=True, help="Cancel all active jobs of one user.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only say how many jobs would be canceled.")
-@click.option("-m", "--message", default="", metavar="NOTE", help="Say why.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing when no job matches.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only print how many jobs would be canceled.")
+@click.option("-m", "--message", default="", metavar="NOTE", help="The reason.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing when no job matches.")
 @click.option(
     "-S",
     "--states",
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     "--user",
     type=USER_OR_ALL,
     metavar="USER",
-    help="Whose jobs, or `all` (implies --all). [default: yours]",
+    help="Cancel the jobs of USER, or of `all` users (implies --all). [default: you]",
 )
 @click.argument("jobids", metavar="JOBID...", nargs=-1, type=JOBID)
 @click.pass_context
@@ -48,11 +48,11 @@ def cancel(
     user: int | None,
     jobids: tuple[int, ...],
 ) -> None:
-    """Cancel jobs: the ones that are named, or all.
+    """Cancel the jobs with these ids, or all jobs that the options select.
 
-    Jobs that run are sent SIGTERM, and SIGKILL after the configured kill-timeout.
+    Running jobs are sent SIGTERM, and SIGKILL after the configured kill-timeout.
 
-    Exit codes: 0 if all were canceled, 1 if one was not, 2 for wrong usage.
+    Exit codes: 0 if all jobs were canceled, 1 if at least one was not, 2 for wrong usage.
     """
     all_jobs = all_jobs or user is not None or states is not None
     if jobids and all_jobs:
@@ -82,7 +82,7 @@ def _report(count: int, errors: int, dry_run: bool, quiet: bool) -> None:
 
 
 async def _cancel_each(client: Client, jobids: tuple[int, ...], message: str) -> int:
-    """Cancel the jobs; the exit code."""
+    """Cancel the jobs and return the exit code."""
     from flux_trio.cli.each import call_each
     from flux_trio.messages import topics
 
@@ -93,7 +93,7 @@ async def _cancel_each(client: Client, jobids: tuple[int, ...], message: str) ->
 async def _cancel_all(
     client: Client, states: int | None, user: int | None, message: str, dry_run: bool
 ) -> tuple[int, int]:
-    """How many were canceled, and how many could not be."""
+    """Return how many jobs were canceled, and how many could not be."""
     from flux_trio.messages import topics
     from flux_trio.protocols import ACTIVE
 

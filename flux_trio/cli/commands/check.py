@@ -20,7 +20,7 @@ UNREADABLE = 2
 
 
 class Unreadable(CommandError):
-    """What was given is no trace."""
+    """The file is not a trace that can be read."""
 
     exit_code = UNREADABLE
 
@@ -32,12 +32,13 @@ class Unreadable(CommandError):
     type=click.Choice(["classic", "current"]),
     default="classic",
     show_default=True,
-    help="current leaves out the clauses that the current edition of the RFCs has otherwise.",
+    help="current leaves out the clauses that the current edition of the RFCs has changed.",
 )
 @click.option(
     "--at-rest",
     is_flag=True,
-    help="Nothing more would have happened after the trace: what is owed then was not done.",
+    help="Take the end of the trace for the end of all activity: an answer or event that is still "
+    "due there is a violation.",
 )
 @click.option(
     "--format",
@@ -45,14 +46,14 @@ class Unreadable(CommandError):
     type=click.Choice(["text", "json", "junit", "html"]),
     default="text",
     show_default=True,
-    help="How to say what was found.",
+    help="The format of the report.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write it to FILE.",
+    help="Write the report to FILE.",
 )
 @click.pass_context
 def check(
@@ -66,11 +67,13 @@ def check(
 ) -> None:
     """Judge the messages in TRACE by the clauses of the RFCs.
 
-    TRACE is what `flux-trio start --trace` writes, what flux-core's `flux module trace --full`
-    prints, or a JSON object with messages in the order in which a router passed them on. A clause
-    that it does not exercise, or cannot show, is counted as such and is not broken.
+    TRACE is a file that `flux-trio start --trace` wrote, the output of flux-core's `flux module
+    trace --full`, or a JSON object with messages in the order in which a router forwarded them. A
+    clause that the trace does not exercise, or cannot show, is counted as not exercised; it is not
+    broken.
 
-    Exit codes: 0 no clause is broken, 1 one is, 2 the trace cannot be read or wrong usage.
+    Exit codes: 0 if no clause is broken, 1 if at least one is, 2 if the trace cannot be read or for
+    wrong usage.
     """
     from flux_trio.judge import judge_trace, load_clauses, pick_records
     from flux_trio.judge.rules import ALL_RULES

@@ -7,13 +7,13 @@ from typing import Final
 import click
 
 PROGRAM: Final = "flux-trio"
-VARIABLE: Final = "_FLUX_TRIO_COMPLETE"  # what click looks at when the command is asked to complete
+VARIABLE: Final = "_FLUX_TRIO_COMPLETE"  # click completes when this is set
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh"]))
 def completion(shell: str) -> None:
-    """Print the script that makes a shell complete commands, options, job ids and files.
+    """Print the script with which a shell completes commands, options, job ids and files.
 
     For bash: `eval "$(flux-trio completion bash)"` in ~/.bashrc; for zsh the same in ~/.zshrc,
     after compinit.

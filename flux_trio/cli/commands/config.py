@@ -1,4 +1,4 @@
-"""`flux-trio config`: the configuration of the running instance, and another one for it."""
+"""`flux-trio config`: print and replace the configuration of a running instance."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ _FSD: Final = ("fsd", "fsd-integer", "fsd-real")
 
 @click.group()
 def config() -> None:
-    """Look at the configuration, and change it while the instance runs."""
+    """Print the configuration, and change it while the instance runs."""
 
 
 @config.command()
-@click.option("-d", "--default", metavar="VALUE", help="Print VALUE if there is no such key.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing if there is no such key.")
+@click.option("-d", "--default", metavar="VALUE", help="Print VALUE if the key is not set.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing if the key is not set.")
 @click.option(
     "-t",
     "--type",
     "kind",
     type=click.Choice([*_TYPES, *_FSD]),
-    help="What the value has to be; an fsd is a duration such as 1.5h.",
+    help="The type that the value must have; an fsd is a duration such as 1.5h.",
 )
 @click.argument("name", required=False)
 @click.pass_context
 def get(
     ctx: click.Context, *, default: str | None, quiet: bool, kind: str | None, name: str | None
 ) -> None:
-    """Print the value of NAME, a key such as `policy.limits.duration`, or all that is in force.
+    """Print the value of NAME, a key such as `policy.limits.duration`, or the whole configuration.
 
-    Text is printed as it is, everything else as JSON.
+    Text is printed as it is, any other value as JSON.
 
-    Exit codes: 0, 1 if the key has no value or not of that type, 2 for wrong usage.
+    Exit codes: 0, 1 if the key is not set or its value has another type, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
@@ -67,9 +67,9 @@ def get(
 @config.command()
 @click.argument("file", default="-")
 def load(file: str) -> None:
-    """Replace the configuration by that of FILE, TOML or JSON; standard input without FILE.
+    """Replace the configuration by FILE, which is TOML or JSON; without FILE, by standard input.
 
-    It is in force if every part of the instance takes it; else nothing changes.
+    If one part of the instance refuses the new configuration, nothing changes.
 
     Exit codes: 0 if it is in force, 1 if it was refused, 2 for wrong usage.
     """
@@ -81,9 +81,9 @@ def load(file: str) -> None:
 
 @config.command()
 def reload() -> None:
-    """Read the file again that the instance was started with.
+    """Read the configuration file of the instance again.
 
-    It is in force if every part of the instance takes it; else nothing changes.
+    If one part of the instance refuses the new configuration, nothing changes.
 
     Exit codes: 0 if it is in force, 1 if it was refused, 2 for wrong usage.
     """
@@ -92,11 +92,11 @@ def reload() -> None:
     _say_later(with_client(lambda client: client.call(topics.CONFIG_RELOAD)))
 
 
-# --- how
+# --- helpers
 
 
 def _find(value: Any, name: str | None) -> Any:
-    """Raises KeyError when there is no such key."""
+    """Return the value at a dotted path. Raises KeyError if it is not there."""
     for key in name.split(".") if name else ():
         if not isinstance(value, dict):
             raise KeyError(key)
@@ -105,7 +105,7 @@ def _find(value: Any, name: str | None) -> Any:
 
 
 def _typed(value: Any, kind: str, name: str) -> Any:
-    """The value as the type wants it printed. Raises CommandError."""
+    """Return the value in the form to print. Raises CommandError if it has another type."""
     if kind in _TYPES:
         of_kind = isinstance(value, _TYPES[kind])
         if not of_kind or (isinstance(value, bool) and kind != "boolean"):
@@ -131,7 +131,7 @@ def _text_of(value: Any) -> str:
 
 
 def _read(file: str) -> Config:
-    """Raises CommandError for a file that cannot be read or is no configuration."""
+    """Raises CommandError if the file cannot be read or is not a configuration."""
     import msgspec
 
     from flux_trio.config import parse_config, read_config

@@ -18,17 +18,19 @@ _WARNING: Final = 4
 
 
 @click.command()
-@click.option("-C", "--clear", is_flag=True, help="Clear the log, and print nothing.")
-@click.option("-c", "--read-clear", is_flag=True, help="Clear the log once it is printed.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is logged from now on.")
-@click.option("-n", "--new", is_flag=True, help="Only follow, without what was logged before.")
-@click.option("-H", "--human", is_flag=True, help="Print local times, then seconds since them.")
-@click.option("-d", "--delta", is_flag=True, help="With -H, seconds since the line before.")
+@click.option("-C", "--clear", is_flag=True, help="Clear the log without printing it.")
+@click.option("-c", "--read-clear", is_flag=True, help="Print the log, then clear it.")
+@click.option("-f", "--follow", is_flag=True, help="Then wait for new lines and print them.")
+@click.option("-n", "--new", is_flag=True, help="Print new lines only.")
+@click.option(
+    "-H", "--human", is_flag=True, help="Print the local minute, then seconds since then."
+)
+@click.option("-d", "--delta", is_flag=True, help="With -H, print seconds since the previous line.")
 @color_option("-L")
 def dmesg(
     *, clear: bool, read_clear: bool, follow: bool, new: bool, human: bool, delta: bool, color: bool
 ) -> None:
-    """Print the last lines that the instance has logged: time, module, level and text.
+    """Print the last lines of the instance's log: time, module, level and text.
 
     Exit codes: 0, 1 if you are not the owner, 2 for wrong usage.
     """
@@ -50,7 +52,7 @@ def dmesg(
 
 
 class _Lines:
-    """Entries of the log as lines."""
+    """Formats entries of the log as lines."""
 
     def __init__(self, human: bool, delta: bool, color: bool) -> None:
         self._human = human

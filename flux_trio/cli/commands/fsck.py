@@ -19,26 +19,27 @@ NOT_CHECKED: Final = 2
     "--statedir",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Check the state of DIR. [default: that of FLUX_TRIO_STATEDIR, else of `start`]",
+    help="Check the state in DIR. [default: FLUX_TRIO_STATEDIR, else the default of `start`]",
 )
 @click.option(
     "--repair",
     is_flag=True,
-    help="Make a new state file of what is whole; the old one is kept beside it.",
+    help="Write a new state file with all undamaged data; the old file is kept beside it.",
 )
 @click.pass_context
 def fsck(ctx: click.Context, *, statedir: Path | None, repair: bool) -> None:
-    """Check the state directory of an instance that does not run.
+    """Check the state directory of an instance that is not running.
 
-    Reads all of the state file, and names each key whose value is missing or is not what was
-    stored. The check itself repairs nothing.
+    Reads the whole state file, and names each key whose value is missing or differs from the value
+    that was stored. Without --repair it changes nothing.
 
-    With --repair, a job that lacks anything goes to job-lost+found in the new file, with what can
-    be read of it. Acknowledged changes that are missing from the whole file are given up, so that
-    the instance can start again.
+    With --repair, a job of which any part is missing goes to job-lost+found in the new file, with
+    the parts that can be read. Acknowledged changes that the file does not hold are given up, so
+    that the instance can start again.
 
     Exit codes: 0 if nothing is damaged, or after --repair; 1 if something is damaged; 2 if the
-    state cannot be checked: there is none, an instance has it open, or its layout is another.
+    state cannot be checked: there is no state file, an instance has it open, or its layout is of
+    another version.
     """
     from flux_trio.client import STATEDIR_VARIABLE, default_statedir
     from flux_trio.instance import STATE_FILE

@@ -1,4 +1,4 @@
-"""`flux-trio job`: one job, closely. What looks is here, what acts in the modules below it."""
+"""`flux-trio job`: one job. The commands that only read are here; the others are in `job_*`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def job() -> None:
-    """Look at one job: its id, data, events and output; signal it, wait for it."""
+    """Inspect one job: its id, data, events and output; signal it, wait for it."""
 
 
 for _command in (*job_control.COMMANDS, *job_end.COMMANDS, job_purge.purge, job_taskmap.taskmap):
@@ -39,9 +39,9 @@ for _command in (*job_control.COMMANDS, *job_end.COMMANDS, job_purge.purge, job_
 )
 @click.argument("jobids", metavar="[JOBID]...", nargs=-1)
 def job_id(form: Any, jobids: tuple[str, ...]) -> None:
-    """Convert job ids from any form to one; without JOBID those on standard input.
+    """Convert job ids from any form to one form; without JOBID, read them from standard input.
 
-    Exit codes: 0, 1 if one is not a job id, 2 for wrong usage.
+    Exit codes: 0, 1 if an argument is not a job id, 2 for wrong usage.
     """
     from flux_trio.formats import format_fluid
 
@@ -53,12 +53,12 @@ def job_id(form: Any, jobids: tuple[str, ...]) -> None:
 @job.command()
 @click.option("-b", "--base", is_flag=True, help="Print jobspec and R without later updates.")
 @click.option(
-    "-o", "--original", is_flag=True, help="The jobspec as submitted, which is the base here."
+    "-o", "--original", is_flag=True, help="Print the jobspec as submitted; the same as --base."
 )
 @click.argument("jobid", metavar="JOBID", type=JOBID)
 @click.argument("key")
 def info(base: bool, original: bool, jobid: int, key: str) -> None:
-    """Print what the instance keeps of a job under KEY: jobspec, R, eventlog, guest.output.
+    """Print what the instance stores of a job under KEY: jobspec, R, eventlog, guest.output.
 
     Exit codes: 0, 1 if there is no such job or key, 2 for wrong usage.
     """
@@ -66,7 +66,7 @@ def info(base: bool, original: bool, jobid: int, key: str) -> None:
     from flux_trio.messages import topics
 
     async def show(client: Client) -> None:
-        if key in _LONG:  # it may be too long for one answer
+        if key in _LONG:
             async with _open_log(client, jobid, key, follow=False) as responses:
                 async for response in responses:
                     click.echo(_for_reader(response["event"]))
@@ -79,11 +79,11 @@ def info(base: bool, original: bool, jobid: int, key: str) -> None:
     with_client(show)
 
 
-_LONG: Final = ("eventlog", "guest.exec.eventlog", "guest.output")
+_LONG: Final = ("eventlog", "guest.exec.eventlog", "guest.output")  # may exceed one response
 
 
 def _for_reader(value: str) -> str:
-    """A value, which is JSON, as a terminal may have it; a file or pipe gets it as it is."""
+    """Return JSON text without control characters if it goes to a terminal, else unchanged."""
     from flux_trio.formats import printable_json
 
     return printable_json(value) if sys.stdout.isatty() else value
@@ -114,7 +114,7 @@ _PATH = click.option(
     default="eventlog",
     show_default=True,
     metavar="PATH",
-    help="Another eventlog: exec, output, guest.exec.eventlog.",
+    help="The eventlog to read: eventlog, exec, output, guest.exec.eventlog.",
 )
 
 
@@ -123,7 +123,7 @@ _PATH = click.option(
 @_TIMES
 @_HUMAN
 @color_option("-L")
-@click.option("-F", "--follow", is_flag=True, help="Go on until the job is over.")
+@click.option("-F", "--follow", is_flag=True, help="Print new events until the job is over.")
 @_PATH
 @click.argument("jobid", metavar="JOBID", type=JOBID)
 def eventlog(
@@ -149,9 +149,9 @@ def eventlog(
 async def _open_log(
     client: Client, jobid: int, path: str, *, follow: bool = True
 ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-    """The events of a job from the first to the last, each the `event` of a response.
+    """Open a stream of a job's events; the key `event` of each response is one line.
 
-    Without `follow` the last is the one that is stored now.
+    Without `follow` the stream ends at the last event that is stored now.
     """
     from flux_trio.cli.each import about
     from flux_trio.messages import topics
@@ -171,18 +171,27 @@ async def _open_log(
 @color_option("-L")
 @click.option("-t", "--timeout", type=DURATION, metavar="FSD", help="Give up after this time.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not print the event.")
-@click.option("-v", "--verbose", is_flag=True, help="Print the events before it as well.")
-@click.option("-m", "--match-context", metavar="KEY=VAL", help="Wait for one with that value.")
+@click.option("-v", "--verbose", is_flag=True, help="Also print the events before it.")
+@click.option(
+    "-m",
+    "--match-context",
+    metavar="KEY=VAL",
+    help="Wait for an event with this value in its context.",
+)
 @click.option(
     "-c",
     "--count",
     type=click.IntRange(min=1),
     default=1,
     metavar="N",
-    help="Wait for so many of them. [default: 1]",
+    help="Wait until the event has happened N times. [default: 1]",
 )
 @click.option(
-    "-W", "--waitcreate", is_flag=True, expose_value=False, help="Wait for the eventlog; always so."
+    "-W",
+    "--waitcreate",
+    is_flag=True,
+    expose_value=False,
+    help="Wait for the eventlog; this is always on.",
 )
 @_PATH
 @click.argument("jobid", metavar="JOBID", type=JOBID)
@@ -202,9 +211,9 @@ def wait_event(
     jobid: int,
     name: str,
 ) -> None:
-    """Wait until a job has had an event, and print it.
+    """Wait until EVENT is in a job's eventlog, and print it.
 
-    Exit codes: 0, 1 if time is up, the job is over without the event, or there is no such job, 2
+    Exit codes: 0, 1 if the time is up, the job ended without the event, or there is no such job, 2
     for wrong usage.
     """
     from flux_trio.cli.events import EventTexts, log_path, matches, read_match
@@ -242,17 +251,19 @@ def wait_event(
 
 
 @job.command()
-@click.option("-l", "--label-io", is_flag=True, help="Begin lines of output with the task.")
+@click.option(
+    "-l", "--label-io", is_flag=True, help="Put the task in front of each line of output."
+)
 @click.option("-E", "--show-events", is_flag=True, help="Print every event on standard error.")
-@click.option("-w", "--wait-event", metavar="NAME", help="Be done when the job has had this event.")
+@click.option("-w", "--wait-event", metavar="NAME", help="End when the job has had this event.")
 @click.option(
     "-u",
     "--unbuffered",
     is_flag=True,
     expose_value=False,
-    help="Do not hold back input; it never is, here.",
+    help="Accepted for flux; input is never buffered.",
 )
-@click.option("-r", "--read-only", is_flag=True, help="Take no signals and no input for the job.")
+@click.option("-r", "--read-only", is_flag=True, help="Forward no signals and no input to the job.")
 @click.argument("jobid", metavar="JOBID", type=JOBID)
 @click.pass_context
 def attach(
@@ -264,9 +275,9 @@ def attach(
     read_only: bool,
     jobid: int,
 ) -> None:
-    """Show the output of a job from its beginning, and end as it does.
+    """Show the output of a job from its beginning, and end with its exit code.
 
-    Exit codes, signals and, of a job that takes it, standard input are those of `flux-trio run`.
+    Exit codes, signals and standard input work as in `flux-trio run`.
     """
     from flux_trio.cli.attach import attach as follow
     from flux_trio.cli.each import about

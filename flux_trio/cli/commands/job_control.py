@@ -1,4 +1,4 @@
-"""`flux-trio job`: what acts on jobs: raise, raiseall, kill, killall, urgency, memo."""
+"""`flux-trio job`: commands that act on jobs: raise, raiseall, kill, killall, urgency, memo."""
 
 from __future__ import annotations
 
@@ -19,19 +19,28 @@ _NOTE: Final = "flux_trio.note"  # the words after `--`, in the context's meta
 
 _SEVERITY = click.IntRange(0, 7)
 _USER = click.option(
-    "-u", "--user", type=USER_OR_ALL, metavar="USER", help="Whose jobs, or `all`. [default: yours]"
+    "-u",
+    "--user",
+    type=USER_OR_ALL,
+    metavar="USER",
+    help="The owner of the jobs, or `all`. [default: you]",
 )
-_FORCE = click.option("-f", "--force", is_flag=True, help="Do it; without, only count.")
+_FORCE = click.option("-f", "--force", is_flag=True, help="Do it; without -f, only count.")
 _SIGNAL = click.option(
-    "-s", "--signal", type=SIGNAL, default="SIGTERM", metavar="SIG", help="[default: SIGTERM]"
+    "-s",
+    "--signal",
+    type=SIGNAL,
+    default="SIGTERM",
+    metavar="SIG",
+    help="The signal. [default: SIGTERM]",
 )
 
 
 class _NotedCommand(click.Command):
-    """A command that takes everything after `--` for a note."""
+    """A command that takes the words after `--` as a note."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """What is before `--`, as any command."""
+        """Parse the words before `--`; keep the others as the note."""
         if "--" in args:
             at = args.index("--")
             ctx.meta[_NOTE] = " ".join(args[at + 1 :])
@@ -40,7 +49,7 @@ class _NotedCommand(click.Command):
 
 
 @click.command("raise", cls=_NotedCommand)
-@click.option("-m", "--message", metavar="NOTE", help="Say why.")
+@click.option("-m", "--message", metavar="NOTE", help="The reason.")
 @click.option(
     "-s",
     "--severity",
@@ -48,17 +57,17 @@ class _NotedCommand(click.Command):
     default=0,
     show_default=True,
     metavar="N",
-    help="0 is fatal, 7 the least.",
+    help="The severity: 0 is fatal, 7 is the mildest.",
 )
 @click.option(
-    "-t", "--type", "kind", default="cancel", show_default=True, metavar="TYPE", help="Its type."
+    "-t", "--type", "kind", default="cancel", show_default=True, metavar="TYPE", help="The type."
 )
 @click.argument("words", metavar="JOBID... [NOTE]...", nargs=-1, required=True)
 @click.pass_context
 def raise_exception(
     ctx: click.Context, message: str | None, severity: int, kind: str, words: tuple[str, ...]
 ) -> None:
-    """Raise an exception on jobs. What is no job id, or comes after --, begins the note.
+    """Raise an exception on jobs. The note begins at the first word that is not a job id, or at --.
 
     Exit codes: 0, 1 if it was refused for a job, 2 for wrong usage.
     """
@@ -73,7 +82,7 @@ def raise_exception(
 
 
 def _split(words: tuple[str, ...], note: str | None) -> tuple[list[int], str | None]:
-    """The job ids at the beginning, and what follows them as a note."""
+    """Return the job ids at the beginning, and the words after them as a note."""
     from flux_trio.formats import FormatError, parse_fluid
 
     jobids: list[int] = []
@@ -96,11 +105,15 @@ def _split(words: tuple[str, ...], note: str | None) -> tuple[list[int], str | N
     default=7,
     show_default=True,
     metavar="N",
-    help="0 is fatal, 7 the least.",
+    help="The severity: 0 is fatal, 7 is the mildest.",
 )
 @_USER
 @click.option(
-    "-S", "--states", type=STATES, metavar="STATE,...", help="In these states. [default: active]"
+    "-S",
+    "--states",
+    type=STATES,
+    metavar="STATE,...",
+    help="Only jobs in these states. [default: active]",
 )
 @_FORCE
 @click.argument("kind", metavar="TYPE")
@@ -114,7 +127,7 @@ def raiseall(
     kind: str,
     note: tuple[str, ...],
 ) -> None:
-    """Raise an exception of TYPE on all jobs of one user, or of all.
+    """Raise an exception of TYPE on all jobs of one user, or of all users.
 
     Exit codes: 0, 1 if it was refused, 2 for wrong usage.
     """
@@ -138,7 +151,7 @@ def raiseall(
 @click.argument("jobids", metavar="JOBID...", nargs=-1, required=True, type=JOBID)
 @click.pass_context
 def kill(ctx: click.Context, signal: int, jobids: tuple[int, ...]) -> None:
-    """Send a signal to the processes of jobs that run.
+    """Send a signal to the processes of running jobs.
 
     Exit codes: 0, 1 if it was refused for a job, 2 for wrong usage.
     """
@@ -154,7 +167,7 @@ def kill(ctx: click.Context, signal: int, jobids: tuple[int, ...]) -> None:
 @_USER
 @_FORCE
 def killall(signal: int, user: int | None, force: bool) -> None:
-    """Send a signal to all jobs of one user that run, or of all.
+    """Send a signal to all running jobs of one user, or of all users.
 
     Exit codes: 0, 1 if it was refused, 2 for wrong usage.
     """
@@ -176,7 +189,7 @@ def _report(answer: dict[str, Any], force: bool, done: str) -> None:
 
 
 @click.command()
-@click.option("-v", "--verbose", is_flag=True, help="Tell the urgency of before.")
+@click.option("-v", "--verbose", is_flag=True, help="Print the old urgency.")
 @click.argument("jobid", metavar="JOBID", type=JOBID)
 @click.argument("urgency", metavar="N", type=URGENCY)
 def urgency(verbose: bool, jobid: int, urgency: int) -> None:
@@ -202,9 +215,9 @@ def urgency(verbose: bool, jobid: int, urgency: int) -> None:
 @click.argument("jobid", metavar="JOBID", type=JOBID)
 @click.argument("notes", metavar="KEY=VALUE...", nargs=-1, required=True)
 def memo(jobid: int, notes: tuple[str, ...]) -> None:
-    """Note something on a job. VALUE is JSON or else text, null removes, - is standard input.
+    """Add notes to a job. VALUE is JSON, or else text; null removes a note, - is standard input.
 
-    Notes are in the job's eventlog, and listed as {user.KEY}; keys may have dots.
+    Notes are stored in the job's eventlog and listed as {user.KEY}. A key may contain dots.
 
     Exit codes: 0, 1 if it was refused, 2 for wrong usage.
     """

@@ -1,4 +1,4 @@
-"""`flux-trio job`: how jobs end, and how many there are: wait, status, last, timeleft, stats."""
+"""`flux-trio job`: results and counts of jobs: wait, status, last, timeleft, stats."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from flux_trio.client import Client
 
 NOT_WAITABLE: Final = 2  # exit code
-FOREVER_S: Final = (1 << 32) - 1  # of a job without a time limit, as flux has it
+FOREVER_S: Final = (1 << 32) - 1  # printed for a job without a time limit, as flux does
 
 
 @click.command()
 @click.option("-a", "--all", "all_jobs", is_flag=True, help="Wait for all waitable jobs.")
-@click.option("-v", "--verbose", is_flag=True, help="Tell of jobs that succeeded, too.")
+@click.option("-v", "--verbose", is_flag=True, help="Also name the jobs that succeeded.")
 @click.argument("jobid", metavar="[JOBID]", required=False, type=JOBID)
 @click.pass_context
 def wait(ctx: click.Context, all_jobs: bool, verbose: bool, jobid: int | None) -> None:
-    """Wait for a job that was submitted with --flags=waitable, or for the next of them.
+    """Wait for a job that was submitted with --flags=waitable; without JOBID, for the next one.
 
-    A result is told once. Without JOBID the id of the job is printed.
+    The result of each job is given once. Without JOBID the id of the job is printed.
 
-    Exit codes: 0 if it succeeded, 1 if it failed, 2 if there is nothing to wait for; with --all 1
-    if any failed.
+    Exit codes: 0 if the job succeeded, 1 if it failed, 2 if there is no job to wait for; with
+    --all, 1 if any job failed.
     """
     if all_jobs and jobid is not None:
         raise CommandError("jobid not supported with --all")
@@ -71,7 +71,7 @@ async def _wait(client: Client, jobid: int | None) -> int:
 async def _next_result(
     client: Client, jobid: int | None, *, complain: bool = False
 ) -> dict[str, Any] | None:
-    """How a job ended; None if there is nothing to wait for."""
+    """Return how a job ended, or None if there is no job to wait for."""
     from flux_trio.messages import Errno, FluxError, topics
 
     any_job = (1 << 64) - 1
@@ -102,10 +102,12 @@ def _failure(result: dict[str, Any]) -> str:
     default=1,
     show_default=True,
     metavar="N",
-    help="Exit code of jobs that an exception ended.",
+    help="The exit code of a job that ended by an exception.",
 )
-@click.option("-j", "--json", "as_json", is_flag=True, help="Print what is known of each job.")
-@click.option("-v", "--verbose", count=True, help="Say how jobs failed; -vv: how all ended.")
+@click.option("-j", "--json", "as_json", is_flag=True, help="Print each job as JSON.")
+@click.option(
+    "-v", "--verbose", count=True, help="Print how failed jobs ended; -vv: how all jobs ended."
+)
 @click.argument("jobids", metavar="JOBID...", nargs=-1, required=True, type=JOBID)
 @click.pass_context
 def status(
@@ -113,7 +115,7 @@ def status(
 ) -> None:
     """Wait until jobs are over, and exit with the highest of their exit codes.
 
-    Exit codes: the highest of the jobs; 1 if there is no such job, 2 for wrong usage.
+    Exit codes: the highest exit code of the jobs; 1 if there is no such job, 2 for wrong usage.
     """
     from flux_trio.cli.events import json_text
     from flux_trio.cli.job_rows import JobRow
@@ -130,7 +132,7 @@ def status(
 
 
 async def _ended(client: Client, jobid: int) -> dict[str, Any]:
-    """A job as it is listed when it is over."""
+    """Wait for the end of a job, then return its job-list record."""
     from flux_trio.cli.each import about
     from flux_trio.messages import topics
 
@@ -142,7 +144,7 @@ async def _ended(client: Client, jobid: int) -> dict[str, Any]:
 
 
 async def _listed(client: Client, jobid: int) -> dict[str, Any]:
-    """A job as it is listed now."""
+    """Return the job-list record of a job."""
     from flux_trio.cli.each import about
     from flux_trio.messages import topics
 
@@ -170,11 +172,11 @@ def _status_code(record: dict[str, Any], exception_code: int, verbose: int) -> i
 @click.command()
 @click.argument("which", metavar="[N|SLICE]", default="1")
 def last(which: str) -> None:
-    """Print the id of the job that you submitted last, of the last N, or of a SLICE.
+    """Print the id of the job that you submitted last, of the last N jobs, or of a SLICE.
 
-    A slice is Python's, with the latest job first: [0:4], [-1:], [::-1].
+    A slice is written as in Python, with the latest job first: [0:4], [-1:], [::-1].
 
-    Exit codes: 0, 1 if there are none, 2 for wrong usage.
+    Exit codes: 0, 1 if there is no job, 2 for wrong usage.
     """
     from flux_trio.formats import format_fluid
     from flux_trio.messages import topics
@@ -193,9 +195,9 @@ def last(which: str) -> None:
 @click.option("-H", "--human", is_flag=True, help="Print a duration such as 1.5h.")
 @click.argument("jobid", metavar="[JOBID]", required=False, type=JOBID)
 def timeleft(human: bool, jobid: int | None) -> None:
-    """Print how many seconds a job may still run: this one inside a job, unless one is named.
+    """Print how many seconds a job may still run. Inside a job, JOBID may be left out.
 
-    Exit codes: 0, 1 if it is pending or there is no such job, 2 for wrong usage.
+    Exit codes: 0, 1 if the job is pending or there is no such job, 2 for wrong usage.
     """
     from flux_trio.cli.columns import short_duration
     from flux_trio.cli.job_rows import JobRow
@@ -204,7 +206,7 @@ def timeleft(human: bool, jobid: int | None) -> None:
     if jobid is None:
         own = os.environ.get("FLUX_JOB_ID")
         if own is None:
-            raise CommandError("expected a JOBID, or to be run inside a job")
+            raise CommandError("expected a JOBID: this command does not run inside a job")
         jobid = JOBID.convert(own, None, None)
     record = with_client(lambda client: _listed(client, jobid))
     row = JobRow(record, time.time())
@@ -219,9 +221,9 @@ def timeleft(human: bool, jobid: int | None) -> None:
 
 @click.command()
 def stats() -> None:
-    """Print how many jobs there are in each state, and how they ended, as JSON.
+    """Print the number of jobs in each state and with each result, as JSON.
 
-    Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
+    Exit codes: 0, 1 if the instance does not answer, 2 for wrong usage.
     """
     import json
 

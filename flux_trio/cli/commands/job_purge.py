@@ -1,4 +1,4 @@
-"""`flux-trio job purge`: finished jobs are taken away for good."""
+"""`flux-trio job purge`: remove finished jobs for good."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from flux_trio.cli.session import with_client
 if TYPE_CHECKING:
     from flux_trio.client import Client
 
-BATCH: Final = 50  # jobs a request, as in flux
+BATCH: Final = 50  # jobs per request, as in flux
 
 
 @click.command()
 @click.option(
-    "--age-limit", type=DURATION, metavar="FSD", help="Purge jobs that ended longer ago than this."
+    "--age-limit", type=DURATION, metavar="FSD", help="Purge jobs that ended longer than FSD ago."
 )
 @click.option(
     "--num-limit",
@@ -26,7 +26,7 @@ BATCH: Final = 50  # jobs a request, as in flux
     metavar="COUNT",
     help="Purge the jobs that ended first until COUNT are left.",
 )
-@click.option("-f", "--force", is_flag=True, help="Do it; without, only count.")
+@click.option("-f", "--force", is_flag=True, help="Do it; without -f, only count.")
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
@@ -44,10 +44,10 @@ def purge(
     batch: int,
     jobids: tuple[int, ...],
 ) -> None:
-    """Take away all that is stored of finished jobs, their output included.
+    """Remove everything that is stored of finished jobs, including their output.
 
-    The jobs are those that are named, or else those beyond a limit. Without a limit there are none.
-    Active jobs are never purged. Only the instance owner may do it.
+    Without JOBID, the limits select the jobs; without a limit no job is purged. Active jobs are
+    never purged. Only the instance owner may purge jobs.
 
     Exit codes: 0, 1 if it was refused, 2 for wrong usage.
     """
@@ -78,7 +78,7 @@ def purge(
 
 
 async def _purge(client: Client, limits: dict[str, Any]) -> int:
-    """Purge batch after batch; how many jobs."""
+    """Purge batch after batch, and return how many jobs were purged."""
     from flux_trio.messages import topics
 
     total = 0
@@ -90,7 +90,7 @@ async def _purge(client: Client, limits: dict[str, Any]) -> int:
 
 
 async def _purge_named(client: Client, jobids: tuple[int, ...], *, force: bool) -> int:
-    """Purge these; how many jobs. The first that is refused ends it."""
+    """Purge these jobs and return their number. Stops at the first refusal (CommandError)."""
     from flux_trio.cli.each import about
     from flux_trio.messages import topics
 

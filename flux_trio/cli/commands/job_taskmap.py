@@ -1,4 +1,4 @@
-"""`flux-trio job taskmap`: on which node each task of a job is (RFC 34)."""
+"""`flux-trio job taskmap`: the node of each task of a job (RFC 34)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ _COUNT = click.IntRange(min=0)
 
 @click.command()
 @click.option("--taskids", type=_COUNT, metavar="NODEID", help="Print the tasks of that node.")
-@click.option("--ntasks", type=_COUNT, metavar="NODEID", help="Print how many tasks it has.")
+@click.option("--ntasks", type=_COUNT, metavar="NODEID", help="Print how many tasks that node has.")
 @click.option("--nodeid", type=_COUNT, metavar="TASKID", help="Print the node of that task.")
-@click.option("--hostname", type=_COUNT, metavar="TASKID", help="Print the name of its node.")
+@click.option(
+    "--hostname", type=_COUNT, metavar="TASKID", help="Print the name of that task's node."
+)
 @click.option(
     "--to",
     "form",
@@ -37,9 +39,9 @@ def taskmap(
     form: str | None,
     what: str,
 ) -> None:
-    """Print the task map of a job once it has resources, or convert one that is given.
+    """Print the task map of a job once it has resources, or convert a task map.
 
-    A node is the place of a node among those of the job, from 0.
+    A NODEID is the node's position among the nodes of the job, counted from 0.
 
     Exit codes: 0, 1 if there is no such job, task or node, 2 for wrong usage.
     """
@@ -85,7 +87,7 @@ def _print(form: str | None, nodes: list[int], hosts: list[str]) -> None:
 
 
 def _read(what: str) -> tuple[list[int], list[str]]:
-    """The node of each task, and of a job the names of its nodes."""
+    """Return the node of each task and, for a job, the names of its nodes."""
     from flux_trio.formats import FormatError, parse_fluid, parse_taskmap
 
     try:
@@ -119,7 +121,7 @@ async def _of_job(client: Client, jobid: int) -> tuple[list[int], list[str]]:
 
 
 async def _allocated(client: Client, jobid: int) -> bool:
-    """Whether the job has resources, once it has or never will."""
+    """Wait for the alloc event or the end of the job; return whether it got resources."""
     from flux_trio.formats import parse_event
     from flux_trio.messages import topics
     from flux_trio.protocols import JobEvent

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flux_trio.cli.job_query import JobQuery
     from flux_trio.client import Client
 
-LEVEL_MAX: Final = 9999  # of instances in instances, as in flux
+LEVEL_MAX: Final = 9999  # levels of nested instances, as in flux
 
 
 @click.command()
@@ -37,18 +37,22 @@ LEVEL_MAX: Final = 9999  # of instances in instances, as in flux
     default=1000,
     metavar="N",
     show_default=True,
-    help="List N jobs at most, 0 is all.",
+    help="List at most N jobs; 0 means all.",
 )
 @click.option(
     "--since",
     metavar="WHEN",
-    help="Of inactive jobs, list those that ended since then: -6h, yesterday, 2026-11-21T15:30. "
+    help="List inactive jobs only if they ended since WHEN: -6h, yesterday, 2026-11-21T15:30. "
     "Implies -a without -f.",
 )
 @click.option(
-    "-u", "--user", type=USER_OR_ALL, metavar="USER", help="Whose jobs, or `all`. [default: yours]"
+    "-u",
+    "--user",
+    type=USER_OR_ALL,
+    metavar="USER",
+    help="List the jobs of USER, or of `all` users. [default: you]",
 )
-@click.option("--name", default="", metavar="NAME", help="List jobs of this name.")
+@click.option("--name", default="", metavar="NAME", help="List jobs with this name.")
 @click.option(
     "-q",
     "--queue",
@@ -62,7 +66,7 @@ LEVEL_MAX: Final = 9999  # of instances in instances, as in flux
     "--include",
     default="",
     metavar="RANKS|HOSTS",
-    help="List jobs that run, or ran, there. Implies -A without -u.",
+    help="List jobs that run or ran on these nodes. Implies -A without -u.",
 )
 @click.option("-n", "--suppress-header", "--no-header", is_flag=True, help="Print no header.")
 @click.option(
@@ -70,30 +74,32 @@ LEVEL_MAX: Final = 9999  # of instances in instances, as in flux
     "--format",
     "layout",
     metavar="NAME|FORMAT",
-    help="A Python format of job fields, or the name of one; help lists them.",
+    help="A Python format string with job fields, or the name of a format; help lists the names.",
 )
 @click.option(
     "-w", "--width", type=click.IntRange(min=1), metavar="N", help="Cut lines to N characters."
 )
-@click.option("--sort", "order", metavar="[-]FIELD,...", help="Sort by fields; - is descending.")
+@click.option(
+    "--sort", "order", metavar="[-]FIELD,...", help="Sort by fields; - sorts in descending order."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @color_option()
-@click.option("--stats", is_flag=True, help="Count the jobs of the instance before the list.")
+@click.option("--stats", is_flag=True, help="Print counts of jobs before the list.")
 @click.option(
-    "--stats-only", is_flag=True, help="Only count; exit code 1 if no job is active any more."
+    "--stats-only", is_flag=True, help="Print only counts; exit code 1 if no job is active."
 )
 @click.option(
-    "-R", "--recursive", is_flag=True, help="List the jobs of instances in running jobs as well."
+    "-R", "--recursive", is_flag=True, help="Also list the jobs of instances that run in jobs."
 )
 @click.option(
     "-L",
     "--level",
     type=click.IntRange(min=0),
     metavar="N",
-    help="With -R, go only N instances deep.",
+    help="With -R, descend at most N levels.",
 )
 @click.option(
-    "--recurse-all", is_flag=True, help="The same as -R, into the jobs of other users, too."
+    "--recurse-all", is_flag=True, help="As -R, and also descend into jobs of other users."
 )
 @click.argument("jobids", metavar="[JOBID]...", nargs=-1, type=JOBID)
 def jobs(
@@ -112,14 +118,13 @@ def jobs(
     jobids: tuple[int, ...],
     **filters: Any,
 ) -> None:
-    """List jobs: yours that are pending or running, or those that are named.
+    """List your pending and running jobs, or the jobs with these ids.
 
     The fields of a FORMAT are those of flux-jobs(1): {id.f58}, {name}, {status}, {runtime!F},
-    {nodelist}, {annotations.sched.t_estimate} and so on, with widths such as {name:<10.10+}. With
-    sort:FIELD,... in front of it, the list is sorted.
+    {nodelist}, {annotations.sched.t_estimate} and so on, with widths such as {name:<10.10+}. The
+    prefix sort:FIELD,... sorts the list.
 
-    Exit codes: 0, 1 if none of the named jobs is known or the list cannot be made, 2 for wrong
-    usage.
+    Exit codes: 0, 1 if no JOBID is known or the list cannot be made, 2 for wrong usage.
     """
     from flux_trio.cli.columns import Layout, read_sort_keys
     from flux_trio.cli.job_query import fetch_named
@@ -182,7 +187,7 @@ def _query(
     include: str,
     **others: Any,
 ) -> JobQuery:
-    """What the options ask for. Raises ValueError."""
+    """Build the query from the options. Raises ValueError."""
     from flux_trio.cli.job_query import JobQuery, own_userid, read_filter
     from flux_trio.cli.values import read_time
     from flux_trio.messages import USERID_UNKNOWN
@@ -210,18 +215,18 @@ def _query(
 
 
 def _queue_names(options: tuple[str, ...]) -> tuple[str, ...] | None:
-    """None for the default queue, no names for all."""
+    """Return the names; None means the default queue, an empty tuple all queues."""
     names = tuple(name for text in options for name in text.split(","))
     return None if not names else () if "all" in names else names
 
 
 def _show_stats() -> int:
-    """Print the counts; how many jobs are active."""
+    """Print the counts, and return how many jobs are active."""
     from flux_trio.cli.jobs_page import counts_text
 
-    told = with_client(_stats)
-    click.echo(f"{counts_text(told)}, {told['inactive_purged']} inactive purged")
-    states = told["job_states"]
+    stats = with_client(_stats)
+    click.echo(f"{counts_text(stats)}, {stats['inactive_purged']} inactive purged")
+    states = stats["job_states"]
     active: int = states["total"] - states["inactive"]
     return active
 
@@ -233,7 +238,7 @@ async def _stats(client: Client) -> dict[str, Any]:
 
 
 async def _hindrances(client: Client, records: list[dict[str, Any]]) -> dict[str | None, str]:
-    """By queue: why its jobs that wait for resources are not being scheduled, "" if they are."""
+    """Return for each queue why its jobs in SCHED are not being scheduled, "" if they are."""
     from flux_trio.messages import FluxError, topics
     from flux_trio.protocols import JobState
 
@@ -250,6 +255,6 @@ async def _hindrances(client: Client, records: list[dict[str, Any]]) -> dict[str
 
 
 def _reason_in(status: dict[str, Any]) -> str:
-    """Why nothing is scheduled, from a queue-status response."""
+    """Return why a queue schedules no jobs, from its queue-status response; "" if it does."""
     stopped = "" if status["start"] else status.get("stop_reason") or "queue is stopped"
     return str(stopped or next(iter(status.get("silent", ())), ""))

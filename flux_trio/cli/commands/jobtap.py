@@ -14,7 +14,7 @@ _NAME: Final = r"[a-z][a-z0-9]*([-_][a-z0-9]+)*"
 
 @click.group()
 def jobtap() -> None:
-    """Manage the plugins of a running job manager, and write new ones."""
+    """Manage the plugins of a running job manager, and create new ones."""
 
 
 @jobtap.command()
@@ -23,18 +23,18 @@ def jobtap() -> None:
     "--order",
     type=click.Choice(["none", "state", "-state"]),
     default="none",
-    help="The order in which it is told of the active jobs.",
+    help="The order in which the plugin sees the jobs that are active already.",
 )
 @click.argument("plugin")
 @click.argument("conf", metavar="[KEY=VALUE]...", nargs=-1)
 def load(plugin: str, conf: tuple[str, ...], remove: str | None, order: str) -> None:
-    """Load a plugin by its name, or a path to its file.
+    """Load a plugin by its name, or by the path of its file.
 
-    A name is that of an entry point flux_trio.jobtap, or of a file in FLUX_TRIO_JOBTAP_PATH, the
-    directory jobtap of the state directory, or among those that come with flux-trio. A VALUE is
-    JSON, or else text.
+    A name is looked up among the entry points flux_trio.jobtap, in the directories of
+    FLUX_TRIO_JOBTAP_PATH, in the directory jobtap of the state directory, and among the plugins
+    that come with flux-trio. VALUE is JSON, or else text.
 
-    Exit codes: 0, 1 if it cannot be loaded, 2 for wrong usage.
+    Exit codes: 0, 1 if the plugin cannot be loaded, 2 for wrong usage.
     """
     from pathlib import Path
 
@@ -51,11 +51,12 @@ def load(plugin: str, conf: tuple[str, ...], remove: str | None, order: str) -> 
 @jobtap.command()
 @click.argument("plugin", metavar="GLOB")
 def remove(plugin: str) -> None:
-    """Remove the plugins that match; `all` is every one that is not builtin.
+    """Remove the plugins that match GLOB; `all` matches every plugin that is not builtin.
 
-    Builtin ones begin with a period, and so must what is to match them.
+    The name of a builtin plugin begins with a period; only a GLOB that begins with a period
+    matches it.
 
-    Exit codes: 0, 1 if none matches, 2 for wrong usage.
+    Exit codes: 0, 1 if no plugin matches, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
@@ -63,11 +64,11 @@ def remove(plugin: str) -> None:
 
 
 @jobtap.command("list")
-@click.option("-a", "--all", "builtins", is_flag=True, help="Also those that are builtin.")
+@click.option("-a", "--all", "builtins", is_flag=True, help="Also list builtin plugins.")
 def list_plugins(builtins: bool) -> None:
-    """List the loaded plugins in the order in which they are asked.
+    """List the loaded plugins in the order in which they are called.
 
-    Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
+    Exit codes: 0, 1 if the instance does not answer, 2 for wrong usage.
     """
     from flux_trio.formats import printable
     from flux_trio.messages import topics
@@ -80,28 +81,28 @@ def list_plugins(builtins: bool) -> None:
 @jobtap.command()
 @click.argument("plugin")
 def query(plugin: str) -> None:
-    """Print what a plugin tells of itself, as JSON.
+    """Print the data of a plugin, as JSON.
 
-    Beside its own data there is its name, its path, its counters, and for each hook how often it
-    was called and what its calls took in all and at most, in seconds.
+    The output also has the plugin's name, path and counters, and for each hook the number of its
+    calls, their total time and their longest time, in seconds.
 
-    Exit codes: 0, 1 if it is not loaded or fails to answer, 2 for wrong usage.
+    Exit codes: 0, 1 if the plugin is not loaded or does not answer, 2 for wrong usage.
     """
     import json
 
     from flux_trio.messages import topics
 
-    told = with_client(lambda client: client.call(topics.JOB_JOBTAP_QUERY, {"name": plugin}))
-    click.echo(json.dumps(told, indent=2))
+    answer = with_client(lambda client: client.call(topics.JOB_JOBTAP_QUERY, {"name": plugin}))
+    click.echo(json.dumps(answer, indent=2))
 
 
 @jobtap.command()
-@click.option("-d", "--dir", "directory", type=click.Path(), default=".", help="Where to.")
+@click.option("-d", "--dir", "directory", type=click.Path(), default=".", help="Write to DIR.")
 @click.argument("name")
 def new(name: str, directory: str) -> None:
-    """Write a plugin that works, and a test of it that passes: NAME.py and test_NAME.py.
+    """Write a working plugin and a passing test of it: NAME.py and test_NAME.py.
 
-    Exit codes: 0, 1 if one of the files is there already, 2 for wrong usage.
+    Exit codes: 0, 1 if one of the files exists, 2 for wrong usage.
     """
     import re
     from pathlib import Path
@@ -113,7 +114,7 @@ def new(name: str, directory: str) -> None:
     files = {Path(directory) / each: text for each, text in skeleton(name).items()}
     for path in files:
         if path.exists():
-            raise CommandError(f"{path} is there already")
+            raise CommandError(f"{path} exists")
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -121,7 +122,7 @@ def new(name: str, directory: str) -> None:
 
 
 def _conf(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """What KEY=VALUE words say; CommandError for one that is none."""
+    """Read KEY=VALUE words. Raises CommandError for another word."""
     import json
 
     conf: dict[str, Any] = {}

@@ -32,10 +32,10 @@ def module() -> None:
 def list_modules() -> None:
     """List the loaded modules.
 
-    Idle is the time in seconds since a module last took up or sent a message, Recvq what waits for
-    it, Service the names it holds.
+    Idle is the number of seconds since a module last received or sent a message, Recvq the number
+    of messages that wait for it, Service the service names that it has registered.
 
-    Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
+    Exit codes: 0, 1 if the instance does not answer, 2 for wrong usage.
     """
     from flux_trio.cli.columns import Layout
 
@@ -45,7 +45,7 @@ def list_modules() -> None:
         click.echo(line)
 
 
-_EXEC = click.option("--exec", "as_process", is_flag=True, help="In a process of its own.")
+_EXEC = click.option("--exec", "as_process", is_flag=True, help="Run it in a process of its own.")
 
 
 @module.command()
@@ -54,7 +54,8 @@ _EXEC = click.option("--exec", "as_process", is_flag=True, help="In a process of
 def load(name: str, as_process: bool) -> None:
     """Start a module, and wait until it serves.
 
-    Exit codes: 0, 1 if it is not known, loaded already or does not start, 2 for wrong usage.
+    Exit codes: 0, 1 if the module is unknown, is already loaded or does not start, 2 for wrong
+    usage.
     """
     from flux_trio.messages import topics
 
@@ -63,12 +64,12 @@ def load(name: str, as_process: bool) -> None:
 
 @module.command()
 @_EXEC
-@click.option("-f", "--force", is_flag=True, help="Start it also if it is not loaded.")
+@click.option("-f", "--force", is_flag=True, help="Start the module if it is not loaded.")
 @click.argument("name")
 def reload(name: str, as_process: bool, force: bool) -> None:
     """Stop a module and start it again.
 
-    Exit codes: 0, 1 if it is not loaded or does not start, 2 for wrong usage.
+    Exit codes: 0, 1 if the module is not loaded or does not start, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
@@ -78,12 +79,12 @@ def reload(name: str, as_process: bool, force: bool) -> None:
 
 
 @module.command()
-@click.option("-f", "--force", is_flag=True, help="It is no error if it is not loaded.")
+@click.option("-f", "--force", is_flag=True, help="Succeed if the module is not loaded.")
 @click.argument("name")
 def remove(name: str, force: bool) -> None:
-    """Stop a module, and wait until nothing of it is left.
+    """Stop a module, and wait until all its tasks have ended.
 
-    Exit codes: 0, 1 if it is not loaded, 2 for wrong usage.
+    Exit codes: 0, 1 if the module is not loaded, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
@@ -94,9 +95,9 @@ def remove(name: str, force: bool) -> None:
 @module.command()
 @click.argument("name")
 def kill(name: str) -> None:
-    """Make a module crash, to see what happens; its own process gets SIGKILL.
+    """Make a module crash, for a test; a process of its own gets SIGKILL.
 
-    Exit codes: 0, 1 if it is not loaded, 2 for wrong usage.
+    Exit codes: 0, 1 if the module is not loaded, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
@@ -104,25 +105,25 @@ def kill(name: str) -> None:
 
 
 @module.command()
-@click.option("-p", "--parse", "path", metavar="KEY.KEY...", help="Print this value only.")
+@click.option("-p", "--parse", "path", metavar="KEY.KEY...", help="Print only this value.")
 @click.argument("name")
 def stats(name: str, path: str | None) -> None:
     """Print the statistics of a module, as JSON.
 
-    Exit codes: 0, 1 if it is not loaded or keeps none such, 2 for wrong usage.
+    Exit codes: 0, 1 if the module is not loaded or has no value at KEY.KEY..., 2 for wrong usage.
     """
     import json
 
-    told: Any = with_client(lambda client: _stats(client, name))
+    stats: Any = with_client(lambda client: _stats(client, name))
     for key in path.split(".") if path else ():
-        if not isinstance(told, dict) or key not in told:
+        if not isinstance(stats, dict) or key not in stats:
             raise CommandError(f"{path}: there is no {key!r} in the statistics of {name}")
-        told = told[key]
-    click.echo(json.dumps(told, indent=2))
+        stats = stats[key]
+    click.echo(json.dumps(stats, indent=2))
 
 
 async def _stats(client: Client, name: str) -> dict[str, Any]:
-    """Answered by the service of the module's name, or by the one it has."""
+    """Ask the service that has the module's name, or else the module's first service."""
     from flux_trio.messages import topics
 
     loaded = await _loaded(client)
@@ -136,7 +137,7 @@ async def _stats(client: Client, name: str) -> dict[str, Any]:
 
 
 async def _loaded(client: Client) -> dict[str, dict[str, Any]]:
-    """The loaded modules by name."""
+    """Return the loaded modules by name."""
     from flux_trio.messages import topics
 
     modules: list[dict[str, Any]] = (await client.call(topics.MODULE_LIST))["modules"]
@@ -145,24 +146,26 @@ async def _loaded(client: Client) -> dict[str, dict[str, Any]]:
 
 @module.command()
 @click.option("-f", "--full", is_flag=True, help="Also print payloads, as JSON.")
-@click.option("-T", "--topic", metavar="GLOB", default="*", help="Only messages of these topics.")
+@click.option(
+    "-T", "--topic", metavar="GLOB", default="*", help="Print only messages whose topic matches."
+)
 @click.option(
     "-t",
     "--type",
     "types",
     metavar="TYPE,...",
     default=",".join(_TYPES),
-    help="Only messages of these types: request, response, event.",
+    help="Print only messages of these types: request, response, event.",
 )
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 def trace(names: tuple[str, ...], full: bool, topic: str, types: str) -> None:
     """Print the messages that modules send and receive, until interrupted.
 
-    Of all modules if none is named. Each line has the time, the module, tx or rx, the type (>
-    request, < response, e event), the topic and the size of the payload. A module need not be
-    loaded yet.
+    Without NAME, the messages of all modules. Each line has the time, the module, tx or rx, the
+    type (> request, < response, e event), the topic and the size of the payload. A named module may
+    be loaded later.
 
-    Exit codes: 1 if there is no answer, 2 for wrong usage; ctrl-C is what ends it.
+    Exit codes: 1 if the instance does not answer, 2 for wrong usage. Ctrl-C ends the command.
     """
     chosen = set(types.split(","))
     if unknown := chosen.difference(_TYPES):
@@ -179,9 +182,9 @@ async def _trace(
     wanted = {"names": list(names), "topic_glob": topic, "full": full}
     width = max(map(len, names), default=0)
     async with client.stream(topics.MODULE_TRACE, wanted) as responses:
-        async for told in responses:
-            if "lost" in told or told["type"] in types:
-                click.echo(trace_line(told, width))
+        async for response in responses:
+            if "lost" in response or response["type"] in types:
+                click.echo(trace_line(response, width))
 
 
 def _change(topic: str, payload: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
-"""`flux-trio queue`: which queues there are, whether they take jobs and schedule them; and waiting.
+"""`flux-trio queue`: list, enable, disable, start and stop queues, and wait for them.
 
-Words and exit codes are flux-queue's.
+The words and exit codes are those of flux-queue(1).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ DISABLED: Final = "disabled by administrator"  # the reason when none is given
 
 @click.group()
 def queue() -> None:
-    """Look at queues, enable and disable, start and stop them, wait for them."""
+    """List queues, enable, disable, start and stop them, and wait for them."""
 
 
 def _queue_argument(function: F) -> F:
-    """QUEUE, or as flux-queue had it before, -q QUEUE."""
+    """Add the argument QUEUE, and the older -q QUEUE of flux-queue."""
     function = click.argument("name", metavar="[QUEUE]", required=False)(function)
     return click.option("-q", "--queue", "named", metavar="QUEUE", help="The same as QUEUE.")(
         function
@@ -36,10 +36,10 @@ def _queue_argument(function: F) -> F:
 
 
 def _changing(function: F) -> F:
-    """The options of what changes queues."""
+    """Add the options of the commands that change queues."""
     for option in (
         click.option("-a", "--all", "everyone", is_flag=True, help="Change all queues."),
-        click.option("-v", "--verbose", is_flag=True, help="Show all queues and counts."),
+        click.option("-v", "--verbose", is_flag=True, help="Show all queues, and counts."),
         click.option("--quiet", is_flag=True, help="Do not show the status afterwards."),
     ):
         function = option(function)
@@ -47,22 +47,22 @@ def _changing(function: F) -> F:
 
 
 def _closing(function: F) -> F:
-    """The options of what ends something."""
-    function = click.option("-m", "--message", metavar="REASON", help="Why.")(function)
+    """Add the options of the commands that disable or stop queues."""
+    function = click.option("-m", "--message", metavar="REASON", help="The reason.")(function)
     return click.option(
-        "--nocheckpoint", is_flag=True, help="Do not keep this over a restart of the instance."
+        "--nocheckpoint", is_flag=True, help="Forget this when the instance restarts."
     )(function)
 
 
 @queue.command("list")
-@click.option("-q", "--queue", "names", metavar="QUEUE,...", help="List these queues only.")
+@click.option("-q", "--queue", "names", metavar="QUEUE,...", help="List only these queues.")
 @click.option("-n", "--no-header", is_flag=True, help="Print no header.")
 @click.option(
     "-o",
     "--format",
     "layout",
     metavar="NAME|FORMAT",
-    help="A Python format of queue fields, or the name of one; help lists them.",
+    help="A Python format string with queue fields, or the name of a format; help lists the names.",
 )
 def list_queues(names: str | None, no_header: bool, layout: str | None) -> None:
     """List queues with their status, default time limit and limits.
@@ -70,7 +70,7 @@ def list_queues(names: str | None, no_header: bool, layout: str | None) -> None:
     The fields of a FORMAT are those of flux-queue(1): {queue}, {submission}, {limits.timelimit!F},
     {limits.range.nnodes}, {resources.free.ncores} and so on.
 
-    Exit codes: 0, 1 if there is no such queue or no answer, 2 for wrong usage.
+    Exit codes: 0, 1 if there is no such queue or the instance does not answer, 2 for wrong usage.
     """
     from flux_trio.cli.columns import Layout, sort_rows
     from flux_trio.cli.named_formats import choose_format
@@ -91,9 +91,9 @@ def list_queues(names: str | None, no_header: bool, layout: str | None) -> None:
 @_queue_argument
 @click.option("-v", "--verbose", is_flag=True, help="Show all queues and counts.")
 def status(name: str | None, named: str | None, verbose: bool) -> None:
-    """Show whether jobs may be submitted and are scheduled, and why not.
+    """Show whether queues accept jobs and schedule them, with the reason if they do not.
 
-    Exit codes: 0, 1 if there is no such queue or no answer, 2 for wrong usage.
+    Exit codes: 0, 1 if there is no such queue or the instance does not answer, 2 for wrong usage.
     """
     from flux_trio.cli.queue_status import nodes_down, status_lines, statuses_and_counts
 
@@ -110,9 +110,9 @@ def status(name: str | None, named: str | None, verbose: bool) -> None:
 @queue.command()
 @_changing
 def enable(**options: Any) -> None:
-    """Let jobs be submitted.
+    """Let a queue accept jobs.
 
-    Exit codes: 0 if they may be, 1 if nothing was changed, 2 for wrong usage.
+    Exit codes: 0 if it was enabled, 1 if nothing was changed, 2 for wrong usage.
     """
     _enable({"enable": True}, **options)
 
@@ -121,9 +121,9 @@ def enable(**options: Any) -> None:
 @_changing
 @_closing
 def disable(message: str | None, nocheckpoint: bool, **options: Any) -> None:
-    """Refuse jobs, with REASON; those that are in the queue go on.
+    """Let a queue refuse new jobs, with REASON. Jobs that are in the queue go on.
 
-    Exit codes: 0 if they are refused, 1 if nothing was changed, 2 for wrong usage.
+    Exit codes: 0 if it was disabled, 1 if nothing was changed, 2 for wrong usage.
     """
     reason = message or DISABLED
     _enable({"enable": False, "reason": reason, "nocheckpoint": nocheckpoint}, **options)
@@ -132,9 +132,9 @@ def disable(message: str | None, nocheckpoint: bool, **options: Any) -> None:
 @queue.command()
 @_changing
 def start(**options: Any) -> None:
-    """Let the scheduler be asked for resources.
+    """Start a queue: request resources for its jobs from the scheduler.
 
-    Exit codes: 0 if it was started, 1 if not, 2 for wrong usage.
+    Exit codes: 0 if it was started, 1 if nothing was changed, 2 for wrong usage.
     """
     _start({"start": True}, **options)
 
@@ -143,9 +143,9 @@ def start(**options: Any) -> None:
 @_changing
 @_closing
 def stop(message: str | None, nocheckpoint: bool, **options: Any) -> None:
-    """Take back what the scheduler was asked for; running jobs go on.
+    """Stop a queue: cancel its requests for resources. Running jobs go on.
 
-    Exit codes: 0 if it was stopped, 1 if not, 2 for wrong usage.
+    Exit codes: 0 if it was stopped, 1 if nothing was changed, 2 for wrong usage.
     """
     why = {} if message is None else {"reason": message}
     _start({"start": False, "nocheckpoint": nocheckpoint, **why}, **options)
@@ -155,9 +155,9 @@ def stop(message: str | None, nocheckpoint: bool, **options: Any) -> None:
 @_queue_argument
 @click.option("-t", "--timeout", type=DURATION, help="Wait no longer than that.")
 def drain(name: str | None, named: str | None, timeout: float | None) -> None:
-    """Wait until QUEUE is empty, or all queues are: no job of it is pending or runs.
+    """Wait until QUEUE, or every queue, has no pending and no running job.
 
-    Exit codes: 0, 1 if there is no such queue or the time is over, 2 for wrong usage.
+    Exit codes: 0, 1 if there is no such queue or the time is up, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
@@ -167,11 +167,13 @@ def drain(name: str | None, named: str | None, timeout: float | None) -> None:
 @queue.command()
 @_queue_argument
 @click.option("-t", "--timeout", type=DURATION, help="Wait no longer than that.")
-@click.option("--quiet", is_flag=True, help="Do not say that no job waits.")
+@click.option("--quiet", is_flag=True, help="Print nothing if no job is pending.")
 def idle(name: str | None, named: str | None, timeout: float | None, quiet: bool) -> None:
-    """Wait until no job of QUEUE, or of any, runs or is ending; say how many are pending.
+    """Wait until QUEUE, or every queue, has no running job, then print how many jobs are pending.
 
-    Exit codes: 0, 1 if there is no such queue or the time is over, 2 for wrong usage.
+    A job that is being cleaned up counts as running.
+
+    Exit codes: 0, 1 if there is no such queue or the time is up, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
@@ -180,7 +182,7 @@ def idle(name: str | None, named: str | None, timeout: float | None, quiet: bool
         click.echo(f"{pending} jobs")
 
 
-# --- how
+# --- helpers
 
 
 def _one(name: str | None, named: str | None) -> str | None:

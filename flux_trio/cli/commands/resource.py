@@ -17,31 +17,36 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_INCLUDE = click.option("-i", "--include", metavar="RANKS|HOSTS", help="Look at these nodes only.")
-_QUEUE = click.option("-q", "--queue", metavar="NAME,...", help="Look at these queues only.")
-_STATES = click.option("-s", "--states", metavar="STATE,...", help="Look at these states only.")
+_INCLUDE = click.option("-i", "--include", metavar="RANKS|HOSTS", help="Show only these nodes.")
+_QUEUE = click.option("-q", "--queue", metavar="NAME,...", help="Show only these queues.")
+_STATES = click.option("-s", "--states", metavar="STATE,...", help="Show only these states.")
 _HEADER = click.option("-n", "--no-header", is_flag=True, help="Print no header.")
 _LAYOUT = click.option(
     "-o",
     "--format",
     "layout",
     metavar="NAME|FORMAT",
-    help="A Python format of fields, or the name of one; help lists them.",
+    help="A Python format string with fields, or the name of a format; help lists the names.",
 )
 _SKIP_EMPTY = click.option(
-    "--skip-empty/--no-skip-empty", default=None, help="Whether to leave out lines without nodes."
+    "--skip-empty/--no-skip-empty", default=None, help="Whether to omit lines without nodes."
 )
 _FORCE = click.option(
-    "-f", "--force", count=True, help="Take new reasons for what is so already; -ff new times, too."
+    "-f",
+    "--force",
+    count=True,
+    help="Replace the reason of targets that are drained already; -ff also the time.",
 )
-_UPDATE = click.option("-u", "--update", is_flag=True, help="Leave what is so already as it is.")
-_MODES: Final = {0: None, 1: "overwrite"}  # by how often --force is given; beyond:
+_UPDATE = click.option(
+    "-u", "--update", is_flag=True, help="Keep the reason of targets that are drained already."
+)
+_MODES: Final = {0: None, 1: "overwrite"}  # by the number of --force; from two on:
 _FORCED_MODE: Final = "force-overwrite"
 
 
 @click.group()
 def resource() -> None:
-    """Look at the resources of the instance, take nodes out of use, say that they have failed."""
+    """Show the resources of the instance; drain nodes, and mark them down or up."""
 
 
 @resource.command("list")
@@ -63,7 +68,7 @@ def list_resources(
 
     Other states are up and all. The fields of a FORMAT are those of flux-resource(1).
 
-    Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
+    Exit codes: 0, 1 if the instance does not answer, 2 for wrong usage.
     """
     from flux_trio.cli.resource_rows import (
         LIST_FORMATS,
@@ -87,7 +92,7 @@ def list_resources(
 def info(states: str | None, queue: str | None, include: str | None) -> None:
     """Print how many nodes, cores and gpus there are, in one line.
 
-    Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
+    Exit codes: 0, 1 if the instance does not answer, 2 for wrong usage.
     """
     part = _in_states(states, include, queue)
     counts = ((part.nnodes, "Node"), (part.ncores, "Core"), (part.ngpus, "GPU"))
@@ -101,13 +106,13 @@ def info(states: str | None, queue: str | None, include: str | None) -> None:
 def print_r(states: str | None, queue: str | None, include: str | None) -> None:
     """Print resources as an RFC 20 object.
 
-    Exit codes: 0, 1 if there are none such or no answer, 2 for wrong usage.
+    Exit codes: 0, 1 if no node matches or the instance does not answer, 2 for wrong usage.
     """
     import msgspec
 
     found = _in_states(states, include, queue)
     if not found:
-        raise CommandError("there are no such resources, and no R without any")
+        raise CommandError("no node matches, and R must have at least one")
     click.echo(msgspec.json.encode(found.to_json()))
 
 
@@ -117,7 +122,7 @@ def print_r(states: str | None, queue: str | None, include: str | None) -> None:
 @_INCLUDE
 @_LAYOUT
 @_HEADER
-@click.option("--skip-empty", is_flag=True, help="Leave out lines without nodes, also with -s.")
+@click.option("--skip-empty", is_flag=True, help="Omit lines without nodes, also with -s.")
 def status(
     states: str | None,
     queue: str | None,
@@ -126,13 +131,13 @@ def status(
     no_header: bool,
     skip_empty: bool,
 ) -> None:
-    """List which nodes are avail, excluded, draining and drained, and which are offline (*).
+    """List which nodes are avail, excluded, draining and drained; * marks offline nodes.
 
-    An offline node is down; `-o long` has the reason.
+    An offline node is down; `-o long` shows the reason.
 
-    Other states are allocated, all, drain (both), online and offline.
+    Other states are allocated, all, drain (draining and drained), online and offline.
 
-    Exit codes: 0, 1 if there is no answer, 2 for wrong usage.
+    Exit codes: 0, 1 if the instance does not answer, 2 for wrong usage.
     """
     from flux_trio.cli.resource_rows import (
         STATUS_FORMATS,
@@ -175,11 +180,11 @@ def drain(
     targets: str | None,
     reason: tuple[str, ...],
 ) -> None:
-    """Give TARGETS (ranks or hosts) no more jobs, for REASON; without TARGETS list the drained.
+    """Start no more jobs on TARGETS (ranks or hosts), for REASON; without TARGETS, list drains.
 
-    Jobs that run there go on: the target is draining, then drained.
+    Jobs that run there go on: a target is draining until they end, then drained.
 
-    Exit codes: 0, 1 if a target is not there or drained already, 2 for wrong usage.
+    Exit codes: 0, 1 if a target does not exist or is drained already, 2 for wrong usage.
     """
     from flux_trio.cli.resource_rows import DRAIN_FORMATS, STATUS_HEADINGS, drain_rows
     from flux_trio.messages import Errno, topics
@@ -199,9 +204,9 @@ def drain(
 @click.argument("targets")
 @click.argument("reason", nargs=-1)
 def undrain(force: int, update: bool, targets: str, reason: tuple[str, ...]) -> None:
-    """Let jobs run on TARGETS again; REASON is kept in the log of the resources.
+    """Let jobs start on TARGETS again. REASON is written to the resource eventlog.
 
-    Exit codes: 0, 1 if a target is not there or not drained, 2 for wrong usage.
+    Exit codes: 0, 1 if a target does not exist or is not drained, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
@@ -213,12 +218,12 @@ def undrain(force: int, update: bool, targets: str, reason: tuple[str, ...]) -> 
 @click.argument("targets")
 @click.argument("reason", nargs=-1)
 def put_down(targets: str, reason: tuple[str, ...]) -> None:
-    """Say that TARGETS (ranks or hosts) have failed, for REASON.
+    """Mark TARGETS (ranks or hosts) as down, for REASON.
 
     Jobs that run there end with an exception, and no job starts there until the targets are up
     again. To let the jobs go on, use drain.
 
-    Exit codes: 0, 1 if a target is not there, 2 for wrong usage.
+    Exit codes: 0, 1 if a target does not exist, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
@@ -229,11 +234,11 @@ def put_down(targets: str, reason: tuple[str, ...]) -> None:
 @resource.command("up")
 @click.argument("targets")
 def bring_up(targets: str) -> None:
-    """Say that TARGETS (ranks or hosts), which are down, can be used again.
+    """Mark TARGETS (ranks or hosts), which are down, as up again.
 
-    Where a check command is configured, the next check may put them down again.
+    If a check command is configured, its next run may mark them as down again.
 
-    Exit codes: 0, 1 if a target is not there or not down, 2 for wrong usage.
+    Exit codes: 0, 1 if a target does not exist or is not down, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
@@ -241,7 +246,7 @@ def bring_up(targets: str) -> None:
 
 
 def _change(topic: str, targets: str, force: int, update: bool, reason: tuple[str, ...]) -> int:
-    """Drain or undrain; the errnum with which it was refused, which has been told, 0 if not."""
+    """Drain or undrain. Returns EEXIST, after printing the error, if refused so; else 0."""
     from flux_trio.cli.errors import complain
     from flux_trio.messages import Errno, FluxError
 
@@ -266,7 +271,7 @@ def _change(topic: str, targets: str, force: int, update: bool, reason: tuple[st
 
 
 def _read_states(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
-    """The states that are asked for, none if it is the usual ones."""
+    """Return the states that --states names; an empty tuple means the default states."""
     wanted = tuple(text.split(",")) if text else ()
     if text == "help":
         remark(f"valid states: {','.join(known)}")
@@ -311,7 +316,7 @@ def _in_states(states: str | None, include: str | None, queue: str | None) -> An
 
 
 def _look(include: str | None, queues: str | None) -> Resources:
-    """What there is; with `include` only of those nodes, with `queues` of what these may use."""
+    """Return the resources, restricted to the nodes of `include` and of `queues` if given."""
     from flux_trio.cli.resource_query import fetch_with_queues
 
     resources = with_client(fetch_with_queues)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=SubmitCommand)
 @run_options
-@click.option("--wait-event", metavar="NAME", help="Be done when the job has had this event.")
+@click.option("--wait-event", metavar="NAME", help="End when the job has had this event.")
 def run(
     dry_run: bool,
     jobspec_file: str | None,
@@ -32,15 +32,16 @@ def run(
     wait_event: str | None,
     **options: Any,
 ) -> None:
-    """Submit a job that runs COMMAND, show its output, and end as it does.
+    """Submit a job that runs COMMAND, show its output, and end with its exit code.
 
-    Standard output and standard error of the tasks are those of this command. So is standard input
-    without --input, for each task, unless it is a terminal. Two ctrl-C within two seconds cancel
-    the job; ctrl-C and ctrl-Z leave it to itself. Other signals go to the job; SIGTERM, SIGHUP and
-    SIGALRM end this command if the job cannot take them, and leave the job to itself.
+    The tasks write to the standard output and standard error of this command. Without --input,
+    each task also gets the standard input of this command, unless that is a terminal. Two ctrl-C
+    within two seconds cancel the job; ctrl-C and then ctrl-Z detach from the job, which goes on.
+    Other signals are sent to the job. If the job cannot receive SIGTERM, SIGHUP or SIGALRM, the
+    signal ends this command, and the job goes on.
 
-    Exit codes: the highest of the tasks, 128 and the number of the signal that ended one; 1 if the
-    job is refused or never ran, 2 for wrong usage.
+    Exit codes: the highest exit code of the tasks, or 128 plus the number of the signal that ended
+    a task; 1 if the job is refused or never ran, 2 for wrong usage.
     """
     submission = read_submission(options)
     jobspec = make_jobspec(submission, jobspec_file)

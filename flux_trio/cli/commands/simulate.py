@@ -39,7 +39,7 @@ class UsersParam(click.ParamType[str]):
     default=0,
     metavar="G",
     show_default=True,
-    help="GPUs of each.",
+    help="GPUs of each node.",
 )
 @click.option(
     "--policy",
@@ -48,7 +48,7 @@ class UsersParam(click.ParamType[str]):
     show_default=True,
     help="Scheduling policy.",
 )
-@click.option("--seed", type=int, default=0, metavar="S", show_default=True, help="Of all chance.")
+@click.option("--seed", type=int, default=0, metavar="S", show_default=True, help="Random seed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.option(
     "--plot",
@@ -56,7 +56,7 @@ class UsersParam(click.ParamType[str]):
     metavar="FILE.svg",
     help="Draw utilisation and queue length over time.",
 )
-@click.option("--limit", type=_COUNT, metavar="N", help="Take the first N jobs only.")
+@click.option("--limit", type=_COUNT, metavar="N", help="Take only the first N jobs.")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -68,19 +68,19 @@ class UsersParam(click.ParamType[str]):
     "plugins",
     multiple=True,
     metavar="FILE",
-    help="Load this jobtap plugin, by file or name. Several are compared, each in a run.",
+    help="Load this jobtap plugin, by file or name. Several plugins are compared, one run each.",
 )
 @click.option(
     "--users",
     type=UsersParam(),
     metavar="N|column",
-    help="Submit as users: N made-up ones, or those of the log.",
+    help="Submit the jobs as N made-up users, or as the users of the log.",
 )
 @click.option(
     "--report",
     type=click.Path(path_type=Path),
     metavar="FILE.html",
-    help="Draw whom the runs served: waiting, shares and priorities by user and bank.",
+    help="Draw how the runs served each user and bank: waiting, shares and priorities.",
 )
 def simulate(
     *,
@@ -98,17 +98,17 @@ def simulate(
     users: str | None,
     report: Path | None,
 ) -> None:
-    """Run the jobs of a log on a simulated machine, in simulated time, and print what came of it.
+    """Run the jobs of a log on a simulated machine, in simulated time, and print the figures.
 
     WORKLOAD is in the Standard Workload Format, or comma-separated values with the columns JobID,
-    NNodes, NCPUS, Timelimit, Submit and Elapsed, as Slurm's sacct writes them; User and Account are
-    read too, and NCPUS 0 in every row is all cores of NNodes nodes. All of a whole instance but
-    processes is real; the same seed gives the same run.
+    NNodes, NCPUS, Timelimit, Submit and Elapsed, as Slurm's sacct writes them. The columns User and
+    Account are read if they are there. If NCPUS is 0 in every row, a job has all cores of its
+    NNodes nodes. The instance is a real one; only the processes are simulated. The same seed gives
+    the same run.
 
-    A plugin's conf is that of the directive in the configuration that loads it.
+    The conf of a plugin comes from the directive in the configuration that loads it.
 
-    Exit codes: 0, 1 if the workload cannot be read or jobs are left that never end, 2 for wrong
-    usage.
+    Exit codes: 0, 1 if the workload cannot be read or some jobs never end, 2 for wrong usage.
     """
     from flux_trio.cli.simulating import expected_failures, plan, read_config_file, read_jobs
     from flux_trio.sim import make_machine
@@ -132,17 +132,17 @@ def simulate(
         _draw(results[planned[0].name], plot, title)
     if report is not None:
         _report(results, report, title)
-    _tell(results, seed, as_json=as_json)
+    _print(results, seed, as_json=as_json)
 
 
-def _tell(results: Mapping[str, SimulationResult], seed: int, *, as_json: bool) -> None:
-    """One run as it is, several each under its name."""
+def _print(results: Mapping[str, SimulationResult], seed: int, *, as_json: bool) -> None:
+    """Print the figures; of several runs, each under its name."""
     from flux_trio.cli.events import json_text
     from flux_trio.cli.simulation_report import report_json, report_lines
 
     if as_json:
-        told = {name: report_json(each.metrics, seed) for name, each in results.items()}
-        click.echo(json_text(told if len(told) > 1 else next(iter(told.values()))))
+        reports = {name: report_json(each.metrics, seed) for name, each in results.items()}
+        click.echo(json_text(reports if len(reports) > 1 else next(iter(reports.values()))))
         return
     for name, result in results.items():
         if len(results) > 1:
@@ -153,7 +153,7 @@ def _tell(results: Mapping[str, SimulationResult], seed: int, *, as_json: bool) 
 
 @contextmanager
 def _progress_bar(njobs: int, policy: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error while the jobs end, if that is a terminal."""
+    """Show a bar of the ended jobs on standard error if it is a terminal, else yield None."""
     from rich.console import Console
 
     console = Console(stderr=True)

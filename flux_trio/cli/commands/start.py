@@ -25,24 +25,24 @@ from flux_trio.cli.errors import CommandError
     "targets",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Let this machine pose as N execution targets: resource.targets.",
+    help="Let this machine act as N execution targets, as resource.targets does.",
 )
 @click.option(
     "--statedir",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Keep jobs and their eventlogs in DIR, and go on from what is there.",
+    help="Store jobs and their eventlogs in DIR, and continue the jobs that are there.",
 )
 @click.option(
     "--trace",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write every message and event to FILE, for `flux-trio check`.",
+    help="Write every message and event to FILE, which `flux-trio check` reads.",
 )
 @click.option(
     "--monitor",
     is_flag=True,
-    help="Judge the instance while it runs: a clause that is broken is logged as an error.",
+    help="Judge the instance while it runs, and log each broken clause as an error.",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -58,19 +58,19 @@ def start(
 ) -> None:
     """Run an instance in the foreground.
 
-    With COMMAND the instance lasts as long as the command, which finds it by FLUX_TRIO_STATEDIR in
-    its environment. Without --statedir its state is then temporary, and jobs that are left are
-    canceled at the end.
+    With COMMAND the instance runs until the command ends. The command finds the instance by
+    FLUX_TRIO_STATEDIR in its environment. Without --statedir the state is then temporary, and jobs
+    that are still active when the command ends are canceled.
 
-    In a job it has the resources of that job, and its first task is the instance: the others do
-    nothing.
+    Inside a job the instance has the resources of that job. The first task of the job runs the
+    instance; the other tasks do nothing.
 
-    Without COMMAND the instance runs until SIGINT, SIGTERM, SIGHUP or a broker.shutdown request,
-    and keeps its state in the default directory unless --statedir says otherwise. Jobs that run go
-    on, and the next instance of the directory finds them.
+    Without COMMAND the instance runs until SIGINT, SIGTERM, SIGHUP or a broker.shutdown request. It
+    stores its state in --statedir, or else in the default directory. Running jobs go on, and the
+    next instance with the same directory takes them over.
 
-    Exit codes: that of COMMAND (128 and the number of the signal that ended it, 127 if it is not
-    found, 126 if it cannot be run), else 0; 1 if the instance cannot start or go on.
+    Exit codes: with COMMAND its exit code (128 plus the number of the signal that ended it, 127 if
+    it is not found, 126 if it cannot be run), else 0; 1 if the instance cannot start or go on.
     """
     from flux_trio.cli.enclosing import is_further_task, is_in_job
     from flux_trio.cli.start import ConfigSource, StartError, Startup, run, state_directory
@@ -78,7 +78,9 @@ def start(
 
     if is_further_task(os.environ):
         return
-    temporary = command or is_in_job(os.environ)  # the default one is the enclosing instance's
+    temporary = command or is_in_job(
+        os.environ
+    )  # the default directory is the enclosing instance's
     try:
         source = ConfigSource(config, targets)
         default = None if temporary else default_statedir(os.environ)

@@ -19,10 +19,10 @@ from flux_trio.cli.submit_options import (
 def submit(dry_run: bool, jobspec_file: str | None, **options: Any) -> None:
     """Submit a job that runs COMMAND, and print its id.
 
-    With --cc or --bcc copies of it: {cc} in options and COMMAND is then the id of the copy.
+    With --cc or --bcc, submit one copy for each id; {cc} in options and COMMAND is the copy's id.
 
     Exit codes: 0 once the job is accepted and stored, 1 if it is refused, 2 for wrong usage; with
-    --wait or --watch the highest of the jobs.
+    --wait or --watch the highest exit code of the jobs.
     """
     submission = read_submission(options)
     from flux_trio.cli.bulk import Wishes, copies, submit_all

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--user", "userid", type=USER, required=True, metavar="NAME", help="Whom the token is for."
+    "--user", "userid", type=USER, required=True, metavar="NAME", help="The user of the token."
 )
-@click.option("--revoke", is_flag=True, help="Let none of the user's tokens be good any more.")
+@click.option("--revoke", is_flag=True, help="Make all tokens of the user invalid.")
 def token(userid: int, *, revoke: bool) -> None:
-    """Print a new token, with which a user reaches this instance as a guest.
+    """Print a new token, with which a user connects to this instance as a guest.
 
-    The user puts it into FLUX_TRIO_TOKEN, and the instance's address into FLUX_TRIO_URI. The
-    instance does not tell it again. It is good until --revoke; who has connected by then stays
-    connected.
+    The user puts the token into FLUX_TRIO_TOKEN, and the instance's address into FLUX_TRIO_URI. The
+    instance never prints a token again. A token is valid until --revoke; connections that exist
+    then stay open.
 
     Exit codes: 0, 1 if there is no such user or you are not the owner, 2 for wrong usage.
     """

@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from flux_trio.client import Client
 
 REFRESH_S: Final = 2.0
-UNCUT: Final = 1000  # columns of what is no terminal
-KEY_BYTES_MAX: Final = 16  # of one key, such as an arrow's
+UNCUT: Final = 1000  # columns, when standard output is not a terminal
+KEY_BYTES_MAX: Final = 16  # bytes of one key, such as an arrow
 
 
 @click.command()
 @click.option("-q", "--queue", metavar="NAME", help="Show the jobs of this queue.")
 @color_option()
 def top(queue: str | None, color: bool) -> None:
-    """Show what the instance is doing, and go on showing it; once, if this is no terminal.
+    """Show the activity of the instance, refreshed until you quit; once, if there is no terminal.
 
-    Keys: j and k or arrows move the cursor, h and l show other queues, d tells jobs that are over
-    apart or together, q ends.
+    Keys: j and k or arrows move the cursor, h and l switch the queue, d shows inactive jobs by
+    result or as one number, q quits.
 
-    Exit codes: 0, 1 if there is no such queue or no answer, 2 for wrong usage.
+    Exit codes: 0, 1 if there is no such queue or the instance does not answer, 2 for wrong usage.
     """
     from rich.console import Console
 
@@ -83,7 +83,7 @@ async def _show_live(client: Client, console: Console, view: View) -> None:
 
 @contextmanager
 def _keys() -> Iterator[None]:
-    """Keys come one by one, and are not shown."""
+    """Set the terminal so that each key is read at once and is not echoed."""
     import termios
     import tty
 

@@ -20,25 +20,28 @@ _SECTIONS: Final = ("attributes.", "resources.", "tasks.")
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("-n", "--dry-run", is_flag=True, help="Print the updates as JSON, send nothing.")
-@click.option("-v", "--verbose", is_flag=True, help="Say what was updated.")
+@click.option(
+    "-n", "--dry-run", is_flag=True, help="Print the updates as JSON without sending them."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Print the updated keys.")
 @click.option(
     "--wait",
     is_flag=True,
     expose_value=False,
-    help="Wait until the update is in the job's eventlog; it is, once it is answered.",
+    help="Wait until the update is in the job's eventlog; this is always on.",
 )
 @click.argument("jobid", type=JOBID)
 @click.argument("updates", metavar="KEY=VALUE...", nargs=-1, required=True)
 def update(dry_run: bool, verbose: bool, jobid: int, updates: tuple[str, ...]) -> None:
-    """Change attributes of a job that is pending or runs: duration=TIME, queue=NAME, name=NAME...
+    """Change attributes of a pending or running job: duration=TIME, queue=NAME, name=NAME...
 
-    A key is below attributes.system unless it begins with attributes., resources. or tasks., and
-    a value is JSON or else text. TIME is a duration such as 30 or 1.5h, or with + or - in front a
-    change of the one it has. What may be changed, and by whom, is up to the instance's plugins; the
-    duration of a running job is the owner's to change, and the scheduler must agree.
+    A key is below attributes.system unless it begins with attributes., resources. or tasks. A value
+    is JSON, or else text. TIME is a duration such as 30 or 1.5h; with + or - in front, it changes
+    the current duration by that much. The plugins of the instance decide which keys may be
+    changed, and by whom. Only the owner may change the duration of a running job, and the scheduler
+    must agree.
 
-    Exit codes: 0 if all of it was changed, 1 if nothing was, 2 for wrong usage.
+    Exit codes: 0 if all updates were made, 1 if no update was made, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
@@ -80,7 +83,7 @@ async def _value(client: Client, jobid: int, key: str, text: str) -> Any:
 
 
 async def _duration(client: Client, jobid: int, text: str) -> float:
-    """The seconds that `text` means, 0 for no limit; with a sign a change of what the job has."""
+    """Return the new duration in seconds, 0 for no limit; a sign makes `text` relative."""
     from flux_trio.cli.columns import short_duration
     from flux_trio.formats import format_fluid, parse_duration
     from flux_trio.messages import topics

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("-a", "--active", is_flag=True, help="Watch all active jobs of yours.")
-@click.option("-A", "--all", "all_jobs", is_flag=True, help="Watch all jobs of yours.")
+@click.option("-a", "--active", is_flag=True, help="Watch all your active jobs.")
+@click.option("-A", "--all", "all_jobs", is_flag=True, help="Watch all your jobs.")
 @click.option(
     "-c",
     "--count",
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     default=1000,
     show_default=True,
     metavar="N",
-    help="Watch N jobs at most, 0 is all.",
+    help="Watch at most N jobs; 0 means all.",
 )
 @click.option(
     "-f",
@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     metavar="STATE|RESULT,...",
     help="Watch jobs in these states or with these results.",
 )
-@click.option("--since", metavar="WHEN", help="Watch jobs that are active or ended since then.")
-@click.option("--progress", is_flag=True, help="Show on a terminal how far all is.")
+@click.option("--since", metavar="WHEN", help="Watch jobs that are active or ended since WHEN.")
+@click.option("--progress", is_flag=True, help="Show a progress bar on a terminal.")
 @click.option("--jps", is_flag=True, help="With --progress, show jobs per second.")
-@click.option("-l", "--label-io", is_flag=True, help="Begin lines of output with job and task.")
-@click.option("-v", "--verbose", count=True, help="Tell how jobs end; -vv tells every event.")
+@click.option(
+    "-l", "--label-io", is_flag=True, help="Put job and task in front of each line of output."
+)
+@click.option("-v", "--verbose", count=True, help="Print how jobs end; -vv prints every event.")
 @click.argument("jobids", metavar="[JOBID]...", nargs=-1, type=JOBID)
 def watch(
     *,
@@ -50,9 +52,9 @@ def watch(
     jobids: tuple[int, ...],
     **options: Any,
 ) -> None:
-    """Show the output of jobs, also of those that are over, and wait for them.
+    """Show the output of jobs, including jobs that are over, and wait for them.
 
-    Exit codes: the highest of the jobs, 0 if there are none; 2 for wrong usage.
+    Exit codes: the highest exit code of the jobs, 0 if no job matches; 2 for wrong usage.
     """
     from flux_trio.cli.output import standard_outputs
     from flux_trio.cli.watching import Watcher, progress_bar, watch_all
@@ -82,7 +84,7 @@ def _fetch(
     filters: tuple[str, ...],
     since: str | None,
 ) -> Any:
-    """What asks for the jobs' ids. Raises CommandError."""
+    """Return a function that fetches the ids of the jobs. Raises CommandError."""
     from flux_trio.cli.job_query import JobQuery, own_userid, read_filter
     from flux_trio.cli.values import read_time
 
