@@ -1,8 +1,8 @@
-"""The command line: what people type, and what they read.
+"""The command line.
 
-`main` is the `flux-trio` command. Each command is one file of `commands`, imported when it is run:
-start-up time is part of the interface. What a command does beyond reading its options (jobspecs,
-rows, the foreground instance) is in modules of its own, without click.
+`main` is the `flux-trio` command. Each command is one file of `commands`; the file is imported
+when the command runs, because start-up time is part of the interface. A command's file reads the
+options; the work (jobspecs, rows, the foreground instance) is in modules beside `commands`.
 """
 
 from flux_trio.cli.app import main

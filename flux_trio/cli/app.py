@@ -1,4 +1,4 @@
-"""The `flux-trio` command: names of commands, and where each is found when it is asked for."""
+"""The `flux-trio` command: the names of its commands, each imported on its first use."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ COMMANDS: Final = (
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported one by one, when they are used.
+    """A group that imports a command when it is used.
 
     The command NAME is the attribute NAME of the module `flux_trio.cli.commands.NAME`.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """All names, in the order in which people meet them."""
+        """Return the names in the order in which a new user needs them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command, None when there is none of that name."""
+        """Return the command, or None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"flux_trio.cli.commands.{cmd_name}")
@@ -61,7 +61,7 @@ class LazyGroup(click.Group):
         return command
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Read the options; `--help` and `--version` write what they say here."""
+        """Read the options; `--help` and `--version` write their output here."""
         _open_closed_streams()
         with _output_refused():
             return super().make_context(*args, **kwargs)
@@ -82,9 +82,9 @@ class LazyGroup(click.Group):
 
 @contextmanager
 def _output_refused() -> Iterator[None]:
-    """Output that cannot be written is an error of one line.
+    """Report output that cannot be written as an error of one line.
 
-    If its reader is gone (EPIPE), click ends the command without a word.
+    If the reader is gone (EPIPE), click ends the command silently.
     """
     try:
         yield
@@ -97,7 +97,7 @@ def _output_refused() -> Iterator[None]:
 
 
 def _open_closed_streams() -> None:
-    """Give what the shell closed (`>&-`) a file that takes everything."""
+    """Open /dev/null in place of standard streams that the shell closed (`>&-`)."""
     fill_standard_descriptors()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -107,8 +107,9 @@ def _open_closed_streams() -> None:
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="flux-trio")
 def main() -> None:
-    """Run a Flux instance, give it jobs, and look at them.
+    """Run a Flux instance, submit jobs to it, and inspect them.
 
-    Commands reach the instance that FLUX_TRIO_URI and FLUX_TRIO_TOKEN name, else the one whose
-    state directory is FLUX_TRIO_STATEDIR, else the one that `flux-trio start` runs by default.
+    Commands connect to the instance that FLUX_TRIO_URI and FLUX_TRIO_TOKEN name, else to the
+    instance whose state directory is FLUX_TRIO_STATEDIR, else to the one that `flux-trio start`
+    runs by default.
     """

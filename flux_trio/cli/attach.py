@@ -1,11 +1,11 @@
-"""Following a job in the foreground: its output, what becomes of it, and what signals mean.
+"""Follow a job in the foreground: its output, its events, and signals.
 
-As flux-job(1), attach: exceptions and a bad end are told on standard error, the exit code is the
-job's (128 and the signal's number if that ended it; 1 if it never ran, or if its output could not
-be shown). One ctrl-C tells what a
-second within two seconds does: cancel the job; ctrl-Z then, or a third ctrl-C, detaches. Other
-signals go to the job, and so does standard input. A signal that would end any other command ends
-this one if the job cannot take it, for example because it has not started.
+As flux-job(1), attach: exceptions and failures are printed on standard error. The exit code is the
+job's: 128 plus the signal's number if a signal ended it, 1 if it never ran or if its output could
+not be shown. The first ctrl-C prints a hint; a second one within two seconds cancels the job; a
+third one, or ctrl-Z after the first, detaches. Other signals are sent to the job, and so is
+standard input. If the job cannot receive a signal that ends other commands, for example because it
+has not started, the signal ends this command.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from flux_trio.protocols import JobEvent
 if TYPE_CHECKING:
     from flux_trio.client import Client
 
-SECOND_S: Final = 2.0  # as flux: from one ctrl-C to the key that says what is meant
+SECOND_S: Final = 2.0  # from the first ctrl-C to the second key, as in flux
 FORWARDED: Final = (
     signal.SIGTERM,
     signal.SIGHUP,
@@ -38,9 +38,9 @@ FORWARDED: Final = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)  # those of timeout(1) among them
+ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)  # timeout(1) sends one of them
 NEVER_RAN: Final = 1  # exit code of a job without an exit code
-NOT_SHOWN: Final = 1  # of a job that ended well, and whose output was refused or cut off
+NOT_SHOWN: Final = 1  # exit code of a successful job whose output was refused or cut off
 
 
 async def attach(
@@ -53,11 +53,11 @@ async def attach(
     read_only: bool = False,
     stdin: int | None = None,
 ) -> int:
-    """Follow a job to its end, to the event `until`, or until told to detach; the exit code.
+    """Follow a job to its end, to the event `until`, or until detached; return the exit code.
 
-    `label` puts the task in front of each line, `show_events` tells every event, and with
-    `read_only` signals mean what they mean to any command. `stdin` is the descriptor to read input
-    for the job from. Raises FluxError when the job may not be followed, ConnectionLost.
+    `label` puts the task in front of each line, `show_events` prints every event, and with
+    `read_only` signals are not forwarded. `stdin` is the descriptor from which input for the job is
+    read. Raises FluxError if the user may not follow the job, and ConnectionLost.
     """
     given = None if stdin is None else StandardInput(client, jobid, stdin)
     attachment = _Attachment(client, jobid, label, show_events, until, given)
@@ -89,15 +89,15 @@ class _Attachment:
         self._show_events = show_events
         self._until = until
         self._input = given
-        self._begun: float | None = None  # time of the first event
+        self._begun: float | None = None  # time of the first event, in seconds
         self._interrupted_at = -SECOND_S
         self._canceled = False
-        self._finished = False  # the job has told its status
-        self._shown = True  # False when its output could not be shown to the end
+        self._finished = False  # the finish event has come
+        self._shown = True  # False if its output could not be shown to the end
         self.exit_code = NEVER_RAN
 
     async def follow(self) -> None:
-        """Show the job's output, and what of its events concerns people, until it is over."""
+        """Show the job's output and its exceptions until it is over."""
         watch = {"id": self._id, "path": "eventlog"}
         waits = StatusLine(format_fluid(self._id, "f58")) if is_interactive() else None
         async with (
@@ -112,7 +112,7 @@ class _Attachment:
                 event = parse_event(response["event"])
                 if waits is not None:
                     waits.take(event.name)
-                self._tell(event, response["event"])
+                self._take(event, response["event"])
                 if event.name == self._until:
                     outputs.cancel_scope.cancel()
                     return
@@ -127,13 +127,13 @@ class _Attachment:
         if not self._shown:
             self.exit_code = self.exit_code or NOT_SHOWN
 
-    def _tell(self, event: Event, line: str) -> None:
+    def _take(self, event: Event, line: str) -> None:
         if self._begun is None:
             self._begun = event.timestamp
         context = event.context or {}
         if self._show_events:
-            _, _, told = event_text(line).partition(" ")
-            click.echo(f"{event.timestamp - self._begun:.3f}s: job.{told}", err=True)
+            _, _, text = event_text(line).partition(" ")
+            click.echo(f"{event.timestamp - self._begun:.3f}s: job.{text}", err=True)
         elif event.name == JobEvent.EXCEPTION:
             click.echo(
                 f"{event.timestamp - self._begun:.3f}s: job.exception "
@@ -156,7 +156,7 @@ class _Attachment:
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Take this process's signals; to detach is to cancel `tasks`."""
+        """Handle the signals of this process; detaching cancels `tasks`."""
         with anyio.open_signal_receiver(signal.SIGINT, *FORWARDED) as signals:
             task_status.started()
             async for signum in signals:
@@ -199,7 +199,7 @@ class _Attachment:
         tasks.cancel_scope.cancel()
 
     async def _ask(self, what: str, topic: str, payload: dict[str, Any]) -> bool:
-        """Whether it was done; else why not has been told."""
+        """Send a request; return False, after printing the error, if it was refused."""
         try:
             await self._client.call(topic, {"id": self._id, **payload})
         except FluxError as error:

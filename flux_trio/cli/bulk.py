@@ -1,8 +1,8 @@
-"""Submitting jobs, one or many: copies, logs, waiting for them, their output, progress.
+"""Submit one or many jobs: copies, logs, waiting, output, progress.
 
-What `submit` and `bulksubmit` share, and the order of things: every job is sent, its id printed as
-soon as it is durable, and then watched if that was asked for. A job that is refused is told and
-does not keep the others; the exit code is then at least 1.
+`submit` and `bulksubmit` share this code. Each job is sent, its id is printed as soon as the job is
+stored, and then the job is watched if an option asks for it. If a job is refused, the error is
+printed, the other jobs are still submitted, and the exit code is at least 1.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from flux_trio.cli.submission import Submission
     from flux_trio.client import Client
 
-SENDERS: Final = 256  # submissions whose answer is waited for at a time
+SENDERS: Final = 256  # submissions without a response at a time
 WAIT_EVENT: Final = "clean"  # of --wait
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What is to be done beside submitting; each field is the option of its name."""
+    """The options that do not describe the job; each field is the option of its name."""
 
     wait: bool = False
     wait_event: str | None = None
@@ -48,12 +48,12 @@ class Wishes:
 
     @property
     def until(self) -> str | None:
-        """The event that is waited for; None if it is the end of the output."""
+        """The event that ends the wait; None means the end of the output."""
         return self.wait_event or (WAIT_EVENT if self.wait else None)
 
     @property
     def watches(self) -> bool:
-        """Whether jobs are looked at once they are submitted."""
+        """Whether jobs are watched after they are submitted."""
         return self.watch or self.until is not None
 
 
@@ -62,9 +62,9 @@ class Copy:
     """One job to submit."""
 
     submission: Submission
-    label: str  # in front of errors
+    label: str  # printed in front of errors
     jobspec_file: str | None = None
-    cc: int | None = None  # FLUX_JOB_CC
+    cc: int | None = None  # the value of FLUX_JOB_CC
 
     def jobspec(self) -> dict[str, Any]:
         """The RFC 25 object. Raises CommandError."""
@@ -75,7 +75,7 @@ class Copy:
         return apply_update(jobspec, place, str(self.cc))
 
     def request(self) -> dict[str, Any]:
-        """What `Client.submit` takes. Raises CommandError."""
+        """Return the arguments of `Client.submit`. Raises CommandError."""
         return {
             "jobspec": self.jobspec(),
             "urgency": self.submission.urgency_number(),
@@ -84,7 +84,7 @@ class Copy:
 
 
 def copies(submission: Submission, jobspec_file: str | None = None) -> list[Copy]:
-    """The job, or one for each id of --cc or --bcc. Raises CommandError."""
+    """Return the job, or one copy for each id of --cc or --bcc. Raises CommandError."""
     try:
         if submission.cc is not None and submission.bcc is not None:
             raise ValueError("specify only one of --cc or --bcc")
@@ -109,15 +109,15 @@ def _numbers(option: str, text: str) -> Idset:
     except ValueError as error:
         raise ValueError(f"{option}: {error}") from None
     if not numbers:
-        raise ValueError(f"{option}: expected at least one id, got none")
+        raise ValueError(f"{option}: expected at least one id, got {text!r}")
     return numbers
 
 
 def submit_all(jobs: Sequence[Copy], wishes: Wishes) -> int:
-    """Submit, and do what else is wished; the exit code. Raises CommandError."""
+    """Submit and watch the jobs as `wishes` says; return the exit code. Raises CommandError."""
     from flux_trio.cli.session import with_client
 
-    jobs[0].request()  # what is wrong with every job is told before anything is sent
+    jobs[0].request()  # an error in every job is reported before the first is sent
 
     async def run(client: Client) -> int:
         what = "" if wishes.watches else f"Submitting {len(jobs)} jobs:"
@@ -130,7 +130,7 @@ def submit_all(jobs: Sequence[Copy], wishes: Wishes) -> int:
 
 
 class _Logs:
-    """Where each job's lines go: --log and --log-stderr, else the command's own streams."""
+    """The outputs of each job: --log and --log-stderr, else the command's own streams."""
 
     def __init__(self, files: ExitStack, outputs: Outputs) -> None:
         self._files = files
@@ -138,7 +138,7 @@ class _Logs:
         self._open: dict[str, Any] = {}
 
     def of(self, submission: Submission) -> Outputs:
-        """Raises CommandError when a file cannot be written."""
+        """Raises CommandError if a file cannot be written."""
         out, err = self._outputs.stdout, self._outputs.stderr
         if submission.log is not None:
             out = err = self._sink(submission.log)

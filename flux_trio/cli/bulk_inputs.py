@@ -1,7 +1,7 @@
 """The inputs of `bulksubmit`: lists after `:::` and `::::`, or standard input (flux-bulksubmit(1)).
 
-Every combination of the lists is one job; a list after `:::+` or `::::+` does not combine, but goes
-along with the others, from its beginning again when it is too short.
+Each combination of the lists is one job. A list after `:::+` or `::::+` makes no combinations: its
+values are taken in step with the other lists, and it starts again when it is too short.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final
 
 DELIMITERS: Final = (":::", ":::+", "::::", "::::+")
 
-ReadLines = Callable[[str], list[str]]  # the inputs in a file, `-` is standard input
+ReadLines = Callable[[str], list[str]]  # reads the inputs in a file; `-` is standard input
 
 
 def split_inputs(
     words: Sequence[str], read: ReadLines
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The command, `{}` if there is none, and the inputs of each job. Raises ValueError."""
+    """Return the command, `{}` by default, and the inputs of each job. Raises ValueError."""
     command, groups = _groups(words)
     lists = [(mark, _values(mark, values, read)) for mark, values in groups]
     if all(mark.endswith("+") for mark, _ in lists):
@@ -38,7 +38,7 @@ def split_inputs(
 
 
 def split_text(text: str, separator: str) -> list[str]:
-    r"""The inputs in a text; `separator` may have escapes such as \t, `none` is any white space."""
+    r"""Split a text into inputs; `separator` may have escapes (\t), `none` is any white space."""
     if separator.lower() == "none":
         return text.split()
     return [each for each in text.split(_unescaped(separator)) if each]

@@ -1,4 +1,4 @@
-"""Whether to write colours: --color, NO_COLOR, and whether a terminal reads it."""
+"""Whether to write colours: --color, NO_COLOR, and whether standard output is a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def color_option(*names: str) -> Callable[[F], F]:
-    """The option --color=WHEN, and short names of it; its value is whether to write colours."""
+    """Return the option --color=WHEN with more names; its value is True if colours are written."""
     return click.option(
         "color",
         *names,
@@ -22,7 +22,7 @@ def color_option(*names: str) -> Callable[[F], F]:
         default="auto",
         callback=lambda _ctx, _param, when: _decide(when),
         metavar="WHEN",
-        help="Write colours: always, never, or auto, which is on a terminal.",
+        help="Write colours: always, never, or auto (only on a terminal).",
     )
 
 

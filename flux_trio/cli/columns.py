@@ -1,9 +1,10 @@
-"""Rows of text from a format string, as Flux's commands take with `-o` (flux-jobs(1)).
+"""Rows of text from a format string, as in the option `-o` of Flux's commands (flux-jobs(1)).
 
-A format is Python's, with conversions `!F` (duration), `!H` (hours:minutes:seconds), `!D` (ISO
-time), `!d:TIME::` (strftime) and `!P` (percentage), the suffixes `h` (a hyphen for nothing) and `+`
-(a plus where text was cut), and the prefixes `?:` (no column if all is empty) and `+:` (as wide as
-it takes). With `sort:FIELD,-FIELD,... ` in front, rows are put in that order.
+A format is a Python format string with more conversions: `!F` (duration), `!H`
+(hours:minutes:seconds), `!D` (ISO time), `!d:TIME::` (strftime) and `!P` (percentage). The suffix
+`h` shows a hyphen for an empty value, `+` a plus where text was cut. The prefix `?:` drops the
+column if all its values are empty, `+:` makes it as wide as its longest value. The prefix
+`sort:FIELD,-FIELD,... ` sorts the rows.
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ class Column:
     field: str
     heading: str
     conversion: str
-    time_format: str  # of the conversion `d`
+    time_format: str  # for the conversion `d`
     align: str
     width: int
-    cut: int | None  # the most characters of a text, or digits after the point of a number
+    cut: int | None  # maximum characters of a text, or digits after a number's point
     type: str
     hyphen: bool
     plus: bool
-    drops: bool  # not shown if it is empty in all rows
+    drops: bool  # the column is dropped if it is empty in all rows
     widens: bool
 
     def text(self, value: object) -> str:
-        """What a row shows, not yet padded."""
+        """Return the text of a value, without padding."""
         shown = _converted(value, self.conversion, self.time_format)
         if self.type and isinstance(shown, (int, float)):
             point = "" if self.cut is None else f".{self.cut}"
@@ -68,10 +69,10 @@ class Column:
 
 
 class Layout:
-    """A format that has been read; `headings` are the fields there are."""
+    """A parsed format; `headings` has the heading of each known field."""
 
     def __init__(self, text: str, headings: Mapping[str, str]) -> None:
-        """Raises ValueError for a format that cannot be read, or a field that does not exist."""
+        """Raises ValueError if the format cannot be read or names an unknown field."""
         self._columns = []
         self._after = ""
         self.sort_keys: tuple[str, ...] = ()
@@ -85,7 +86,7 @@ class Layout:
                 self._columns.append(_column(before, field, spec or "", conversion, headings))
 
     def lines(self, rows: Sequence[Row], *, header: bool = True) -> Iterator[str]:
-        """The lines, without newlines or blanks at their ends; the header first."""
+        """Yield the header, then one line per row, without newlines or trailing blanks."""
         columns, cells = self._fit(rows)
         if header:
             yield self._line(columns, [column.heading for column in columns])
@@ -93,14 +94,14 @@ class Layout:
             yield self._line(columns, [texts[index] for texts in cells])
 
     def fitted(self, rows: Sequence[Row]) -> Layout:
-        """The layout that these rows have got, whatever other rows are to be shown in it."""
+        """Return this layout with the columns and widths that these rows have, for more rows."""
         fitted = copy(self)
         columns, _ = self._fit(rows)
         fitted._columns = [replace(column, drops=False, widens=False) for column in columns]
         return fitted
 
     def _fit(self, rows: Sequence[Row]) -> tuple[list[Column], list[list[str]]]:
-        """The columns that are shown, as wide as they get, and the texts in each."""
+        """Return the columns that are shown, with their final widths, and the texts of each."""
         columns = []
         cells = []
         for column in self._columns:
@@ -116,7 +117,7 @@ class Layout:
 
     @property
     def fields(self) -> list[str]:
-        """The names of the fields that a row needs."""
+        """The names of the fields of the format."""
         return [column.field for column in self._columns]
 
     def _line(self, columns: list[Column], texts: Sequence[str]) -> str:
@@ -127,7 +128,7 @@ class Layout:
 
 
 def read_sort_keys(text: str, headings: Mapping[str, str]) -> tuple[str, ...]:
-    """Fields to sort by, the first of most weight, `-` for the reverse. ValueError."""
+    """Return the sort keys, the most significant first; `-` means descending. Raises ValueError."""
     keys = tuple(text.split(","))
     for key in keys:
         if key.removeprefix("-") not in headings:
@@ -136,7 +137,7 @@ def read_sort_keys(text: str, headings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def sort_rows(rows: list[Any], keys: Sequence[str]) -> None:
-    """Put rows in order: what is empty comes before numbers, and they before texts."""
+    """Sort rows in place: empty values first, then numbers, then texts."""
     for key in reversed(keys):
         field = key.removeprefix("-")
         rows.sort(key=lambda row: _sort_key(row[field]), reverse=key.startswith("-"))
@@ -151,7 +152,7 @@ def _sort_key(value: object) -> tuple[int, Any]:
 
 
 def short_duration(seconds: float) -> str:
-    """A duration for people: four digits in the largest unit that fits, as Flux prints them."""
+    """Return a duration with four digits in the largest unit that fits, as Flux prints it."""
     if math.isinf(seconds):
         return "inf"
     for below, scale, form in (
@@ -198,14 +199,14 @@ def _column(
 
 
 def _hours(seconds: float) -> str:
-    """Days, hours:minutes:seconds, unless there are too many days."""
+    """Return days, hours:minutes:seconds; short_duration if that is more than timedelta holds."""
     if abs(seconds) >= timedelta.max.total_seconds():
         return short_duration(seconds)
     return str(timedelta(seconds=round(seconds if not 0 < seconds < 1 else 1)))
 
 
 def _percentage(value: float) -> str:
-    """A fraction in at most five characters: 100%, 50%, 1.5%, .05%."""
+    """Return a fraction in at most five characters: 100%, 50%, 1.5%, .05%."""
     percent = value * 100
     digits = 0 if percent >= 10 or percent == int(percent) else 1 if percent >= 1 else 2
     return f"{percent:.{digits}f}%".replace("0.", ".", 1 if digits == 2 else 0)

@@ -1,4 +1,4 @@
-"""What a shell offers where a job id is asked for: those of the user's own active jobs."""
+"""Shell completion of job ids: the ids of the user's own active jobs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from flux_trio.client import Client
 
 OFFERED_MAX: Final = 100
-PATIENCE_S: Final = 1.0  # somebody waits at the keyboard
+PATIENCE_S: Final = 1.0  # the user waits at the keyboard
 
 
 def active_jobids(incomplete: str) -> list[tuple[str, str]]:
-    """Ids that begin so, with the names of the jobs; none without an instance that answers."""
+    """Return ids that begin with `incomplete` and their jobs' names; [] if no instance answers."""
     form: FluidForm = "f58" if incomplete[:1] in ("", "ƒ") else "f58plain"
     query = JobQuery(states=int(ACTIVE), userid=own_userid(), count=OFFERED_MAX)
 

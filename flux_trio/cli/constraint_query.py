@@ -1,8 +1,8 @@
-"""RFC 35 constraint queries, as `--requires` takes them, to RFC 31 constraints.
+"""Translate RFC 35 constraint queries, the values of `--requires`, to RFC 31 constraints.
 
-Terms are `operator:operand`; `host` is short for `hostlist` and `rank` for `ranks`, and a term
-without an operator is a list of properties, as in flux-core. What an operand means is not looked at
-here: the jobspec's own check does that.
+A term is `operator:operand`. `host` is short for `hostlist`, `rank` for `ranks`, and a term without
+an operator is a list of properties, as in flux-core. The operand is not checked here: the check of
+the jobspec does that.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _QUOTED: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'")
-_DEPTH_MAX: Final = 64  # parentheses and negations within each other; the parser recurses
+_DEPTH_MAX: Final = 64  # levels of parentheses and negations; the parser recurses
 _END: Final = ("end", "the end")
 
 
 def parse_constraint_query(text: str) -> Constraint:
-    """The constraint that `text` asks for. Raises ValueError that says what is out of place."""
+    """Return the constraint of a query. The ValueError names the token that was not expected."""
     query = _Query(text)
     constraint = query.either(_DEPTH_MAX)
     query.expect("end", "an operator, a term or the end")
@@ -43,14 +43,14 @@ class _Query:
         self._next = 0
 
     def either(self, depth: int) -> Constraint:
-        """Terms joined by OR."""
+        """Parse terms joined by OR."""
         found = [self._all(depth)]
         while self._take("or"):
             found.append(self._all(depth))
         return found[0] if len(found) == 1 else {"or": found}
 
     def _all(self, depth: int) -> Constraint:
-        """Terms joined by AND, or by nothing but blanks."""
+        """Parse terms joined by AND or by blanks."""
         found = [self._negated(depth)]
         while self._take("and") or self._kind in ("not", "minus", "open", "term"):
             _join(found, self._negated(depth))
@@ -79,7 +79,7 @@ class _Query:
         return taken
 
     def expect(self, kind: str, what: str) -> str:
-        """The text of the next token, which must be of `kind`."""
+        """Take the next token, which must be of `kind`, and return its text. Raises ValueError."""
         found, text = self._tokens[self._next]
         if found != kind:
             raise ValueError(f"expected {what}, got {text!r} in {self._text!r}")
@@ -113,7 +113,7 @@ def _term(text: str) -> Constraint:
 
 
 def _join(found: list[Constraint], constraint: Constraint) -> None:
-    """Add to terms that must all hold; properties go into one list, as in flux-core."""
+    """Add a term to an AND; properties are merged into one list, as in flux-core."""
     for other in found:
         if "properties" in other and "properties" in constraint:
             other["properties"] += constraint["properties"]

@@ -1,4 +1,4 @@
-"""Moments for people: users may name ones that no calendar has."""
+"""Local times; a user may give a timestamp that is out of the calendar's range."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ _LAST: Final = datetime(9999, 12, 31).timestamp()
 
 
 def local_time(timestamp: float) -> datetime:
-    """The local time of a moment, seconds since the Unix epoch; the last day for one beyond it."""
+    """Return the local time of a Unix timestamp in seconds, at most the last day of year 9999."""
     return datetime.fromtimestamp(min(max(0.0, timestamp), _LAST))

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 async def call_each(
     client: Client, topic: str, jobids: Sequence[int], payload: dict[str, Any]
 ) -> int:
-    """Send `payload` with the id of each job, all at once; refusals are told in order.
+    """Send `payload` with the id of each job, all at once; print refusals in the given order.
 
-    The exit code: 1 if one of them was refused.
+    Returns the exit code: 1 if one of the requests was refused.
     """
     refused: dict[int, FluxError] = {}
 
@@ -42,7 +42,7 @@ async def call_each(
 
 @contextmanager
 def about(jobid: int) -> Iterator[None]:
-    """What the instance refuses inside is told with the job's id."""
+    """Turn a FluxError in this block into a CommandError that names the job."""
     try:
         yield
     except FluxError as error:

@@ -1,9 +1,9 @@
-"""The job that `flux-trio start` runs in, if it does: its R is the new instance's inventory.
+"""The job in which `flux-trio start` runs: its R is the inventory of the new instance.
 
-RFC 20: an instance has its resources from the enclosing one, re-ranked. When the job gets a new
-expiration, so does the instance: it watches the job's eventlog (readings: How exec learns of
-cancels). Left out: more than one broker; of the tasks of a job the first is the instance, with all
-that the job has.
+RFC 20: an instance gets its resources from the enclosing instance, re-ranked. When the job gets a
+new expiration, so does the instance: it watches the job's eventlog (readings: How exec learns of
+cancels). Left out: more than one broker. The first task of the job runs the instance, which has
+all resources of the job.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from flux_trio.protocols import JobEvent
 
 JOB_VARIABLE: Final = "FLUX_JOB_ID"
 TASK_VARIABLE: Final = "FLUX_TASK_RANK"
-RETRY_S_MIN: Final = 1.0  # an enclosing instance that is restarted is back in seconds
+RETRY_S_MIN: Final = 1.0  # a restart of the enclosing instance takes seconds
 RETRY_S_MAX: Final = 60.0
 ENCLOSING_VARIABLE: Final = "FLUX_ENCLOSING_ID"
 PARENT_VARIABLE: Final = "FLUX_TRIO_PARENT_URI"
-# What says where the enclosing instance is and which of its jobs this is: the new one's commands
-# and jobs are not of that job.
+# These variables name the enclosing instance and the job. The commands and jobs of the new instance
+# do not belong to that job.
 NOT_INHERITED: Final = (
     URI_VARIABLE,
     TOKEN_VARIABLE,
@@ -64,9 +64,9 @@ class EnclosingError(Exception):
 
 @dataclass(frozen=True)
 class Allocation:
-    """What the job has: its instance, and R as it is after the first `nevents` of the eventlog.
+    """The enclosing instance, and the job's R after the first `nevents` events of its eventlog.
 
-    When the job is to end it has `kill_timeout_s` from SIGTERM to SIGKILL.
+    When the job is ended, `kill_timeout_s` is the time between SIGTERM and SIGKILL.
     """
 
     enclosing: Enclosing
@@ -76,18 +76,18 @@ class Allocation:
 
 
 def is_in_job(environ: Mapping[str, str]) -> bool:
-    """Whether this process is a task of a job of ours; real Flux has no such variables."""
+    """Whether this process is a task of a flux-trio job; real Flux sets no such variables."""
     ours = STATEDIR_VARIABLE in environ or URI_VARIABLE in environ
     return JOB_VARIABLE in environ and ours
 
 
 def is_further_task(environ: Mapping[str, str]) -> bool:
-    """Whether it is another task than the first, which is the instance."""
+    """Whether this process is a task other than the first, which runs the instance."""
     return is_in_job(environ) and environ.get(TASK_VARIABLE, "0") != "0"
 
 
 async def find_allocation(environ: Mapping[str, str]) -> Allocation | None:
-    """What the job has that this process is a task of; None outside. Raises EnclosingError."""
+    """Return the allocation of this process's job, or None outside a job. Raises EnclosingError."""
     if not is_in_job(environ):
         return None
     name = environ[JOB_VARIABLE]
@@ -113,7 +113,7 @@ async def find_allocation(environ: Mapping[str, str]) -> Allocation | None:
 async def tell_address(
     environ: Mapping[str, str], allocation: Allocation, instance: Instance, statedir: str
 ) -> None:
-    """Note on the job where its instance is (`user.uri`, as in flux), so that others find it."""
+    """Write the instance's address into the job's memo (`user.uri`, as in flux)."""
     note = {"id": allocation.enclosing.jobid, "memo": {"uri": f"{LOCAL_SCHEME}{statedir}"}}
     try:
         async with open_client(*find_instance(environ)) as client:
@@ -125,9 +125,9 @@ async def tell_address(
 async def follow_expiration(
     environ: Mapping[str, str], allocation: Allocation, instance: Instance
 ) -> None:
-    """Tell `instance` of each new expiration of its job until the job is over.
+    """Pass each new expiration of the job to `instance`, until the job is over.
 
-    An enclosing instance that is away is asked again later: it may have been restarted.
+    If the enclosing instance does not answer, it is asked again later: it may restart.
     """
     seen, wait_s = allocation.nevents, RETRY_S_MIN
     wanted = {"id": allocation.enclosing.jobid}
@@ -155,7 +155,7 @@ async def follow_expiration(
 
 
 def _new_expiration(event: Event) -> float | None:
-    """What a resource-update says (RFC 21), None for another event."""
+    """Return the expiration of a resource-update event (RFC 21), None for another event."""
     if event.name != JobEvent.RESOURCE_UPDATE or event.context is None:
         return None
     expiration = event.context.get("expiration")
@@ -165,7 +165,7 @@ def _new_expiration(event: Event) -> float | None:
 def environment_inside(
     environ: Mapping[str, str], statedir: str, enclosing: Enclosing | None
 ) -> dict[str, str]:
-    """The environment of a command of the new instance: it finds that one, and its parent."""
+    """Return the environment of the command: it names the new instance and its parent."""
     inside = {name: value for name, value in environ.items() if name not in NOT_INHERITED}
     inside[STATEDIR_VARIABLE] = statedir
     if enclosing is not None:

@@ -1,8 +1,8 @@
-"""The environment of a job: `--env` rules over that of the command (flux-submit(1), Environment).
+"""The environment of a job: `--env` rules change the command's own (flux-submit(1), Environment).
 
-`-PATTERN` leaves out what the glob matches (`-/REGEX/` a regular expression), `PATTERN` takes it
-in again, `NAME=VALUE` sets, with `$NAME` in the value replaced, `^FILE` reads rules, one a line. A
-value with tags such as {{id}} is filled in where the job runs.
+`-PATTERN` removes the variables that the glob matches (`-/REGEX/` a regular expression), `PATTERN`
+adds them again, `NAME=VALUE` sets a variable, with `$NAME` in the value replaced, and `^FILE` reads
+rules, one per line. A value with tags such as {{id}} is filled in where the job runs.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from typing import Final
 
 from flux_trio.client import TOKEN_VARIABLE, URI_VARIABLE
 
-# How this command reached the instance is not the job's, and a token is a secret: a jobspec is kept
-# and shown to whoever may look at the job. A job finds its instance by FLUX_TRIO_STATEDIR.
+# A job does not inherit how this command reached the instance. A token is a secret, and a jobspec
+# is stored and shown to every user who may see the job. A job finds its instance by
+# FLUX_TRIO_STATEDIR.
 PRIVATE: Final = (URI_VARIABLE, TOKEN_VARIABLE)
 
 
 def job_environment(
     rules: Iterable[str], current: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """`current` as changed by `rules`, in their order, and what has tags to be filled in later.
+    """Apply `rules` to `current` in order; return the environment and the values that have tags.
 
-    A variable of `current` that is not UTF-8 is left out: a jobspec is text. Raises ValueError that
+    A variable of `current` that is not UTF-8 is left out, because a jobspec is text. The ValueError
     names the rule.
     """
     current = {
@@ -52,7 +53,7 @@ def job_environment(
 
 
 def _is_text(text: str) -> bool:
-    """Whether it has no lone surrogate, which is how Python shows a byte that is not UTF-8."""
+    """Whether the text is UTF-8: Python decodes any other byte to a lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -89,7 +90,7 @@ def _apply(rule: str, environment: dict[str, str], current: Mapping[str, str]) -
 
 
 def name_pattern(text: str) -> re.Pattern[str]:
-    """What a rule's pattern matches: a glob, or a regular expression if it begins with /."""
+    """Compile the pattern of a rule: a glob, or a regular expression if it begins with /."""
     if text.startswith("/"):
         return re.compile(text[1:].removesuffix("/"))
     return re.compile(fnmatch.translate(text))

@@ -1,4 +1,4 @@
-"""How a command fails: one line on standard error, exit code 1."""
+"""Errors of commands: one line on standard error, exit code 1."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 
 class CommandError(click.ClickException):
-    """What the user asked for cannot be done; `message` says why.
+    """The command cannot do what the user asked; `message` says why.
 
     Wrong usage (an unknown option, a missing argument) is click's own error, exit code 2.
     """
@@ -21,7 +21,7 @@ class CommandError(click.ClickException):
         self.command = command_name()
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """`flux-trio submit: ERROR: message`."""
+        """Write `flux-trio submit: ERROR: message`."""
         from flux_trio.formats import printable
 
         message = printable(self.message, keep="\n").replace("\n", "\n  ")
@@ -29,13 +29,13 @@ class CommandError(click.ClickException):
 
 
 def complain(message: str) -> None:
-    """Write an error of a command that goes on, even if standard error cannot take it."""
+    """Write an error of a command that goes on; ignore that standard error cannot be written."""
     with suppress(OSError):
         CommandError(message).show()
 
 
 def remark(message: str) -> None:
-    """Write a line to standard error that is not an error, if that can take it."""
+    """Write a line that is not an error; ignore that standard error cannot be written."""
     from flux_trio.formats import printable
 
     with suppress(OSError):
@@ -43,7 +43,7 @@ def remark(message: str) -> None:
 
 
 def command_name() -> str:
-    """The command that runs, as it was typed: `flux-trio job attach`."""
+    """Return the running command as it was typed: `flux-trio job attach`."""
     context = click.get_current_context(silent=True)
     return context.command_path if context is not None else "flux-trio"
 
@@ -51,7 +51,7 @@ def command_name() -> str:
 def sole_error(
     error: BaseException, kinds: tuple[type[BaseException], ...]
 ) -> BaseException | None:
-    """The error itself, or the first in a group; None unless all of it is of `kinds`."""
+    """Return the error, or the first one in a group; None if any of them is not of `kinds`."""
     if not isinstance(error, BaseExceptionGroup):
         return error if isinstance(error, kinds) else None
     expected, others = error.split(kinds)

@@ -16,15 +16,15 @@ TIMES: Final = ("raw", "iso", "offset", "human")
 
 
 def event_text(line: str) -> str:
-    """An event as `timestamp name key=value ...`, the values as JSON; FormatError."""
+    """Return an event as `timestamp name key=value ...`, values as JSON. Raises FormatError."""
     return EventTexts().text(line)
 
 
 class EventTexts:
-    """The events of one log as lines, in one of FORMS, with times in one of TIMES.
+    """Formats the events of one eventlog, in one of FORMS, with times in one of TIMES.
 
     `raw` is seconds since the Unix epoch, `iso` local time, `offset` seconds since the first event,
-    `human` local time and then seconds since the event before.
+    `human` the local minute, then seconds since the previous event.
     """
 
     def __init__(self, form: str = "text", times: str = "raw", *, color: bool = False) -> None:
@@ -32,11 +32,11 @@ class EventTexts:
         self._times = times
         self._color = color
         self._first: float | None = None
-        self._minute = ""  # the last that `human` has told
+        self._minute = ""  # the last minute that `human` has shown
         self._before = 0.0
 
     def text(self, line: str) -> str:
-        """The next event, given its line. Raises FormatError."""
+        """Return the text of the next line of the eventlog. Raises FormatError."""
         if self._form == "json":
             return printable_json(line)
         event = parse_event(line)
@@ -77,7 +77,7 @@ class EventTexts:
 
 
 def read_match(text: str) -> tuple[str, str]:
-    """Key and value from KEY=VALUE; ValueError."""
+    """Return key and value of KEY=VALUE. Raises ValueError."""
     key, equals, value = text.partition("=")
     if not equals:
         raise ValueError("must specify a context test as key=value")
@@ -85,7 +85,7 @@ def read_match(text: str) -> tuple[str, str]:
 
 
 def matches(event: Event, name: str, match: tuple[str, str] | None) -> bool:
-    """Whether the event has the name and, with `match`, that value: as JSON, or a plain string."""
+    """Whether the event has this name and, with `match`, this value (as JSON or plain)."""
     if event.name != name:
         return False
     if match is None:
@@ -96,7 +96,7 @@ def matches(event: Event, name: str, match: tuple[str, str] | None) -> bool:
 
 
 def log_path(name: str) -> str:
-    """The place of an eventlog below its job's directory; `exec`, `output`, `input` are short."""
+    """Return the path of an eventlog below its job; `exec`, `output`, `input` are short forms."""
     return f"guest.{name}" + (".eventlog" if name == "exec" else "") if name in _SHORT else name
 
 
@@ -104,5 +104,5 @@ _SHORT: Final = ("exec", "output", "input")
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON, all of it printable."""
+    """Return a value as JSON without control characters."""
     return printable_json(msgspec.json.encode(value).decode())

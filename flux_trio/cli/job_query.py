@@ -1,4 +1,4 @@
-"""Which jobs a command is about, and asking the instance for them."""
+"""Select jobs, and fetch their job-list records from the instance."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class JobQuery:
 
     states: int
     results: int = 0
-    count: int = 0  # 0 is all
+    count: int = 0  # 0 means all
     userid: int = USERID_UNKNOWN
     name: str = ""
-    queues: tuple[str, ...] | None = ()  # none is all, None the default queue
-    since: float = 0.0  # of inactive jobs those that ended after it
-    include: str = ""  # ranks or hosts, one of which they have
+    queues: tuple[str, ...] | None = ()  # () means all queues, None the default queue
+    since: float = 0.0  # inactive jobs only if they ended after this Unix time
+    include: str = ""  # only jobs that have one of these ranks or hosts
 
     async def fetch(self, client: Client) -> list[Record]:
-        """The jobs in order, and one more than `count` if there are more. Raises FluxError."""
+        """Return the jobs in order, one more than `count` if there are more. Raises FluxError."""
         wanted = self.count + 1 if self.count else 0
         only_results = self.results and not self.states & JobState.INACTIVE
         payload = {
@@ -69,7 +69,7 @@ class JobQuery:
 
 
 async def fetch_named(client: Client, jobids: Iterable[int]) -> list[Record]:
-    """The jobs of these ids that there are; the others are told."""
+    """Return the jobs with these ids; print an error for each id that is unknown."""
     found = []
     for jobid in jobids:
         try:
@@ -80,7 +80,7 @@ async def fetch_named(client: Client, jobids: Iterable[int]) -> list[Record]:
 
 
 def read_filter(names: Iterable[str]) -> tuple[int, int]:
-    """Masks of the states and of the results that `--filter` names; ValueError for others."""
+    """Return the masks of states and results that `--filter` names. Raises ValueError."""
     states = results = 0
     for name in ",".join(names).upper().split(","):
         if name in STATES:
@@ -93,12 +93,10 @@ def read_filter(names: Iterable[str]) -> tuple[int, int]:
 
 
 def own_userid() -> int:
-    """The user who asks."""
     return os.getuid()
 
 
 def _is_on(job: Record, include: str) -> bool:
-    """Whether the job has one of the ranks or hosts."""
     if not job.get("nodelist"):
         return False
     try:
