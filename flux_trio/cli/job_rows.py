@@ -1,7 +1,7 @@
-"""Jobs as `flux-trio jobs` shows them: the fields of flux-jobs(1) from a job-list record.
+"""Rows of `flux-trio jobs`: the fields of flux-jobs(1) from a job-list record.
 
-A record is one job of a job-list.list response. What is unknown is an empty text. Left out: what is
-inside of jobs that are instances (`instance.*`), emoji.
+A record is one job of a job-list.list response. An unknown value is an empty text. Left out: the
+fields of nested instances (`instance.*`), emoji.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ FORMATS: Final = {
     "default": NamedFormat(
         _WHOSE + "{status_abbrev:>2.2} {ntasks:>6} {nnodes:>6h} {contextual_time!F:>8h} "
         "{contextual_info}",
-        "What jobs are there, and why they wait or where they run",
+        "Jobs, and why each waits or where it runs",
     ),
     "long": NamedFormat(
         _WHOSE + "{status:>9.9} {ntasks:>6} {nnodes:>6h} {t_submit!d:%b%d %R::>12} "
         "{t_remaining!F:>12h} {contextual_time!F:>8h} {contextual_info}",
-        "The same with times",
+        "As default, with times",
     ),
     "deps": NamedFormat(
         _ID + "{name:<10.10+} {urgency:<3} {priority:<12} {state:<8.8} {dependencies}",
@@ -53,9 +53,9 @@ _SHELL_REASONS: Final = {
 
 
 class JobRow(Mapping[str, object]):
-    """One job by field name, at the time `now` in seconds since the Unix epoch.
+    """The fields of one job at the time `now`, in seconds since the Unix epoch.
 
-    `hindered` is why no job is being scheduled, "" when the queue goes its way.
+    `hindered` is why the job's queue schedules no job, "" if it does.
     """
 
     def __init__(self, record: Record, now: float, hindered: str = "") -> None:
@@ -65,7 +65,7 @@ class JobRow(Mapping[str, object]):
         self.state = JobState(record["state"])
 
     def __getitem__(self, field: str) -> object:
-        """The value, "" if it is not known; KeyError for a field that there is not."""
+        """Return the value, "" if it is unknown. Raises KeyError for an unknown field."""
         if field in _COMPUTED:
             return _COMPUTED[field][1](self)
         if field in _PLAIN:
@@ -83,7 +83,7 @@ class JobRow(Mapping[str, object]):
 
     @property
     def runtime(self) -> float:
-        """Seconds since the job got its resources, until it ended."""
+        """Seconds from the job's start to its end, or to now."""
         start = self.record.get("t_run")
         if start is None:
             return 0.0
@@ -91,12 +91,12 @@ class JobRow(Mapping[str, object]):
 
     @property
     def _clock_step(self) -> float:
-        """Seconds that the wall clock was set by while the job ran: they did not pass."""
+        """Seconds by which the wall clock was set while the job ran; they are not run time."""
         return float(self.record.get("clock_step", 0.0))
 
     @property
     def t_remaining(self) -> float:
-        """Seconds until the resources expire; 0 when they do not, or the job does not run."""
+        """Seconds until the resources expire; 0 without an expiration or if not running."""
         if self.state is not JobState.RUN:
             return 0.0
         expiration = float(self.record.get("expiration") or 0.0)
@@ -104,32 +104,32 @@ class JobRow(Mapping[str, object]):
 
     @property
     def returncode(self) -> int | str:
-        """Exit code, the negative of a signal, -128 if canceled before it ran; "" if it runs."""
+        """Exit code, minus the signal's number, or -128 if canceled before start; "" if active."""
         status = self.record.get("waitstatus")
         if isinstance(status, int):
             return os.waitstatus_to_exitcode(status)
         return {"CANCELED": -128, "FAILED": 1, "TIMEOUT": 1}.get(self.result(0), "")
 
     def result(self, form: int) -> str:
-        """Name or abbreviation, "" while the job is active."""
+        """Return the result's name (form 0) or abbreviation (1), "" while the job is active."""
         number = self.record.get("result")
         return "" if number is None else RESULTS[number][form]
 
     def status(self, form: int) -> str:
-        """The state while the job is active, then its result."""
+        """Return the state while the job is active, then the result; forms as in `result`."""
         if self.state is JobState.INACTIVE:
             return self.result(form)
         return self.state.name if form == 0 else self.state.name[0]
 
     @property
     def dependencies(self) -> str:
-        """What it waits for, in the instance's words; times as people tell them."""
+        """The dependencies of the job; begin times are shown as local times."""
         descriptions = self.record.get("dependencies", ())
         return ",".join(_dependency_text(each, self.now) for each in descriptions)
 
     @property
     def info(self) -> str:
-        """What matters most: why it waits, where it runs, or why it never ran."""
+        """Why the job waits, where it runs, or why it never ran."""
         if self.state is JobState.SCHED:
             return self._why_pending()
         reason = str(self._annotation("sched", "reason_pending"))
@@ -155,12 +155,11 @@ class JobRow(Mapping[str, object]):
 
     @property
     def time(self) -> float:
-        """How long it may run while it waits, then how long it has run."""
+        """The time limit while the job is pending, then the run time, in seconds."""
         return float(self.record.get("duration", 0.0)) if self.state & PENDING else self.runtime
 
     @property
     def inactive_reason(self) -> str:
-        """Why it ended."""
         result, note = self.result(0), self.record.get("exception_note", "")
         kind = self.record.get("exception_type", "")
         fatal = self.record.get("exception_severity") == 0
@@ -181,7 +180,7 @@ class JobRow(Mapping[str, object]):
         return value or ""
 
     def to_json(self) -> dict[str, object]:
-        """The job for `--json`, as flux jobs writes it: known values only, `jobid` as text too."""
+        """Return the job for `--json`, as flux jobs does: only known values; `jobid` is text."""
         exception = {
             key.removeprefix("exception_"): value
             for key, value in self.record.items()
@@ -208,7 +207,7 @@ class JobRow(Mapping[str, object]):
 
 
 def _dependency_text(description: str, now: float) -> str:
-    """A dependency as flux jobs shows it: begin-time=1000.000 is begin@ and the time."""
+    """Return a dependency as flux jobs shows it: begin-time=1000.000 becomes begin@TIME."""
     scheme, _, value = description.partition("=")
     if scheme != "begin-time":
         return description
@@ -222,7 +221,7 @@ def _dependency_text(description: str, now: float) -> str:
 
 
 def user_name(userid: int) -> str:
-    """The name of a user, or the number where there is none."""
+    """Return the name of a user, or the number if the user has no name here."""
     try:
         return pwd.getpwuid(userid).pw_name
     except (KeyError, OverflowError):
@@ -300,7 +299,7 @@ _ANNOTATION_HEADINGS: Final = {
 
 
 class _Headings(dict[str, str]):
-    """Annotations may have any name, so there is a heading for each."""
+    """The headings; an annotation may have any name, so each has a heading."""
 
     def __missing__(self, field: str) -> str:
         return field.removeprefix("annotations.").upper()

@@ -1,7 +1,7 @@
-"""How large a job is: the options for tasks, nodes, cores and gpus, and the jobspec they make.
+"""The size of a job: the options for tasks, nodes, cores and gpus, and the jobspec they make.
 
-As flux-submit(1): resources either for each task (`-n -c -g`) or with tasks for each resource
-(`--cores --tasks-per-node --tasks-per-core --gpus-per-node`), never both.
+As in flux-submit(1), a job has either resources per task (`-n -c -g`) or tasks per resource
+(`--cores --tasks-per-node --tasks-per-core --gpus-per-node`), not both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 _PER_TASK: Final = ("ntasks", "cores_per_task", "gpus_per_task")
 _PER_RESOURCE: Final = ("cores", "tasks_per_node", "tasks_per_core", "gpus_per_node")
-_MINIMUM: Final = {"gpus_per_task": 0, "gpus_per_node": 0}  # of all others it is 1
+_MINIMUM: Final = {"gpus_per_task": 0, "gpus_per_node": 0}  # 1 for the others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class JobShape:
     exclusive: bool = False
 
     def counts(self) -> dict[str, Any]:
-        """What `Jobspec.from_command` takes. Raises ValueError that names the option."""
+        """Return arguments of `Jobspec.from_command`. The ValueError names the option."""
         given = {name: self._count(name) for name in ("nodes", *_PER_TASK, *_PER_RESOURCE)}
         if all(given[name] is None for name in _PER_RESOURCE):
             return self._per_task(given)
@@ -38,7 +38,7 @@ class JobShape:
         return self._per_resource(given)
 
     def per_resource(self) -> dict[str, Any] | None:
-        """The shell option that says how many tasks there are on each resource."""
+        """Return the shell option `per-resource`: the number of tasks on each node or core."""
         if self.tasks_per_node is not None:
             return {"type": "node", "count": self._count("tasks_per_node")}
         if self.tasks_per_core is not None:
@@ -71,7 +71,7 @@ class JobShape:
             raise ValueError("must specify node or core count with per_resource")
         if gpus and nodes is None:
             raise ValueError("--gpus-per-node requires --nodes")
-        size = 1  # of a slot, of which a node has one
+        size = 1  # cores of a slot; a node has one slot
         if nodes is not None and cores is not None:
             size = _share(cores, nodes)
         return {

@@ -1,4 +1,4 @@
-"""What `flux-trio jobs` prints: rows, counts, JSON."""
+"""The output of `flux-trio jobs`: rows, counts, JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STYLE_INSTANCE: Final[dict[str, Any]] = {"fg": "blue", "bold": True}
 
 @dataclass(frozen=True)
 class JobsPage:
-    """How rows are shown."""
+    """Columns, sort keys, width and colour of the output."""
 
     columns: Layout
     keys: tuple[str, ...]
@@ -35,18 +35,18 @@ class JobsPage:
     def rows(
         self, records: list[dict[str, Any]], hindered: Mapping[str | None, str] | None = None
     ) -> list[JobRow]:
-        """The rows of jobs, sorted; `hindered` says why queues are not scheduled."""
+        """Return sorted rows; `hindered` has for each queue why it schedules no jobs, or ""."""
         now, why = time.time(), hindered or {}
         rows = [JobRow(record, now, why.get(record.get("queue"), "")) for record in records]
         sort_rows(rows, self.keys)
         return rows
 
     def fitted(self, rows: list[JobRow]) -> JobsPage:
-        """The same page for more jobs below these: the columns stay as they are."""
+        """Return a page for more jobs below these rows: its columns are the same."""
         return replace(self, columns=self.columns.fitted(rows))
 
     def print(self, rows: list[JobRow], *, header: bool = False) -> None:
-        """Print lines, as wide as is wanted."""
+        """Print the rows, each line cut to the width."""
         head, *lines = [line[: self.width] for line in self.columns.lines(rows)]
         if header:
             click.echo(head)
@@ -55,19 +55,19 @@ class JobsPage:
             click.echo(click.style(line, **style) if style else line, color=self.color)
 
 
-def counts_text(told: dict[str, Any]) -> str:
-    """The counts of a job-list.job-stats response in a line."""
-    states = told["job_states"]
-    failed = told["failed"] + told["canceled"] + told["timeout"]
+def counts_text(stats: dict[str, Any]) -> str:
+    """Return the counts of a job-list.job-stats response in one line."""
+    states = stats["job_states"]
+    failed = stats["failed"] + stats["canceled"] + stats["timeout"]
     pending = states["depend"] + states["priority"] + states["sched"]
     return (
-        f"{states['run'] + states['cleanup']} running, {told['successful']} completed, "
+        f"{states['run'] + states['cleanup']} running, {stats['successful']} completed, "
         f"{failed} failed, {pending} pending"
     )
 
 
 def print_json(rows: list[JobRow], recursion: Recursion, *, single: bool) -> None:
-    """The jobs; those in one's instance are its `jobs`."""
+    """Print the jobs; the jobs of a nested instance are `jobs` of the job it runs in."""
     values = [row.to_json() for row in rows]
     known: dict[tuple[str, ...], dict[str, object]] = {
         (str(value["jobid"]),): value for value in values

@@ -1,6 +1,7 @@
-"""The monitor's process: records in, a line of text for each broken clause out.
+"""The monitor's process: reads records, and writes a line of text for each broken clause.
 
-Records come as frames of MessagePack, many in each and a length before it; it ends when they do.
+Records come in frames: a length, then an array of records in MessagePack. The process ends at the
+end of its input.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from flux_trio.messages import Control, Event, Message, Request, Response
 from flux_trio.trace import Record
 
 TOLD_MAX: Final = 10
-"""Violations of one clause that are told: the first show how, and more would flood the log."""
+"""Violations of one clause that are reported; more would flood the log."""
 
 _TYPES: Final[tuple[type[Message], ...]] = (Request, Response, Event, Control)
 _NO_MESSAGE: Final = -1
-_SAME_MESSAGE: Final = -2  # as the record at `ref`, which is in the same frame
+_SAME_MESSAGE: Final = -2  # the message of the record `ref`, which is in the same frame
 _PLACES: Final[dict[type, int]] = {
     type(None): _NO_MESSAGE,
     **{type_: place for place, type_ in enumerate(_TYPES)},
 }
 _LENGTH_BYTES: Final = 4
-_READ_BYTES: Final = 1 << 20  # at once: the instance, which may wait for room, wakes seldom
+_READ_BYTES: Final = 1 << 20  # per read: the instance seldom wakes up to refill the pipe
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -49,9 +50,9 @@ _messages: Final = tuple(msgspec.msgpack.Decoder(type_) for type_ in _TYPES)
 
 
 def encode_records(records: Sequence[Record]) -> bytes:
-    """Records as a frame: at least one, and one after the other as a trace hands them out.
+    """Encode records as a frame; there is at least one, and their numbers have no gaps.
 
-    What was received is not repeated where its send is in the frame too.
+    A received message is not repeated if the record of its send is in the same frame.
     """
     first = records[0].n
     end = first + len(records)
@@ -77,7 +78,7 @@ def encode_records(records: Sequence[Record]) -> bytes:
 
 
 def decode_records(stream: BinaryIO) -> Iterator[Record]:
-    """The records in a stream of frames; one that is cut short ends it."""
+    """Yield the records of a stream of frames; end at a frame that is cut short."""
     while len(head := stream.read(_LENGTH_BYTES)) == _LENGTH_BYTES:
         length = int.from_bytes(head, "big")
         body = stream.read(length)
@@ -101,29 +102,29 @@ def _records(rows: Sequence[_Row]) -> list[Record]:
 
 
 def watch(records: Iterable[Record], out: TextIO) -> None:
-    """Judge records as they come, and tell of each violation at once."""
+    """Judge records as they come, and print each violation at once."""
     from flux_trio.formats import printable
     from flux_trio.judge import Monitor, load_clauses
     from flux_trio.judge.rules import ALL_RULES
 
     monitor = Monitor(ALL_RULES, load_clauses())
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     for record in records:
         for found in monitor.observe(record):
-            told[found.clause] += 1
-            if told[found.clause] <= TOLD_MAX:
+            reported[found.clause] += 1
+            if reported[found.clause] <= TOLD_MAX:
                 by = printable(found.party or "an unknown party")
                 text = printable(" ".join(found.text.split()))
                 print(f"{found.clause} broken by {by}: {text} (record {record.n})", file=out)
-            if told[found.clause] == TOLD_MAX:
-                print(f"{found.clause}: what more there is of it is not logged", file=out)
+            if reported[found.clause] == TOLD_MAX:
+                print(f"{found.clause}: further violations are not logged", file=out)
             out.flush()
-        monitor.violations.clear()  # told; an instance may run for months
+        monitor.violations.clear()  # they are reported, and an instance may run for months
 
 
 def main() -> None:
-    """Judge what comes on standard input until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the instance, which closes the pipe
+    """Judge the records on standard input until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the instance handles it and closes the pipe
     with open(sys.stdin.fileno(), "rb", buffering=_READ_BYTES, closefd=False) as records:
         watch(decode_records(records), sys.stdout)
 

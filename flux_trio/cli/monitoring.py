@@ -1,8 +1,8 @@
 """A monitor of a running instance, in a process of its own.
 
-Judging costs more than the messages it judges: in the instance's own thread it would slow it
-several times. So records go down a pipe, and what the monitor finds comes back as entries of the
-log, which may be a while after it happened.
+Judging a message costs more than handling it: in the instance's own thread, judging would slow the
+instance down several times. So the records go through a pipe to the monitor, and the violations
+come back as entries of the log, possibly some time later.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from flux_trio.messages import Level
 from flux_trio.trace import Record
 
 WAITING_BYTES_MAX: Final = 1 << 28
-"""What waits for the monitor at most; beyond it, it is too slow and is given up, with an error."""
+"""Bytes that may wait for the monitor. A slower monitor is given up, with an error in the log."""
 
 BATCH: Final = 256
-"""Records that are encoded at once: one by one takes twice the time."""
+"""Records that are encoded at once; one by one takes twice the time."""
 
 GATHER_S: Final = 0.02
-"""How long records may wait for others, to be written with them."""
+"""Seconds that records may wait, to be written together with later ones."""
 
 PIPE_BYTES: Final = 1 << 20
-"""What the pipe may hold where the system allows it: the instance seldom has to wait for room."""
+"""Bytes that the pipe holds if the system allows it, so that the instance seldom waits for room."""
 
 FINISH_S_MAX: Final = 60.0
-"""How long the monitor may go on when the instance has ended."""
+"""Seconds that the monitor may go on after the instance has ended."""
 
 COMMAND: Final = (sys.executable, "-m", "flux_trio.cli.monitor_process")
 NAME: Final = "monitor"
 
 Report = Callable[[int, str, str], None]
-"""Takes level, party and text, as `Instance.write_log`."""
+"""Takes level, party and text, as `Instance.write_log` does."""
 
 
 class Monitoring:
-    """The pipe to the monitor: `append` is a sink of the trace.
+    """The pipe to the monitor; `append` is a sink of the trace.
 
-    `report` is where entries of the log go; those that come before it is set are kept for it.
+    `report` writes entries of the log; entries that come before it is set are kept for it.
     """
 
     def __init__(self, waiting_bytes_max: int = WAITING_BYTES_MAX) -> None:
@@ -57,10 +57,10 @@ class Monitoring:
         self._size = 0
         self._wake = trio.Event()
         self._is_open = True
-        self.finished = trio.Event()  # all that it found is reported
+        self.finished = trio.Event()  # set when all violations are reported
 
     def append(self, record: Record) -> None:
-        """Hand a record to the monitor (a Sink)."""
+        """Pass a record to the monitor; a Sink."""
         if not self._is_open:
             return
         if not self._records:
@@ -81,7 +81,7 @@ class Monitoring:
             self.give_up(f"is too slow for the instance and was given up at record {n}")
 
     def give_up(self, why: str) -> None:
-        """Say why what comes will not be judged."""
+        """Stop passing records, and log why."""
         if self._is_open:
             self._is_open = False
             self._records.clear()
@@ -89,26 +89,25 @@ class Monitoring:
             self.say(f"the monitor {why}")
 
     def say(self, text: str) -> None:
-        """Write an entry of the log."""
         if self.report is None:
             self._unreported.append(text)
         else:
             self.report(Level.ERR, NAME, text)
 
     def report_to(self, report: Report) -> None:
-        """From now on, entries go there."""
+        """Write the entries so far, and all later ones, with `report`."""
         self.report = report
         unreported, self._unreported = self._unreported, []
         for text in unreported:
             self.say(text)
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """End the stream of records."""
         self._is_open = False
         self._wake.set()
 
     async def send(self, pipe: trio.abc.SendStream) -> None:
-        """Pass on what comes until closed."""
+        """Write the records to the pipe until `close`."""
         async with pipe:
             while self._records or self._frames or self._is_open:
                 await self._wake.wait()
@@ -120,10 +119,10 @@ class Monitoring:
                 try:
                     await pipe.send_all(b"".join(frames))
                 except trio.BrokenResourceError:
-                    return  # `receive` tells of its end
+                    return  # `receive` reports that the monitor has ended
 
     async def receive(self, pipe: trio.abc.ReceiveStream) -> None:
-        """Report what it finds, a line each, until it ends."""
+        """Log each line that the monitor writes, until it ends."""
         rest = b""
         async with pipe:
             async for chunk in pipe:
@@ -135,7 +134,7 @@ class Monitoring:
 
 
 def _enlarge(pipe: trio.abc.SendStream) -> None:
-    """Let the pipe hold PIPE_BYTES, unless this user has had their share of pipes."""
+    """Set the pipe's size to PIPE_BYTES, unless the user's limit for pipes is reached."""
     assert isinstance(pipe, trio.lowlevel.FdStream)
     with suppress(OSError):
         fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE_BYTES)
@@ -143,7 +142,7 @@ def _enlarge(pipe: trio.abc.SendStream) -> None:
 
 @asynccontextmanager
 async def open_monitor() -> AsyncIterator[Monitoring]:
-    """A monitor for the length of the block and, at most FINISH_S_MAX, for what it has not seen."""
+    """Run a monitor in this block; then wait at most FINISH_S_MAX until it has judged the rest."""
     monitoring = Monitoring()
     process = await trio.lowlevel.open_process(COMMAND, stdin=PIPE, stdout=PIPE)
     assert process.stdin is not None

@@ -1,8 +1,8 @@
-"""Formats by name: those that a command has, and those of the user's own (flux-jobs(1)).
+"""Formats by name: those of a command, and the user's own (flux-jobs(1)).
 
-The user's are in the `formats` table of `flux-jobs.toml` (or the like) in `flux/` below
-XDG_CONFIG_HOME and each of XDG_CONFIG_DIRS, as flux has them: `[formats.NAME]` with `format` and
-perhaps `description`.
+As in flux, the user's formats are in the table `formats` of `flux-jobs.toml` (for `flux-trio jobs`)
+in `flux/` below XDG_CONFIG_HOME and each of XDG_CONFIG_DIRS: `[formats.NAME]` with `format` and
+optionally `description`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def choose_format(text: str | None, tool: str, builtin: Mapping[str, NamedFormat]) -> str:
-    """The format that `text` is or names; of the variable FLUX_TOOL_FORMAT_DEFAULT without one.
+    """Return the format that `text` is or names; by default that of FLUX_TOOL_FORMAT_DEFAULT.
 
-    `help` and `get-config=NAME` print, and end the command. Raises CommandError for a name that
-    nothing has, and for a file that cannot be read.
+    `help` and `get-config=NAME` print, and end the command. Raises CommandError for an unknown
+    name, and for a file that cannot be read.
     """
     if text is None:
         text = os.environ.get(f"{tool.upper().replace('-', '_')}_FORMAT_DEFAULT", "default")
@@ -70,7 +70,7 @@ def _read_files(tool: str) -> dict[str, NamedFormat]:
 
 
 def _directories() -> Iterator[Path]:
-    """Where files may be, the user's own last."""
+    """Yield the directories of format files, the user's own last."""
     shared = os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg"
     for each in reversed(shared.split(":")):
         yield Path(each) / "flux"

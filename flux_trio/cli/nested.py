@@ -1,7 +1,7 @@
 """Jobs of the instances that run in jobs (flux-jobs(1), --recursive).
 
-An instance in a job notes on it where it is, `user.uri`. One that cannot be reached, for it comes
-or goes just now or is another user's, has no jobs to show.
+An instance in a job writes its address into the job's memo, `user.uri`. If an instance cannot be
+reached, because it is starting, is ending or belongs to another user, no jobs of it are shown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Nested:
-    """The jobs of one instance: of that in the last job of `path`, which are F58 ids."""
+    """The jobs of the instance that runs in the last job of `path`, a list of F58 ids."""
 
     path: tuple[str, ...]
     records: list[Record]
@@ -34,16 +34,16 @@ class Nested:
 
 @dataclass(frozen=True)
 class Recursion:
-    """How deep, into whose jobs, and what is asked there."""
+    """What to fetch from nested instances: the query, the depth, and whose jobs to enter."""
 
     query: JobQuery
-    level: int  # instances inside of each other
+    level: int  # levels of nested instances
     every_user: bool = False
     stats: Callable[[Client], Any] | None = None
     path: tuple[str, ...] = ()
 
     def descend(self, records: Iterable[Mapping[str, Any]]) -> Iterator[Nested]:
-        """What is in the instances of these jobs, each followed by what is in it."""
+        """Yield the instance in each job that has one, then the instances in its own jobs."""
         if len(self.path) >= self.level:
             return
         for name, uri in self._instances(records):
@@ -70,7 +70,7 @@ class Recursion:
 
 
 def address_in(record: Mapping[str, Any]) -> str:
-    """Where the instance is that runs in a job, "" if none does."""
+    """Return the address of the instance that runs in a job, "" if the job runs no instance."""
     noted = record.get("annotations", {}).get("user")
     uri = noted.get("uri") if isinstance(noted, dict) else None
     return uri if isinstance(uri, str) else ""

@@ -1,4 +1,4 @@
-"""The output of jobs: from where it comes to where it is shown, as bytes."""
+"""The output of jobs, from the execution service to the terminal, as bytes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 Sink: TypeAlias = Callable[[bytes], None]
 
 RETRY_S: Final = 0.2  # while there is no execution service
-TRIES_MAX: Final = 25  # without a piece of output in between
+TRIES_MAX: Final = 25  # tries without output in between
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where the two streams of a job go, and what is told about the job beside them.
+    """The sinks of a job's two streams, and of lines about the job.
 
-    `may_wait` says that a sink may have to wait for a reader, such as a pager.
+    `may_wait` is true if a sink may have to wait for its reader, for example a pager.
     """
 
     stdout: Sink
@@ -41,7 +41,7 @@ class Outputs:
     _one_at_a_time: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def write(self, write: Callable[[], None]) -> None:
-        """Run `write`, which uses the sinks, without holding up the connection to the instance."""
+        """Run `write`, which uses the sinks, without blocking the connection to the instance."""
         if self.may_wait:
             async with self._one_at_a_time:
                 await anyio.to_thread.run_sync(write, abandon_on_cancel=True)
@@ -49,22 +49,22 @@ class Outputs:
             write()
 
     def line(self, text: str) -> None:
-        """A line about the job, such as its id."""
+        """Write a line about the job, for example its id, to standard output."""
         self.stdout(f"{printable(text)}\n".encode())
 
     def remark(self, text: str) -> None:
-        """A line about the job that is not what was asked for."""
+        """Write a line about the job to standard error."""
         self.stderr(f"{printable(text)}\n".encode())
 
 
 def standard_outputs() -> Outputs:
-    """The streams of the command itself."""
+    """Return the command's own streams."""
     may_wait = _may_wait(sys.stdout.buffer) or _may_wait(sys.stderr.buffer)
     return Outputs(into(sys.stdout.buffer), into(sys.stderr.buffer), may_wait)
 
 
 def _may_wait(file: IO[bytes]) -> bool:
-    """Whether it is a pipe, a socket or a terminal, whose reader may pause."""
+    """Whether the file is a pipe, a socket or a terminal: its reader may pause."""
     try:
         kind = os.fstat(file.fileno()).st_mode
     except OSError:  # there is no file behind it
@@ -73,7 +73,7 @@ def _may_wait(file: IO[bytes]) -> bool:
 
 
 def into(file: IO[bytes]) -> Sink:
-    """A sink that writes to a file at once."""
+    """Return a sink that writes to a file and flushes it."""
 
     def write(data: bytes) -> None:
         file.write(data)
@@ -83,9 +83,9 @@ def into(file: IO[bytes]) -> Sink:
 
 
 class Labels:
-    """Lines with a label in front: `prefix`, and the task they come from.
+    """Writes lines with a label in front: `prefix` and the task.
 
-    What of a line has come waits for the rest of it.
+    An incomplete line is kept until its end has come.
     """
 
     def __init__(self, outputs: Outputs, prefix: str = "") -> None:
@@ -94,7 +94,7 @@ class Labels:
         self._rest: dict[tuple[str, str], bytes] = {}
 
     def write(self, stream: str, rank: str, data: bytes) -> None:
-        """Take a piece of one task's stream, and show the lines that are whole."""
+        """Take a piece of one task's stream, and show the complete lines."""
         *lines, rest = (self._rest.pop((stream, rank), b"") + data).split(b"\n")
         for line in lines:
             self._show(stream, rank, line)
@@ -102,7 +102,7 @@ class Labels:
             self._rest[stream, rank] = rest
 
     def finish(self) -> None:
-        """Show lines that nothing ended."""
+        """Show the lines that have no newline."""
         for (stream, rank), line in self._rest.items():
             self._show(stream, rank, line)
         self._rest.clear()
@@ -115,11 +115,11 @@ class Labels:
 async def show_output(
     client: Client, jobid: int, outputs: Outputs, labels: Labels | None = None
 ) -> bool:
-    """Show the output of a job to its end, with `labels` by them; what hinders it is told.
+    """Show the output of a job to its end, with `labels` if given; print an error that ends it.
 
-    Returns whether all of it was shown. However slowly it can be written, nothing of it is lost:
-    the instance sends no more than has been shown. While the execution service is reloaded, it is
-    asked again, and what was shown is passed over.
+    Returns whether all output was shown. A slow reader loses nothing: the instance sends more only
+    after the output so far was shown. If the execution service is reloaded, the request is sent
+    again, and the output that was shown already is skipped.
     """
     showing = _Showing(outputs, labels)
     tries = 0
@@ -140,16 +140,16 @@ async def show_output(
 
 
 class _Showing:
-    """What was shown of the output of one job."""
+    """Counts the bytes of a job's output that were shown."""
 
     def __init__(self, outputs: Outputs, labels: Labels | None) -> None:
         self._outputs = outputs
         self._labels = labels
         self._shown: Counter[tuple[str, str]] = Counter()  # bytes by stream and task
-        self.pieces = 0  # that the last stream brought
+        self.pieces = 0  # responses of the last request
 
     async def attach(self, client: Client, jobid: int) -> None:
-        """Show what was not shown yet, to the end. Raises FluxError."""
+        """Show the output that was not shown yet, to the end. Raises FluxError."""
         self.pieces = 0
         passed: Counter[tuple[str, str]] = Counter()
         async with client.stream(
@@ -179,6 +179,6 @@ def _sink(outputs: Outputs, stream: str) -> Sink:
 
 
 def _data(piece: dict[str, Any]) -> bytes:
-    """The bytes of one RFC 24 data event."""
+    """Return the bytes of one RFC 24 data event."""
     data: str = piece["data"]
     return base64.b64decode(data) if piece.get("encoding") == "base64" else data.encode()

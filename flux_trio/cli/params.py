@@ -1,4 +1,4 @@
-"""Values of options and arguments that are read by this project's own parsers."""
+"""Click types of options and arguments that this project's own parsers read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flux_trio.cli.errors import CommandError
 
 
 class Parsed(click.ParamType[Any]):
-    """What `parse` makes of the text; its ValueError is the command's error, not wrong usage."""
+    """A value that `parse` reads; its ValueError becomes a CommandError, not a usage error."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Parsed(click.ParamType[Any]):
         param: click.Parameter | None,
         ctx: click.Context | None,  # noqa: ARG002 - click's signature
     ) -> Any:
-        """The value; CommandError that names the option or argument."""
+        """Return the value. The CommandError names the option or argument."""
         if not isinstance(value, str):
             return value
         try:
@@ -44,13 +44,13 @@ class Parsed(click.ParamType[Any]):
         param: click.Parameter,  # noqa: ARG002 - click's signature
         incomplete: str,
     ) -> list[CompletionItem]:
-        """What a shell may offer: values and what they are."""
+        """Return completions: values and their descriptions."""
         offered = self._offer(incomplete) if self._offer else []
         return [CompletionItem(value, help=what) for value, what in offered]
 
 
 class FileName(click.ParamType[str]):
-    """Any text; a shell offers files for it."""
+    """Any text; a shell completes it with file names."""
 
     name = "file"
 
@@ -60,7 +60,7 @@ class FileName(click.ParamType[str]):
         param: click.Parameter,  # noqa: ARG002 - click's signature
         incomplete: str,
     ) -> list[CompletionItem]:
-        """Let the shell look for files."""
+        """Let the shell complete file names."""
         return [CompletionItem(incomplete, type="file")]
 
 
@@ -74,7 +74,7 @@ def _label(param: click.Parameter | None) -> str:
             return ""
 
 
-# What reads a value is imported when there is one: `--help` must be quick.
+# A parser is imported when there is a value to read: `--help` must be quick.
 
 
 def _jobid(text: str) -> int:

@@ -1,4 +1,4 @@
-"""What `flux-trio jobtap new` writes: a plugin that works, and a test of it that passes."""
+"""The files that `flux-trio jobtap new` writes: a working plugin and a passing test of it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from flux_trio import jobtap
 
 
 class CLASS(jobtap.Plugin):
-    """Rejects jobs of more than `max-nodes` nodes; of the others, small ones come first."""
+    """Rejects jobs of more than `max-nodes` nodes, and gives small jobs a higher priority."""
 
     name = "NAME"
 
     @jobtap.on("conf.update")
     def configure(self, config: jobtap.Config) -> None:
-        """Refuse to be loaded with what makes no sense."""
+        """Reject a conf with a wrong value; the plugin is then not loaded."""
         if not isinstance(self.conf.get("max-nodes", 0), int):
             raise jobtap.Reject("max-nodes: expected a number of nodes")
 
     @jobtap.on("job.validate")
     def validate(self, job: jobtap.Job) -> None:
-        """One sentence for the user when a job is not to be."""
+        """Reject a job with one sentence for the user."""
         limit = self.conf.get("max-nodes", 0)
         nnodes = job.jobspec.nnodes or 1
         if limit and nnodes > limit:
@@ -31,14 +31,14 @@ class CLASS(jobtap.Plugin):
 
     @jobtap.on("job.state.priority", "job.priority.get")
     def priority(self, job: jobtap.Job) -> int:
-        """From 0, which holds a job, to 4294967295."""
+        """Return the priority: 0 holds the job, 4294967295 is the highest."""
         return 1000 * job.urgency // (job.jobspec.nnodes or 1)
 
     running = jobtap.counter(jobtap.State.RUN, key=lambda job: job.userid)
 
     @jobtap.on("plugin.query")
     def query(self) -> dict[str, object]:
-        """What `flux-trio jobtap query NAME` shows besides its name and what its hooks took."""
+        """Return data that `flux-trio jobtap query NAME` shows in addition to its own."""
         return {"max-nodes": self.conf.get("max-nodes", 0)}
 '''
 
@@ -95,7 +95,7 @@ def test_limit_that_is_no_number_is_refused(plugin_harness):
 
 
 def skeleton(name: str) -> dict[str, str]:
-    """The texts of the files of a plugin `name`, by file name."""
+    """Return the texts of the files of a plugin `name`, by file name."""
     stem = name.replace("-", "_")
     words = {
         "CLASS": "".join(word.capitalize() for word in stem.split("_")),

@@ -25,9 +25,9 @@ _ENDED: Final = "CD:{task.fields[complete]} F:{task.fields[failed]}"
 
 
 class JobProgress:
-    """How many of `total` jobs are pending, running, complete and failed.
+    """A bar with the numbers of pending, running, complete and failed jobs out of `total`.
 
-    `what` stands in front of the counts; `jps` shows jobs per second instead of the time.
+    `what`, if given, replaces the counts; `jps` shows jobs per second instead of the time.
     """
 
     def __init__(
@@ -65,19 +65,19 @@ class JobProgress:
         self._progress.stop()
 
     def move(self, before: str, after: str) -> None:
-        """A job is now counted as `after`."""
+        """Move one job from the count `before` to the count `after`."""
         self.counts[before] -= 1
         self.counts[after] += 1
         self._progress.update(self._task, **dict[str, Any](self.counts))
 
     def advance(self) -> None:
-        """Nothing more is waited for with one of the jobs."""
+        """Advance the bar by one job."""
         self._done += 1
         speed = self._done / max(time.monotonic() - self._since, 1e-3)
         self._progress.update(self._task, advance=1, jps=speed)
 
     def outputs(self) -> Outputs:
-        """Standard output and error, above the bar and by whole lines."""
+        """Return sinks that print complete lines above the bar."""
         return Outputs(self._above(), self._above())
 
     def _above(self) -> Sink:

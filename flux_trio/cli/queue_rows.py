@@ -1,7 +1,7 @@
 """Rows of `flux-trio queue list` (flux-queue(1)).
 
-A queue's limits are those of its policy; their effective range ends where its resources do. Left
-out: virtual queues, so that `parent` is always empty, and colours.
+A queue's limits are those of its policy; the effective range also ends at the queue's resources.
+Left out: virtual queues (`parent` is always empty) and colours.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ FORMATS: Final = {
     "default": NamedFormat(
         f"{_STATE}{_TIMES}{{limits.range.effective.nnodes:>10}} "
         "{limits.range.effective.ncores:>10} {limits.range.effective.ngpus:>10}",
-        "Status, default and limits, where the resources do not set them",
+        "Status, default time limit, and limits within the resources",
     ),
     "policy": NamedFormat(
         f"{_STATE}{_TIMES}{{limits.range.nnodes:>10}} "
         "{limits.range.ncores:>10} {limits.range.ngpus:>10}",
-        "Status, default and limits as configured",
+        "Status, default time limit, and limits as configured",
     ),
     "nodes": NamedFormat(
         f"{_STATE}{{resources.all.nnodes:>6}} {{resources.up.nnodes:>10}} "
@@ -68,14 +68,14 @@ HEADINGS: Final[dict[str, str]] = {
 
 
 def needs_jobs(fields: Iterable[str]) -> bool:
-    """Whether a row with these fields says what jobs hold."""
+    """Whether a row with these fields depends on the resources that jobs hold."""
     return any(field.startswith(("resources.free", "resources.allocated")) for field in fields)
 
 
 def queue_row(
     name: str | None, config: Config, status: Mapping[str, Any], resources: Resources
 ) -> dict[str, object]:
-    """All fields of one queue, None being the anonymous one; `status` is its queue-status."""
+    """Return all fields of a queue, None being the anonymous one; `status` is its queue-status."""
     policy = config.policy_for(name)
     parts = _parts(name, config, resources)
     default = name is not None and name == config.default_queue
@@ -123,7 +123,7 @@ def _limits(policy: Policy, resources: ResourceSet) -> dict[str, object]:
 
 
 def _parts(name: str | None, config: Config, resources: Resources) -> dict[str, ResourceSet]:
-    """What the queue requires, by state."""
+    """Return the resources that the queue may use, by state."""
     constraint = None if name is None else config.queues[name].constraint
     every = resources.all
     if constraint is not None:

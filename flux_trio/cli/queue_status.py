@@ -1,4 +1,4 @@
-"""What `flux-trio queue` asks of the job manager, and says of queues, in flux-queue's words."""
+"""The requests of `flux-trio queue`, and its lines of text, in the words of flux-queue(1)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ if TYPE_CHECKING:
 
 
 async def queue_names(client: Client) -> list[str | None]:
-    """The names of all queues; that of the anonymous one is None."""
+    """Return the names of all queues; the anonymous queue is None."""
     named: list[str | None] = (await client.call(topics.JOB_QUEUE_LIST))["queues"]
     return named or [None]
 
 
 async def queue_status(client: Client, name: str | None) -> dict[str, Any]:
-    """What the job manager says of one queue."""
     return await client.call(topics.JOB_QUEUE_STATUS, {} if name is None else {"name": name})
 
 
@@ -29,7 +28,7 @@ async def statuses_and_counts(
     verbose: bool,
     lines_of: Callable[[dict[str, Any]], list[str]],
 ) -> list[str]:
-    """What `statuses` says, and the counts if wanted."""
+    """Return the lines of `statuses`, and with `verbose` the counts."""
     lines = await statuses(client, name, verbose, lines_of)
     if verbose:
         lines += count_lines(await client.call(topics.JOB_STATS))
@@ -42,18 +41,18 @@ async def statuses(
     verbose: bool,
     lines_of: Callable[[dict[str, Any]], list[str]],
 ) -> list[str]:
-    """The lines of one queue, or of all; then who is silent."""
+    """Return the lines of one queue, or of all queues; then why services do not answer."""
     lines: list[str] = []
     silent: dict[str, None] = {}
     for each in await queue_names(client) if name is None or verbose else [name]:
-        told = await queue_status(client, each)
-        lines += [line if each is None else f"{each}: {line}" for line in lines_of(told)]
-        silent |= dict.fromkeys(told.get("silent", ()))
+        status = await queue_status(client, each)
+        lines += [line if each is None else f"{each}: {line}" for line in lines_of(status)]
+        silent |= dict.fromkeys(status.get("silent", ()))
     return [printable(line) for line in [*lines, *silent]]
 
 
 async def nodes_down(client: Client) -> list[str]:
-    """A line that says how many nodes are down, if any is; none while nobody can tell."""
+    """Return a line with the number of nodes that are down; [] for 0 or without an answer."""
     try:
         nodes = (await client.call(topics.stats_of(topics.RESOURCE)))["nodes"]
     except FluxError:
@@ -63,32 +62,30 @@ async def nodes_down(client: Client) -> list[str]:
     return [f"{down} of {among} nodes {verb} down: see flux-trio resource status"] if down else []
 
 
-def status_lines(told: dict[str, Any]) -> list[str]:
-    """What a queue-status answer says, in flux-queue's words; then what plugins hold, and why."""
+def status_lines(status: dict[str, Any]) -> list[str]:
+    """Return the lines of a queue-status response; then how many jobs plugins hold, and why."""
     held = [
         f"{'1 job is' if count == 1 else f'{count} jobs are'} held: {reason}"
-        for reason, count in told.get("held", {}).items()
+        for reason, count in status.get("held", {}).items()
     ]
-    return enable_lines(told) + start_lines(told) + held
+    return enable_lines(status) + start_lines(status) + held
 
 
-def enable_lines(told: dict[str, Any]) -> list[str]:
-    """Whether jobs may be submitted."""
-    if told["enable"]:
+def enable_lines(status: dict[str, Any]) -> list[str]:
+    if status["enable"]:
         return ["Job submission is enabled"]
-    return [f"Job submission is disabled: {told['disable_reason']}"]
+    return [f"Job submission is disabled: {status['disable_reason']}"]
 
 
-def start_lines(told: dict[str, Any]) -> list[str]:
-    """Whether jobs are scheduled."""
-    if told["start"]:
+def start_lines(status: dict[str, Any]) -> list[str]:
+    if status["start"]:
         return ["Scheduling is started"]
-    reason = f": {told['stop_reason']}" if "stop_reason" in told else ""
+    reason = f": {status['stop_reason']}" if "stop_reason" in status else ""
     return [f"Scheduling is stopped{reason}"]
 
 
 def count_lines(stats: dict[str, Any]) -> list[str]:
-    """The counts of flux-queue's verbose status."""
+    """Return the lines that `flux queue status -v` adds."""
     states, sched = stats["states"], stats["sched"]
     return [
         f"{sched['waiting']} alloc requests queued",

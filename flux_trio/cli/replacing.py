@@ -1,8 +1,8 @@
 """Replacement of `{}` in commands and options of jobs submitted in bulk (flux-bulksubmit(1)).
 
-Python's `str.format` with the inputs as positions, `seq`, `seq1` and `cc` by name. An input has
-`.%` (no extension), `./` (base name), `.//` (directory), `./%` (base name, no extension), and what
---define names. `{{...}}` is for whoever runs the job and stays as it is.
+This is Python's `str.format` with the inputs by position, and `seq`, `seq1` and `cc` by name. An
+input has the methods `.%` (no extension), `./` (base name), `.//` (directory), `./%` (base name, no
+extension), and those of --define. `{{...}}` is left for the job shell.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from flux_trio.cli.submission import Submission
 
-# In place of what must survive `str.format`: no word of a command line has a NUL in it.
+# Marks for texts that `str.format` must not see; a word of a command line never contains NUL.
 _OPEN, _CLOSE, _LIST = "\0<", "\0>", "\0,"
 
-# What a short expression can get wrong about its input.
+# Errors that a user's expression may raise for an input.
 _MISTAKES: Final = (ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError)
 
 _PARTS: Final[Mapping[str, Callable[[str], str]]] = {
@@ -29,7 +29,7 @@ _PARTS: Final[Mapping[str, Callable[[str], str]]] = {
 
 
 def compile_methods(definitions: Sequence[str]) -> dict[str, CodeType]:
-    """What --define gives, by name. Raises ValueError for what is not NAME=CODE."""
+    """Compile the methods of --define, by name. Raises ValueError if a word is not NAME=CODE."""
     methods = {}
     for definition in definitions:
         name, equals, code = definition.partition("=")
@@ -71,10 +71,10 @@ class Input:
 def replaced(
     submission: Submission, inputs: Sequence[Input], names: Mapping[str, Any]
 ) -> Submission:
-    """The submission with inputs and names in the place of their braces.
+    """Return the submission with braces replaced by inputs and names.
 
-    A list that a method returns becomes several words of the command. Raises ValueError that says
-    which text asks for what is not there.
+    A list that a method returns becomes several words of the command. The ValueError names the text
+    whose braces have no input or name.
     """
 
     def change(field: str, text: str) -> list[str]:

@@ -1,7 +1,8 @@
-"""Resource limits of a job's tasks: `--rlimit` rules over those of the command (flux-submit(1)).
+"""Resource limits of a job's tasks: `--rlimit` rules change the command's own (flux-submit(1)).
 
-`-PATTERN` leaves out what the glob matches, `PATTERN` takes in what it matches, `NAME=VALUE` sets.
-Names are those of getrlimit(2) in lower case, without RLIMIT_; values are soft limits, -1 is none.
+`-PATTERN` removes the limits that the glob matches, `PATTERN` adds them, `NAME=VALUE` sets one.
+Names are those of getrlimit(2) in lower case, without RLIMIT_; values are soft limits, -1 means
+unlimited.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ _INFINITE: Final = ("unlimited", "infinity", "inf")
 
 
 def current_limits() -> dict[str, int]:
-    """The soft limits of this process."""
+    """Return the soft limits of this process."""
     names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
     found = {name: resource.getrlimit(getattr(resource, name))[0] for name in names}
     return {name.removeprefix("RLIMIT_").lower(): value for name, value in found.items()}
 
 
 def job_limits(rules: Iterable[str], current: Mapping[str, int]) -> dict[str, int]:
-    """`current` as changed by `rules`, in their order, commas between them. Raises ValueError."""
+    """Apply `rules`, each a list with commas, to `current` in order. Raises ValueError."""
     limits = dict(current)
     for rule in (*_NOT_BY_DEFAULT, *",".join(rules).split(",")):
         if rule:

@@ -1,4 +1,4 @@
-"""Asking the instance for its resources, and for what jobs hold of them."""
+"""Fetch the resources of the instance, and the resources that jobs hold."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 async def fetch_resources(
     client: Client, *, with_jobs: bool = True
 ) -> tuple[dict[str, Any], Resources]:
-    """The resource.status response, and the resources, with what jobs hold of them if wanted."""
+    """Return the resource.status response and the resources; `with_jobs` adds what jobs hold."""
     status = await client.call(topics.RESOURCE_STATUS)
     held = (await client.call(topics.JOB_RESOURCE_STATUS))["allocated"] if with_jobs else None
     return status, Resources.read(status, held)
 
 
 async def fetch_with_queues(client: Client) -> Resources:
-    """The resources with what jobs hold of them, and which of them each queue may use."""
+    """Return the resources, the resources that jobs hold, and the ranks that each queue may use."""
     _, resources = await fetch_resources(client)
     config = read_config((await client.call(topics.CONFIG_GET))["config"])
     queues = {}

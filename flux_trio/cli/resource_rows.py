@@ -1,8 +1,7 @@
 """Rows of `flux-trio resource list`, `status` and `drain` (flux-resource(1)).
 
-Which resources are free follows from resource.status and from what jobs hold: down is what is
-drained or offline; free is what is neither down nor held. Nodes that differ in nothing that a
-format shows share a row.
+A node is down if it is drained or offline; a resource is free if it is not down and no job holds
+it. Nodes with the same values in all fields of a format share a row.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ _SHARE: Final = (
 LIST_FORMATS: Final = {
     "default": NamedFormat(
         _SHARE + "{nodelist}",
-        "How much is free, allocated and down",
+        "Free, allocated and down resources",
     ),
     "rlist": NamedFormat(
         _SHARE + "{rlist}",
-        "The same with cores and gpus by rank",
+        "As default, with cores and gpus by rank",
     ),
 }
 LIST_HEADINGS: Final = {
@@ -40,21 +39,19 @@ LIST_HEADINGS: Final = {
     "rlist": "LIST",
 }
 STATUS_FORMATS: Final = {
-    "default": NamedFormat(
-        "{state:>12} {up:>2} {nnodes:>6} {nodelist}", "In which state nodes are"
-    ),
+    "default": NamedFormat("{state:>12} {up:>2} {nnodes:>6} {nodelist}", "States of nodes"),
     "long": NamedFormat(
-        "{state:>12} {up:>2} {nnodes:>6} +:{reason:<30.30} {nodelist}", "The same with reasons"
+        "{state:>12} {up:>2} {nnodes:>6} +:{reason:<30.30} {nodelist}", "As default, with reasons"
     ),
 }
 DRAIN_FORMATS: Final = {
     "default": NamedFormat(
         "{timestamp!d:%b%d %R::<12} {state:<8.8} {reason:<30.30+} {nodelist}",
-        "Which nodes are drained, since when and why",
+        "Drained nodes with time and reason",
     ),
     "long": NamedFormat(
         "{timestamp!d:%b%d %R::<12} {state:<8.8} {ranks:<8.8+} +:{reason:<30.30} {nodelist}",
-        "The same with ranks",
+        "As default, with ranks",
     ),
 }
 STATUS_HEADINGS: Final = {
@@ -71,7 +68,7 @@ STATUS_HEADINGS: Final = {
 }
 
 LIST_STATES: Final = ("free", "allocated", "down", "up", "all")
-LISTED: Final = ("free", "allocated", "down")  # unless others are asked for
+LISTED: Final = ("free", "allocated", "down")  # the default
 STATUS_STATES: Final = ("avail", "exclude", "allocated", "draining", "drained")
 STATUS_SHOWN: Final = ("avail", "exclude", "draining", "drained")
 
@@ -82,7 +79,7 @@ _COUNTS: Final = ("nnodes", "ncores", "ngpus", "ranks", "nodelist", "rlist")
 
 @dataclass(frozen=True)
 class Resources:
-    """The resources of an instance: all, those that jobs hold, and the ranks that are down."""
+    """The resources of an instance: all, those that jobs hold, and the ranks by state."""
 
     all: ResourceSet
     allocated: ResourceSet
@@ -90,25 +87,25 @@ class Resources:
     offline: Idset
     exclude: Idset
     drained: tuple[_Since, ...]
-    failed: tuple[_Since, ...]  # the same of what is offline
-    queues: Mapping[str, Idset] = field(default_factory=dict)  # which ranks each may use
+    failed: tuple[_Since, ...]  # of the offline ranks
+    queues: Mapping[str, Idset] = field(default_factory=dict)  # the ranks that each may use
 
     @classmethod
     def read(cls, status: Mapping[str, Any], held: object = None) -> Resources:
-        """From a resource.status response, and R of what jobs hold, None if that is nothing."""
+        """Read a resource.status response, and the R that jobs hold (None if they hold nothing)."""
         inventory = ResourceSet.parse(status["R"], "R")
         allocated = inventory.restrict(Idset())
         if held is not None:
             allocated = ResourceSet.parse(held, "R")
         offline, exclude = Idset.parse(status["offline"]), Idset.parse(status["exclude"])
         drained, failed = _since(status["drained"]), _since(status.get("down", {}))
-        if unexplained := offline - _ranks_of(failed):  # by a service that has no reasons
+        if unexplained := offline - _ranks_of(failed):  # the service sends no reasons
             failed += ((unexplained, 0.0, ""),)
         down = offline | exclude | _ranks_of(drained)
         return cls(inventory, allocated, down, offline, exclude, drained, failed)
 
     def restrict(self, targets: str) -> Resources:
-        """Only the nodes that an idset of ranks, or a hostlist, names. FormatError."""
+        """Keep only the nodes of an idset of ranks or of a hostlist. Raises FormatError."""
         try:
             ranks = Idset.parse(targets)
         except FormatError:
@@ -117,7 +114,7 @@ class Resources:
         return self._part(ranks)
 
     def of_queues(self, names: Iterable[str]) -> Resources:
-        """Only the nodes of these queues, and no word of others. ValueError."""
+        """Keep only these queues and their nodes. Raises ValueError for an unknown queue."""
         ranks = Idset()
         for name in names:
             if name not in self.queues:
@@ -142,7 +139,7 @@ class Resources:
         )
 
     def state(self, name: str) -> ResourceSet:
-        """The resources in one of LIST_STATES; what is excluded no scheduler ever sees."""
+        """Return the resources in one of LIST_STATES, without the excluded nodes."""
         seen = self.all.without_ranks(self.exclude)
         match name:
             case "all":
@@ -172,7 +169,7 @@ def _ranks_of(parts: Iterable[_Since]) -> Idset:
 
 @dataclass(frozen=True)
 class _Part:
-    """Nodes that are alike, as far as is known."""
+    """Resources that share all labels."""
 
     labels: Mapping[str, object]
     resources: ResourceSet
@@ -196,7 +193,7 @@ def list_rows(
     *,
     skip_empty: bool = False,
 ) -> list[dict[str, object]]:
-    """A row for each state, or several where nodes differ in what `fields` show."""
+    """Return a row for each state, or several if its nodes differ in `fields`."""
     parts = []
     for state in states:
         part = resources.state(state)
@@ -215,7 +212,7 @@ def status_rows(
     *,
     skip_empty: bool,
 ) -> list[dict[str, object]]:
-    """A row for each state and whether it is online; `online` or `offline` leave out the other."""
+    """Return rows by state and by online or offline; naming only one of these omits the other."""
     wanted = set(states) - {"online", "offline"} or set(STATUS_SHOWN)
     sides = [online for online in (True, False) if _is_wanted(online, states)]
     parts = []
@@ -232,12 +229,12 @@ def status_rows(
 def drain_rows(
     resources: Resources, fields: Collection[str] = tuple(STATUS_HEADINGS)
 ) -> list[dict[str, object]]:
-    """A row for each time and reason: `draining` while jobs hold the targets, then `drained`."""
+    """Return a row per time and reason: `draining` while jobs hold the nodes, then `drained`."""
     return status_rows(resources, ("draining", "drained"), fields, skip_empty=True)
 
 
 def _status_parts(resources: Resources) -> Iterator[tuple[str, Idset, float, str]]:
-    """State, ranks, and of drained ones since when and why."""
+    """Yield state, ranks, and for drained ranks the time and the reason."""
     busy = resources.allocated.ranks
     drained = _ranks_of(resources.drained)
     yield "avail", resources.all.ranks - resources.exclude - drained, 0.0, ""
@@ -256,7 +253,7 @@ def _status_parts(resources: Resources) -> Iterator[tuple[str, Idset, float, str
 def _sides(
     resources: Resources, ranks: Idset, since: float, reason: str
 ) -> Iterator[tuple[bool, Idset, float, str]]:
-    """Of `ranks` those online and those offline, since when and why: a drain's reason first."""
+    """Yield online and offline ranks with time and reason; a drain's reason has precedence."""
     yield True, ranks - resources.offline, since, reason
     for failed, at, why in resources.failed:
         yield False, ranks & failed, since or at, reason or why
@@ -282,7 +279,7 @@ def _labels(state: str, online: bool, since: float, reason: str) -> dict[str, ob
 def _rows(
     parts: Iterable[_Part], fields: Collection[str], skip_empty: bool
 ) -> list[dict[str, object]]:
-    """Parts that look alike in `fields` as one row."""
+    """Merge parts with equal labels in `fields` into one row."""
     shown = [field for field in fields if field not in _COUNTS]
     alike: dict[tuple[object, ...], _Part] = {}
     for part in parts:
@@ -301,7 +298,7 @@ _LABELS: Final = ("state", "queue", "properties", "propertiesx")
 def _alike(
     resources: ResourceSet, queues: Mapping[str, Idset]
 ) -> dict[tuple[str, str, str], ResourceSet]:
-    """By queues, properties, and properties that are no queue's name."""
+    """Group ranks by queues, properties, and the properties that are not a queue's name."""
     ranks_of: dict[tuple[str, str, str], list[int]] = {}
     for rank in resources.ranks:
         names = sorted(name for name, ranks in resources.properties.items() if rank in ranks)

@@ -1,4 +1,4 @@
-"""A command's connection to its instance, for as long as one function runs."""
+"""A command's connection to its instance, open while one function runs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ T = TypeVar("T")
 def with_client(
     use: Callable[[Client], Awaitable[T]], environ: Mapping[str, str] = os.environ
 ) -> T:
-    """What `use` returns, given a client of the instance that `environ` names.
+    """Call `use` with a client of the instance that `environ` names, and return its result.
 
-    Raises CommandError when `use` does, there is no instance, it refuses, the connection is lost,
-    or `use` raises FluxError, FormatError, or LocalProtocolError for what no message can hold, such
-    as an argument that is not UTF-8. Raises OSError when `use` does.
+    Raises CommandError if there is no instance, if it refuses the connection, if the connection is
+    lost, or if `use` raises CommandError, FluxError, FormatError or LocalProtocolError (a message
+    cannot hold the value, for example an argument that is not UTF-8). An OSError of `use` is raised
+    as it is.
     """
     import anyio
 

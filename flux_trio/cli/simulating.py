@@ -1,4 +1,4 @@
-"""The runs that one `flux-trio simulate` makes: one for each plugin that is to be compared."""
+"""The runs of one `flux-trio simulate`: one for each plugin that is compared."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from flux_trio.config import Config, PluginDirective, parse_config
 from flux_trio.formats import FormatError
 from flux_trio.sim import SimulationStalled, WorkloadJob, deal_users, read_workload
 
-COLUMN = "column"  # users are those of the log
+COLUMN = "column"  # --users column: the users of the log
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One run: what it is called, and the configuration it has."""
+    """One run: its name and its configuration."""
 
     name: str
     config: Config
 
 
 def plan(config: Config, plugins: Sequence[str]) -> Iterator[Planned]:
-    """A run for each of `plugins`, or one with what the configuration loads.
+    """Yield a run for each of `plugins`, or without any, one run with the configured plugins.
 
-    What the configuration says to load of a compared plugin is its `conf`, and is loaded in its
-    own run only. Files of one name are told apart by their paths.
+    If the configuration loads a compared plugin, that directive gives its `conf`, and only the
+    plugin's own run loads it. Runs of files with the same name are named by their paths.
     """
     if not plugins:
         loads = [each.load for each in config.job_manager.plugins if each.load]
@@ -50,7 +50,7 @@ def plan(config: Config, plugins: Sequence[str]) -> Iterator[Planned]:
 
 @contextmanager
 def expected_failures() -> Iterator[None]:
-    """A run that cannot begin, or that never ends, is no bug of ours: its text says all."""
+    """Report a run that cannot begin or never ends as a CommandError with its text."""
     try:
         yield
     except (SimulationStalled, BaseExceptionGroup) as raised:
@@ -67,7 +67,7 @@ def _is_one_of(directive: PluginDirective, plugins: Iterable[str]) -> bool:
 
 
 def read_config_file(path: Path | None) -> Config:
-    """The configuration of a simulation; without a file, the defaults."""
+    """Return the configuration of a simulation; without a file, the defaults."""
     if path is None:
         return Config()
     try:
@@ -83,9 +83,9 @@ def read_config_file(path: Path | None) -> Config:
 def read_jobs(
     workload: Path, limit: int | None, users: str | None, seed: int, cores_per_node: int
 ) -> list[WorkloadJob]:
-    """The first `limit` jobs of a log, of nobody, of the log's users or of made-up ones.
+    """Return the first `limit` jobs of a log, without users, with the log's, or with made-up ones.
 
-    Jobs of a log that does not count cores have all `cores_per_node` of their nodes.
+    If the log has no core counts, each job has all `cores_per_node` of its nodes.
     """
     try:
         with workload.open(encoding="utf-8") as lines:

@@ -1,4 +1,4 @@
-"""What a simulated run comes to, as text and as JSON."""
+"""The figures of a simulated run, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from flux_trio.cli.columns import short_duration
 from flux_trio.sim import Metrics, Outcome
 
-_ALWAYS = (Outcome.COMPLETED, Outcome.TIMEOUT)  # told even if there are none
+_ALWAYS = (Outcome.COMPLETED, Outcome.TIMEOUT)  # printed even if the count is 0
 
 
 def report_lines(metrics: Metrics) -> Iterator[str]:
-    """A line for each figure, names and values in columns."""
+    """Yield a line for each figure, names and values in columns."""
     for name, value in _figures(metrics):
         yield f"{name:<22} {value}"
 
@@ -38,7 +38,7 @@ def _seconds(value: float | None) -> str:
 
 
 def report_json(metrics: Metrics, seed: int) -> dict[str, Any]:
-    """The same figures, times in seconds; null for a mean over no jobs."""
+    """Return the same figures, times in seconds; null for a mean over no jobs."""
     return {
         "seed": seed,
         "jobs": metrics.njobs,

@@ -1,7 +1,8 @@
-"""The command's standard input, sent to the job it follows: read as fast as the tasks take it.
+"""The command's standard input, sent to the job that it follows, as fast as the tasks read it.
 
-A terminal is not read, so that a job in the background is never stopped for it; nor are /dev/null
-and a standard input that is closed: then the job's has nothing in it, or waits for another writer.
+A terminal is not read, because reading would stop a command in the background. /dev/null and a
+closed standard input are not read either: the job's input is then empty, or waits for another
+writer.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from flux_trio.messages import Errno, FluxError, topics
 if TYPE_CHECKING:
     from flux_trio.client import Client
 
-CHUNK_BYTES_MAX: Final = 1 << 16  # what job-exec.input takes at once
-END_S: Final = 1.0  # within it a job that has ended is known to have
+CHUNK_BYTES_MAX: Final = 1 << 16  # per request to job-exec.input
+END_S: Final = 1.0  # the end of a job is known within this time
 
 
 def input_to_forward() -> int | None:
-    """The descriptor of standard input; None if there is nothing in it to send to a job.
+    """Return the descriptor of standard input, or None if it is not sent to the job.
 
-    To be asked before anything is opened, which would take the place of one that is closed.
+    Call this before any file is opened: a file would get the number of a closed descriptor.
     """
     if sys.stdin is None:  # closed
         return None
@@ -42,7 +43,7 @@ def input_to_forward() -> int | None:
 
 
 class StandardInput:
-    """Sends what is read from `descriptor` to a job that has started."""
+    """Sends the data read from `descriptor` to a job that has started."""
 
     def __init__(self, client: Client, jobid: int, descriptor: int) -> None:
         self._client = client
@@ -53,9 +54,9 @@ class StandardInput:
         self._scope = anyio.CancelScope()
 
     async def run(self) -> None:
-        """Send until its end, until no task reads it or until `stop`; what hinders it is told.
+        """Send until end of file, until no task reads, or until `stop`; print errors.
 
-        Nothing is read for a job that takes no input. ConnectionLost.
+        If the job takes no input, nothing is read. Raises ConnectionLost.
         """
         with self._scope:
             try:
@@ -72,15 +73,15 @@ class StandardInput:
                 await self._complain(error)
 
     def stop(self) -> None:
-        """The job is over."""
+        """End `run`: the job is over."""
         self._scope.cancel()
 
     async def _complain(self, error: FluxError) -> None:
-        await anyio.sleep(END_S)  # if the job ends meanwhile, that is why
+        await anyio.sleep(END_S)  # if the job ends meanwhile, its end is the reason
         complain(f"the input ends here: {error}")
 
     async def _read(self) -> bytes:
-        """The next bytes, none at the end or where it cannot be read."""
+        """Return the next bytes; b"" at the end, and after an error, which is printed."""
         try:
             if self._may_wait:
                 await anyio.wait_readable(self._descriptor)

@@ -1,8 +1,9 @@
-"""An instance in the foreground: for the length of a command, or until it is told to end.
+"""Run an instance in the foreground: as long as a command runs, or until it is told to end.
 
-The instance, its log and its signals; reading options is `commands.start`'s. An instance in a
-directory of its own, for a command or within a job, leaves nothing behind: its jobs are canceled
-first. One in a lasting directory leaves its jobs running, to be found again.
+This module has the instance, its log and its signals; `commands.start` reads the options. An
+instance with a temporary directory, for a command or inside a job, leaves nothing behind: it
+cancels its jobs before it ends. An instance with a lasting directory leaves its jobs running for
+the next instance.
 """
 
 from __future__ import annotations
@@ -60,11 +61,11 @@ ENDED_AT_START: Final = 1  # the instance was told to end before it was ready
 SHOWN_LEVEL: Final = Level.ERR  # entries of the log that go to standard error
 OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 IDLE_POLL_S: Final = 0.02
-# Not bugs: the text says all.
+# Errors that are not bugs: only their text is printed.
 EXPECTED: Final = (
     FluxError, FormatError, OSError, ModuleNotStarted, ModuleCrashed, EnclosingError, ListenError,
 )  # fmt: skip
-IDLE_S_MAX: Final = 30.0  # for canceled jobs to be gone, which takes kill-timeout and a moment
+IDLE_S_MAX: Final = 30.0  # wait for canceled jobs to end: kill-timeout and a little more
 
 
 class StartError(Exception):
@@ -73,13 +74,13 @@ class StartError(Exception):
 
 @dataclass(frozen=True)
 class ConfigSource:
-    """Where the configuration comes from: a file (None is the default one), and options."""
+    """The source of the configuration: a file (None means the defaults), and options."""
 
     path: Path | None = None
-    targets: int | None = None  # of --test-size
+    targets: int | None = None  # --test-size
 
     def read(self) -> Config:
-        """The configuration as it is now. Raises StartError."""
+        """Read the configuration. Raises StartError."""
         config = Config() if self.path is None else self._parse(self.path)
         if self.targets is None:
             return config
@@ -101,10 +102,10 @@ class ConfigSource:
 
 @dataclass(frozen=True)
 class Startup:
-    """What to run: a command in `statedir`, or none and until told to end."""
+    """What to run: an instance in `statedir`, with a command or until it is told to end."""
 
     source: ConfigSource
-    config: Config  # that was read there
+    config: Config  # read from `source`
     statedir: Path
     lasting: bool  # the directory outlives the instance
     command: tuple[str, ...] = ()
@@ -113,10 +114,10 @@ class Startup:
 
 
 def reread(source: ConfigSource) -> Callable[[], Awaitable[Config]] | None:
-    """How a running instance reads its configuration anew, None without a file."""
+    """Return a function that reads the configuration file again, or None without a file."""
     if source.path is None:
         return None
-    source = replace(source, path=source.path.absolute())  # who asks may be elsewhere
+    source = replace(source, path=source.path.absolute())  # the directory of the process may change
 
     async def read() -> Config:
         try:
@@ -129,12 +130,12 @@ def reread(source: ConfigSource) -> Callable[[], Awaitable[Config]] | None:
 
 @contextmanager
 def state_directory(given: Path | None, default: Path | None) -> Iterator[tuple[Path, bool]]:
-    """The directory and whether it lasts: `given`, else `default`, else one that is removed."""
+    """Yield the directory and whether it lasts: `given`, else `default`, else a temporary one."""
     directory = given or default
     if directory is None:
         with tempfile.TemporaryDirectory(
             prefix="flux-trio-", ignore_cleanup_errors=True
-        ) as temporary:  # the shell host may still be leaving
+        ) as temporary:  # the shell host may still write in it
             yield Path(temporary), False
         return
     try:
@@ -144,7 +145,7 @@ def state_directory(given: Path | None, default: Path | None) -> Iterator[tuple[
     if given is None and directory.is_symlink():
         raise StartError(f"{directory} is a link: remove it, or name a directory by --statedir")
     status = directory.stat()
-    if status.st_uid != os.getuid():  # in /tmp anybody could have made it
+    if status.st_uid != os.getuid():  # in /tmp any user could have created it
         raise StartError(f"{directory} belongs to another user")
     if status.st_mode & OTHERS_WRITE:
         raise StartError(f"{directory}: others may write in it: chmod go-w")
@@ -152,7 +153,7 @@ def state_directory(given: Path | None, default: Path | None) -> Iterator[tuple[
 
 
 def run(startup: Startup) -> int:
-    """Run the instance; the exit code of the command, or 0. Raises StartError."""
+    """Run the instance, and return the exit code of the command, or 0. Raises StartError."""
     fill_standard_descriptors()
     try:
         return trio.run(_run, startup)
@@ -164,7 +165,7 @@ def run(startup: Startup) -> int:
 
 
 def _explain(error: BaseException) -> str:
-    """The error's own text."""
+    """Return the text of the error, or of the error that kept a module from starting."""
     if isinstance(error, ModuleNotStarted) and isinstance(error.__cause__, EXPECTED):
         error = error.__cause__
     if isinstance(error, OSError) and error.filename is not None:
@@ -174,7 +175,7 @@ def _explain(error: BaseException) -> str:
 
 @contextmanager
 def _tracing(path: Path | None) -> Iterator[tuple[Sink, ...]]:
-    """Sinks that write the trace to a file, whole when the block is left."""
+    """Yield sinks that write the trace to a file; it is complete at the end of the block."""
     if path is None:
         yield ()
         return
@@ -182,11 +183,11 @@ def _tracing(path: Path | None) -> Iterator[tuple[Sink, ...]]:
     with path.open("wb", buffering=0) as file, closing(JsonLines(_whole(file))) as lines:
         yield (lines.append,)
     if lines.error is not None:
-        complain(f"{path}: the trace is not whole: {lines.error.strerror}")
+        complain(f"{path}: the trace is incomplete: {lines.error.strerror}")
 
 
 def _whole(file: FileIO) -> Callable[[bytes], None]:
-    """How to write all of some bytes to an unbuffered file, which may take a part of them."""
+    """Return a function that writes all bytes; one write to an unbuffered file may be partial."""
 
     def write(data: bytes) -> None:
         left = memoryview(data)
@@ -246,7 +247,9 @@ async def _run_instance(
         plugin_path=tuple(search_path(os.environ, startup.statedir)),
     )
     with trio.open_signal_receiver(*_ending_signals()) as signals:
-        config = _sooner_than(allocation, startup.config) if allocation else startup.config
+        config = (
+            _with_shorter_kill_timeout(allocation, startup.config) if allocation else startup.config
+        )
         code = ENDED_AT_START
         async with _ending_at(signals) as is_ready, open_instance(config, given) as instance:
             await is_ready()
@@ -261,9 +264,10 @@ async def _run_instance(
 
 @asynccontextmanager
 async def _ending_at(signals: AsyncIterator[int]) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """The block ends at a signal, until it calls what it is given; then it may read them itself.
+    """Cancel the block at a signal, until the block calls the function that this yields.
 
-    An instance may not come up for a long time: on a full disk it waits for room.
+    After that call the block reads the signals itself. The start of an instance may take long: if
+    the disk is full, it waits for room.
     """
 
     async def on_signal() -> None:
@@ -283,8 +287,8 @@ async def _ending_at(signals: AsyncIterator[int]) -> AsyncIterator[Callable[[], 
         yield leave_signals
 
 
-def _sooner_than(allocation: Allocation, config: Config) -> Config:
-    """With half of the job's own time to end: what its jobs leave is killed before it is."""
+def _with_shorter_kill_timeout(allocation: Allocation, config: Config) -> Config:
+    """Limit kill-timeout to half of the enclosing job's, so that our jobs are killed first."""
     half_s = allocation.kill_timeout_s / 2
     if parse_duration(config.exec.kill_timeout) <= half_s:
         return config
@@ -296,7 +300,7 @@ def _sooner_than(allocation: Allocation, config: Config) -> Config:
 async def _following(
     instance: Instance, startup: Startup, allocation: Allocation | None
 ) -> AsyncIterator[None]:
-    """Meanwhile the job says where its instance is, which ends with it if it has its resources."""
+    """In this block, publish the address on the enclosing job and follow its expiration."""
     async with trio.open_nursery() as nursery:
         if allocation is not None:
             where = str(startup.statedir)
@@ -313,7 +317,7 @@ async def _serve(
     enclosing: Enclosing | None,
     signals: AsyncIterator[int],
 ) -> int:
-    """Until the command has ended, whose exit code it is, or without one until told."""
+    """Serve until the command ends, and return its exit code; without one, until told to end."""
     if not startup.command:
         _announce(instance, startup.statedir)
         await _until_told(instance, signals)
@@ -324,7 +328,7 @@ async def _serve(
 
 
 def _ending_signals() -> list[int]:
-    """Those that tell it to end: SIGALRM in a job whose time is over, SIGHUP without nohup."""
+    """Return the signals that end the instance; SIGALRM comes at a job's time limit."""
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     hangup = [] if ignored else [signal.SIGHUP]
     return [signal.SIGINT, signal.SIGTERM, signal.SIGALRM, *hangup]
@@ -343,7 +347,7 @@ def _show_log(entry: LogEntry) -> None:
 
 
 async def _until_told(instance: Instance, signals: AsyncIterator[int]) -> None:
-    """Until a signal, or broker.shutdown."""
+    """Wait for a signal or a broker.shutdown request."""
     async with trio.open_nursery() as nursery:
 
         async def on_signal() -> None:
@@ -363,10 +367,10 @@ async def _run_command(
     *,
     cancels: bool,
 ) -> int:
-    """The command's exit code; it is ended when the instance is told to end.
+    """Run the command, and return its exit code; terminate it when the instance is told to end.
 
-    SIGINT comes from the terminal, and to the command as well: what it means is the command's.
-    With `cancels` the jobs are canceled at once, since there is no time to wait for the command.
+    SIGINT is not forwarded: the terminal sends it to the command as well. With `cancels`, a signal
+    cancels the jobs at once, because there is no time to wait for the command.
     """
     try:
         process = await trio.lowlevel.open_process(command, env=environment)
@@ -391,7 +395,7 @@ async def _run_command(
         nursery.start_soon(on_shutdown)
         try:
             code = await process.wait()
-        finally:  # cut short when the instance has crashed
+        finally:  # the wait is cancelled when the instance has crashed
             if process.returncode is None:
                 process.terminate()
         nursery.cancel_scope.cancel()
@@ -404,7 +408,7 @@ def _refuse(command: tuple[str, ...], reason: str, code: int) -> int:
 
 
 async def _cancel_jobs(instance: Instance) -> None:
-    """Nobody could find the jobs again: cancel them and wait until they are gone."""
+    """Cancel all jobs, and wait until they are gone: a temporary instance has no successor."""
     everybodys = {"states": ACTIVE, "userid": USERID_UNKNOWN}
     cancel = {"severity": 0, "type": "cancel", "note": "the instance ends", **everybodys}
     with trio.move_on_after(IDLE_S_MAX):

@@ -1,7 +1,7 @@
-"""A line on the terminal that says what an attached job is waiting for, until it starts.
+"""A line on the terminal that shows what an attached job waits for, until it starts.
 
-As flux-job(1), attach: only where all three standard streams are a terminal, and not with
-FLUX_ATTACH_NONINTERACTIVE in the environment.
+As flux-job(1), attach: only if all three standard streams are a terminal, and not if
+FLUX_ATTACH_NONINTERACTIVE is in the environment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import anyio
 from flux_trio.cli.errors import command_name
 from flux_trio.protocols import JobEvent
 
-DELAY_S: Final = 1.0  # a job that starts sooner has no line
+DELAY_S: Final = 1.0  # no line for a job that starts sooner
 PERIOD_S: Final = 1.0
 _WIDTH: Final = 32
 
@@ -34,7 +34,7 @@ _OVER: Final = (JobEvent.START.value, JobEvent.FINISH.value, JobEvent.CLEAN.valu
 
 
 def is_interactive() -> bool:
-    """Whether somebody looks, and may be shown a line that comes and goes."""
+    """Whether the three standard streams are a terminal and the status line is not switched off."""
     quiet = "FLUX_ATTACH_NONINTERACTIVE" in os.environ
     return not quiet and all(
         each is not None and each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr)
@@ -42,7 +42,7 @@ def is_interactive() -> bool:
 
 
 class StatusLine:
-    """The line of the job `name`."""
+    """The status line of the job `name`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -51,7 +51,7 @@ class StatusLine:
         self._over = False
 
     def take(self, event: str) -> None:
-        """The job has had an event; what is written next begins on a clean line."""
+        """Take an event of the job; the line is cleared, so that other output can follow."""
         self._clear()
         self._what = _WAITS.get(event, self._what)
         if event in (*_OVER, JobEvent.EXCEPTION.value):

@@ -1,4 +1,4 @@
-"""From the options of `submit`, `run` and `bulksubmit` to a jobspec and what goes with it."""
+"""The options of `submit`, `run` and `bulksubmit`, and the jobspec, urgency and flags they make."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from flux_trio.protocols import JobFlag
 
 @dataclass(frozen=True, kw_only=True)
 class Submission(JobShape):
-    """What was asked for; each field is the option of its name, as typed.
+    """The options that describe a job, as typed; each field is the option of its name.
 
-    `env` holds the rules of --env, --env-remove and --env-file in the order they were given.
+    `env` holds the rules of --env, --env-remove and --env-file in the order in which they were
+    given.
     """
 
     command: tuple[str, ...] = ()
@@ -54,9 +55,9 @@ class Submission(JobShape):
     log_stderr: str | None = None
 
     def with_texts(self, change: Callable[[str, str], list[str]]) -> Submission:
-        """Every text replaced by `change(field, text)`; a word of the command may become several.
+        """Replace each text by `change(field, text)`.
 
-        Of every other field the first of what `change` returns counts.
+        A word of the command may become several words; of other fields the first text is used.
         """
         changed: dict[str, Any] = {}
         for each in fields(self):
@@ -74,9 +75,10 @@ class Submission(JobShape):
     def to_jobspec(
         self, environ: Mapping[str, str], cwd: str, now: float, limits: Mapping[str, int]
     ) -> Jobspec:
-        """The jobspec; `now` is the Unix time, all else the command's own: `limits` are soft.
+        """Return the jobspec; `now` is the Unix time, the others are those of this process.
 
-        Raises ValueError that names the option, or FormatError with the path in the jobspec.
+        `limits` are soft limits. The ValueError names the option, a FormatError the path in the
+        jobspec.
         """
         if not self.command:
             raise ValueError("job command and arguments are missing")
@@ -105,14 +107,14 @@ class Submission(JobShape):
         }
         attributes = {path: value for path, value in given.items() if value is not None}
         if self.requires:
-            for query in self.requires:  # alone, so that an error is about what was typed
+            for query in self.requires:  # each alone, so that an error shows the typed text
                 constraint = _named("--requires", parse_constraint_query, query)
             if len(self.requires) > 1:
                 constraint = parse_constraint_query(
                     " and ".join(f"({query})" for query in self.requires)
                 )
             attributes["system.constraints"] = constraint
-        if dependencies := self._dependencies(now):  # without any, no such key (RFC 26, in jobspec)
+        if dependencies := self._dependencies(now):  # the key is absent without any (RFC 26)
             attributes["system.dependencies"] = dependencies
         for text in self.setopt:
             key, value = _named("--setopt", _key_value, text)
@@ -123,7 +125,7 @@ class Submission(JobShape):
         return attributes
 
     def _shell_options(self) -> dict[str, Any]:
-        """Those that have an option of their own; None for what was not given."""
+        """Return the shell options that have a command option; None if it was not given."""
         files = {"input.stdin": self.input, "output.stdout": self.output}
         return {
             "per-resource": self.per_resource(),
@@ -145,11 +147,11 @@ class Submission(JobShape):
         return dependencies
 
     def urgency_number(self) -> int:
-        """0 to 31. Raises ValueError."""
+        """Return the urgency, 0 to 31. Raises ValueError."""
         return int(_named("--urgency", read_urgency, self.urgency))
 
     def flag_mask(self) -> int:
-        """The flags as one number. Raises ValueError for one that is not known."""
+        """Return the flags as a mask. Raises ValueError for an unknown flag."""
         mask = int(JobFlag.DEBUG) if self.debug else 0
         for name in ",".join(self.flags).split(","):
             if name:
@@ -160,16 +162,15 @@ class Submission(JobShape):
         return mask
 
     def __str__(self) -> str:
-        """The command, as a shell would take it."""
+        """Return the command, quoted for a shell."""
         return shlex.join(self.command)
 
 
 def parse_attribute(text: str) -> tuple[str, Any]:
-    """A dotted key below `attributes` and its value, from KEY[=VALUE].
+    """Return a dotted key below `attributes` and its value, from KEY[=VALUE].
 
-    The value is JSON where it can be read as such, else a string, and 1 if there is none; a key
-    that begins with neither `system.`, `user.` nor a dot is the system's. With ^ in front of the
-    key, the value names a file of JSON.
+    The value is read as JSON, else it is a string; without =VALUE it is 1. A key is below `system`
+    unless it begins with `system.`, `user.` or a dot. In ^KEY=FILE, the value is the JSON in FILE.
     """
     if text.startswith("^"):
         key, value = _key_value(text[1:])
@@ -209,7 +210,7 @@ def _read_json(path: str) -> Any:
 
 
 def read_jobspec(text: bytes, where: str) -> Jobspec:
-    """A jobspec from a file. Raises FormatError that names file and field."""
+    """Parse the jobspec in a file. The FormatError names file and field."""
     return Jobspec.parse(text, where)
 
 

@@ -18,14 +18,19 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 Options = tuple[Callable[[F], F], ...]
 
-_ORDER: Final = "flux_trio.order"  # of the options as given, in the context's meta
-_RULES: Final = {"env": "", "env_remove": "-", "env_file": "^"}  # what makes a rule of each
+_ORDER: Final = "flux_trio.order"  # key in the context's meta: the options in the given order
+_RULES: Final = {
+    "env": "",
+    "env_remove": "-",
+    "env_file": "^",
+}  # prefix that makes an --env rule of each
 
 
 class SubmitCommand(click.Command):
-    """A command whose first word that is no option begins the job's command.
+    """A command in which the first word that is not an option begins the job's command.
 
-    It remembers the order of its options, since that of --env and its like means something.
+    It remembers the order of its options, because the order of --env, --env-remove and --env-file
+    matters.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -33,7 +38,7 @@ class SubmitCommand(click.Command):
         self.allow_interspersed_args = False
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As any command, noting the order."""
+        """Parse the words, and note the order of the options."""
         given = list(args)
         left = super().parse_args(ctx, args)
         _, _, order = self.make_parser(ctx).parse_args(args=given)
@@ -50,12 +55,14 @@ def _texts(*names: str, metavar: str, help: str) -> Callable[[F], F]:  # noqa: A
 
 
 _SIZE: Final[Options[Any]] = (
-    _text("-N", "--nodes", metavar="N", help="Nodes. Without -n: whole ones, with a task on each."),
-    click.option("-x", "--exclusive", is_flag=True, help="With -N, whole nodes."),
-    _text("-n", "--ntasks", metavar="N", help="Tasks to start, 1 unless -N says otherwise."),
+    _text("-N", "--nodes", metavar="N", help="Nodes. Without -n: whole nodes, one task on each."),
+    click.option("-x", "--exclusive", is_flag=True, help="With -N, allocate whole nodes."),
+    _text(
+        "-n", "--ntasks", metavar="N", help="Tasks to start. [default: 1, or one per node with -N]"
+    ),
     _text("-c", "--cores-per-task", metavar="N", help="Cores for each task. [default: 1]"),
     _text("-g", "--gpus-per-task", metavar="N", help="GPUs for each task. [default: 0]"),
-    _text("--cores", metavar="N", help="Cores in all; not with -n, -c or -g."),
+    _text("--cores", metavar="N", help="Total cores; not with -n, -c or -g."),
     _text("--tasks-per-node", metavar="N", help="Tasks on each node; not with -n, -c or -g."),
     _text("--tasks-per-core", metavar="N", help="Tasks on each core; not with -n, -c or -g."),
     _text("--gpus-per-node", metavar="N", help="With -N, GPUs of each node."),
@@ -84,12 +91,12 @@ _JOB: Final[Options[Any]] = (
     _texts(
         "--dependency",
         metavar="URI",
-        help="Wait for something (RFC 26): afterok:JOBID, afterany:JOBID, singleton, ...",
+        help="Wait for a dependency (RFC 26): afterok:JOBID, afterany:JOBID, singleton, ...",
     ),
     _texts(
         "--begin-time",
         metavar="+FSD|TIME",
-        help="Wait at least until then: +1h, 15:30, 2026-11-21T15:30, tomorrow morning.",
+        help="Start no earlier than TIME: +1h, 15:30, 2026-11-21T15:30, tomorrow morning.",
     ),
     _texts("-o", "--setopt", metavar="KEY[=VAL]", help="Set a shell option of the job."),
     _texts(
@@ -102,19 +109,19 @@ _JOB: Final[Options[Any]] = (
     _texts(
         "--env",
         metavar="RULE",
-        help="Change the job's environment: NAME=VALUE sets, -PATTERN leaves out, PATTERN keeps, "
+        help="Change the job's environment: NAME=VALUE sets, -PATTERN removes, PATTERN keeps, "
         "^FILE reads rules.",
     ),
-    _texts("--env-remove", metavar="PATTERN", help="Leave out of the job's environment."),
+    _texts("--env-remove", metavar="PATTERN", help="Remove variables from the job's environment."),
     _texts("--env-file", metavar="FILE", help="Read rules for the environment from a file."),
-    _text("--input", metavar="FILE", help="Standard input of the tasks. [default: none]"),
+    _text("--input", metavar="FILE", help="Standard input of the tasks. [default: no file]"),
     _text(
         "--output",
         metavar="FILE",
-        help="Write standard output to FILE, relative to the job's directory, in which {{id}}, "
-        "{{name}}, {{task.id}}, {{node.name}} and so on are filled in.",
+        help="Write standard output to FILE, relative to the job's directory. {{id}}, {{name}}, "
+        "{{task.id}}, {{node.name}} and so on in FILE are replaced.",
     ),
-    _text("--error", metavar="FILE", help="The same for standard error. [default: as --output]"),
+    _text("--error", metavar="FILE", help="Write standard error to FILE. [default: as --output]"),
     _text("--cwd", metavar="DIR", help="Working directory. [default: this one]"),
     _text(
         "--signal",
@@ -124,28 +131,32 @@ _JOB: Final[Options[Any]] = (
     _text(
         "--taskmap",
         metavar="SCHEME[:VALUE]",
-        help="Give the nodes their tasks in another order than in blocks: cyclic, cyclic:2, "
-        "manual:TASKMAP (RFC 34).",
+        help="Distribute the tasks over the nodes: cyclic, cyclic:2, manual:TASKMAP (RFC 34). "
+        "[default: in blocks]",
     ),
     _texts(
         "--rlimit",
         metavar="RULE,...",
-        help="Which resource limits of here the tasks have: -PATTERN leaves out, PATTERN takes in, "
-        "NAME=VALUE sets. [default: all but memlock, ofile, msgqueue, nice, rtprio, rttime and "
+        help="Which resource limits of this process the tasks get: -PATTERN removes, PATTERN adds, "
+        "NAME=VALUE sets. [default: all except memlock, ofile, msgqueue, nice, rtprio, rttime and "
         "sigpending]",
     ),
-    _texts("--flags", metavar="FLAG,...", help="debug, waitable or novalidate."),
+    _texts("--flags", metavar="FLAG,...", help="Flags of the job: debug, waitable or novalidate."),
     click.option("--debug", is_flag=True, help="The same as --flags=debug."),
-    click.option("--dry-run", is_flag=True, help="Print what would be submitted, and submit none."),
+    click.option("--dry-run", is_flag=True, help="Print the jobspec without submitting it."),
     click.option("--quiet", is_flag=True, help="Do not print job ids."),
-    click.option("-v", "--verbose", count=True, help="Tell more on standard error; -vv tells all."),
-    click.option("-l", "--label-io", is_flag=True, help="Begin lines of output with the task."),
+    click.option(
+        "-v", "--verbose", count=True, help="Print more on standard error; -vv prints all."
+    ),
+    click.option(
+        "-l", "--label-io", is_flag=True, help="Put the task in front of each line of output."
+    ),
     click.option(
         "-u",
         "--unbuffered",
         is_flag=True,
         expose_value=False,
-        help="Do not hold back output; it never is, here.",
+        help="Accepted for flux; output is never buffered.",
     ),
 )
 _COMMAND: Final[Options[Any]] = (click.argument("command", nargs=-1, type=FileName()),)
@@ -154,16 +165,18 @@ _FILE: Final[Options[Any]] = (
         "--jobspec",
         "jobspec_file",
         metavar="FILE",
-        help="Submit the RFC 25 jobspec (JSON) in FILE, - is standard input, and no command.",
+        help="Submit the RFC 25 jobspec (JSON) in FILE instead of a command; - is standard input.",
     ),
 )
 _BULK: Final[Options[Any]] = (
-    _text("--cc", metavar="IDSET", help="A copy of the job for each id, which is its FLUX_JOB_CC."),
-    _text("--bcc", metavar="IDSET", help="The same without FLUX_JOB_CC."),
+    _text(
+        "--cc", metavar="IDSET", help="Submit a copy of the job for each id; FLUX_JOB_CC is its id."
+    ),
+    _text("--bcc", metavar="IDSET", help="As --cc, but FLUX_JOB_CC is not set."),
     click.option("--wait", is_flag=True, help="Wait until all jobs are over."),
     _text("--wait-event", metavar="NAME", help="Wait until all jobs have had an event."),
     click.option("--watch", is_flag=True, help="Show the output of all jobs, and wait for them."),
-    click.option("--progress", is_flag=True, help="Show on a terminal how far all is."),
+    click.option("--progress", is_flag=True, help="Show a progress bar on a terminal."),
     click.option("--jps", is_flag=True, help="With --progress, show jobs per second."),
     _text("--log", metavar="FILE", help="Write ids, output and errors to FILE."),
     _text("--log-stderr", metavar="FILE", help="Write errors to FILE."),
@@ -171,17 +184,17 @@ _BULK: Final[Options[Any]] = (
 
 
 def run_options(function: F) -> F:
-    """Give a command the options of a job that runs in the foreground."""
+    """Add the options of a job that runs in the foreground."""
     return _add(function, (*_SIZE, *_JOB, *_FILE, *_COMMAND))
 
 
 def submit_options(function: F) -> F:
-    """Give a command the options of a job, or of copies of it."""
+    """Add the options of a job, or of copies of it."""
     return _add(function, (*_SIZE, *_JOB, *_BULK, *_FILE, *_COMMAND))
 
 
 def bulksubmit_options(function: F) -> F:
-    """Give a command the options of many jobs."""
+    """Add the options of many jobs."""
     return _add(function, (*_SIZE, *_JOB, *_BULK, *_COMMAND))
 
 
@@ -192,9 +205,9 @@ def _add(function: F, options: Options[Any]) -> F:
 
 
 def read_submission(options: dict[str, Any]) -> Submission:
-    """The submission that the options of the command under way ask for.
+    """Build the submission from the options of the running command.
 
-    Takes from `options` what belongs to it; the others stay.
+    Removes its options from `options`; the others stay.
     """
     from dataclasses import fields
 
@@ -208,7 +221,7 @@ def read_submission(options: dict[str, Any]) -> Submission:
 
 
 def read_jobspec_file(submission: Submission, path: str) -> Jobspec:
-    """The jobspec in a file. Raises CommandError."""
+    """Return the jobspec in a file. Raises CommandError."""
     from flux_trio.cli.submission import read_jobspec
 
     if submission.command:
@@ -223,7 +236,7 @@ def read_jobspec_file(submission: Submission, path: str) -> Jobspec:
 
 
 def make_jobspec(submission: Submission, path: str | None = None) -> Jobspec:
-    """The jobspec of a submission, or the one in the file at `path`. Raises CommandError."""
+    """Return the jobspec of a submission, or that in the file at `path`. Raises CommandError."""
     import os
     import time
 
@@ -241,7 +254,7 @@ def make_jobspec(submission: Submission, path: str | None = None) -> Jobspec:
 
 
 def with_input(jobspec: Jobspec) -> Jobspec:
-    """The jobspec of a job that takes what commands write to it, unless its input is settled."""
+    """Return the jobspec with input from commands (`service`), unless it sets an input."""
     from flux_trio.formats import Jobspec, apply_update
 
     place = "system.shell.options.input.stdin"
@@ -252,7 +265,6 @@ def with_input(jobspec: Jobspec) -> Jobspec:
 
 
 def print_jobspec(jobspec: dict[str, Any]) -> None:
-    """For --dry-run."""
     import msgspec
 
     click.echo(msgspec.json.encode(jobspec))

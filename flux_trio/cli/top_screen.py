@@ -1,7 +1,7 @@
-"""What `flux-trio top` shows: a summary of the instance, and the jobs that run (flux-top(1)).
+"""The screen of `flux-trio top`: a summary of the instance, and its running jobs (flux-top(1)).
 
-Pure: from answers of the instance, and what keys have chosen, to something rich can print. Left
-out: the instances inside of jobs, and gpus by queue.
+These functions are pure: they make text for rich from responses of the instance and from the
+choices of the user's keys. Left out: nested instances, and gpus by queue.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from flux_trio.cli.columns import short_duration
 from flux_trio.cli.job_rows import JobRow
 from flux_trio.formats import Idset, ResourceSet, printable
 
-WIDTH: Final = 80  # of the screen, unless it is told
-BAR_WIDTH: Final = 40  # at most
-FIGURES_WIDTH: Final = 25  # beside a bar, with what is down of some hundreds of nodes
+WIDTH: Final = 80  # default width of the screen
+BAR_WIDTH: Final = 40  # the maximum
+FIGURES_WIDTH: Final = 25  # the figures beside a bar, for some hundreds of nodes
 
 _COLUMNS: Final = (
     ("JOBID", "right", lambda row: row["id.f58"]),
@@ -35,28 +35,28 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What the instance has answered, at the time `now` (seconds since the Unix epoch)."""
+    """Responses of the instance at the time `now`, in seconds since the Unix epoch."""
 
     info: Mapping[str, Any]  # broker.info
     status: Mapping[str, Any]  # resource.status
     stats: Mapping[str, Any]  # job-list.job-stats
-    queues: Sequence[str]  # their names, none if there is but the anonymous one
-    jobs: Sequence[Mapping[str, Any]]  # that run, the newest first
+    queues: Sequence[str]  # the names; empty if there is only the anonymous queue
+    jobs: Sequence[Mapping[str, Any]]  # the running jobs, newest first
     now: float
-    held: Mapping[str, Any] | None = None  # R of what jobs hold, of all queues
+    held: Mapping[str, Any] | None = None  # R that jobs of all queues hold
 
 
 @dataclass(frozen=True)
 class View:
-    """What keys have chosen."""
+    """The choices that the user made with keys."""
 
-    cursor: int = 0  # which job
-    queue: str | None = None  # None is all
-    details: bool = True  # whether jobs that are over are told apart
+    cursor: int = 0  # index of a job
+    queue: str | None = None  # None means all
+    details: bool = True  # whether inactive jobs are counted by result
     ended: bool = False
 
     def after(self, key: str, snapshot: Snapshot) -> View:
-        """The view after a key; keys that mean nothing change nothing."""
+        """Return the view after a key; an unknown key changes nothing."""
         match key:
             case "q" | "\x03" | "\x04":
                 return replace(self, ended=True)
@@ -80,7 +80,7 @@ class View:
 
 
 def screen(snapshot: Snapshot, view: View, height: int, width: int = WIDTH) -> RenderableType:
-    """Both panes, in so many lines; what is too wide is cut off."""
+    """Return both panes in at most `height` lines; lines are cut to `width`."""
     summary = _summary(snapshot, view, max(min(BAR_WIDTH, width - FIGURES_WIDTH), 1))
     lines = [*summary, Text(), *_job_lines(snapshot, view, height - len(summary) - 2)]
     for line in lines:
@@ -118,7 +118,7 @@ def _headline(snapshot: Snapshot, view: View, inventory: ResourceSet) -> Text:
 
 
 def _bar(name: str, used: int, down: int, total: int, width: int) -> Text:
-    """How much is used, from the left, and down, from the right."""
+    """Draw a bar: the used part from the left, the part that is down from the right."""
     scale = width / max(total, 1)
     filled = min(round(used * scale), width)
     lost = min(round(down * scale), width - filled)
@@ -143,7 +143,7 @@ def _counts(snapshot: Snapshot, view: View) -> Text:
 
 def _job_lines(snapshot: Snapshot, view: View, height: int) -> list[Text]:
     rows = [JobRow(job, snapshot.now) for job in snapshot.jobs]
-    first = max(0, view.cursor - max(height, 1) + 1)  # the job at the cursor is always seen
+    first = max(0, view.cursor - max(height, 1) + 1)  # the job at the cursor is always visible
     shown = rows[first : first + max(height, 1)]
     columns = []
     for heading, justify, value in _COLUMNS:

@@ -15,7 +15,7 @@ _UNITS: Final = ("", "K", "M", "G", "T", "P", "E")
 
 
 def trace_line(told: Mapping[str, Any], name_width: int = 0) -> str:
-    """Local time, module, direction, type, topic and size; with a payload or error, below it.
+    """Return local time, module, direction, type, topic and size; a payload or error goes below.
 
     `told` is one response of module.trace.
     """
@@ -36,7 +36,7 @@ def trace_line(told: Mapping[str, Any], name_width: int = 0) -> str:
 
 
 def size_text(nbytes: int) -> str:
-    """A number of bytes in units of 1024: 456, 1.5K."""
+    """Return a number of bytes in units of 1024: 456, 1.5K."""
     value, unit = float(nbytes), 0
     while value >= 1024:
         value, unit = value / 1024, unit + 1

@@ -1,7 +1,7 @@
-"""What people type for a value, read: job ids, times, users, states, signals, attributes.
+"""Read values that users type: times, users, urgencies, states, signals.
 
-Each function takes the text and raises ValueError that says what was expected. Without click, so
-that options whose text is made for each job (`bulksubmit`) are read by the same functions.
+Each function takes a text; its ValueError says what was expected. The functions do not use click,
+because `bulksubmit` makes the texts of its options per job.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ STATES: Final = {
 
 
 def read_time_limit(text: str) -> float:
-    """Seconds; a number without a unit is of minutes, as `flux submit` has it."""
+    """Return seconds; a number without a unit is minutes, as in `flux submit`."""
     seconds = parse_duration(text)
     return seconds * 60 if text[-1:].isdigit() or text.endswith(".") else seconds
 
 
 def read_user(text: str) -> int:
-    """A user's id by name or number; the instance knows only numbers."""
+    """Return the id of a user given by name or number; the instance knows only numbers."""
     try:
         return pwd.getpwnam(text).pw_uid
     except KeyError:
@@ -56,12 +56,12 @@ def read_user(text: str) -> int:
 
 
 def read_user_or_all(text: str) -> int:
-    """A user's id, or the one that stands for everybody."""
+    """Return a user's id, or for `all` the id that means every user."""
     return USERID_UNKNOWN if text == "all" else read_user(text)
 
 
 def read_urgency(text: str) -> int:
-    """0 to 31, or a name."""
+    """Return an urgency, 0 to 31, given by number or name."""
     if text.lower() in _URGENCIES:
         return _URGENCIES[text.lower()]
     if text.isascii() and text.isdigit() and URGENCY_MIN <= int(text) <= URGENCY_MAX:
@@ -71,7 +71,7 @@ def read_urgency(text: str) -> int:
 
 
 def read_states(text: str) -> int:
-    """A mask of the active states that are named, with commas between them."""
+    """Return the mask of active states, given by names with commas."""
     mask = 0
     for name in text.split(","):
         if STATES.get(name.upper(), JobState.INACTIVE) == JobState.INACTIVE:
@@ -81,7 +81,7 @@ def read_states(text: str) -> int:
 
 
 def read_signal(text: str) -> int:
-    """A signal by number or name: 15, TERM, SIGTERM."""
+    """Return the number of a signal given as 15, TERM or SIGTERM."""
     if text.isascii() and text.isdigit() and 0 < int(text) < signal.NSIG:
         return int(text)
     name = text.upper()
@@ -92,7 +92,7 @@ def read_signal(text: str) -> int:
 
 
 def read_warning_signal(text: str) -> dict[str, float]:
-    """Flux's shell option `signal`, from [SIG][@TIME]: SIGUSR1 60 s before the time limit."""
+    """Return Flux's shell option `signal` from [SIG][@TIME]; by default USR1@60s."""
     name, _, before = text.partition("@")
     before_s = parse_duration(before or "60s")
     if math.isinf(before_s):
@@ -101,9 +101,9 @@ def read_warning_signal(text: str) -> dict[str, float]:
 
 
 def read_time(text: str, now: float) -> float:
-    """A time in seconds since the Unix epoch.
+    """Return a time in seconds since the Unix epoch.
 
-    `now`, `+FSD` and `-FSD` from now, ISO 8601, or words such as `3pm` or `yesterday`.
+    The text is `now`, `+FSD` or `-FSD` from now, ISO 8601, or words such as `3pm` or `yesterday`.
     """
     if text == "now":
         return now

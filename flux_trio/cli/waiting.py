@@ -1,7 +1,7 @@
-"""Why a command waits: said on standard error, once, when the instance is slow to answer.
+"""Print once on standard error why a command waits, when the instance is slow to answer.
 
-What must be stored waits as long as the disk is full, for example. Who has canceled a job is to
-know that it will be, and why not yet.
+For example, changes wait while the disk is full. A user who has canceled a job should learn that
+the cancel waits, and why.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SLOW_S: Final = 2.0
 
 @asynccontextmanager
 async def telling_why(client: Client) -> AsyncIterator[None]:
-    """In this block, once a call has waited so long, say what hinders the instance."""
+    """In this block, print why the instance does not answer once a call has waited SLOW_S."""
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_tell, client)
@@ -32,7 +32,7 @@ async def telling_why(client: Client) -> AsyncIterator[None]:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as group:  # of the block alone
+    except BaseExceptionGroup as group:  # from the block
         raise sole_error(group, (BaseException,)) or group from None
 
 

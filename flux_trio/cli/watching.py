@@ -1,4 +1,4 @@
-"""Watching jobs, many at a time: what becomes of them, and their output (flux-watch(1))."""
+"""Watch many jobs at a time: their events and their output (flux-watch(1))."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from flux_trio.cli.progress import JobProgress
     from flux_trio.client import Client
 
-AT_ONCE: Final = 256  # jobs watched at a time: two streams each, and an instance limits streams
+AT_ONCE: Final = 256  # jobs at a time: each needs two streams, and an instance limits streams
 FAILED_TO_START: Final = 1
 NOT_SHOWN: Final = 1  # the output of a job was refused or cut off
 
 
 class Watcher:
-    """Watches jobs until `until`, the name of an event, or their end.
+    """Watches each job until its event `until` or its end.
 
-    `output` shows what they write, `verbose` 1 how each ended and 2 every event. `exit_code` is the
-    highest of the jobs so far, 1 for one that never started.
+    `output` shows the output, `verbose` 1 prints how each job ended, 2 every event. `exit_code` is
+    the highest exit code so far; a job that never started counts as 1.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Watcher:
         self.exit_code = 0
 
     async def watch(self, jobid: int, outputs: Outputs) -> None:
-        """Watch one job; that it cannot be is told, and keeps no other. Raises ConnectionLost."""
+        """Watch one job; if that is refused, print the error and go on. Raises ConnectionLost."""
         job = _Watched(self, jobid, outputs)
         try:
             await self._follow(job, jobid, outputs)
@@ -86,7 +86,7 @@ class Watcher:
 def progress_bar(
     asked: bool, total: int, *, what: str = "", jps: bool
 ) -> AbstractContextManager[JobProgress | None]:
-    """The bar of `total` jobs that --progress asks for; none where there is no terminal."""
+    """Return the bar of --progress for `total` jobs; without a terminal, a context of None."""
     if not asked:
         return nullcontext()
     if not sys.stdout.isatty():
@@ -111,7 +111,7 @@ async def watch_all(watcher: Watcher, jobids: Iterable[int], outputs: Outputs) -
 
 
 class _Watched:
-    """What is known of one job."""
+    """The state of one watched job."""
 
     def __init__(self, watcher: Watcher, jobid: int, outputs: Outputs) -> None:
         self._watcher = watcher
@@ -127,11 +127,11 @@ class _Watched:
         self._outputs.remark(f"{command_name()}: ERROR: {self.name}: {text}")
 
     def take(self, event: Event, line: str) -> None:
-        """Fold one event in; tell what is worth it."""
+        """Take one event, and print it if the user wants to see it."""
         self._begun = self._begun or event.timestamp
         if self._watcher.verbose > 1:
-            _, _, told = event_text(line).partition(" ")
-            self._tell(event, told)
+            _, _, text = event_text(line).partition(" ")
+            self._print(event, text)
         context = event.context or {}
         match event.name:
             case JobEvent.ALLOC:
@@ -153,7 +153,7 @@ class _Watched:
         self._worst(code)
         self._becomes("failed" if code else "complete")
         if self._watcher.verbose == 1:
-            self._tell(event, f"{self._status}: status={status}")
+            self._print(event, f"{self._status}: status={status}")
 
     def _worst(self, code: int) -> None:
         self._watcher.exit_code = max(self._watcher.exit_code, code)
@@ -163,5 +163,5 @@ class _Watched:
             self._watcher.progress.move(self._status, status)
         self._status = status
 
-    def _tell(self, event: Event, text: str) -> None:
+    def _print(self, event: Event, text: str) -> None:
         self._outputs.remark(f"{self.name}: {event.timestamp - self._begun:.3f}s: {text}")

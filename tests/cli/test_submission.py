@@ -258,7 +258,7 @@ def test_a_jobspec_file_is_taken_as_it_is() -> None:
         (["-o", "a..b", "true"], "--setopt: expected KEY=VALUE"),
         (["--cc=1", "--bcc=1", "true"], "specify only one of --cc or --bcc"),
         (["--cc=x", "true"], "--cc: expected an idset"),
-        (["--bcc=", "true"], "--bcc: expected at least one id, got none"),
+        (["--bcc=", "true"], "--bcc: expected at least one id, got ''"),
         (["--requires=((", "true"], "--requires: expected a term, got 'the end' in '(('"),
         (["--signal=USR3", "true"], "--signal: Invalid signal USR3"),
         (["--signal=@inf", "true"], "--signal: expected a duration that ends, got 'inf'"),
