@@ -56,10 +56,10 @@ class ResourceStatus(msgspec.Struct, frozen=True):
     """The resource.status response; drained and down targets by idset."""
 
     R: dict[str, Any]
-    drained: dict[str, Any]
-    offline: str
-    down: dict[str, Any]
-    exclude: str
+    drained: dict[str, Any] = {}
+    offline: str = ""
+    down: dict[str, Any] = {}
+    exclude: str = ""
 
 
 class TargetsOffline(msgspec.Struct, frozen=True):
@@ -73,6 +73,12 @@ class TargetsOnline(msgspec.Struct, frozen=True):
     """The event resource-online: an idset."""
 
     targets: str
+
+
+class HeldResources(msgspec.Struct, frozen=True):
+    """The job-manager.resource-status response: R of all that jobs hold, null if nothing."""
+
+    allocated: dict[str, Any] | None
 
 
 class ResourceNodes(msgspec.Struct, frozen=True):
@@ -118,5 +124,6 @@ DOWN: Final = codec(Down)
 TARGETS: Final = codec(Targets)
 INSTANCE_END: Final = codec(InstanceEnd)
 RESOURCE_STATUS: Final = codec(ResourceStatus)
+HELD_RESOURCES: Final = codec(HeldResources)
 TARGETS_OFFLINE: Final = codec(TargetsOffline)
 TARGETS_ONLINE: Final = codec(TargetsOnline)

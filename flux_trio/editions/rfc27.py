@@ -6,6 +6,7 @@ be there (readings: t_submit in alloc).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Annotated, Any, Final, Literal
 
@@ -13,7 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from flux_trio.editions.codec import Carrier, Codec, codec
-from flux_trio.messages import Errno, FluxError, Payload, Request
+from flux_trio.messages import Errno, FluxError, Payload, Request, expect_payload
 
 LIMIT_MAX: Final = 2**31 - 1
 
@@ -75,6 +76,18 @@ class AllocAnswer(msgspec.Struct):
     type: AllocType
     annotations: dict[str, Any] | None = None
     note: str | None = None
+
+
+class _AllocAnswer(msgspec.Struct):
+    id: int
+    type: Annotated[int, msgspec.Meta(ge=0, le=3)]
+    annotations: dict[str, Any] | None = None
+    note: str | None = None
+
+
+def _read_alloc_answer(message: Carrier) -> AllocAnswer:
+    read = expect_payload(message, _AllocAnswer)
+    return AllocAnswer(read.id, AllocType(read.type), read.annotations, read.note)
 
 
 def _write_alloc_answer(answer: AllocAnswer) -> Payload:
@@ -147,6 +160,17 @@ def write_current_annotations(sched: SchedAnnotations) -> dict[str, Any]:
     return {"sched": msgspec.to_builtins(sched)}
 
 
+def without_reason(annotations: Mapping[str, Any]) -> dict[str, Any]:
+    """`annotations` that give no reason_pending; without `sched` when nothing else is in it."""
+    left = dict(annotations)
+    sched = {key: value for key, value in left.pop("sched", {}).items() if key != "reason_pending"}
+    return left | {"sched": sched} if sched else left
+
+
+NO_SCHED: Final[Mapping[str, None]] = {"sched": None}
+"""The annotations that remove all of `sched`."""
+
+
 def jobid_in(request: Request) -> int:
     """The job that a request we cannot read is about. FluxError(EPROTO) when not even that."""
     payload = request.payload
@@ -169,7 +193,7 @@ HELD_JOB: Final = codec(HeldJob)
 READY: Final = codec(Ready)
 WAITING: Final = codec(Waiting)
 ALLOC: Final = codec(Alloc)
-ALLOC_ANSWER: Final = Codec(_write_alloc_answer, codec(AllocAnswer).read)
+ALLOC_ANSWER: Final = Codec(_write_alloc_answer, _read_alloc_answer)
 CANCEL: Final = codec(Cancel)
 PRIORITIZE: Final = Codec(_write_prioritize, codec(Prioritize).read)
 EXPIRATION: Final = codec(Expiration)

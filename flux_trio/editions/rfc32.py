@@ -97,7 +97,7 @@ def _answers(types: Mapping[str, type[Report]]) -> Codec[StartAnswer]:
         if shape is None:
             text = f"{message.topic}: payload: expected a type of {', '.join(types)}"
             raise FluxError(Errno.EPROTO, f"{text}, got {answer.type!r:.80}")
-        report: Report = convert(answer.data, shape, message, f"{answer.type} data")
+        report: Report = convert(answer.data, shape, message, f"{answer.type}: data")
         return StartAnswer(answer.id, report)
 
     return Codec(write, read)

@@ -5,6 +5,7 @@ conversation uses it. A pair that is not in the table raises `InvalidTransition`
 built from its eventlog. The service cores decide what to do in a state; this package does not act.
 """
 
+from flux_trio.editions.rfc21 import JobEvent, check_context
 from flux_trio.protocols.acquire import ACQUIRE, AcquireEvent, AcquireState
 from flux_trio.protocols.alloc import (
     ALLOC,
@@ -16,7 +17,6 @@ from flux_trio.protocols.alloc import (
     LinkState,
     merge_annotations,
 )
-from flux_trio.protocols.contexts import check_context
 from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState, StartType
 from flux_trio.protocols.hooks import (
     CONF_UPDATE,
@@ -64,7 +64,6 @@ from flux_trio.protocols.job import (
     URGENCY_MAX,
     URGENCY_MIN,
     Job,
-    JobEvent,
     JobFlag,
     JobResult,
     JobState,

@@ -7,6 +7,8 @@ on the job; the job manager decides which request goes next.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.protocols.table import Member, Table
 
@@ -132,7 +134,9 @@ LINK: Table[LinkState, LinkEvent] = Table(
 )
 
 
-def merge_annotations(current: dict[str, object], update: dict[str, object]) -> dict[str, object]:
+def merge_annotations(
+    current: Mapping[str, object], update: Mapping[str, object]
+) -> dict[str, object]:
     """Return the annotations after `update` (RFC 27, Alloc Annotate): null removes, objects merge.
 
     A null for an absent key has no effect; an object that becomes empty stays.

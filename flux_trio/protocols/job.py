@@ -7,9 +7,11 @@ initiates transitions.
 
 from __future__ import annotations
 
-from enum import IntEnum, IntFlag, StrEnum
+from enum import IntEnum, IntFlag
 from typing import Any, Final
 
+from flux_trio.editions import rfc21
+from flux_trio.editions.rfc21 import JobEvent
 from flux_trio.formats import Event
 from flux_trio.protocols.rare import Rare
 from flux_trio.protocols.table import InvalidTransition, Member, Table
@@ -56,35 +58,6 @@ class JobFlag(IntFlag):
     DEBUG = 1
     WAITABLE = 2
     NOVALIDATE = 4
-
-
-class JobEvent(StrEnum):
-    """Event Descriptions: the names of all events that RFC 21 defines."""
-
-    SUBMIT = "submit"
-    JOBSPEC_UPDATE = "jobspec-update"
-    RESOURCE_UPDATE = "resource-update"
-    VALIDATE = "validate"
-    INVALIDATE = "invalidate"
-    SET_FLAGS = "set-flags"
-    DEPENDENCY_ADD = "dependency-add"
-    DEPENDENCY_REMOVE = "dependency-remove"
-    DEPEND = "depend"
-    PRIORITY = "priority"
-    FLUX_RESTART = "flux-restart"
-    URGENCY = "urgency"
-    ALLOC = "alloc"
-    PROLOG_START = "prolog-start"
-    PROLOG_FINISH = "prolog-finish"
-    EPILOG_START = "epilog-start"
-    EPILOG_FINISH = "epilog-finish"
-    FREE = "free"
-    START = "start"
-    RELEASE = "release"
-    FINISH = "finish"
-    CLEAN = "clean"
-    EXCEPTION = "exception"
-    MEMO = "memo"
 
 
 class Step(Member):
@@ -341,8 +314,8 @@ def replay(jobid: int, events: list[Event]) -> Job:
 
 def submit_event(t_submit: float, userid: int, urgency: int, flags: int) -> Event:
     """Return the first event of a job; `t_submit` is in seconds since the Unix epoch."""
-    context = {"userid": userid, "urgency": urgency, "flags": flags, "version": EVENTLOG_VERSION}
-    return Event(t_submit, JobEvent.SUBMIT, context)
+    context = rfc21.Submit(userid, urgency, flags, EVENTLOG_VERSION)
+    return Event(t_submit, JobEvent.SUBMIT, rfc21.write(context))
 
 
 def _not_expected(event: Event, allowed: list[str]) -> InvalidTransition:

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from flux_trio.editions.rfc21 import JobEvent, check_context
 from flux_trio.formats import Event, FormatError, Jobspec, apply_update
-from flux_trio.protocols.contexts import check_context
 from flux_trio.protocols.hooks import JobView
-from flux_trio.protocols.job import JobEvent, JobState
+from flux_trio.protocols.job import JobState
 
 FLAGS: Final = ("alloc-bypass", "debug", "immutable", "waitable")
 """The flags that a set-flags event may name."""

@@ -230,6 +230,6 @@ def test_classic_change_that_cannot_be_read(payload: dict[str, Any], error: str)
 
 def test_error_names_the_part_of_a_start_response() -> None:
     payload = {"id": 1, "type": "finish", "data": {"status": "x"}}
-    text = r"exec.start: finish data: Expected `int`, got `str` - at `\$.status`"
+    text = r"exec.start: finish: data: Expected `int`, got `str` - at `\$.status`"
     with pytest.raises(FluxError, match=text):
         CLASSIC.start_answer.read(Request("exec.start", payload))

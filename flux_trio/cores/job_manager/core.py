@@ -125,9 +125,10 @@ class JobManagerCore(CorePart):
 
     def __init__(self, owner: int, plugins: Plugins, config: Config | None = None) -> None:
         self._outbox: JobManagerOutbox = Outbox()
-        self._ledger = Ledger(self._outbox, owner)
+        config = config or Config()
+        self._ledger = Ledger(self._outbox, owner, config.edition_value)
         self._hooks = Hooks(self._ledger, plugins)
-        self._queues = Queues(config or Config())
+        self._queues = Queues(config)
         self._entrance: Entrance[Comer] = Entrance(self._queues)
         self._scheduler = SchedulerSide(self._ledger, self._queues)
         self._exec = ExecSide(self._ledger)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import msgspec
+from typing import assert_never
 
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
+from flux_trio.editions import rfc21
+from flux_trio.editions.rfc32 import (
+    Finished,
+    Raised,
+    Reattached,
+    Released,
+    Report,
+    Start,
+    Started,
+)
 from flux_trio.messages import (
     Errno,
     FluxError,
     Level,
     Request,
     Response,
-    expect_payload,
     respond,
     topics,
 )
@@ -27,45 +34,9 @@ from flux_trio.protocols import (
     InvalidTransition,
     JobEvent,
     JobState,
-    StartType,
 )
 
 OUTSTANDING = (ExecState.STARTING, ExecState.RUNNING, ExecState.FINISHED)
-
-
-class Hello(msgspec.Struct, forbid_unknown_fields=True):
-    """The job-manager.exec-hello request."""
-
-    service: Annotated[str, msgspec.Meta(min_length=1)]
-
-
-class StartAnswer(msgspec.Struct):
-    """A <service>.start response."""
-
-    id: int
-    type: StartType
-    data: dict[str, Any]
-
-
-class ReleaseData(msgspec.Struct):
-    """The data of a release: an idset of execution targets."""
-
-    ranks: str
-    final: bool
-
-
-class ExceptionData(msgspec.Struct):
-    """The data of an exception; the note is optional on the wire."""
-
-    severity: Annotated[int, msgspec.Meta(ge=0, le=7)]
-    type: str
-    note: str = ""
-
-
-class FinishData(msgspec.Struct):
-    """The data of a finish: a wait(2) status."""
-
-    status: int
 
 
 class ExecSide(Part):
@@ -108,7 +79,7 @@ class ExecSide(Part):
         if job.status is not None and job.start in (ExecState.IDLE, ExecState.RELEASED):
             # the service went away after finish: nothing of the job runs
             # (readings: Final release without finish)
-            self._ledger.log(job, JobEvent.RELEASE, {"ranks": "all", "final": True})
+            self._ledger.log(job, JobEvent.RELEASE, rfc21.write(rfc21.RELEASE_ALL))
             return True
         if job.start == ExecState.IDLE and self.service:
             self._send_start(job)
@@ -118,9 +89,9 @@ class ExecSide(Part):
 
     def hello(self, request: Request) -> None:
         """job-manager.exec-hello: a service takes over, unless another has starts outstanding."""
-        service = expect_payload(request, Hello).service
+        service = self._ledger.edition.exec_hello.read(request).service
         busy = sum(job.start in OUTSTANDING for job in self._ledger.running.values())
-        if busy:
+        if busy and self._ledger.edition.hello_needs_no_start_outstanding:
             text = f"{self.service} has {busy} start requests outstanding"
             raise FluxError(Errno.EINVAL, text)
         self.service = service
@@ -136,12 +107,12 @@ class ExecSide(Part):
             self.lost(f"{response.topic}: {response.error_text or response.errnum}")
             return
         try:
-            answer = expect_payload(response, StartAnswer)
+            answer = self._ledger.edition.start_answer.read(response)
             job = self._ledger.jobs.get(answer.id)
             if job is None:
                 raise FluxError(Errno.EPROTO, f"{response.topic}: no active job has id {answer.id}")
             try:
-                self._answered(job, answer)
+                self._answered(job, answer.report)
             except InvalidTransition as error:
                 raise FluxError(Errno.EPROTO, f"job {job.id}: {error}") from None
         except FluxError as error:
@@ -166,50 +137,38 @@ class ExecSide(Part):
     def _send_start(self, job: ActiveJob) -> None:
         job.start = EXECUTION.step(job.start, ExecEvent.REQUEST)
         job.start_sent = True
-        payload = {
-            "id": job.id,
-            "userid": job.userid,
-            "jobspec": job.current_jobspec(),
-            "reattach": job.started and job.status is None,
-        }
+        reattach = job.started and job.status is None
+        start = Start(job.id, job.userid, job.current_jobspec(), reattach)
+        payload = self._ledger.edition.start.write(start)
         self.silence.asked(self._ledger.now)
         self._ledger.send(Request(f"{self.service}.{topics.START_METHOD}", payload))
 
-    def _answered(self, job: ActiveJob, answer: StartAnswer) -> None:
-        match answer.type:
-            case StartType.START:
+    def _answered(self, job: ActiveJob, report: Report) -> None:
+        match report:
+            case Started() | Reattached():
                 self._step(job, ExecEvent.START)
                 if not job.started:  # a service that reattached may say so again
                     self._ledger.log(job, JobEvent.START)
-            case StartType.FINISH:
-                self._finished(job, _data(answer, FinishData))
-            case StartType.RELEASE:
-                self._release(job, _data(answer, ReleaseData))
-            case StartType.EXCEPTION:
+            case Finished(status):
+                self._step(job, ExecEvent.FINISH)
+                self._ledger.log(job, JobEvent.FINISH, rfc21.write(rfc21.Finish(status)))
+            case Released():
+                self._release(job, report)
+            case Raised():
                 self._step(job, ExecEvent.EXCEPTION)
-                data = _data(answer, ExceptionData)
-                self._ledger.raise_exception(job, data.type, data.severity, data.note)
+                self._ledger.raise_exception(job, report.type, report.severity, report.note)
+            case _:
+                assert_never(report)
 
-    def _finished(self, job: ActiveJob, data: FinishData) -> None:
-        self._step(job, ExecEvent.FINISH)
-        self._ledger.log(job, JobEvent.FINISH, {"status": data.status})
-
-    def _release(self, job: ActiveJob, data: ReleaseData) -> None:
+    def _release(self, job: ActiveJob, released: Released) -> None:
         before = job.start
-        self._step(job, ExecEvent.RELEASE_FINAL if data.final else ExecEvent.RELEASE)
-        if data.final and before != ExecState.FINISHED and job.exception is None:
+        self._step(job, ExecEvent.RELEASE_FINAL if released.final else ExecEvent.RELEASE)
+        if released.final and before != ExecState.FINISHED and job.exception is None:
             note = "execution service released all resources before finish"
             self._ledger.send(Log(Level.ERR, f"job {job.id}: {note}"))
             self._ledger.raise_exception(job, "exec", 0, note)
-        context = {"ranks": data.ranks, "final": data.final}
-        self._ledger.log(job, JobEvent.RELEASE, context)
+        context = rfc21.Release(released.ranks, released.final)
+        self._ledger.log(job, JobEvent.RELEASE, rfc21.write(context))
 
     def _step(self, job: ActiveJob, event: ExecEvent) -> None:
         job.start = EXECUTION.step(job.start, event)
-
-
-def _data(answer: StartAnswer, shape: type[Any]) -> Any:
-    try:
-        return msgspec.convert(answer.data, shape)
-    except msgspec.ValidationError as error:
-        raise FluxError(Errno.EPROTO, f"start response {answer.type}: data: {error}") from None

@@ -21,6 +21,8 @@ from flux_trio.cores.job_manager.jobs.commits import Commits
 from flux_trio.cores.job_manager.jobs.jobspecs import Jobspecs, KeptJobspec
 from flux_trio.cores.job_manager.jobs.tally import Tally
 from flux_trio.cores.job_manager.jobs.user_jobs import JobBytes, UserJobs
+from flux_trio.editions import Edition, rfc21
+from flux_trio.editions.rfc27 import SchedAnnotations, without_reason
 from flux_trio.formats import (
     Event,
     FormatError,
@@ -185,8 +187,9 @@ class Ledger(Commits):
     dirty: dict[int, ActiveJob]  # jobs whose due action is to be looked at
     nlogged: int  # events so far
 
-    def __init__(self, outbox: JobManagerOutbox, owner: int) -> None:
+    def __init__(self, outbox: JobManagerOutbox, owner: int, edition: Edition) -> None:
         super().__init__(outbox)
+        self.edition = edition
         self.owner = owner
         self.jobs = {}
         self.tally = Tally()  # of `jobs`
@@ -243,13 +246,9 @@ class Ledger(Commits):
         self, job: ActiveJob, kind: str, severity: int, note: str, userid: int | None = None
     ) -> None:
         """Log an exception, raised by the instance owner unless `userid` says who."""
-        context = {
-            "type": kind,
-            "severity": severity,
-            "note": note,
-            "userid": self.owner if userid is None else userid,
-        }
-        self.log(job, JobEvent.EXCEPTION, context)
+        raised_by = self.owner if userid is None else userid
+        context = rfc21.Exceptional(kind, severity, note, raised_by)
+        self.log(job, JobEvent.EXCEPTION, rfc21.write(context))
 
     def admit(self, job: ActiveJob, event: Event) -> None:
         """A new job, with the submit event that ingest has logged."""
@@ -320,21 +319,15 @@ class Ledger(Commits):
         """A plugin holds `job` in its state, and says why."""
         job.waiting_for = reason
         self.tally.held(job.id, job.queue, reason)
-        self.merge_annotations(job, {"sched": {"reason_pending": reason}})
+        self.merge_annotations(
+            job, self.edition.annotations(SchedAnnotations(reason_pending=reason))
+        )
 
     def release(self, job: ActiveJob) -> None:
         """Nothing holds `job` in its state any more, and nothing says so."""
         job.waiting_for = None
         self.tally.released(job.id)
-        annotations = dict(job.annotations or {})
-        sched = {
-            key: value
-            for key, value in annotations.pop("sched", {}).items()
-            if key != "reason_pending"
-        }
-        if sched:
-            annotations["sched"] = sched
-        self.annotate(job, annotations or None)
+        self.annotate(job, without_reason(job.annotations or {}) or None)
 
     def _add(self, job: ActiveJob) -> None:
         self.jobs[job.id] = job

@@ -11,14 +11,15 @@ them.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from sortedcontainers import SortedList
 
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.state import Part
-from flux_trio.messages import Errno, FluxError, Request, topics
+from flux_trio.editions.rfc27 import Alloc, Cancel, Free, Prioritize
+from flux_trio.messages import Errno, FluxError, Payload, Request, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.protocols import (
     ALLOC,
@@ -97,6 +98,7 @@ class Requests(Part):
 
     def __init__(self, ledger: Ledger, silence: Silence) -> None:
         self._ledger = ledger
+        self._edition = ledger.edition
         self._silence = silence
         self.allocs = Allocs()
         self.queued = Ranked()
@@ -130,12 +132,12 @@ class Requests(Part):
         """Take back the request that is out."""
         self.step(jobid, AllocEvent.CANCEL)
         self.reranked.pop(jobid, None)
-        self._send(topics.SCHED_CANCEL, {"id": jobid}, NORESPONSE)
+        self._send(topics.SCHED_CANCEL, self._edition.cancel.write(Cancel(jobid)), NORESPONSE)
 
     def free(self, jobid: int) -> None:
         """Give back what the scheduler has granted."""
         self.step(jobid, AllocEvent.FREE)
-        self._send(topics.SCHED_FREE, {"id": jobid}, 0)
+        self._send(topics.SCHED_FREE, self._edition.free.write(Free(jobid)), 0)
 
     def rerank(self, job: ActiveJob) -> None:
         """Tell the scheduler the priority of a job whose request is out, if it is another."""
@@ -150,9 +152,9 @@ class Requests(Part):
     def end_turn(self, limit: int | None) -> None:
         """Send one prioritize, then requests up to `limit`, None for any number."""
         if self.reranked and not self.holds_prioritize:
-            pairs = [[jobid, priority] for jobid, priority in self.reranked.items()]
+            payload = self._edition.prioritize.write(Prioritize(list(self.reranked.items())))
             self.reranked = {}
-            self._ledger.send(Request(topics.SCHED_PRIORITIZE, {"jobs": pairs}, flags=NORESPONSE))
+            self._ledger.send(Request(topics.SCHED_PRIORITIZE, payload, flags=NORESPONSE))
         while self.queued and (limit is None or len(self.sent) < limit):
             job = self._ledger.jobs[self.queued.pop_best()]
             if job.state == JobState.SCHED:
@@ -165,14 +167,9 @@ class Requests(Part):
         job.sent_updates = job.jobspec_updates
         self.step(job.id, AllocEvent.ALLOC)
         self.sent[job.id] = rank_of(job)
-        payload = {
-            "id": job.id,
-            "priority": job.priority,
-            "userid": job.userid,
-            "t_submit": job.t_submit,
-            "jobspec": job.current_jobspec(),
-        }
-        self._send(topics.SCHED_ALLOC, payload, 0)
+        jobspec = job.current_jobspec()
+        asked = Alloc(job.id, job.priority, job.userid, jobspec, job.t_submit)
+        self._send(topics.SCHED_ALLOC, self._edition.alloc.write(asked), 0)
 
     def _make_room(self) -> None:
         """A better job waits and the limit is reached: take back the lowest request.
@@ -189,7 +186,7 @@ class Requests(Part):
             if self.state(lowest[-1]) == AllocState.PENDING:
                 self.cancel(lowest[-1])
 
-    def _send(self, topic: str, payload: dict[str, Any], flags: int) -> None:
+    def _send(self, topic: str, payload: Payload, flags: int) -> None:
         """Send a request that has to be answered, if only by an answer to sched.alloc."""
         self._silence.asked(self._ledger.now)
         self._ledger.send(Request(topic, payload, flags=flags))

@@ -20,8 +20,9 @@ from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.scheduler.allocated import Allocated
 from flux_trio.cores.lookups import LOOKUP_JOBS_MAX, cannot_read, values_in
 from flux_trio.cores.state import Part
+from flux_trio.editions import flux
 from flux_trio.formats import FormatError, ResourceSet, job_key, parse_r
-from flux_trio.messages import Errno, FluxError, Response, expect_payload, topics
+from flux_trio.messages import Errno, FluxError, Response, topics
 
 
 class Judging(msgspec.Struct, frozen=True):
@@ -159,15 +160,11 @@ class Grants(Part):
         return f"what the instance has, {there}, got {outside.summary()}"
 
 
-class _Status(msgspec.Struct):
-    R: dict[str, Any]
-
-
 def _inventory_in(response: Response) -> ResourceSet | None:
     """All resources, as the resource service says; None when it does not."""
     if response.errnum:
         return None
     try:
-        return ResourceSet.parse(expect_payload(response, _Status).R)
+        return ResourceSet.parse(flux.RESOURCE_STATUS.read(response).R)
     except (FluxError, FormatError):
         return None

@@ -7,9 +7,9 @@ Left out: which requests go out, and where each job stands (`allocs`); whether a
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
-import msgspec
+from msgspec import UNSET
 
 from flux_trio.cores.job_manager.calls import ExpirationTold
 from flux_trio.cores.job_manager.hooks.waiting import Proposal
@@ -20,7 +20,8 @@ from flux_trio.cores.job_manager.scheduler.allocs import Requests
 from flux_trio.cores.job_manager.scheduler.grants import Grants
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.editions.rfc27 import AllocType
+from flux_trio.editions import Codec, flux, rfc21, rfc27
+from flux_trio.editions.rfc27 import AllocAnswer, AllocType, Expiration, HeldJob, Waiting
 from flux_trio.formats import ResourceSet
 from flux_trio.messages import (
     Errno,
@@ -29,7 +30,6 @@ from flux_trio.messages import (
     Request,
     Response,
     end_of_stream,
-    expect_payload,
     respond,
     respond_stream,
     topics,
@@ -47,34 +47,10 @@ from flux_trio.protocols import (
     merge_annotations,
 )
 
-LIMIT_MAX: Final = 2147483647
-
 # A job in any other state has been canceled since it was asked for.
 MAY_BE_GRANTED: Final = JobState.PRIORITY | JobState.SCHED
 
 Answer = TypeVar("Answer")
-
-
-class Ready(msgspec.Struct, forbid_unknown_fields=True):
-    """The job-manager.sched-ready request."""
-
-    mode: Literal["unlimited", "limited"]
-    limit: Annotated[int, msgspec.Meta(ge=1, le=LIMIT_MAX)] | None = None
-
-
-class AllocAnswer(msgspec.Struct):
-    """A sched.alloc response."""
-
-    id: int
-    type: Annotated[int, msgspec.Meta(ge=0, le=3)]
-    annotations: dict[str, Any] | None = None
-    note: str | None = None
-
-
-class FreeAnswer(msgspec.Struct):
-    """A sched.free response."""
-
-    id: int
 
 
 class SchedulerSide(Part):
@@ -188,8 +164,7 @@ class SchedulerSide(Part):
         """job-manager.sched-hello: one response a job with resources, then ENODATA."""
         if not request.is_streaming:
             raise FluxError(Errno.EPROTO, "sched-hello needs the streaming flag")
-        if request.payload:
-            raise FluxError(Errno.EPROTO, "sched-hello takes no payload")
+        self._ledger.edition.sched_hello.read(request)
         if self.link != LinkState.DETACHED:
             self._end_conversation("replaced by another hello", Level.INFO)
         self.link = LINK.step(self.link, LinkEvent.HELLO)
@@ -200,25 +175,22 @@ class SchedulerSide(Part):
         self.grants.begin(holders)
         for job in holders:
             self.requests.step(job.id, AllocEvent.HELLO)
-            facts = {
-                "id": job.id,
-                "priority": job.priority,
-                "userid": job.userid,
-                "t_submit": job.t_submit,
-            }
-            self._ledger.send(respond_stream(request, facts))
+            held = HeldJob(job.id, job.priority, job.userid, job.t_submit)
+            payload = self._ledger.edition.held_job.write(held)
+            self._ledger.send(respond_stream(request, payload))
         self._ledger.send(end_of_stream(request))
 
     def ready(self, request: Request) -> None:
         """job-manager.sched-ready: the mode is set, requests may be sent."""
-        payload = expect_payload(request, Ready)
+        payload = self._ledger.edition.sched_ready.read(request)
         if (payload.mode == "limited") != (payload.limit is not None):
             raise FluxError(Errno.EPROTO, "sched-ready: limit goes with mode limited, and only it")
         if request.sender != self.sender or not LINK.allows(self.link, LinkEvent.READY):
             raise FluxError(Errno.EPROTO, "sched-ready: expected sched-hello first")
         self.link = LINK.step(self.link, LinkEvent.READY)
         self.limit = payload.limit
-        self._ledger.send(respond(request, {"count": self.waiting()}))
+        waiting = self._ledger.edition.waiting.write(Waiting(self.waiting()))
+        self._ledger.send(respond(request, waiting))
         for job in self._in_order():
             if job.state == JobState.CLEANUP:  # frees that waited for a scheduler
                 self._ledger.dirty[job.id] = job
@@ -265,8 +237,8 @@ class SchedulerSide(Part):
         """An answer to sched.alloc. One that breaks RFC 27 suspends scheduling."""
         self.silence.broken()
         try:
-            answer = _expect_answer(response, AllocAnswer)
-            self._answered(answer, AllocType(answer.type))
+            answer = _expect_answer(response, self._ledger.edition.alloc_answer)
+            self._answered(answer, answer.type)
         except FluxError as error:
             self.lost(error.text, LinkEvent.SUSPEND)
 
@@ -274,7 +246,7 @@ class SchedulerSide(Part):
         """An answer to sched.free: the resources are the scheduler's again."""
         self.silence.broken()
         try:
-            answer = _expect_answer(response, FreeAnswer)
+            answer = _expect_answer(response, self._ledger.edition.free_answer)
             self.requests.take_step(answer.id, AllocEvent.FREED)
         except FluxError as error:
             self.lost(error.text, LinkEvent.SUSPEND)
@@ -317,7 +289,7 @@ class SchedulerSide(Part):
 
     def _drop_sched_annotations(self, job: ActiveJob) -> None:
         if job.annotations is not None:
-            merged = merge_annotations(job.annotations, {"sched": None})
+            merged = merge_annotations(job.annotations, rfc27.NO_SCHED)
             self._ledger.annotate(job, merged)
 
     # --- grants, judged
@@ -340,16 +312,16 @@ class SchedulerSide(Part):
     def _allocate(self, job: ActiveJob, annotations: dict[str, Any]) -> None:
         if annotations:
             job.annotations = merge_annotations(job.annotations or {}, annotations)
-        context = {"annotations": job.annotations} if job.annotations else {}
-        self._ledger.log_now(job, JobEvent.ALLOC, context)
+        context = rfc21.Alloc(job.annotations or UNSET)
+        self._ledger.log_now(job, JobEvent.ALLOC, rfc21.write(context))
 
     # --- what jobs hold
 
     def resource_status(self, request: Request) -> None:
         """job-manager.resource-status: R of all that jobs hold together, null if nothing."""
         total = self.grants.total()
-        payload = {"allocated": None if total is None else total.to_json()}
-        self._ledger.answer_at_once(respond(request, payload))
+        held = flux.HeldResources(None if total is None else total.to_json())
+        self._ledger.answer_at_once(respond(request, flux.HELD_RESOURCES.write(held)))
 
     def propose_expiration(self, job: ActiveJob, expiration: int, proposal: Proposal) -> bool:
         """Ask whether the resources of `job` may be its until `expiration`; the answer is to
@@ -360,14 +332,15 @@ class SchedulerSide(Part):
         if self.link != LinkState.READY or job.bypassed:
             return False
         self.requests.step(job.id, AllocEvent.EXPIRATION)
-        payload = {"id": job.id, "expiration": expiration}
+        payload = self._ledger.edition.expiration.write(Expiration(job.id, expiration))
         self._ledger.ask_when_durable(topics.SCHED_EXPIRATION, payload, proposal)
         return True
 
     def _tell_expiration(self, jobid: int, expiration: float) -> None:
         """R in the kvs has the first one; this is in force, whatever the scheduler says."""
         self.requests.step(jobid, AllocEvent.EXPIRATION)
-        payload = {"id": jobid, "expiration": math.ceil(expiration)}
+        asked = Expiration(jobid, math.ceil(expiration))
+        payload = self._ledger.edition.expiration.write(asked)
         self._ledger.ask_when_durable(topics.SCHED_EXPIRATION, payload, ExpirationTold(jobid))
 
     def expiration_told(self, jobid: int, response: Response) -> None:
@@ -383,9 +356,11 @@ def _holds(job: ActiveJob) -> bool:
     return job.has_resources and not job.bypassed
 
 
-def _expect_answer(response: Response, shape: type[Answer]) -> Answer:
+def _expect_answer(response: Response, codec: Codec[Answer] | None) -> Answer:
     """The payload; raises FluxError for a conventional error, a fatality whatever its errnum."""
     if response.errnum:
         error = FluxError(response.errnum, response.error_text)
         raise FluxError(response.errnum, f"{response.topic}: {error}")
-    return expect_payload(response, shape)
+    if codec is None:
+        raise FluxError(Errno.EPROTO, f"{response.topic}: expected no response")
+    return codec.read(response)

@@ -1,17 +1,47 @@
-"""RFC 21, Event Descriptions: the required context of each event.
+"""RFC 21, Event Descriptions: the names of a job's events, and their contexts.
 
-Events from outside are checked (from a plugin, or from an eventlog that is replayed); the job
-manager's own events are correct by construction.
+`write` makes a context of a type. `check_context` judges events from outside (from a plugin, or
+from an eventlog that is replayed); the job manager's own events are correct by construction.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from enum import StrEnum
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from flux_trio.formats import Event, FormatError
-from flux_trio.protocols.job import JobEvent
+
+
+class JobEvent(StrEnum):
+    """Event Descriptions: the names of all events that RFC 21 defines."""
+
+    SUBMIT = "submit"
+    JOBSPEC_UPDATE = "jobspec-update"
+    RESOURCE_UPDATE = "resource-update"
+    VALIDATE = "validate"
+    INVALIDATE = "invalidate"
+    SET_FLAGS = "set-flags"
+    DEPENDENCY_ADD = "dependency-add"
+    DEPENDENCY_REMOVE = "dependency-remove"
+    DEPEND = "depend"
+    PRIORITY = "priority"
+    FLUX_RESTART = "flux-restart"
+    URGENCY = "urgency"
+    ALLOC = "alloc"
+    PROLOG_START = "prolog-start"
+    PROLOG_FINISH = "prolog-finish"
+    EPILOG_START = "epilog-start"
+    EPILOG_FINISH = "epilog-finish"
+    FREE = "free"
+    START = "start"
+    RELEASE = "release"
+    FINISH = "finish"
+    CLEAN = "clean"
+    EXCEPTION = "exception"
+    MEMO = "memo"
+
 
 Urgency = Annotated[int, msgspec.Meta(ge=0, le=31)]
 Priority = Annotated[int, msgspec.Meta(ge=0, le=4294967295)]
@@ -68,6 +98,9 @@ class Release(msgspec.Struct):
     final: bool
 
 
+RELEASE_ALL: Final = Release("all", final=True)
+
+
 class Finish(msgspec.Struct):
     """Finish Event: a wait(2) status."""
 
@@ -105,6 +138,12 @@ _CONTEXTS: dict[str, type[msgspec.Struct]] = {
     JobEvent.CLEAN: Empty,
     JobEvent.EXCEPTION: Exceptional,
 }
+
+
+def write(context: msgspec.Struct) -> dict[str, Any]:
+    """The context of an event, of the type that this module has for the event's name."""
+    held = msgspec.structs.asdict(context)
+    return {key: value for key, value in held.items() if value is not msgspec.UNSET}
 
 
 def check_context(event: Event, where: str = "") -> None:
