@@ -1,8 +1,9 @@
-"""The client: what a command or a program uses to talk to an instance, under Trio or asyncio.
+"""The client: connects commands and programs to an instance, under Trio or asyncio.
 
-`find_instance` says where the instance is, `open_client` connects, and a `Client` calls, streams,
-subscribes and submits. An instance's refusal is a FluxError; everything that keeps the two from
-talking is a `ClientError`. It imports neither trio nor asyncio: anyio has the one that runs.
+`find_instance` returns the address of the instance, `open_client` connects, and a `Client` calls,
+streams, subscribes and submits. An error answer of the instance is a FluxError; every failure to
+talk to it is a `ClientError`. The package imports neither trio nor asyncio: anyio uses the one that
+runs.
 """
 
 from flux_trio.client.client import Client, open_client

@@ -1,7 +1,7 @@
 """A client of an instance: calls, streams of responses, events. Under Trio and asyncio.
 
-RFC 6 from the client's side. The only service it knows by name are the broker, for events, and
-ingest, because submitting many jobs at once is what clients do most.
+This is RFC 6 from the client's side. The client knows two services by name: the broker, for events,
+and ingest, because most clients submit many jobs at once.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from flux_trio.client.waiting import Answer, Queue
 from flux_trio.client.websocket import open_websocket
 from flux_trio.messages import Event, Flag, FluxError, LocalProtocolError, Payload, Request, topics
 
-CLOSE_S_MAX: Final = 2.0  # to send what is queued and say goodbye; then the socket is cut
-PIPELINE_MAX: Final = 1024  # submissions that wait for their answers: enough to keep the line full
+CLOSE_S_MAX: Final = 2.0  # to send queued messages and the close frame; then the socket is cut
+PIPELINE_MAX: Final = 1024  # submissions without an answer yet: enough to keep the line full
 
 _NORESPONSE: Final = int(Flag.NORESPONSE)
 _STREAMING: Final = int(Flag.STREAMING)
@@ -30,10 +30,10 @@ _STREAMING: Final = int(Flag.STREAMING)
 
 @asynccontextmanager
 async def open_client(uri: str, token: str = "") -> AsyncIterator[Client]:
-    """A client of the instance at `uri`, connected until the block is left.
+    """Yield a client of the instance at `uri`; it is connected during the block.
 
-    At unix://PATH the user of this process is who the client is, at ws://HOST:PORT `token` says it.
-    Raises NoInstance, AccessDenied, and what is raised in the block as it is.
+    At unix://PATH the kernel tells the server the user of this process; at ws://HOST:PORT `token`
+    identifies the user. Raises NoInstance and AccessDenied; errors of the block pass unchanged.
     """
     socket = await open_websocket(uri, token)
     link = Link(socket)
@@ -48,7 +48,7 @@ async def open_client(uri: str, token: str = "") -> AsyncIterator[Client]:
                     await link.close()
                 tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        # The two tasks raise nothing: what is in the group came out of the block.
+        # The two tasks raise no errors: the group holds errors of the block.
         if len(group.exceptions) > 1:
             raise
         raise group.exceptions[0] from group.exceptions[0].__cause__
@@ -57,7 +57,7 @@ async def open_client(uri: str, token: str = "") -> AsyncIterator[Client]:
 
 
 class Client:
-    """One connection to an instance, for as many tasks as like to use it."""
+    """One connection to an instance; any number of tasks may use it."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -65,11 +65,11 @@ class Client:
     async def call(
         self, topic: str, payload: Payload = None, *, noresponse: bool = False
     ) -> dict[str, Any]:
-        """Send a request; return the payload of its response, {} when it has none.
+        """Send a request; return the payload of its response, {} if it has none.
 
-        With `noresponse` no response is asked for and {} is returned at once. Raises FluxError
-        with the errnum and text of a failure, ConnectionLost, and LocalProtocolError for a payload
-        that cannot travel.
+        With `noresponse` the request wants no response, and {} is returned at once. Raises
+        FluxError with errnum and text of a failure, ConnectionLost, and LocalProtocolError for a
+        payload that cannot travel.
         """
         if noresponse:
             self._link.send(Request(topic, payload, flags=_NORESPONSE))
@@ -90,13 +90,13 @@ class Client:
     ) -> AsyncIterator[Queue[dict[str, Any]]]:
         """Iterate over the payloads of a stream of responses.
 
-        ENODATA ends the iteration, another errnum raises FluxError. A block that is left before
-        the end sends `cancel_topic`, the service's cancel method, and drops what still comes.
+        ENODATA ends the iteration; another errnum raises FluxError. If the block ends before the
+        stream, the client sends `cancel_topic`, the service's cancel method, and drops the rest.
 
-        With `credit` the service sends no more than the reader is ready for, so a reader may pause
-        as long as it likes; for streams that can wait (docs/reference/wire.md, Credit). Without it,
-        when STREAM_QUEUE_MAX responses wait, the client reads on only when there is room; if
-        meanwhile a call waits for its response, the stream ends with EOVERFLOW instead.
+        With `credit` the service sends no more responses than the reader has granted, so a reader
+        may pause for any time. It is for streams that can wait (docs/reference/wire.md, Credit).
+        Without `credit`, when STREAM_QUEUE_MAX responses wait, the client stops reading until there
+        is room; if a call waits for its response meanwhile, the stream ends with EOVERFLOW instead.
         """
         link = self._link
         with link.open_queue() as responses, link.credit.taken(credit) as window:
@@ -119,12 +119,12 @@ class Client:
     async def subscribe(self, pattern: str) -> AsyncIterator[Queue[Event]]:
         """Iterate over the events whose topic matches the glob `pattern`.
 
-        What was published once the block is entered comes; the queue is that of `stream`.
+        The queue has every event published after the block begins; see `stream` for its limit.
         """
         link = self._link
         with link.open_queue() as events:
             link.subscriptions.append((pattern, events))
-            is_subscribed = True  # for all this client knows, even if it is given up meanwhile
+            is_subscribed = True  # possibly, even if this call is cancelled
             try:
                 try:
                     await self.call(topics.BROKER_SUBSCRIBE, {"topic": pattern})
@@ -139,7 +139,7 @@ class Client:
                     link.send(Request(topics.BROKER_UNSUBSCRIBE, end, flags=_NORESPONSE))
 
     async def submit(self, jobspec: dict[str, Any], urgency: int = 16, flags: int = 0) -> int:
-        """Submit a jobspec (RFC 25 object); the job's id, once it is durable."""
+        """Submit a jobspec (RFC 25 object); return the job's id when the job is durable."""
         payload = {"jobspec": jobspec, "urgency": urgency, "flags": flags}
         answer = self._link.open_call(topics.INGEST_SUBMIT, payload)
         return _job_id(await self._answered(answer))
@@ -147,7 +147,7 @@ class Client:
     async def submit_many(
         self, jobspecs: Iterable[dict[str, Any]], urgency: int = 16, flags: int = 0
     ) -> list[int | FluxError]:
-        """Submit many, PIPELINE_MAX of them on their way at a time; an id or error for each."""
+        """Submit many jobs, PIPELINE_MAX at a time; return an id or an error for each."""
         results: list[int | FluxError] = []
         waiting: deque[Answer] = deque()
         try:
@@ -164,7 +164,6 @@ class Client:
         return results
 
     def statistics(self) -> ClientStatistics:
-        """Counts since the connection was opened."""
         return self._link.statistics()
 
     async def _submitted(self, answer: Answer) -> int | FluxError:
@@ -188,7 +187,7 @@ def _keys_of(payload: Payload) -> dict[str, Any]:
 
 
 def _grant(link: Link, topic: str, matchtag: int, more: int) -> None:
-    """Tell the service that the reader has taken `more` responses."""
+    """Tell the service that it may send `more` responses."""
     if not link.is_lost:
         link.send(Request(topic, {"matchtag": matchtag, "credit": more}, flags=_NORESPONSE))
 

@@ -1,8 +1,8 @@
-"""The client's side of credit: how many responses of a stream may be on their way to its reader.
+"""The client's side of credit: limits how many responses of a stream are on their way.
 
-The credit of all streams of a connection together is bounded, so that what waits for a client that
-stands still stays below the instance's own bound, and no stream is ever dropped for its reader's
-pause. A response of a stream with credit has at most about 90 kB.
+The total credit of all streams of a connection is bounded. So the responses that wait for a client
+that stands still fit into the instance's own queue, and a pause of a reader never drops a stream. A
+response of a stream with credit has at most about 90 kB.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-# Responses on their way, of all streams of a connection together. Each further stream gets one.
+# Responses on their way, of all streams of a connection together. Later streams get one each.
 CREDIT_TOTAL: Final = 128
 CREDIT_STREAM_MAX: Final = 64  # of one stream: enough to keep the line full
 
 
 class CreditPool:
-    """What the streams of one connection share."""
+    """The credit shared by the streams of one connection."""
 
     def __init__(self) -> None:
         self._out = 0
 
     @contextmanager
     def taken(self, wanted: bool) -> Iterator[int]:
-        """The credit of a new stream for as long as it is open; 0 if it has none.
+        """Yield the credit of a new stream during the block; 0 if none is `wanted`.
 
-        It is half of what is left, and at least one response.
+        The credit is half of the remaining credit, but at least one response.
         """
         left = (CREDIT_TOTAL - self._out) // 2
         credit = max(1, min(CREDIT_STREAM_MAX, left)) if wanted else 0
@@ -38,7 +38,7 @@ class CreditPool:
 
 
 class Granter:
-    """Grants again what its reader has taken, half of the stream's credit at a time."""
+    """Grants new credit for the responses that the reader took, half of the credit at a time."""
 
     def __init__(self, credit: int, grant: Callable[[int], None]) -> None:
         self._step = max(1, credit // 2)
@@ -46,7 +46,7 @@ class Granter:
         self._taken = 0
 
     def took(self) -> None:
-        """The reader has taken one response."""
+        """Count one response that the reader has taken."""
         self._taken += 1
         if self._taken == self._step:
             self._taken = 0

@@ -1,18 +1,18 @@
-"""What can go wrong between a client and its instance; FluxError is what the instance answers."""
+"""Errors between a client and its instance; an error answer of the instance is a FluxError."""
 
 from __future__ import annotations
 
 
 class ClientError(Exception):
-    """The base of the others; the text is one sentence for the person who reads it."""
+    """The base class of these errors; the text is one sentence for the user."""
 
 
 class NoInstance(ClientError):
-    """There is no instance to talk to; the text says how to start one."""
+    """No instance was found; the text says how to start one."""
 
 
 class AccessDenied(ClientError):
-    """The instance is there and does not know the token."""
+    """The instance exists, but refuses this user or token."""
 
 
 class ConnectionLost(ClientError):

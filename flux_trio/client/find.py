@@ -1,8 +1,9 @@
-"""Where the instance is: the environment first, then its state directory.
+"""Finds the instance: first by the environment, then by its state directory.
 
-`FLUX_TRIO_URI` (unix://PATH, ws://HOST:PORT with `FLUX_TRIO_TOKEN`, or local://DIR), else what
-`FLUX_TRIO_STATEDIR` has, else what the user's own runtime directory has: the Unix socket `local`,
-which needs no token, or the files `uri` and `token`.
+The order is `FLUX_TRIO_URI` (unix://PATH, ws://HOST:PORT with `FLUX_TRIO_TOKEN`, or local://DIR),
+then the state directory `FLUX_TRIO_STATEDIR`, then the state directory in the user's own runtime
+directory. A state directory has the Unix socket `local`, which needs no token, or the files `uri`
+and `token`.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ TOKEN_VARIABLE: Final = "FLUX_TRIO_TOKEN"
 STATEDIR_VARIABLE: Final = "FLUX_TRIO_STATEDIR"
 URI_FILE: Final = "uri"
 SOCKET_FILE: Final = "local"
-LOCAL_SCHEME: Final = "local://"  # and a state directory
-TOKEN_FILE: Final = "token"  # readable by its owner alone: whoever has the token is the owner
+LOCAL_SCHEME: Final = "local://"  # followed by a state directory
+TOKEN_FILE: Final = "token"  # only its owner may read it: the token gives the owner's rights
 
 HOW_TO_START: Final = "start one with `flux-trio start`"
 
 
 class Address(NamedTuple):
-    """Where an instance listens, and the token that says who the client is; "" at a socket."""
+    """The address of an instance, and the token that identifies the client; "" for a socket."""
 
     uri: str
     token: str
 
 
 def find_instance(environ: Mapping[str, str]) -> Address:
-    """The instance that `environ` means.
+    """Return the address of the instance that `environ` selects.
 
-    Raises NoInstance when there is none, AccessDenied when its token may not be read.
+    Raises NoInstance if there is none, AccessDenied if its token must not be read.
     """
     uri = environ.get(URI_VARIABLE, "")
     if uri.startswith(LOCAL_SCHEME):
@@ -56,7 +57,7 @@ def find_instance(environ: Mapping[str, str]) -> Address:
 
 
 def default_statedir(environ: Mapping[str, str]) -> Path:
-    """Where this user's instance keeps its state when nobody says otherwise."""
+    """Return the default state directory of this user's instance."""
     runtime = environ.get("XDG_RUNTIME_DIR")
     if runtime:
         return Path(runtime, "flux-trio")
@@ -64,13 +65,13 @@ def default_statedir(environ: Mapping[str, str]) -> Path:
 
 
 def _check_owner(statedir: Path) -> None:
-    """In /tmp anybody could have made the directory, and would be handed our jobs."""
+    """Refuse a foreign directory: anybody can make one in /tmp and would get our jobs."""
     if statedir.is_symlink():
         raise AccessDenied(f"{statedir} is a link: remove it, or set FLUX_TRIO_STATEDIR")
     try:
         owner = statedir.stat().st_uid
     except FileNotFoundError:
-        return  # said better when the files in it are missed
+        return  # the error for the missing files in it is clearer
     if owner != os.getuid():
         raise AccessDenied(f"{statedir} belongs to userid {owner}, not to you: remove it")
 

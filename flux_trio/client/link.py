@@ -1,6 +1,6 @@
-"""One connection of a client: what goes out, what comes in, and who waits for it.
+"""One connection of a client: outgoing requests, incoming messages, and the tasks that wait.
 
-Two tasks run it, `read` and `write`; everything else here is called by those who use it.
+Two tasks run it, `read` and `write`; the client's users call everything else.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from flux_trio.messages import (
 )
 from flux_trio.messages.codec import decode_frame, encode, join
 
-OUTGOING_BYTES_MAX: Final = 4 * 2**20  # beyond it, whoever sends waits until it is below again
+OUTGOING_BYTES_MAX: Final = 4 * 2**20  # with more queued, senders wait
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ClientStatistics:
-    """What went over one connection, and what is open on it now."""
+    """Counts of one connection since it was opened, and the calls and streams open now."""
 
     messages_sent: int
     messages_received: int
@@ -49,33 +49,32 @@ class ClientStatistics:
 
 
 class Link:
-    """A WebSocket that knows which response belongs to which request."""
+    """A WebSocket that matches responses with requests."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
         self.calls: Calls[Answer | Queue[dict[str, Any]]] = Calls()
         self.subscriptions: list[tuple[str, Queue[Event]]] = []
         self.credit = CreditPool()
-        self._answers: set[Answer] = set()  # of the calls, those that wait for one response
+        self._answers: set[Answer] = set()  # calls that wait for their only response
         self._queues: set[Queue[Any]] = set()  # of responses, and of events
         self._lost: ConnectionLost | None = None  # set once, when the reader ends
         self._reader_ended = anyio.Event()
-        self._pause: anyio.CancelScope | None = None  # around the reader when it waits for room
+        self._pause: anyio.CancelScope | None = None  # around the reader while it waits for room
         self._closing = False
         self._outgoing: list[bytes] = []
-        self._outgoing_bytes = 0  # also those that are being written
-        self._wake_writer = anyio.Event()  # replaced when the writer has nothing to do
-        self._written = anyio.Event()  # replaced when the writer has written
+        self._outgoing_bytes = 0  # including those that are being written
+        self._wake_writer = anyio.Event()  # replaced when the writer has no work
+        self._written = anyio.Event()  # replaced after each write
         self._messages_sent = 0
         self._messages_received = 0
 
     @property
     def is_lost(self) -> bool:
-        """Nothing can be sent any more."""
+        """Return whether the connection is lost, so that no more can be sent."""
         return self._lost is not None
 
     def statistics(self) -> ClientStatistics:
-        """Counts since the connection was opened."""
         return ClientStatistics(
             self._messages_sent,
             self._messages_received,
@@ -85,7 +84,7 @@ class Link:
             len(self._queues),
         )
 
-    # What goes out
+    # Sending
 
     def send(self, request: Request) -> None:
         """Queue `request`. Raises ConnectionLost, LocalProtocolError."""
@@ -99,12 +98,12 @@ class Link:
             self._wake_writer.set()
 
     async def wait_for_room(self) -> None:
-        """Wait while more than OUTGOING_BYTES_MAX are queued."""
+        """Wait while more than OUTGOING_BYTES_MAX bytes are queued."""
         while self._outgoing_bytes > OUTGOING_BYTES_MAX and self._lost is None:
             await self._written.wait()
 
     def open_call(self, topic: str, payload: Payload) -> Answer:
-        """Send a request for one response, to be waited for and then closed."""
+        """Send a request with one response; the caller must wait for the answer, then close it."""
         answer = Answer()
         answer.matchtag = self.calls.open(answer)
         self._answers.add(answer)
@@ -117,7 +116,7 @@ class Link:
         return answer
 
     def close_call(self, answer: Answer) -> None:
-        """Nobody waits for `answer` any more; again does nothing."""
+        """Stop waiting for `answer`; a second call has no effect."""
         self.calls.close(answer.matchtag)
         self._answers.discard(answer)
 
@@ -127,7 +126,7 @@ class Link:
 
     @contextmanager
     def open_queue(self) -> Iterator[Queue[Any]]:
-        """A queue that ends when the connection does."""
+        """Yield a queue that ends with the connection."""
         queue: Queue[Any] = Queue()
         self._queues.add(queue)
         try:
@@ -137,7 +136,7 @@ class Link:
             queue.close()
 
     async def write(self) -> None:
-        """Write what is queued, and at last the goodbye."""
+        """Write queued messages; after `close`, write the rest and the close frame."""
         try:
             while self._outgoing or not self._closing:
                 if self._outgoing:
@@ -145,9 +144,9 @@ class Link:
                 else:
                     self._wake_writer = anyio.Event()
                     await self._wake_writer.wait()
-            await self._socket.say_goodbye()
+            await self._socket.send_close()
         except ConnectionLost:
-            pass  # the reader sees it too, and tells everybody
+            pass  # the reader gets the same error and tells all waiting tasks
 
     async def _write_queued(self) -> None:
         encoded, self._outgoing = self._outgoing, []
@@ -158,16 +157,16 @@ class Link:
         written.set()
 
     async def close(self) -> None:
-        """Write what is queued, say goodbye, and wait for the instance's goodbye."""
+        """Write the queued messages and a close frame, and wait for the instance's close frame."""
         self._closing = True
         self._end_pause()
         self._wake_writer.set()
         await self._reader_ended.wait()
 
-    # What comes in
+    # Receiving
 
     async def read(self) -> None:
-        """Hand out what comes until the connection ends; then tell all who wait."""
+        """Deliver messages until the connection ends; then end all calls and streams."""
         try:
             while True:
                 for message in decode_frame(await self._socket.receive()):
@@ -176,7 +175,7 @@ class Link:
         except ConnectionLost as lost:
             self._end("this client is closed" if self._closing else str(lost))
         except RemoteProtocolError as error:
-            self._end(f"the instance sent what is no message: {error}")
+            self._end(f"the instance sent an invalid message: {error}")
             await self._socket.aclose()
 
     def _end(self, text: str) -> None:
@@ -211,10 +210,10 @@ class Link:
             queue.end()
 
     async def _put(self, queue: Queue[T], item: T) -> None:
-        """Queue `item`, when full after a pause.
+        """Queue `item`; if the queue is full, pause reading until there is room.
 
-        A pause would keep a call from its response, for ever if the reader of this queue made
-        the call: then the queue ends instead.
+        A pause would delay the response of a waiting call, for ever if the reader of this queue
+        made that call. In that case the queue ends instead.
         """
         if queue.put_nowait(item):
             return

@@ -1,4 +1,4 @@
-"""Where answers wait for who asked: one place for a call, a bounded queue for a stream."""
+"""Waiting for responses: one place for a call, a bounded queue for a stream."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from flux_trio.client.credit import Granter
 from flux_trio.client.errors import ConnectionLost
 from flux_trio.messages import FluxError, Response
 
-# Responses or events that wait in one stream. It holds a burst; when it is full the client reads
-# no further, so that the instance's own bound decides about a peer that never takes anything.
+# Responses or events that wait in one stream. It holds a burst. When it is full, the client stops
+# reading, so the instance's own limit applies to a client that never reads.
 STREAM_QUEUE_MAX: Final = 16_384
 
 T = TypeVar("T")
 
 
 class Answer:
-    """One call: its response, or that there will be none."""
+    """The response of one call, or the reason why none will come."""
 
     __slots__ = ("_arrived", "_outcome", "matchtag")
 
     def __init__(self) -> None:
         self.matchtag = 0  # set when the call is open
         self._outcome: Response | ConnectionLost | None = None
-        self._arrived: anyio.Event | None = None  # set while somebody waits
+        self._arrived: anyio.Event | None = None  # set while a task waits
 
     def take(self, outcome: Response | ConnectionLost) -> None:
-        """End the call with what came of it."""
+        """End the call with a response or with the loss of the connection."""
         self._outcome = outcome
         if self._arrived is not None:
             self._arrived.set()
 
     async def wait(self) -> dict[str, Any]:
-        """The payload of a success. Raises FluxError for a failure, or ConnectionLost."""
+        """Wait; return the payload of a success; FluxError for a failure, or ConnectionLost."""
         if self._outcome is None:
             self._arrived = anyio.Event()
             await self._arrived.wait()
@@ -49,7 +49,7 @@ class Answer:
 
 
 class Queue(Generic[T]):
-    """One stream: iterate over it until it ends, once."""
+    """One stream: an iterator over its items that can be used once."""
 
     def __init__(self) -> None:
         self.granter: Granter | None = None  # set for a stream with credit
@@ -72,7 +72,7 @@ class Queue(Generic[T]):
         return item
 
     def put_nowait(self, item: T) -> bool:
-        """Queue `item`; False when there is no room. Once ended it is dropped."""
+        """Queue `item`; return False if there is no room. After the end, drop it."""
         try:
             self._put.send_nowait(item)
         except anyio.WouldBlock:
@@ -82,14 +82,14 @@ class Queue(Generic[T]):
         return True
 
     async def put(self, item: T) -> None:
-        """Queue `item` when there is room, or drop it once the reader has left."""
+        """Queue `item` when there is room; drop it if the reader has left."""
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await self._put.send(item)
 
     def end(self, error: FluxError | ConnectionLost | None = None) -> None:
-        """Nothing more comes: the reader gets what waits, then the end, or `error`.
+        """End the stream: the reader gets the waiting items, then the end or `error`.
 
-        Only the first end counts.
+        Later calls have no effect.
         """
         if not self._ended:
             self._ended = True
@@ -97,6 +97,6 @@ class Queue(Generic[T]):
             self._put.close()
 
     def close(self) -> None:
-        """The reader leaves."""
+        """End the stream on behalf of its reader."""
         self._put.close()
         self._take.close()

@@ -1,7 +1,7 @@
 """A WebSocket client on anyio's TCP and Unix streams: the same bytes under Trio and asyncio.
 
-Frames in, frames out (docs/reference/wire.md); what is in them is the client's business. The
-protocol itself is wsproto's. The other WebSocket of this project, in transports, is Trio alone.
+It sends and receives frames (docs/reference/wire.md); the client interprets them. wsproto does the
+protocol. The other WebSocket of this project, in transports, works under Trio only.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from flux_trio.client.find import HOW_TO_START
 from flux_trio.messages.address import host_and_port, socket_path
 from flux_trio.messages.codec import FRAME_BYTES_MAX
 
-HANDSHAKE_S_MAX: Final = 10.0  # a busy instance answers late; a dead one never
+HANDSHAKE_S_MAX: Final = 10.0  # a busy instance answers late
 READ_BYTES: Final = 64 * 2**10  # one system call takes a few hundred messages
 NORMAL: Final = 1000  # close code (RFC 6455, 7.4.1)
 
 
 class WebSocket:
-    """An open WebSocket. One task sends and one receives, at the same time if they like."""
+    """An open WebSocket. One task may send while another receives."""
 
     def __init__(self, stream: anyio.abc.ByteStream) -> None:
         self._stream = stream
         self._protocol = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
-        self._sending = anyio.Lock(fast_acquire=True)  # pongs are sent by the one who receives
-        self._frames: deque[bytes] = deque()  # whole, and not yet received
-        self._parts: list[bytes] = []  # of a frame that is not whole yet
+        self._sending = anyio.Lock(fast_acquire=True)  # the receiving task sends pongs
+        self._frames: deque[bytes] = deque()  # complete, not yet received
+        self._parts: list[bytes] = []  # of an incomplete frame
         self.bytes_sent = 0
         self.bytes_received = 0
 
     async def shake_hands(self, host: str, token: str) -> None:
-        """Ask to be let in; the first thing to do. Raises AccessDenied."""
+        """Do the WebSocket handshake, before all other calls; AccessDenied if refused."""
         headers = [(b"Authorization", b"Bearer " + token.encode())] if token else []
         await self._send(events.Request(host=host, target="/", extra_headers=headers))
         refusal, done = b"", False
@@ -59,15 +59,14 @@ class WebSocket:
                     raise AccessDenied(f"{host} refused the connection ({text})")
 
     async def send(self, frame: bytes) -> None:
-        """Send one binary frame. Raises ConnectionLost."""
         await self._send(events.BytesMessage(frame))
 
-    async def say_goodbye(self) -> None:
-        """Send a close frame; `receive` raises once the instance has answered it."""
+    async def send_close(self) -> None:
+        """Send a close frame; `receive` raises when the instance has answered it."""
         await self._send(events.CloseConnection(NORMAL))
 
     async def receive(self) -> bytes:
-        """The next frame. Raises ConnectionLost when there will be none."""
+        """Return the next frame; ConnectionLost at the end."""
         while not self._frames:
             self._feed(await _read(self._stream))
             for event in self._protocol.events():
@@ -75,7 +74,7 @@ class WebSocket:
         return self._frames.popleft()
 
     async def aclose(self) -> None:
-        """Cut the connection; again does nothing."""
+        """Cut the connection; a second call has no effect."""
         await anyio.aclose_forcefully(self._stream)
 
     def _feed(self, data: bytes) -> None:
@@ -117,7 +116,7 @@ class WebSocket:
 async def open_websocket(uri: str, token: str) -> WebSocket:
     """Connect to the instance at `uri` (unix://PATH, or ws://HOST:PORT with a token).
 
-    Raises NoInstance when none answers, AccessDenied when it does not let this client in.
+    Raises NoInstance if no instance answers, AccessDenied if it refuses this client.
     """
     try:
         with anyio.fail_after(HANDSHAKE_S_MAX):

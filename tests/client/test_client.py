@@ -396,7 +396,7 @@ def test_jobs_are_submitted_one_by_one_and_many_at_a_time(
     ("topic", "text"),
     [
         ("test.hang-up", r"the instance ended the connection \(1000\): that is enough"),
-        ("test.break", "the instance sent what is no message: frame: in the item at byte 0"),
+        ("test.break", "the instance sent an invalid message: frame: in the item at byte 0"),
         ("test.say-text", "the instance sent text where a binary frame was expected"),
     ],
 )
