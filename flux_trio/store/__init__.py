@@ -1,1 +1,1 @@
-"""Stores: what keeps the values of the kvs, in memory or in one SQLite file that notices damage."""
+"""Stores for the values of the kvs: in memory, or in one SQLite file with damage detection."""

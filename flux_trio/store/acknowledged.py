@@ -1,10 +1,10 @@
 """The number of the last acknowledged change, in a small file beside the state file.
 
-SQLite takes a damaged or cut write-ahead log for one whose last commit was torn, and drops what
-follows without a word. So the number is kept outside both files. It is written after SQLite has
-committed and before the commit is acknowledged: a process that is killed in between leaves a number
-that is too low, never one that is too high. The file is never synchronized: SIGKILL does not need
-it, and after a loss of power too low a number does no harm.
+SQLite cannot tell a damaged or truncated write-ahead log from a log whose last commit was torn; it
+silently drops the rest. So the number is kept outside both files. It is written after SQLite has
+committed and before the commit is acknowledged. A process killed in between leaves a number that is
+too low, never one that is too high. The file is never synchronized: it survives SIGKILL anyway, and
+a number that is too low after a power loss does no harm.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _BYTES_MAX: Final = 256
 
 
 def acknowledged_path(path: Path) -> Path:
-    """Beside the state file `path`, the file with the number of its last acknowledged change."""
+    """Return the path of the file beside the state file `path`."""
     return path.with_name(f"{path.name}-acknowledged")
 
 
 class AcknowledgedFile:
-    """The file at `path`, made if it is not there. Raises OSError, as `write` does.
+    """The file at `path`, created if it is missing. Raises OSError, as does `write`.
 
-    `number` is what was last written, None if the file was not there or is damaged. `same_boot`
-    tells whether that was since the machine was started.
+    `number` is the number last written, or None if the file was missing or damaged. `same_boot` is
+    true if it was written since the machine started.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,7 +40,7 @@ class AcknowledgedFile:
         self.same_boot = boot == self._boot
 
     def write(self, number: int) -> None:
-        """Every change up to `number` is committed and may be acknowledged."""
+        """Record that every change up to `number` is committed and may be acknowledged."""
         os.pwrite(self._fd, _line(number, self._boot), 0)  # one page: SIGKILL does not tear it
         self.number = number
 
@@ -49,7 +49,7 @@ class AcknowledgedFile:
 
 
 def acknowledged_number(path: Path) -> int | None:
-    """What the file at `path` has, without making it; None if it is not there or is damaged."""
+    """Return the number in the file at `path`; None if the file is missing or damaged."""
     try:
         return _parsed(path.read_bytes())[0]
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def acknowledged_number(path: Path) -> int | None:
 
 
 def _line(number: int, boot: str) -> bytes:
-    content = f"{number:020d} {boot:<36}"  # as long as a UUID: all lines have one length
+    content = f"{number:020d} {boot:<36}"  # 36 is the length of a UUID: all lines are equally long
     return f"{content} {zlib.crc32(content.encode()):08x}\n".encode()
 
 
@@ -69,7 +69,7 @@ def _parsed(content: bytes) -> tuple[int | None, str]:
 
 
 def _boot_id() -> str:
-    """What the kernel calls this run of the machine."""
+    """Return the kernel's id of this boot."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:

@@ -1,11 +1,11 @@
-"""Writing the changes of a commit into the state file.
+"""Writes the changes of a commit into the state file.
 
-What is between two unlinks of a commit is one *run*, and a run is a few statements, however many
-rows it has. SQLite would do a row at a time for triggers or `executemany`, and after each statement
-a worker thread waits for the interpreter.
+The operations between two unlinks of a commit form a *run*. A run takes a few statements, however
+many rows it has. Triggers or `executemany` would process one row at a time, and after each
+statement a worker thread waits for the interpreter.
 
-A statement is prepared for some numbers of rows only, so that SQLite's preparation is found in the
-cache; rows that are all NULL fill it up, and are left out by its condition.
+Each statement is prepared only for certain numbers of rows, so that SQLite finds it in its cache of
+prepared statements. Rows of NULLs fill it up, and its condition skips them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from flux_trio.cores.kvs.ops import Append, Op, Put, Unlink
 from flux_trio.store.layout import create, key_sum, part_sum, transaction
 from flux_trio.store.statements import filled, rows_prepared
 
-STATEMENT_ROWS_MAX: Final = 1024  # about as long as a round is
-LEFT_OUT_MAX: Final = 100  # unlinks of a commit, each of which means to try all others again
+STATEMENT_ROWS_MAX: Final = 1024  # about as many as a round has
+LEFT_OUT_MAX: Final = 100  # skipped unlinks of a commit; each one means to retry all others
 
 _INSERT_PARTS: Final = (
     "INSERT INTO part SELECT * FROM (VALUES {rows}) WHERE column1 IS NOT NULL",
@@ -35,7 +35,7 @@ _COUNT_IN_HEADS: Final = (
 )
 _DELETE_PARTS: Final = ("DELETE FROM part WHERE key IN ({rows})", "?")
 _DELETE_HEADS: Final = ("DELETE FROM head WHERE key IN ({rows})", "?")
-# Below a key lies what begins with it and a period; "/" follows "." in code-point order.
+# All keys below a key begin with it and a period; "/" follows "." in code-point order.
 _UNLINK_PARTS: Final = (
     "WITH gone AS (VALUES {rows}) DELETE FROM part WHERE number IN ("
     "SELECT number FROM gone CROSS JOIN part ON key = column1 UNION ALL SELECT number"
@@ -57,7 +57,7 @@ Value: TypeAlias = str | int | None
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Puts and appends: what is written to each key in the end, and which keys are replaced."""
+    """Puts and appends: the text to write to each key, and the keys to replace."""
 
     texts: dict[str, str]
     replaced: set[str]
@@ -65,7 +65,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Unlinked:
-    """Keys that are gone, and all below them."""
+    """Keys to remove, together with all keys below them."""
 
     keys: list[str]
 
@@ -74,9 +74,9 @@ Run: TypeAlias = Written | Unlinked
 
 
 def runs_of(ops: Iterable[Op]) -> list[Run]:
-    """What `ops` come to.
+    """Combine `ops` into runs.
 
-    Between two unlinks, what is put and appended to one key becomes one part.
+    Between two unlinks, all puts and appends of one key become one part.
     """
     return [
         Unlinked([op.key for op in run])
@@ -87,13 +87,13 @@ def runs_of(ops: Iterable[Op]) -> list[Run]:
 
 
 def _is_unlink(op: Op) -> bool:
-    return type(op) is Unlink  # of a Struct, isinstance costs four times as much
+    return type(op) is Unlink  # isinstance of a Struct costs four times as much
 
 
 def _written(ops: Iterator[Put | Append]) -> Written:
     replaced: set[str] = set()
     texts: dict[str, str] = {}
-    pieces: dict[str, list[str]] = {}  # of what is appended to
+    pieces: dict[str, list[str]] = {}  # texts of keys with several appends
     for op in ops:
         key = op.key
         if type(op) is Put:
@@ -109,10 +109,10 @@ def _written(ops: Iterator[Put | Append]) -> Written:
 
 
 def store_runs(db: sqlite3.Connection, runs: Sequence[Run], number: int) -> int:
-    """Do what `runs` say in one transaction; `number` is of the last change, as is what returns.
+    """Apply `runs` in one transaction; take and return the number of the last change.
 
-    On a damaged page an unlink can fail. Then its key stays, damaged as it is, and the rest is
-    stored all the same.
+    An unlink can fail on a damaged page. Then its key stays, damaged as it is, and the other
+    changes are stored.
     """
     try:
         with transaction(db):
@@ -142,9 +142,9 @@ def _is_corrupt(error: sqlite3.Error) -> bool:
 
 
 def _store_what_can_be(db: sqlite3.Connection, runs: Sequence[Run], number: int) -> int:
-    """Leave out one unlink after another: a page that is damaged spoils the whole transaction."""
+    """Apply `runs` and skip failing unlinks, since one damaged page spoils the transaction."""
     left_out: set[str] = set()
-    key: str | None = None  # that is being unlinked
+    key: str | None = None  # the key being unlinked
 
     def tried() -> Iterator[Run]:
         nonlocal key
@@ -170,7 +170,7 @@ def _store_what_can_be(db: sqlite3.Connection, runs: Sequence[Run], number: int)
 
 
 def _write(db: sqlite3.Connection, run: Written, number: int) -> int:
-    """Write `run`, numbered from `number` + 1; the total of its checksums."""
+    """Write `run`, numbered from `number` + 1; return the total of its checksums."""
     _execute(db, _DELETE_PARTS, list(run.replaced))
     _execute(db, _DELETE_HEADS, list(run.replaced))
     parts: list[Value] = []
@@ -194,7 +194,7 @@ def _unlink(db: sqlite3.Connection, keys: Sequence[Value]) -> None:
 
 
 def _execute(db: sqlite3.Connection, statement: tuple[str, str], values: Sequence[Value]) -> None:
-    """Execute `statement`, and its marks for a row, as often as needed for all `values`."""
+    """Execute `statement`, with its marks for one row, as often as needed for all `values`."""
     width = statement[1].count("?")
     limit = db.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // width
     chunk = min(STATEMENT_ROWS_MAX, limit) * width
@@ -216,7 +216,7 @@ def _prepared(statement: tuple[str, str], rows: int) -> str:
 def migrate_from_1(db: sqlite3.Connection) -> None:
     """Rewrite a file of layout 1, which had one table of parts and no checksums.
 
-    One transaction: after SIGKILL the file has the old layout or the new one.
+    All is one transaction: after SIGKILL the file has the old layout or the new one.
     """
     with transaction(db):
         db.execute("DROP INDEX part_by_key")

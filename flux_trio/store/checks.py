@@ -1,4 +1,4 @@
-"""What is checked of a state file as a whole, and what SQLite's errors mean."""
+"""Checks of a state file as a whole, and the interpretation of SQLite's errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flux_trio.store.layout import APPLICATION_ID, LAYOUT, schema_damage
 from flux_trio.store.room import lacks_room
 from flux_trio.store.stores import StoreError
 
-_PRIMARY_CODE: Final = 0xFF  # the rest of an SQLite error code says more about the same thing
+_PRIMARY_CODE: Final = 0xFF  # the other bits of an SQLite error code add detail
 _CORRUPT_CODES: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR}
 _REPAIRABLE_CODES: Final = {sqlite3.SQLITE_CORRUPT}
 _ENOSPC_CODES: Final = {sqlite3.SQLITE_FULL}
@@ -20,12 +20,12 @@ _LOCKED_CODES: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def pragma(db: sqlite3.Connection, name: str) -> object:
-    """The first value that SQLite has for it."""
+    """Return the first value of a PRAGMA."""
     return db.execute(f"PRAGMA {name}").fetchone()[0]
 
 
 def layout_of(db: sqlite3.Connection, path: Path) -> int:
-    """The layout of a file, 0 if it is empty. Raises StoreError if it is newer, or not ours."""
+    """Return the layout of a file, 0 if empty; StoreError if it is newer or another program's."""
     owner, found = pragma(db, "application_id"), pragma(db, "user_version")
     if owner == APPLICATION_ID and isinstance(found, int):
         if 1 <= found <= LAYOUT:
@@ -39,14 +39,14 @@ def layout_of(db: sqlite3.Connection, path: Path) -> int:
 
 
 def check_schema(db: sqlite3.Connection, path: Path) -> None:
-    """Raises StoreError unless the tables are those of this layout."""
+    """Raise StoreError unless the tables are those of this layout."""
     damage = schema_damage(db)
     if damage:
         raise StoreError(Errno.EIO, f"{path}: the file is damaged: {damage}")
 
 
 def last_number(db: sqlite3.Connection, path: Path) -> int:
-    """The number of the last change. Raises StoreError when there is none."""
+    """Return the number of the last change; StoreError if it is missing."""
     row = db.execute("SELECT number FROM account WHERE id = 0").fetchone()
     if row is None or not isinstance(row[0], int):
         raise StoreError(Errno.EIO, f"{path}: the file is damaged: it has no account")
@@ -54,7 +54,7 @@ def last_number(db: sqlite3.Connection, path: Path) -> int:
 
 
 def missing_changes(path: Path, number: int, acknowledged: int) -> StoreError:
-    """The error of a file whose last change is `number`."""
+    """Return the error for a file whose last change is `number`, less than `acknowledged`."""
     return StoreError(
         Errno.EIO,
         f"{path}: {acknowledged - number} acknowledged changes are missing: the last one found is "
@@ -64,7 +64,7 @@ def missing_changes(path: Path, number: int, acknowledged: int) -> StoreError:
 
 
 def error_code(error: sqlite3.Error) -> int:
-    """SQLite's primary code; 0 for Python's own complaints, such as a closed connection."""
+    """Return SQLite's primary code; 0 for errors of the Python module."""
     return _extended_code(error) & _PRIMARY_CODE
 
 
@@ -74,12 +74,12 @@ def _extended_code(error: sqlite3.Error) -> int:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file is not as SQLite has written it."""
+    """Return whether the error means that the file is damaged."""
     return error_code(error) in _CORRUPT_CODES
 
 
 def store_error(path: Path, what: str, error: sqlite3.Error) -> StoreError:
-    """What the caller hears of `error`."""
+    """Return the StoreError for an SQLite error."""
     code = error_code(error)
     if code in _LOCKED_CODES:
         return StoreError(Errno.EIO, f"{path}: {what}: another process is using it")
@@ -92,6 +92,6 @@ def store_error(path: Path, what: str, error: sqlite3.Error) -> StoreError:
 
 
 def undecodable(path: Path, error: UnicodeDecodeError) -> StoreError:
-    """SQLite's error text quotes bytes of the file, which Python could not decode."""
+    """Return an error for an SQLite error text that quotes undecodable bytes of the file."""
     said = error.object.decode(errors="replace")
     return StoreError(Errno.EIO, f"{path}: the file is damaged: {said}")

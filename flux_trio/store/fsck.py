@@ -1,4 +1,4 @@
-"""Checking a whole state file that no instance has open, and making a new one of what is whole."""
+"""Checks a whole state file that no instance has open, and repairs it into a new file."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from flux_trio.store.salvage import Salvage
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import StoreError
 
-STRUCTURE_ERRORS_MAX: Final = 20  # that SQLite is asked to name
-REPAIR_KEYS: Final = 64  # of one commit to the new file
+STRUCTURE_ERRORS_MAX: Final = 20  # that SQLite reports
+REPAIR_KEYS: Final = 64  # per commit to the new file
 
 
 @dataclass
 class Report:
-    """What a state file holds and what of it is damaged, a line each."""
+    """The number of keys in a state file, and its damage, one line each."""
 
     keys: int = 0
     damage: list[str] = field(default_factory=list)
 
 
 def check_file(path: Path) -> Report:
-    """Read all of the state file at `path`.
+    """Read the whole state file at `path`.
 
-    Raises StoreError when there is none, when another process has it open, and for a layout that
-    has no checksums or that is newer.
+    Raises StoreError if the file is missing, if another process has it open, or if its layout is
+    newer or has no checksums.
     """
     report = Report()
     with _opened(path, report) as db:
@@ -47,10 +47,10 @@ def check_file(path: Path) -> Report:
 
 
 def repair_file(path: Path) -> list[str]:
-    """Replace the state file by one that has all that is whole; what was done, a line each.
+    """Replace the state file by one with all undamaged values; return what was done, a line each.
 
-    The old file stays beside it. A job that lacks anything goes to job-lost+found with what can
-    be read of it. Acknowledged changes that are missing are given up.
+    The old file stays beside it. A job with missing data goes to job-lost+found with all data that
+    can be read. Missing acknowledged changes are given up.
     """
     new, old = path.with_name(f"{path.name}-repaired"), path.with_name(f"{path.name}-damaged")
     for stale in (new, acknowledged_path(new)):
@@ -70,9 +70,9 @@ def repair_file(path: Path) -> list[str]:
 def _opened(
     path: Path, report: Report, *, cut: bool = False
 ) -> Iterator[sqlite3.Connection | None]:
-    """A connection to the file; None, and the reason in `report`, if SQLite cannot open it.
+    """Yield a connection to the file, or None if SQLite cannot open it (`report` has the reason).
 
-    With `cut` the file may end before its last page.
+    With `cut`, a file that ends before its last page can be opened.
     """
     acknowledged = acknowledged_number(acknowledged_path(path))
     if not path.exists() or path.stat().st_size == 0:
@@ -85,14 +85,14 @@ def _opened(
     try:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         if cut:
-            db.execute("PRAGMA writable_schema = ON")  # otherwise SQLite does not open it
+            db.execute("PRAGMA writable_schema = ON")  # SQLite opens the file only with this
         found = checks.layout_of(db, path)
         if found < layout.CHECKED_LAYOUT:
             text = f"{path}: layout {found} has no checksums: start the instance, which migrates it"
             raise StoreError(Errno.EINVAL, text)
-        with layout.transaction(db):  # refused while another process has it open
+        with layout.transaction(db):  # fails while another process has the file open
             pass
-        if found != layout.LAYOUT:  # as a start would
+        if found != layout.LAYOUT:  # migrate, as a start would
             layout.migrate_from_2(db)
     except sqlite3.Error as error:
         db.close()
@@ -163,7 +163,7 @@ def _check_keys(reader: Reader, report: Report) -> None:
 
 
 def _copy(reader: Reader, new: Path) -> list[str]:
-    """Store in the file `new` what `reader` can read; what became of the rest, a line each."""
+    """Store what `reader` can read in the file `new`; return the fate of the rest, a line each."""
     keys = reader.every_key()
     headless, lost = _sorted_out(reader, keys)
     store = SqliteStore(new, "full")
@@ -183,7 +183,7 @@ def _copy(reader: Reader, new: Path) -> list[str]:
 
 
 def _sorted_out(reader: Reader, keys: list[str]) -> tuple[list[str], dict[str, str]]:
-    """What is damaged and kept all the same; why a job is set aside, by its directory."""
+    """Return damage that is kept as it is, and the reason for each job directory set aside."""
     headless: list[str] = []
     lost: dict[str, str] = {}
     for key in keys:

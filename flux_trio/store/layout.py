@@ -1,17 +1,17 @@
 """The layout of the state file: its tables, its checksums, and older layouts.
 
-A value is its parts in the order of their numbers, so that an append is one insert. Every change
-has a number, larger than all before. Damage shows because each fact stands twice, in different
-trees of pages:
+The text of a value is split into parts in the order of their numbers, so an append is one insert.
+Every change has a number, larger than all earlier ones. Damage can be detected because each fact is
+stored twice, in different B-trees:
 
 - `part.sum` is a checksum of the part's key, number and text.
-- `head` has for each key how many parts there are and the total of their checksums: a part that is
-  lost or altered does not agree with its head, and a head that is lost leaves parts without one.
-  `head.keysum` is a checksum of the key, so that a listing needs no part.
+- `head` has one row per key: the number of its parts and the total of their checksums. A lost or
+  altered part does not agree with its head; a lost head leaves parts without a head.
+  `head.keysum` is a checksum of the key, so that a listing need not read parts.
 - `account` is one row: the number of the last change, and the totals of all heads.
-- The number of the last acknowledged change stands in another file (`acknowledged.py`).
+- The number of the last acknowledged change is in another file (`acknowledged.py`).
 
-CRC-32 notices every change of up to 32 bits in a row; a longer one escapes it once in 2**32.
+CRC-32 detects every change of up to 32 consecutive bits; it misses a longer one once in 2**32.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from contextlib import contextmanager
 from typing import Final
 
 APPLICATION_ID: Final = 0x466C7578  # "Flux", at a fixed place in the file's header
-LAYOUT: Final = 3  # kept as user_version
-CHECKED_LAYOUT: Final = 2  # from this one on there are checksums
-INCREMENTAL: Final = 2  # of auto_vacuum: pages that a purge has freed can be given back
+LAYOUT: Final = 3  # stored as user_version
+CHECKED_LAYOUT: Final = 2  # the first layout with checksums
+INCREMENTAL: Final = 2  # auto_vacuum mode: freed pages can be returned to the file system
 
 _LOW_BITS: Final = (1 << 32) - 1
 
@@ -43,18 +43,18 @@ _TABLES = (
 
 
 def key_sum(key: str) -> int:
-    """The checksum of a key, as `head.keysum` has it."""
+    """Return the checksum of a key, as stored in `head.keysum`."""
     return zlib.crc32(key.encode())
 
 
 def part_sum(keysum: int, number: int, text: str) -> int:
-    """The checksum of a part, as `part.sum` has it; it depends on the key, number and text."""
+    """Return the checksum of a part's key, number and text, as stored in `part.sum`."""
     return zlib.crc32(text.encode(), keysum ^ (number & _LOW_BITS) ^ (number >> 32))
 
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """All that `db` is told inside, or nothing of it."""
+    """Run the statements of the block in one transaction; roll back on an error."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -65,7 +65,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def create(db: sqlite3.Connection) -> None:
-    """Make the tables, in the transaction of the caller."""
+    """Create the tables, in the caller's transaction."""
     for statement in _TABLES:
         db.execute(statement)
     db.execute("INSERT INTO account VALUES (0, 0, 0, 0)")
@@ -74,7 +74,7 @@ def create(db: sqlite3.Connection) -> None:
 
 
 def schema_damage(db: sqlite3.Connection) -> str:
-    """What of the tables is not as `create` makes it; "" if all is."""
+    """Return how the tables differ from those of `create`; "" if they do not."""
     found = {row[0] for row in db.execute("SELECT sql FROM sqlite_master")}
     altered = [statement for statement in _TABLES if statement not in found]
     if altered:
@@ -83,7 +83,7 @@ def schema_damage(db: sqlite3.Connection) -> str:
 
 
 def migrate_from_2(db: sqlite3.Connection) -> None:
-    """Layout 2 wrote through a view, whose triggers did what `changes.py` does now."""
+    """Drop the view of layout 2, whose triggers did the work of `changes.py`."""
     with transaction(db):
         for kind in ("put", "append", "unlink", "account"):
             db.execute(f"DROP TRIGGER IF EXISTS op_{kind}")
@@ -92,7 +92,7 @@ def migrate_from_2(db: sqlite3.Connection) -> None:
 
 
 def vacuum_incrementally(db: sqlite3.Connection) -> None:
-    """Rewrite the whole file once, if it cannot give back its free pages."""
+    """Rewrite the whole file once if it cannot return its free pages."""
     (mode,) = db.execute("PRAGMA auto_vacuum").fetchone()
     if mode != INCREMENTAL:
         db.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")

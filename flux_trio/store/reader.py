@@ -1,6 +1,7 @@
-"""Reading the state file, and telling what in it is not what was committed.
+"""Reads the state file and detects values that differ from what was committed.
 
-A damaged page, row or text never raises out of here: it is the damage of the keys that it holds.
+A damaged page, row or text raises no error to the caller: the keys that it contains are reported as
+damaged.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from flux_trio.store.layout import key_sum, part_sum
 from flux_trio.store.statements import filled, rows_prepared
 from flux_trio.store.stores import StoreError
 
-READ_KEYS_MAX: Final = 256  # of one statement
-SWEEP_KEYS_MAX: Final = 64  # of one slice of a sweep, which takes about a millisecond
-SWEEP_CHARS: Final = 1 << 20  # a slice ends after the value that goes beyond
+READ_KEYS_MAX: Final = 256  # per statement
+SWEEP_KEYS_MAX: Final = 64  # per slice of a sweep, which takes about a millisecond
+SWEEP_CHARS: Final = 1 << 20  # a slice ends after the value that exceeds this
 
-Head: TypeAlias = tuple[int, int]  # how many parts, the total of their checksums
+Head: TypeAlias = tuple[int, int]  # number of parts, total of their checksums
 Part: TypeAlias = tuple[int, str, int]  # number, text, checksum
 
 _PARTS: Final = msgspec.json.Decoder(list[tuple[str, int, str, int]])
@@ -34,7 +35,7 @@ _LISTED: Final = msgspec.json.Decoder(list[tuple[str, int]])
 
 
 class Unreadable(Exception):
-    """A page, row or text that cannot be read, with the reason."""
+    """A page, row or text cannot be read; the text is the reason."""
 
 
 class Reader:
@@ -43,10 +44,10 @@ class Reader:
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self._db = db
         self._path = path
-        self._heads_agree = True  # as far as is known; otherwise keys are listed by their parts too
+        self._heads_agree = True  # with the account; if false, keys are also listed by their parts
 
     def check_heads(self) -> str:
-        """Compare the account with all heads; what is wrong, or ""."""
+        """Compare the account with all heads; return the difference, or ""."""
         try:
             found = self._db.execute(
                 "SELECT ifnull(sum(parts), 0), ifnull(sum(total), 0) FROM head"
@@ -63,15 +64,15 @@ class Reader:
         return f"expected {account[0]} parts in all, found {found[0]}"
 
     def lookup(self, keys: Sequence[str]) -> list[str | Damaged | None]:
-        """The value of each of `keys`: None if there is none, Damaged if it has changed."""
+        """Return the value of each key: None if it has none, Damaged if the value is damaged."""
         values: dict[str, str | Damaged | None] = {}
-        unique = list(dict.fromkeys(keys))  # two may ask for the same
+        unique = list(dict.fromkeys(keys))  # a key may occur twice
         for start in range(0, len(unique), READ_KEYS_MAX):
             self._read(unique[start : start + READ_KEYS_MAX], values)
         return [values[key] for key in keys]
 
     def _read(self, keys: Sequence[str], values: dict[str, str | Damaged | None]) -> None:
-        """Read `keys` at once, or one by one when a page of any of them is damaged."""
+        """Read `keys` at once; if a page is damaged, read them one by one."""
         try:
             heads, parts = self._stored(keys)
         except Unreadable as error:
@@ -85,7 +86,7 @@ class Reader:
             values[key] = self._value(key, heads.get(key), parts.get(key, []))
 
     def _stored(self, keys: Sequence[str]) -> tuple[dict[str, Head], dict[str, list[Part]]]:
-        """The heads and parts of `keys` as they are; one row of JSON for all of them."""
+        """Return the stored heads and parts of `keys`; one row of JSON for all of them."""
         marks = rows_prepared(len(keys))
         ((heads, parts),) = self._select(_stored_query(marks), filled(keys, marks))
         try:
@@ -97,7 +98,7 @@ class Reader:
             raise Unreadable(str(error)) from error
 
     def lost_its_head(self, key: str) -> bool:
-        """Whether every part of a damaged value is whole, and only its head is missing."""
+        """Return whether all parts of a damaged value are valid and only its head is missing."""
         try:
             heads, parts = self._stored([key])
         except Unreadable:
@@ -115,16 +116,13 @@ class Reader:
         return "".join(text for _, text, _ in sorted(parts))
 
     def dir(self, prefix: str) -> list[str]:
-        """Every key below `prefix`, sorted."""
         return self._listed(span(prefix))
 
     def page(self, page: Page) -> PageRead:
-        """Some of the keys below a prefix."""
         keys = self._listed(page.bounds(), page.reverse, page.limit)
         return PageRead(keys, self.lookup(keys) if page.values else [])
 
     def count(self, prefix: str) -> int:
-        """How many keys there are below `prefix`."""
         if self._heads_agree:
             query = "SELECT count(*) FROM head WHERE key > ? AND key < ?"
             with suppress(Unreadable):
@@ -133,7 +131,7 @@ class Reader:
         return len(self._listed(span(prefix)))
 
     def _listed(self, bounds: tuple[str, str], reverse: bool = False, limit: int = -1) -> list[str]:
-        """At most `limit` keys between `bounds`, by their heads as long as these are whole."""
+        """Return at most `limit` keys between `bounds`; by their heads if these are valid."""
         if self._heads_agree:
             try:
                 return self._listed_by_heads(bounds, reverse, limit)
@@ -160,9 +158,9 @@ class Reader:
     def _listed_by_parts(
         self, bounds: tuple[str, str], reverse: bool = False, limit: int = -1
     ) -> set[str]:
-        """Every key that has a part, a head that is whole, or both; the first `limit` among them.
+        """Return the first `limit` keys that have a part or a valid head.
 
-        No more is read than is asked for, so that damage elsewhere costs nothing.
+        The query reads only the requested keys, so damage elsewhere has no effect.
         """
         keys: set[str] = set()
         rest = (
@@ -182,7 +180,7 @@ class Reader:
         return keys
 
     def _select(self, query: str, values: Sequence[str | int | None]) -> list[tuple[Any, ...]]:
-        """Rows, or Unreadable if a page or a text is damaged. Raises StoreError."""
+        """Return rows; Unreadable if a page or a text is damaged, StoreError otherwise."""
         try:
             return self._db.execute(query, values).fetchall()
         except (sqlite3.OperationalError, UnicodeDecodeError) as error:
@@ -193,11 +191,11 @@ class Reader:
             raise store_error(self._path, "cannot be read", error) from error
 
     def every_key(self) -> list[str]:
-        """All keys, those without a head as well."""
+        """Return all keys, including those without a head."""
         return sorted(self._listed_by_parts(span("")))
 
     def sweep(self, after: str) -> Swept:
-        """Read some of the keys that sort after `after`; "" is the beginning."""
+        """Read the next keys after `after` ("" for the beginning); report damaged ones."""
         keys: set[str] = set()
         damaged: list[Damaged] = []
         for table in ("head", "part"):
@@ -239,13 +237,13 @@ def _stored_query(marks: int) -> str:
 
 
 def _whole(key: str, parts: Sequence[Part]) -> list[Part]:
-    """Those of `parts` that are as they were committed, in order."""
+    """Return the parts whose checksum is right, in order."""
     keysum = key_sum(key)
     return [part for part in sorted(parts) if part_sum(keysum, *part[:2]) == part[2]]
 
 
 def damage_of(key: str, head: Head | None, parts: Sequence[Part]) -> str:
-    """What is wrong with the value of `key`, "" if it is as it was committed."""
+    """Return what is wrong with the value of `key`; "" if it is as it was committed."""
     keysum = key_sum(key)
     for number, text, found in parts:
         if part_sum(keysum, number, text) != found:

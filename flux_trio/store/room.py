@@ -1,7 +1,7 @@
-"""Whether a write failed for want of room, where SQLite says no more than that it failed.
+"""Finds out whether a write failed for lack of room, when SQLite's error code does not tell.
 
-SQLite has a code for a full disk. A quota (EDQUOT) and a limit on the size of files (EFBIG) it
-calls an I/O error, although room may be made for them just the same.
+SQLite has a code for a full disk. It reports an exceeded quota (EDQUOT) or file size limit (EFBIG)
+as an I/O error, although these can be corrected in the same way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PROBE: Final = bytes(1 << 16)
 
 
 def lacks_room(path: Path) -> bool:
-    """Whether a file beside `path`, as large as the largest of SQLite's, could not be written."""
+    """Return whether a file as large as SQLite's largest cannot be written beside `path`."""
     probe = path.with_name(f"{path.name}-room")
     sizes = [_size(path), _size(path.with_name(f"{path.name}-wal"))]
     try:

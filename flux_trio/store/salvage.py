@@ -1,7 +1,8 @@
-"""Reading a state file for its repair: past damage to the trees that find and list what it holds.
+"""Reads a state file for repair, even if the B-trees that find or list the values are damaged.
 
-A value is its parts, and the tree of the parts has their keys as well. So each part on a whole page
-of that tree is found by its number, also when the index of keys or the heads cannot be read.
+A value consists of its parts, and the B-tree of the parts also has their keys. So each part on an
+undamaged page of that tree can be found by its number, even if the index or the heads cannot be
+read.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from flux_trio.store.checks import last_number
 from flux_trio.store.reader import Head, Part, Reader, Unreadable
 from flux_trio.store.stores import StoreError
 
-NUMBERS_MAX: Final = 1 << 40  # of changes, where the account does not tell
+NUMBERS_MAX: Final = 1 << 40  # upper bound of part numbers if the account cannot be read
 
 
 class Salvage(Reader):
-    """A reader that takes its time."""
+    """A slow reader that scans all parts if a key cannot be found otherwise."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         super().__init__(db, path)
-        self._numbers: dict[str, list[int]] | None = None  # of the parts of each key, once scanned
-        self._lost_parts = False  # the scan has found damage: any key may lack some
+        self._numbers: dict[str, list[int]] | None = None  # key -> part numbers, after the scan
+        self._lost_parts = False  # the scan has met damage: any key may lack parts
 
     def every_key(self) -> list[str]:
         try:
             return super().every_key()
-        except StoreError:  # no tree lists them
+        except StoreError:  # heads and index are unreadable
             return sorted(self._scanned())
 
     def lost_its_head(self, key: str) -> bool:
@@ -65,7 +66,7 @@ class Salvage(Reader):
             return parts
 
     def _scanned(self) -> dict[str, list[int]]:
-        """The numbers of all parts that can be read, by key."""
+        """Return the numbers of all readable parts, by key."""
         if self._numbers is None:
             self._numbers = {}
             for number, key in self._scan():
@@ -73,7 +74,7 @@ class Salvage(Reader):
         return self._numbers
 
     def _scan(self) -> list[tuple[int, str]]:
-        """Halve each range of numbers with a damaged page in it, until what is whole is read."""
+        """Halve each range of numbers that contains a damaged page, until the rest is read."""
         found: list[tuple[int, str]] = []
         ranges = [(0, self._last_number())]
         while ranges:

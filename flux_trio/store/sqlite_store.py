@@ -1,15 +1,15 @@
-"""The store in one SQLite file, and what it checks.
+"""The store in one SQLite file, and its checks.
 
-A commit survives SIGKILL once `commit` has returned (write-ahead log, synchronous=NORMAL), and with
-synchronous=FULL power loss too. The file belongs to one process at a time, until `close` or the
-process's end.
+When `commit` returns, the commit survives SIGKILL (write-ahead log, synchronous=NORMAL); with
+synchronous=FULL it also survives a power loss. One process at a time owns the file, until `close`
+or its end.
 
-`layout.py` says what the file holds and how damage shows. At the start the store compares the
-number of changes with the acknowledged one, and the heads with the account; it reads no value. A
+`layout.py` describes the contents and how damage is detected. At the start, the store compares the
+number of changes with the acknowledged number, and the heads with the account; it reads no value. A
 value is checked when it is read.
 
-SQLite is told and asked much at once: after each statement, and after each row that is read, a
-worker thread waits for the interpreter, up to 5 ms when the instance is busy.
+Each call of SQLite does much at once: after each statement, and after each row, a worker thread
+waits for the interpreter, up to 5 ms when the instance is busy.
 """
 
 from __future__ import annotations
@@ -38,20 +38,19 @@ from flux_trio.store.stores import StoreError
 
 CACHE_KIB: Final = 4096
 STATEMENTS_KEPT: Final = 256  # prepared: `changes.py` has six, each for up to 40 numbers of rows
-WAL_BYTES_KEPT: Final = 16 << 20  # a longer write-ahead log is cut when it is next written anew
+WAL_BYTES_KEPT: Final = 16 << 20  # a longer write-ahead log is truncated when it restarts
 
-CLOSE_PAGES_MAX: Final = 16_384  # free ones, given back at the end: about a second
+CLOSE_PAGES_MAX: Final = 16_384  # free pages returned at the end: takes about a second
 
 
 class SqliteStore:
-    """Values in the SQLite file `path`, made if it is not there.
+    """Values in the SQLite file `path`, which is created if it is missing.
 
-    Raises StoreError when the file is not ours, of a newer layout, in use, or cannot be
-    written; when acknowledged commits are missing; or when the damage concerns the file as a
-    whole. A file of an older layout is migrated. Made in one thread and used in others, by
-    one at a time.
+    Raises StoreError if the file belongs to another program, has a newer layout, is in use or
+    cannot be written; if acknowledged commits are missing; or if the damage affects the whole file.
+    A file of an older layout is migrated. Several threads may use the store, one at a time.
 
-    `remarks` says what the operator should know of the file as it was found.
+    `remarks` are messages for the operator about the state of the file when it was opened.
     """
 
     waits_for_disk: ClassVar[bool] = True
@@ -61,8 +60,8 @@ class SqliteStore:
         self.remarks: list[tuple[Level, str]] = []
         self._number = 0  # of the last change
         self._synchronous = synchronous
-        with suppress(OSError):  # said better by SQLite
-            path.touch(mode=0o600)  # jobspecs have environments: they are the owner's alone
+        with suppress(OSError):  # SQLite's error is clearer
+            path.touch(mode=0o600)  # jobspecs contain environments, which are private
         try:
             self._db = sqlite3.connect(
                 path,
@@ -91,14 +90,14 @@ class SqliteStore:
     def _open(self) -> None:
         self._db.execute(
             "PRAGMA locking_mode = EXCLUSIVE"
-        )  # before WAL: then no shared memory file
+        )  # before WAL mode: this avoids a shared memory file
         found = layout_of(self._db, self.path)
         try:
             self._acknowledged = AcknowledgedFile(acknowledged_path(self.path))
         except OSError as error:
             raise self._acknowledged_error(error) from error
         try:
-            if found == 0 and self._acknowledged.number:  # before anything is written
+            if found == 0 and self._acknowledged.number:  # check before the first write
                 raise missing_changes(self.path, 0, self._acknowledged.number)
             self._prepare(found)
             check_schema(self._db, self.path)
@@ -120,7 +119,7 @@ class SqliteStore:
         self._db.execute(f"PRAGMA synchronous = {self._synchronous.upper()}")
         self._db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         self._db.execute("PRAGMA temp_store = MEMORY")
-        with layout.transaction(self._db):  # a write lock, now rather than at the first commit
+        with layout.transaction(self._db):  # get the write lock now, not at the first commit
             if found < CHECKED_LAYOUT and self._acknowledged.number is None:
                 self._acknowledge(0)
             if found == 0:
@@ -141,7 +140,7 @@ class SqliteStore:
         self.remarks.append((Level.NOTICE, text))
 
     def _check_number(self) -> None:
-        """Compare the number of the last change with that of the last acknowledged one."""
+        """Compare the number of the last change with the last acknowledged number."""
         self._number = last_number(self._db, self.path)
         acknowledged = self._acknowledged
         if acknowledged.number is None:
@@ -160,7 +159,7 @@ class SqliteStore:
     # Writing
 
     def commit(self, ops: Iterable[Op]) -> None:
-        """Apply `ops` in one transaction; durable on return."""
+        """Apply `ops` in one transaction; they are durable on return."""
         runs = changes.runs_of(ops)
         if not runs:
             return
@@ -171,27 +170,27 @@ class SqliteStore:
         self._acknowledge(self._number)
 
     def _acknowledge(self, number: int) -> None:
-        """Raises EIO, whatever the reason: the commit is stored, to retry would store it twice."""
+        """Write the number; EIO for any failure, since a retry would store the commit twice."""
         try:
             self._acknowledged.write(number)
         except OSError as error:
             raise self._acknowledged_error(error) from error
 
     def reclaim(self, kept: int, pages_max: int) -> int:
-        """Give back free pages at the file's end, down to `kept`; how many are still free.
+        """Return free pages at the file's end, until `kept` are left; return how many are free.
 
-        At most `pages_max`; the file is shorter once all have been given back.
+        At most `pages_max` pages; the file becomes shorter only when all have been returned.
         """
         try:
             free = self._free_pages()
             if free <= kept:
                 return free
-            # `execute` would do the first step only, which is one page
+            # `execute` would do only the first step, which is one page
             self._db.executescript(f"PRAGMA incremental_vacuum({min(pages_max, free - kept)})")
             free = self._free_pages()
             if free <= kept:
-                # SQLite cuts the file when it moves the write-ahead log into it: if nothing is
-                # written from here on, that would be never.
+                # SQLite truncates the file when it moves the write-ahead log into it. Without
+                # further writes that would never happen.
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
         except sqlite3.Error as error:
             raise self._error("cannot be written", error) from error
@@ -202,8 +201,8 @@ class SqliteStore:
         return int(free)
 
     def close(self) -> None:
-        """Move the write-ahead log into the file, which is then whole by itself."""
-        with suppress(StoreError):  # without room the file stays as long as it is
+        """Move the write-ahead log into the file, which is then complete by itself."""
+        with suppress(StoreError):  # if there is no room, the file keeps its length
             self.reclaim(0, CLOSE_PAGES_MAX)
         try:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -216,23 +215,18 @@ class SqliteStore:
     # Reading
 
     def lookup(self, keys: Sequence[str]) -> list[str | Damaged | None]:
-        """The value of each of `keys`: None if there is none, Damaged if it has changed."""
         return self._reader.lookup(keys)
 
     def dir(self, prefix: str) -> list[str]:
-        """Every key below `prefix`, sorted."""
         return self._reader.dir(prefix)
 
     def page(self, page: Page) -> PageRead:
-        """Some of the keys below a prefix."""
         return self._reader.page(page)
 
     def count(self, prefix: str) -> int:
-        """How many keys there are below `prefix`."""
         return self._reader.count(prefix)
 
     def sweep(self, after: str) -> Swept:
-        """Read some of the keys after `after` and tell which of them are damaged."""
         return self._reader.sweep(after)
 
     def _error(self, what: str, error: sqlite3.Error) -> StoreError:

@@ -1,6 +1,6 @@
-"""What keeps the values: the interface of a store, and the store in memory.
+"""The interface of a store, and the store in memory.
 
-Synchronous; one caller at a time. A commit is stored whole or not at all.
+Its methods are synchronous; one caller at a time. A commit is stored completely or not at all.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from flux_trio.messages import FluxError, Level
 
 
 class StoreError(FluxError):
-    """A store cannot be opened, read or written: EIO or ENOSPC, and a text that names the file."""
+    """A store cannot be opened, read or written: EIO or ENOSPC; the text names the file."""
 
 
 class Store(Protocol):
-    """What the service needs of a store; every method may raise StoreError."""
+    """The interface of a store for the kvs; every method may raise StoreError."""
 
     waits_for_disk: ClassVar[bool]
-    """Whether to call it on a worker thread."""
+    """Whether to call it in a worker thread."""
 
     remarks: list[tuple[Level, str]]
-    """What the operator should know of the state as it was found."""
+    """Messages for the operator about the state of the file when it was opened."""
 
     def commit(self, ops: Iterable[Op]) -> None:
-        """Apply `ops` in order, all or none; durable on return."""
+        """Apply `ops` in order, all or none; they are durable on return."""
 
     def lookup(self, keys: Sequence[str]) -> Sequence[str | Damaged | None]:
-        """The value of each of `keys`, None where there is none."""
+        """Return the value of each key: None without a value, Damaged for a damaged value."""
 
     def dir(self, prefix: str) -> list[str]:
-        """Every key below `prefix` ("" for all), sorted; `prefix` itself is not among them."""
+        """Return every key below `prefix` ("" for all), sorted, without `prefix` itself."""
 
     def page(self, page: Page) -> PageRead:
-        """Some of the keys below a prefix."""
+        """Return some of the keys below a prefix, with their values if requested."""
 
     def count(self, prefix: str) -> int:
-        """How many keys there are below `prefix`."""
+        """Return the number of keys below `prefix`."""
 
     def sweep(self, after: str) -> Swept:
-        """Read some of the keys after `after` and tell which of them are damaged."""
+        """Read the next keys after `after`; report damaged ones."""
 
     def reclaim(self, kept: int, pages_max: int) -> int:
-        """Give back at most so many pages that are free, down to `kept`; how many still are."""
+        """Give back at most `pages_max` free pages, until `kept` are left; return how many are."""
 
     def close(self) -> None:
-        """Leave everything in order; no other method may follow."""
+        """Close the files; no other method may be called after it."""
 
 
 class MemoryStore:
-    """Values in a dictionary, gone with the process. Appending to a long value copies it."""
+    """Values in a dictionary, lost with the process. An append to a long value copies it."""
 
     waits_for_disk: ClassVar[bool] = False
 
@@ -75,15 +75,12 @@ class MemoryStore:
                 self._values[op.key] = self._values.get(op.key, "") + op.text
 
     def lookup(self, keys: Sequence[str]) -> list[str | None]:
-        """The value of each of `keys`, None where there is none."""
         return [self._values.get(key) for key in keys]
 
     def dir(self, prefix: str) -> list[str]:
-        """Every key below `prefix`, sorted."""
         return list(self._values.irange(*span(prefix), inclusive=(False, False)))
 
     def page(self, page: Page) -> PageRead:
-        """Some of the keys below a prefix."""
         between = self._values.irange(
             *page.bounds(), inclusive=(False, False), reverse=page.reverse
         )
@@ -91,18 +88,17 @@ class MemoryStore:
         return PageRead(keys, self.lookup(keys) if page.values else [])
 
     def count(self, prefix: str) -> int:
-        """How many keys there are below `prefix`."""
         after, before = span(prefix)
         count: int = self._values.bisect_left(before) - self._values.bisect_right(after)
         return count
 
-    def sweep(self, after: str) -> Swept:  # noqa: ARG002 - the shape of a store
-        """Nothing can be damaged."""
+    def sweep(self, after: str) -> Swept:  # noqa: ARG002 - the interface of a store
+        """Report no damage: values in memory are not damaged."""
         return Swept(None, [])
 
-    def reclaim(self, kept: int, pages_max: int) -> int:  # noqa: ARG002 - the shape of a store
-        """Nothing is free."""
+    def reclaim(self, kept: int, pages_max: int) -> int:  # noqa: ARG002 - the interface
+        """Return 0: a dictionary has no pages."""
         return 0
 
     def close(self) -> None:
-        """Nothing to put in order."""
+        """Do nothing: there is no file."""
