@@ -1,10 +1,10 @@
 """The trace: one ordered record of what an instance did.
 
-Every message sent and received (each with its own place, so that what crossed can be told from what
-came after), every module started or lost, every event logged, resource change, hook call and state
-summary goes through one `Trace`. Sinks decide what is kept; without one nothing is. Times come in
-with the records: two runs from one seed give the same bytes. `JsonLines` writes a trace,
-`read_trace` reads it back, and reads what other implementations leave.
+One `Trace` gets every message sent and received, every module started or ended, every event logged,
+resource change, hook call and state summary. A send and its receipt are separate records with their
+own places, so a reader can tell which messages crossed. Sinks store the records; without a sink
+nothing is stored. Times come with the records: two runs from the same seed give the same bytes.
+`JsonLines` writes a trace; `read_trace` reads it, and also reads traces of other implementations.
 """
 
 from flux_trio.trace.reading import Shown, Source, read_trace

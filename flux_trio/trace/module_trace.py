@@ -1,9 +1,10 @@
-"""What flux-core's `flux module trace --full` prints, as records (flux-module(1), TRACE).
+"""Converts the output of flux-core's `flux module trace --full` to records (flux-module(1), TRACE).
 
-A line for each message that a module sent to the broker (`tx`) or was sent by it (`rx`), then its
-payload as indented JSON or the text of its error. Between two traced modules a message shows as a
-`tx` and the `rx` that follows it: one message here. Times are those of a wall clock without a zone
-and are taken for UTC. Eventlogs come from the job manager's journal, if somebody followed it.
+The output has a line for each message that a module sent to the broker (`tx`) or received from it
+(`rx`), then its payload as indented JSON, or the text of its error. A message between two traced
+modules appears as a `tx` and the `rx` that follows it; here it is one message. Times are wall-clock
+times without a zone and are taken as UTC. Eventlogs come from the job manager's journal, if a
+client followed it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ HEADER: Final = re.compile(
 )
 _FORM: Final = "YYYY-MM-DDTHH:MM:SS.mmm MODULE tx|rx TYPE TOPIC [SIZE]"
 
-# Requests to a traced module from one that is not: who makes them.
+# Requests to a traced module from an untraced one: topic -> sender.
 _CALLERS: Final = {
     topics.SCHED_ALLOC: topics.JOB_MANAGER,
     topics.SCHED_FREE: topics.JOB_MANAGER,
@@ -62,19 +63,19 @@ class Line(NamedTuple):
     payload: Any
 
     def is_same(self, other: Line) -> bool:
-        """Whether it is the same message, seen at its other end."""
+        """Return whether `other` is the same message, seen at its other end."""
         return self[3:] == other[3:]
 
 
 class ModuleTrace(NamedTuple):
-    """The records, and whether events of eventlogs are among them."""
+    """The records, and whether they include events of eventlogs."""
 
     records: Iterator[Record]
     has_events: bool
 
 
 def read_module_trace(lines: Iterable[str]) -> ModuleTrace:
-    """Raises FormatError naming the line and what was expected."""
+    """Parse the output; FormatError names the line and what was expected."""
     seen = list(_parse(lines))
     if seen and all(line.is_empty or line.payload is None for line in seen):
         raise FormatError("payloads, as `flux module trace --full` prints them", Words("none"))
@@ -136,7 +137,7 @@ def _errnum(result: str, number: int) -> int:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 in the Gregorian calendar; years here begin in March."""
+    """Return the days since 1970-01-01 in the Gregorian calendar; years begin in March here."""
     year -= month < 3
     month = (month + 9) % 12
     return (
@@ -148,8 +149,8 @@ def _days(year: int, month: int, day: int) -> int:
 
 
 def _pair(lines: Sequence[Line]) -> Iterator[Routed]:
-    """Each message once, with both its ends where they are known."""
-    asked: dict[str, str] = {}  # topic → who sent the last request
+    """Yield each message once, with both its ends if they are known."""
+    asked: dict[str, str] = {}  # topic → sender of the last request
     at = 0
     while at < len(lines):
         first = lines[at]
@@ -172,12 +173,12 @@ def _pair(lines: Sequence[Line]) -> Iterator[Routed]:
 
 
 def _goes_on(first: Line, line: Line) -> bool:
-    """Whether the line is another end of the message that `first` showed."""
+    """Return whether the line shows another end of the message `first`."""
     return not line.is_sent and line.is_same(first) and line.t - first.t < 1.0
 
 
 def _sender(line: Line) -> str:
-    """Who sent what a traced module was sent, and is not traced itself."""
+    """Return the untraced sender of a message that a traced module received."""
     if line.type == "event":
         return BROKER
     if line.type == "response":
@@ -187,7 +188,7 @@ def _sender(line: Line) -> str:
 
 
 def _receivers(line: Line, asked: dict[str, str]) -> tuple[str, ...]:
-    """Who is sent what a traced module sends, and is not traced itself."""
+    """Return the untraced receivers of a message that a traced module sent."""
     if line.type == "event":
         return ()
     if line.type == "request":
@@ -199,12 +200,12 @@ def _receivers(line: Line, asked: dict[str, str]) -> tuple[str, ...]:
 
 
 def _with_events(routed: Iterable[Routed]) -> Iterator[Routed | Logged]:
-    """Each event once, where the journal first tells of it."""
-    told: set[tuple[int, float, str]] = set()
+    """Add each event once, where the journal first has it."""
+    seen: set[tuple[int, float, str]] = set()
     for each in routed:
         for jobid, timestamp, name, context in _events(each):
-            if (jobid, timestamp, name) not in told:
-                told.add((jobid, timestamp, name))
+            if (jobid, timestamp, name) not in seen:
+                seen.add((jobid, timestamp, name))
                 yield Logged(each.t, jobid, name, context)
         yield each
 

@@ -1,7 +1,7 @@
-"""Reading a trace, in whichever of its forms.
+"""Reads a trace in any of its forms.
 
-The form is told from the content: JSON lines (`record_to_json`), one JSON object with the messages
-of a scenario, or what `flux module trace --full` prints.
+The content determines the form: JSON lines (`record_to_json`), one JSON object with the messages of
+a scenario, or the output of `flux module trace --full`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ EXPECTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the records of a source can tell.
+    """Which information the records of a source contain.
 
-    `crossings`: sends and receipts each have their own place, so that what crossed can be told.
+    `crossings`: sends and receipts have separate places, so crossing messages can be recognised.
     `headers`: matchtags, flags, userids and rolemasks. `events`: job eventlogs.
     """
 
@@ -38,7 +38,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A trace: the name of its form, what it can tell, and its records, to be taken once."""
+    """A trace: the name of its form, its contents, and its records, which can be read once."""
 
     form: str
     shown: Shown
@@ -46,11 +46,10 @@ class Source:
 
 
 def read_trace(lines: Iterable[str]) -> Source:
-    """The trace in the lines of a text.
+    """Return the trace in the lines of a text.
 
-    Raises FormatError, now or while records are taken, naming the line or the path in the JSON
-    object, what was expected and what came. A last line that was not written to its end, as a crash
-    leaves it, is passed over.
+    Raises FormatError, at once or during iteration, that names the line or the path in the JSON
+    object, what was expected and what came. An incomplete last line, as after a crash, is ignored.
     """
     source = iter(lines)
     first = next((line for line in source if line.strip()), None)
@@ -70,7 +69,7 @@ def read_trace(lines: Iterable[str]) -> Source:
 
 
 def _is_record(line: str) -> bool:
-    """Whether a line by itself is a JSON object that is no recording."""
+    """Return whether a line is a complete JSON object and not a recording."""
     try:
         return "messages" not in msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except msgspec.MsgspecError:
@@ -86,7 +85,7 @@ def _read_lines(lines: Iterable[str]) -> Iterator[Record]:
             record = record_from_json(line)
         except FormatError as error:
             if not line.endswith("\n"):
-                return  # cut short: a whole line ends
+                return  # incomplete: a complete line ends with a newline
             raise _at_line(error, number) from None
         if record.n <= last:
             expected = f"a place in the order after {last}"

@@ -1,4 +1,4 @@
-"""One record of the trace, what hands records to sinks, and their JSON form."""
+"""One record of the trace, the `Trace` that passes records to sinks, and the JSON form."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from flux_trio.messages import Control, Event, Message, Request, Response
 
 
 class Kind(StrEnum):
-    """What a record tells."""
+    """The kinds of records."""
 
     SEND = "send"
     RECV = "recv"
-    DROP = "drop"  # a message nobody will receive: its peer is gone or was replaced
+    DROP = "drop"  # a message that will not be received: its peer is gone or was replaced
     MODULE = "module"
     EVENT = "event"
     RESOURCE = "resource"
@@ -29,7 +29,7 @@ class Kind(StrEnum):
     INSTANCE = "instance"
 
 
-# Looked up once: asking a member for its value is slow, and every message is sent and received.
+# Looked up once: reading a member's value is slow, and every message is sent and received.
 _SEND: Final[str] = Kind.SEND.value
 _RECV: Final[str] = Kind.RECV.value
 _DROP: Final[str] = Kind.DROP.value
@@ -38,9 +38,9 @@ _DROP: Final[str] = Kind.DROP.value
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One thing that happened.
 
-    `n` is its place in the order and `t` its time, seconds since the Unix epoch. For messages,
-    `party` sent or received it, `peer` is the other end, and `ref` is the place of the send that
-    a recv or drop belongs to. Other kinds put what they tell into `data`.
+    `n` is its place in the order and `t` its time, in seconds since the Unix epoch. For messages,
+    `party` sent or received it, `peer` is the other end, and `ref` is the place of the send that a
+    recv or drop belongs to. Other kinds have their contents in `data`.
     """
 
     n: int
@@ -57,9 +57,9 @@ Sink = Callable[[Record], object]
 
 
 class Trace:
-    """Numbers records and hands each to every sink, in order, as it happens.
+    """Numbers the records and passes each to every sink, in order, at once.
 
-    `t` is when the last message was sent or received: seconds since the Unix epoch.
+    `t` is the time of the last message sent or received, in seconds since the Unix epoch.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -69,20 +69,18 @@ class Trace:
         self._n = 0
 
     def add_sink(self, sink: Sink) -> None:
-        """From now on, `sink` is called with every record; it must not block."""
+        """Call `sink` with every record from now on; it must not block."""
         self._sinks.append(sink)
 
     def remove_sink(self, sink: Sink) -> None:
-        """Stop calling `sink`."""
         self._sinks.remove(sink)
 
     @property
     def has_sinks(self) -> bool:
-        """Whether records go to anybody."""
         return bool(self._sinks)
 
     def sent(self, party: str, peer: str, message: Message) -> int:
-        """`party` sent `message` towards `peer`; returns its place in the order."""
+        """Record that `party` sent `message` to `peer`; return its place in the order."""
         self._n = n = self._n + 1
         self.t = now = self._now()
         if self._sinks:
@@ -90,14 +88,14 @@ class Trace:
         return n
 
     def received(self, party: str, peer: str, message: Message, ref: int) -> None:
-        """`party` took up the message that was sent at place `ref`."""
+        """Record that `party` received the message sent at place `ref`."""
         self._n = n = self._n + 1
         self.t = now = self._now()
         if self._sinks:
             self._emit(Record(n, now, _RECV, party, peer, ref, message))
 
     def received_all(self, party: str, taken: Sequence[tuple[int, Any]]) -> None:
-        """`party` took up all that waited, each with its place; what has none it was not sent."""
+        """Record that `party` received `taken`, pairs (place, message); skip places below 0."""
         self.t = now = self._now()
         if not self._sinks:
             self._n += sum(ref >= 0 for ref, _ in taken)
@@ -108,20 +106,20 @@ class Trace:
                 self._emit(Record(n, now, _RECV, party, "", ref, message))
 
     def dropped(self, party: str, message: Message, ref: int, reason: str) -> None:
-        """The message sent at place `ref` will reach nobody."""
+        """Record that the message sent at place `ref` will not be received."""
         self._n = n = self._n + 1
         if self._sinks:
             data = {"reason": reason}
             self._emit(Record(n, self._now(), _DROP, party, "", ref, message, data))
 
     def note(self, kind: str, party: str, data: dict[str, Any]) -> None:
-        """Something other than a message."""
+        """Record something other than a message."""
         self._n = n = self._n + 1
         if self._sinks:
             self._emit(Record(n, self._now(), kind, party, data=data))
 
     def note_all(self, party: str, notes: Sequence[tuple[str, dict[str, Any]]]) -> None:
-        """Several (kind, data) at once."""
+        """Record several (kind, data) at once."""
         if not self._sinks:
             self._n += len(notes)
             return
@@ -141,7 +139,7 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 class _WithMessage(msgspec.Struct, omit_defaults=True):
-    """What a line has of a record with a message."""
+    """The JSON fields of a record with a message."""
 
     n: int
     t: float
@@ -155,7 +153,7 @@ class _WithMessage(msgspec.Struct, omit_defaults=True):
 
 
 def record_to_json(record: Record) -> bytes:
-    """One line of the JSON-lines trace, without its newline; `type` is that of the message."""
+    """Return one line of the JSON-lines trace, without newline; `type` is the message's type."""
     message = record.message
     if message is None:
         return _encoder.encode(record)
@@ -167,12 +165,12 @@ def record_to_json(record: Record) -> bytes:
 
 
 def record_from_json(line: bytes | str) -> Record:
-    """The record a line holds. Raises FormatError with the key, what was expected and what came."""
+    """Parse a line; FormatError has the key, what was expected and what came."""
     try:
         fields = msgspec.json.decode(line, type=_Line)
     except msgspec.MsgspecError as error:
         raise FormatError.of_msgspec(error) from None
-    except (RecursionError, UnicodeError):  # too deeply nested; lone surrogates
+    except (RecursionError, UnicodeError):  # nested too deeply, or lone surrogates
         raise FormatError("a record that JSON can carry", line) from None
     return Record(
         n=fields.n,

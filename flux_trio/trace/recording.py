@@ -1,7 +1,7 @@
-"""Recordings of flux-core: one JSON object with the messages of a scenario and its jobs' eventlogs.
+"""Recordings of flux-core: one JSON object with the messages of a scenario and the jobs' eventlogs.
 
-`messages` is in router order, `jobs[].eventlog` has the events with times on the same scale, in
-seconds since the first message. Everything else in the object is for other readers.
+`messages` is in router order. `jobs[].eventlog` has the events. All times are in seconds since the
+first message. Other keys of the object are for other readers.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from flux_trio.trace.record import Record
 from flux_trio.trace.routed import Logged, Routed, make_message, name_the_gone, records_of
 
 STAMP_LAG_S: Final = 0.02
-"""A router stamps a message with the time at which its loop began: that much too early at most.
+"""A router stamps a message with the time when its loop began, at most this much too early.
 
-Events are stamped when they are posted. So an event belongs before what the job manager sent up to
-that long before it by the stamps, and behind whatever it was sent about the job.
+Events are stamped when they are posted. So an event may precede messages that the job manager sent
+up to this long before it according to the stamps, but it follows messages that the job manager
+received about the job.
 """
 
 _TYPES: Final = "request, response or event"
@@ -55,9 +56,9 @@ class _Recording(msgspec.Struct):
 
 
 def read_recording(text: str) -> Iterator[Record]:
-    """The records of a recording, events among the messages.
+    """Return the records of a recording, with the events among the messages.
 
-    Raises FormatError with the path of what is not as it should be.
+    Raises FormatError with the path of the invalid value.
     """
     recording: _Recording = _decode(text, _Recording, "")
     messages = [_routed(raw, f"messages[{at}]") for at, raw in enumerate(recording.messages)]
@@ -70,7 +71,7 @@ def read_recording(text: str) -> Iterator[Record]:
 
 
 def _merge(messages: list[Routed], logged: list[Logged]) -> Iterator[Routed | Logged]:
-    """Messages in their order, each event where the job manager must have posted it."""
+    """Yield the messages in order, and each event where the job manager must have posted it."""
     times = [message.t for message in messages]
     events: list[list[Logged]] = [[] for _ in range(len(messages) + 1)]
     last = 0
@@ -87,13 +88,13 @@ def _merge(messages: list[Routed], logged: list[Logged]) -> Iterator[Routed | Lo
 
 
 def _may_follow(message: Routed, event: Logged) -> bool:
-    """Whether the message was sent after the event, though stamped before it."""
+    """Return whether the message may follow the event although its stamp is earlier."""
     is_cause = topics.JOB_MANAGER in message.receivers and _is_about(message, event.jobid)
     return not is_cause and message.t > event.t - STAMP_LAG_S
 
 
 def _is_about(message: Routed, jobid: int) -> bool:
-    """Whether a message may concern the job: it has its id, or none."""
+    """Return whether a message may concern the job: it has the job's id or no id."""
     payload = getattr(message.message, "payload", None)
     if not isinstance(payload, dict):
         return True

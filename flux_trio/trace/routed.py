@@ -1,8 +1,9 @@
-"""Messages in the order in which one router passed them on, as records.
+"""Messages in the order in which one router forwarded them, as records.
 
-A router sees each message once: it becomes a SEND and, right behind it, its RECV. What crossed on
-the way to or from a party cannot be told, nor can matchtags, flags and userids. Who is gone when a
-service is told `disconnect` is not in the message either, but mostly follows from who falls silent.
+A router sees each message once: it becomes a SEND and, directly after it, its RECV. Messages that
+crossed on the way cannot be recognised, and matchtags, flags and userids are missing. A
+`disconnect` request does not say which peer is gone; usually this follows from the peer that falls
+silent.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ import msgspec
 from flux_trio.messages import Event, Message, Request, Response, service_of, topics
 from flux_trio.trace.record import Kind, Record
 
-CLIENT: Final = "client"  # any program that is no module
+CLIENT: Final = "client"  # any program that is not a module
 BROKER: Final = "broker"
 
-# What a module says first in a new life.
-_FIRST_WORDS: Final = {topics.RESOURCE_ACQUIRE, topics.SCHED_HELLO, topics.EXEC_HELLO}
+# The first requests of a module after it was loaded.
+_FIRST_REQUESTS: Final = {topics.RESOURCE_ACQUIRE, topics.SCHED_HELLO, topics.EXEC_HELLO}
 
 
 class Routed(NamedTuple):
-    """One message: time in seconds, who sent it, who takes it up, and itself."""
+    """One message: time in seconds, sender, receivers, and the message itself."""
 
     t: float
     sender: str
@@ -42,7 +43,7 @@ class Logged(NamedTuple):
 
 
 def records_of(passed: Iterable[Routed | Logged]) -> Iterator[Record]:
-    """The records of what was passed on and logged, in that order, numbered from 1."""
+    """Yield the records of forwarded messages and logged events in order, numbered from 1."""
     n = 0
     for each in passed:
         n += 1
@@ -61,7 +62,7 @@ def records_of(passed: Iterable[Routed | Logged]) -> Iterator[Record]:
 def make_message(
     type_: str, topic: str, payload: Any, errnum: int, sender: str, receiver: str
 ) -> Message:
-    """A message without what a router does not show; KeyError for a type there is not."""
+    """Build a message without the fields that a router does not show; KeyError for a wrong type."""
     match type_:
         case "request":
             return Request(topic, payload, routes=(sender,))
@@ -73,27 +74,27 @@ def make_message(
 
 
 def name_the_gone(passed: Sequence[Routed]) -> list[Routed]:
-    """With the sender of each `disconnect` that the broker sent, where it can be told.
+    """Add the missing sender to each `disconnect` that the broker sent, if it can be determined.
 
-    The one that is gone is a module that had called the service, says nothing from there on until
-    its first words in a new life, and is sent nothing: the one that was told to shut down, if there
-    are several.
+    The sender is a module that had called the service, that sends nothing after this place until
+    the first request after it is loaded again, and that receives nothing. If there are several, it
+    is the one that was told to shut down.
     """
-    said, heard = _places(passed, sent=True), _places(passed, sent=False)
+    sent, received = _places(passed, sent=True), _places(passed, sent=False)
     named = list(passed)
-    gone: set[tuple[str, str, int]] = set()  # peer, service, life: each tells a service once
+    gone: set[tuple[str, str, int]] = set()  # (peer, service, next place): disconnects only once
     for place, each in enumerate(passed):
-        service = _left(each.message)
+        service = _disconnected_service(each.message)
         if each.sender != BROKER or not service:
             continue
         silent = [
             (peer, service, _next(places, place))
-            for peer, places in said.items()
+            for peer, places in sent.items()
             if _has_called(passed, places, place, service)
-            and _is_silent(passed, places, heard.get(peer, []), place)
+            and _is_silent(passed, places, received.get(peer, []), place)
         ]
         silent = [one for one in silent if one not in gone]
-        told = [one for one in silent if _was_told(passed, heard.get(one[0], []), place)]
+        told = [one for one in silent if _was_told(passed, received.get(one[0], []), place)]
         found = told or silent
         if len(found) == 1 or told:
             gone.add(found[0])
@@ -104,15 +105,15 @@ def name_the_gone(passed: Sequence[Routed]) -> list[Routed]:
     return named
 
 
-def _left(message: Message) -> str:
-    """The service that is told of somebody's end, "" for other messages."""
+def _disconnected_service(message: Message) -> str:
+    """Return the service that gets a `disconnect`; "" for another message."""
     if isinstance(message, Request) and message.topic.endswith(f".{topics.DISCONNECT}"):
         return service_of(message.topic)
     return ""
 
 
 def _places(passed: Sequence[Routed], *, sent: bool) -> dict[str, list[int]]:
-    """For each module, where in the order it sent or took up a message."""
+    """Return, for each module, the places where it sent or received a message."""
     found: dict[str, list[int]] = {}
     for place, each in enumerate(passed):
         for party in (each.sender,) if sent else each.receivers:
@@ -122,33 +123,37 @@ def _places(passed: Sequence[Routed], *, sent: bool) -> dict[str, list[int]]:
 
 
 def _next(places: list[int], after: int) -> int:
-    """The first of `places` beyond `after`, -1 if there is none."""
+    """Return the first of `places` after `after`, -1 if there is none."""
     at = bisect_right(places, after)
     return places[at] if at < len(places) else -1
 
 
-def _has_called(passed: Sequence[Routed], said: list[int], place: int, service: str) -> bool:
-    """Whether it had sent the service a request by then."""
-    messages = (passed[at].message for at in said[: bisect_right(said, place)])
+def _has_called(passed: Sequence[Routed], sent: list[int], place: int, service: str) -> bool:
+    """Return whether the module had sent the service a request before `place`."""
+    messages = (passed[at].message for at in sent[: bisect_right(sent, place)])
     return any(
         isinstance(message, Request) and service_of(message.topic) == service
         for message in messages
     )
 
 
-def _is_silent(passed: Sequence[Routed], said: list[int], heard: list[int], place: int) -> bool:
-    says = _next(said, place)
-    if says != -1 and getattr(passed[says].message, "topic", "") not in _FIRST_WORDS:
+def _is_silent(passed: Sequence[Routed], sent: list[int], received: list[int], place: int) -> bool:
+    next_sent = _next(sent, place)
+    if next_sent != -1 and getattr(passed[next_sent].message, "topic", "") not in _FIRST_REQUESTS:
         return False
-    hears = _next(heard, place)
-    return hears == -1 or (says != -1 and hears > says) or _is_shutdown(passed[hears].message)
+    next_received = _next(received, place)
+    return (
+        next_received == -1
+        or (next_sent != -1 and next_received > next_sent)
+        or _is_shutdown(passed[next_received].message)
+    )
 
 
 def _is_shutdown(message: Message) -> bool:
     return isinstance(message, Request) and message.topic.endswith(".shutdown")
 
 
-def _was_told(passed: Sequence[Routed], heard: list[int], place: int) -> bool:
-    """Whether the last that it heard was to shut down."""
-    at = bisect_right(heard, place)
-    return at > 0 and _is_shutdown(passed[heard[at - 1]].message)
+def _was_told(passed: Sequence[Routed], received: list[int], place: int) -> bool:
+    """Return whether the last message that the module received told it to shut down."""
+    at = bisect_right(received, place)
+    return at > 0 and _is_shutdown(passed[received[at - 1]].message)

@@ -1,4 +1,4 @@
-"""Writing a trace as it happens, as JSON lines."""
+"""Writes a trace as JSON lines while it is recorded."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final
 from flux_trio.trace.record import Record, record_to_json
 
 BUFFER_BYTES: Final = 1 << 16
-"""What waits to be written at most, and is lost with a process that is killed."""
+"""Most bytes that wait to be written; a killed process loses them."""
 
 
 class JsonLines:
-    """A sink that hands whole lines to `write`, many at a time.
+    """A sink that passes complete lines to `write`, many at a time.
 
-    `write` takes bytes and is called in the sink's own thread: it should be a file's. The last
-    lines are written by `close`, after which records are ignored. When `write` fails (a full disk)
-    the trace ends there and `error` says why: what is being traced must not fail for it.
+    `write` takes bytes, like a file's, and is called in the sink's own thread. `close` writes the
+    last lines; later records are ignored. If `write` fails (a full disk), the trace ends and
+    `error` has the reason, because the traced instance must not fail.
     """
 
     def __init__(self, write: Callable[[bytes], object], buffer_bytes: int = BUFFER_BYTES) -> None:
@@ -28,7 +28,7 @@ class JsonLines:
         self.error: OSError | None = None
 
     def append(self, record: Record) -> None:
-        """Take the next record (a Sink)."""
+        """Add the next record (a Sink)."""
         if self._closed:
             return
         line = record_to_json(record) + b"\n"
@@ -38,7 +38,7 @@ class JsonLines:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the waiting lines."""
         lines, self._lines, self._size = self._lines, [], 0
         if lines and self.error is None:
             try:
@@ -48,6 +48,6 @@ class JsonLines:
                 self._closed = True
 
     def close(self) -> None:
-        """Write what waits, and take nothing more."""
+        """Write the waiting lines and ignore later records."""
         self._closed = True
         self.flush()
