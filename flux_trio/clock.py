@@ -1,8 +1,8 @@
-"""The clock of a real instance: the wall's time for dates, the time that passes for durations.
+"""The clock of a real instance: wall-clock time for dates, monotonic time for durations.
 
-People and NTP set the wall clock, in steps. CLOCK_BOOTTIME counts what passes: it never steps, and
-goes on while the machine sleeps. Both are handed in. A virtual clock is no `Clock` but a function,
-which never steps and serves for both.
+People and NTP set the wall clock in steps. CLOCK_BOOTTIME measures durations: it never steps, and
+it advances while the machine sleeps. The caller passes both in. A virtual clock is not a `Clock`
+but a function that never steps and serves for both.
 """
 
 from __future__ import annotations
@@ -13,31 +13,30 @@ from typing import Final
 
 Now = Callable[[], float]
 
-STEP_S_MIN: Final = 0.5  # a smaller change of the wall clock is no step; it counts with the next
-LOOK_S: Final = 1.0  # a step, or a sleep of the machine, is found that late by those who wait
+STEP_S_MIN: Final = 0.5  # a smaller change of the wall clock is ignored until the sum is larger
+LOOK_S: Final = 1.0  # how often waiting tasks look for a step or a sleep of the machine
 
 
 class Clock:
-    """`wall` gives seconds since the Unix epoch, `passed` seconds since some moment."""
+    """`wall` returns seconds since the Unix epoch, `passed` monotonic seconds."""
 
     def __init__(self, wall: Now, passed: Now) -> None:
         self.wall = wall
         self.passed = passed
 
     def __call__(self) -> float:
-        """The wall's time."""
         return self.wall()
 
 
 class Steps:
-    """Finds the steps of the wall clock, as one who looks now and then."""
+    """Detects steps of the wall clock between two looks at it."""
 
     def __init__(self, clock: Now) -> None:
         self._clock = clock
         self._seen = self.ahead()
 
     def found(self) -> float:
-        """By how many seconds the wall clock was set since the last look; 0.0 if it was not."""
+        """Return by how many seconds the wall clock was set since the last look, or 0.0."""
         ahead = self.ahead()
         by = ahead - self._seen
         if abs(by) < STEP_S_MIN:
@@ -46,16 +45,16 @@ class Steps:
         return by
 
     def ahead(self) -> float:
-        """Seconds that the wall shows now more than have passed."""
+        """Return the wall-clock time minus the monotonic time, in seconds; 0.0 if virtual."""
         clock = self._clock
         return clock.wall() - clock.passed() if isinstance(clock, Clock) else 0.0
 
 
 def passing(clock: Now) -> Now:
-    """What counts durations beside `clock`."""
+    """Return the clock that measures durations for `clock`."""
     return clock.passed if isinstance(clock, Clock) else clock
 
 
 def wait_s_max(clock: Now) -> float:
-    """How long to wait by Trio's clock before looking at `clock` again: Trio's may stand still."""
+    """Return how long to wait by Trio's clock, which may stand still, before a look at `clock`."""
     return LOOK_S if isinstance(clock, Clock) else math.inf

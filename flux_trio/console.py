@@ -1,8 +1,8 @@
-"""Lines for people on standard output and standard error, which never end or delay who writes them.
+"""Lines on standard output and standard error that never end or delay the process.
 
-Standard error of an instance or of a shell host may be a file on a full disk, a pipe whose reader
-is gone (EPIPE), does not read, or has made it non-blocking (EAGAIN), or it may be closed. A line
-that cannot be written at once is lost; a later line that can be written says how many were.
+The standard error of an instance or of a shell host may be a file on a full disk, closed, or a pipe
+whose reader is gone (EPIPE), does not read, or has made it non-blocking (EAGAIN). A line that
+cannot be written at once is lost; the next line that can be written reports how many were lost.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from contextlib import suppress
 from typing import Final
 
 CHUNK_BYTES: Final = select.PIPE_BUF
-"""A pipe that poll(2) reports as writable takes so many bytes without a wait (pipe(7))."""
+"""A pipe that poll(2) reports as writable accepts this many bytes without waiting (pipe(7))."""
 
 LAST_STANDARD_DESCRIPTOR: Final = 2
 
 
 class Lines:
-    """The lines of this process on `sys.stdout` or `sys.stderr`."""
+    """The lines that this process writes to `sys.stdout` or `sys.stderr`."""
 
     def __init__(self, stream_name: str) -> None:
         self._stream_name = stream_name
         self._nlost = 0
-        self._is_torn = False  # the last line that was written lacks its end
+        self._is_torn = False  # the last line was written without its end
 
     def write(self, text: str) -> None:
-        """Write `text` and a newline as far as that can be done at once. Raises nothing."""
+        """Write `text` and a newline as far as possible without waiting; never raises."""
         if self._nlost and self._write(f"({self._nlost} lines were lost here)\n"):
             self._nlost = 0
         if self._nlost or not self._write(f"{text}\n"):
@@ -36,7 +36,7 @@ class Lines:
 
     def _write(self, text: str) -> bool:
         stream = getattr(sys, self._stream_name)
-        if stream is None:  # it was closed when this process began
+        if stream is None:  # it was closed when this process started
             return False
         try:
             stream.flush()
@@ -68,8 +68,8 @@ class Lines:
 def fill_standard_descriptors() -> None:
     """Open /dev/null for each of the descriptors 0 to 2 that is closed.
 
-    Otherwise the next file or socket would get that number, and what libraries and children write
-    for people with it.
+    Otherwise the next file or socket would get that number, and text that libraries and children
+    write for users would go into it.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= LAST_STANDARD_DESCRIPTOR:
         os.set_inheritable(descriptor, True)

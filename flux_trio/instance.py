@@ -1,8 +1,8 @@
-"""An instance: which services run, with which configuration, clock, store and door.
+"""An instance: its services, configuration, clock, store and listening addresses.
 
-`open_instance` brings up a whole Flux instance in the calling task's scope and takes it down again;
-what differs between production, a test and a simulated run is handed in. Real processes
-outlive it on purpose: they belong to the shell host of the state directory.
+`open_instance` starts a whole Flux instance in the calling task's scope and stops it at the end.
+The caller passes in everything that differs between production, a test and a simulated run. Real
+processes outlive the instance on purpose: they belong to the shell host of the state directory.
 """
 
 from __future__ import annotations
@@ -58,41 +58,41 @@ from flux_trio.transports import Connection, Credentials, serve_unix, serve_webs
 STATE_FILE: Final = "state.sqlite"
 TOKENS_FILE: Final = "tokens.json"
 SOCKET_MODE_OWNER: Final = 0o600
-SOCKET_MODE_ALL: Final = 0o666  # who may do what is decided for each connection
-STATEDIR_MODE_ALL: Final = 0o711  # to get at the socket by its name; all else in it is private
+SOCKET_MODE_ALL: Final = 0o666  # access is checked for each connection
+STATEDIR_MODE_ALL: Final = 0o711  # gives access to the socket by name; other files are private
 
 COLLECT_AT: Final = (20_000, 2, 50)
-"""How seldom the collector of cycles looks (`gc.set_threshold`). An instance makes hardly any, and
-its many small objects outlive Python's 700: a third of its time went into looking at them. More
-than these at once, and requests wait for it."""
+"""Thresholds of Python's garbage collector (`gc.set_threshold`). An instance creates hardly any
+reference cycles, but many small objects; with Python's default of 700 the collector took a third of
+the time. With higher thresholds than these, requests wait for single long collections."""
 
 more_sinks: Final[ContextVar[tuple[Callable[[], Sink], ...]]] = ContextVar("more_sinks", default=())
-"""What makes a further sink for each instance that is opened in this context: for who tests code
-that opens instances itself (`flux_trio.testing.watched`)."""
+"""Factories of additional sinks for each instance opened in this context: for tests of code that
+opens instances itself (`flux_trio.testing.watched`)."""
 
-# The order in which modules come up, and the reverse in which they go: each needs those before it.
+# The modules in the order of their start; they stop in reverse. Each needs those before it.
 MODULES: Final = ("kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list")
 
 
 @dataclass(frozen=True)
 class Enclosing:
-    """The instance that this one runs in: where it is, the job that this one is, how deep it is."""
+    """The parent instance: its URI, the id of this instance's job in it, and this one's level."""
 
     uri: str
     jobid: int
-    level: int  # of this one; 0 is one that runs in no other
+    level: int  # of this instance; 0 has no parent
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What an instance is given rather than finds: tests and simulations give other things.
+    """The environment of an instance; tests and simulations pass other values.
 
-    `epoch` is the time at start, seconds since the Unix epoch; from there the clock is Trio's,
-    unless there is a `clock`, which may be set.
-    `missing` says what this machine lacks of some targets, which are down then.
-    `sinks` get the trace, `log_sinks` the log, both from the beginning.
-    Without `statedir` nothing is kept, no process can run and nobody can connect. `users` tell who
-    may use a queue; `reread` reads the configuration anew, None when it came from nowhere.
+    `epoch` is the start time in seconds since the Unix epoch. From there Trio's clock counts,
+    unless `clock` is given, which may be set. `missing` says which resources this machine lacks, by
+    target; these targets are down. `sinks` get the trace and `log_sinks` the log, from the start.
+    Without `statedir` nothing is stored, no process can run and no client can connect. `users`
+    looks up users for the access rules of queues. `reread` reads the configuration file again, None
+    without a file.
     """
 
     inventory: ResourceSet
@@ -109,27 +109,27 @@ class Surroundings:
     users: Callable[[int], Awaitable[User]] = unix_user
     reread: Callable[[], Awaitable[Config]] | None = None
     enclosing: Enclosing | None = None
-    plugin_path: tuple[Path, ...] = tuple(search_path({}))  # where plugins are found by name
+    plugin_path: tuple[Path, ...] = tuple(search_path({}))  # directories searched for plugins
     sinks: Iterable[Sink] = ()
     log_sinks: Iterable[Callable[[LogEntry], None]] = ()
     modules: tuple[str, ...] = MODULES
 
 
 def durable_store(config: Config, statedir: Path) -> Callable[[], Store]:
-    """How to open the state file of `statedir`."""
+    """Return a function that opens the state file of `statedir`."""
     return functools.partial(SqliteStore, statedir / STATE_FILE, config.kvs.synchronous)
 
 
 class Instance:
-    """A running instance, as `open_instance` gives it."""
+    """A running instance; `open_instance` yields it."""
 
     def __init__(self, config: Config, given: Surroundings, nursery: trio.Nursery) -> None:
-        clock = trio.lowlevel.current_clock().current_time  # what trio.current_time looks up
+        clock = trio.lowlevel.current_clock().current_time  # faster than trio.current_time
         started = clock()
         self.now: Callable[[], float] = lambda: given.epoch + (clock() - started)
         if given.clock is not None:
             self.now = given.clock
-        elif started == given.epoch:  # a virtual clock may be one that shows this very time
+        elif started == given.epoch:  # a virtual clock that already shows the epoch
             self.now = clock
         self._steps = Steps(self.now)
         self.trace = Trace(self.now)
@@ -139,12 +139,12 @@ class Instance:
         self.log = LogBook()
         self.log.sinks.extend(given.log_sinks)
         self.router = Router(self.trace)
-        self.shutdown = trio.Event()  # somebody asked the instance to end
+        self.shutdown = trio.Event()  # set when a client asks the instance to end
         self.uri = ""
         self.owner_token = ""
         self._given = given
         self._userid = given.userid
-        self._environment: dict[str, str] = {}  # of processes of modules
+        self._environment: dict[str, str] = {}  # of module processes
         self.tokens = _tokens(given)
         self.supervisor = Supervisor(self.router, nursery, self.now, self.log, given.userid)
         self.processes = Processes(
@@ -159,13 +159,13 @@ class Instance:
 
     @property
     def expiration(self) -> float:
-        """When the instance ends: seconds since the Unix epoch, 0.0 never."""
+        """Return when the instance ends, in seconds since the Unix epoch; 0.0: never."""
         return self._given.inventory.expiration
 
     async def set_expiration(self, expiration: float) -> None:
-        """The instance ends at another time than it was told to; jobs end by then too.
+        """Change the end of the instance; its jobs end by then too.
 
-        Raises FluxError; modules that are loaded later know of it all the same.
+        Raises FluxError; modules that are loaded later know the new end anyway.
         """
         inventory = self._given.inventory
         inventory = inventory.with_times(inventory.starttime, expiration)
@@ -175,7 +175,7 @@ class Instance:
             await handle.call(topics.RESOURCE_EXPIRATION, {"expiration": expiration})
 
     def configure(self, config: Config) -> None:
-        """Have modules that are loaded from here on go by `config`."""
+        """Use `config` for all modules that are loaded from now on."""
         tables = config.to_json()
         self.trace.note(Kind.CONFIG, "config", {key: tables[key] for key in ("policy", "queues")})
         self._environment.update(module_environment(config, self._given.statedir))
@@ -191,9 +191,9 @@ class Instance:
     async def connect(
         self, name: str = "client", *, userid: int | None = None, rolemask: int | None = None
     ) -> AsyncIterator[Handle]:
-        """A peer in this process, gone with the block: the instance owner's, unless told.
+        """Yield the handle of a new peer in this process; by default with the owner's rights.
 
-        Another `userid` is a guest's, unless `rolemask` (RFC 12) says that it is an owner's too.
+        Another `userid` gets a guest's rights, unless `rolemask` (RFC 12) says otherwise.
         """
         user = self._userid if userid is None else userid
         if rolemask is None:
@@ -206,12 +206,12 @@ class Instance:
             handle.close()
 
     async def serve(self, connection: Connection, credentials: Credentials) -> None:
-        """A connection from outside, until it ends."""
+        """Serve a connection from outside until it ends."""
         if not await self.processes.take(connection, credentials):
             await serve_connection(self.router, self.write_log, connection, credentials)
 
     async def watch_clock(self) -> None:
-        """Tell the log and the trace when the wall clock is set."""
+        """Report steps of the wall clock to the log and the trace."""
         while True:
             await trio.sleep(LOOK_S)
             if by := self._steps.found():
@@ -227,24 +227,24 @@ class Instance:
 
 
 class ListenError(Exception):
-    """Nobody could reach the instance; the text says where it was to listen, and why not."""
+    """The instance cannot listen for clients; the text has the address and the reason."""
 
 
 @asynccontextmanager
 async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[Instance]:
-    """Run an instance for the length of the block.
+    """Run an instance during the block.
 
-    Raises, in an exception group, ModuleNotStarted or what else does not come up, before the block
-    is entered; ModuleCrashed when an essential module ends inside it.
+    Raises in an exception group: ModuleNotStarted or another error of the start before the block
+    begins; ModuleCrashed if an essential module ends during it.
     """
     async with trio.open_nursery() as nursery:
         instance = Instance(config, given, nursery)
         try:
-            with _collecting_seldom():
+            with _rare_collections():
                 await _bring_up(instance, given, config, nursery)
                 if given.clock is not None:
                     nursery.start_soon(instance.watch_clock)
-                with _announced(instance, given.statedir):
+                with _address_files(instance, given.statedir):
                     yield instance
         finally:
             with trio.CancelScope(shield=True):
@@ -297,16 +297,16 @@ async def _bring_up(
     await instance.supervisor.load("config")
     instance.supervisor.specs["broker"] = ModuleSpec("broker", broker.run, essential=True)
     await instance.supervisor.load("broker")
-    await _wait_until_jobs_are_taken(instance, given.userid)
+    await _wait_until_jobs_are_accepted(instance, given.userid)
     if given.listen and given.statedir is not None:
         await _listen_locally(instance, given.statedir, config, given.userid, nursery)
 
 
-async def _wait_until_jobs_are_taken(instance: Instance, owner: int) -> None:
-    """Wait until a submission would be answered.
+async def _wait_until_jobs_are_accepted(instance: Instance, owner: int) -> None:
+    """Wait until a submission would get an answer.
 
-    Both services answer once they have read what an earlier life left. A service that cannot read
-    it leaves with an error that is in the log, and the instance comes up without that service.
+    Both services answer when they have read the stored state. A service that cannot read it ends
+    with an error in the log, and the instance starts without that service.
     """
     rolemask = ROLE_LOCAL | ROLE_OWNER
     handle = LocalHandle("ready", instance.router, instance.now, instance.log, owner, rolemask)
@@ -315,14 +315,14 @@ async def _wait_until_jobs_are_taken(instance: Instance, owner: int) -> None:
             if service in instance.router.services:
                 await handle.call(topics.stats_of(service))
     except FluxError:
-        pass  # nobody takes jobs: the instance is up for who finds out why
+        pass  # jobs are not accepted, but the instance runs so that the user can find the reason
     finally:
         handle.close()
 
 
 @contextmanager
-def _collecting_seldom() -> Iterator[None]:
-    """In this block the collector works as COLLECT_AT has it, unless it is set to be as seldom."""
+def _rare_collections() -> Iterator[None]:
+    """Raise the GC thresholds to COLLECT_AT for this block, unless they are at least that high."""
     before = gc.get_threshold()
     if 0 < before[0] < COLLECT_AT[0]:
         gc.set_threshold(*COLLECT_AT)
@@ -333,10 +333,10 @@ def _collecting_seldom() -> Iterator[None]:
 
 
 @contextmanager
-def _announced(instance: Instance, statedir: Path | None) -> Iterator[None]:
-    """Commands find the instance by files in `statedir`; one that did not come up has none.
+def _address_files(instance: Instance, statedir: Path | None) -> Iterator[None]:
+    """Keep files in `statedir` by which commands find the instance, during the block.
 
-    They go while the store is still held: nobody else can have written them.
+    They are removed while the store is still locked, so no other instance can have written them.
     """
     if statedir is None or not instance.uri:
         yield
@@ -354,7 +354,7 @@ def _announced(instance: Instance, statedir: Path | None) -> Iterator[None]:
 async def _listen_locally(
     instance: Instance, statedir: Path, config: Config, owner: int, nursery: trio.Nursery
 ) -> None:
-    """Open the Unix socket; one that cannot be, for the length of its path, is done without."""
+    """Open the Unix socket; if that fails, for example for a long path, only log a warning."""
     path = statedir / SOCKET_FILE
     who_is = functools.partial(local_user, owner=owner, access=config.access)
     mode = _open_to_guests(statedir, config)
@@ -365,7 +365,7 @@ async def _listen_locally(
 
 
 def _open_to_guests(statedir: Path, config: Config) -> int:
-    """Make way to the socket in `statedir` if guests are allowed; the socket's mode."""
+    """Make `statedir` accessible if guests are allowed; return the mode of the socket in it."""
     if not config.access.allow_guest_user:
         return SOCKET_MODE_OWNER
     statedir.chmod(STATEDIR_MODE_ALL)
@@ -375,7 +375,7 @@ def _open_to_guests(statedir: Path, config: Config) -> int:
 async def _take_down(instance: Instance) -> None:
     instance.trace.note(Kind.INSTANCE, "broker", {"what": "ending"})
     for name in reversed([module.name for module in instance.supervisor.list()]):
-        if name in instance.supervisor:  # may have ended by itself meanwhile
+        if name in instance.supervisor:  # it may have ended by itself meanwhile
             await instance.supervisor.remove(name)
 
 
@@ -403,8 +403,8 @@ def _module_specs(
         "job-ingest": ingest.run,
         "job-list": functools.partial(job_list.run, config=config),
     }
-    here = [ModuleSpec(name, main, essential=name == "kvs") for name, main in mains.items()]
-    anywhere = [
+    local = [ModuleSpec(name, main, essential=name == "kvs") for name, main in mains.items()]
+    local_or_process = [
         ModuleSpec(
             name,
             main_of(name, config, given.statedir),
@@ -412,7 +412,7 @@ def _module_specs(
         )
         for name in PROCESS_MODULES
     ]
-    return here + anywhere
+    return local + local_or_process
 
 
 def _tokens(given: Surroundings) -> Tokens:
@@ -424,13 +424,13 @@ def _tokens(given: Surroundings) -> Tokens:
         write_private(path, msgspec.json.encode(entries).decode())
 
     guests = [
-        entry for entry in _kept_tokens(path) if not entry.rolemask & ROLE_OWNER
-    ]  # the owner's is new
+        entry for entry in _stored_tokens(path) if not entry.rolemask & ROLE_OWNER
+    ]  # the owner gets a new token
     return Tokens(given.make_token, save, guests)
 
 
-def _kept_tokens(path: Path) -> list[TokenEntry]:
-    """The tokens of an earlier life. Raises FormatError for a file that is damaged."""
+def _stored_tokens(path: Path) -> list[TokenEntry]:
+    """Return the tokens stored by an earlier run; FormatError if the file is damaged."""
     if not path.exists():
         return []
     try:
@@ -440,9 +440,9 @@ def _kept_tokens(path: Path) -> list[TokenEntry]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Put `text` into a file that only this user can read, whole or not at all.
+    """Replace a file that only this user can read by `text`, atomically.
 
-    Raises OSError, which names the file.
+    Raises OSError that names the file.
     """
     draft = path.with_name(path.name + ".new")
     try:

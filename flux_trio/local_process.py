@@ -1,9 +1,9 @@
-"""A command of the operator, run on this machine: started, listened to, ended when it must.
+"""Runs a command of the operator on this machine: prologs, epilogs and checks of nodes.
 
-It leads a session of its own, so that a signal reaches the processes that it starts, and it never
-outlives the block that opened it. What it has started in other sessions is known by its environment
-(`MARK`); it is killed too if the command had to be ended. A command that ends by itself may leave a
-daemon. Prologs, epilogs and checks of nodes are such commands.
+The command leads its own session, so that signals reach the processes that it starts, and it never
+outlives the block that opened it. Processes that it started in other sessions are found by their
+environment (`MARK`); they are killed too if the command had to be killed. A command that ends by
+itself may leave a daemon.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ import trio
 
 from flux_trio.durations import Durations
 
-LINE_BYTES_MAX: Final = 1000  # of output; what is longer is cut into several lines
-PIPE_GRACE_S: Final = 1.0  # for output that somebody outside the session still holds open
+LINE_BYTES_MAX: Final = 1000  # of output; a longer line is split
+PIPE_GRACE_S: Final = 1.0  # for a process outside the session that still holds the pipe open
 
 MARK: Final = "FLUX_TRIO_COMMAND"
-"""The variable that a command and all that it starts have in their environment."""
+"""An environment variable of the command and of all processes that it starts."""
 
-SEARCHES_MAX: Final = 10  # for what a process has started while it was being found
+SEARCHES_MAX: Final = 10  # repeated because processes start others during a search
 
 WriteLine = Callable[[str, str], None]  # stream, line
 
 
 class Process(Protocol):
     async def wait(self) -> int:
-        """Its wait status, once it has ended."""
+        """Wait for the end; return the wait status."""
 
     def signal(self, signum: int) -> None:
-        """Send a signal to it and to what it has started."""
+        """Send a signal to the process and to those it has started."""
 
 
 class LocalProcess:
@@ -49,12 +49,11 @@ class LocalProcess:
         self.was_signaled = False  # while it ran
 
     async def wait(self) -> int:
-        """A negative return code is a signal."""
         code = await self._process.wait()
-        return -code if code < 0 else code << 8
+        return -code if code < 0 else code << 8  # a negative return code is a signal
 
     def signal(self, signum: int) -> None:
-        """To its session; one that is over is no error."""
+        """Send a signal to the session; no error if it has ended."""
         self.was_signaled |= self._process.poll() is None
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signum)
@@ -64,10 +63,10 @@ class LocalProcess:
 async def open_process(
     command: Sequence[str], environment: Mapping[str, str], write: WriteLine
 ) -> AsyncIterator[LocalProcess]:
-    """Run `command` for the length of the block; `write` gets its output line by line.
+    """Run `command` during the block; `write` gets its output line by line.
 
-    Raises OSError when it cannot be started. After the block nothing of its session is left, and
-    nothing at all if it did not end by itself.
+    Raises OSError if it cannot be started. After the block no process of its session is left; if
+    the command had to be killed, none of its other processes is left either.
     """
     mark = f"{os.getpid()}.{time.monotonic_ns()}"
     pipe = subprocess.PIPE
@@ -101,11 +100,10 @@ class Ending:
     status: int = 0
     canceled: bool = False
     timed_out: bool = False
-    killed: bool = False  # SIGTERM did not end it
+    killed: bool = False  # it did not end on SIGTERM
 
     @property
     def failed(self) -> bool:
-        """Whether it did not do its work."""
         return bool(self.status or self.canceled or self.timed_out)
 
 
@@ -116,9 +114,9 @@ async def run_to_end(
     canceled: trio.Event,
     durations: Durations,
 ) -> Ending:
-    """Wait for it: SIGTERM after `timeout` or once `canceled`, SIGKILL `kill_timeout` later.
+    """Wait for the process: SIGTERM after `timeout` or `canceled`, SIGKILL `kill_timeout` later.
 
-    Both are in seconds; math.inf is no timeout.
+    Both are in seconds; math.inf means no timeout.
     """
     ending = Ending()
 
@@ -139,9 +137,9 @@ async def run_to_end(
 
 
 def marked(variable: str) -> Iterator[tuple[int, list[bytes]]]:
-    """The processes on this machine with `variable` (NAME=VALUE) in their environment, and that."""
+    """Yield the processes of this machine that have `variable` (NAME=VALUE), with all variables."""
     for path in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):  # it is over, or somebody else's
+        with suppress(OSError):  # it has ended, or belongs to another user
             variables = path.read_bytes().split(b"\0")
             if variable.encode() in variables:
                 yield int(path.parent.name), variables
@@ -158,7 +156,7 @@ def _kill_marked(mark: str) -> None:
 
 
 async def _read_lines(pipe: trio.abc.ReceiveStream | None, stream: str, write: WriteLine) -> None:
-    assert pipe is not None  # asked for
+    assert pipe is not None  # open_process asked for a pipe
     async with pipe:
         rest = b""
         async for chunk in pipe:

@@ -1,8 +1,8 @@
-"""A module as a process of its own: `python -m flux_trio.module_process NAME`.
+"""Runs a module in its own process: `python -m flux_trio.module_process NAME`.
 
-Started by `flux-trio module load --exec NAME`. Address and token of the instance come in the
-environment, as for any client, and with them the configuration. The first line on standard output
-says that the module serves, or why it does not; when the connection ends, so does the process.
+`flux-trio module load --exec NAME` starts it. The environment has the address and token of the
+instance, as for any client, and the configuration. The first line on standard output says that the
+module serves, or why it does not. The process ends with its connection.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from flux_trio.services import sched
 from flux_trio.transports import TransportError, connect_websocket
 
 CONFIG_VARIABLE: Final = "FLUX_TRIO_MODULE_CONFIG"
-PROCESS_MODULES: Final = ("sched", "sched-fifo", "job-exec")  # those that can run here
-EXPECTED: Final = (TransportError, FluxError, ServiceExit, OSError)  # the text says all
+PROCESS_MODULES: Final = ("sched", "sched-fifo", "job-exec")  # modules that can run here
+EXPECTED: Final = (TransportError, FluxError, ServiceExit, OSError)  # their text is sufficient
 
 
 def execution(config: Config, statedir: Path | None) -> ModuleMain:
-    """The main of the execution service; it can run processes if there is a state directory."""
+    """Return the main of the execution service; with a state directory it can run processes."""
     return partial(
         exec_service.run,
         directory=None if statedir is None else statedir / "shell",
         config=config.exec,
-        # so that commands in a job reach the instance
+        # commands in a job need it to find the instance
         environment={} if statedir is None else {STATEDIR_VARIABLE: str(statedir)},
     )
 
 
 def main_of(name: str, config: Config, statedir: Path | None) -> ModuleMain:
-    """How to run the module `name`, one of PROCESS_MODULES, here or elsewhere."""
+    """Return the main of the module `name`, one of PROCESS_MODULES, in any process."""
     if name == "job-exec":
         return execution(config, statedir)
     return partial(sched.run, config=config, policy="fifo" if name == "sched-fifo" else None)
 
 
 def system_clock() -> Clock:
-    """The clock of a machine that people set and put to sleep."""
+    """Return the clock of a machine whose wall clock may be set and that may sleep."""
     return Clock(time.time, partial(time.clock_gettime, time.CLOCK_BOOTTIME))
 
 
@@ -61,7 +61,7 @@ def module_command(name: str) -> list[str]:
 
 
 def module_environment(config: Config, statedir: Path | None) -> dict[str, str]:
-    """What it needs in its environment, besides address and token; and this process's own."""
+    """Return this process's environment plus the module's variables, without address and token."""
     tables = Config(
         config.edition,
         sched=config.sched,
@@ -74,7 +74,7 @@ def module_environment(config: Config, statedir: Path | None) -> dict[str, str]:
 
 
 async def _serve(main: ModuleMain, handle: RemoteHandle) -> None:
-    """Run `main` until SIGTERM; say so once the broker knows its names."""
+    """Run `main` until SIGTERM; print READY when the broker has granted its names."""
     with trio.open_signal_receiver(signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
             await nursery.start(main, handle)
@@ -87,7 +87,7 @@ async def _serve(main: ModuleMain, handle: RemoteHandle) -> None:
 async def _run(name: str) -> None:
     uri, token, config = (
         os.environ.pop(each) for each in (URI_VARIABLE, TOKEN_VARIABLE, CONFIG_VARIABLE)
-    )  # gone from what is started here: a shell host outlives the token
+    )  # removed from the environment of child processes: a shell host outlives the token
     statedir = os.environ.get(STATEDIR_VARIABLE)
     main = main_of(
         name, msgspec.json.decode(config, type=Config), None if statedir is None else Path(statedir)
@@ -100,14 +100,14 @@ async def _run(name: str) -> None:
 
 
 def _say(line: str) -> None:
-    """The one line; after it nobody reads."""
+    """Print the only line; after it standard output goes to standard error."""
     with suppress(BrokenPipeError):  # the instance is gone
         os.write(1, line.encode() + b"\n")
     os.dup2(2, 1)
 
 
 def main(name: str) -> int:
-    """Run the module; the exit code."""
+    """Run the module; return the exit code."""
     try:
         trio.run(_run, name)
     except (*EXPECTED, BaseExceptionGroup) as error:
@@ -120,7 +120,7 @@ def main(name: str) -> int:
 
 
 def _reason(error: BaseException) -> str | None:
-    """What expected errors say; None when there is another among them."""
+    """Return the text of expected errors; None if any other error is among them."""
     if isinstance(error, BaseExceptionGroup):
         reasons = [_reason(each) for each in error.exceptions]
         return None if None in reasons else "; ".join(map(str, reasons))
