@@ -106,13 +106,13 @@ class Standings(Generic[S, E]):
 
     def step(self, jobid: int, event: E) -> S:
         """Advance job `jobid` and return its state; on InvalidTransition it is unchanged."""
-        state = self.of(jobid)
-        try:
-            after: S = self.table.step(state, event)
-        except InvalidTransition as error:
-            raise self._explained(jobid, error) from None
+        table = self.table
+        state: S = self._states.get(jobid, table.initial)
+        after: S | None = table.rows[state].get(event)
+        if after is None:
+            raise self._refused(jobid, state, event)
         self._story.append((jobid, event))
-        if after is self.table.initial:
+        if after is table.initial:
             self._states.pop(jobid, None)
         else:
             self._states[jobid] = after
@@ -122,13 +122,16 @@ class Standings(Generic[S, E]):
         """Return whether the table allows `event` in the state of job `jobid`."""
         return self.table.allows(self.of(jobid), event)
 
+    def forget(self, jobid: int) -> None:
+        """Drop the state of job `jobid`, whose conversation has ended: the next one starts anew."""
+        self._states.pop(jobid, None)
+
     def clear(self) -> None:
         """Start a new conversation: every job is in the initial state."""
         self._states.clear()
         self._story.clear()
 
-    def _explained(self, jobid: int, error: InvalidTransition) -> InvalidTransition:
-        story = [event.value for each, event in self._story if each == jobid]
-        return InvalidTransition(
-            self.table.name, error.state, error.event, error.allowed, f"job {jobid}", story
-        )
+    def _refused(self, jobid: int, state: S, event: E) -> InvalidTransition:
+        allowed = [each.value for each in self.table.rows[state]]
+        story = [past.value for each, past in self._story if each == jobid]
+        return InvalidTransition(self.table.name, state, event, allowed, f"job {jobid}", story)

@@ -12,7 +12,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.core import ExecCore
-from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, Part, ReadOutput, ToShell
+from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOutput, ToShell
 from flux_trio.messages import topics
 from flux_trio.services.runner import run_core
 from flux_trio.services.shell_client import ShellClient
@@ -92,7 +92,7 @@ def _read_all(directory: Path, reads: Iterable[ReadOutput]) -> list[OutputRead]:
     ]
 
 
-def _read(directory: Path, jobid: int, part: Part) -> list[Chunk]:
+def _read(directory: Path, jobid: int, part: FilePart) -> list[Chunk]:
     path = directory / output_name(jobid, part.taskid, part.stream)
     try:
         with path.open("rb") as output:

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.cores.exec.attach import POLL_S, READ_BYTES_MAX
+from flux_trio.cores.exec.attach import POLL_S
+from flux_trio.cores.exec.attachments import READ_BYTES_MAX
 from flux_trio.cores.exec.output import (
     PIECE_BYTES_MAX,
     WHOLE_BYTES,
@@ -15,7 +16,7 @@ from flux_trio.cores.exec.output import (
     log_data,
     log_ends,
 )
-from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, Part, ReadOutput
+from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOutput
 from flux_trio.formats import Event, format_eventlog
 from flux_trio.messages import Errno, Flag, Response
 from flux_trio.shell.protocol import Done, Started, TaskSize, Unknown
@@ -80,7 +81,7 @@ def test_output_of_a_running_job_is_followed_to_its_end() -> None:
     script = running()
     (read,) = reads(script(attach()))
     assert read.key == ALICE
-    assert read.parts[0] == Part(0, "stdout", 0, READ_BYTES_MAX)
+    assert read.parts[0] == FilePart(0, "stdout", 0, READ_BYTES_MAX)
     actions = script(stdout(0, b"one\n"))
     assert streamed(actions) == [{"stream": "stdout", "rank": "0", "data": "one\n"}]
     assert timers(actions) == [START_AT + POLL_S]
@@ -140,7 +141,7 @@ def test_what_was_written_after_a_read_and_before_the_end_is_not_missed() -> Non
     script(attach())
     script(Done(7, 0, 1, [], [TaskSize(0, 4, 0)]))
     (read,) = reads(script(OutputRead(ALICE, 7, ())))  # asked for while the job ran
-    assert read.parts == (Part(0, "stdout", 0, 4),)
+    assert read.parts == (FilePart(0, "stdout", 0, 4),)
     assert streamed(script(stdout(0, b"one\n")))[-1] == Errno.ENODATA
 
 
@@ -241,7 +242,7 @@ def test_reader_is_sent_what_it_has_credit_for_and_read_on_for_when_it_grants_mo
     assert [len(piece["data"]) for piece in streamed(actions)] == [PIECE_BYTES_MAX, WHOLE_BYTES - 3]
     assert reads(actions) == []
     (read,) = reads(script(granted(3)))
-    assert read.parts == (Part(0, "stdout", 2 * WHOLE_BYTES, 3 * WHOLE_BYTES),)
+    assert read.parts == (FilePart(0, "stdout", 2 * WHOLE_BYTES, 3 * WHOLE_BYTES),)
 
 
 def test_nothing_is_polled_for_a_reader_without_credit() -> None:

@@ -176,7 +176,7 @@ def test_expiration_that_changes_before_the_start_counts() -> None:
 def test_expirations_of_jobs_that_never_start_do_not_pile_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("flux_trio.cores.exec.core.UPDATES_MAX", 1)
+    monkeypatch.setattr("flux_trio.cores.exec.journal.UPDATES_MAX", 1)
     script = ExecScript()
     script(journal(script, 7, START_AT + 90), journal(script, 8, START_AT + 90))
     r = resources(expiration=START_AT + 5)
@@ -465,7 +465,7 @@ def test_job_that_is_over_is_forgotten() -> None:
     actions = script.start(7, simulated())
     script.fire(actions)
     assert script(job_exception(7), TimerFired(actions[-1].key)) == []
-    assert script.core._jobs == {}
+    assert script.core._jobs.by_id == {}
 
 
 def ended(request: Request, errnum: Errno, text: str) -> Response:

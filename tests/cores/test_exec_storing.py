@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flux_trio.cores.exec.storing import LANE_BYTES_MAX, READ_BYTES_MAX, READ_PARTS_MAX
+from flux_trio.cores.exec.keeping import READ_BYTES_MAX, READ_PARTS_MAX
+from flux_trio.cores.exec.storing import LANE_BYTES_MAX
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
 from flux_trio.cores.turns import Log
 from flux_trio.formats import parse_eventlog
@@ -100,8 +101,8 @@ def test_whatever_the_tasks_write_is_kept_up_to_the_limit(
     files = {(7, n // 2, ("stdout", "stderr")[n % 2]): data for n, data in enumerate(outputs)}
     total = sum(len(data) for data in outputs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flux_trio.cores.exec.storing.READ_BYTES_MAX", read_bytes)
-        patch.setattr("flux_trio.cores.exec.storing.READ_PARTS_MAX", read_parts)
+        patch.setattr("flux_trio.cores.exec.keeping.READ_BYTES_MAX", read_bytes)
+        patch.setattr("flux_trio.cores.exec.keeping.READ_PARTS_MAX", read_parts)
         script = started(7, ntasks=3, output_limit=str(limit))
         assert told(files_read(script, script(done(7, files)), files)) == FINISHED
     written = b"".join(outputs)

@@ -76,7 +76,7 @@ class ExecScript:
         self.lookups: list[str] = []
         self.commits: list[list[list[str]]] = []
         self.journal: Request | None = None
-        actions = self.core.start(HELLO_AT)
+        actions: list[Any] = self.core.start(HELLO_AT)
         if has_shell:
             actions += self.core.turn(HELLO_AT, [ShellConnected()])
         (hello,) = actions
@@ -89,7 +89,7 @@ class ExecScript:
     def __call__(self, *inputs: Any, now: float = START_AT) -> list[Any]:
         """The actions of a turn, and of those that the answers of kvs and journal make."""
         left: list[Any] = []
-        actions = self.core.turn(now, list(inputs))
+        actions: list[Any] = self.core.turn(now, list(inputs))
         while actions:
             answers = []
             for action in actions:

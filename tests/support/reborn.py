@@ -15,6 +15,7 @@ import msgspec
 from flux_trio.cores.state import Part, parts_of, put_down, take_up
 
 CORES: Final[dict[str, str]] = {
+    "flux_trio.cores.exec.core": "ExecCore",
     "flux_trio.cores.ingest.core": "IngestCore",
     "flux_trio.cores.job_manager.core": "JobManagerCore",
     "flux_trio.cores.job_list.core": "JobListCore",

@@ -10,28 +10,27 @@ nothing, and is read on for from that place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from flux_trio.cores.credit import Credit, CreditKey, read_grant
-from flux_trio.cores.exec.context import (
-    Context,
-    EventlogRead,
-    JobCounted,
-    PieceRead,
-    StreamKey,
-    TimerKey,
-    TimerKind,
+from flux_trio.cores.exec.attachments import Attachment, AttachmentIndex, is_whole, next_parts
+from flux_trio.cores.exec.calls import POLL, EventlogRead, ExecOutbox, JobCounted, PieceRead
+from flux_trio.cores.exec.job import (
+    SEVERITY_FATAL,
+    Job,
+    Jobs,
+    Phase,
+    check_access,
+    value_in,
 )
-from flux_trio.cores.exec.job import SEVERITY_FATAL, Job, Phase, check_access
-from flux_trio.cores.exec.output import WHOLE_BYTES, data_pieces, logged_pieces, whole_length
-from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, Part, ReadOutput
+from flux_trio.cores.exec.output import data_pieces, logged_pieces, whole_length
+from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput, StreamKey
 from flux_trio.cores.sharing import Allowance
+from flux_trio.cores.state import Part
 from flux_trio.cores.stored_output import check_not_purged, count_payload, output_key
-from flux_trio.cores.turns import SetTimer
 from flux_trio.formats import FormatError, job_key, parse_eventlog
 from flux_trio.messages import (
     Errno,
@@ -50,13 +49,9 @@ from flux_trio.shell.protocol import STREAMS
 
 POLL_S: Final = 0.05
 READ_PARTS_MAX: Final = 32  # of one read: so many files, for one response each at least
-PART_PIECES_MAX: Final = 4  # of one file at a time, so that a long output is not one long turn
-READ_BYTES_MAX: Final = PART_PIECES_MAX * WHOLE_BYTES  # of one file at a time
 STORED_PIECES_MAX: Final = 64  # of stored output in one turn, for a reader without credit
 ATTACHMENTS_OF_USER_MAX: Final = 1024  # open at once; beyond it EAGAIN
 POLLS_OF_USER_MAX: Final = 64  # streams that one poll reads on for; the others wait for the next
-
-K = TypeVar("K")
 
 
 class _AttachPayload(msgspec.Struct):
@@ -68,72 +63,51 @@ class _CancelPayload(msgspec.Struct):
     matchtag: int
 
 
-class Attachment(msgspec.Struct):
-    """One stream, and its place in the output."""
+class Attachments(Part):
+    """All streams. `left` has the job of each that has ended in this turn."""
 
-    request: Request
-    id: int
-    credit: Credit
-    following: bool = True  # False once what is left comes from the KVS
-    # In the output files, by number: two files for each task
-    offsets: dict[int, int] = msgspec.field(default_factory=dict)  # bytes that were sent of each
-    file: int = 0  # the next one in this round; at 0 a round begins
-    reading: tuple[Part, ...] = ()  # what a ReadOutput is under way for
-    found: bool = False  # this round has found something
-    more: bool = False  # a file had as much as was asked for
-    all_written: bool = False  # the round began when the job had ended
-    # In the KVS
-    piece: int = 0  # number of the key
-    line: int = 0  # of its value
-    looking: bool = False  # a lookup is under way
+    _streams: AttachmentIndex
+    _idle: dict[int, dict[StreamKey, Attachment]]
+    _of_user: Allowance
+    left: list[int]
 
-    @property
-    def key(self) -> StreamKey:
-        """Its sender and matchtag."""
-        return self.request.sender, self.request.matchtag
-
-
-class Attachments:
-    """All streams. `jobs` is the core's table; `on_end` is told the job of each that has ended."""
-
-    def __init__(
-        self, context: Context, jobs: Mapping[int, Job], on_end: Callable[[int], None]
-    ) -> None:
-        self._context = context
+    def __init__(self, outbox: ExecOutbox, jobs: Jobs) -> None:
+        self._outbox = outbox
         self._jobs = jobs
-        self._on_end = on_end
-        self._open: dict[StreamKey, Attachment] = {}
-        self._by_job: dict[int, dict[StreamKey, Attachment]] = {}
-        self._by_sender: dict[str, dict[StreamKey, Attachment]] = {}
+        self._streams = AttachmentIndex()
         # Those that have sent all there was, by userid: the next poll reads on for them.
-        self._idle: dict[int, dict[StreamKey, Attachment]] = {}
-        self._polling = False
+        self._idle = {}
         self._of_user = Allowance(ATTACHMENTS_OF_USER_MAX, "output streams")
+        self.left = []
+
+    def take_left(self) -> list[int]:
+        """The jobs of the streams that have ended since the last time."""
+        left, self.left = self.left, []
+        return left
 
     def open(self, request: Request) -> None:
         """Take a request. Raises FluxError."""
         payload = expect_payload(request, _AttachPayload)
         jobid, key = payload.id, (request.sender, request.matchtag)
-        if not request.is_streaming or key in self._open:
+        if not request.is_streaming or key in self._streams:
             text = f"{request.topic}: expected the streaming flag and a matchtag not in use"
             raise FluxError(Errno.EPROTO, text)
         job = self._jobs.get(jobid)
         if job is not None:
             job.check_access(request)
         self._of_user.take(request.userid)
-        attachment = self._open[key] = Attachment(request, jobid, Credit(payload.credit))
-        self._by_job.setdefault(jobid, {})[key] = attachment
-        self._by_sender.setdefault(request.sender, {})[key] = attachment
+        attachment = Attachment(request, jobid, Credit(payload.credit))
+        self._streams.add(attachment)
         if job is not None:
             self._follow(attachment, job)
         else:
             lookup = {"key": job_key(jobid, "eventlog")}
-            self._context.ask(topics.KVS_LOOKUP, lookup, EventlogRead(key, jobid))
+            self._outbox.ask(topics.KVS_LOOKUP, lookup, EventlogRead(key, jobid))
 
     def grant(self, request: Request) -> None:
         """`job-exec.attach-credit`: the reader of a stream is ready for more."""
         key, more = read_grant(request)
-        attachment = self._open.get(key)
+        attachment = self._streams.get(key)
         if attachment is not None:
             attachment.credit.add(more)
             job = self._jobs.get(attachment.id)
@@ -141,37 +115,36 @@ class Attachments:
                 self._look_up(attachment)
             elif job is not None:
                 self._follow(attachment, job)
-        self._send(respond(request))
+        self._outbox.send(respond(request))
 
     def follows(self, jobid: int) -> bool:
         """Whether anyone still reads the job's output files."""
-        return any(one.following for one in self._by_job.get(jobid, {}).values())
+        return any(one.following for one in self._streams.of_job(jobid))
 
     def job_changed(self, job: Job) -> None:
         """It has started, or all its output is there: read on."""
-        for attachment in list(self._by_job.get(job.id, {}).values()):
+        for attachment in self._streams.of_job(job.id):
             self._follow(attachment, job)
 
     def job_is_dead(self, jobid: int) -> None:
         """A job that is not in the table will never run."""
-        for attachment in list(self._by_job.get(jobid, {}).values()):
+        for attachment in self._streams.of_job(jobid):
             self._read_stored(attachment)
 
     def cancel(self, request: Request) -> None:
         """`job-exec.attach-cancel`: end one of the sender's streams with ECANCELED."""
         matchtag = expect_payload(request, _CancelPayload).matchtag
-        attachment = self._open.get((request.sender, matchtag))
+        attachment = self._streams.get((request.sender, matchtag))
         if attachment is not None:
             self._refuse(attachment, Errno.ECANCELED, "")
 
     def disconnect(self, sender: str) -> None:
         """The peer is gone: its streams end without an answer."""
-        for attachment in list(self._by_sender.get(sender, {}).values()):
+        for attachment in self._streams.of_sender(sender):
             self._forget(attachment)
 
     def poll(self) -> None:
         """The timer: read on for those that wait for more, for a few of each user in turn."""
-        self._polling = False
         for idle in list(self._idle.values()):
             for attachment in list(islice(idle.values(), POLLS_OF_USER_MAX)):
                 self._is_idle_no_more(attachment)
@@ -185,7 +158,7 @@ class Attachments:
 
     def output_read(self, key: StreamKey, read: OutputRead) -> None:
         """Send what was found; go on, wait, or end."""
-        attachment, job = self._open.get(key), self._jobs.get(read.id)
+        attachment, job = self._streams.get(key), self._jobs.get(read.id)
         if attachment is None or job is None:
             return
         asked, attachment.reading = attachment.reading, ()
@@ -217,7 +190,7 @@ class Attachments:
         length = len(chunk.data) if is_last else whole_length(chunk.data)
         whole = Chunk(chunk.taskid, chunk.stream, chunk.offset, chunk.data[:length])
         for piece in data_pieces(whole):
-            self._send(respond_stream(attachment.request, piece))
+            self._outbox.send(respond_stream(attachment.request, piece))
             attachment.credit.spend()
         file = chunk.taskid * len(STREAMS) + STREAMS.index(chunk.stream)
         attachment.offsets[file] = chunk.offset + length
@@ -231,35 +204,45 @@ class Attachments:
             self._read_stored(attachment)
         elif job.simulation is not None or job.phase in _NO_FILES_YET:
             pass
-        elif not attachment.file and _is_whole(attachment, job):
+        elif not attachment.file and is_whole(attachment, job):
             self._end(attachment)
         elif most := attachment.credit.allows(READ_PARTS_MAX):
             if not attachment.file:
                 attachment.found = attachment.more = False
                 attachment.all_written = job.sizes is not None
-            attachment.reading = _next_parts(attachment, job, most)
+            attachment.reading = next_parts(attachment, job, most)
             if attachment.reading:
-                self._context.emit(ReadOutput(attachment.key, job.id, attachment.reading))
+                self._outbox.send(ReadOutput(attachment.key, job.id, attachment.reading))
             else:  # the rest of the files have no more
                 self._end_round(attachment, job)
 
     def _poll_later(self) -> None:
-        if not self._polling:
-            self._polling = True
-            self._context.emit(SetTimer(TimerKey(TimerKind.POLL), self._context.now + POLL_S))
+        if POLL not in self._outbox.timers:
+            self._outbox.set_timer(POLL, self._outbox.now + POLL_S)
 
     # Jobs that are not in the table: over, or yet to start
 
-    def eventlog_read(self, awaited: EventlogRead, response: Response) -> None:
-        """The eventlog tells whose the job is, and whether anything of it will run."""
-        attachment = self._open.get(awaited.stream)
-        if attachment is None or attachment.id != awaited.id:
+    def answered(self, call: EventlogRead | PieceRead | JobCounted, response: Response) -> None:
+        """The kvs says what it has of a job, for a stream that may have ended meanwhile."""
+        attachment = self._streams.get(call.stream)
+        if attachment is None or attachment.id != call.id:
             return
+        match call:
+            case EventlogRead():
+                self._eventlog_read(attachment, response)
+            case PieceRead(piece=piece):
+                if piece == attachment.piece:
+                    self._piece_read(attachment, response)
+            case JobCounted():
+                self._job_counted(attachment, response)
+
+    def _eventlog_read(self, attachment: Attachment, response: Response) -> None:
+        """The eventlog tells whose the job is, and whether anything of it will run."""
         if response.errnum:
             self._refuse(attachment, response.errnum, f"job {attachment.id}: {response.error_text}")
             return
         try:
-            userid, is_over = _read_eventlog(_value_in(response))
+            userid, is_over = _read_eventlog(value_in(response) or "")
             check_access(attachment.request, userid)
         except FormatError as error:
             self._refuse(attachment, Errno.EPROTO, f"job {attachment.id}: eventlog: {error}")
@@ -284,16 +267,13 @@ class Attachments:
             attachment.looking = True
             lookup = {"key": job_key(attachment.id, output_key(attachment.piece))}
             awaited = PieceRead(attachment.key, attachment.id, attachment.piece)
-            self._context.ask(topics.KVS_LOOKUP, lookup, awaited)
+            self._outbox.ask(topics.KVS_LOOKUP, lookup, awaited)
 
-    def piece_read(self, awaited: PieceRead, response: Response) -> None:
+    def _piece_read(self, attachment: Attachment, response: Response) -> None:
         """Send of a piece what there is credit for; then the next piece, or the end."""
-        attachment = self._open.get(awaited.stream)
-        if attachment is None or (attachment.id, attachment.piece) != (awaited.id, awaited.piece):
-            return
         if response.errnum == Errno.ENOENT:
             counted = JobCounted(attachment.key, attachment.id)
-            self._context.ask(topics.KVS_COUNT, count_payload(attachment.id), counted)
+            self._outbox.ask(topics.KVS_COUNT, count_payload(attachment.id), counted)
             return
         attachment.looking = False
         if response.errnum:
@@ -301,12 +281,12 @@ class Attachments:
             return
         most = attachment.credit.allows(STORED_PIECES_MAX)
         try:
-            pieces, line = logged_pieces(_value_in(response), attachment.line, most)
+            pieces, line = logged_pieces(value_in(response) or "", attachment.line, most)
         except FormatError as error:
             self._refuse(attachment, Errno.EPROTO, f"job {attachment.id}: output: {error}")
             return
         for piece in pieces:
-            self._send(respond_stream(attachment.request, piece))
+            self._outbox.send(respond_stream(attachment.request, piece))
         attachment.credit.spend(len(pieces))
         if line is None:
             attachment.piece, attachment.line = attachment.piece + 1, 0
@@ -316,11 +296,8 @@ class Attachments:
             if attachment.credit.allows(1):
                 self._look_up(attachment)
 
-    def job_counted(self, awaited: JobCounted, response: Response) -> None:
+    def _job_counted(self, attachment: Attachment, response: Response) -> None:
         """There is no further piece: that is the end, unless the job was purged."""
-        attachment = self._open.get(awaited.stream)
-        if attachment is None or attachment.id != awaited.id:
-            return
         try:
             check_not_purged(response)
         except FluxError as error:
@@ -331,80 +308,27 @@ class Attachments:
     # Ends
 
     def _end(self, attachment: Attachment) -> None:
-        self._send(end_of_stream(attachment.request))
+        self._outbox.send(end_of_stream(attachment.request))
         self._forget(attachment)
 
     def _refuse(self, attachment: Attachment, errnum: int, text: str) -> None:
-        self._send(respond_error(attachment.request, errnum, text))
+        self._outbox.send(respond_error(attachment.request, errnum, text))
         self._forget(attachment)
 
     def _forget(self, attachment: Attachment) -> None:
-        key = attachment.key
-        del self._open[key]
+        self._streams.remove(attachment)
         self._of_user.give_back(attachment.request.userid)
         self._is_idle_no_more(attachment)
-        _leave(self._by_sender, attachment.request.sender, key)
-        _leave(self._by_job, attachment.id, key)
-        self._on_end(attachment.id)
+        self.left.append(attachment.id)
 
     def _is_idle_no_more(self, attachment: Attachment) -> None:
-        _leave(self._idle, attachment.request.userid, attachment.key)
-
-    def _send(self, response: Response | None) -> None:
-        if response is not None:
-            self._context.emit(response)
-
-
-def _leave(index: dict[K, dict[StreamKey, Attachment]], place: K, key: StreamKey) -> None:
-    """Take a stream out of an index, if it is there."""
-    streams = index.get(place)
-    if streams is not None:
-        streams.pop(key, None)
-        if not streams:
-            del index[place]
+        userid = attachment.request.userid
+        idle = self._idle.get(userid, {})
+        if idle.pop(attachment.key, None) is not None and not idle:
+            del self._idle[userid]
 
 
 _NO_FILES_YET = (Phase.PREPARING, Phase.LAUNCHING)
-
-
-def _is_whole(attachment: Attachment, job: Job) -> bool:
-    """Whether the job has ended and all of its files was sent."""
-    if job.sizes is None:
-        return False
-    sent = attachment.offsets
-    return all(
-        sent.get(taskid * len(STREAMS) + STREAMS.index(stream), 0) >= nbytes
-        for (taskid, stream), nbytes in job.sizes.items()
-    )
-
-
-def _next_parts(attachment: Attachment, job: Job, most: int) -> tuple[Part, ...]:
-    """What to read next in this round, for `most` responses; moves the place in the round.
-
-    It is something of every file while the job runs, then of those with more to come.
-    """
-    nfiles = job.ntasks * len(STREAMS)
-    share = most // nfiles if job.sizes is None else most  # while it runs, each file has one
-    pieces = max(1, min(PART_PIECES_MAX, share))
-    parts: list[Part] = []
-    file = attachment.file
-    while file < nfiles and most:
-        taskid, stream = divmod(file, len(STREAMS))
-        offset = attachment.offsets.get(file, 0)
-        left = min(pieces, most) * WHOLE_BYTES
-        if job.sizes is not None:
-            left = min(left, job.sizes.get((taskid, STREAMS[stream]), 0) - offset)
-        if left > 0:
-            parts.append(Part(taskid, STREAMS[stream], offset, left))
-            most -= -(-left // WHOLE_BYTES)
-        file += 1
-    attachment.file = file if file < nfiles else 0
-    return tuple(parts)
-
-
-def _value_in(response: Response) -> str:
-    payload = response.payload if isinstance(response.payload, dict) else {}
-    return str(payload.get("value", ""))
 
 
 def _read_eventlog(text: str) -> tuple[int, bool]:

@@ -6,20 +6,19 @@ way at any time, so that whoever writes waits for who reads, and nothing piles u
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from flux_trio.cores.exec.context import Context
-from flux_trio.cores.exec.job import Job, Phase
+from flux_trio.cores.exec.calls import ExecOutbox
+from flux_trio.cores.exec.job import Jobs, Phase
 from flux_trio.cores.exec.vocabulary import ToShell
+from flux_trio.cores.state import Part
 from flux_trio.formats import format_fluid
 from flux_trio.messages import (
     Errno,
     FluxError,
     Request,
-    Response,
     expect_payload,
     respond,
     respond_error,
@@ -35,17 +34,21 @@ class _InputPayload(msgspec.Struct):
     eof: bool = False
 
 
-class Inputs:
-    """The writes that are under way. `jobs` is the core's table, which this never changes."""
+class Inputs(Part):
+    """The writes that are under way."""
 
-    def __init__(self, context: Context, jobs: Mapping[int, Job]) -> None:
-        self._context = context
+    _writes: dict[int, Request | None]
+
+    def __init__(self, outbox: ExecOutbox, jobs: Jobs) -> None:
+        self._outbox = outbox
         self._jobs = jobs
-        self._connected = False
-        self._writes: dict[int, Request | None] = {}  # by job; None when who asked is gone
+        self._writes = {}  # by job; None when who asked is gone
 
-    def write(self, request: Request) -> None:
-        """Take a request; the answer's `open` says whether more can be taken. Raises FluxError."""
+    def write(self, request: Request, is_connected: bool) -> None:
+        """Take a request; the answer's `open` says whether more can be taken. Raises FluxError.
+
+        `is_connected` says whether the shell host can be reached.
+        """
         payload = expect_payload(request, _InputPayload)
         name = format_fluid(payload.id, "f58")
         job = self._jobs.get(payload.id)
@@ -59,20 +62,20 @@ class Inputs:
         if len(payload.data) > INPUT_BYTES_MAX:
             text = f"data: expected at most {INPUT_BYTES_MAX} bytes, got {len(payload.data)}"
             raise FluxError(Errno.EPROTO, text)
-        if not self._connected:
+        if not is_connected:
             raise FluxError(Errno.EIO, f"job {name}: there is no connection to its shell host")
         if payload.id in self._writes:
             raise FluxError(Errno.EBUSY, f"job {name}: another write of input is under way")
         self._writes[payload.id] = request
-        self._context.emit(ToShell(Feed(payload.id, payload.data, payload.eof)))
+        self._outbox.send(ToShell(Feed(payload.id, payload.data, payload.eof)))
 
     def fed(self, notice: Fed) -> None:
         """The tasks have what came."""
         request = self._writes.pop(notice.id, None)
         if request is not None and notice.refusal:
-            self._send(respond_error(request, Errno.EIO, notice.refusal))
+            self._outbox.send(respond_error(request, Errno.EIO, notice.refusal))
         elif request is not None:
-            self._send(respond(request, {"open": notice.open}))
+            self._outbox.send(respond(request, {"open": notice.open}))
 
     def disconnect(self, sender: str) -> None:
         """The peer is gone: its writes end without an answer."""
@@ -80,18 +83,11 @@ class Inputs:
             if request is not None and request.sender == sender:
                 self._writes[jobid] = None
 
-    def connected(self) -> None:
-        """There is a shell host."""
-        self._connected = True
-
     def disconnected(self, reason: str) -> None:
         """Nobody will tell what was taken of the writes that are under way."""
-        self._connected = False
         writes, self._writes = self._writes, {}
         for request in writes.values():
             if request is not None:
-                self._send(respond_error(request, Errno.EIO, f"lost the shell host: {reason}"))
-
-    def _send(self, response: Response | None) -> None:
-        if response is not None:
-            self._context.emit(response)
+                self._outbox.send(
+                    respond_error(request, Errno.EIO, f"lost the shell host: {reason}")
+                )

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from typing import Final
 
+from flux_trio.cores.state import Part
+
 RETRY_S: Final = 1.0
 RETRIES_MAX: Final = 16  # of one second; jobs that are asked for in vain go to the end
 
 
-class Postponements:
+class Postponements(Part):
     """The jobs that wait, and why the last of them could not be started."""
 
+    _retry_at: dict[int, float]
+    _text: str
+
     def __init__(self) -> None:
-        self._retry_at: dict[int, float] = {}  # job → seconds since the Unix epoch; in that order
+        self._retry_at = {}  # job → seconds since the Unix epoch; in that order
         self._text = ""
 
     @property

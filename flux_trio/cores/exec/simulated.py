@@ -4,63 +4,67 @@ from __future__ import annotations
 
 from math import inf
 
-from flux_trio.cores.exec.context import Context, TimerKey, TimerKind
-from flux_trio.cores.exec.job import SIGALRM, SIGTERM, Job
+from flux_trio.cores.exec.calls import ExecOutbox, TimerKey, TimerKind
+from flux_trio.cores.exec.job import Job
+from flux_trio.cores.exec.signals import SIGALRM, SIGTERM
 from flux_trio.cores.exec.simulation import MOCK_TEXTS, Simulation
-from flux_trio.cores.turns import ClearTimer, SetTimer
+from flux_trio.cores.exec.starts import Starts
+from flux_trio.cores.state import Part
 
 TIME_LIMIT_NOTE = "resource allocation expired"
 
 
-class SimulatedJobs:
+class SimulatedJobs(Part):
     """What the core does with a job that has a `simulation`."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, outbox: ExecOutbox, starts: Starts) -> None:
+        self._outbox = outbox
+        self._starts = starts
 
     def begin(self, job: Job) -> None:
         """Start it, or go on with it: its run time counts from its start."""
         simulation = _simulation(job)
         mock = simulation.mock_exception
         if job.killed and job.started_at is None:
-            job.tell_release(self._context)
+            self._starts.release(job)
         elif job.killed:
-            job.tell_finish(self._context, SIGTERM)
+            self._starts.finish(job, SIGTERM)
         elif mock in ("init", "starting"):
-            job.fail(self._context, MOCK_TEXTS[mock])
+            self._starts.fail(job, MOCK_TEXTS[mock])
         else:
             # `stepped` is counted from the start request on
-            job.started_at = job.started_at or self._context.now - job.stepped
-            job.tell_start(self._context)
+            job.started_at = job.started_at or self._outbox.now - job.stepped
+            self._starts.start(job)
             if mock is not None:
-                job.tell_exception(self._context, MOCK_TEXTS[mock])
-                job.tell_finish(self._context, SIGTERM)
+                self._starts.exception(job, MOCK_TEXTS[mock])
+                self._starts.finish(job, SIGTERM)
             else:
                 self.arm(job)
 
     def arm(self, job: Job) -> None:
         """Set the timer for the end of the job, or end it if that is past."""
         at, _ = _end(job)
-        if at <= self._context.now:
+        if at <= self._outbox.now:
             self.expire(job)
         elif at == inf:
-            self._context.emit(ClearTimer(TimerKey(TimerKind.END, job.id)))
+            self._outbox.clear_timer(TimerKey(TimerKind.END, job.id))
         else:
-            self._context.emit(SetTimer(TimerKey(TimerKind.END, job.id), at))
+            self._outbox.set_timer(TimerKey(TimerKind.END, job.id), at)
 
     def expire(self, job: Job) -> None:
         """Its end has come, or its time limit."""
         _, timed_out = _end(job)
         if timed_out:
-            job.tell_exception(self._context, TIME_LIMIT_NOTE, "timeout")
-            job.tell_finish(self._context, SIGALRM)
-        else:
-            job.tell_finish(self._context, _simulation(job).status)
+            self._starts.exception(job, TIME_LIMIT_NOTE, "timeout")
+        self._finish(job, SIGALRM if timed_out else _simulation(job).status)
 
     def stop(self, job: Job, signum: int) -> None:
         """End it as if every process had died of `signum`."""
-        self._context.emit(ClearTimer(TimerKey(TimerKind.END, job.id)))
-        job.tell_finish(self._context, signum)
+        self._finish(job, signum)
+
+    def _finish(self, job: Job, status: int) -> None:
+        self._outbox.clear_timer(TimerKey(TimerKind.END, job.id))
+        self._starts.finish(job, status)
 
 
 def _end(job: Job) -> tuple[float, bool]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import msgspec
 
-from flux_trio.formats import Hostlist, Idset, ResourceSet
-from flux_trio.messages import Event, Response, expect_payload
-
-_NONE = Idset()
+from flux_trio.cores.exec.calls import ExecOutbox, TargetsAsked
+from flux_trio.cores.exec.job import Job
+from flux_trio.cores.state import Part
+from flux_trio.cores.turns import Log
+from flux_trio.formats import FormatError, Hostlist, Idset
+from flux_trio.messages import Event, FluxError, Level, Response, expect_payload, topics
 
 
 class _Offline(msgspec.Struct):
@@ -31,40 +33,55 @@ class _Status(msgspec.Struct):
     down: dict[str, _Down] = {}
 
 
-class Targets:
+class Targets(Part):
     """The targets that are down, with the reason for each."""
 
-    def __init__(self) -> None:
-        self._down: dict[int, str] = {}
+    _down: dict[int, str]
 
-    def read_status(self, response: Response) -> None:
-        """Take a resource.status response as the whole truth. FluxError, FormatError."""
+    def __init__(self, outbox: ExecOutbox) -> None:
+        self._outbox = outbox
+        self._down = {}
+
+    def ask(self) -> None:
+        """Ask the resource service which targets are down: nothing has told it till now."""
+        self._outbox.ask(topics.RESOURCE_STATUS, None, TargetsAsked())
+
+    def learn(self, message: Event | Response) -> bool:
+        """Take in what the resource service says; returns whether that could be read."""
+        try:
+            match message.topic:
+                case topics.RESOURCE_STATUS:
+                    self._read_status(message)
+                case topics.RESOURCE_OFFLINE_EVENT:
+                    told = expect_payload(message, _Offline)
+                    self._down |= dict.fromkeys(Idset.parse(told.targets), told.reason)
+                case topics.RESOURCE_ONLINE_EVENT:
+                    for target in Idset.parse(expect_payload(message, _Offline).targets):
+                        self._down.pop(target, None)
+        except (FluxError, FormatError) as error:
+            self._outbox.send(Log(Level.ERR, f"{message.topic}: {error}"))
+            return False
+        return True
+
+    def lost_of(self, job: Job) -> str:
+        """What the job is told of its targets that are down; "" if none is.
+
+        It has hosts, ranks and reasons.
+        """
+        if job.resources is None or not self._down:
+            return ""
+        lost = Idset.of(target for target in job.resources.ranks if target in self._down)
+        if not lost:
+            return ""
+        hosts = Hostlist.of(job.resources.hosts[target] for target in lost)
+        reasons = dict.fromkeys(self._down[target] for target in lost)
+        why = ", ".join(reason for reason in reasons if reason)
+        return f"{hosts} (rank {lost}) is down{f': {why}' if why else ''}"
+
+    def _read_status(self, response: Event | Response) -> None:
         status = expect_payload(response, _Status)
         self._down = {
             target: down.reason
             for targets, down in status.down.items()
             for target in Idset.parse(targets)
         }
-
-    def went_down(self, event: Event) -> None:
-        """Take a resource-offline event. FluxError, FormatError."""
-        told = expect_payload(event, _Offline)
-        self._down |= dict.fromkeys(Idset.parse(told.targets), told.reason)
-
-    def came_up(self, event: Event) -> None:
-        """Take a resource-online event. FluxError, FormatError."""
-        for target in Idset.parse(expect_payload(event, _Offline).targets):
-            self._down.pop(target, None)
-
-    def lost_of(self, resources: ResourceSet) -> Idset:
-        """The targets of `resources` that are down."""
-        if not self._down:
-            return _NONE
-        return Idset.of(target for target in resources.ranks if target in self._down)
-
-    def describe(self, resources: ResourceSet, lost: Idset) -> str:
-        """What a job with `resources` is told of its `lost` targets: hosts, ranks and reasons."""
-        hosts = Hostlist.of(resources.hosts[target] for target in lost)
-        reasons = dict.fromkeys(self._down[target] for target in lost)
-        why = ", ".join(reason for reason in reasons if reason)
-        return f"{hosts} (rank {lost}) is down{f': {why}' if why else ''}"

@@ -6,7 +6,10 @@ from typing import TypeAlias
 
 import msgspec
 
+from flux_trio.cores.turns import CommonAction, CommonInput
 from flux_trio.shell.protocol import ShellNotice, ShellRequest
+
+StreamKey: TypeAlias = tuple[str, int]  # sender and matchtag (RFC 6)
 
 
 class ToShell(msgspec.Struct, frozen=True):
@@ -15,7 +18,7 @@ class ToShell(msgspec.Struct, frozen=True):
     request: ShellRequest
 
 
-class Part(msgspec.Struct, frozen=True):
+class FilePart(msgspec.Struct, frozen=True):
     """Up to `nbytes` bytes of what a task has written to a stream, from `offset` on."""
 
     taskid: int
@@ -30,9 +33,9 @@ class ReadOutput(msgspec.Struct, frozen=True):
     `key` is the sender and matchtag of who attached, None for what is to be kept.
     """
 
-    key: tuple[str, int] | None
+    key: StreamKey | None
     id: int
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -47,7 +50,7 @@ class Chunk(msgspec.Struct, frozen=True):
 class OutputRead(msgspec.Struct, frozen=True):
     """What was found of a `ReadOutput`; parts without a byte are left out."""
 
-    key: tuple[str, int] | None
+    key: StreamKey | None
     id: int
     chunks: tuple[Chunk, ...]
 
@@ -72,3 +75,6 @@ class ShellFailed(msgspec.Struct, frozen=True):
 
 
 ShellInput: TypeAlias = ShellConnected | ShellLost | ShellFailed | ShellNotice
+
+ExecInput: TypeAlias = CommonInput | OutputRead | ShellInput
+ExecAction: TypeAlias = CommonAction | ToShell | ReadOutput

@@ -10,11 +10,10 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from flux_trio.cores.exec.job import SIGNUM_MAX
+from flux_trio.cores.exec.signals import SIGNUM_MAX, SIGUSR1
 from flux_trio.formats import FormatError, Jobspec, parse_duration
 
 SIGNAL_OPTION: Final = "system.shell.options.signal"
-SIGUSR1: Final = 10
 BEFORE_S: Final = 60.0
 
 

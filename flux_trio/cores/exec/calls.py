@@ -1,0 +1,126 @@
+"""What the exec core waits for: the calls that it has open, the timers that it has set."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from flux_trio.cores.exec.vocabulary import ExecAction, StreamKey
+from flux_trio.cores.outbox import Outbox
+
+
+class HelloSaid(msgspec.Struct, frozen=True):
+    """Answers job-manager.exec-hello."""
+
+
+class JournalFollowed(msgspec.Struct, frozen=True):
+    """Answers job-manager.events-journal: each response has events."""
+
+
+class TargetsAsked(msgspec.Struct, frozen=True):
+    """Answers resource.status."""
+
+
+class StoredKey(Enum):
+    """What is read of a job that is to be started; the value is the key below the job's."""
+
+    R = "R"
+    JOBSPEC = "jobspec"
+    EVENTLOG = "eventlog"
+    EXEC_LOG = "guest.exec.eventlog"
+
+
+class KeyRead(msgspec.Struct, frozen=True):
+    """Answers the read of `key` of the job `id`, which is being prepared."""
+
+    id: int
+    key: StoredKey
+
+
+class ExpirationRead(msgspec.Struct, frozen=True):
+    """Answers the read of the eventlog of the job `id`, which runs."""
+
+    id: int
+
+
+class OutputPut(msgspec.Struct, frozen=True):
+    """Answers the commit of a piece of a job's output."""
+
+    id: int
+
+
+class EndPut(msgspec.Struct, frozen=True):
+    """Answers the commit of the end of a job's output, and of how the job ended."""
+
+    id: int
+
+
+class EndRead(msgspec.Struct, frozen=True):
+    """Answers the read of what is stored of the end of a job that the shell host still has."""
+
+    id: int
+
+
+class EventlogRead(msgspec.Struct, frozen=True):
+    """Answers the read of the eventlog of the job whose output a stream carries."""
+
+    stream: StreamKey
+    id: int
+
+
+class PieceRead(msgspec.Struct, frozen=True):
+    """Answers the read of the piece of a job's stored output where a stream is."""
+
+    stream: StreamKey
+    id: int
+    piece: int
+
+
+class JobCounted(msgspec.Struct, frozen=True):
+    """Answers whether a job is still stored whose output has no further piece."""
+
+    stream: StreamKey
+    id: int
+
+
+ExecCall: TypeAlias = (
+    HelloSaid
+    | JournalFollowed
+    | TargetsAsked
+    | KeyRead
+    | ExpirationRead
+    | OutputPut
+    | EndPut
+    | EndRead
+    | EventlogRead
+    | PieceRead
+    | JobCounted
+)
+
+
+class TimerKind(Enum):
+    """What a timer of the exec core is for."""
+
+    END = "a simulated job's end, or a time limit"
+    WARN = "a signal that the job asked for, before its time limit"
+    KILL = "SIGKILL for what did not heed the signal before it"
+    STUCK = "processes that have not ended long after SIGKILL"
+    RETRY = "starts that the shell host could not do"
+    POLL = "output that someone follows may have grown"
+
+    __hash__ = object.__hash__  # Enum's own is slow, and timers are looked up often
+
+
+class TimerKey(NamedTuple):
+    """The keys of the exec core's timers; the last two kinds have one timer each."""
+
+    kind: TimerKind
+    id: int = 0
+
+
+POLL: TimerKey = TimerKey(TimerKind.POLL)
+RETRY: TimerKey = TimerKey(TimerKind.RETRY)
+
+ExecOutbox: TypeAlias = Outbox[ExecCall, ExecAction, TimerKey]

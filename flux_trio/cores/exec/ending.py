@@ -1,0 +1,139 @@
+"""The end of a job's story: this service forgets the job, and then the shell host may.
+
+The shell host has the only other copy of what a job left. It keeps the job until the job manager
+has stored the final release: what was only told is lost when the instance is killed, or when its
+disk is full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from flux_trio.cores.exec.attach import Attachments
+from flux_trio.cores.exec.calls import EndRead, ExecOutbox, StoredKey
+from flux_trio.cores.exec.job import Job, Jobs, Phase, completed_status, is_released
+from flux_trio.cores.exec.starts import Starts
+from flux_trio.cores.exec.vocabulary import ToShell
+from flux_trio.cores.state import Part
+from flux_trio.cores.turns import Log
+from flux_trio.formats import FormatError, format_fluid, job_key
+from flux_trio.messages import FluxError, Level, Response, expect_payload, topics
+from flux_trio.shell.protocol import Ack
+
+
+class _Values(msgspec.Struct):
+    """The kvs.lookup-all response for two keys."""
+
+    values: tuple[str | None, str | None]
+
+
+class Ends(Part):
+    """Forgets jobs here, and acknowledges them to the shell host, if the instance has one."""
+
+    _unconfirmed: set[int]
+    _confirms: bool
+
+    def __init__(
+        self,
+        outbox: ExecOutbox,
+        jobs: Jobs,
+        starts: Starts,
+        attachments: Attachments,
+        *,
+        has_shell: bool,
+    ) -> None:
+        self._outbox = outbox
+        self._jobs = jobs
+        self._starts = starts
+        self._attachments = attachments
+        self._has_shell = has_shell
+        self._unconfirmed = set()  # forgotten here; the shell host has them until that
+        self._confirms = True  # is durable, which the job manager's journal tells, if it has one
+
+    # Forgetting jobs here
+
+    def settle_ended(self) -> None:
+        """At the end of a turn: look at the jobs that came to their end or lost a reader."""
+        if self._starts.over:
+            for jobid in self._starts.take_over():
+                job = self._jobs.get(jobid)
+                if job is not None:
+                    self._attachments.job_changed(job)
+                    self.settle(jobid)
+        if self._attachments.left:
+            for jobid in self._attachments.take_left():
+                self.settle(jobid)
+
+    def settle(self, jobid: int) -> None:
+        """Forget a job whose story is told to the end, once nobody reads its files."""
+        job = self._jobs.get(jobid)
+        if job is None or job.phase is not Phase.OVER:
+            return
+        if self._starts.is_untold(job) and not job.is_confirmed:
+            return  # the next job manager may ask again
+        if not self._attachments.follows(jobid):
+            del self._jobs.by_id[jobid]
+            self._starts.forget(jobid)
+            if job.simulation is None and self._has_shell:
+                self._over(job)
+
+    # Letting the shell host forget them
+
+    def _over(self, job: Job) -> None:
+        """The job manager was told all of a job, and nobody reads its files here."""
+        if not job.is_stored:
+            return
+        if job.is_confirmed or not self._confirms:
+            self._acknowledge(job.id)
+        else:
+            self._unconfirmed.add(job.id)
+
+    def confirmed(self, jobid: int) -> None:
+        """The final release of a job is durable: the shell host may forget it."""
+        job = self._jobs.get(jobid)
+        if job is not None:
+            job.is_confirmed = True
+            self.settle(jobid)
+        elif jobid in self._unconfirmed:
+            self._unconfirmed.remove(jobid)
+            self._acknowledge(jobid)
+
+    def follows(self) -> None:
+        """A job manager tells from now on what is durable; what was before is looked up."""
+        self._confirms = True
+        over = [job.id for job in self._jobs.real(Phase.OVER)]
+        for jobid in [*sorted(self._unconfirmed), *over]:
+            self._look_up_end(jobid)
+
+    def follows_not(self) -> None:
+        """The job manager has no journal, so that what it was told must do."""
+        self._confirms = False
+        for jobid in sorted(self._unconfirmed):
+            self.confirmed(jobid)
+
+    def forget_unasked(self, ended: Iterable[int]) -> None:
+        """Acknowledge jobs of the shell host whose end is stored: the first Ack was lost."""
+        for jobid in ended:
+            if self._jobs.get(jobid) is None:
+                self._unconfirmed.add(jobid)
+                self._look_up_end(jobid)
+
+    def _look_up_end(self, jobid: int) -> None:
+        keys = [job_key(jobid, key.value) for key in (StoredKey.EXEC_LOG, StoredKey.EVENTLOG)]
+        self._outbox.ask(topics.KVS_LOOKUP_ALL, {"keys": keys}, EndRead(jobid))
+
+    def end_read(self, jobid: int, response: Response) -> None:
+        """See whether all of a job is stored: what it left, and its final release."""
+        try:
+            exec_log, eventlog = expect_payload(response, _Values).values
+            if completed_status(exec_log or "") is not None and is_released(eventlog or ""):
+                self.confirmed(jobid)
+        except (FluxError, FormatError) as error:
+            name = format_fluid(jobid, "f58")
+            self._outbox.send(Log(Level.ERR, f"job {name}: its end cannot be read: {error}"))
+
+    def _acknowledge(self, jobid: int) -> None:
+        """Let the shell host forget the job: all that it knows is stored."""
+        self._outbox.send(ToShell(Ack(jobid)))

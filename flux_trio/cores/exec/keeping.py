@@ -1,0 +1,97 @@
+"""How far the output of one job is kept: which part is read next, what of it is kept. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from flux_trio.cores.exec.output import whole_length
+from flux_trio.cores.exec.vocabulary import Chunk, FilePart
+from flux_trio.shell.protocol import STREAMS
+
+# One read, which becomes one value of the kvs: its text is at most twice as long, and the events
+# around it add some 130 bytes for each part.
+READ_BYTES_MAX: Final = 1 << 18
+READ_PARTS_MAX: Final = 512
+
+
+class Keeping(msgspec.Struct):
+    """How far the output of one job is kept."""
+
+    limit: int  # bytes
+    total: int  # bytes that the job wrote
+    file: int = 0  # number of the file that is next; each task has len(STREAMS) of them
+    offset: int = 0  # bytes of that file that are kept
+    kept: int = 0  # bytes, of all files
+    piece: int = 0  # number of the key that is next
+    reading: tuple[FilePart, ...] = ()  # what is read next, or is being read; nothing at the end
+    cost: int = 0  # bytes on their way, counted in the job's lane
+    refused: str = ""  # why the kvs did not take a piece; then nothing more is kept
+
+    @property
+    def is_one_part(self) -> bool:
+        """Whether one read is enough, so that the job belongs to the lane of the quiet."""
+        return self.total <= READ_BYTES_MAX
+
+
+def plan(keeping: Keeping, ntasks: int, sizes: Mapping[tuple[int, str], int]) -> None:
+    """Set what is to be read next: nothing when all is kept that is to be."""
+    parts: list[FilePart] = []
+    room = min(READ_BYTES_MAX, keeping.limit - keeping.kept)
+    file, offset = keeping.file, keeping.offset
+    while file < ntasks * len(STREAMS) and room and len(parts) < READ_PARTS_MAX:
+        taskid, stream = _place(file)
+        left = sizes.get((taskid, stream), 0) - offset
+        if left > 0:
+            parts.append(FilePart(taskid, stream, offset, min(left, room)))
+            room -= parts[-1].nbytes
+        file, offset = file + 1, 0
+    keeping.reading = tuple(parts)
+
+
+def advance(
+    keeping: Keeping, sizes: Mapping[tuple[int, str], int], chunks: tuple[Chunk, ...]
+) -> tuple[Chunk, ...]:
+    """Move the place past what was read; returns what of it is kept, whole characters alone.
+
+    A file that has less than it had when the job ended is passed over.
+    """
+    found = {(chunk.taskid, chunk.stream): chunk.data for chunk in chunks}
+    asked = sum(part.nbytes for part in keeping.reading)
+    is_last = keeping.kept + asked >= keeping.limit
+    kept = []
+    for part in keeping.reading:
+        place = (part.taskid, part.stream)
+        data = found.get(place, b"")
+        keeping.file, keeping.offset = _number(*place) + 1, 0
+        if len(data) == part.nbytes and part.offset + len(data) < sizes[place]:
+            whole = data[: whole_length(data)] or data  # the file goes on, or the limit cuts it
+            if is_last:
+                keeping.limit -= len(data) - len(whole)
+            keeping.file, keeping.offset = _number(*place), part.offset + len(whole)
+            data = whole
+        if data:
+            keeping.kept += len(data)
+            kept.append(Chunk(*place, part.offset, data))
+    return tuple(kept)
+
+
+def _number(taskid: int, stream: str) -> int:
+    return taskid * len(STREAMS) + STREAMS.index(stream)
+
+
+def _place(file: int) -> tuple[int, str]:
+    taskid, stream = divmod(file, len(STREAMS))
+    return taskid, STREAMS[stream]
+
+
+def cut_off(keeping: Keeping) -> str:
+    """What the log says of output that it lacks; "" if it lacks none."""
+    if keeping.refused:
+        return f"output is cut off, the rest is refused: {keeping.refused}"
+    lacks = keeping.total - keeping.kept
+    if lacks and keeping.kept >= keeping.limit:
+        return f"output is cut off: {keeping.kept} bytes are kept, {lacks} are not"
+    return ""

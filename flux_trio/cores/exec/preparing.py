@@ -1,0 +1,135 @@
+"""What the KVS has of a job that is to be started, or that runs already.
+
+R is the one thing looked up for a job that was allocated after the hello. For any other, and one to
+reattach, the past is looked up as well: its eventlog, and what an earlier exec service stored.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from flux_trio.cores.exec.calls import ExecOutbox, ExpirationRead, KeyRead, StoredKey
+from flux_trio.cores.exec.job import Job, Jobs, Phase, completed_status, value_in
+from flux_trio.cores.exec.journal import Journal
+from flux_trio.cores.exec.manager import Manager
+from flux_trio.cores.exec.runs import Runs
+from flux_trio.cores.exec.simulation import simulation_of
+from flux_trio.cores.exec.starts import Starts
+from flux_trio.cores.state import Part
+from flux_trio.cores.turns import Log
+from flux_trio.formats import FormatError, job_key, parse_r
+from flux_trio.messages import Errno, Level, Response, topics
+
+PAST: Final = "the job's past"
+ENVIRONMENT: Final = "the job's environment"
+
+
+class Preparing(Part):
+    """Reads what is needed of a job, then lets it begin. `simulate`: every job pretends."""
+
+    def __init__(
+        self,
+        outbox: ExecOutbox,
+        jobs: Jobs,
+        starts: Starts,
+        manager: Manager,
+        journal: Journal,
+        runs: Runs,
+        *,
+        simulate: bool,
+    ) -> None:
+        self._outbox = outbox
+        self._jobs = jobs
+        self._starts = starts
+        self._manager = manager
+        self._journal = journal
+        self._runs = runs
+        self._simulate = simulate
+
+    def prepare(self, job: Job) -> None:
+        """Read R, which says what else there is to read."""
+        self._look_up(job, StoredKey.R)
+
+    def _look_up(self, job: Job, key: StoredKey) -> None:
+        lookup = {"key": job_key(job.id, key.value)}
+        job.lookups.add(self._outbox.ask(topics.KVS_LOOKUP, lookup, KeyRead(job.id, key)))
+
+    def key_read(self, call: KeyRead, response: Response) -> None:
+        """One key is read, or is not there. What the KVS cannot do fails the job."""
+        job = self._jobs.get(call.id)
+        if job is None or response.matchtag not in job.lookups:
+            return  # a job manager asked for it that is gone
+        job.lookups.remove(response.matchtag)
+        if job.phase is not Phase.PREPARING:
+            return  # it failed meanwhile
+        if response.errnum not in (0, Errno.ENOENT):
+            note = f"cannot read {call.key.value}: {response.error_text}"
+            self._starts.fail(job, note)
+            return
+        text = value_in(response)
+        if call.key is not StoredKey.R:
+            self._read_past(job, call.key, text or "")
+        elif text is not None:
+            self._read_resources(job, text)
+        else:
+            self._starts.fail(job, "the job has no R")
+
+    def _read_resources(self, job: Job, text: str) -> None:
+        try:
+            job.resources = parse_r(text)
+            job.simulation = simulation_of(job.jobspec, self._simulate)
+        except FormatError as error:
+            self._starts.fail(job, str(error))
+            return
+        update = self._journal.take_expiration(job.id)
+        job.expiration = job.resources.expiration if update is None else update
+        allocated_at = job.resources.starttime
+        job.is_new = not job.reattach and allocated_at > (self._manager.attached_at or 0.0)
+        if job.simulation is None:
+            self._look_up(job, StoredKey.JOBSPEC)
+        if not job.is_new:
+            self._look_up(job, StoredKey.EVENTLOG)
+            if job.simulation is None:
+                self._look_up(job, StoredKey.EXEC_LOG)
+        elif job.simulation is not None:
+            self._runs.begin(job)
+
+    def _read_past(self, job: Job, key: StoredKey, text: str) -> None:
+        try:
+            match key:
+                case StoredKey.JOBSPEC:
+                    job.read_environment(text)
+                case StoredKey.EVENTLOG:
+                    job.read_eventlog(text)
+                case StoredKey.EXEC_LOG:
+                    job.status = completed_status(text)
+                case StoredKey.R:
+                    raise AssertionError("R is read first, and alone")
+                case _:
+                    assert_never(key)
+        except FormatError as error:
+            what = ENVIRONMENT if key is StoredKey.JOBSPEC else PAST
+            self._starts.fail(job, f"{what} cannot be read: {error}")
+            return
+        if not job.lookups:
+            self._runs.begin(job)
+
+    # The expiration of a job that runs
+
+    def read_expiration(self, job: Job) -> None:
+        """It may have changed while nobody told us: the eventlog has the last one."""
+        lookup = {"key": job_key(job.id, StoredKey.EVENTLOG.value)}
+        self._outbox.ask(topics.KVS_LOOKUP, lookup, ExpirationRead(job.id))
+
+    def expiration_read(self, jobid: int, response: Response) -> None:
+        """The eventlog of a job that runs, or did a moment ago."""
+        job = self._jobs.running(jobid)
+        if job is None:
+            return
+        before = job.expiration
+        try:
+            job.read_eventlog(value_in(response) or "")
+        except FormatError as error:
+            self._outbox.send(Log(Level.ERR, f"{PAST} cannot be read: {error}"))
+        if job.expiration != before:
+            self._runs.arm(job)

@@ -1,0 +1,107 @@
+"""What is done with a job whether it has processes or pretends: begun, signalled, ended."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flux_trio.cores.exec.job import Job, Jobs, Phase
+from flux_trio.cores.exec.manager import Manager
+from flux_trio.cores.exec.real import RealJobs
+from flux_trio.cores.exec.signals import SIGTERM
+from flux_trio.cores.exec.simulated import SimulatedJobs
+from flux_trio.cores.exec.starts import Starts
+from flux_trio.cores.exec.targets import Targets
+from flux_trio.cores.state import Part
+from flux_trio.messages import Event, Response
+
+NO_PROCESSES: Final = "this instance has no directory for a shell host: it runs no processes"
+
+
+class Runs(Part):
+    """Hands each job to `RealJobs` or `SimulatedJobs`."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        starts: Starts,
+        manager: Manager,
+        targets: Targets,
+        real: RealJobs,
+        simulated: SimulatedJobs,
+        *,
+        has_shell: bool,
+    ) -> None:
+        self._jobs = jobs
+        self._starts = starts
+        self._manager = manager
+        self._targets = targets
+        self._real = real
+        self._simulated = simulated
+        self._has_shell = has_shell
+
+    def begin(self, job: Job) -> None:
+        """All that is needed of it has been read: start it, or fail it."""
+        if job.status is None:
+            self._tell_lost_targets(job)
+        if job.simulation is not None:
+            self._simulated.begin(job)
+        elif job.killed and job.is_new:
+            self._starts.release(job)  # 32.start.35: nothing of it was ever started
+        elif not self._has_shell:
+            self._starts.fail(job, NO_PROCESSES)
+        elif job.userid != self._manager.owner:  # it would run with the owner's rights
+            owner = self._manager.owner
+            note = f"processes run as user {owner} only, the job is user {job.userid}'s"
+            self._starts.fail(job, note)
+        else:
+            self._real.begin(job)
+
+    def arm(self, job: Job) -> None:
+        """Set the timers of a job whose time limit has changed."""
+        self._kind(job).arm(job)
+
+    def expire(self, job: Job) -> None:
+        """Its end has come, or its time limit."""
+        self._kind(job).expire(job)
+
+    def signal(self, job: Job, signum: int) -> None:
+        """Send a signal to a job that is RUNNING; it ends one that pretends."""
+        if job.simulation is not None:
+            self._simulated.stop(job, signum)
+        else:
+            self._real.signal(job, signum)
+
+    def killed(self, job: Job) -> None:
+        """The job has a fatal exception: end what runs, launch nothing of it."""
+        job.killed = True
+        if job.phase is Phase.RUNNING:
+            self._kind(job).stop(job, SIGTERM)
+        else:
+            self._real.give_up(job)
+
+    # Targets that go down
+
+    def targets_told(self, message: Event | Response) -> None:
+        """Take in which targets are down, and end what is on them."""
+        if not self._targets.learn(message):
+            return
+        for job in list(self._jobs.by_id.values()):
+            if job.phase in (Phase.LAUNCHING, Phase.RUNNING) and self._tell_lost_targets(job):
+                self.killed(job)
+
+    def stuck(self, job: Job) -> None:
+        """SIGKILL has not ended the job."""
+        self._real.stuck(job, self._targets.lost_of(job))
+
+    def _tell_lost_targets(self, job: Job) -> bool:
+        """The fatal exception of a job that has targets that are down, unless it has one already.
+
+        All of the job ends, also what runs on other targets.
+        """
+        if job.killed or not (lost := self._targets.lost_of(job)):
+            return False
+        self._starts.exception(job, lost)
+        return True
+
+    def _kind(self, job: Job) -> RealJobs | SimulatedJobs:
+        return self._real if job.simulation is None else self._simulated
