@@ -65,11 +65,9 @@ ALLOC: Table[AllocState, AllocEvent] = Table(
         },
         _S.CANCELING: {
             _E.ANNOTATE: _S.CANCELING,  # answers that crossed the cancel
-            _E.PRIORITIZE: _S.CANCELING,
             _E.SUCCESS: _S.ALLOCATED,
             _E.DENY: _S.IDLE,
             _E.CANCELED: _S.IDLE,
-            _E.CANCEL: _S.CANCELING,
             _E.LOST: _S.IDLE,
         },
         _S.ALLOCATED: {
@@ -83,8 +81,6 @@ ALLOC: Table[AllocState, AllocEvent] = Table(
         },
         _S.FREEING: {
             _E.FREED: _S.IDLE,
-            _E.CANCEL: _S.FREEING,
-            _E.PRIORITIZE: _S.FREEING,
             _E.LOST: _S.IDLE,
             _E.LOST_HELD: _S.ALLOCATED,  # the free is sent again after the next sched-ready
         },

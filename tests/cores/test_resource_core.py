@@ -263,14 +263,22 @@ def test_shrunk_targets_are_to_be_released_after_a_part_of_them_was() -> None:
     assert script(exclude("")) == [EXCLUDED, grown("0-2")]
 
 
-@pytest.mark.parametrize("before", [None, down("1"), exclude("1")])
-def test_group_can_be_acquired_after_a_holder_left_at_any_moment(before: Request | None) -> None:
+@pytest.mark.parametrize("news", [None, down("1"), exclude("1")])
+def test_group_can_be_acquired_after_a_holder_left_at_any_moment(news: Request | None) -> None:
     """28.disconnect.3"""
     script = Script()
-    script(acquire(), *([before] if before is not None else []))
+    script(acquire())
+    if news is not None:
+        script(news)
     script(gone("resource", "sched"))
     ((_, errnum, payload),) = script(acquire(by="other"))
     assert (errnum, payload["type"]) == (0, "grow")
+
+
+def test_group_can_be_acquired_after_a_holder_left_before_the_first_grow() -> None:
+    """28.disconnect.3"""
+    script = Script()
+    assert script(acquire(), gone("resource", "sched"), acquire(by="other")) == [grown("0-3")]
 
 
 def test_nobody_is_told_or_answered_before_the_drain_is_durable() -> None:
