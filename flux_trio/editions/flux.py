@@ -16,15 +16,6 @@ Reason = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"\A[^\ud800-\udff
 DrainMode = Literal["update", "overwrite", "force-overwrite"]
 
 
-class Raise(msgspec.Struct, frozen=True):
-    """The job-manager.raise request (RFC 21, Exception Event)."""
-
-    id: int
-    type: str
-    severity: int
-    note: str = ""
-
-
 class Drain(msgspec.Struct, frozen=True):
     """The resource.drain and resource.undrain requests; targets are an idset or a hostlist."""
 
@@ -118,7 +109,6 @@ def stats(counted: ResourceStats | SchedStats) -> dict[str, Any]:
     return plain
 
 
-RAISE: Final = codec(Raise)
 DRAIN: Final = codec(Drain)
 DOWN: Final = codec(Down)
 TARGETS: Final = codec(Targets)

@@ -6,6 +6,7 @@ from an eventlog that is replayed); the job manager's own events are correct by 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -144,6 +145,22 @@ def write(context: msgspec.Struct) -> dict[str, Any]:
     """The context of an event, of the type that this module has for the event's name."""
     held = msgspec.structs.asdict(context)
     return {key: value for key, value in held.items() if value is not msgspec.UNSET}
+
+
+def is_fatal(name: str, context: Mapping[str, Any] | None) -> bool:
+    """Whether an event is an exception of severity 0."""
+    return name == JobEvent.EXCEPTION and context is not None and context.get("severity") == 0
+
+
+def read_exception(context: Mapping[str, Any]) -> Exceptional:
+    """The context of an exception event that was checked, or logged by the job manager."""
+    return Exceptional(context["type"], context["severity"], context.get("note", ""))
+
+
+def description_in(context: Mapping[str, Any]) -> str:
+    """The description in the context of a prolog's or an epilog's event that was checked."""
+    description: str = context["description"]
+    return description
 
 
 def check_context(event: Event, where: str = "") -> None:

@@ -20,6 +20,7 @@ def keys_of(modules: Iterable[ModuleType]) -> frozenset[str]:
         for module in modules
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, msgspec.Struct)
+        if value.__module__ == module.__name__
         for field in msgspec.structs.fields(value)
     )
 

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import CommonAction, Exit, Log
-from flux_trio.editions import Edition, flux
+from flux_trio.editions import Edition, job_requests
 from flux_trio.messages import Request, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.policies import Schedule
@@ -84,8 +84,8 @@ class Context(Outbox[SchedCall, SchedAction, SchedTimer]):
 
     def raise_exception(self, jobid: int, kind: str, note: str) -> None:
         """Raise a fatal exception of a job, which must not go on using its resources."""
-        raised = flux.Raise(jobid, kind, 0, note)
-        self.send(Request(topics.JOB_RAISE, flux.RAISE.write(raised), flags=NORESPONSE))
+        raised = job_requests.Raise(jobid, kind, 0, note)
+        self.send(Request(topics.JOB_RAISE, job_requests.RAISE.write(raised), flags=NORESPONSE))
 
     def give_up(self, reason: str) -> None:
         """Log `reason` and leave, as RFC 27 and 28 want it of errors that nobody can repair."""

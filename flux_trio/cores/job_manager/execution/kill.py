@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from flux_trio.cores.job_manager.calls import Absent, KillSent
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.state import Part
+from flux_trio.editions import job_requests
 from flux_trio.messages import (
     USERID_UNKNOWN,
     Errno,
     FluxError,
     Request,
     Response,
-    expect_payload,
     respond,
     respond_error,
 )
@@ -29,21 +27,6 @@ from flux_trio.protocols import RUNNING
 
 SIGNUM_MAX: Final = 64
 METHOD: Final = "kill"
-
-
-class Kill(msgspec.Struct):
-    """The job-manager.kill request."""
-
-    id: int
-    signum: int
-
-
-class KillAll(msgspec.Struct):
-    """The job-manager.killall request."""
-
-    userid: int
-    signum: int
-    dry_run: bool = False
 
 
 class Kills(Part):
@@ -55,7 +38,7 @@ class Kills(Part):
 
     def kill(self, request: Request) -> None:
         """job-manager.kill: a signal for one job, by its user or the owner."""
-        payload = expect_payload(request, Kill)
+        payload = job_requests.KILL.read(request)
         _check_signal(payload.signum)
         job = self._ledger.jobs.get(payload.id)
         if job is None:
@@ -66,13 +49,13 @@ class Kills(Part):
             raise FluxError(Errno.EPERM, "guests may only send signals to their own jobs")
         if not job.state & RUNNING or not self._exec.service:
             raise FluxError(Errno.EINVAL, "job is not running")
-        signal = {"id": job.id, "signum": payload.signum}
+        signal = job_requests.KILL.write(job_requests.Kill(job.id, payload.signum))
         topic = f"{self._exec.service}.{METHOD}"
         self._ledger.ask_when_durable(topic, signal, KillSent(request))
 
     def kill_all(self, request: Request) -> None:
         """job-manager.killall: a signal for all of a user's jobs; {"count", "errors"}."""
-        payload = expect_payload(request, KillAll)
+        payload = job_requests.KILL_ALL.read(request)
         _check_signal(payload.signum)
         if not request.is_owner and request.userid != payload.userid:
             raise FluxError(Errno.EPERM, "guests can only kill their own jobs")
@@ -84,9 +67,10 @@ class Kills(Part):
         if not payload.dry_run and self._exec.service:
             topic = f"{self._exec.service}.{METHOD}"
             for job in chosen:
-                signal = {"id": job.id, "signum": payload.signum}
+                signal = job_requests.KILL.write(job_requests.Kill(job.id, payload.signum))
                 self._ledger.send(Request(topic, signal, flags=NORESPONSE))
-        self._ledger.send(respond(request, {"count": len(chosen), "errors": 0}))
+        counted = job_requests.Counted(len(chosen), 0)
+        self._ledger.send(respond(request, job_requests.COUNTED.write(counted)))
 
     def answered(self, request: Request, response: Response) -> None:
         """The execution service has sent the signal that `request` asks for, or cannot."""

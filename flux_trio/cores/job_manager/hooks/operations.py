@@ -21,6 +21,7 @@ from flux_trio.cores.job_manager.scheduler.priorities import Priorities
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
+from flux_trio.editions import rfc21
 from flux_trio.formats import format_fluid
 from flux_trio.messages import Level
 from flux_trio.protocols import (
@@ -79,7 +80,7 @@ class Operations(Part):
 
     def _post(self, job: ActiveJob, post: PostEvent) -> None:
         if is_repeat(job, post.name, post.context):
-            self._orphans.claimed(job, post.name, post.context["description"])
+            self._orphans.claimed(job, post.name, rfc21.description_in(post.context))
             return
         if (rule := refusal(job, post.name, post.context)) is not None:
             self._refuse(post, rule)
@@ -121,5 +122,4 @@ class Operations(Part):
 
 
 def _ends_job(job: ActiveJob, post: PostEvent) -> bool:
-    is_fatal = post.name == JobEvent.EXCEPTION and (post.context or {}).get("severity") == 0
-    return is_fatal and job.exception is None
+    return rfc21.is_fatal(post.name, post.context) and job.exception is None

@@ -21,7 +21,7 @@ from flux_trio.cores.job_manager.jobs.commits import Commits
 from flux_trio.cores.job_manager.jobs.jobspecs import Jobspecs, KeptJobspec
 from flux_trio.cores.job_manager.jobs.tally import Tally
 from flux_trio.cores.job_manager.jobs.user_jobs import JobBytes, UserJobs
-from flux_trio.editions import Edition, rfc21
+from flux_trio.editions import Edition, job_requests, rfc21
 from flux_trio.editions.rfc27 import SchedAnnotations, without_reason
 from flux_trio.formats import (
     Event,
@@ -375,8 +375,9 @@ class Ledger(Commits):
             self._count_memos(job)
         elif event.context is not None:
             # exec learns of cancels by it (readings: How exec learns of cancels)
-            what = event.context
-            payload = {"id": job.id, "type": what["type"], "severity": what["severity"]}
+            raised = rfc21.read_exception(event.context)
+            told = job_requests.JobException(job.id, raised.type, raised.severity)
+            payload = job_requests.JOB_EXCEPTION.write(told)
             event_of_job = EventMessage(
                 topics.JOB_EXCEPTION_EVENT, payload, flags=PRIVATE, userid=job.userid
             )
@@ -457,5 +458,4 @@ def ended(job: ActiveJob, t_inactive: float) -> Ended:
 
 def ends_wait(job: ActiveJob, name: str, context: dict[str, Any] | None) -> bool:
     """Whether the event is an exception that moves `job`, whatever hook of it is being asked."""
-    is_fatal = name == JobEvent.EXCEPTION and context is not None and context.get("severity") == 0
-    return is_fatal and job.state not in _LEFT_BY_NO_EXCEPTION
+    return rfc21.is_fatal(name, context) and job.state not in _LEFT_BY_NO_EXCEPTION

@@ -7,9 +7,6 @@ they are granted something. Left out: the durations in jobspecs, which nobody ha
 from __future__ import annotations
 
 import math
-from typing import Annotated
-
-import msgspec
 
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.waiting import (
@@ -21,12 +18,9 @@ from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.messages import ROLE_OWNER, Event, FluxError, Level, expect_payload, topics
+from flux_trio.editions import flux, rfc21
+from flux_trio.messages import ROLE_OWNER, Event, FluxError, Level, topics
 from flux_trio.protocols import JobEvent, JobState
-
-
-class _Lifetime(msgspec.Struct):
-    expiration: Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Lifetime(Part):
@@ -42,7 +36,7 @@ class Lifetime(Part):
         if event.topic != topics.RESOURCE_EXPIRATION_EVENT or not event.rolemask & ROLE_OWNER:
             return
         try:
-            end = expect_payload(event, _Lifetime).expiration
+            end = flux.INSTANCE_END.read(event).expiration
         except FluxError as error:
             self._ledger.send(Log(Level.ERR, error.text))
             return
@@ -75,4 +69,5 @@ class Lifetime(Part):
     def apply(self, job: ActiveJob, expiration: int) -> None:
         """Log the new end of a job."""
         if job.state == JobState.RUN:
-            self._ledger.log(job, JobEvent.RESOURCE_UPDATE, {"expiration": expiration})
+            context = rfc21.ResourceUpdate(expiration)
+            self._ledger.log(job, JobEvent.RESOURCE_UPDATE, rfc21.write(context))

@@ -13,6 +13,7 @@ from typing import Final
 
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.state import Part
+from flux_trio.editions import rfc21
 from flux_trio.protocols import JobEvent
 
 LOST_STATUS: Final = 1 << 8
@@ -46,7 +47,7 @@ class Orphans(Part):
     def finish(self, job: ActiveJob) -> None:
         """The plugins have seen the job: what none of them took up is over."""
         for kind, description in sorted(self.open.pop(job.id, ())):
-            context = {"description": description, "status": LOST_STATUS}
+            context = rfc21.write(rfc21.Completed(description, LOST_STATUS))
             self._ledger.log(job, _KINDS[kind], context)
             note = f"{kind} {description} was under way at a restart, and no plugin goes on with it"
             severity = 1 if job.exception is not None else _SEVERITIES[kind]

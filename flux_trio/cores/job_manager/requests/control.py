@@ -7,21 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from flux_trio.cores.job_manager.calls import Absent
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_note
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
-from flux_trio.editions import submission
+from flux_trio.editions import job_requests, rfc21, submission
 from flux_trio.messages import (
-    USERID_UNKNOWN,
     Errno,
     FluxError,
     Request,
-    expect_payload,
     respond,
 )
 from flux_trio.protocols import (
@@ -31,33 +27,6 @@ from flux_trio.protocols import (
     JobEvent,
     JobState,
 )
-
-
-class Raise(msgspec.Struct):
-    """The job-manager.raise request."""
-
-    id: int
-    severity: int
-    type: str
-    note: str = ""
-
-
-class RaiseAll(msgspec.Struct):
-    """The job-manager.raiseall request; `states` is a mask of JobState."""
-
-    severity: int
-    type: str
-    states: int
-    userid: int = USERID_UNKNOWN
-    dry_run: bool = False
-    note: str = ""
-
-
-class Urgency(msgspec.Struct):
-    """The job-manager.urgency request."""
-
-    id: int
-    urgency: int
 
 
 class Control(Part):
@@ -77,7 +46,7 @@ class Control(Part):
 
     def raise_one(self, request: Request) -> None:
         """job-manager.raise: an exception on one job, by its user or the owner."""
-        payload = expect_payload(request, Raise)
+        payload = job_requests.RAISE.read(request)
         _check_exception(payload)
         self._ledger.check_room()
         job = self._ledger.jobs.get(payload.id)
@@ -92,7 +61,7 @@ class Control(Part):
 
     def raise_all(self, request: Request) -> None:
         """job-manager.raiseall: an exception on every job of a user in some states."""
-        payload = expect_payload(request, RaiseAll)
+        payload = job_requests.RAISE_ALL.read(request)
         _check_exception(payload)
         if not request.is_owner and payload.userid != request.userid:
             text = "guests can only raise exceptions on their own jobs"
@@ -107,16 +76,19 @@ class Control(Part):
                     self._raise(request, job, payload)
                 except FluxError:  # there is no room for it in the job's eventlog
                     errors += 1
-        self._ledger.send(respond(request, {"count": len(chosen) - errors, "errors": errors}))
+        counted = job_requests.Counted(len(chosen) - errors, errors)
+        self._ledger.send(respond(request, job_requests.COUNTED.write(counted)))
 
-    def _raise(self, request: Request, job: ActiveJob, asked: Raise | RaiseAll) -> None:
-        context = {"type": asked.type, "severity": asked.severity, "note": asked.note}
+    def _raise(
+        self, request: Request, job: ActiveJob, asked: job_requests.Raise | job_requests.RaiseAll
+    ) -> None:
+        context = rfc21.write(rfc21.Exceptional(asked.type, asked.severity, asked.note))
         self._limits.check_event(request, job, JobEvent.EXCEPTION, context)
         self._ledger.raise_exception(job, asked.type, asked.severity, asked.note, request.userid)
 
     def urgency(self, request: Request) -> None:
         """job-manager.urgency: another urgency, as long as no resources are held."""
-        payload = expect_payload(request, Urgency)
+        payload = job_requests.URGENCY.read(request)
         if not URGENCY_MIN <= payload.urgency <= URGENCY_MAX:
             raise FluxError(Errno.EINVAL, "urgency value is out of range")
         job = self._ledger.jobs.get(payload.id)
@@ -134,10 +106,11 @@ class Control(Part):
         old = job.urgency
         if payload.urgency != old:
             self._ledger.check_room()
-            context = {"userid": request.userid, "urgency": payload.urgency}
+            context = rfc21.write(rfc21.UrgencyContext(payload.urgency, request.userid))
             self._limits.check_event(request, job, JobEvent.URGENCY, context)
             self._ledger.log(job, JobEvent.URGENCY, context)
-        self._ledger.send(respond(request, {"old_urgency": old}))
+        answer = job_requests.OLD_URGENCY.write(job_requests.OldUrgency(old))
+        self._ledger.send(respond(request, answer))
 
     def getinfo(self, request: Request) -> None:
         """job-manager.getinfo: the greatest job id so far, by which ids go on after a restart."""
@@ -161,7 +134,7 @@ class Control(Part):
         }
 
 
-def _check_exception(asked: Raise | RaiseAll) -> None:
+def _check_exception(asked: job_requests.Raise | job_requests.RaiseAll) -> None:
     kind = asked.type
     if not 0 <= asked.severity <= 7:
         raise FluxError(Errno.EINVAL, "invalid exception severity")

@@ -5,23 +5,13 @@ Left out: volatile memos, which flux-core keeps out of the eventlog.
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
 from flux_trio.cores.job_manager.calls import Absent
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits
 from flux_trio.cores.state import Part
-from flux_trio.messages import Errno, FluxError, Request, expect_payload, respond
+from flux_trio.editions import job_requests
+from flux_trio.messages import Errno, FluxError, Request, respond
 from flux_trio.protocols import JobEvent
-
-
-class Memo(msgspec.Struct):
-    """The job-manager.memo request; a value of null takes its key away."""
-
-    id: int
-    memo: dict[str, Any]
 
 
 class Memos(Part):
@@ -33,7 +23,7 @@ class Memos(Part):
 
     def memo(self, request: Request) -> None:
         """Log the memo of an active job, by its user or the owner."""
-        payload = expect_payload(request, Memo)
+        payload = job_requests.MEMO.read(request)
         job = self._ledger.jobs.get(payload.id)
         if job is None:
             self._ledger.refuse(request, Absent(payload.id))

@@ -11,7 +11,7 @@ flux-core's words. Left out: feasibility.check; the scheduler denies what can ne
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -29,12 +29,12 @@ from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_update_keys
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
+from flux_trio.editions import job_requests, rfc21
 from flux_trio.formats import FormatError
 from flux_trio.messages import (
     Errno,
     FluxError,
     Request,
-    expect_payload,
     respond,
     respond_error,
 )
@@ -56,13 +56,6 @@ ENDED_MEANWHILE: Final = "job has ended meanwhile"
 _OVER = (JobState.CLEANUP, JobState.INACTIVE)
 
 
-class Update(msgspec.Struct):
-    """The job-manager.update request: values by jobspec key path."""
-
-    id: int
-    updates: dict[str, Any]
-
-
 class Updates(Part):
     """Answers job-manager.update."""
 
@@ -76,7 +69,7 @@ class Updates(Part):
 
     def update(self, request: Request) -> None:
         """job-manager.update: by the owner, or for a job of theirs by its user."""
-        payload = expect_payload(request, Update)
+        payload = job_requests.UPDATE.read(request)
         job = self._ledger.jobs.get(payload.id)
         if job is None:
             self._ledger.refuse(request, Absent(payload.id, inactive_errnum=Errno.EINVAL))
@@ -200,11 +193,12 @@ class Updates(Part):
             return
         if updating.is_validated and request.is_owner and request.userid != job.userid:
             # or its user could go on from what no plugin has validated
-            self._ledger.log(job, JobEvent.SET_FLAGS, {"flags": ["immutable"]})
+            self._ledger.log(job, JobEvent.SET_FLAGS, rfc21.write(rfc21.SetFlags(["immutable"])))
         self._ledger.log(job, JobEvent.JOBSPEC_UPDATE, updating.updates)
         self._scheduler.jobspec_changed(job)
         if expiration is not None and job.state == JobState.RUN:
-            self._ledger.log(job, JobEvent.RESOURCE_UPDATE, {"expiration": expiration})
+            context = rfc21.ResourceUpdate(expiration)
+            self._ledger.log(job, JobEvent.RESOURCE_UPDATE, rfc21.write(context))
         self._ledger.send(respond(request))
 
     def _refuse(self, updating: Updating, text: str) -> None:

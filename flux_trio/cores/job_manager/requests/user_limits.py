@@ -15,6 +15,7 @@ from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
 from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.state import Part
+from flux_trio.editions import rfc21
 from flux_trio.messages import Errno, FluxError, Request
 from flux_trio.protocols import JobEvent
 
@@ -69,7 +70,7 @@ class UserLimits(Part):
         most, most_of_user = limits.eventlog_bytes, limits.eventlog_bytes_sum
         size = event_bytes(context)
         asked = counted.of_job(job.id) + size
-        ends = name == JobEvent.EXCEPTION and context["severity"] == 0 and job.exception is None
+        ends = rfc21.is_fatal(name, context) and job.exception is None
         if most and asked > most * (OWNER_FACTOR if request.is_owner else 1) and not ends:
             text = (
                 f"the eventlog of the job has {asked - size} bytes of events that users asked for"

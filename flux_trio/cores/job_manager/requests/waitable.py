@@ -9,14 +9,13 @@ is active then can be waited for again.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
 from flux_trio.cores.state import Part
+from flux_trio.editions import job_requests, rfc21
 from flux_trio.formats import Event
-from flux_trio.messages import Errno, FluxError, Request, expect_payload, respond, respond_error
+from flux_trio.messages import Errno, FluxError, Request, respond, respond_error
 from flux_trio.protocols import JobEvent, JobFlag
 
 ANY_JOB: Final = (1 << 64) - 1  # flux-core's FLUX_JOBID_ANY
@@ -24,12 +23,6 @@ ANY_JOB: Final = (1 << 64) - 1  # flux-core's FLUX_JOBID_ANY
 NO_MORE: Final = "there are no more waitable jobs"
 
 _WAITABLE = JobFlag.WAITABLE.value  # as a number: each event of each job is looked at
-
-
-class Wait(msgspec.Struct):
-    """The job-manager.wait request; `id` may be ANY_JOB."""
-
-    id: int
 
 
 class Waitable(Part):
@@ -51,8 +44,8 @@ class Waitable(Part):
         ledger.tell_of(JobEvent.CLEAN, self._over)
 
     def wait(self, request: Request) -> None:
-        """job-manager.wait: {"id", "success", "errstr", "waitstatus"?} when the job is over."""
-        jobid = expect_payload(request, Wait).id
+        """job-manager.wait: answered when the job is over; the id may be ANY_JOB."""
+        jobid = job_requests.WAIT.read(request).id
         if jobid == ANY_JOB:
             self._wait_for_any(request)
         elif jobid in self.results:
@@ -117,23 +110,23 @@ class Waitable(Part):
             self._tell(request, jobid, result)
 
     def _tell(self, request: Request, jobid: int, result: int | str) -> None:
-        self._ledger.send(respond(request, _told(jobid, result)))
+        self._ledger.send(respond(request, job_requests.WAITED.write(_told(jobid, result))))
 
 
 def _result_of(job: ActiveJob) -> int | str:
     """The wait status of its tasks, or the text of the exception that ended it."""
     if job.exception is None:
         return job.status or 0
-    kind, note = job.exception["type"], job.exception.get("note", "")
-    return f"Fatal exception type={kind} {note}"
+    raised = rfc21.read_exception(job.exception)
+    return f"Fatal exception type={raised.type} {raised.note}"
 
 
-def _told(jobid: int, result: int | str) -> dict[str, Any]:
+def _told(jobid: int, result: int | str) -> job_requests.Waited:
     if isinstance(result, str):
-        return {"id": jobid, "success": False, "errstr": result}
+        return job_requests.Waited(jobid, success=False, errstr=result)
     text = ""
     if signum := result & 0x7F:
         text = f"task(s) ended by signal {signum}"
     elif code := result >> 8:
         text = f"task(s) exited with exit code {code}"
-    return {"id": jobid, "success": result == 0, "errstr": text, "waitstatus": result}
+    return job_requests.Waited(jobid, result == 0, text, result)

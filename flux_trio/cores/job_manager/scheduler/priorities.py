@@ -17,6 +17,7 @@ from flux_trio.cores.job_manager.jobs.sweeps import Sweeps
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
+from flux_trio.editions import rfc21
 from flux_trio.formats import format_fluid
 from flux_trio.messages import Level
 from flux_trio.protocols import (
@@ -63,7 +64,8 @@ class Priorities(Part):
         if priority is None:
             self._miss(job)
         elif priority != job.priority or job.state == JobState.PRIORITY:
-            self._ledger.log_now(job, _PRIORITY, {"priority": priority})
+            context = rfc21.write(rfc21.PriorityContext(priority))
+            self._ledger.log_now(job, _PRIORITY, context)
 
     def ask_all(self) -> None:
         """job.priority.get of all jobs in PRIORITY or SCHED; the scheduler is told all at once."""

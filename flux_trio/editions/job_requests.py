@@ -1,0 +1,119 @@
+"""What users, and services in their place, ask the job manager about jobs; flux-core's payloads.
+
+No RFC describes them; `type`, `severity`, `note`, `urgency` and `memo` are RFC 21's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.editions.codec import codec
+from flux_trio.messages.types import USERID_UNKNOWN
+
+
+class Raise(msgspec.Struct, frozen=True):
+    """The job-manager.raise request."""
+
+    id: int
+    type: str
+    severity: int
+    note: str = ""
+
+
+class RaiseAll(msgspec.Struct, frozen=True):
+    """The job-manager.raiseall request; `states` is a mask of JobState."""
+
+    severity: int
+    type: str
+    states: int
+    userid: int = USERID_UNKNOWN
+    dry_run: bool = False
+    note: str = ""
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """The responses of job-manager.raiseall and job-manager.killall: jobs, and failures."""
+
+    count: int
+    errors: int
+
+
+class Urgency(msgspec.Struct, frozen=True):
+    """The job-manager.urgency request."""
+
+    id: int
+    urgency: int
+
+
+class OldUrgency(msgspec.Struct, frozen=True):
+    """The job-manager.urgency response."""
+
+    old_urgency: int
+
+
+class Kill(msgspec.Struct, frozen=True):
+    """The job-manager.kill request, and the <service>.kill request that follows."""
+
+    id: int
+    signum: int
+
+
+class KillAll(msgspec.Struct, frozen=True):
+    """The job-manager.killall request."""
+
+    userid: int
+    signum: int
+    dry_run: bool = False
+
+
+class Memo(msgspec.Struct, frozen=True):
+    """The job-manager.memo request; a value of null removes its key."""
+
+    id: int
+    memo: dict[str, Any]
+
+
+class Update(msgspec.Struct, frozen=True):
+    """The job-manager.update request: values by jobspec key path."""
+
+    id: int
+    updates: dict[str, Any]
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """The job-manager.wait request."""
+
+    id: int
+
+
+class Waited(msgspec.Struct, frozen=True):
+    """The job-manager.wait response; no `waitstatus` when an exception ended the job."""
+
+    id: int
+    success: bool
+    errstr: str
+    waitstatus: int | None = None
+
+
+class JobException(msgspec.Struct, frozen=True):
+    """The event job-exception."""
+
+    id: int
+    type: str
+    severity: int
+
+
+RAISE: Final = codec(Raise)
+RAISE_ALL: Final = codec(RaiseAll)
+COUNTED: Final = codec(Counted)
+URGENCY: Final = codec(Urgency)
+OLD_URGENCY: Final = codec(OldUrgency)
+KILL: Final = codec(Kill)
+KILL_ALL: Final = codec(KillAll)
+MEMO: Final = codec(Memo)
+UPDATE: Final = codec(Update)
+WAIT: Final = codec(Wait)
+WAITED: Final = codec(Waited)
+JOB_EXCEPTION: Final = codec(JobException)
