@@ -81,7 +81,7 @@ from flux_trio.protocols.operations import (
 )
 from flux_trio.protocols.queues import QUEUE, QueueEvent, QueueState
 from flux_trio.protocols.rare import Rare
-from flux_trio.protocols.table import InvalidTransition, Standings, Table
+from flux_trio.protocols.table import InvalidTransition, Standings, Story, Table
 
 __all__ = [
     "ACQUIRE",
@@ -151,6 +151,7 @@ __all__ = [
     "Standings",
     "StartType",
     "Step",
+    "Story",
     "Table",
     "Unavailable",
     "UpdateAsked",

@@ -23,11 +23,12 @@ class StartType(StrEnum):
 class ExecState(Member):
     """State of one job's conversation with the execution service."""
 
-    IDLE = "no start outstanding"
+    IDLE = "no start sent"
     STARTING = "start sent, shells not started"
     RUNNING = "shells started"
     FINISHED = "shells finished, resources not all released"
     RELEASED = "final release: end of stream"
+    ABANDONED = "start sent, and the service lost that had it"
 
 
 class ExecEvent(Member):
@@ -40,6 +41,8 @@ class ExecEvent(Member):
     EXCEPTION = "exception"
     FINISH = "finish"
     LOST = "service lost"
+    RESUME = "read back with resources"
+    RESUME_FINISHED = "read back with resources, finished"
 
 
 _S, _E = ExecState, ExecEvent
@@ -48,21 +51,26 @@ EXECUTION: Table[ExecState, ExecEvent] = Table(
     "start",
     ExecState.IDLE,
     {
-        _S.IDLE: {_E.REQUEST: _S.STARTING, _E.LOST: _S.IDLE},
+        _S.IDLE: {
+            _E.REQUEST: _S.STARTING,
+            _E.LOST: _S.IDLE,
+            _E.RESUME: _S.ABANDONED,  # a start may have been sent
+            _E.RESUME_FINISHED: _S.RELEASED,
+        },
         _S.STARTING: {
             _E.START: _S.RUNNING,
             _E.RELEASE: _S.STARTING,
             _E.EXCEPTION: _S.STARTING,
             _E.FINISH: _S.FINISHED,  # start may be omitted after a fatal exception
             _E.RELEASE_FINAL: _S.RELEASED,  # finish may be omitted as well
-            _E.LOST: _S.IDLE,
+            _E.LOST: _S.ABANDONED,
         },
         _S.RUNNING: {
             _E.RELEASE: _S.RUNNING,
             _E.EXCEPTION: _S.RUNNING,
             _E.FINISH: _S.FINISHED,
             _E.RELEASE_FINAL: _S.RELEASED,
-            _E.LOST: _S.IDLE,
+            _E.LOST: _S.ABANDONED,
         },
         _S.FINISHED: {
             _E.RELEASE: _S.FINISHED,
@@ -71,5 +79,7 @@ EXECUTION: Table[ExecState, ExecEvent] = Table(
             _E.LOST: _S.RELEASED,  # no process is left: the job manager releases the rest
         },
         _S.RELEASED: {_E.LOST: _S.RELEASED},  # the final release is the last response
+        # the next service is asked again, so that the final release still comes
+        _S.ABANDONED: {_E.REQUEST: _S.STARTING, _E.LOST: _S.ABANDONED},
     },
 )

@@ -80,6 +80,31 @@ class Table(Generic[S, E]):
                 yield state, event, after
 
 
+class Story(Generic[E]):
+    """The last events of one kind of conversation, of all jobs together, for an error's text."""
+
+    def __init__(self) -> None:
+        self.events: deque[tuple[int, E]] = deque(maxlen=STORY_MAX)
+
+    def step(self, table: Table[S, E], jobid: int, state: S, event: E) -> S:
+        """Return the state of job `jobid` after `event`. InvalidTransition names the job."""
+        after = table.rows[state].get(event)
+        if after is None:
+            raise self.refused(table, jobid, state, event)
+        self.events.append((jobid, event))
+        return after
+
+    def refused(self, table: Table[S, E], jobid: int, state: S, event: E) -> InvalidTransition:
+        """Return the error for an event of a job that the table does not allow."""
+        allowed = [each.value for each in table.rows[state]]
+        past = [each.value for who, each in self.events if who == jobid]
+        return InvalidTransition(table.name, state, event, allowed, f"job {jobid}", past)
+
+    def clear(self) -> None:
+        """Start a new conversation."""
+        self.events.clear()
+
+
 class Standings(Generic[S, E]):
     """The state of each job in one conversation; only steps of its table change a state.
 
@@ -90,7 +115,7 @@ class Standings(Generic[S, E]):
 
     def __init__(self) -> None:
         self._states: dict[int, S] = {}
-        self._story: deque[tuple[int, E]] = deque(maxlen=STORY_MAX)
+        self._story: Story[E] = Story()
 
     def __len__(self) -> int:
         return len(self._states)
@@ -110,8 +135,8 @@ class Standings(Generic[S, E]):
         state: S = self._states.get(jobid, table.initial)
         after: S | None = table.rows[state].get(event)
         if after is None:
-            raise self._refused(jobid, state, event)
-        self._story.append((jobid, event))
+            raise self._story.refused(table, jobid, state, event)
+        self._story.events.append((jobid, event))
         if after is table.initial:
             self._states.pop(jobid, None)
         else:
@@ -130,8 +155,3 @@ class Standings(Generic[S, E]):
         """Start a new conversation: every job is in the initial state."""
         self._states.clear()
         self._story.clear()
-
-    def _refused(self, jobid: int, state: S, event: E) -> InvalidTransition:
-        allowed = [each.value for each in self.table.rows[state]]
-        story = [past.value for each, past in self._story if each == jobid]
-        return InvalidTransition(self.table.name, state, event, allowed, f"job {jobid}", story)

@@ -231,6 +231,7 @@ class JobManagerCore(CorePart):
         resumed, self._ledger.resumed = self._ledger.resumed, []
         for job in resumed:
             self._scheduler.resumed(job)
+            self._exec.resumed(job)
             self._arrivals.resume(job)
         for message in self._backlog.take():
             self._take(message)

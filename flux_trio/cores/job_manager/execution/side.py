@@ -34,6 +34,7 @@ from flux_trio.protocols import (
     InvalidTransition,
     JobEvent,
     JobState,
+    Story,
 )
 
 OUTSTANDING = (ExecState.STARTING, ExecState.RUNNING, ExecState.FINISHED)
@@ -44,11 +45,13 @@ class ExecSide(Part):
 
     service: str  # the name it registered, "" when there is none
     sender: str
+    story: Story[ExecEvent]
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.service = ""
         self.sender = ""
+        self.story = Story()
         self.silence = Silence("execution service")
 
     @property
@@ -64,25 +67,30 @@ class ExecSide(Part):
 
     # --- what the job machine asks
 
+    def resumed(self, job: ActiveJob) -> None:
+        """A job was read back: a start was sent if it had resources and no prolog was open."""
+        if job.has_resources and not job.prologs:  # 21.events.22: no start before those
+            is_finished = job.status is not None
+            self._step(job, ExecEvent.RESUME_FINISHED if is_finished else ExecEvent.RESUME)
+
     def consider(self, job: ActiveJob) -> None:
-        """A job in RUN: start it when nothing holds it and somebody can."""
-        if job.start == ExecState.IDLE and self.service and not job.prologs:
-            self._send_start(job)
+        """A job in RUN: start it when nothing holds it and there is a service."""
+        if not job.prologs:
+            self._start(job)
 
     def is_done(self, job: ActiveJob) -> bool:
         """Whether nothing of `job` runs, so that its resources may be freed.
 
         A job whose start was sent is asked about again, so that its final release still comes.
         """
-        if job.released or not job.start_sent:
+        if job.released or job.start == ExecState.IDLE:
             return True
-        if job.status is not None and job.start in (ExecState.IDLE, ExecState.RELEASED):
+        if job.start == ExecState.RELEASED:
             # the service went away after finish: nothing of the job runs
             # (readings: Final release without finish)
             self._ledger.log(job, JobEvent.RELEASE, rfc21.write(rfc21.RELEASE_ALL))
             return True
-        if job.start == ExecState.IDLE and self.service:
-            self._send_start(job)
+        self._start(job)
         return False
 
     # --- what the execution service says
@@ -114,7 +122,7 @@ class ExecSide(Part):
             try:
                 self._answered(job, answer.report)
             except InvalidTransition as error:
-                raise FluxError(Errno.EPROTO, f"job {job.id}: {error}") from None
+                raise FluxError(Errno.EPROTO, str(error)) from None
         except FluxError as error:
             self.lost(error.text)
 
@@ -128,15 +136,17 @@ class ExecSide(Part):
         self.sender = ""
         self.silence.broken()
         for job in self._ledger.running.values():
+            self._step(job, ExecEvent.LOST)
             if job.start != ExecState.IDLE:
-                job.start = EXECUTION.step(job.start, ExecEvent.LOST)
                 self._ledger.dirty[job.id] = job
 
     # --- how
 
-    def _send_start(self, job: ActiveJob) -> None:
-        job.start = EXECUTION.step(job.start, ExecEvent.REQUEST)
-        job.start_sent = True
+    def _start(self, job: ActiveJob) -> None:
+        """Ask the service to start `job`, unless there is none or it has been asked."""
+        if not self.service or not EXECUTION.allows(job.start, ExecEvent.REQUEST):
+            return
+        self._step(job, ExecEvent.REQUEST)
         reattach = job.started and job.status is None
         start = Start(job.id, job.userid, job.current_jobspec(), reattach)
         payload = self._ledger.edition.start.write(start)
@@ -171,4 +181,4 @@ class ExecSide(Part):
         self._ledger.log(job, JobEvent.RELEASE, rfc21.write(context))
 
     def _step(self, job: ActiveJob, event: ExecEvent) -> None:
-        job.start = EXECUTION.step(job.start, event)
+        job.start = self.story.step(EXECUTION, job.id, job.start, event)

@@ -82,9 +82,7 @@ class ActiveJob(Job):
     sent_updates = Rare[dict[str, Any] | None](None)
     """The jobspec_updates that the last sched.alloc went by."""
     start = Rare(ExecState.IDLE)
-    """Where the job stands with the execution service."""
-    start_sent = Rare(False)
-    """A start request went out, in this life of the job manager or an earlier one."""
+    """Where the job stands with the execution service; only `ExecSide` changes it."""
     updated = Rare[tuple[dict[str, Any], bytes] | None](None)
     """`jobspec` with the updates beside it, once it was asked for."""
     waiting_for = Rare[str | None](None)
@@ -158,8 +156,8 @@ class ActiveJob(Job):
 
     @property
     def start_requested(self) -> bool:
-        """A service has been asked to start it, or has started it in an earlier life."""
-        return self.started or self.start != ExecState.IDLE
+        """The service has been asked to start it, or one has started it."""
+        return self.started or self.start not in (ExecState.IDLE, ExecState.ABANDONED)
 
     def queued(self) -> list[tuple[str, dict[str, Any]]]:
         """Events that wait for a hook's answer, oldest first."""
@@ -441,8 +439,6 @@ def revive(job: Job, jobspec: KeptJobspec) -> ActiveJob:
     for name in Job.__slots__:
         setattr(active, name, getattr(job, name))
     active.asked = job.state
-    was_allocated = job.has_resources and job.state in (JobState.RUN, JobState.CLEANUP)
-    active.start_sent = was_allocated and not active.prologs  # 21.events.22: no start before those
     return active
 
 
