@@ -175,7 +175,10 @@ class _Writer:
             return [tag, number, items]
         if isinstance(value, set):
             return [tag, number, self._sorted(value, where)]
-        return [tag, number, [self.write(each, f"{where}[]") for each in value]]
+        items = [self.write(each, f"{where}[]") for each in value]
+        if isinstance(value, deque) and value.maxlen is not None:
+            return [tag, number, items, value.maxlen]
+        return [tag, number, items]
 
     def _held(self, value: Any, where: str) -> list[Plain]:
         """What an object of one of our classes holds: by attribute, or what it says itself."""
@@ -227,8 +230,9 @@ class _Reader:
                 return made
             case ["object", int(number), str(name), str(kind), content]:
                 return self._object(number, _class_named(name), kind, content)
-            case [str(tag), int(number), list(items)] if tag in _MAKERS:
-                return self._collection(number, _MAKERS[tag](), items)
+            case [str(tag), int(number), list(items), *bound] if tag in _MAKERS:
+                made = deque(maxlen=bound[0]) if bound else _MAKERS[tag]()
+                return self._collection(number, made, items)
         raise StateError(f"expected a value as put_down writes it, got {data!r:.100}")
 
     def _collection(self, number: int, made: Any, items: list[Plain]) -> Any:

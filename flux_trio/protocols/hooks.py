@@ -1,9 +1,10 @@
 """Hooks as questions: what the job manager asks plugins, and the possible answers.
 
-The job manager sends `AskHook`. Plugins that can answer at once do so before any other input is
-processed. Otherwise the job waits for `HookAnswered`. Its later events wait too, except a fatal
-exception, which ends the wait. An `Operation` is a change that a plugin requests. Operations called
-in a hook come with its answer; others come as inputs at any time. The topics are those of jobtap.
+A question is an action of the job machine (`AskHook`), its answer an input (`HookAnswered`).
+Plugins that answer at once do so before the job machine takes in anything else; for others the job
+waits, and meanwhile the job's later events wait, except a fatal exception, which ends the wait.
+What plugins want done are `Operation`s: those of a hook come in its answer, others at any time as
+inputs. Topics are jobtap's.
 """
 
 from __future__ import annotations
@@ -224,10 +225,39 @@ class HookAnswer(msgspec.Struct, frozen=True):
 
 
 class HookAnswered(msgspec.Struct, frozen=True):
-    """The answer to the AskHook with this ticket, if it did not come at once."""
+    """The answer to the AskHook with this ticket: input of the job machine."""
 
     ticket: int
     answer: HookAnswer
+
+
+class HookPostponed(msgspec.Struct, frozen=True):
+    """The answer to the AskHook with this ticket comes later: input of the job machine."""
+
+    ticket: int
+
+
+class CancelHook(msgspec.Struct, frozen=True):
+    """Nobody waits for the answer with this ticket any more: action of the job machine."""
+
+    ticket: int
+
+
+class TellPlugins(msgspec.Struct, frozen=True):
+    """Tell plugins something that has no answer: action of the job machine.
+
+    job.event.*, job.inactive-add, -remove, job.destroy. The first goes to those who subscribed to
+    the job.
+    """
+
+    topic: str
+    job: JobView
+    args: Any = None
+
+
+PluginAction = AskHook | CancelHook | TellPlugins
+"""What the job machine wants of plugins. It is done before the job machine takes in anything else,
+and each AskHook is replied to by `HookAnswered` or `HookPostponed`."""
 
 
 class PluginsChanged(msgspec.Struct, frozen=True):
@@ -248,11 +278,18 @@ class PluginReplayed(msgspec.Struct, frozen=True):
     ticket: int
 
 
-class Plugins(Protocol):
-    """The dispatcher of hooks, as the job manager sees it."""
+class Handlers(Protocol):
+    """What plugins handle, as the job machine sees it."""
 
     def handles(self, topic: str) -> bool:
         """Return whether any plugin handles `topic`; otherwise no question is needed."""
+
+    def subscribed(self, jobid: int) -> bool:
+        """Whether any plugin wants this job's events."""
+
+
+class Plugins(Handlers, Protocol):
+    """Whoever dispatches hooks, as the service of the job machine sees it."""
 
     def ask(self, question: AskHook) -> HookAnswer | None:
         """Return the answer; None if it comes later, as HookAnswered."""
@@ -261,10 +298,4 @@ class Plugins(Protocol):
         """Stop waiting for this answer."""
 
     def tell(self, topic: str, job: JobView, args: Any = None) -> None:
-        """Notify, without waiting: job.event.*, job.inactive-add, -remove, job.destroy.
-
-        job.event.* goes only to the plugins that subscribed to the job.
-        """
-
-    def subscribed(self, jobid: int) -> bool:
-        """Return whether any plugin has subscribed to this job's events."""
+        """Tell, without waiting: see `TellPlugins`."""

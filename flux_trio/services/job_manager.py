@@ -16,6 +16,7 @@ from flux_trio.jobtap import Given, Loader, Plugin, PluginError, PluginHost, ope
 from flux_trio.messages import Request, topics
 from flux_trio.protocols import PluginReplayed
 from flux_trio.services.plugin_methods import PluginMethods
+from flux_trio.services.plugin_turns import PluginTurns
 from flux_trio.services.runner import run_core
 from flux_trio.services.user_database import unix_user
 
@@ -102,7 +103,7 @@ class _Machine:
         methods: PluginMethods,
         is_busy: Callable[[], int],
     ) -> None:
-        self._core = core
+        self._core = PluginTurns(core, host)
         self._host = host
         self._methods = methods
         self._is_busy = is_busy

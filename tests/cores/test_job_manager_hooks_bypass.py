@@ -61,8 +61,8 @@ def test_request_that_was_out_is_taken_back_and_its_grant_freed() -> None:
     m.submit(1)
     m.plugins.answers[SCHED] = GIVEN
     assert m.urgency(1, 20) == [
-        "sched.cancel 1",
         "job-manager.urgency -> {'old_urgency': 16}",
+        "sched.cancel 1",
         "job-exec.start 1",
     ]
     assert m.alloc(1, SUCCESS) == ["sched.free 1"]

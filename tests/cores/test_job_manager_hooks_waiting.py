@@ -4,7 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.protocols import JobState, PostEvent
+from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.outbox import Outbox
+from flux_trio.editions import CLASSIC
+from flux_trio.formats import parse_eventlog
+from flux_trio.messages import topics
+from flux_trio.protocols import (
+    AskHook,
+    HookAnswer,
+    HookAnswered,
+    HookEvent,
+    HookPostponed,
+    HookState,
+    InvalidTransition,
+    JobState,
+    PostEvent,
+)
+from tests.support.asking import asked
 from tests.support.manager_script import (
     DENY,
     PRIORITIZE,
@@ -146,3 +162,50 @@ def test_job_whose_last_hook_is_asked_is_inactive_for_those_who_ask() -> None:
     assert m.urgency(1, 3) == ["job-manager.urgency -> ENOENT job is inactive"]
     assert m.stats()["states"]["inactive"] == 1
     m.answer("job.state.inactive")
+
+
+def test_fatal_exception_that_comes_with_the_question_ends_the_wait_for_its_answer() -> None:
+    """A hook of job 1 wants both for job 2: another urgency, which is asked about, and its end."""
+    m = ManagerScript(hooks=[RUN], peers=True)
+    m.submit(1, 2)
+    m.alloc(1)
+    m.plugins.waiting.add(PRIORITIZE)
+    cancel = {"type": "cancel", "severity": 0, "note": "", "userid": 1}
+    urgency = {"urgency": 20, "userid": 1}
+    operations = (PostEvent(2, "urgency", urgency, "x"), PostEvent(2, "exception", cancel, "x"))
+    did = m.put(HookAnswered(m.asked[RUN].ticket, HookAnswer(operations=operations)))
+    assert f"cancel hook {m.asked[PRIORITIZE].ticket}" in did
+    assert m.names(2)[-3:] == ["urgency", "exception", "clean"]
+
+
+def test_nothing_else_is_taken_in_before_the_plugins_have_replied() -> None:
+    """A question is an action, its answer an input: what follows of it is in the same commit."""
+    m = ManagerScript(hooks=[DEPEND])
+    core = m.core
+    (first,) = core.turn(m.now, [m.submission(1), asked(topics.JOB_STATS)])
+    assert isinstance(first, AskHook)
+    assert first.topic == DEPEND
+    assert core.turn(m.now, [HookAnswered(first.ticket, HookAnswer())]) == []
+    assert core.is_turning
+    (second,) = core.turn(m.now, [])
+    assert isinstance(second, AskHook)
+    assert second.topic == PRIORITIZE
+    assert core.turn(m.now, [HookPostponed(second.ticket)]) == []
+    *_, commit = core.turn(m.now, [])
+    assert not core.is_turning
+    (_, _, text) = commit.payload["ops"][0]
+    assert [event.name for event in parse_eventlog(text)] == ["validate", "depend"]
+    note, _ = core.turn(m.now, [HookAnswered(second.ticket, HookAnswer(priority=1))])
+    assert [data["name"] for _, data in note.notes] == ["priority"]
+
+
+def test_what_has_no_place_names_the_job_and_what_came_before() -> None:
+    ledger = Ledger(Outbox(), 1, CLASSIC)
+    job = ActiveJob(7, ledger.jobspecs.keep(1, b"{}"))
+    ledger.step_hook(job, HookEvent.ASK)
+    with pytest.raises(InvalidTransition) as info:
+        ledger.step_hook(job, HookEvent.ASK)
+    assert str(info.value) == (
+        "job 7: hook: ask in state ASKED: expected answer, a plugin answers later (after ask)"
+    )
+    assert job.hook == HookState.ASKED

@@ -10,6 +10,7 @@ from flux_trio.cores.turns import Exit
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import Errno, Response
 from flux_trio.protocols import VALIDATE, JobState
+from flux_trio.services.plugin_turns import PluginTurns
 from tests.support.asking import asked
 from tests.support.eventlogs import event
 from tests.support.instant_kvs import InstantKvs
@@ -174,7 +175,8 @@ def test_requests_wait_until_all_has_been_read_back() -> None:
     kvs = InstantKvs()
     before = ManagerScript(kvs=kvs)
     before.submission(1)
-    core = JobManagerCore(1000, ScriptedPlugins((), {}, []))
+    plugins = ScriptedPlugins((), {}, [])
+    core = PluginTurns(JobManagerCore(1000, plugins), plugins)
     queues, marks = core.start(START)
     assert core.turn(START, [asked("job-manager.stats-get")]) == []
     assert core.turn(START, kvs.take(queues, "job-manager")) == []

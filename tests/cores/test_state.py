@@ -117,6 +117,12 @@ def test_open_calls_and_timers_are_kept_and_matchtags_go_on() -> None:
     assert found.ask("kvs.lookup", {"key": "b"}, "b's value") == 2
 
 
+def test_bound_of_a_queue_is_kept() -> None:
+    found = after(deque([1, 2], maxlen=2))
+    found.append(3)
+    assert found == deque([2, 3])
+
+
 @pytest.mark.parametrize(
     "code", [print, "x".join, partial(print, 1), iter([1]), object(), Held(), lambda: 1, math, Core]
 )

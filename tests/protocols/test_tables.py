@@ -15,12 +15,14 @@ from flux_trio.protocols import (
     ACQUIRE,
     ALLOC,
     EXECUTION,
+    HOOK,
     JOB,
     LINK,
     QUEUE,
     AcquireEvent,
     AllocEvent,
     ExecEvent,
+    HookEvent,
     InvalidTransition,
     JobState,
     LinkEvent,
@@ -36,6 +38,7 @@ TABLES: dict[str, tuple[Table[Any, Any], type[Enum]]] = {
     "link": (LINK, LinkEvent),
     "acquire": (ACQUIRE, AcquireEvent),
     "execution": (EXECUTION, ExecEvent),
+    "hook": (HOOK, HookEvent),
     "queue": (QUEUE, QueueEvent),
 }
 

@@ -55,6 +55,7 @@ from flux_trio.protocols import (
     replay,
     submit_event,
 )
+from flux_trio.services.plugin_turns import PluginTurns
 from tests.support.asking import OWNER_USERID, asked, gone
 from tests.support.instant_kvs import InstantKvs
 
@@ -177,8 +178,9 @@ class ManagerScript:
         self.kvs_asked: list[Request] = []  # what was answered at once
         self.notes: list[Note] = []  # for the trace
         self.asked = self.plugins.asked
-        start = self.core.start(self.now)
-        early_ones = self.core.turn(self.now, list(early))
+        self.turns = PluginTurns(self.core, self.plugins)
+        start = self.turns.start(self.now)
+        early_ones = self.turns.turn(self.now, list(early))
         self.began = self._follow(start + early_ones)
         if peers:
             self.attach_exec()
@@ -192,7 +194,7 @@ class ManagerScript:
             if self.kvs.value(f"{key(jobid)}.R") is None:
                 taken = [each for each in self.kvs.stored() if each.endswith(".R")]
                 self.store_r(jobid, {0: [len(taken)]})
-        return self._follow(self.core.turn(self.now, list(inputs)))
+        return self._follow(self.turns.turn(self.now, list(inputs)))
 
     def ask(self, topic: str, payload: Any = None, **how: Any) -> list[str]:
         """The owner's client asks."""
@@ -380,7 +382,7 @@ class ManagerScript:
             replies: list[Any] = []
             for action in actions:
                 replies += self._do(action)
-            actions = self.core.turn(self.now, replies) if replies else []
+            actions = self.turns.turn(self.now, replies) if replies else []
         did = list(self._did)
         self._did.clear()
         return did

@@ -18,7 +18,7 @@ from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import CommonAction
 from flux_trio.formats import LOST_AND_FOUND, ResourceSet, format_fluid
 from flux_trio.messages import Errno, Request, Response, respond_error
-from flux_trio.protocols import PluginReplayed
+from flux_trio.protocols import PluginAction, PluginReplayed
 
 # --- events
 
@@ -295,5 +295,5 @@ OtherCall: TypeAlias = (
 
 JobManagerCall: TypeAlias = JobCall | OtherCall
 JobManagerTimer: TypeAlias = Literal["purge", "sweep"]
-JobManagerAction: TypeAlias = CommonAction | FindUser | PluginReplayed
+JobManagerAction: TypeAlias = CommonAction | FindUser | PluginReplayed | PluginAction
 JobManagerOutbox: TypeAlias = Outbox[JobManagerCall, JobManagerAction, JobManagerTimer]

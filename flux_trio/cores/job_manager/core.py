@@ -4,12 +4,13 @@ A turn folds what came in into jobs (`ledger.log`), then looks at each job that 
 what is due for its state, until nothing is; what it tells others waits for the commit of the turn's
 events. Each conversation has a file of its own; this one holds the states together.
 
-Left out: dependencies, limits and everything else that plugins decide; they are asked through
-`Plugins`, in the turn itself.
+Left out: dependencies, limits and everything else that plugins decide. A question to them is an
+action, and those that answer at once do so before the turn goes on.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final, assert_never
 
@@ -100,12 +101,12 @@ from flux_trio.protocols import (
     INACTIVE_ADD,
     INACTIVE_REMOVE,
     Annotate,
+    Handlers,
     HookAnswered,
     JobEvent,
     JobState,
     JobView,
     LinkEvent,
-    Plugins,
     PluginsChanged,
     PostEvent,
     Reprioritize,
@@ -119,11 +120,13 @@ _ABOUT_QUEUES: Final = (topics.JOB_QUEUE_LIST, topics.JOB_QUEUE_STATUS)
 class JobManagerCore(CorePart):
     """The whole state of the job manager; `owner` is the instance owner's userid."""
 
+    is_turning: bool  # a turn has begun, and waits for plugins that answer at once
     _resumed: bool  # everything has been read back
-    _is_turning: bool
     _backlog: Backlog[Any]  # what came before that
+    _inputs: deque[Any]  # of this turn, not taken in
+    _changed: deque[ActiveJob]  # jobs whose due action is looked at in this turn
 
-    def __init__(self, owner: int, plugins: Plugins, config: Config | None = None) -> None:
+    def __init__(self, owner: int, plugins: Handlers, config: Config | None = None) -> None:
         self._outbox: JobManagerOutbox = Outbox()
         config = config or Config()
         self._ledger = Ledger(self._outbox, owner, config.edition_value)
@@ -158,7 +161,9 @@ class JobManagerCore(CorePart):
         self._replay = Replay(self._ledger, self._lost_found)
         self._introduce_plugins()
         self._resumed = False
-        self._is_turning = False
+        self.is_turning = False
+        self._inputs = deque()
+        self._changed = deque()
         self._backlog = Backlog()
         self._methods = self._make_methods()
         self._due: dict[JobState, Callable[[ActiveJob], None]] = {
@@ -181,9 +186,9 @@ class JobManagerCore(CorePart):
 
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> bool:
         """Put records of hooks among the events of this turn; False when there is no turn."""
-        if self._is_turning:
+        if self.is_turning:
             self._ledger.note_all(kind, notes)
-        return self._is_turning
+        return self.is_turning
 
     def start(self, now: float) -> list[JobManagerAction]:
         """Read back what an earlier life left."""
@@ -194,32 +199,57 @@ class JobManagerCore(CorePart):
         return self._outbox.take_actions()
 
     def turn(self, now: float, inputs: list[Any]) -> list[JobManagerAction]:
-        """Fold in what came, do what is due, and commit or send."""
-        ledger, sweeps = self._ledger, self._sweeps
-        self._outbox.now = now
-        self._is_turning = True
-        sweeps.start_turn()
-        for message in inputs:
+        """Fold in what came, do what is due, and commit or send.
+
+        As long as `is_turning`, what is returned is for plugins alone. Each reply of theirs is to
+        be an input, which leads to further questions, if any; with no input the turn goes on.
+        """
+        if self.is_turning:
+            for reply in inputs:
+                self._hooks.take(reply)
+            if inputs:
+                return list(self._hooks.take_actions())
+        else:
+            self.is_turning = True
+            self._outbox.now = now
+            self._inputs.extend(inputs)
+            self._sweeps.start_turn()
+        while not self._hooks.is_asking:
+            if not self._do_next():
+                return list(self._hooks.take_actions()) or self._end_turn()
+        return list(self._hooks.take_actions())
+
+    def _do_next(self) -> bool:
+        """Take in a message, or do what is due for a job; False when the turn is at its end."""
+        if self._inputs:
+            message = self._inputs.popleft()
             if isinstance(message, ClockStepped):
                 self._clock_stepped(message.by)
             else:
                 self._take(message)
-        if self._replay.done and self._queue_methods.restored and not self._resumed:
+        elif self._replay.done and self._queue_methods.restored and not self._resumed:
             self._resume()
-        while ledger.dirty or sweeps.step():
-            dirty, ledger.dirty = ledger.dirty, {}
-            for job in dirty.values():
-                if not job.hook and job.waiting_for is None:
-                    self._due[job.state](job)
+        elif self._changed:
+            job = self._changed.popleft()
+            if not job.is_asked and not job.is_held:
+                self._due[job.state](job)
+        elif self._ledger.dirty:
+            dirty, self._ledger.dirty = self._ledger.dirty, {}
+            self._changed.extend(dirty.values())
+        else:
+            return self._sweeps.step()
+        return True
+
+    def _end_turn(self) -> list[JobManagerAction]:
         self._hooks.end_turn()
         self._scheduler.end_turn()
         self._waits.end_turn()
         self._journal.end_turn()
-        self._is_turning = False
-        ledger.end_turn()
+        self.is_turning = False
+        self._ledger.end_turn()
         self._outbox.send_all(self._entrance.take_actions())
-        sweeps.end_turn()
-        if not sweeps.is_open and not self._entrance.is_asking:
+        self._sweeps.end_turn()
+        if not self._sweeps.is_open and not self._entrance.is_asking:
             self._rest.end_turn()
         return self._outbox.take_actions()
 
@@ -233,8 +263,7 @@ class JobManagerCore(CorePart):
             self._scheduler.resumed(job)
             self._exec.resumed(job)
             self._arrivals.resume(job)
-        for message in self._backlog.take():
-            self._take(message)
+        self._inputs.extend(self._backlog.take())
 
     # --- how it is put together
 
@@ -330,7 +359,7 @@ class JobManagerCore(CorePart):
         elif isinstance(message, Event):
             self._take_event(message)
         elif isinstance(message, HookAnswered):
-            self._hooks.answered(message)
+            self._hooks.take(message)
         elif isinstance(message, (PostEvent, SetPriority, Annotate, Reprioritize)):
             self._hooks.operate_when_free(message)
         elif isinstance(message, PluginsChanged):

@@ -113,7 +113,7 @@ class Arrivals(Part):
 
     def presented(self, job: ActiveJob, present: Present) -> None:
         """The plugin knows `job`."""
-        if job.state == JobState.DEPEND and job.waiting_for is None:
+        if job.state == JobState.DEPEND and not job.is_held:
             self._hooks.ask_state(job, None, None, only=present.plugin)
         self.one_less(present.arrival)
 

@@ -46,7 +46,7 @@ class Entering(Part):
         if answer.error is not None:
             self._fail(job, answer.error)
             return
-        if job.waiting_for is not None:
+        if job.is_held:
             self.held.pop(job.id, None)
             self._ledger.release(job)
         if answer.resource_set is not None and job.state == JobState.SCHED:
@@ -58,7 +58,7 @@ class Entering(Part):
         """Other plugins are there: what one of them held may go on."""
         held, self.held = self.held, {}
         for job in held.values():
-            if job.id in self._ledger.jobs and job.waiting_for is not None:
+            if job.id in self._ledger.jobs and job.is_held:
                 self._hooks.when_free(job, AskState(job.state))
 
     def _allocate(self, job: ActiveJob, answer: HookAnswer) -> None:

@@ -21,6 +21,7 @@ from flux_trio.cores.job_manager.hooks.waiting import (
     Answered,
     ConfigurationThen,
     Deferred,
+    LogEvent,
     Operate,
     Purpose,
     StateAnswered,
@@ -33,21 +34,28 @@ from flux_trio.cores.turns import Log
 from flux_trio.formats import Event, format_fluid
 from flux_trio.messages import Level
 from flux_trio.protocols import (
+    AT_REST,
     CONF_UPDATE,
     EVENT_PREFIX,
     STATE_TOPICS,
+    THINKING,
     UPDATED,
     AskHook,
+    CancelHook,
+    Handlers,
     HookAnswer,
     HookAnswered,
+    HookEvent,
+    HookPostponed,
     InvalidTransition,
     JobEvent,
     JobState,
     JobView,
     Operation,
-    Plugins,
+    PluginAction,
     PostEvent,
     Reprioritize,
+    TellPlugins,
 )
 
 ABANDONED: Final = HookAnswer(error="a fatal exception ended the wait for an answer")
@@ -93,15 +101,19 @@ class Hooks(Part):
     """Open questions by ticket; `carrier` is set once all parts are made."""
 
     open: dict[int, OpenQuestion]
+    at_once: set[int]  # of them, and of `configuring`, those that may be answered in this turn
+    actions: list[PluginAction]  # to be done before anything else is taken in
     configuring: dict[int, ConfigurationThen]
     last_ticket: int
     went_back: dict[int, int]  # id → times it left SCHED for PRIORITY in this turn
 
-    def __init__(self, ledger: Ledger, plugins: Plugins) -> None:
+    def __init__(self, ledger: Ledger, plugins: Handlers) -> None:
         self._ledger = ledger
         self._plugins = plugins
         self.carrier: Carrier
         self.open = {}
+        self.at_once = set()
+        self.actions = []
         self.configuring = {}
         self.last_ticket = 0
         self.went_back = {}
@@ -126,13 +138,14 @@ class Hooks(Part):
     ) -> HookAnswer | None:
         """Ask `topic` of a job that has no hook being asked; plugins see `view` in its place.
 
-        Returns the answer if it is there and asks for nothing. If it does not, returns None, and
-        the carrier does `then` with the answer once what the plugins want done with the job is.
+        Returns the answer if nobody has to be asked. Else returns None, and the carrier does `then`
+        with the answer once what the plugins want done with the job is.
         """
         if not self._plugins.handles(topic):
             return NOTHING_SAID
         self.last_ticket += 1
-        return self._put(job, AskHook(self.last_ticket, topic, view or job, args, only), then)
+        self._put(job, AskHook(self.last_ticket, topic, view or job, args, only), then)
+        return None
 
     def ask_state(
         self,
@@ -152,26 +165,20 @@ class Hooks(Part):
             return
         self.last_ticket += 1
         question = AskHook(self.last_ticket, topic, job, event, only, previous)
-        number = job.question
-        answer = self._put(job, question, StateAnswered(number))
-        if answer is not None and job.question == number:
-            self.carrier.entered(job, answer)
+        self._put(job, question, StateAnswered(job.question))
 
     def ask_configuration(self, config: Config, then: ConfigurationThen) -> None:
         """Ask conf.update, also where nobody handles it: the plugins' host goes by it, too."""
         self.last_ticket += 1
-        answer = self._plugins.ask(AskHook(self.last_ticket, CONF_UPDATE, None, config))
-        if answer is None:
-            self.configuring[self.last_ticket] = then
-        else:
-            self.carrier.configured(then, answer)
+        self.configuring[self.last_ticket] = then
+        self._emit(AskHook(self.last_ticket, CONF_UPDATE, None, config))
 
     def when_free(self, job: ActiveJob, deferred: Deferred) -> None:
         """Do it now, or behind what waits while a hook of `job` is being asked."""
-        if job.hook or job.deferred is not None:
-            _queue(job).append(deferred)
-        else:
+        if job.hook in AT_REST:
             self.carrier.do(job, deferred)
+        else:
+            _queue(job).append(deferred)
 
     def operate_when_free(self, operation: Operation) -> None:
         """What a plugin wants done outside a hook."""
@@ -186,63 +193,91 @@ class Hooks(Part):
     def tell(self, topic: str, job: ActiveJob, args: Any = None) -> None:
         """Tell plugins, and go on."""
         if self._plugins.handles(topic):
-            self._plugins.tell(topic, job, args)
+            self.actions.append(TellPlugins(topic, job, args))
 
     # --- answers
 
-    def answered(self, message: HookAnswered) -> None:
-        """An answer that took its time; one that nobody waits for any more is dropped."""
-        configuring = self.configuring.pop(message.ticket, None)
-        if configuring is not None:
-            self.carrier.configured(configuring, message.answer)
+    @property
+    def is_asking(self) -> bool:
+        """Whether plugins have not been put all questions, to answer at once or later."""
+        return bool(self.at_once)
+
+    def take(self, reply: HookAnswered | HookPostponed) -> None:
+        """What plugins say to a question; one that nobody waits for any more is dropped."""
+        self.at_once.discard(reply.ticket)
+        if isinstance(reply, HookPostponed):
+            self._postponed(reply.ticket)
             return
-        question = self.open.pop(message.ticket, None)
+        configuring = self.configuring.pop(reply.ticket, None)
+        if configuring is not None:
+            self.carrier.configured(configuring, reply.answer)
+            return
+        question = self.open.pop(reply.ticket, None)
         if question is not None:
-            question.job.hook = 0
-            self._ledger.dirty[question.job.id] = question.job
-            self._go_on(question, message.answer)
+            job = question.job
+            if job.hook in THINKING:
+                self._ledger.dirty[job.id] = job  # what was due meanwhile was left
+            self._ledger.step_hook(job, HookEvent.ANSWER)
+            self._go_on(question, reply.answer)
 
     def abandon(self, job: ActiveJob) -> None:
         """Nobody waits for the answer any more: a fatal exception ends the hook."""
-        question = self.open.pop(job.hook)
-        self._plugins.cancel(job.hook)
-        job.hook = 0
+        question = self.open.pop(job.ticket)
+        self.actions.append(CancelHook(job.ticket))
+        self._ledger.step_hook(job, HookEvent.ABANDON)
         self._go_on(question, ABANDONED)
+
+    def take_actions(self) -> list[PluginAction]:
+        """What plugins are to be asked and told, in order."""
+        actions, self.actions = self.actions, []
+        return actions
 
     def end_turn(self) -> None:
         """What was counted in this turn is past."""
         if self.went_back:
             self.went_back = {}
 
-    def _put(self, job: ActiveJob, question: AskHook, then: Then) -> HookAnswer | None:
-        answer = self._plugins.ask(question)
-        if answer is None:
-            job.hook = question.ticket
-            self.open[question.ticket] = OpenQuestion(job, then)
-            return None
-        return self._take(job, then, answer)
+    def _put(self, job: ActiveJob, question: AskHook, then: Then) -> None:
+        self._ledger.step_hook(job, HookEvent.ASK)
+        job.ticket = question.ticket
+        self.open[question.ticket] = OpenQuestion(job, then)
+        self._emit(question)
+
+    def _emit(self, question: AskHook) -> None:
+        self.at_once.add(question.ticket)
+        self.actions.append(question)
+
+    def _postponed(self, ticket: int) -> None:
+        """A plugin takes its time: a fatal exception that has come meanwhile does not wait."""
+        question = self.open.get(ticket)
+        if question is None:
+            return
+        job = question.job
+        self._ledger.step_hook(job, HookEvent.POSTPONE)
+        for each in job.deferred or ():
+            if isinstance(each, LogEvent) and ends_wait(job, each.name, each.context):
+                _queue(job).remove(each)
+                self.log_deferred(job, each.name, each.context)
+                return
 
     def _go_on(self, question: OpenQuestion, answer: HookAnswer) -> None:
-        if self._take(question.job, question.then, answer) is not None:
-            self.carrier.answered(question.job, question.then, answer)
-
-    def _take(self, job: ActiveJob, then: Then, answer: HookAnswer) -> HookAnswer | None:
-        """The answer if nothing comes before it; else queue it behind what it asks for.
+        """Do what the answer asks for, then what it is for, then what waited.
 
         The answer of a state's hook comes behind all that waits.
         """
+        job, then = question.job, question.then
         if job.deferred is None and not answer.operations:
-            return answer
-        queue = _queue(job)
-        if isinstance(then, StateAnswered):
-            queue.append(Answered(then, answer))
+            self.carrier.answered(job, then, answer)
         else:
-            queue.appendleft(Answered(then, answer))
-        if job.state != JobState.NEW or not (answer.reject or answer.error):
-            # a job that is refused never was, and has no events
-            queue.extendleft(Operate(each) for each in reversed(answer.operations))
+            queue = _queue(job)
+            if isinstance(then, StateAnswered):
+                queue.append(Answered(then, answer))
+            else:
+                queue.appendleft(Answered(then, answer))
+            if job.state != JobState.NEW or not (answer.reject or answer.error):
+                # a job that is refused never was, and has no events
+                queue.extendleft(Operate(each) for each in reversed(answer.operations))
         self._drain(job)
-        return None
 
     def operate(self, job: ActiveJob, operation: Operation) -> None:
         """An operation asked for by a hook of `job`; one on another job may have to wait."""
@@ -254,15 +289,13 @@ class Hooks(Part):
     # --- a job's queue
 
     def _drain(self, job: ActiveJob) -> None:
-        """Do what waits for `job`, until a hook is asked that takes its time."""
-        if job.draining:
-            return
-        job.draining = True
-        while job.deferred and not job.hook:
+        """Do what waits for `job`, until the next hook is asked."""
+        while not job.is_asked:
+            if not job.deferred:
+                job.deferred = None
+                self._ledger.step_hook(job, HookEvent.DONE)
+                return
             self.carrier.do(job, job.deferred.popleft())
-        job.draining = False
-        if not job.deferred:
-            job.deferred = None
 
     def log_deferred(self, job: ActiveJob, name: str, context: dict[str, Any] | None) -> None:
         """Log what waited, unless it has no place any more, or the job was refused."""
@@ -279,7 +312,7 @@ class Hooks(Part):
         if not job.introduced:
             return
         if self._plugins.subscribed(job.id):
-            self._plugins.tell(EVENT_PREFIX + event.name, job, event)
+            self.actions.append(TellPlugins(EVENT_PREFIX + event.name, job, event))
         if event.name == JobEvent.JOBSPEC_UPDATE and self._plugins.handles(UPDATED):
             answer = self.ask(job, UPDATED, UpdateHeard(event), event.context)
             if answer is not None:
@@ -310,7 +343,7 @@ class Hooks(Part):
 
     def _reconsider(self, job: ActiveJob, event: Event) -> None:
         """Its urgency or jobspec is another: what holds it is asked again."""
-        if job.state == JobState.PRIORITY or job.waiting_for is not None:
+        if job.state == JobState.PRIORITY or job.is_held:
             self.ask_state(job, event, job.state)
 
     def log_error(self, job: ActiveJob, answer: HookAnswer) -> None:

@@ -35,12 +35,18 @@ from flux_trio.messages import Event as EventMessage
 from flux_trio.messages import Request, topics
 from flux_trio.messages.types import NORESPONSE, PRIVATE, USERID_UNKNOWN
 from flux_trio.protocols import (
+    ASKING,
+    HOLDING,
+    HOOK,
     RUNNING,
+    THINKING,
     ExecState,
+    HookEvent,
     Job,
     JobEvent,
     JobState,
     Rare,
+    Story,
     merge_annotations,
 )
 from flux_trio.trace import Kind
@@ -65,16 +71,15 @@ class ActiveJob(Job):
     __slots__ = (
         "asked",  # the state that plugins know it to be in
         "deferred",  # what waits for a hook's answer, in order; None: nothing does
-        "hook",  # ticket of the hook being asked, 0 when none is
+        "hook",  # where it stands with plugins; only `Ledger.step_hook` changes it
         "introduced",  # plugins were asked about it in this life, and have not been told of its end
         "kept_jobspec",  # without the environment, as submitted
         "question",  # number of the last question about its state, whose answer alone counts
+        "ticket",  # of the last question to plugins
     )
 
     allocating = Rare[int | None](None)
     """The number of the commit of R that a plugin gave it, None when there is none."""
-    draining = Rare(False)
-    """`deferred` is being worked off."""
     granted = Rare[ResourceSet | None](None)
     """R, from the grant that stood on; None when there is none or it cannot be read."""
     stepped = Rare(0.0)
@@ -93,9 +98,10 @@ class ActiveJob(Job):
         self.kept_jobspec = jobspec
         self.asked = self.state
         self.deferred: deque[Deferred] | None = None
-        self.hook = 0
+        self.hook = HOOK.initial
         self.introduced = False
         self.question = 0
+        self.ticket = 0
 
     @property
     def jobspec(self) -> bytes:
@@ -155,6 +161,16 @@ class ActiveJob(Job):
         return resources
 
     @property
+    def is_asked(self) -> bool:
+        """A hook is being asked: what comes for the job waits for the answer."""
+        return self.hook in ASKING
+
+    @property
+    def is_held(self) -> bool:
+        """Plugins hold it in its state, for the reason in `waiting_for`."""
+        return self.hook in HOLDING
+
+    @property
     def start_requested(self) -> bool:
         """The service has been asked to start it, or one has started it."""
         return self.started or self.start not in (ExecState.IDLE, ExecState.ABANDONED)
@@ -183,6 +199,7 @@ class Ledger(Commits):
     max_jobid: int
     resumed: list[ActiveJob]  # read back, to be looked at when all have been
     dirty: dict[int, ActiveJob]  # jobs whose due action is to be looked at
+    hook_story: Story[HookEvent]
     nlogged: int  # events so far
 
     def __init__(self, outbox: JobManagerOutbox, owner: int, edition: Edition) -> None:
@@ -204,6 +221,7 @@ class Ledger(Commits):
         self.max_jobid = 0
         self.resumed = []
         self.dirty = {}
+        self.hook_story = Story()
         self.nlogged = 0
         self.on_logged: list[Told] = []
         self.on_annotated: list[Callable[[ActiveJob], None]] = []
@@ -221,9 +239,9 @@ class Ledger(Commits):
         A fatal exception that moves the job does not wait for the answer, except while the job is
         validated: it is none before that. Raises InvalidTransition when RFC 21 has no place for it.
         """
-        while job.hook and ends_wait(job, name, context):
+        while job.hook in THINKING and ends_wait(job, name, context):
             self.abandon_hook(job)  # what waited for it may be asked about in turn
-        if job.hook:
+        if job.is_asked:
             if job.deferred is None:
                 job.deferred = deque()
             job.deferred.append(LogEvent(name, context))
@@ -315,6 +333,7 @@ class Ledger(Commits):
 
     def hold(self, job: ActiveJob, reason: str) -> None:
         """A plugin holds `job` in its state, and says why."""
+        self.step_hook(job, HookEvent.HOLD)
         job.waiting_for = reason
         self.tally.held(job.id, job.queue, reason)
         self.merge_annotations(
@@ -323,9 +342,14 @@ class Ledger(Commits):
 
     def release(self, job: ActiveJob) -> None:
         """Nothing holds `job` in its state any more, and nothing says so."""
+        self.step_hook(job, HookEvent.RELEASE)
         job.waiting_for = None
         self.tally.released(job.id)
         self.annotate(job, without_reason(job.annotations or {}) or None)
+
+    def step_hook(self, job: ActiveJob, event: HookEvent) -> None:
+        """Where `job` stands with plugins; on InvalidTransition it is unchanged."""
+        job.hook = self.hook_story.step(HOOK, job.id, job.hook, event)
 
     def _add(self, job: ActiveJob) -> None:
         self.jobs[job.id] = job

@@ -55,6 +55,6 @@ class Rest(Part):
 
 
 def _reason(job: ActiveJob) -> str:
-    if job.hook:
+    if job.is_asked:
         return "a plugin is being asked"
     return job.waiting_for or ""

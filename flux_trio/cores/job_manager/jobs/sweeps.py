@@ -78,15 +78,15 @@ class Sweeps(Part):
         return self._ledger.commits >= COMMITS_MAX
 
     def _do(self, sweep: Sweep) -> None:
+        """A slice, or the end: it comes once plugins have answered about the last jobs."""
         if self.jobids is None:
             self.jobids = deque(job.id for job in self.sweeper.choose(sweep))
-        while self.left:
+        if not self.jobids:
+            self.jobids = None
+            self.open.popleft()
+            self.sweeper.swept(sweep)
+        while self.jobids and self.left:
             self.left -= 1
-            if not self.jobids:
-                self.jobids = None
-                self.open.popleft()
-                self.sweeper.swept(sweep)
-                return
             job = self._ledger.jobs.get(self.jobids.popleft())
             if job is not None:
                 self.sweeper.do_each(sweep, job)

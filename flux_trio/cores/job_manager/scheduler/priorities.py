@@ -85,7 +85,7 @@ class Priorities(Part):
 
     def ask(self, job: ActiveJob) -> None:
         """Ask for the priority of one job, once no hook of it is being asked."""
-        if job.hook:
+        if job.is_asked:
             self._hooks.when_free(job, AskPriority())
         elif job.state & _RANKED:
             answer = self._hooks.ask(job, PRIORITY_GET, PriorityGot())

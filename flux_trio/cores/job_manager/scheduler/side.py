@@ -92,7 +92,7 @@ class SchedulerSide(Part):
 
     def consider(self, job: ActiveJob) -> None:
         """A job in SCHED, new there or with another priority: queue it, or tell the scheduler."""
-        if job.hook or job.waiting_for is not None or job.allocating is not None:
+        if job.is_asked or job.is_held or job.allocating is not None:
             return  # it is considered when that is settled
         state = self.requests.state(job.id)
         if state == AllocState.PENDING:
@@ -300,7 +300,7 @@ class SchedulerSide(Part):
         if not job.state & MAY_BE_GRANTED:
             return  # it was canceled in this very turn, which frees it
         job.granted = resources
-        if job.hook or job.state == JobState.PRIORITY:
+        if job.is_asked or job.state == JobState.PRIORITY:
             self.held[jobid] = annotations
         else:
             self._allocate(job, annotations)

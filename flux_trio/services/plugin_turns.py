@@ -1,0 +1,56 @@
+"""The job manager's core with its plugins: those that answer at once do so within the turn."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, assert_never
+
+from flux_trio.cores.job_manager.calls import JobManagerAction
+from flux_trio.cores.job_manager.core import JobManagerCore
+from flux_trio.protocols import (
+    AskHook,
+    CancelHook,
+    HookAnswered,
+    HookPostponed,
+    PluginAction,
+    Plugins,
+    TellPlugins,
+)
+
+
+class PluginTurns:
+    """Does for the core what it wants of plugins, in order, and returns its other actions.
+
+    What follows from the answer to a question comes before the next question.
+    """
+
+    def __init__(self, core: JobManagerCore, plugins: Plugins) -> None:
+        self._core = core
+        self._plugins = plugins
+        self.start = core.start
+
+    def turn(self, now: float, inputs: list[Any]) -> list[JobManagerAction]:
+        """See `Core`."""
+        core = self._core
+        actions = core.turn(now, inputs)
+        while core.is_turning:
+            todo: deque[Any] = deque(actions)
+            while todo:
+                reply = self._do(todo.popleft())
+                if reply is not None:
+                    todo.extendleft(reversed(core.turn(now, [reply])))
+            actions = core.turn(now, [])
+        return actions
+
+    def _do(self, action: PluginAction) -> HookAnswered | HookPostponed | None:
+        match action:
+            case AskHook(ticket=ticket):
+                answer = self._plugins.ask(action)
+                return HookPostponed(ticket) if answer is None else HookAnswered(ticket, answer)
+            case TellPlugins(topic=topic, job=job, args=args):
+                self._plugins.tell(topic, job, args)
+            case CancelHook(ticket=ticket):
+                self._plugins.cancel(ticket)
+            case _:
+                assert_never(action)
+        return None
