@@ -53,7 +53,7 @@ class Lines:
         is_begun = False
         while data:
             try:
-                if not _takes_more(descriptor):
+                if not _is_writable(descriptor):
                     break
                 written = os.write(descriptor, data[:CHUNK_BYTES])
             except OSError:
@@ -76,7 +76,7 @@ def fill_standard_descriptors() -> None:
     os.close(descriptor)
 
 
-def _takes_more(descriptor: int) -> bool:
+def _is_writable(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return any(events & select.POLLOUT for _, events in poll.poll(0))

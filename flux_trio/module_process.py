@@ -79,7 +79,7 @@ async def _serve(main: ModuleMain, handle: RemoteHandle) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(main, handle)
             await handle.wait_settled()
-            _say(READY)
+            _print_line(READY)
             async for _ in signals:
                 nursery.cancel_scope.cancel()
 
@@ -99,7 +99,7 @@ async def _run(name: str) -> None:
         await _serve(main, handle)
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     """Print the only line; after it standard output goes to standard error."""
     with suppress(BrokenPipeError):  # the instance is gone
         os.write(1, line.encode() + b"\n")
@@ -114,7 +114,7 @@ def main(name: str) -> int:
         reason = _reason(error)
         if reason is None:
             raise
-        _say(reason)
+        _print_line(reason)
         return 1
     return 0
 

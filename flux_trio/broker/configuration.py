@@ -129,7 +129,7 @@ class Configuration:
         try:
             answer = await handle.call(topic, {"config": new.to_json()})
         except FluxError as error:
-            handle.log(Level.WARNING, f"{service} has not taken the configuration: {error}")
+            handle.log(Level.WARNING, f"{service} did not apply the configuration: {error}")
             return
         if "refusal" in answer:
             raise ConfigRefused(answer["refusal"])

@@ -30,7 +30,7 @@ from flux_trio.transports import (
 )
 
 OPEN_MAX: Final = 4096  # RPCs of one connection: each uses a service's memory
-TOO_MANY: Final = f"{OPEN_MAX} requests of this connection are open: let some of them end"
+TOO_MANY: Final = f"{OPEN_MAX} requests of this connection are open: wait for some of them to end"
 CALLS_AHEAD: Final = 256  # unanswered calls above which reading pauses, at most for
 PAUSE_S: Final = 0.05  # this time, since some calls are answered late by nature
 BEHIND_S_MAX: Final = 10.0  # a peer that sends must read its answers within this time
@@ -132,7 +132,9 @@ class _Outgoing:
             while self._connection.is_behind:  # noqa: ASYNC110 - rare, and then it takes long
                 await trio.sleep(POLL_S)
         if scope.cancelled_caught:
-            self._drop_peer(f"it sends, and has not read its answers for {BEHIND_S_MAX:g} s")
+            self._drop_peer(
+                f"it sends requests and has not read its answers for {BEHIND_S_MAX:g} s"
+            )
 
     def waiting(self) -> int:
         """Return 1 if the peer is behind; otherwise the queued messages are on their way."""

@@ -60,7 +60,7 @@ class GuestRequests:
             what = f"{OPEN_OF_GUEST_BYTES_MAX} bytes of requests"
         else:
             return ""
-        return f"user {self.userid} has {what} open: let some of them end"
+        return f"user {self.userid} has {what} open: wait for some of them to end"
 
 
 class GuestQueue:

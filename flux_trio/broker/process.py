@@ -53,7 +53,7 @@ class _Expected:
     """A connection that a module's process will make."""
 
     connection: Connection | None = None
-    come: trio.Event = field(default_factory=trio.Event)
+    connected: trio.Event = field(default_factory=trio.Event)
     done: trio.Event = field(default_factory=trio.Event)  # set when the connection is unused
 
 
@@ -116,7 +116,7 @@ class Processes:
         if expected is None:
             return False
         expected.connection = connection
-        expected.come.set()
+        expected.connected.set()
         await expected.done.wait()
         return True
 
@@ -143,7 +143,7 @@ async def _serve(
         nursery.start_soon(_connect, handle, expected)
         await _wait_ready(process)
         task_status.started()
-        raise ProcessEnded(await _how_it_ended(process))
+        raise ProcessEnded(await _exit_text(process))
 
 
 async def _wait_ready(process: trio.Process) -> None:
@@ -152,24 +152,24 @@ async def _wait_ready(process: trio.Process) -> None:
         line = await _first_line(process)
         if line == READY:
             return
-        raise ProcessEnded(line or await _how_it_ended(process))
+        raise ProcessEnded(line or await _exit_text(process))
     raise ProcessEnded(f"its process does not serve after {START_S_MAX:g} s")
 
 
 async def _connect(handle: LocalHandle, expected: _Expected) -> None:
     """Forward messages both ways after the process has connected; ProcessEnded at the end."""
-    await expected.come.wait()
+    await expected.connected.wait()
     connection = expected.connection
     assert connection is not None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_pass_out, handle, connection)
-        reason = await _pass_in(handle, connection)
+        nursery.start_soon(_forward_to_process, handle, connection)
+        reason = await _forward_from_process(handle, connection)
         nursery.cancel_scope.cancel()
     await trio.sleep(END_S_MAX)  # if the process ends meanwhile, its status is the better reason
-    raise ProcessEnded(f"its process let go of the connection: {reason}")
+    raise ProcessEnded(f"its process closed the connection: {reason}")
 
 
-async def _pass_in(handle: LocalHandle, connection: Connection) -> str:
+async def _forward_from_process(handle: LocalHandle, connection: Connection) -> str:
     """Send received messages in the module's name; return why the connection ended."""
     try:
         while True:
@@ -180,14 +180,14 @@ async def _pass_in(handle: LocalHandle, connection: Connection) -> str:
         return str(error)
 
 
-async def _pass_out(handle: LocalHandle, connection: Connection) -> None:
+async def _forward_to_process(handle: LocalHandle, connection: Connection) -> None:
     while True:
         for message in await handle.receive():
-            if not await _put(handle, connection, message):
+            if not await _send_to_process(handle, connection, message):
                 return
 
 
-async def _put(handle: LocalHandle, connection: Connection, message: Message) -> bool:
+async def _send_to_process(handle: LocalHandle, connection: Connection, message: Message) -> bool:
     """Queue `message` for the process, or refuse it; return False if the connection is gone."""
     while True:
         try:
@@ -211,22 +211,22 @@ async def _refuse(handle: LocalHandle, connection: Connection, message: Message,
             handle.send(answer)
     elif isinstance(message, Response) and not message.errnum:
         failed = Response(message.topic, text, int(Errno.EMSGSIZE), message.matchtag)
-        await _put(handle, connection, failed)
+        await _send_to_process(handle, connection, failed)
 
 
 async def _first_line(process: trio.Process) -> str:
     """Return the first line that the process prints; "" if it ends before that."""
     assert process.stdout is not None
-    said = b""
-    while b"\n" not in said and len(said) < LINE_BYTES_MAX:
+    output = b""
+    while b"\n" not in output and len(output) < LINE_BYTES_MAX:
         data = await process.stdout.receive_some()
         if not data:
             break
-        said += data
-    return said.partition(b"\n")[0].decode(errors="replace")
+        output += data
+    return output.partition(b"\n")[0].decode(errors="replace")
 
 
-async def _how_it_ended(process: trio.Process) -> str:
+async def _exit_text(process: trio.Process) -> str:
     status = await process.wait()
     if status < 0:
         return f"its process was ended by {signal.Signals(-status).name}"

@@ -131,7 +131,7 @@ class Router:
         ]
         for sender, matchtag, request in waiting:
             peer.answered(sender, matchtag)
-            self._refuse_for(peer, request, 0)
+            self._refuse_on_behalf_of(peer, request, 0)
 
     def remove(
         self, peer: Peer, undelivered: Iterable[tuple[int, Message]] = (), reason: str = ""
@@ -150,7 +150,7 @@ class Router:
             if reason:
                 self.ended[service] = reason
         peer.services.clear()  # its later messages in their name are stale
-        self._answer_for(peer, undelivered)
+        self._answer_callers_of(peer, undelivered)
         for service in notified:
             holder = self.services.get(service)
             if holder is not None:
@@ -289,7 +289,7 @@ class Router:
         else:
             self.trace.dropped(sender.name, request, ref, text)
 
-    def _answer_for(self, gone: Peer, undelivered: Iterable[tuple[int, Message]]) -> None:
+    def _answer_callers_of(self, gone: Peer, undelivered: Iterable[tuple[int, Message]]) -> None:
         """Answer with ENOSYS to the peers that wait for `gone`.
 
         A request with matchtag 0 that it had received ends by disconnect only, because an error
@@ -314,9 +314,9 @@ class Router:
             if place < left.get(request.sender, 0):
                 self.trace.dropped(gone.name, request, ref, f"{request.sender} is gone")
             else:
-                self._refuse_for(gone, request, ref)
+                self._refuse_on_behalf_of(gone, request, ref)
 
-    def _refuse_for(self, gone: Peer, request: Request, ref: int) -> None:
+    def _refuse_on_behalf_of(self, gone: Peer, request: Request, ref: int) -> None:
         caller = self.peers.get(request.sender)
         if caller is not None:
             text = self.ended.get(service_of(request.topic), f"{gone.name} is gone")

@@ -264,14 +264,14 @@ class BrokerServices:
         try:
             return {"token": self.tokens.issue(user.userid, user.name, owner=False)}
         except OSError as error:
-            raise FluxError(Errno.EIO, f"cannot keep the token: {error}") from error
+            raise FluxError(Errno.EIO, f"cannot store the token: {error}") from error
 
     async def _revoke(self, request: Request) -> Payload:
         userid = expect_payload(request, TokensOf).userid
         try:
             return {"count": self.tokens.revoke(userid)}
         except OSError as error:
-            raise FluxError(Errno.EIO, f"cannot forget the tokens: {error}") from error
+            raise FluxError(Errno.EIO, f"cannot revoke the tokens: {error}") from error
 
     async def _shutdown(self, _request: Request) -> Payload:
         self.shutdown.set()

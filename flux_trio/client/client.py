@@ -77,7 +77,7 @@ class Client:
             await anyio.lowlevel.checkpoint()
             return {}
         answer = self._link.open_call(topic, payload)
-        return await self._answered(answer)
+        return await self._wait_for_answer(answer)
 
     @asynccontextmanager
     async def stream(
@@ -142,7 +142,7 @@ class Client:
         """Submit a jobspec (RFC 25 object); return the job's id when the job is durable."""
         payload = {"jobspec": jobspec, "urgency": urgency, "flags": flags}
         answer = self._link.open_call(topics.INGEST_SUBMIT, payload)
-        return _job_id(await self._answered(answer))
+        return _job_id(await self._wait_for_answer(answer))
 
     async def submit_many(
         self, jobspecs: Iterable[dict[str, Any]], urgency: int = 16, flags: int = 0
@@ -153,11 +153,11 @@ class Client:
         try:
             for jobspec in jobspecs:
                 if len(waiting) >= PIPELINE_MAX:
-                    results.append(await self._submitted(waiting.popleft()))
+                    results.append(await self._wait_for_submission(waiting.popleft()))
                 payload = {"jobspec": jobspec, "urgency": urgency, "flags": flags}
                 waiting.append(self._link.open_call(topics.INGEST_SUBMIT, payload))
             while waiting:
-                results.append(await self._submitted(waiting.popleft()))
+                results.append(await self._wait_for_submission(waiting.popleft()))
         finally:
             for answer in waiting:
                 self._link.close_call(answer)
@@ -166,13 +166,13 @@ class Client:
     def statistics(self) -> ClientStatistics:
         return self._link.statistics()
 
-    async def _submitted(self, answer: Answer) -> int | FluxError:
+    async def _wait_for_submission(self, answer: Answer) -> int | FluxError:
         try:
-            return _job_id(await self._answered(answer))
+            return _job_id(await self._wait_for_answer(answer))
         except FluxError as error:
             return error
 
-    async def _answered(self, answer: Answer) -> dict[str, Any]:
+    async def _wait_for_answer(self, answer: Answer) -> dict[str, Any]:
         try:
             await self._link.wait_for_room()
             return await answer.wait()

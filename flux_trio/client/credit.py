@@ -45,7 +45,7 @@ class Granter:
         self._grant = grant
         self._taken = 0
 
-    def took(self) -> None:
+    def count_taken(self) -> None:
         """Count one response that the reader has taken."""
         self._taken += 1
         if self._taken == self._step:

@@ -47,7 +47,7 @@ def find_instance(environ: Mapping[str, str]) -> Address:
     if uri:
         token = environ.get(TOKEN_VARIABLE, "")
         if not token:
-            raise NoInstance("FLUX_TRIO_URI is set and FLUX_TRIO_TOKEN is not: set both or none")
+            raise NoInstance("FLUX_TRIO_URI is set and FLUX_TRIO_TOKEN is not: set both or neither")
         return Address(uri, token)
     if STATEDIR_VARIABLE in environ:
         return _read_statedir(Path(environ[STATEDIR_VARIABLE]))

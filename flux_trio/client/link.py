@@ -194,13 +194,13 @@ class Link:
                 self._answers.discard(waiting)
                 waiting.take(message)
             elif waiting is not None:
-                await self._take_streamed(waiting, message)
+                await self._deliver_streamed(waiting, message)
         elif isinstance(message, Event):
             for pattern, queue in list(self.subscriptions):
                 if glob_matches(pattern, message.topic):
                     await self._put(queue, message)
 
-    async def _take_streamed(self, queue: Queue[dict[str, Any]], response: Response) -> None:
+    async def _deliver_streamed(self, queue: Queue[dict[str, Any]], response: Response) -> None:
         if response.errnum == 0:
             payload = response.payload
             await self._put(queue, payload if isinstance(payload, dict) else {})

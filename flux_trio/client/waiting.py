@@ -68,7 +68,7 @@ class Queue(Generic[T]):
                 raise self._error from None
             raise StopAsyncIteration from None
         if self.granter is not None and not self._ended:
-            self.granter.took()
+            self.granter.count_taken()
         return item
 
     def put_nowait(self, item: T) -> bool:

@@ -89,7 +89,9 @@ class WebSocket:
             case events.BytesMessage():
                 self._parts.append(bytes(event.data))
                 if sum(map(len, self._parts)) > FRAME_BYTES_MAX:
-                    raise ConnectionLost(f"the instance sent over {FRAME_BYTES_MAX} bytes at once")
+                    raise ConnectionLost(
+                        f"the instance sent over {FRAME_BYTES_MAX} bytes in one frame"
+                    )
                 if event.message_finished:
                     self._frames.append(b"".join(self._parts))
                     self._parts = []

@@ -111,7 +111,7 @@ def read_config(
     try:
         check_object(raw)  # a message cannot carry TOML's dates, infinities and large integers
     except UnfitError as error:
-        raise FormatError("what a message can have", Words(error), where) from None
+        raise FormatError("values that a message can carry", Words(error), where) from None
     try:
         _check(config)
     except FormatError as error:
@@ -142,7 +142,7 @@ def _check(config: Config) -> None:
         if directive.load is None and directive.remove is None:
             raise FormatError("load or remove", MISSING, where)
         if directive.load is None and directive.conf:
-            raise FormatError("conf beside load only", directive.conf, f"{where}.conf")
+            raise FormatError("conf only together with load", directive.conf, f"{where}.conf")
     _check_policy(config.policy, "policy")
     for name, queue in config.queues.items():
         _check_queue(queue, f"queues.{name}")
@@ -175,7 +175,7 @@ def _check_queue(queue: QueueTable, where: str) -> None:
     default = queue.policy.jobspec.defaults.system.queue
     if default is not None:
         place = f"{where}.policy.jobspec.defaults.system.queue"
-        raise FormatError("a default queue in the general policy only", default, place)
+        raise FormatError("a default queue only in the general policy", default, place)
 
 
 def _check_default_queue(config: Config) -> None:
@@ -203,7 +203,7 @@ def _explain(error: FormatError, raw: Any) -> FormatError:
             shape, value = shape.item_type, value[int(step)]
         elif isinstance(shape, inspect.DictType):
             shape = shape.value_type
-            name = _refused(shape, value)
+            name = _invalid_name(shape, value)
             where, value = where.replace("[]", f".{name}", 1), value[name]
         if isinstance(shape, inspect.UnionType):  # a union with null: the key is optional
             shape = next(each for each in shape.types if not isinstance(each, inspect.NoneType))
@@ -211,7 +211,9 @@ def _explain(error: FormatError, raw: Any) -> FormatError:
         keys = [field.encode_name for field in shape.fields]
         for key in value:
             if key not in keys:
-                return FormatError(f"the keys {', '.join(keys)}", _with_a_guess(key, keys), where)
+                return FormatError(
+                    f"the keys {', '.join(keys)}", _with_suggestion(key, keys), where
+                )
         return error
     if isinstance(shape, inspect.LiteralType):
         words = ", ".join(str(word) for word in shape.values)
@@ -219,13 +221,13 @@ def _explain(error: FormatError, raw: Any) -> FormatError:
     return FormatError(error.expected, value, where)
 
 
-def _with_a_guess(key: object, keys: list[str]) -> object:
+def _with_suggestion(key: object, keys: list[str]) -> object:
     """Return the unknown key, with a suggestion if a known key is similar."""
     close = difflib.get_close_matches(str(key), keys, n=1)
     return Words(f'"{printable(str(key))}"; did you mean {close[0]}?') if close else key
 
 
-def _refused(shape: inspect.Type, named: dict[str, Any]) -> str:
+def _invalid_name(shape: inspect.Type, named: dict[str, Any]) -> str:
     """Return the name whose table is wrong: msgspec's path does not contain it."""
     assert isinstance(shape, inspect.StructType)  # all tables are structs
     for name, table in named.items():

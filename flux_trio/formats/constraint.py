@@ -250,7 +250,7 @@ def _read_ranks(values: list[object], _depth: int) -> Constraint:
         more = Idset.parse(value)
         size += _width(more)
         if size > HOSTS_MAX:
-            raise FormatError("no more values after such wide sets of ranks", value)
+            raise FormatError("fewer wide sets of ranks", value)
         ranks |= more
 
     _each(values, add)
@@ -285,7 +285,9 @@ def _operands(values: list[object], depth: int) -> tuple[Constraint, ...]:
         operand = _parse(value, depth)
         size += _size_of(operand)
         if size > HOSTS_MAX:
-            what = f"at most {HOSTS_MAX} hosts in all, an operator counting as {OPERATOR_HOSTS}"
+            what = (
+                f"at most {HOSTS_MAX} hosts in total, where an operator counts as {OPERATOR_HOSTS}"
+            )
             raise FormatError(what, Words("more"))
         return operand
 

@@ -46,7 +46,7 @@ def _read_query(query: str, uri: str) -> list[tuple[str, str]]:
     try:
         return parse_qsl(query.replace(";", "&"), keep_blank_values=True, strict_parsing=True)
     except ValueError:
-        raise FormatError("key=val, several with & between them, after the ?", uri) from None
+        raise FormatError("key=val pairs separated by & after the ?", uri) from None
 
 
 def _number_or_text(text: str) -> object:

@@ -40,7 +40,7 @@ def parse_event(line: str) -> Event:
     except (RecursionError, UnicodeError):  # nested too deeply, or lone surrogates
         raise FormatError("an event that JSON can carry", line) from None
     if event.context is None and '"context"' in text and "context" in _decode_object(text):
-        raise FormatError("an object, or no such key", Words("null"), "context")
+        raise FormatError("an object (or leave out the key)", Words("null"), "context")
     return event
 
 

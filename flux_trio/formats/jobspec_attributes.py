@@ -54,7 +54,7 @@ _STRING_OR_NULL = {str, type(None)}
 def _check_dependencies(system: Object, key: str) -> None:
     dependencies = get_list(system, key)
     if not dependencies:
-        raise FormatError("at least one dependency, or no such key", dependencies, key)
+        raise FormatError("at least one dependency (or leave out the key)", dependencies, key)
     for index, value in enumerate(dependencies):
         try:
             dependency = as_object(value)

@@ -1,6 +1,6 @@
-"""What of a jobspec (RFC 14, 25, 31, 33) a schedule depends on, read at once.
+"""The parts of a jobspec (RFC 14, 25, 31, 33) that scheduling depends on, read in one step.
 
-`Jobspec.parse` judges the rest, and what is read here as it came.
+`Jobspec.parse` checks the whole jobspec.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Wanted(msgspec.Struct):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """`duration` is in seconds, 0 when it is not set; `queue` is "" when none is named."""
+    """`duration` is in seconds, 0 if not set; `queue` is "" if the jobspec names no queue."""
 
     resources: list[Any]
     duration: float
@@ -39,7 +39,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, jobspec: object) -> Wanted:
-        """Raises FormatError with the place in the jobspec."""
+        """Read a decoded jobspec; FormatError has the path of the field."""
         try:
             read = msgspec.convert(jobspec, _Wanted)
         except msgspec.ValidationError as error:

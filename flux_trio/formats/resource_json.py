@@ -74,7 +74,7 @@ def write(parts: Parts) -> Object:
     for group in parts.groups:
         if not group.cores:
             ranks = Idset.from_bits(group.ranks)
-            raise ValueError(f"R needs at least one core on each rank, but {ranks} has gpus alone")
+            raise ValueError(f"R needs at least one core on each rank, but {ranks} has only gpus")
     if not parts.groups:
         raise ValueError("R needs at least one rank, but this resource set is empty")
     execution: Object = {
@@ -119,8 +119,8 @@ def _read_entries(entries: list[object]) -> Iterator[Group]:
 def _read_children(children: Object) -> tuple[int, int]:
     try:
         only_keys(children, _KINDS)
-        cores = _ids(children, "core", _bits_again)
-        return cores, _ids(children, "gpu", _bits_again) if "gpu" in children else 0
+        cores = _ids(children, "core", _bits_cached)
+        return cores, _ids(children, "gpu", _bits_cached) if "gpu" in children else 0
     except FormatError as error:
         raise error.at("children") from None
 
@@ -140,7 +140,7 @@ def _bits(text: str) -> int:
     return Idset.parse(text).bits
 
 
-_bits_again = lru_cache(maxsize=256)(_bits)  # for children: most entries repeat another's text
+_bits_cached = lru_cache(maxsize=256)(_bits)  # for children: most entries repeat another's text
 
 
 def _read_nodelist(entries: list[object], ranks: int) -> tuple[str, ...]:
@@ -175,8 +175,8 @@ def _read_properties(execution: Object, ranks: int) -> dict[str, Idset]:
 def _read_property(properties: Object, name: str, ranks: int) -> Idset:
     check_property_name(name)
     bits = _ids(properties, name, _bits)
-    if strangers := bits & ~ranks:
-        got = Words(f"also {Idset.from_bits(strangers)}")
+    if foreign := bits & ~ranks:
+        got = Words(f"also {Idset.from_bits(foreign)}")
         raise FormatError("ranks that R_lite names", got, name)
     return Idset.from_bits(bits)
 

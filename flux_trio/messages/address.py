@@ -22,7 +22,7 @@ def host_and_port(uri: str) -> tuple[str, int]:
     except ValueError:
         pass  # urlsplit's error text does not help the user
     raise ValueError(
-        f"{uri!r} is no address of an instance: expected ws://HOST:PORT or unix://PATH"
+        f"{uri!r} is not an address of an instance: expected ws://HOST:PORT or unix://PATH"
     )
 
 

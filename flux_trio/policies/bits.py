@@ -30,7 +30,7 @@ def lowest(bits: int, count: int) -> int:
 
 
 # Nodes share few patterns of free cores, and a cache hit costs a twentieth of the search.
-lowest_again = lru_cache(maxsize=4096)(lowest)
+lowest_cached = lru_cache(maxsize=4096)(lowest)
 
 
 def ranks_of(ranks: int) -> Sequence[int]:

@@ -88,10 +88,10 @@ class Lanes:
             for job, _ in decided.started:
                 self._state.queue.remove(job)
             if decided.started:
-                self._tell_others(lane)
+                self._notify_other_lanes(lane)
         return decisions
 
-    def _tell_others(self, lane: Lane) -> None:
+    def _notify_other_lanes(self, lane: Lane) -> None:
         """Tell the other lanes that the pool has changed."""
         for other in self._lanes.values():
             if other is not lane:

@@ -14,7 +14,7 @@ from operator import or_
 from typing import Protocol
 
 from flux_trio.formats import Constraint, Group, Idset, ResourceSet
-from flux_trio.policies.bits import lowest_again
+from flux_trio.policies.bits import lowest_cached
 from flux_trio.policies.free_index import FULL, Counts, FreeIndex, counts_of
 from flux_trio.policies.placement import Row, pick, pick_with_preference, rows_of, units_in
 from flux_trio.policies.shape import NOTHING, Allocation, Children, Shape
@@ -110,7 +110,7 @@ class Pool:
         self._up = (self._up & ~resources.ranks.bits) | (online & resources.ranks.bits)
 
     def expire(self, expiration: float) -> None:
-        """All resources end at `expiration`, seconds since the Unix epoch, 0 for never."""
+        """Set the end of all resources: seconds since the Unix epoch, 0 for never."""
         if self.inventory:
             times = (self.inventory.starttime, expiration)
             self._set_inventory(self.inventory.with_times(*times))
@@ -297,10 +297,10 @@ def _lowest_of(bits: int, first: int, count: int) -> int:
         return 0
     preferred = bits & first
     if not preferred:
-        return lowest_again(bits, count)
-    chosen = lowest_again(preferred, count)
+        return lowest_cached(bits, count)
+    chosen = lowest_cached(preferred, count)
     missing = count - chosen.bit_count()
-    return chosen | lowest_again(bits ^ preferred, missing) if missing else chosen
+    return chosen | lowest_cached(bits ^ preferred, missing) if missing else chosen
 
 
 def _complaint(ranks: int, mine: Children, allowed: Children, what: str) -> str:

@@ -91,7 +91,7 @@ class _Window:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Useful:
+class _SearchLimits:
     """Flat sets that limit a search to cores whose state could help."""
 
     taken: int
@@ -194,7 +194,7 @@ class Profile:
     def vacate(self, grant: Grant) -> None:
         flat = self._returns.remove(grant)
         self._idle |= flat
-        self.released.append(Released(flat, self._now, max(grant.end, self._a_moment_later)))
+        self.released.append(Released(flat, self._now, max(grant.end, self._next_moment)))
         self._grants_changed()
 
     def _grants_changed(self) -> None:
@@ -224,14 +224,14 @@ class Profile:
         if not released:
             return None
         within = reduce(or_, [one.bits for one in released])
-        since = max(min([one.since for one in released]), self._back_of(within))
-        need = self._least(job.shape)
+        since = max(min([one.since for one in released]), self._first_return_of(within))
+        need = self._minimum(job.shape)
         tried = 0  # a flat set in which `job` does not fit
-        start = self._enough_from(since, before, need, own)
+        start = self._first_sufficient(since, before, need, own)
         while start <= before:
             end = self._state.end_of(job, start)
-            if (short := self._short(start, end, need, own)) is not None:
-                start = self._enough_from(short, before, need, own)
+            if (short := self._first_shortage(start, end, need, own)) is not None:
+                start = self._first_sufficient(short, before, need, own)
                 continue
             taken, until = self._taken_between(start, end, own)
             window = self._free_at(start) & ~taken
@@ -244,12 +244,14 @@ class Profile:
                 return None
             last = min(self._returns.position_before(until), self._returns.position(before))
             positions = range(self._position(start) + 1, last + 1)
-            useful = _Useful(taken, within, tried)
-            after = self._first_fitting(positions, job.shape, need, useful)
-            start = self._enough_from(until if after is None else after, before, need, own)
+            limits = _SearchLimits(taken, within, tried)
+            after = self._first_fitting(positions, job.shape, need, limits)
+            start = self._first_sufficient(until if after is None else after, before, need, own)
         return None
 
-    def _enough_from(self, start: float, before: float, need: Counts, own: Place | None) -> float:
+    def _first_sufficient(
+        self, start: float, before: float, need: Counts, own: Place | None
+    ) -> float:
         """Return the first time from `start` on with `need` free in total, on whatever ranks.
 
         Returns infinity if that time is later than `before`.
@@ -257,19 +259,19 @@ class Profile:
         cuts, returns = self._cuts, self._returns
         first, last = bisect_right(cuts, start) - 1, len(cuts) - 1
         for index in range(first, bisect_right(cuts, before)):
-            if index > first and self._has(index, need, own):
+            if index > first and self._is_sufficient(index, need, own):
                 return cuts[index]
             gpus, cores = self._missing(index, need, own)
             if index < last:  # the free counts are highest just before the next cut
                 most = returns.counts(returns.position_before(cuts[index + 1]))
                 if most[1] < cores or most[0] < gpus:
                     continue
-            time = max(start, cuts[index], self._back((gpus, cores)))
+            time = max(start, cuts[index], self._time_returned((gpus, cores)))
             if index == last or time < cuts[index + 1]:
                 return time
         return math.inf
 
-    def _back_of(self, bits: int) -> float:
+    def _first_return_of(self, bits: int) -> float:
         """Return the first time at which grants leave one of `bits` free."""
         if self._idle & bits:
             return self._now
@@ -284,7 +286,7 @@ class Profile:
             return gpus - own.counts[0], cores - own.counts[1]
         return gpus, cores
 
-    def _back(self, missing: Counts) -> float:
+    def _time_returned(self, missing: Counts) -> float:
         """Return when grants will have given back `missing`; now if nothing is missing."""
         return self._expected_end(self._returns.position_of(missing))
 
@@ -294,23 +296,25 @@ class Profile:
             return self._now
         if position > len(self._returns):
             return math.inf
-        return max(self._returns.end(position - 1), self._a_moment_later)
+        return max(self._returns.end(position - 1), self._next_moment)
 
     @property
-    def _a_moment_later(self) -> float:
+    def _next_moment(self) -> float:
         return math.nextafter(self._now, math.inf)
 
-    def _short(self, start: float, end: float, need: Counts, own: Place | None) -> float | None:
+    def _first_shortage(
+        self, start: float, end: float, need: Counts, own: Place | None
+    ) -> float | None:
         """Return the first cut between `start` and `end` with less than `need` free; else None."""
         first, stop = bisect_right(self._cuts, start), bisect_left(self._cuts, end)
         gpus, cores = need
         for index, (free_gpus, free_cores) in enumerate(self._room[first:stop], first):
             enough = free_cores >= cores and free_gpus >= gpus
-            if not enough and not self._has(index, need, own):
+            if not enough and not self._is_sufficient(index, need, own):
                 return self._cuts[index]
         return None
 
-    def _has(self, index: int, need: Counts, own: Place | None) -> bool:
+    def _is_sufficient(self, index: int, need: Counts, own: Place | None) -> bool:
         """Return whether `need` is free in total at a cut, on whatever ranks."""
         gpus, cores = self._room[index]
         if own is not None and own.covers(self._cuts[index]):
@@ -318,7 +322,7 @@ class Profile:
         return gpus >= need[0] and cores >= need[1]
 
     def _first_fitting(
-        self, positions: range, shape: Shape, need: Counts, useful: _Useful
+        self, positions: range, shape: Shape, need: Counts, limits: _SearchLimits
     ) -> float | None:
         """Return when enough grants will have ended for `shape` to fit; None if never.
 
@@ -326,14 +330,14 @@ class Profile:
         """
 
         def fits(position: int) -> bool:
-            window = (self._idle | self._returns.flat(position)) & ~useful.taken
-            new = window & useful.within and window & ~useful.tried
+            window = (self._idle | self._returns.flat(position)) & ~limits.taken
+            new = window & limits.within and window & ~limits.tried
             return bool(new) and self._fits(shape, window, need)
 
         found = bisect_left(positions, True, key=fits)
         if found == len(positions):
             return None
-        return max(self._returns.end(positions[found] - 1), self._a_moment_later)
+        return max(self._returns.end(positions[found] - 1), self._next_moment)
 
     def _fits(self, shape: Shape, flat: int, need: Counts) -> bool:
         return self._find(shape, flat, need) is not None
@@ -348,7 +352,7 @@ class Profile:
         """Return a place for `shape` in `window`, on resources that return late; None if none."""
         allocation = None
         if window.start > self._now:
-            allocation = self._find(shape, self._last_back(window), need)
+            allocation = self._find(shape, self._last_returned(window), need)
         if allocation is None and self._fits(shape, window.flat, need):
             allocation = self._find_late(window, shape, need)
         if allocation is None:
@@ -356,7 +360,7 @@ class Profile:
         bits = self._planes.flatten(allocation.groups)
         return Place(window.start, window.end, allocation, bits, self._planes.counts(bits))
 
-    def _last_back(self, window: _Window) -> int:
+    def _last_returned(self, window: _Window) -> int:
         """Return the resources of the window that return last before it begins, flat."""
         position = self._position(window.start)
         ends = self._ends_of_places(window)
@@ -436,7 +440,7 @@ class Profile:
                 first = min(first, place.end)
         return bits, first
 
-    def _least(self, shape: Shape) -> Counts:
+    def _minimum(self, shape: Shape) -> Counts:
         """Return the least free gpus and cores that `shape` needs."""
         gpus, cores = shape.gpus, shape.cores
         if shape.whole:

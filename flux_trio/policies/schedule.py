@@ -119,7 +119,7 @@ class Schedule:
         self.policy.reshaped()
 
     def expire(self, expiration: float) -> None:
-        """All resources end at `expiration`, seconds since the Unix epoch, 0 for never."""
+        """Set the end of all resources: seconds since the Unix epoch, 0 for never."""
         self.state.pool.expire(expiration)
         self.policy.reshaped()
 

@@ -22,7 +22,7 @@ FLAGS: Final = ("alloc-bypass", "debug", "immutable", "waitable")
 Queued = Iterable[tuple[str, Mapping[str, Any]]]
 
 # Events that only the job manager posts, because they follow from its own actions.
-_OF_THE_JOB_MANAGER = frozenset(
+_JOB_MANAGER_EVENTS = frozenset(
     {
         JobEvent.SUBMIT,
         JobEvent.VALIDATE,
@@ -54,7 +54,7 @@ def refusal(job: JobView, name: str, context: Mapping[str, Any], queued: Queued 
         return str(error)
     if job.state == JobState.INACTIVE:
         return f"{name}: the job is inactive"
-    if name in _OF_THE_JOB_MANAGER:
+    if name in _JOB_MANAGER_EVENTS:
         return f"{name}: only the job manager posts it"
     rule = _RULES.get(name)
     return None if rule is None else rule(job, context, queued)
@@ -92,7 +92,7 @@ _OPENED_BY = {
 }
 
 
-def _in(job: JobView, states: int, what: str) -> str | None:
+def _refusal_outside(job: JobView, states: int, what: str) -> str | None:
     """Return None if `job` is in one of `states`, else the text of the refusal."""
     if job.state & states:
         return None
@@ -105,15 +105,17 @@ def _dependency_add(job: JobView, context: Mapping[str, Any], queued: Queued) ->
     met = job.dependencies_met or ()
     removed = (JobEvent.DEPENDENCY_REMOVE, description)
     if description in met or removed in [(name, each.get("description")) for name, each in queued]:
-        return f"dependency-add: {description!r} was removed: a text counts once in a job's life"
-    return _in(job, _UNDECIDED, "dependency-add")
+        return (
+            f"dependency-add: {description!r} was removed: a job can have a description only once"
+        )
+    return _refusal_outside(job, _UNDECIDED, "dependency-add")
 
 
 def _dependency_remove(job: JobView, context: Mapping[str, Any], queued: Queued) -> str | None:
     description = context["description"]
     if description not in _open_after(job.dependencies, JobEvent.DEPENDENCY_ADD, queued):
         return f"dependency-remove: expected a dependency that was added, got {description!r}"
-    return _in(job, _UNDECIDED, "dependency-remove")
+    return _refusal_outside(job, _UNDECIDED, "dependency-remove")
 
 
 def _prolog_start(job: JobView, context: Mapping[str, Any], queued: Queued) -> str | None:
@@ -121,41 +123,43 @@ def _prolog_start(job: JobView, context: Mapping[str, Any], queued: Queued) -> s
         return None
     if job.start_requested:
         return "prolog-start: expected before the start request"
-    return _in(job, JobState.RUN, "prolog-start")
+    return _refusal_outside(job, JobState.RUN, "prolog-start")
 
 
 def _prolog_finish(job: JobView, context: Mapping[str, Any], queued: Queued) -> str | None:
     description = context["description"]
     if description not in _open_after(job.prologs, JobEvent.PROLOG_START, queued):
         return f"prolog-finish: expected a prolog that was started, got {description!r}"
-    return _in(job, JobState.RUN | JobState.CLEANUP, "prolog-finish")
+    return _refusal_outside(job, JobState.RUN | JobState.CLEANUP, "prolog-finish")
 
 
 def _epilog_start(job: JobView, _context: Mapping[str, Any], _queued: Queued) -> str | None:
     if job.state == JobState.CLEANUP and not job.has_resources and job.was_posted(JobEvent.FREE):
         return "epilog-start: expected before the resources are freed"
-    return _in(job, JobState.CLEANUP, "epilog-start")
+    return _refusal_outside(job, JobState.CLEANUP, "epilog-start")
 
 
 def _epilog_finish(job: JobView, context: Mapping[str, Any], queued: Queued) -> str | None:
     description = context["description"]
     if description not in _open_after(job.epilogs, JobEvent.EPILOG_START, queued):
         return f"epilog-finish: expected an epilog that was started, got {description!r}"
-    return _in(job, JobState.CLEANUP, "epilog-finish")
+    return _refusal_outside(job, JobState.CLEANUP, "epilog-finish")
 
 
 def _urgency(job: JobView, _context: Mapping[str, Any], _queued: Queued) -> str | None:
-    return _in(job, _PENDING, "urgency")
+    return _refusal_outside(job, _PENDING, "urgency")
 
 
 def _exception(job: JobView, context: Mapping[str, Any], _queued: Queued) -> str | None:
     if job.state == JobState.NEW and context["severity"] == 0:
-        return "exception: no fatal one before the job is valid: reject it"
+        return (
+            "exception: severity 0 is not allowed before the job is valid; reject the job instead"
+        )
     return None
 
 
 def _jobspec_update(job: JobView, context: Mapping[str, Any], _queued: Queued) -> str | None:
-    rule = _in(job, _PENDING, "jobspec-update")
+    rule = _refusal_outside(job, _PENDING, "jobspec-update")
     if rule is None:
         try:
             check_updated(context, job.current_jobspec_bytes())

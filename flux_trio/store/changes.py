@@ -120,7 +120,7 @@ def store_runs(db: sqlite3.Connection, runs: Sequence[Run], number: int) -> int:
     except sqlite3.DatabaseError as error:
         if not (_is_corrupt(error) and any(isinstance(run, Unlinked) for run in runs)):
             raise
-    return _store_what_can_be(db, runs, number)
+    return _store_without_failing_unlinks(db, runs, number)
 
 
 def _store(db: sqlite3.Connection, runs: Iterable[Run], number: int) -> int:
@@ -141,12 +141,12 @@ def _is_corrupt(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
 
 
-def _store_what_can_be(db: sqlite3.Connection, runs: Sequence[Run], number: int) -> int:
+def _store_without_failing_unlinks(db: sqlite3.Connection, runs: Sequence[Run], number: int) -> int:
     """Apply `runs` and skip failing unlinks, since one damaged page spoils the transaction."""
     left_out: set[str] = set()
     key: str | None = None  # the key being unlinked
 
-    def tried() -> Iterator[Run]:
+    def remaining_runs() -> Iterator[Run]:
         nonlocal key
         for run in runs:
             if isinstance(run, Unlinked):
@@ -159,7 +159,7 @@ def _store_what_can_be(db: sqlite3.Connection, runs: Sequence[Run], number: int)
     while True:
         try:
             with transaction(db):
-                return _store(db, tried(), number)
+                return _store(db, remaining_runs(), number)
         except sqlite3.DatabaseError as error:
             if not _is_corrupt(error) or key is None or len(left_out) == LEFT_OUT_MAX:
                 raise

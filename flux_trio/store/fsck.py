@@ -63,7 +63,7 @@ def repair_file(path: Path) -> list[str]:
     old.hardlink_to(path)
     new.replace(path)
     acknowledged_path(new).replace(acknowledged_path(path))
-    return [*said, f"{old}: the file as it was"]
+    return [*said, f"{old}: the original file"]
 
 
 @contextmanager
@@ -165,7 +165,7 @@ def _check_keys(reader: Reader, report: Report) -> None:
 def _copy(reader: Reader, new: Path) -> list[str]:
     """Store what `reader` can read in the file `new`; return the fate of the rest, a line each."""
     keys = reader.every_key()
-    headless, lost = _sorted_out(reader, keys)
+    headless, lost = _classify_damage(reader, keys)
     store = SqliteStore(new, "full")
     try:
         for start in range(0, len(keys), REPAIR_KEYS):
@@ -173,7 +173,7 @@ def _copy(reader: Reader, new: Path) -> list[str]:
             values = zip(some, reader.lookup(some), strict=True)
             store.commit([_put(key, value, lost) for key, value in values if value is not None])
         for directory, reason in lost.items():
-            store.commit([Put(f"{_aside(directory)}.reason", reason)])
+            store.commit([Put(f"{_lost_and_found_key(directory)}.reason", reason)])
     finally:
         store.close()
     moved = [
@@ -182,7 +182,7 @@ def _copy(reader: Reader, new: Path) -> list[str]:
     return [*(f"{text}: kept as it is" for text in headless), *moved]
 
 
-def _sorted_out(reader: Reader, keys: list[str]) -> tuple[list[str], dict[str, str]]:
+def _classify_damage(reader: Reader, keys: list[str]) -> tuple[list[str], dict[str, str]]:
     """Return damage that is kept as it is, and the reason for each job directory set aside."""
     headless: list[str] = []
     lost: dict[str, str] = {}
@@ -190,7 +190,7 @@ def _sorted_out(reader: Reader, keys: list[str]) -> tuple[list[str], dict[str, s
         (value,) = reader.lookup([key])
         if isinstance(value, Damaged):
             directory = job_directory_of(key)
-            if directory is None or reader.lost_its_head(key):
+            if directory is None or reader.only_head_is_missing(key):
                 headless.append(value.text)
             else:
                 lost.setdefault(directory, value.text)
@@ -201,8 +201,8 @@ def _put(key: str, value: str | Damaged, lost: dict[str, str]) -> Put:
     text = value.remains if isinstance(value, Damaged) else value
     if job_directory_of(key) not in lost:
         return Put(key, text)
-    return Put(_aside(key) + ("-damaged" if isinstance(value, Damaged) else ""), text)
+    return Put(_lost_and_found_key(key) + ("-damaged" if isinstance(value, Damaged) else ""), text)
 
 
-def _aside(key: str) -> str:
+def _lost_and_found_key(key: str) -> str:
     return f"{LOST_AND_FOUND}{key.removeprefix('job')}"

@@ -79,7 +79,7 @@ def schema_damage(db: sqlite3.Connection) -> str:
     altered = [statement for statement in _TABLES if statement not in found]
     if altered:
         return f"{altered[0].split('(')[0].strip()[:60]!r} is altered or missing"
-    return "" if len(found) == len(_TABLES) else "it has tables that are not ours"
+    return "" if len(found) == len(_TABLES) else "it has tables of another program"
 
 
 def migrate_from_2(db: sqlite3.Connection) -> None:

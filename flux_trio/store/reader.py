@@ -58,7 +58,7 @@ class Reader:
             return str(error)
         self._heads_agree = found == account
         if account is None:
-            return "there is no account of them"
+            return "the account is missing"
         if self._heads_agree:
             return ""
         return f"expected {account[0]} parts in all, found {found[0]}"
@@ -97,21 +97,21 @@ class Reader:
         except msgspec.MsgspecError as error:
             raise Unreadable(str(error)) from error
 
-    def lost_its_head(self, key: str) -> bool:
+    def only_head_is_missing(self, key: str) -> bool:
         """Return whether all parts of a damaged value are valid and only its head is missing."""
         try:
             heads, parts = self._stored([key])
         except Unreadable:
             return False
         found = parts.get(key, [])
-        return key not in heads and len(_whole(key, found)) == len(found)
+        return key not in heads and len(_valid_parts(key, found)) == len(found)
 
     def _value(self, key: str, head: Head | None, parts: list[Part]) -> str | Damaged | None:
         if head is None and not parts:
             return None
         damage = damage_of(key, head, parts)
         if damage:
-            remains = "".join(text for _, text, _ in _whole(key, parts))
+            remains = "".join(text for _, text, _ in _valid_parts(key, parts))
             return Damaged(f"{key}: {damage}", key, remains)
         return "".join(text for _, text, _ in sorted(parts))
 
@@ -236,7 +236,7 @@ def _stored_query(marks: int) -> str:
     )
 
 
-def _whole(key: str, parts: Sequence[Part]) -> list[Part]:
+def _valid_parts(key: str, parts: Sequence[Part]) -> list[Part]:
     """Return the parts whose checksum is right, in order."""
     keysum = key_sum(key)
     return [part for part in sorted(parts) if part_sum(keysum, *part[:2]) == part[2]]
@@ -252,5 +252,5 @@ def damage_of(key: str, head: Head | None, parts: Sequence[Part]) -> str:
     if len(parts) != count:
         return f"{count} parts were committed, {len(parts)} are there"
     if sum(found for _, _, found in parts) != total:
-        return "other parts are there than were committed"
+        return "the parts are not those that were committed"
     return ""

@@ -34,8 +34,8 @@ class Salvage(Reader):
         except StoreError:  # heads and index are unreadable
             return sorted(self._scanned())
 
-    def lost_its_head(self, key: str) -> bool:
-        if not super().lost_its_head(key):
+    def only_head_is_missing(self, key: str) -> bool:
+        if not super().only_head_is_missing(key):
             return False
         self._scanned()
         return not self._lost_parts

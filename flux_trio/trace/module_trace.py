@@ -25,7 +25,7 @@ from flux_trio.trace.routed import (
     Logged,
     Routed,
     make_message,
-    name_the_gone,
+    name_disconnected_peers,
     records_of,
 )
 
@@ -79,7 +79,7 @@ def read_module_trace(lines: Iterable[str]) -> ModuleTrace:
     seen = list(_parse(lines))
     if seen and all(line.is_empty or line.payload is None for line in seen):
         raise FormatError("payloads, as `flux module trace --full` prints them", Words("none"))
-    routed = name_the_gone(list(_pair(seen)))
+    routed = name_disconnected_peers(list(_pair(seen)))
     has_events = any(_events(each) for each in routed)
     return ModuleTrace(records_of(_with_events(routed)), has_events)
 
@@ -157,7 +157,7 @@ def _pair(lines: Sequence[Line]) -> Iterator[Routed]:
         at += 1
         takers = [] if first.is_sent else [first.module]
         many = first.type == "event"
-        while at < len(lines) and _goes_on(first, lines[at]) and (many or not takers):
+        while at < len(lines) and _shows_same_message(first, lines[at]) and (many or not takers):
             takers.append(lines[at].module)
             at += 1
         sender = first.module if first.is_sent else _sender(first)
@@ -172,7 +172,7 @@ def _pair(lines: Sequence[Line]) -> Iterator[Routed]:
         yield Routed(first.t, sender, receivers, message)
 
 
-def _goes_on(first: Line, line: Line) -> bool:
+def _shows_same_message(first: Line, line: Line) -> bool:
     """Return whether the line shows another end of the message `first`."""
     return not line.is_sent and line.is_same(first) and line.t - first.t < 1.0
 

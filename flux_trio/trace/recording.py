@@ -15,7 +15,7 @@ import msgspec
 from flux_trio.formats import FormatError
 from flux_trio.messages import topics
 from flux_trio.trace.record import Record
-from flux_trio.trace.routed import Logged, Routed, make_message, name_the_gone, records_of
+from flux_trio.trace.routed import Logged, Routed, make_message, name_disconnected_peers, records_of
 
 STAMP_LAG_S: Final = 0.02
 """A router stamps a message with the time when its loop began, at most this much too early.
@@ -67,7 +67,9 @@ def read_recording(text: str) -> Iterator[Record]:
         for of, job in enumerate(recording.jobs)
         for at, raw in enumerate(job.eventlog)
     ]
-    return records_of(_merge(name_the_gone(messages), sorted(logged, key=lambda each: each.t)))
+    return records_of(
+        _merge(name_disconnected_peers(messages), sorted(logged, key=lambda each: each.t))
+    )
 
 
 def _merge(messages: list[Routed], logged: list[Logged]) -> Iterator[Routed | Logged]:
@@ -126,4 +128,4 @@ def _decode(text: str | msgspec.Raw, shape: Any, where: str) -> Any:
     except msgspec.MsgspecError as error:
         raise FormatError.of_msgspec(error).at(where) from None
     except RecursionError:
-        raise FormatError("JSON that is not nested so deeply", text, where) from None
+        raise FormatError("less deeply nested JSON", text, where) from None

@@ -73,7 +73,7 @@ def make_message(
     raise KeyError(type_)
 
 
-def name_the_gone(passed: Sequence[Routed]) -> list[Routed]:
+def name_disconnected_peers(passed: Sequence[Routed]) -> list[Routed]:
     """Add the missing sender to each `disconnect` that the broker sent, if it can be determined.
 
     The sender is a module that had called the service, that sends nothing after this place until

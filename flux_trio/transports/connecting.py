@@ -16,8 +16,8 @@ from flux_trio.transports.websocket import (
     READ_BYTES,
     Tasks,
     WebSocketConnection,
+    open_connection,
     open_tasks,
-    talking,
 )
 
 
@@ -35,7 +35,7 @@ async def connect_websocket(uri: str, token: str = "") -> AsyncIterator[WebSocke
     try:
         async with open_tasks() as tasks:
             socket = await _shake_hands(uri, token, stream, tasks)
-            async with talking(socket, tasks) as connection:
+            async with open_connection(socket, tasks) as connection:
                 yield connection
     except BaseExceptionGroup as group:
         # The tasks raise no errors: the group holds errors of this block or of the caller's block.
@@ -72,4 +72,4 @@ async def _shake_hands(
     if isinstance(error, trio_websocket.ConnectionRejected):
         text = (error.body or b"").decode(errors="replace")
         raise ConnectionRefused(f"{uri}: refused with {error.status_code}: {text}")
-    raise ConnectionRefused(f"{uri}: no WebSocket there: {error or 'no answer'}")
+    raise ConnectionRefused(f"{uri}: no WebSocket at this address: {error or 'no answer'}")

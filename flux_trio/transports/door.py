@@ -31,9 +31,9 @@ from flux_trio.transports.websocket import (
     PROTOCOL_ERROR,
     READ_BYTES,
     Tasks,
-    fit_reason,
+    open_connection,
     open_tasks,
-    talking,
+    truncated_reason,
 )
 
 CONNECTIONS_MAX: Final = 1024  # open at one door; the next one replaces an unfinished handshake
@@ -182,40 +182,40 @@ class _Door:
         self, socket: trio_websocket.WebSocketConnection, credentials: Credentials, tasks: Tasks
     ) -> None:
         share = self._shares.get(credentials.userid) if _is_guest(credentials) else None
-        async with talking(socket, tasks, share) as connection:
+        async with open_connection(socket, tasks, share) as connection:
             await self._on_connection(connection, credentials)
 
     @contextmanager
-    def _counted(self, who: Credentials | Refusal) -> Iterator[Credentials | Refusal]:
-        """Count `who` as a connection during the block; yield `who`, or a refusal."""
-        if isinstance(who, Refusal):
-            yield who
-        elif refusal := self._too_many(who):
+    def _counted(self, peer: Credentials | Refusal) -> Iterator[Credentials | Refusal]:
+        """Count `peer` as a connection during the block; yield `peer`, or a refusal."""
+        if isinstance(peer, Refusal):
+            yield peer
+        elif refusal := self._too_many(peer):
             yield refusal
-        elif _is_guest(who):
-            share = self._shares.setdefault(who.userid, Share())
+        elif _is_guest(peer):
+            share = self._shares.setdefault(peer.userid, Share())
             share.connections += 1
             try:
-                yield who
+                yield peer
             finally:
                 share.connections -= 1
                 if not share.connections:
-                    del self._shares[who.userid]
+                    del self._shares[peer.userid]
         else:
             self._of_owner += 1
             try:
-                yield who
+                yield peer
             finally:
                 self._of_owner -= 1
 
-    def _too_many(self, who: Credentials) -> Refusal | None:
-        if not _is_guest(who):
+    def _too_many(self, peer: Credentials) -> Refusal | None:
+        if not _is_guest(peer):
             if self._of_owner >= CONNECTIONS_OF_OWNER_MAX:
                 return Refusal(429, f"{self._of_owner} connections of the instance owner are open")
             return None
-        share = self._shares.get(who.userid)
+        share = self._shares.get(peer.userid)
         if share is not None and share.connections >= CONNECTIONS_OF_GUEST_MAX:
-            return Refusal(429, f"{share.connections} connections of user {who.userid} are open")
+            return Refusal(429, f"{share.connections} connections of user {peer.userid} are open")
         of_guests = sum(each.connections for each in self._shares.values())
         if of_guests >= CONNECTIONS_OF_GUESTS_MAX:
             return Refusal(429, f"{of_guests} connections of guests are open")
@@ -228,15 +228,15 @@ class _Door:
         request = await trio_websocket.wrap_server_stream(
             await tasks.reading(), held, FRAMES_AHEAD, FRAME_BYTES_MAX, READ_BYTES
         )
-        who = counted.enter_context(self._counted(self._identify(stream, request.headers)))
+        peer = counted.enter_context(self._counted(self._identify(stream, request.headers)))
         try:
-            if isinstance(who, Credentials):
+            if isinstance(peer, Credentials):
                 held.socket = await request.accept()
-                if _is_guest(who):
+                if _is_guest(peer):
                     limit_frames(held.socket, GUEST_FRAME_BYTES_MAX)
-                return held.socket, who
-            challenge = [(b"WWW-Authenticate", b"Bearer")] if who.status == 401 else []
-            await request.reject(who.status, extra_headers=challenge, body=who.text.encode())
+                return held.socket, peer
+            challenge = [(b"WWW-Authenticate", b"Bearer")] if peer.status == 401 else []
+            await request.reject(peer.status, extra_headers=challenge, body=peer.text.encode())
         except trio_websocket.ConnectionClosed:
             pass
         return None
@@ -275,7 +275,7 @@ class _PoliteStream(trio.abc.Stream):
             await self._stream.aclose()
             return
         self._ended = self._sent_close = True
-        reason = fit_reason(closed.reason or "")
+        reason = truncated_reason(closed.reason or "")
         frame = FrameProtocol(client=False, extensions=[]).close(closed.code, reason)
         with (
             trio.move_on_after(CLOSE_S_MAX),
@@ -293,8 +293,8 @@ def limit_frames(socket: trio_websocket.WebSocketConnection, size: int) -> None:
     socket._max_message_size = size
 
 
-def _is_guest(who: Credentials) -> bool:
-    return not who.rolemask & ROLE_OWNER
+def _is_guest(peer: Credentials) -> bool:
+    return not peer.rolemask & ROLE_OWNER
 
 
 def _bearer_token(headers: Headers) -> str | None:

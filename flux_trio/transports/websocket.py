@@ -161,7 +161,7 @@ class WebSocketConnection:
         """See `Connection`; takes at most CLOSE_S_MAX seconds."""
         if self._ended is None:
             self._ended = EndOfConnection(_ended_because(reason))
-            await self._goodbye(NORMAL, reason)
+            await self._close_socket(NORMAL, reason)
         await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def write_all(self) -> None:
@@ -182,16 +182,16 @@ class WebSocketConnection:
     async def _refuse(self, code: int, text: str) -> NoReturn:
         """Close the connection with `code`, since the peer violated the protocol."""
         self._ended = ConnectionLost(text)
-        await self._goodbye(code, text)
+        await self._close_socket(code, text)
         raise self._ended
 
-    async def _goodbye(self, code: int, reason: str) -> None:
+    async def _close_socket(self, code: int, reason: str) -> None:
         self._queue.close()
         with trio.move_on_after(CLOSE_S_MAX, shield=True):
             try:
                 await self._written.wait()
             finally:  # after the timeout, this cuts the socket
-                await self._socket.aclose(code, fit_reason(reason))
+                await self._socket.aclose(code, truncated_reason(reason))
 
     def _end(self) -> TransportError:
         """Return how the connection ended: by this end, regularly by the peer, or by a failure."""
@@ -199,7 +199,7 @@ class WebSocketConnection:
             return self._ended
         closed = self._socket.closed
         if closed is None or closed.code == LOST:
-            return ConnectionLost("the connection broke: the peer went without a goodbye")
+            return ConnectionLost("the connection broke: the peer left without a close frame")
         if closed.code in (NORMAL, GOING_AWAY):
             return EndOfConnection(_ended_because(closed.reason or ""))
         reason = closed.reason or closed.name.lower().replace("_", " ")
@@ -279,7 +279,7 @@ async def open_tasks() -> AsyncIterator[Tasks]:
 
 
 @asynccontextmanager
-async def talking(
+async def open_connection(
     socket: trio_websocket.WebSocketConnection, tasks: Tasks, share: Share | None = None
 ) -> AsyncIterator[WebSocketConnection]:
     """Carry messages over `socket` after its handshake; close it at the end of the block."""
@@ -291,7 +291,7 @@ async def talking(
         await connection.aclose()
 
 
-def fit_reason(reason: str) -> str:
+def truncated_reason(reason: str) -> str:
     """Return the beginning of `reason` that fits into a close frame."""
     return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")
 

@@ -117,7 +117,7 @@ async def test_peer_that_sends_and_does_not_read_is_dropped(
     await trio.sleep(connections.BEHIND_S_MAX + 1)
     assert "ann-1" not in world.router.peers
     (entry,) = world.log
-    text = "it sends, and has not read its answers for 10 s"
+    text = "it sends requests and has not read its answers for 10 s"
     assert (entry.level, entry.party, entry.text) == (Level.ERR, "ann-1", f"dropped: {text}")
     with pytest.raises(EndOfConnection, match=text):
         await receive(ann, 2 * BEHIND_MESSAGES)
@@ -149,12 +149,12 @@ async def test_what_is_open_of_a_guest_is_bounded_over_all_connections_in_number
     await trio.testing.wait_all_tasks_blocked()
     ask(two, 1, 2, STREAMING)
     (refused,) = await receive(two, 1)
-    text = "user 7 has 3 requests open: let some of them end"
+    text = "user 7 has 3 requests open: wait for some of them to end"
     assert (refused.matchtag, refused.errnum, refused.payload) == (2, Errno.EAGAIN, text)
     ask(owner, 1, 5, STREAMING)
     other.send_nowait(Request("mute.x", {"key": "x" * 100}, 1, STREAMING))
     (refused,) = await receive(other, 1)
-    assert refused.payload == "user 8 has 100 bytes of requests open: let some of them end"
+    assert refused.payload == "user 8 has 100 bytes of requests open: wait for some of them to end"
     await trio.testing.wait_all_tasks_blocked()
     assert len(heard) == 8
     await one.aclose()

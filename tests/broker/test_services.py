@@ -294,7 +294,7 @@ async def test_new_token_is_a_guests(world: BrokerWorld, owner: Handle) -> None:
 async def test_token_that_cannot_be_kept_is_an_error(world: BrokerWorld, owner: Handle) -> None:
     world.disk_is_full = True
     refused = await refusal(owner.call("broker.token", {"userid": 500, "name": "ann"}))
-    assert refused == (Errno.EIO, "cannot keep the token: no space")
+    assert refused == (Errno.EIO, "cannot store the token: no space")
 
 
 async def test_shutdown_is_passed_on(world: BrokerWorld, owner: Handle) -> None:

@@ -50,7 +50,7 @@ def test_directory_is_checked_damaged_refused_and_repaired(tmp_path: Path) -> No
     aside, old = out.splitlines()
     assert aside.startswith(line)
     assert aside.endswith(" is now in job-lost+found")
-    assert old == f"{file}-damaged: the file as it was"
+    assert old == f"{file}-damaged: the original file"
     assert fsck("--statedir", tmp_path)[0] == 0
     with running_instance(tmp_path, SIMULATED) as instance:
         instance.ok("run", "true")

@@ -155,7 +155,7 @@ TWO = "[queues.a]\n[queues.b]\n"
         (
             "[queues.a.policy.jobspec.defaults.system]\nqueue = 'a'",
             "queues.a.policy.jobspec.defaults.system.queue: "
-            'expected a default queue in the general policy only, got "a"',
+            'expected a default queue only in the general policy, got "a"',
         ),
         (
             "[policy.jobspec.defaults.system]\nduration = 3600",

@@ -65,7 +65,7 @@ def test_dependency_that_was_removed_is_not_added_again() -> None:
     m = saying(DEPEND, ("dependency-add", A), ("dependency-add", {"description": "b"}))
     m.submit(1)
     m.post(1, "dependency-remove", **A)
-    rule = "dependency-add: 'a' was removed: a text counts once in a job's life"
+    rule = "dependency-add: 'a' was removed: a job can have a description only once"
     assert rule in refused(m.post(1, "dependency-add", **A))
     after = m.restarted(peers=True)
     assert rule in refused(after.post(1, "dependency-add", **A))
@@ -157,7 +157,7 @@ def test_fatal_exception_is_refused_in_new_and_others_only_record() -> None:
     fatal = {"type": "x", "severity": 0, "note": ""}
     m = saying("job.validate", ("exception", fatal), ("exception", fatal | {"severity": 7}))
     did = m.submit(1)
-    assert "no fatal one before the job is valid" in did[0]
+    assert "severity 0 is not allowed before the job is valid" in did[0]
     assert m.names(1)[:3] == ["submit", "exception", "validate"]
     assert m.state(1) == JobState.SCHED
 

@@ -65,7 +65,7 @@ async def test_client_that_submits_and_does_not_read_is_held_up_and_then_dropped
     monkeypatch.setattr(connections, "BEHIND_S_MAX", 1.0)
     async with flooded(tmp_path) as (instance, client):
         ended = await flood(tmp_path, "submit")
-        reason = "it sends, and has not read its answers for 1 s"
+        reason = "it sends requests and has not read its answers for 1 s"
         (entry,) = [str(entry) for entry in instance.log if entry.level <= Level.ERR]
         name, _, said = entry.partition(".err: ")
         assert said == f"dropped: {reason}"
@@ -81,7 +81,7 @@ async def test_client_that_opens_ten_thousand_streams_has_what_one_may_have(
 ) -> None:
     async with flooded(tmp_path) as (_, client):
         ended = await flood(tmp_path, "streams")
-        text = "4096 requests of this connection are open: let some of them end"
+        text = "4096 requests of this connection are open: wait for some of them to end"
         assert ended["errors"] == {text: 10_000 - 4096}
         await assert_is_served(client)
         assert (await client.call(topics.stats_of(topics.KVS)))["watches"] == 0  # it has gone

@@ -88,7 +88,7 @@ def test_the_common_attributes() -> None:
     [
         ({}, ": expected an array, got {}"),
         ("afterok:1", ': expected an array, got "afterok:1"'),
-        ([], ": expected at least one dependency, or no such key, got []"),
+        ([], ": expected at least one dependency (or leave out the key), got []"),
         (["afterok:1"], '[0]: expected an object, got "afterok:1"'),
         ([{"scheme": "afterok"}], "[0].value: expected a string, got nothing"),
         ([{"scheme": "afterok", "value": 1}], "[0].value: expected a string, got 1"),

@@ -98,7 +98,7 @@ def test_what_version_1_cannot_say_is_not_printed() -> None:
         nothing.to_json()
     gpus = r.difference(ResourceSet.parse(r_object()))
     assert gpus.summary() == "rank[0-3]/gpu0"
-    with pytest.raises(ValueError, match="but 0-3 has gpus alone"):
+    with pytest.raises(ValueError, match="but 0-3 has only gpus"):
         gpus.to_json()
 
 

@@ -212,7 +212,7 @@ async def test_operation_is_an_event_of_the_answer(
         (
             lambda job: job.add_dependency("x"),
             {"state": State.DEPEND, "dependencies_met": {"x"}},
-            "a text counts once",
+            "a description only once",
         ),
         (
             lambda job: job.remove_dependency("x"),
@@ -247,7 +247,7 @@ async def test_operation_is_an_event_of_the_answer(
         (
             lambda job: job.raise_exception("policy"),
             {"state": State.NEW},
-            "no fatal one before the job is valid",
+            "severity 0 is not allowed before the job is valid",
         ),
         (
             lambda job: job.raise_exception("policy", 8),

@@ -15,7 +15,8 @@ def test_a_uri_and_its_parts_say_the_same(uri: str, parts: tuple[str, int]) -> N
 @pytest.mark.parametrize("uri", ["", "127.0.0.1:80", "http://a:1", "ws://a", "ws://a:x", "ws://:1"])
 def test_anything_else_is_refused_by_name(uri: str) -> None:
     with pytest.raises(
-        ValueError, match=r"is no address of an instance: expected ws://HOST:PORT or unix://PATH"
+        ValueError,
+        match=r"is not an address of an instance: expected ws://HOST:PORT or unix://PATH",
     ):
         host_and_port(uri)
 

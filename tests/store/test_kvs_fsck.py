@@ -79,7 +79,7 @@ def test_lost_account_is_told(path: Path) -> None:
     store.close()
     assert check_file(path).damage == [
         f"{path}: the file is damaged: it has no account",
-        f"{path}: the heads of keys are damaged: there is no account of them",
+        f"{path}: the heads of keys are damaged: the account is missing",
     ]
     repair_file(path)
     assert check_file(path).damage == []
@@ -134,7 +134,7 @@ def test_repair_keeps_what_is_whole_and_sets_damaged_jobs_aside(path: Path) -> N
     kept, aside, old = repair_file(path)
     assert aside.endswith(f"1 are there: {JOBS[0]} is now in job-lost+found")
     assert kept.endswith(f"{JOBS[1]}.eventlog: 0 parts were committed, 2 are there: kept as it is")
-    assert old == f"{path}-damaged: the file as it was"
+    assert old == f"{path}-damaged: the original file"
     assert check_file(path).damage == []
     repaired = SqliteStore(path)
     lost = "job-lost+found.0000.0000.0000.0000"

@@ -172,7 +172,7 @@ async def test_what_is_no_websocket_server_is_said_to_be_none(nursery: trio.Nurs
 
     listeners = await nursery.start(trio.serve_tcp, answer, 0)
     port = listeners[0].socket.getsockname()[1]
-    with pytest.raises(ConnectionRefused, match="no WebSocket there"):
+    with pytest.raises(ConnectionRefused, match="no WebSocket at this address"):
         async with connect_websocket(f"ws://127.0.0.1:{port}", TOKEN):
             pass
     nursery.cancel_scope.cancel()
@@ -336,7 +336,7 @@ async def test_a_connection_that_breaks_is_lost_not_closed(server: Server) -> No
         await read_until(stream, b"\r\n\r\n")
     await wait_for(server.went)
     assert isinstance(server.went[0], ConnectionLost)
-    assert "the peer went without a goodbye" in str(server.went[0])
+    assert "the peer left without a close frame" in str(server.went[0])
 
 
 async def test_a_ping_after_our_goodbye_hurts_nobody(
