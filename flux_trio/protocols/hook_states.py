@@ -1,10 +1,10 @@
 """The conversation about one job between the job manager and plugins (jobtap).
 
-A question goes out, and plugins that answer at once do so before the job manager takes in anything
-else. While one takes its time, what comes for the job waits, except a fatal exception, which
-abandons the question. When the answer is there, what it asks for is done, then what waited; that
-may ask the next question. Meanwhile plugins may hold the job in its state (RFC 21), until a later
-answer releases it.
+The job manager asks a question. Plugins that can answer at once do so before the job manager
+processes any other input. If a plugin answers later, events of the job wait until then; only a
+fatal exception does not wait, and it abandons the question. When the answer has come, the job
+manager first performs its operations, then processes the waiting events; this may lead to the next
+question. Plugins may also hold the job in its state (RFC 21) until a later answer releases it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flux_trio.protocols.table import Member, Table
 
 
 class HookState(Member):
-    """Whether plugins are asked about a job, and whether they hold it."""
+    """Whether a question about the job is open, and whether plugins hold the job."""
 
     FREE = "no question is open"
     ASKED = "asked, plugins may answer at once"
@@ -28,7 +28,7 @@ class HookState(Member):
 
 
 class HookEvent(Member):
-    """What passes between the two about a job."""
+    """Messages between job manager and plugins about a job, and changes of a hold."""
 
     ASK = "ask"
     POSTPONE = "a plugin answers later"
@@ -55,7 +55,7 @@ HOOK: Table[HookState, HookEvent] = Table(
         },
         _S.HELD: {
             _E.ASK: _S.HELD_ASKED,
-            _E.HOLD: _S.HELD,  # for another reason
+            _E.HOLD: _S.HELD,  # a second reason to hold it
             _E.RELEASE: _S.FREE,
         },
         _S.HELD_ASKED: {_E.ANSWER: _S.HELD_ANSWERED, _E.POSTPONE: _S.HELD_WAITING},
@@ -70,13 +70,13 @@ HOOK: Table[HookState, HookEvent] = Table(
 )
 
 ASKING: Final = frozenset({_S.ASKED, _S.WAITING, _S.HELD_ASKED, _S.HELD_WAITING})
-"""A question is open: what comes for the job waits."""
+"""A question is open: events of the job wait."""
 
 THINKING: Final = frozenset({_S.WAITING, _S.HELD_WAITING})
-"""A plugin takes its time: a fatal exception ends the wait."""
+"""A plugin answers later: a fatal exception ends the wait."""
 
 HOLDING: Final = frozenset({_S.HELD, _S.HELD_ASKED, _S.HELD_WAITING, _S.HELD_ANSWERED})
 """Plugins hold the job."""
 
 AT_REST: Final = frozenset({_S.FREE, _S.HELD})
-"""No question is open, and nothing of an answer is being done."""
+"""No question is open, and no answer is being processed."""

@@ -1,10 +1,10 @@
 """Hooks as questions: what the job manager asks plugins, and the possible answers.
 
-A question is an action of the job machine (`AskHook`), its answer an input (`HookAnswered`).
-Plugins that answer at once do so before the job machine takes in anything else; for others the job
-waits, and meanwhile the job's later events wait, except a fatal exception, which ends the wait.
-What plugins want done are `Operation`s: those of a hook come in its answer, others at any time as
-inputs. Topics are jobtap's.
+A question is an output of the job manager's core (`AskHook`), its answer an input
+(`HookAnswered`). Plugins that can answer at once do so before the core gets any other input.
+Otherwise the job waits, and its later events wait too, except a fatal exception, which ends the
+wait. An `Operation` is a change that a plugin requests. Operations called in a hook come with its
+answer; others come as inputs at any time. The topics are those of jobtap.
 """
 
 from __future__ import annotations
@@ -225,29 +225,29 @@ class HookAnswer(msgspec.Struct, frozen=True):
 
 
 class HookAnswered(msgspec.Struct, frozen=True):
-    """The answer to the AskHook with this ticket: input of the job machine."""
+    """The answer to the AskHook with this ticket: input of the job manager."""
 
     ticket: int
     answer: HookAnswer
 
 
 class HookPostponed(msgspec.Struct, frozen=True):
-    """The answer to the AskHook with this ticket comes later: input of the job machine."""
+    """The answer to the AskHook with this ticket comes later: input of the job manager."""
 
     ticket: int
 
 
 class CancelHook(msgspec.Struct, frozen=True):
-    """Nobody waits for the answer with this ticket any more: action of the job machine."""
+    """The job manager no longer waits for the answer with this ticket: its output."""
 
     ticket: int
 
 
 class TellPlugins(msgspec.Struct, frozen=True):
-    """Tell plugins something that has no answer: action of the job machine.
+    """Notify plugins without an answer: output of the job manager.
 
-    job.event.*, job.inactive-add, -remove, job.destroy. The first goes to those who subscribed to
-    the job.
+    The topics are job.event.*, job.inactive-add, -remove and job.destroy. job.event.* goes only to
+    the plugins that subscribed to the job.
     """
 
     topic: str
@@ -256,8 +256,8 @@ class TellPlugins(msgspec.Struct, frozen=True):
 
 
 PluginAction = AskHook | CancelHook | TellPlugins
-"""What the job machine wants of plugins. It is done before the job machine takes in anything else,
-and each AskHook is replied to by `HookAnswered` or `HookPostponed`."""
+"""Outputs of the job manager for plugins. They are processed before its next input; the reply to an
+AskHook is `HookAnswered` or `HookPostponed`."""
 
 
 class PluginsChanged(msgspec.Struct, frozen=True):
@@ -279,17 +279,17 @@ class PluginReplayed(msgspec.Struct, frozen=True):
 
 
 class Handlers(Protocol):
-    """What plugins handle, as the job machine sees it."""
+    """Which topics and jobs the plugins handle, as the job manager's core sees it."""
 
     def handles(self, topic: str) -> bool:
         """Return whether any plugin handles `topic`; otherwise no question is needed."""
 
     def subscribed(self, jobid: int) -> bool:
-        """Whether any plugin wants this job's events."""
+        """Return whether any plugin has subscribed to this job's events."""
 
 
 class Plugins(Handlers, Protocol):
-    """Whoever dispatches hooks, as the service of the job machine sees it."""
+    """The dispatcher of hooks, as the job manager's service sees it."""
 
     def ask(self, question: AskHook) -> HookAnswer | None:
         """Return the answer; None if it comes later, as HookAnswered."""
@@ -298,4 +298,4 @@ class Plugins(Handlers, Protocol):
         """Stop waiting for this answer."""
 
     def tell(self, topic: str, job: JobView, args: Any = None) -> None:
-        """Tell, without waiting: see `TellPlugins`."""
+        """Notify without waiting: see `TellPlugins`."""
