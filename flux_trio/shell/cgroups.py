@@ -1,7 +1,7 @@
-"""Control groups of version 2 (cgroups(7)): which one this process is in, and those beneath it.
+"""Control groups of version 2 (cgroups(7)): the cgroup of this process, and those beneath it.
 
-A cgroup is a directory. No controller is enabled, so a cgroup with others beneath it may hold
-processes, too.
+A cgroup is a directory. No controller is enabled, so a cgroup that has child cgroups may also hold
+processes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _PROCESSES: Final = "cgroup.procs"
 _FREEZE: Final = "cgroup.freeze"
 _EVENTS: Final = "cgroup.events"
 _PROC: Final = Path("/proc/self")
-# of a cgroup that is being removed, and of one that manages threads one by one
+# errors for a cgroup that is being removed, and for a threaded cgroup
 _HIDDEN: Final = (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP)
 
 
 def own_cgroup() -> Path | None:
-    """The cgroup that this process is in; None where it cannot be seen."""
+    """Return the cgroup of this process, or None if it is not mounted here."""
     for line in (_PROC / "cgroup").read_text().splitlines():
         if line.startswith("0::"):
             return _directory_of(PurePosixPath(line.removeprefix("0::")))
@@ -31,17 +31,17 @@ def own_cgroup() -> Path | None:
 
 
 def enter(cgroup: Path) -> None:
-    """Move this process, with all its threads, into `cgroup`; it takes milliseconds. OSError."""
+    """Move this process with all threads into `cgroup`; takes milliseconds. Raises OSError."""
     _write(cgroup / _PROCESSES, b"0")
 
 
 def is_populated(cgroup: Path) -> bool:
-    """Whether a process is in `cgroup` or beneath it. OSError: that cannot be told now."""
+    """Whether a process is in `cgroup` or beneath it. Raises OSError if it cannot be read now."""
     return b"populated 1" in _read(cgroup / _EVENTS)
 
 
 def processes_in(cgroup: Path) -> list[int]:
-    """The processes in `cgroup` and beneath it that have not ended. OSError."""
+    """Return the live processes in `cgroup` and beneath it. Raises OSError."""
     found = []
     for directory, _, _ in os.walk(cgroup):
         found += list(map(int, _read(Path(directory, _PROCESSES)).split()))
@@ -49,14 +49,15 @@ def processes_in(cgroup: Path) -> list[int]:
 
 
 def kill_all(cgroup: Path) -> None:
-    """SIGKILL what is in `cgroup` and beneath it, whoever it belongs to. OSError.
+    """SIGKILL all processes in `cgroup` and beneath it, of every user. Raises OSError.
 
-    Without `cgroup.kill` processes have to be killed one by one; frozen, they do not multiply.
+    Without `cgroup.kill` the processes are killed one by one; they are frozen first, so that they
+    cannot fork.
     """
     with suppress(FileNotFoundError):
         _write(cgroup / KILL, b"1")
         return
-    with suppress(FileNotFoundError):  # there is none before Linux 5.2
+    with suppress(FileNotFoundError):  # the file exists since Linux 5.2
         _write(cgroup / _FREEZE, b"1")
     for pid in processes_in(cgroup):
         with suppress(ProcessLookupError, PermissionError):
@@ -66,8 +67,8 @@ def kill_all(cgroup: Path) -> None:
 
 
 def remove(cgroup: Path) -> bool:
-    """Remove `cgroup` and what is beneath it; False while a process is there."""
-    with suppress(OSError):  # EBUSY, which also says that others are beneath it
+    """Remove `cgroup` and all beneath it; return False if a process is still there."""
+    with suppress(OSError):  # EBUSY also means that it has child cgroups
         cgroup.rmdir()
         return True
     for directory, _, _ in os.walk(cgroup, topdown=False):
@@ -77,7 +78,7 @@ def remove(cgroup: Path) -> bool:
 
 
 def _directory_of(path: PurePosixPath) -> Path | None:
-    """Where a cgroup is mounted; `path` begins at the root of this process's cgroup namespace."""
+    """Return the directory of a cgroup; `path` begins at the root of this cgroup namespace."""
     for line in (_PROC / "mountinfo").read_text().splitlines():
         mount, _, kind = line.partition(" - ")
         if kind.startswith("cgroup2 ") and ".." not in path.parts:

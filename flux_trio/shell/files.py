@@ -1,10 +1,9 @@
-"""The files that a task of the shell host reads and writes: its own, or those that were asked for.
+"""The files that a task of the shell host reads and writes: the host's own, or the job's.
 
-Files that were asked for are relative to the job's directory; the first task of a job that opens
-one for output empties it, unless it is to be kept, and every task appends.
-
-The host does not wait for the other end of a FIFO: output to a FIFO that nobody reads is an error
-of the job, input from one that nobody writes to is at its end.
+The files that a job names are relative to the job's directory. The first task that opens one for
+output truncates it, unless the job appends; every task appends to it. The host does not wait for
+the other end of a FIFO: output to a FIFO without a reader is an error of the job, input from a FIFO
+without a writer is empty.
 """
 
 from __future__ import annotations
@@ -29,19 +28,20 @@ def open_streams(
     emptied: set[str] | None,
     pipe: int | None = None,
 ) -> Iterator[tuple[int, int, int]]:
-    """Descriptors for standard input, output and error, until the block is left.
+    """Yield descriptors for standard input, output and error, open during the block.
 
-    `own` are the shell host's files, which are there in any case; `asked` those that are used
-    instead, by stream; `emptied` the ones that other tasks of the job have opened, None if none is
-    to be emptied; `pipe` is the standard input if that is no file. OSError.
+    `own` has the shell host's files, which always exist; `asked` has the files that the job uses
+    instead, by stream. `emptied` has the files that other tasks of the job have truncated; None
+    means that no file is truncated. `pipe` is the standard input if it is not a file. Raises
+    OSError.
     """
     with ExitStack() as files:
 
         def opened(path: str | Path, flags: int) -> int:
-            # a FIFO whose other end nobody has open would hold up the host, and with it all jobs
+            # opening a FIFO without a peer would block the host, and with it all jobs
             descriptor = os.open(path, flags | os.O_NONBLOCK, 0o600)
             files.callback(os.close, descriptor)
-            os.set_blocking(descriptor, True)  # as a task expects it
+            os.set_blocking(descriptor, True)  # tasks expect blocking files
             return descriptor
 
         if pipe is None:

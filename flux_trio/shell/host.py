@@ -1,12 +1,12 @@
 """The shell host: `python -m flux_trio.shell.host DIRECTORY`.
 
-The processes of jobs are its children, so that the end of an exec service, of its instance or of
-their terminal is not the end of a job. There is one for each directory: it holds a lock there, and
-listens on a socket. The command returns once it does: what stays is a daemon in a session of its
-own that writes to `host.log`. It exits with 0 then, with `ALREADY_RUNNING` if the lock is held.
+The processes of jobs are its children, so a job goes on when the exec service, its instance or
+their terminal ends. There is one host per directory: it holds a lock there, and listens on a
+socket. The command returns 0 once the host listens, or `ALREADY_RUNNING` if the lock is held; the
+host itself is a daemon in a session of its own, which writes to `host.log`.
 
-It ends when it is told to and nothing runs, or by itself after `IDLE_S` seconds without a client
-and without a process. Jobs that ended and were not acknowledged stay on disk for the next one.
+The host ends on request if nothing runs, or by itself after `IDLE_S` seconds without a client and
+without a process. Jobs that have ended and were not acknowledged stay on disk for the next host.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from flux_trio.shell.stream import ShellStream, is_same_user, socket_address
 
 ALREADY_RUNNING: Final = 3
 LOOK_AGAIN_S: Final = 0.1
-IDLE_S: Final = 10.0  # longer than an instance needs to be started again
+IDLE_S: Final = 10.0  # longer than the restart of an instance takes
 
 
 class ShellHost:
-    """Clients on one side, jobs on the other."""
+    """Serves the clients' requests with the jobs of one directory."""
 
     def __init__(self, jobs: ShellJobs) -> None:
         self._jobs = jobs
@@ -60,7 +60,7 @@ class ShellHost:
         self._end = trio.Event()
 
     async def run(self, listener: socket.socket) -> None:
-        """Serve until told to end, or idle."""
+        """Serve until `Shutdown`, or until idle for IDLE_S."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self._reap, nursery)
             for process in self._jobs.recover():
@@ -75,7 +75,7 @@ class ShellHost:
         self._jobs.cgroups.leave()
 
     async def _serve(self, clearing: trio.Nursery, connection: trio.SocketStream) -> None:
-        """Take a client's requests; what jobs left is cleared in a nursery that outlives it."""
+        """Serve one client; `clearing` is the nursery, outliving it, for tasks that clear jobs."""
         if not is_same_user(connection):
             await connection.aclose()
             return
@@ -93,7 +93,7 @@ class ShellHost:
                         await trio.lowlevel.checkpoint()  # a launch takes a millisecond
                 nursery.cancel_scope.cancel()
         except* ShellProtocolError as errors:
-            STDERR.write(f"a client is cut off: {errors.exceptions[0]}")
+            STDERR.write(f"closed the connection of a client: {errors.exceptions[0]}")
         finally:
             client.close()
             self._clients.discard(client)
@@ -120,7 +120,7 @@ class ShellHost:
                     self._end.set()
 
     async def _feed(self, client: ShellStream[ShellRequest], request: Feed) -> None:
-        """Given up with the client: nobody else can say what was taken."""
+        """Feed a job; cancelled when the client leaves, because only it gets the response."""
         client.send(await self._jobs.inputs.feed(request))
 
     def _tell(self, notices: list[ShellNotice]) -> None:
@@ -141,16 +141,16 @@ class ShellHost:
             nursery.start_soon(self._clear, job)
 
     async def _clear(self, job: ShellJob) -> None:
-        """A job is over when nothing of it is left; what is stuck in the kernel is waited for."""
+        """Kill the remaining processes of a job and wait for each, even if stuck in the kernel."""
         while True:
             try:
                 left = await self._jobs.kill_leftovers(job)
-            except OSError:  # no descriptor is free
+            except OSError:  # no free descriptor
                 await trio.sleep(LOOK_AGAIN_S)
                 continue
             if not left:
                 break
-            # Only the first: a child that ends meanwhile is reaped, and its id may be another's.
+            # Only the first: another may be reaped meanwhile, and its id used for a new process.
             await _wait_gone(left[0])
         self._tell(self._jobs.cleared(job))
         self._busy_at = trio.current_time()
@@ -171,13 +171,13 @@ class ShellHost:
 
 
 async def _wait_gone(pid: int) -> None:
-    """Until there is no process `pid`, or until it is a zombie."""
+    """Wait until there is no process `pid`, or until it is a zombie."""
     while True:
         try:
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
             return
-        except OSError:  # no descriptor is free
+        except OSError:  # no free descriptor
             await trio.sleep(LOOK_AGAIN_S)
             continue
         try:
@@ -188,11 +188,11 @@ async def _wait_gone(pid: int) -> None:
 
 
 def main(directory: Path) -> int:
-    """Start a host for `directory`; returns in the process that was called, once it listens.
+    """Start a host for `directory`; the calling process returns once the host listens.
 
-    OSError: a host cannot be there; nothing is left of it.
+    Raises OSError if a host cannot start there; then nothing of it is left.
     """
-    fill_standard_descriptors()  # before a descriptor is opened that has to stay
+    fill_standard_descriptors()  # first, so that 0 to 2 are not used for other files
     (directory / JOBS_NAME).mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -208,7 +208,9 @@ def main(directory: Path) -> int:
     try:
         trio.run(_serve_directory, directory, listener)
     finally:
-        (directory / SOCKET_NAME).unlink(missing_ok=True)  # before the lock goes, with the process
+        (directory / SOCKET_NAME).unlink(
+            missing_ok=True
+        )  # before the process ends and releases the lock
     return 0
 
 
@@ -217,7 +219,7 @@ async def _serve_directory(directory: Path, listener: socket.socket) -> None:
 
 
 def _listen(directory: Path) -> socket.socket:
-    """The socket; one that is already there was left behind, since the lock is ours."""
+    """Return the socket; replaces a stale one (the lock is ours, so no host uses it)."""
     (directory / SOCKET_NAME).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with socket_address(directory) as address:
@@ -227,7 +229,7 @@ def _listen(directory: Path) -> socket.socket:
 
 
 def _redirect(log: Path) -> None:
-    """Let go of the caller's terminal and pipes; where no log can be had, its lines are lost."""
+    """Replace the caller's terminal and pipes by the log, or by /dev/null if that fails."""
     null = os.open(os.devnull, os.O_RDWR)
     try:
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

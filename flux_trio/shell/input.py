@@ -1,8 +1,8 @@
-"""Standard input of the shell host's tasks: a pipe to each, written to when a client feeds the job.
+"""Standard input of the shell host's tasks: a pipe to each task.
 
-What is fed goes to every task of the job. It is taken once all of them have room for it, so the
-slowest one that still has its end open sets the pace; a task that has ended holds up nobody. Pipes
-end with the host that made them: the tasks of a host that was killed read the end of their input.
+Input of a client goes to every task of the job. `feed` returns when all tasks have taken it, so the
+slowest task that still reads sets the pace. The pipes end with the host: if a host is killed, its
+tasks read end of file.
 """
 
 from __future__ import annotations
@@ -18,56 +18,56 @@ from flux_trio.shell.protocol import Fed, Feed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Each takes a descriptor of the host, which often may have 1024 and needs some for all else.
+# Each pipe takes a descriptor of the host; a usual limit is 1024, and the host needs others too.
 PIPES_MAX: Final = 512
 NO_PIPES: Final = (
-    f"the shell host has no pipes to its tasks: it was killed meanwhile, or had {PIPES_MAX} already"
+    f"the shell host has no pipes to the job's tasks: it was restarted, or has {PIPES_MAX} pipes"
 )
 
 
 class _Pipes:
-    """Those of one job, by task, that are open."""
+    """The open pipes of one job, by task."""
 
     __slots__ = ("lock", "streams")
 
     def __init__(self) -> None:
-        self.lock = trio.Lock()  # what two clients feed must not mix within a write
+        self.lock = trio.Lock()  # the writes of two clients must not mix
         self.streams: dict[int, trio.lowlevel.FdStream] = {}
 
     async def write(self, taskid: int, data: bytes) -> None:
-        """Wait until the task has taken `data`, or takes no more."""
+        """Wait until the task has read `data`, or has closed its end."""
         try:
             await self.streams[taskid].send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.close(taskid)
 
     def close(self, taskid: int) -> None:
-        """The task reads the end."""
+        """Close the pipe of a task, which then reads end of file."""
         stream = self.streams.pop(taskid, None)
         if stream is not None:
             stream.close()
 
     def close_all(self) -> None:
-        """So do all."""
         for taskid in list(self.streams):
             self.close(taskid)
 
 
 class JobInputs:
-    """The pipes of all jobs that run."""
+    """The pipes of all running jobs."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, _Pipes] = {}
 
     def has_room(self, ntasks: int) -> bool:
-        """Whether there may be so many pipes more."""
+        """Whether `ntasks` more pipes are within PIPES_MAX."""
         return sum(len(pipes.streams) for pipes in self._jobs.values()) + ntasks <= PIPES_MAX
 
     @contextmanager
     def pipe(self, jobid: int, taskid: int, *, wanted: bool) -> Iterator[int | None]:
-        """The end to read from, until the block is left; None if unwanted. OSError.
+        """Yield the read end of a new pipe, closed after the block; None if not wanted.
 
-        What the block raises is why the task was not launched: its pipe is closed.
+        If the block raises, the task was not launched, and the write end is closed too. Raises
+        OSError.
         """
         if not wanted:
             yield None
@@ -84,7 +84,7 @@ class JobInputs:
             os.close(reader)
 
     async def feed(self, request: Feed) -> Fed:
-        """Write to the tasks of a job, each at its own pace; returns when all have what came."""
+        """Write to the tasks of a job, each at its own pace; return when all have the data."""
         pipes = self._jobs.get(request.id)
         if pipes is None:
             return Fed(request.id, open=False, refusal=NO_PIPES)
@@ -98,7 +98,7 @@ class JobInputs:
         return Fed(request.id, open=bool(pipes.streams))
 
     def end(self, jobid: int) -> None:
-        """Nothing of the job runs any more: whoever feeds it is told."""
+        """Close the pipes of a job that has ended; a waiting `feed` returns."""
         pipes = self._jobs.pop(jobid, None)
         if pipes is not None:
             pipes.close_all()

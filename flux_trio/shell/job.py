@@ -1,4 +1,4 @@
-"""One job of the shell host in memory: its processes, and what its record says of it."""
+"""One job of the shell host in memory: its processes, and the contents of its record."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Final
 from flux_trio.shell.protocol import Failure
 from flux_trio.shell.records import Accepted, Ended, Failed, Launched, Line
 
-# wait(2) statuses as a POSIX shell exits for the same reasons, and 1 where none was seen
+# wait(2) statuses, with the exit codes of a POSIX shell, and 1 if the status is not known
 STATUS_NOT_FOUND: Final = 127 << 8
 STATUS_NOT_EXECUTED: Final = 126 << 8
 STATUS_LOST: Final = 1 << 8
 
 
 class Process:
-    """One task that runs: a child of this host, or (`child` is None) of one before it."""
+    """A running task: a child of this host, or of an earlier host (`child` is None)."""
 
     __slots__ = ("child", "job", "pid", "starttime", "taskid")
 
@@ -37,9 +37,9 @@ class Process:
         self.child = child
 
     def signal(self, signum: int) -> None:
-        """Send `signum` to its process group; nothing when the process is no longer there.
+        """Send `signum` to its process group, unless the process has gone.
 
-        The id of a child is its own until it is reaped; another's may be anyone's by now.
+        A child keeps its id until it is reaped; the id of another process may be in use again.
         """
         if self.child is not None or start_time(self.pid) == self.starttime:
             with suppress(ProcessLookupError, PermissionError):
@@ -47,7 +47,7 @@ class Process:
 
 
 class ShellJob:
-    """One job: what its record says, in memory."""
+    """One job, folded from the lines of its record."""
 
     __slots__ = (
         "emptied",
@@ -65,11 +65,11 @@ class ShellJob:
 
     def __init__(self, jobid: int) -> None:
         self.id = jobid
-        self.is_adopted = False  # an earlier host has launched it
-        self.is_clearing = False  # its tasks have ended, what they left is being ended
-        self.is_waiting = False  # some tasks are launched; for the next the host lacks something
-        self.emptied: set[str] = set()  # files for output that the job named and has opened
-        self.launched_at = 0  # start time of its first task: clock ticks since boot
+        self.is_adopted = False  # an earlier host launched it
+        self.is_clearing = False  # its tasks have ended, their remaining processes are being killed
+        self.is_waiting = False  # some tasks are launched; a shortage delays the next
+        self.emptied: set[str] = set()  # the job's output files that were truncated
+        self.launched_at = 0  # start of its first task, in clock ticks since boot
         self.ntasks = 0
         self.pids: list[int] = []  # of all its tasks
         self.running: dict[int, Process] = {}
@@ -77,7 +77,7 @@ class ShellJob:
         self.failure: Failure | None = None
 
     def apply(self, line: Line) -> None:
-        """Take in one line of the record."""
+        """Fold in one line of the record."""
         match line:
             case Accepted(ntasks):
                 self.ntasks = ntasks
@@ -94,17 +94,17 @@ class ShellJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it runs or will run, as far as this host can tell."""
+        """Whether no process runs and no task will be launched, as far as this host knows."""
         return not self.has_process and not self.is_waiting
 
     @property
     def has_process(self) -> bool:
-        """Whether something of it runs, as far as this host can tell."""
+        """Whether a process of the job runs, as far as this host knows."""
         return bool(self.running) or self.is_clearing
 
     @property
     def missing(self) -> list[int]:
-        """The tasks that were not launched, and did not fail to be, in ascending order."""
+        """The tasks that were neither launched nor failed to launch, in ascending order."""
         return sorted(set(range(self.ntasks)) - self.running.keys() - self.statuses.keys())
 
     @property
@@ -115,12 +115,12 @@ class ShellJob:
 
     @property
     def lost(self) -> list[int]:
-        """The tasks of which nobody knows how they ended, in ascending order."""
+        """The tasks whose wait status is unknown, in ascending order."""
         return sorted(taskid for taskid, status in self.statuses.items() if status is None)
 
 
 def start_time(pid: int) -> int | None:
-    """When process `pid` started, in clock ticks since boot; None when there is none."""
+    """Return when process `pid` started, in clock ticks since boot; None if it has gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

@@ -1,17 +1,17 @@
-"""A control group for each job of a shell host, where control groups can be had.
+"""A control group for each job of a shell host, if control groups are available.
 
-A process is in the cgroup of its parent from its fork on, and so are its descendants, whatever
-they do to their session, environment and files. But to move a process costs it, or who moves it, a
-wait for a grace period of the kernel (10 ms if nothing else was moved just before). No job pays
-that here, and the host does not stand still: the host itself moves, ahead of the next job, in a
-thread if it has to wait. Between jobs it is in a cgroup that is no job's. The job that is launched
-then takes this cgroup, and the host moves on to a new one; starts wait until it is there (`ready`).
 
-While the host moves, whatever changes cgroups would wait in the kernel, too: its loop only reads.
+From its fork on, a process is in the cgroup of its parent, and so are its descendants, even if they
+change their session, environment and files. But moving a process waits for a grace period of the
+kernel (10 ms, unless another process was moved just before). To keep this wait away from the jobs,
+the host itself moves: between jobs it is in a fresh cgroup. The next job is launched in that cgroup
+and keeps it, and the host moves on to a new one, in a thread if the move has to wait. Starts wait
+until the host has moved (`ready`). During a move, any change to cgroups would wait in the kernel
+too, so the host's loop only reads them.
 
-A cgroup is `flux-trio-…/TOKEN-NUMBER` beneath the one that the host was started in. TOKEN is the
-host's own, so that no two jobs ever have a cgroup of the same name. Records of jobs name it
-(`Launched`); the next host ends what is in those that belong to no job it knows.
+A cgroup is `flux-trio-…/TOKEN-NUMBER` beneath the cgroup in which the host was started. TOKEN is
+unique to the host, so two jobs never have cgroups of the same name. The records of jobs name their
+cgroup (`Launched`); the next host kills the processes in the cgroups of unknown jobs.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ import trio
 from flux_trio.console import STDERR
 from flux_trio.shell import cgroups
 
-# So soon after a move the next one takes 0.05 ms: the kernel waits once for all in a grace period
-# (measured on Linux 6.18: up to 12 ms, with 2 exceptions in 238). A thread costs more than that.
+# Within this time after a move, the next move takes 0.05 ms, because the kernel waits once for all
+# moves in a grace period (measured on Linux 6.18: up to 12 ms, with 2 exceptions in 238). A thread
+# costs more than that.
 AT_ONCE_S: Final = 0.004
 
 
 class JobCgroups:
     """The cgroups of a host's jobs, and the one that the host is in.
 
-    `name` is different for each directory that has a host.
+    `name` is unique to the host's directory.
     """
 
     def __init__(self, name: str) -> None:
@@ -45,16 +46,16 @@ class JobCgroups:
         self._token = os.urandom(4).hex()
         self._number = 0
         self._moved_at = -math.inf
-        self._free: Path | None = None  # the host is in it, and may launch a job there
+        self._free: Path | None = None  # the host is in it; the next job is launched there
         self._due = trio.Event()  # the host has to move, or is moving
-        self._moved = trio.Event()  # ... and has moved
-        self._jobs: dict[int, set[Path]] = {}  # more than one if tasks were launched later
-        self._over: set[Path] = set()  # no job's any more, to be removed
+        self._moved = trio.Event()  # set after each move
+        self._jobs: dict[int, set[Path]] = {}  # several if tasks of a job were launched later
+        self._over: set[Path] = set()  # of ended jobs, to be removed
         if self._tree:
             self._due.set()
 
     async def run(self) -> None:
-        """Move the host whenever a job has taken its cgroup; returns where none can be had."""
+        """Move the host whenever a job has taken its cgroup; return if cgroups are unavailable."""
         while self._due.is_set():
             if trio.current_time() < self._moved_at + AT_ONCE_S:
                 self._free = self._move_on()
@@ -69,22 +70,22 @@ class JobCgroups:
                 await self._due.wait()
 
     def leave(self) -> None:
-        """Move the host back to where it was started, and remove what it has made."""
+        """Move the host back to its first cgroup, and remove the cgroups that it has made."""
         if self._free is not None:
             self._go_home()
         if self._tree is not None:
             cgroups.remove(self._tree)
 
     async def ready(self) -> None:
-        """Return at once if a job can be launched, else when one can.
+        """Return when a job can be launched.
 
-        Launch it before anything else is awaited.
+        The caller must launch it before its next await.
         """
         while self._due.is_set():
             await self._moved.wait()
 
     def take(self, jobid: int) -> str:
-        """The cgroup that a process of the job was just launched in; empty if it has none."""
+        """Give the job the cgroup in which its process was launched; return its path, or ""."""
         if self._free is None:
             return ""
         self._jobs.setdefault(jobid, set()).add(self._free)
@@ -92,12 +93,12 @@ class JobCgroups:
         return str(self._free)
 
     def adopt(self, jobid: int, cgroup: str) -> None:
-        """An earlier host has launched the job there."""
+        """Note the cgroup in which an earlier host launched the job."""
         if cgroup and Path(cgroup).is_dir():
             self._jobs.setdefault(jobid, set()).add(Path(cgroup))
 
     def end_unowned(self) -> None:
-        """End what an earlier host left in cgroups of no job that it has recorded. OSError."""
+        """Kill processes in earlier hosts' cgroups that no record names. Raises OSError."""
         owned = {cgroup for each in self._jobs.values() for cgroup in each}
         trees = {cgroup.parent for cgroup in owned} | ({self._tree} if self._tree else set())
         for tree in trees:
@@ -106,22 +107,22 @@ class JobCgroups:
                 self._over.add(cgroup)
 
     def left(self, jobid: int) -> list[int]:
-        """The processes in the cgroups of a job. OSError: that cannot be told now."""
+        """Return the processes in the cgroups of a job. Raises OSError if unreadable now."""
         me = os.getpid()
         found = filter(cgroups.is_populated, self._jobs.get(jobid, ()))
         return [pid for cgroup in found for pid in cgroups.processes_in(cgroup) if pid != me]
 
     async def kill(self, jobid: int) -> list[int]:
-        """SIGKILL what is in the cgroups of a job; the processes to be awaited. OSError."""
+        """SIGKILL the processes of a job's cgroups; return those to wait for. Raises OSError."""
         if self.left(jobid):
-            await self.ready()  # so that the host is in none of them
+            await self.ready()  # then the host is in another cgroup
             for cgroup in list(self._jobs.get(jobid, ())):
                 if os.getpid() not in cgroups.processes_in(cgroup):
                     await trio.to_thread.run_sync(cgroups.kill_all, cgroup)
         return self.left(jobid)
 
     def release(self, jobid: int) -> None:
-        """Nothing is left of the job."""
+        """Remove the cgroups of a job that has no process left."""
         self._over |= self._jobs.pop(jobid, set())
         if not self._due.is_set():
             self._remove_over()
@@ -130,40 +131,40 @@ class JobCgroups:
         self._over = {cgroup for cgroup in self._over if not cgroups.remove(cgroup)}
 
     def _move_on(self) -> Path | None:
-        """Enter a new cgroup; None if none can be had any more, and the host is at home."""
+        """Enter a new cgroup, and return it; on an error go home and return None."""
         assert self._tree is not None
         self._number += 1
         cgroup = self._tree / f"{self._token}-{self._number}"
         try:
             _enter_new(cgroup)
         except OSError as error:
-            STDERR.write(f"jobs have no cgroup from now on: {cgroup}: {error.strerror}")
+            STDERR.write(f"new jobs get no cgroup: {cgroup}: {error.strerror}")
             if self._free is not None:
                 self._go_home()
             return None
         return cgroup
 
     def _go_home(self) -> None:
-        """A host that cannot go home never kills the cgroup that it is in; see `kill`."""
+        """Move back to the first cgroup; on an error stay (`kill` spares the host's cgroup)."""
         assert self._home is not None
         try:
             cgroups.enter(self._home)
         except OSError as error:
-            STDERR.write(f"{self._home} cannot be returned to: {error.strerror}")
+            STDERR.write(f"cannot move the host back to {self._home}: {error.strerror}")
 
 
 def _made(tree: Path) -> Path | None:
-    """`tree`, or None if it cannot be."""
+    """Create `tree` and return it, or None if that fails."""
     try:
         tree.mkdir(exist_ok=True)
     except OSError as error:
-        STDERR.write(f"jobs have no cgroups: {tree}: {error.strerror}")
+        STDERR.write(f"jobs get no cgroups: {tree}: {error.strerror}")
         return None
     return tree
 
 
 def _enter_new(cgroup: Path) -> None:
-    """OSError: it cannot be had, and is not there."""
+    """Create and enter a cgroup; on OSError it does not exist."""
     cgroup.mkdir()
     try:
         cgroups.enter(cgroup)

@@ -1,12 +1,12 @@
-"""The shell host's jobs: processes, and the files that say what became of them.
+"""The shell host's jobs: their processes, and the files with their output and state.
 
 `jobs/` below the host's directory has a file for each stream of each task, and for each job a
-record (`shell_records.py`). The one thing that records cannot say is a process started by a host
-that was killed before it had written the line; such a task counts as lost.
+record (`records.py`). If a host starts a process and is killed before it has written the line, the
+record misses it; the task then counts as lost.
 
-A task that cannot be launched because the host lacks something (`shell_shortage.py`) waits, and
-with it the tasks after it: the next `Start` of the job goes on there. A job of which no task was
-launched is forgotten meanwhile.
+If a task cannot be launched because the host lacks a resource (`shortage.py`), it waits, and so do
+the tasks after it: the next `Start` of the job goes on there. If no task of the job was launched,
+the job is forgotten until that `Start`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 
 class ShellJobs:
-    """All jobs of one directory that are not acknowledged."""
+    """The jobs of one directory that are not acknowledged."""
 
     def __init__(self, directory: Path) -> None:
         self.inputs = JobInputs()
@@ -78,7 +78,7 @@ class ShellJobs:
         self._directory = directory
         self._jobs: dict[int, ShellJob] = {}
         self._children: dict[int, Process] = {}
-        self._tasks: dict[int, int] = {}  # process id → job, also of tasks that have ended
+        self._tasks: dict[int, int] = {}  # process id → job, including ended tasks
         self._orphans = Orphans(directory)
         self._leftovers = Leftovers(self._orphans, self._jobs, self._tasks)
         self._to_clear: list[ShellJob] = []
@@ -90,7 +90,7 @@ class ShellJobs:
         return sum(1 for job in self._jobs.values() if job.has_process)
 
     def recover(self) -> list[Process]:
-        """Read every record; returns the processes of an earlier host that still run."""
+        """Read every record; return the processes of an earlier host that still run."""
         for path in (self._directory / JOBS_NAME).glob(f"*{RECORD_SUFFIX}"):
             jobid = jobid_of(path)
             try:
@@ -99,7 +99,7 @@ class ShellJobs:
                 STDERR.write(f"{path}: {error.strerror}")
                 lines = None
             if jobid is None or lines is None:
-                STDERR.write(f"{path} is left alone: it is no record of a job")
+                STDERR.write(f"ignored {path}: it is not the record of a job")
                 continue
             job = self._jobs[jobid] = ShellJob(jobid)
             job.is_adopted = True
@@ -113,12 +113,12 @@ class ShellJobs:
         return [process for job in self._jobs.values() for process in job.running.values()]
 
     def start(self, request: Start) -> list[ShellNotice]:
-        """Launch a job that was never started here, or the tasks of it that wait; say how it is."""
+        """Launch a new job, or the waiting tasks of a job; return its state as notices."""
         job = self._jobs.get(request.id)
         if job is None:
             try:
                 job = self._accept(request)
-            except FileExistsError as error:  # a record that cannot be read: it may have run
+            except FileExistsError as error:  # an unreadable record: the job may have run
                 failure = Failure(0, f"{error.filename}: {error.strerror}")
                 return [
                     Started(request.id, failure),
@@ -132,7 +132,7 @@ class ShellJobs:
         return self._launch_missing(job, request)
 
     def attach(self, jobid: int) -> list[ShellNotice]:
-        """Say how a job is; tasks of it that wait are given up."""
+        """Return the state of a job as notices; give up its waiting tasks."""
         job = self._jobs.get(jobid)
         if job is None or not job.is_waiting:
             return self.describe(jobid)
@@ -148,27 +148,27 @@ class ShellJobs:
         return [started, self._done(job)] if job.is_over else [started]
 
     def signal(self, jobid: int, signum: int) -> None:
-        """Signal every process group of a job; nothing when it has none."""
+        """Send a signal to every process group of a job."""
         job = self._jobs.get(jobid)
         for process in list(job.running.values()) if job else ():
             process.signal(signum)
 
     def ack(self, jobid: int) -> None:
-        """Forget a job that has ended."""
+        """Forget a job that has ended, and remove its files."""
         job = self._jobs.get(jobid)
         if job is not None and job.is_over:
             self._forget(job)
 
     def ended(self) -> Listing:
-        """The jobs that wait to be acknowledged."""
+        """Return the jobs that have ended and are not acknowledged."""
         return Listing([job.id for job in self._jobs.values() if job.is_over])
 
     def reap(self) -> list[ShellNotice]:
-        """Take the statuses of children that have ended; the notices of jobs that end with them.
+        """Reap the children that have ended; return the notices of jobs that end with them.
 
-        What a task leaves behind in its process group is killed: resources must not be given away
-        under processes that use them. That is safe only while the group's leader is a zombie,
-        whose id cannot be anyone else's. What is left elsewhere is `Leftovers`'s.
+        The rest of a task's process group is killed: resources must not be released while
+        processes use them. This is safe only while the group's leader is a zombie, because its id
+        is not used again. `Leftovers` handles processes that left the group.
         """
         notices: list[ShellNotice] = []
         ended: list[ShellJob] = []
@@ -177,10 +177,10 @@ class ShellJobs:
                 os.killpg(pid, signal.SIGKILL)
             _, status = os.waitpid(pid, 0)
             process = self._children.pop(pid, None)
-            if process is None:  # an orphan: nobody needs to know how it ended
+            if process is None:  # an orphan: its status is not needed
                 continue
             assert process.child is not None
-            process.child.returncode = status  # or Popen would wait for it once more
+            process.child.returncode = status  # else Popen would wait for it again
             self._note(process.job, Ended(process.taskid, status))
             if not process.job.running and not process.job.is_waiting:
                 ended.append(process.job)
@@ -189,27 +189,27 @@ class ShellJobs:
         return notices
 
     def end_adopted(self, process: Process) -> list[ShellNotice]:
-        """A process of an earlier host has ended; init has its status."""
+        """End a task of an earlier host; its status is unknown, because init has reaped it."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         self._note(process.job, Ended(process.taskid, None))
         return [] if process.job.running else self._clear(process.job)
 
     def take_to_clear(self) -> list[ShellJob]:
-        """The jobs of which something is left since the last time; see `kill_leftovers`."""
+        """Return the jobs to clear since the last call; see `kill_leftovers`."""
         jobs, self._to_clear = self._to_clear, []
         return jobs
 
     async def kill_leftovers(self, job: ShellJob) -> list[int]:
-        """Kill what is left of a job whose tasks have ended; ids of the processes to be awaited.
+        """Kill the remaining processes of a job whose tasks have ended; return those to wait for.
 
-        It is over when nothing is: call this again when those have ended, and then `cleared`.
-        OSError: that cannot be told now.
+        Call it again when they have ended, until it returns []; then call `cleared`. Raises OSError
+        if the processes cannot be listed now.
         """
         return await self.cgroups.kill(job.id) or self._leftovers.kill(job, self._children)
 
     def cleared(self, job: ShellJob) -> list[ShellNotice]:
-        """Nothing is left of the job."""
+        """End a job that has no process left."""
         job.is_clearing = False
         self.inputs.end(job.id)
         self.cgroups.release(job.id)
@@ -223,7 +223,7 @@ class ShellJobs:
         return []
 
     def _clear_earlier(self) -> None:
-        """End what an earlier host left of jobs that have ended."""
+        """Kill the remaining processes of jobs that ended under an earlier host."""
         try:
             self.cgroups.end_unowned()
             earlier = self._leftovers.kill_earlier()
@@ -233,14 +233,14 @@ class ShellJobs:
                 elif job.is_over:
                     self.cgroups.release(job.id)
         except OSError as error:
-            STDERR.write(f"what jobs have left behind cannot be looked for: {error.strerror}")
+            STDERR.write(f"cannot search for remaining processes of jobs: {error.strerror}")
 
     def _clear_later(self, job: ShellJob) -> None:
         job.is_clearing = True
         self._to_clear.append(job)
 
     def _accept(self, request: Start) -> ShellJob:
-        """A job of which nothing was launched. OSError: there can be no record of it."""
+        """Create a job without launched tasks. Raises OSError if its record cannot be created."""
         accepted = Accepted(len(request.tasks))
         create_record(self._record(request.id), accepted)
         job = self._jobs[request.id] = ShellJob(request.id)
@@ -253,10 +253,10 @@ class ShellJobs:
             del self._tasks[pid]
         for taskid, stream in itertools.product(range(job.ntasks), STREAMS):
             remove(self._output_path(job.id, taskid, stream))
-        remove(self._record(job.id))  # last: while it is there, the job is
+        remove(self._record(job.id))  # last: the job exists as long as its record
 
     def _launch_missing(self, job: ShellJob, request: Start) -> list[ShellNotice]:
-        """Launch tasks in order until one fails, or has to wait; say how the job is."""
+        """Launch tasks in order until one fails or has to wait; return the job's state."""
         job.is_waiting = False
         missing = set(job.missing)
         if request.input and not self.inputs.has_room(len(missing)):
@@ -268,24 +268,24 @@ class ShellJobs:
             except ShortageError as error:
                 if job.pids:
                     job.is_waiting = True
-                else:  # nothing of it ever ran: the next start is its first
+                else:  # no task ever ran: the next start is its first
                     self.inputs.end(job.id)
                     self._forget(job)
                 return [Postponed(job.id, str(error))]
         return self._all_launched(job)
 
     def _all_launched(self, job: ShellJob) -> list[ShellNotice]:
-        """Say how a job is of which no task will be launched any more."""
+        """Return the state of a job when no more of its tasks will be launched."""
         if job.running:
             return self.describe(job.id)
         self.inputs.end(job.id)
         if not job.pids:
             return self.describe(job.id)
-        # tasks that ended while others waited may have left something
+        # tasks that ended while others waited may have left processes
         return [Started(job.id, job.failure), *self._clear(job)]
 
     def _launch(self, job: ShellJob, request: Start, task: Task) -> bool:
-        """Start one task; False when it could not be. ShortageError: it cannot be now."""
+        """Launch one task; return False if it failed. Raises ShortageError if it has to wait."""
         argv = task.argv or request.argv
         own = {stream: self._output_path(job.id, task.taskid, stream) for stream in STREAMS}
         emptied = None if request.append else job.emptied
@@ -313,7 +313,10 @@ class ShellJobs:
             status = STATUS_NOT_FOUND if is_missing else STATUS_NOT_EXECUTED
             self._note(job, Failed(task.taskid, status, f"{error.filename}: {error.strerror}"))
             return False
-        except (ValueError, subprocess.SubprocessError) as error:  # a NUL in a string, a limit
+        except (
+            ValueError,
+            subprocess.SubprocessError,
+        ) as error:  # NUL in a string, or a wrong limit
             self._note(job, Failed(task.taskid, STATUS_NOT_EXECUTED, f"{argv[0]}: {error}"))
             return False
         process = Process(job, task.taskid, child.pid, start_time(child.pid) or 0, child)
@@ -325,11 +328,11 @@ class ShellJobs:
 
     @contextmanager
     def _on_cores(self, cores: list[int]) -> Iterator[None]:
-        """Bind this thread for as long as it takes to make a child, which inherits it.
+        """Bind this thread while it creates a child, which inherits the binding.
 
-        Binding the child afterwards would leave its first threads where they are, and doing it
-        between fork and exec would cost vfork. Cores that this machine lacks, or may not use, are
-        those of a posed target: then nothing is bound.
+        Binding the child later would miss its first threads, and binding it between fork and exec
+        would prevent vfork. If this machine does not have the cores, the target is simulated
+        (`--test-size`), and nothing is bound.
         """
         wanted = set(cores)
         if not wanted or not wanted < self._cores:
@@ -342,7 +345,7 @@ class ShellJobs:
             os.sched_setaffinity(0, self._cores)
 
     def _settle(self, job: ShellJob) -> None:
-        """After a host was killed: tasks that neither run nor ended in its sight are lost."""
+        """After a host was killed, mark tasks that do not run and have no status as lost."""
         for process in list(job.running.values()):
             if start_time(process.pid) != process.starttime:
                 self._note(job, Ended(process.taskid, None))
@@ -365,14 +368,14 @@ class ShellJobs:
     def _size(self, job: ShellJob, taskid: int, stream: str) -> int:
         try:
             return self._output_path(job.id, taskid, stream).stat().st_size
-        except OSError:  # it is not there, or cannot be looked at
+        except OSError:  # it is missing or unreadable
             return 0
 
     def _note(self, job: ShellJob, line: Line) -> None:
-        """Make `line` true: on disk first, then in memory."""
+        """Append `line` to the record, then apply it in memory."""
         try:
             append_record(self._record(job.id), line)
-        except OSError as error:  # a full disk must not take the other jobs along
+        except OSError as error:  # a full disk must not end the other jobs
             STDERR.write(f"job {job.id}: cannot record {line}: {error}")
         job.apply(line)
 
@@ -384,7 +387,7 @@ class ShellJobs:
 
 
 def _ended_child() -> int | None:
-    """The id of a child that has ended, left unreaped."""
+    """Return the id of a child that has ended, without reaping it; None without any."""
     try:
         found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

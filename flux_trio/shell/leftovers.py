@@ -1,4 +1,4 @@
-"""What jobs leave behind when their tasks have ended: found, and ended by SIGKILL."""
+"""Find and SIGKILL the processes that remain when the tasks of a job have ended."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from flux_trio.shell.orphans import Orphans, Status, status_of
 if TYPE_CHECKING:
     from flux_trio.shell.job import ShellJob
 
-_ENDED: Final = ("Z", "X")  # states of processes that use nothing any more
+_ENDED: Final = ("Z", "X")  # states of processes that use no resources any more
 
 
 class Leftovers:
     """The processes of `jobs`, the host's table, that are not tasks.
 
-    `tasks` has the job of each process id that was a task's, also of tasks that have ended.
+    `tasks` has the job of each task's process id, including tasks that have ended.
     """
 
     def __init__(
@@ -31,12 +31,10 @@ class Leftovers:
         self._spared: set[tuple[int, int]] = set()  # (pid, start time): SIGKILL was refused
 
     def kill(self, job: ShellJob, running: Collection[int]) -> list[int]:
-        """Kill what is left of `job`, whose tasks have ended; returns what has to be awaited.
+        """Kill the remaining processes of `job`, whose tasks have ended; return those to wait for.
 
-        `running` are the ids of processes that are tasks. What a job before it has left is killed
-        as well, in case its processes were quicker than the search for them.
-
-        OSError: the search cannot be made now, so that something may be left.
+        `running` are the process ids of tasks. Processes of earlier jobs are killed as well, in
+        case an earlier search missed them. Raises OSError if the search cannot be made now.
         """
         left = []
         for pid, status, owner in self._found(job, running):
@@ -47,7 +45,7 @@ class Leftovers:
         return left
 
     def kill_earlier(self) -> set[int]:
-        """Kill what an earlier host left of jobs that have ended; returns those jobs. OSError."""
+        """Kill processes of an earlier host's ended jobs; return these jobs. Raises OSError."""
         jobids = set()
         for pid, jobid in self._orphans.marked().items():
             status = status_of(pid)
@@ -57,9 +55,9 @@ class Leftovers:
         return jobids
 
     def _found(self, job: ShellJob, running: Collection[int]) -> list[tuple[int, Status, int]]:
-        """Every process that is no task and has a known job, how it is, and that job.
+        """Return each process that is not a task and whose job is known, its status and job.
 
-        The children of a process that is found become the host's when it has ended.
+        When such a process ends, its children become the host's, and a later search finds them.
         """
         found = []
         for pid in self._orphans.children():
@@ -72,7 +70,7 @@ class Leftovers:
                     owner = job.id
                 if owner is not None:
                     found.append((pid, status, owner))
-        if job.is_adopted:  # what its tasks left is no child of this host
+        if job.is_adopted:  # processes of its tasks are not children of this host
             for pid, owner in self._orphans.marked().items():
                 status = status_of(pid)
                 if status is None or status.state in _ENDED:
@@ -82,7 +80,7 @@ class Leftovers:
         return [each for each in found if (each[0], each[1].starttime) not in self._spared]
 
     def _may_be_anothers(self, status: Status) -> bool:
-        """Whether a process without any mark may be of a job that runs."""
+        """Whether a process without a mark may belong to a running job."""
         jobs = self._jobs.values()
         return any(job.running and job.launched_at <= status.starttime for job in jobs)
 
@@ -91,13 +89,13 @@ class Leftovers:
         return job is None or not job.running
 
     def _kill(self, pid: int, status: Status) -> bool:
-        """Whether it will end."""
+        """Send SIGKILL; return whether the process will end."""
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             return False
         except PermissionError:
-            STDERR.write(f"process {pid} cannot be ended: it belongs to another user")
+            STDERR.write(f"cannot kill process {pid}: it belongs to another user")
             self._spared.add((pid, status.starttime))
             return False
         return True

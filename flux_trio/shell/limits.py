@@ -1,7 +1,7 @@
-"""Limits of processes, as the shell host gives them to a child.
+"""Resource limits that the shell host sets for a child.
 
-What they may be is `limits`'s; it is left out here, with all of jobspecs, so that the host is up
-at once.
+The values are checked with the jobspec, elsewhere: the host does not import that, because it must
+start fast.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ UNLIMITED: Final = resource.RLIM_INFINITY  # -1, as in jobspecs
 
 
 def limiting(wanted: Mapping[str, int]) -> Callable[[], None] | None:
-    """What a child has to do before it is the task; None if it has these limits anyway.
+    """Return a function that sets the limits in a child before exec; None if there is no change.
 
-    A soft limit above the hard one becomes that, as in flux-core's shell. With nothing to be done
-    there is a vfork, which is much faster than a fork.
+    A soft limit above the hard limit becomes the hard limit, as in flux-core's shell. Without such
+    a function the child is created by vfork, which is much faster than fork.
     """
     changes: list[tuple[int, tuple[int, int]]] = []
     for name, value in wanted.items():
         number = getattr(resource, f"RLIMIT_{name.upper()}", None)
-        if number is None:  # this system has none
+        if number is None:  # this system does not have it
             continue
         soft, hard = resource.getrlimit(number)
         if hard != UNLIMITED and (value == UNLIMITED or value > hard):
@@ -36,5 +36,5 @@ def limiting(wanted: Mapping[str, int]) -> Callable[[], None] | None:
 
 def _limit(changes: list[tuple[int, tuple[int, int]]]) -> None:
     for number, limits in changes:
-        with suppress(ValueError, OSError):  # it is the task's, not worth the job
+        with suppress(ValueError, OSError):  # a limit that cannot be set does not fail the job
             resource.setrlimit(number, limits)

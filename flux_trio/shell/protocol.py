@@ -1,10 +1,10 @@
-"""What the exec service and the shell host say to each other, and where things are on disk.
+"""The messages between the exec service and the shell host, and the names of files on disk.
 
-Messages are JSON behind a length of four bytes, most significant first, over the Unix socket
-`shell.sock` of the shell host's directory. A client sends requests; every client is sent every
-notice. But for input nothing has an answer of its own: a request changes what is true of a job,
-notices say what is true, and a client that comes back asks again with `Start`, `Attach` or `List`.
-Each `Feed` is answered by one `Fed`, sent to who sent it.
+A message is a length of four bytes, most significant first, and then JSON, over the Unix socket
+`shell.sock` of the shell host's directory. A client sends requests; the host sends every notice to
+every client. A request changes the state of a job and a notice reports it, so there are no
+responses to single requests, and a client that connects again asks with `Start`, `Attach` or
+`List`. The only exception is input: each `Feed` gets one `Fed`, sent to the same client.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ LOCK_NAME: Final = "host.lock"
 LOG_NAME: Final = "host.log"
 JOBS_NAME: Final = "jobs"
 
-# One message. The largest carries a job's environment and its tasks; Linux itself takes no
-# argument and environment beyond some megabytes. A peer that sends more is cut off.
+# Limit of one message. The largest one has a job's environment and its tasks; Linux itself limits
+# arguments and environment to some megabytes. The connection of a peer that sends more is closed.
 MESSAGE_BYTES_MAX: Final = 16 << 20
 
 STREAMS: Final = ("stdout", "stderr")
@@ -28,15 +28,15 @@ _LENGTH_BYTES: Final = 4
 
 
 def output_name(jobid: int, taskid: int, stream: str) -> str:
-    """Where the output of a task is, below the shell host's directory."""
+    """Return the path of a task's output below the shell host's directory."""
     return f"{JOBS_NAME}/{jobid}.{taskid}.{_SUFFIX[stream]}"
 
 
 class Task(msgspec.Struct, frozen=True):
-    """One process: what it has in its environment beside the job's, its cores, and its files.
+    """One process: its variables in addition to the job's, its cores, and its files.
 
-    `files` are those of standard streams that are not the shell host's own, by stream; `argv` is
-    its command if that is not the job's.
+    `files` has the files of standard streams that replace the shell host's own, by stream; `argv`
+    is its command if it differs from the job's.
     """
 
     taskid: int
@@ -47,12 +47,11 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """Launch a job, unless its id was ever started here: then just say how it is.
+    """Launch a job; if its id was started here before, only report its state.
 
-    A start that was `Postponed` may be sent again, and goes on where it came to.
-
-    With `input` the standard input of each task is a pipe that `Feed` writes to. `limits` are soft
-    limits of the tasks by name, such as `nofile`. With `append` files for output are not emptied.
+    A start that was `Postponed` may be sent again, and goes on at the first waiting task. With
+    `input` the standard input of each task is a pipe that `Feed` writes to. `limits` are soft
+    limits of the tasks by name, for example `nofile`. With `append` output files are not truncated.
     """
 
     id: int
@@ -66,20 +65,20 @@ class Start(msgspec.Struct, frozen=True, tag=True):
 
 
 class Attach(msgspec.Struct, frozen=True, tag=True):
-    """Say how a job is; launch nothing of it, now or later."""
+    """Report the state of a job; do not launch its tasks, now or later."""
 
     id: int
 
 
 class Signal(msgspec.Struct, frozen=True, tag=True):
-    """Send `signum` to the process group of every task that runs."""
+    """Send `signum` to the process group of every running task."""
 
     id: int
     signum: int
 
 
 class Feed(msgspec.Struct, frozen=True, tag=True):
-    """Write `data` to the standard input of every task of a job; with `eof` close it then."""
+    """Write `data` to the standard input of every task of a job; with `eof`, then close it."""
 
     id: int
     data: bytes
@@ -87,17 +86,17 @@ class Feed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ack(msgspec.Struct, frozen=True, tag=True):
-    """The end of a job is known and kept elsewhere: forget it, with its output."""
+    """Forget a job that has ended, and remove its output: the client has stored both."""
 
     id: int
 
 
 class List(msgspec.Struct, frozen=True, tag=True):
-    """Say which jobs have ended and are not acknowledged."""
+    """Ask for the jobs that have ended and are not acknowledged."""
 
 
 class Shutdown(msgspec.Struct, frozen=True, tag=True):
-    """End, if nothing runs."""
+    """End the host if no process runs and no other client is connected."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -108,16 +107,16 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):
-    """Every task of a job has been launched, or all up to the one that failed."""
+    """All tasks of a job were launched, or all tasks before the one that failed."""
 
     id: int
     failure: Failure | None = None
 
 
 class Postponed(msgspec.Struct, frozen=True, tag=True):
-    """The host lacks something that it needs to launch the job, or the rest of its tasks.
+    """The host lacks a resource, named in `text`, to launch the job or the rest of its tasks.
 
-    `text` says what. That is no failure of the job: `Start` may be sent again, `Attach` gives up.
+    The job has not failed: the client may send `Start` again, or give up with `Attach`.
     """
 
     id: int
@@ -133,10 +132,10 @@ class TaskSize(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    """Nothing of a job runs any more.
+    """All processes of a job have ended.
 
-    `status` is the greatest wait(2) status of its tasks; `lost` are those that ended while no shell
-    host was there to learn how. Tasks that wrote nothing are not in `sizes`.
+    `status` is the greatest wait(2) status of its tasks; `lost` are the tasks that ended while no
+    shell host was there to reap them. `sizes` leaves out tasks without output.
     """
 
     id: int
@@ -147,9 +146,9 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 
 
 class Fed(msgspec.Struct, frozen=True, tag=True):
-    """Every task has taken what a `Feed` brought, or takes no more.
+    """Every task has taken the data of a `Feed`, or has closed its input.
 
-    `open` says whether any task could take more, `refusal` why none was ever written to.
+    `open` says whether a task can take more; `refusal` says why the job has no input pipes.
     """
 
     id: int
@@ -158,7 +157,7 @@ class Fed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Unknown(msgspec.Struct, frozen=True, tag=True):
-    """The job of an `Attach` was never started here, or has been acknowledged."""
+    """The job of an `Attach` was never started here, or was acknowledged."""
 
     id: int
 
@@ -178,11 +177,11 @@ M = TypeVar("M")
 
 
 class ShellProtocolError(Exception):
-    """The other side did not keep to the framing or to the messages above."""
+    """The peer broke the framing, or sent another message than those above."""
 
 
 def frame(message: ShellRequest | ShellNotice) -> bytes:
-    """The bytes of one message. Raises ShellProtocolError when it is too long."""
+    """Return the bytes of one message. Raises ShellProtocolError if it is too long."""
     body = _encode(message)
     if len(body) > MESSAGE_BYTES_MAX:
         raise ShellProtocolError(
@@ -192,14 +191,14 @@ def frame(message: ShellRequest | ShellNotice) -> bytes:
 
 
 class Unframer(Generic[M]):
-    """Messages out of a stream of bytes that comes in pieces."""
+    """Splits a stream of bytes into messages."""
 
     def __init__(self, decoder: msgspec.json.Decoder[M]) -> None:
         self._decode = decoder.decode
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[M]:
-        """The messages completed by `data`. Raises ShellProtocolError."""
+        """Return the messages that `data` completes. Raises ShellProtocolError."""
         self._buffer += data
         messages = []
         start = 0

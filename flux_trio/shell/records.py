@@ -1,8 +1,8 @@
-"""The record of a job in the shell host: a file of JSON lines that says what became of its tasks.
+"""The record of a job in the shell host: a file of JSON lines with the states of its tasks.
 
-Making the file is what makes a start happen at most once, whoever asks again and whichever host
-answers. Records are not flushed to the disk: they outlive a host, and no process outlives the
-machine.
+Creating the file makes a start happen at most once, even if another client asks another host again.
+Records are not flushed to the disk: they must outlive a host, but not the machine, because no
+process of a job outlives the machine.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _RECORD_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 
 
 class Accepted(msgspec.Struct, tag="accepted", array_like=True):
-    """The first line of a record: the job has so many tasks."""
+    """The first line of a record: the number of tasks."""
 
     ntasks: int
 
 
 class Launched(msgspec.Struct, tag="launched", array_like=True):
-    """A process, told from later ones with its id by its start time (clock ticks since boot)."""
+    """A process. Its start time (clock ticks since boot) excludes later ones with its id."""
 
     taskid: int
     pid: int
     starttime: int
-    cgroup: str = ""  # the directory; empty if the job has none of its own
+    cgroup: str = ""  # the directory; empty if the job has no cgroup
 
 
 class Failed(msgspec.Struct, tag="failed", array_like=True):
@@ -47,7 +47,7 @@ class Failed(msgspec.Struct, tag="failed", array_like=True):
 
 
 class Ended(msgspec.Struct, tag="ended", array_like=True):
-    """The wait(2) status of a task; None when it is lost."""
+    """The wait(2) status of a task; None if it is lost."""
 
     taskid: int
     status: int | None
@@ -59,20 +59,20 @@ _encode_line = msgspec.json.Encoder().encode
 
 
 def create_record(path: Path, line: Accepted) -> None:
-    """Make a record with its first line, or nothing. OSError; FileExistsError if it is there."""
+    """Create a record with its first line. On OSError (FileExistsError) nothing is created."""
     descriptor = os.open(path, _RECORD_FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         _write(descriptor, line)
     except OSError as error:
         remove(path)
-        error.filename = str(path)  # a write has none
+        error.filename = str(path)  # the error of a write has no file name
         raise
     finally:
         os.close(descriptor)
 
 
 def append_record(path: Path, line: Line) -> None:
-    """Add a line. OSError."""
+    """Append a line. Raises OSError."""
     descriptor = os.open(path, _RECORD_FLAGS)
     try:
         _write(descriptor, line)
@@ -81,7 +81,7 @@ def append_record(path: Path, line: Line) -> None:
 
 
 def read_record(path: Path) -> list[Line]:
-    """The lines of a record, without one that a full disk has cut off. OSError."""
+    """Return the lines of a record, without lines that a full disk cut off. Raises OSError."""
     lines = []
     for line in path.read_bytes().split(b"\n")[:-1]:
         with suppress(msgspec.MsgspecError):
@@ -90,20 +90,20 @@ def read_record(path: Path) -> list[Line]:
 
 
 def jobid_of(record: Path) -> int | None:
-    """The job whose record has that name; None for a name that a host does not give."""
+    """Return the job of a record's file name; None if a host never uses the name."""
     stem = record.stem
     return int(stem) if stem.isascii() and stem.isdecimal() and str(int(stem)) == stem else None
 
 
 def remove(path: Path) -> None:
-    """Remove a file; one that cannot be removed is left, and ends nothing."""
+    """Remove a file; if that fails, log it and leave the file."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        STDERR.write(f"{path} cannot be removed: {error.strerror}")
+        STDERR.write(f"cannot remove {path}: {error.strerror}")
 
 
 def _write(descriptor: int, line: Line) -> None:
     data = _encode_line(line) + b"\n"
-    if os.write(descriptor, data) < len(data):  # what the disk had room for
+    if os.write(descriptor, data) < len(data):  # the disk is full
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,7 +1,7 @@
-"""What the shell host may lack when it starts a job: a process, memory, a descriptor, disk space.
+"""Shortages of the shell host when it starts a job: processes, memory, descriptors, disk space.
 
-A start that fails for such a reason says nothing about the job: the job waits, and is started when
-there is enough again.
+If a start fails because of a shortage, the job itself is not at fault: it waits, and is started
+when there is enough again.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class ShortageError(Exception):
-    """The host cannot start a task now; the text says what it lacks."""
+    """The host cannot start a task now; the text names the shortage."""
 
 
 def is_shortage(error: OSError, own: Collection[Path], command: str, *, has_limits: bool) -> bool:
-    """Whether `error` is for something that the host lacks, and is not the job's own.
+    """Whether `error` is a shortage of the host, and not an error of the job.
 
-    `own` are the host's files for the task. Of files that the job names itself, a full disk is the
-    job's own error. `has_limits` says that the job has set limits for its tasks: then they may be
-    why `command` cannot be executed.
+    `own` are the host's files for the task. A full disk below a file that the job names is an error
+    of the job. `has_limits` means that the job limits its tasks: then a limit may be the reason why
+    `command` cannot be executed.
     """
     filename = "" if error.filename is None else str(error.filename)
     if error.errno in _NO_SPACE:
@@ -33,7 +33,7 @@ def is_shortage(error: OSError, own: Collection[Path], command: str, *, has_limi
 
 
 def describe_shortage(error: OSError, own: Collection[Path]) -> str:
-    """What the host lacks, for people: the same for all jobs. `own` is as in `is_shortage`."""
+    """Return a text that names the shortage, the same for all jobs; `own` as in `is_shortage`."""
     what = "no process can be made"
     if error.filename is not None:
         path = Path(error.filename)

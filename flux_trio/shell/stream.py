@@ -1,4 +1,4 @@
-"""One end of the shell host's socket: messages out without waiting, messages in by the batch."""
+"""One end of the shell host's socket: `send` does not wait, `receive` returns batches."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 RECEIVE_BYTES: Final = 1 << 16
 SEND_BYTES: Final = 1 << 18
-# What may wait for a peer that does not read. Beyond it the connection is closed: whoever comes
-# back asks how things are, so nothing is lost.
+# Bytes that may wait for a peer that does not read. Beyond them the connection is closed. Nothing
+# is lost: when the peer connects again, it asks for the state of its jobs.
 WAITING_BYTES_MAX: Final = 64 << 20
 
 M = TypeVar("M")
@@ -28,9 +28,9 @@ M = TypeVar("M")
 
 @contextmanager
 def socket_address(directory: Path) -> Iterator[str]:
-    """The address of the socket in `directory`, however long that path is.
+    """Yield the address of the socket in `directory`, for a path of any length.
 
-    An address has room for 107 bytes; one by way of /proc/self/fd is always short.
+    An address has at most 107 bytes; a path through /proc/self/fd is always short.
     """
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
@@ -40,7 +40,7 @@ def socket_address(directory: Path) -> Iterator[str]:
 
 
 class ShellStream(Generic[M]):
-    """Sends requests and receives notices, or the other way round."""
+    """Sends requests and receives notices, or sends notices and receives requests."""
 
     def __init__(self, stream: trio.SocketStream, decoder: msgspec.json.Decoder[M]) -> None:
         self._stream = stream
@@ -49,24 +49,24 @@ class ShellStream(Generic[M]):
         self._wake = trio.Event()
 
     def send(self, message: ShellRequest | ShellNotice) -> None:
-        """Let `pump` write `message`. Raises ShellProtocolError when it is too long."""
+        """Queue `message` for `pump`. Raises ShellProtocolError if it is too long."""
         self._waiting += frame(message)
         self._wake.set()
 
     async def pump(self) -> None:
-        """Write what is sent; returns when that cannot go on, and `receive` then ends too."""
+        """Write the queued messages until the connection fails; then `receive` ends too."""
         with suppress(OSError, trio.ClosedResourceError):
             while len(self._waiting) <= WAITING_BYTES_MAX:
                 if not self._waiting:
                     self._wake = trio.Event()
                     await self._wake.wait()
-                # sends nothing when it is cancelled: what waits is always what was not sent
+                # a cancelled send writes nothing, so `_waiting` is always the unsent rest
                 sent = await self._stream.socket.send(bytes(self._waiting[:SEND_BYTES]))
                 del self._waiting[:sent]
             self._stream.socket.shutdown(socket.SHUT_RDWR)
 
     async def receive(self) -> list[M]:
-        """The next messages; none when the connection has ended. Raises ShellProtocolError."""
+        """Return the next messages; [] if the connection has ended. Raises ShellProtocolError."""
         while True:
             try:
                 data = await self._stream.receive_some(RECEIVE_BYTES)
@@ -79,12 +79,11 @@ class ShellStream(Generic[M]):
                 return messages
 
     def send_last(self, message: ShellRequest) -> None:
-        """Write what waits and then `message`, as far as the kernel takes it, once `pump` ended."""
+        """After `pump` has ended, write the rest and `message`, as far as the kernel takes them."""
         with suppress(OSError):
             os.write(self._stream.socket.fileno(), bytes(self._waiting) + frame(message))
 
     def close(self) -> None:
-        """End the connection."""
         self._stream.socket.close()
 
 

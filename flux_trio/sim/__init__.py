@@ -1,8 +1,8 @@
 """Simulation: a whole instance in virtual time, repeatable from one seed.
 
-`simulate` takes the `WorkloadJob`s of a log through an instance of any size and returns what came
-of each and `Metrics` of all. It runs the services themselves: there is no second scheduler or job
-manager in here.
+`simulate` runs the `WorkloadJob`s of a log on an instance of any size, and returns `JobFacts` of
+each job and `Metrics` of all. It runs the services themselves: this package has no scheduler or job
+manager of its own.
 """
 
 from flux_trio.sim.metrics import JobFacts, Metrics, Outcome, Series, measure

@@ -1,4 +1,4 @@
-"""One job of a simulated run, as the job manager's journal tells of it. Pure."""
+"""One job of a simulated run, as the job manager's journal reports it. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flux_trio.protocols import JobEvent
 from flux_trio.sim.metrics import JobFacts, Outcome
 from flux_trio.sim.workload import WorkloadJob
 
-# What became of a job whose fatal exception has this type; others failed.
+# The outcome of a job by the type of its fatal exception; any other type means FAILED.
 _OUTCOMES: Final = {
     "timeout": Outcome.TIMEOUT,
     "cancel": Outcome.CANCELED,
@@ -24,24 +24,24 @@ EVENTS: Final = (
     JobEvent.EXCEPTION,
     JobEvent.JOBSPEC_UPDATE,
 )
-"""Those that a followed job is told of: the journal need not tell others."""
+"""The events that `FollowedJob.take` accepts; only these are requested from the journal."""
 
 
 class FollowedJob:
-    """What the journal has told of a job."""
+    """The state of one job, folded from its journal events."""
 
     __slots__ = ("_exception", "_status", "bank", "priorities", "t_end", "t_start")
 
     def __init__(self) -> None:
         self.t_start: float | None = None
         self.t_end: float | None = None
-        self.bank: str | None = None  # where a plugin put it
+        self.bank: str | None = None  # the bank, if a plugin has set one
         self.priorities: list[tuple[float, int]] = []
         self._exception: dict[str, Any] | None = None  # the first fatal one
         self._status = 0
 
     def take(self, event: dict[str, Any]) -> None:
-        """One of EVENTS, as its eventlog has it (RFC 21)."""
+        """Fold in one of EVENTS, in the form of RFC 21."""
         match event["name"]:
             case JobEvent.PRIORITY:
                 self.priorities.append((event["timestamp"], event["context"]["priority"]))

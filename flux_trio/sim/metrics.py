@@ -1,9 +1,10 @@
-"""Metrics: what became of the jobs of a run, and how well the machine was used. Pure.
+"""Metrics of a run: the outcomes of its jobs, and the use of the machine. Pure.
 
-Definitions are the field's: wait is from submit to start, slowdown is (wait + run) / run with run
-bounded below (Feitelson), a percentile is the nearest rank, utilisation is core-seconds held over
-core-seconds there were between the first submit and the last end. Waits and slowdowns count the
-jobs that started; the others are counted by outcome.
+The definitions are the usual ones: wait is from submit to start; slowdown is (wait + run) / run,
+with a lower bound of run (Feitelson); a percentile is the nearest rank; utilisation is the
+core-seconds that jobs held, divided by the core-seconds of the machine between the first submit and
+the last end. Waits and slowdowns count the jobs that started; the other jobs are only counted by
+outcome.
 """
 
 from __future__ import annotations
@@ -18,16 +19,14 @@ from math import ceil
 from statistics import fmean
 from typing import Final
 
-SLOWDOWN_BOUND_S: Final = 10.0  # without it, the shortest jobs decide the mean
-POINTS_MAX: Final = 500  # of a time series: more than a picture has room for
+SLOWDOWN_BOUND_S: Final = 10.0  # without a bound, the shortest jobs dominate the mean
+POINTS_MAX: Final = 500  # per time series; a picture cannot show more
 
 Series = list[tuple[float, float]]
 """A step function: (time in seconds since the Unix epoch, value from then on), times ascending."""
 
 
 class Outcome(StrEnum):
-    """How a job ended."""
-
     COMPLETED = "completed"
     TIMEOUT = "timeout"
     FAILED = "failed"
@@ -42,37 +41,35 @@ class JobFacts:
     name: str
     t_submit: float
     t_start: float | None
-    """None: it never ran."""
+    """None if the job never ran."""
     t_end: float
     ncores: int
-    """That it asked for, and held while it ran."""
+    """The cores that it requested, and held while it ran."""
     outcome: Outcome
     note: str = ""
-    """Why it did not complete, if somebody said."""
+    """Why it did not complete, if that is known."""
     user: str | None = None
     bank: str | None = None
-    """As the jobspec says at the end, or a plugin."""
+    """The last bank of the job, from its jobspec or set by a plugin."""
     priorities: tuple[tuple[float, int], ...] = ()
-    """(time, priority from then on)."""
+    """Pairs of (time, priority from then on)."""
 
     @property
     def wait_s(self) -> float | None:
-        """Seconds from submit to start."""
         return None if self.t_start is None else self.t_start - self.t_submit
 
     @property
     def run_s(self) -> float:
-        """Seconds from start to end."""
         return 0.0 if self.t_start is None else self.t_end - self.t_start
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """A run in numbers. Times are in seconds; a mean over no jobs is None."""
+    """The figures of a run. Times are in seconds; a mean over no jobs is None."""
 
     njobs: int
     outcomes: dict[Outcome, int]
-    """How many jobs ended which way, every way named."""
+    """The number of jobs for every outcome, including 0."""
     t_begin: float
     """The first submit, in seconds since the Unix epoch."""
     t_end: float
@@ -80,21 +77,21 @@ class Metrics:
     wait_mean_s: float | None
     wait_p95_s: float | None
     slowdown_mean: float | None
-    """Bounded: a run counts as at least `SLOWDOWN_BOUND_S`."""
+    """A run time counts as at least `SLOWDOWN_BOUND_S`."""
     utilisation: float
     """From 0 to 1."""
     utilisation_series: Series
     queue_length_series: Series
-    """Jobs that were submitted and did not run yet."""
+    """Jobs that were submitted and have not started."""
 
     @property
     def makespan_s(self) -> float:
-        """From the first submit to the last end."""
+        """Seconds from the first submit to the last end."""
         return self.t_end - self.t_begin
 
 
 def measure(jobs: Sequence[JobFacts], ncores: int, points_max: int = POINTS_MAX) -> Metrics:
-    """The metrics of a run on a machine of `ncores`; series of at most `points_max` points."""
+    """Return the metrics of a run on `ncores` cores; a series has at most `points_max` points."""
     t_begin = min((job.t_submit for job in jobs), default=0.0)
     t_end = max((job.t_end for job in jobs), default=0.0)
     waits = sorted(job.wait_s for job in jobs if job.wait_s is not None)
@@ -121,17 +118,17 @@ def measure(jobs: Sequence[JobFacts], ncores: int, points_max: int = POINTS_MAX)
 
 
 def bounded_slowdown(job: JobFacts) -> float:
-    """(wait + run) / run of a job that ran, with run at least the bound, and at least 1."""
+    """Return (wait + run) / run of a job that ran, with run at least the bound; at least 1."""
     return max(1.0, (job.t_end - job.t_submit) / max(job.run_s, SLOWDOWN_BOUND_S))
 
 
 def percentile(ascending: Sequence[float], fraction: float) -> float:
-    """The smallest value that at least `fraction` of all are not above (nearest rank)."""
+    """Return the smallest value that is not below `fraction` of all values (nearest rank)."""
     return ascending[max(1, ceil(fraction * len(ascending))) - 1]
 
 
 def downsample(series: Series, t_end: float, points_max: int) -> Series:
-    """`series`, or its means over `points_max` equal spans up to `t_end` when it is longer."""
+    """Return `series`, or if it is longer, its means over `points_max` equal spans to `t_end`."""
     if len(series) <= points_max:
         return series
     t_begin = series[0][0]
@@ -142,7 +139,7 @@ def downsample(series: Series, t_end: float, points_max: int) -> Series:
 
 
 def _integral(series: Series) -> Callable[[float], float]:
-    """The area under a step function from its begin to a time."""
+    """Return a function: the area under a step function from its start to a time."""
     times = [at for at, _ in series]
     areas = [0.0]
     for (at, value), (after, _) in pairwise(series):
@@ -156,7 +153,7 @@ def _integral(series: Series) -> Callable[[float], float]:
 
 
 def _utilisation(jobs: Iterable[JobFacts], ncores: int) -> Series:
-    """Cores held over cores there are."""
+    """Return held cores divided by all cores, over time."""
     changes: Counter[float] = Counter()
     for job in jobs:
         changes[job.t_submit] += 0  # the machine may be idle before the first start
@@ -175,7 +172,7 @@ def _queue_length(jobs: Iterable[JobFacts]) -> Series:
 
 
 def _running_sum(changes: Counter[float]) -> Series:
-    """Steps at the times at which the sum of all changes so far is another than before."""
+    """Return a step at each time at which the sum of the changes so far differs from before."""
     series: Series = []
     total = 0
     for at in sorted(changes):

@@ -1,9 +1,8 @@
 """A simulated run: a workload on a machine of any size, in seconds instead of months.
 
-A whole instance runs in virtual time from one seed, with its store in memory and jobs that pretend
-to run. One peer submits each job at its time and follows the job manager's journal until all have
-ended. What a job does when it runs is in its jobspec: it ends after its elapsed time, or at its
-limit.
+A whole instance runs in virtual time from one seed, with its store in memory and simulated job
+execution. One peer submits each job at its time, and follows the job manager's journal until all
+jobs have ended. The jobspec says when a job ends: after its elapsed time, or at its limit.
 """
 
 from __future__ import annotations
@@ -34,34 +33,34 @@ from flux_trio.trace import Sink
 
 PolicyName = Literal["fifo", "easy", "conservative"]
 Progress = Callable[[int, int], None]
-"""Told how many jobs have ended, and of how many; called often, must not block."""
+"""Takes the number of ended jobs and of all jobs; called often, must not block."""
 
-USERID: Final = 1000  # whoever runs the simulation: traces are the same on every machine
-SUBMITS_MAX: Final = 10_000  # unanswered at a time, far below what the broker refuses
-SETTLE_S: Final = 60.0  # beyond the longest job, after which silence means that nothing goes on
-_NAMED_MAX: Final = 5  # of the jobs in an error message
+USERID: Final = 1000  # a fixed owner: traces are the same on every machine
+SUBMITS_MAX: Final = 10_000  # requests without a response, far below the broker's limit
+SETTLE_S: Final = 60.0  # silence for the longest job's time and this means a stall
+_NAMED_MAX: Final = 5  # jobs named in an error message
 
-# Nobody asks job-list here, and it would cost a tenth of the time.
+# job-list is not used here, and would take a tenth of the time.
 _MODULES: Final = tuple(name for name in MODULES if name != "job-list")
 
 
 class SimulationStalled(Exception):
-    """Jobs are left that nothing will ever happen to."""
+    """Some jobs will never end; the text names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What came of a workload."""
+    """The jobs and figures of a simulated workload."""
 
     jobs: list[JobFacts]
     """In the order they were submitted."""
     metrics: Metrics
     shares: dict[str, float]
-    """What each user is owed, in any unit, by the plugins that know; {} when none does."""
+    """Each user's share by a plugin's policy, in any unit; {} if no plugin has shares."""
 
 
 def make_machine(nnodes: int, cores_per_node: int, gpus_per_node: int = 0) -> ResourceSet:
-    """A machine of equal nodes, node0 and up."""
+    """Return a machine of equal nodes: node0, node1 and so on."""
     cores, gpus = (1 << cores_per_node) - 1, (1 << gpus_per_node) - 1
     return ResourceSet.build(((rank, cores, gpus) for rank in range(nnodes)), "node{}".format)
 
@@ -77,18 +76,20 @@ def simulate(
     plugins: Iterable[Plugin] = (),
     sinks: Iterable[Sink] = (),
 ) -> SimulationResult:
-    """Run `jobs` on `machine` until all have ended; from one seed, always in the same way.
+    """Run `jobs` on `machine` until all have ended; the same seed gives the same run.
 
-    A job that the machine is too small for is denied by the scheduler, one that is no valid job
-    by ingest: both are in the result. `config` has queues, limits and plugins; jobs with a user
-    are submitted by that user. `sinks` get every record of the trace. Raises SimulationStalled
-    when jobs are left that will never end, and what `open_instance` raises.
+    The scheduler denies a job that is too large for the machine, and ingest refuses an invalid job;
+    both are in the result. `config` has queues, limits and plugins. A job with a user is submitted
+    by that user. `sinks` get every record of the trace. Raises SimulationStalled if some jobs will
+    never end, and the errors of `open_instance`.
     """
     ordered = sorted(jobs, key=lambda job: job.submit_s)
     userids = userids_of(ordered)
     sched = msgspec.structs.replace((config or Config()).sched, policy=policy)
     simulated = ExecConfig(simulate=True)
-    no_limits = UserLimitsConfig(jobs=0, jobspec_bytes=0)  # a log's users had their own
+    no_limits = UserLimitsConfig(
+        jobs=0, jobspec_bytes=0
+    )  # the jobs of a log passed the limits of their own site
     job_manager = msgspec.structs.replace((config or Config()).job_manager, user_limits=no_limits)
     config = msgspec.structs.replace(
         config or Config(), sched=sched, exec=simulated, job_manager=job_manager
@@ -120,7 +121,7 @@ async def _replay(
             stalled = await replay.run(instance)
         async with instance.connect("shares") as asking:
             shares = await _shares(asking, userids)
-    if stalled is not None:  # raised out here: inside, the instance's nursery would wrap it
+    if stalled is not None:  # raised here: inside, the instance's nursery would wrap it
         raise stalled
     return replay.facts(), shares
 
@@ -129,7 +130,7 @@ async def _replay(
 async def _submitters(
     instance: Instance, inbox: Handle, userids: dict[str, int]
 ) -> AsyncIterator[dict[str | None, Handle]]:
-    """A peer for each user; what they are answered comes to `inbox`, whose own is for no user."""
+    """Yield a peer for each user (None: `inbox`); `inbox` receives all their responses."""
     async with AsyncExitStack() as peers, trio.open_nursery() as nursery:
         handles: dict[str | None, Handle] = {None: inbox}
         for user, userid in userids.items():
@@ -146,26 +147,26 @@ async def _pass_on(handle: Handle, inbox: Handle) -> None:
 
 
 async def _shares(handle: Handle, userids: dict[str, int]) -> dict[str, float]:
-    """`shares` of the first plugin that tells them when queried: {userid: share}."""
+    """Return the `shares` of the first plugin whose query has them, by user name."""
     listed = await handle.call(topics.JOB_JOBTAP_LIST, {})
     for name in listed["plugins"]:
         try:
             queried = await handle.call(topics.JOB_JOBTAP_QUERY, {"name": name})
         except FluxError:
             continue  # its query fails
-        told = queried.get("shares")
-        if isinstance(told, dict):
-            return {user: _share(told.get(str(userid))) for user, userid in userids.items()}
+        shares = queried.get("shares")
+        if isinstance(shares, dict):
+            return {user: _share(shares.get(str(userid))) for user, userid in userids.items()}
     return {}
 
 
 def _share(value: object) -> float:
-    """What a plugin says a user is owed; nothing for what is no share."""
+    """Return a user's share; 0.0 if a plugin's value is not a finite number from 0."""
     return float(value) if isinstance(value, (int, float)) and 0 <= value < math.inf else 0.0
 
 
 class _Replay:
-    """Submits each job at its time; follows all of them to their end."""
+    """Submits each job at its time, and follows all jobs to their end."""
 
     def __init__(
         self,
@@ -178,18 +179,18 @@ class _Replay:
         self._submitters = submitters
         self._jobs = jobs  # in order of submission
         self._progress = progress
-        self._calls: Calls[int] = Calls()  # the place of the job submitted
+        self._calls: Calls[int] = Calls()  # matchtag → index of the job
         self._journal = self._calls.open(-1)  # the matchtag of the stream
         self._submitted = 0
-        self._ids: dict[int, int] = {}  # place of a job → its id
-        self._refused: dict[int, str] = {}  # place of a job → why ingest refused it
+        self._ids: dict[int, int] = {}  # index of a job → its id
+        self._refused: dict[int, str] = {}  # index of a job → why ingest refused it
         self._followed: dict[int, FollowedJob] = {}  # by id
         self._ended = 0
         longest = max((job.elapsed_s for job in jobs), default=0.0)
         self._silence_s_max = longest + SETTLE_S
 
     async def run(self, instance: Instance) -> SimulationStalled | None:
-        """Until all jobs have ended, or nothing happens any more."""
+        """Run until all jobs have ended (returns None), or until nothing happens any more."""
         wanted = {"allow": {name.value: 1 for name in EVENTS}}
         self._handle.send(Request(topics.JOB_JOURNAL, wanted, self._journal, int(Flag.STREAMING)))
         while self._ended < len(self._jobs):
@@ -206,11 +207,11 @@ class _Replay:
         return None
 
     def facts(self) -> list[JobFacts]:
-        """Of all jobs, in order of submission."""
+        """Return the facts of all jobs, in order of submission."""
         return [self._facts(place, job) for place, job in enumerate(self._jobs)]
 
     def _next_submit(self) -> float | None:
-        """When to submit again; None when that is not a matter of time."""
+        """Return the time of the next submit; None if no job is left or too many wait."""
         if self._submitted == len(self._jobs) or len(self._calls) > SUBMITS_MAX:
             return None
         return self._jobs[self._submitted].submit_s

@@ -1,7 +1,7 @@
-"""Who was served how: a run's jobs by user and by bank. Pure.
+"""How a run served each user and bank. Pure.
 
-What a group received is its part of the core-seconds all jobs held; what it is owed is its part of
-the shares, as the policy says or else the same for each.
+`received` is the part of all jobs' core-seconds that the group's jobs held. `owed` is its part of
+the shares; without a policy, all groups have the same share.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from flux_trio.sim.metrics import (
 )
 from flux_trio.views import Served, ServedRun
 
-NOBODY = "-"  # who has a job whose user or bank is not known
+NOBODY = "-"  # the user or bank of a job that has none
 
 
 def served_run(
     name: str, jobs: Sequence[JobFacts], metrics: Metrics, shares: Mapping[str, float]
 ) -> ServedRun:
-    """The figures of one run; `shares` are of users, by name, in any unit."""
+    """Return the figures of one run; `shares` are by user name, in any unit."""
     banks: dict[str, float] = defaultdict(float)
     bank_of = {job.user: job.bank for job in jobs}
     for user, share in shares.items():
@@ -47,7 +47,7 @@ def serve_by(
     shares: Mapping[str, float],
     t_end: float,
 ) -> list[Served]:
-    """A line for each value of `of`, in order of names."""
+    """Return the figures of each group of jobs with the same `of`, sorted by name."""
     groups: dict[str, list[JobFacts]] = defaultdict(list)
     for job in jobs:
         groups[of(job) or NOBODY].append(job)
@@ -78,8 +78,10 @@ def _served(
 
 
 def mean_priority(jobs: Iterable[JobFacts]) -> Series:
-    """The mean priority of those of `jobs` that have one and are pending; 0 when none is."""
-    changes: list[tuple[float, float, int]] = []  # when, by how much, how many jobs more
+    """Return the mean priority of the pending jobs that have one, over time; 0 without any."""
+    changes: list[
+        tuple[float, float, int]
+    ] = []  # time, change of the sum, change of the number of jobs
     for job in jobs:
         held = 0.0
         for place, (at, value) in enumerate(job.priorities):

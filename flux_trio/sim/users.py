@@ -1,7 +1,7 @@
-"""The users of a workload: as its log says, or made up.
+"""The users of a workload: those of its log, or made-up ones.
 
-A made-up workload has few users who submit much and many who submit little (the n-th one 1/n as
-much as the first), as real ones have.
+As in real workloads, a few made-up users submit many jobs and many submit few: the n-th user
+submits 1/n as many jobs as the first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FIRST_USERID: Final = 1001
 
 
 def deal_users(jobs: Sequence[WorkloadJob], count: int, seed: int) -> list[WorkloadJob]:
-    """The same jobs as those of user1 to user`count`; from one seed, always alike."""
+    """Return the jobs with random users user1 to user`count`; a seed always gives the same."""
     names = [f"user{place}" for place in range(1, count + 1)]
     weights = [1 / place for place in range(1, count + 1)]
     drawn = Random(seed).choices(names, weights, k=len(jobs))
@@ -27,7 +27,7 @@ def deal_users(jobs: Sequence[WorkloadJob], count: int, seed: int) -> list[Workl
 
 
 def userids_of(jobs: Iterable[WorkloadJob]) -> dict[str, int]:
-    """A userid for each user: a number is its own, names count up from 1001, shortest first."""
+    """Return userids: a numeric name is its own id; others count up from 1001, shortest first."""
     names = {job.user for job in jobs if job.user is not None}
     numbers = {name: int(name) for name in names if name.isascii() and name.isdigit()}
     taken = set(numbers.values())

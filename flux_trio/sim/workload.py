@@ -1,9 +1,9 @@
 """Workloads: the jobs of a log, to be submitted again in simulated time.
 
-Two kinds of file, told apart by what they hold: comma-separated values under a header, with times
+Two formats are recognized by their first line: comma-separated values with a header and with times
 as Slurm's sacct prints them, and the Standard Workload Format of the Parallel Workloads Archive (18
-numbers a line, comments after `;`). Opening the file is the caller's. Left out: what a log says
-about queues, partitions and jobs that follow others.
+numbers per line, comments after `;`). The caller opens the file. Left out: a log's queues,
+partitions and dependencies between jobs.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from typing import Any, Final
 from flux_trio.formats import MISSING, FormatError, Jobspec, Words
 
 COLUMNS: Final = ("JobID", "NNodes", "NCPUS", "Timelimit", "Submit", "Elapsed")
-GPUS_COLUMN: Final = "NGPUS"  # these three may be missing; columns of other names are not read
+GPUS_COLUMN: Final = "NGPUS"  # these three columns are optional; unknown columns are ignored
 USER_COLUMN: Final = "User"
 BANK_COLUMN: Final = "Account"
 SWF_FIELDS: Final = 18
-# What submit times of an SWF log count from that does not say: 2000-01-01. Not 0, since no event
-# of a job may be at time 0 (RFC 18, timestamp).
+# The origin of an SWF log's submit times if the log does not have one: 2000-01-01. It is not 0
+# because no event may have the timestamp 0 (RFC 18).
 SWF_EPOCH_DEFAULT: Final = 946684800.0
-SHAPES_KEPT: Final = 1024  # most jobs of a log ask for what others ask for
+SHAPES_KEPT: Final = 1024  # most jobs of a log have a shape that others have too
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadJob:
     name: str
-    """What the log calls it."""
+    """The job's name in the log."""
     nnodes: int | None
-    """None: the log counts only cores, which may be anywhere."""
+    """None if the log has only cores, which may be on any nodes."""
     ncores: int
-    """In all."""
+    """On all nodes together."""
     ngpus: int
-    """In all."""
+    """On all nodes together."""
     timelimit_s: float
-    """Seconds that it asked for; 0.0 = no limit."""
+    """Requested seconds; 0.0 means no limit."""
     submit_s: float
-    """When it was submitted, in seconds since the Unix epoch."""
+    """Submit time in seconds since the Unix epoch."""
     elapsed_s: float
-    """Seconds that it ran."""
+    """Seconds of run time."""
     user: str | None = None
-    """Whose it was, if the log says."""
+    """The job's user, if the log has it."""
     bank: str | None = None
-    """What it was charged to, if the log says."""
+    """The account that was charged, if the log has it."""
 
     @property
     def nslots(self) -> int:
-        """A slot is a node's share of the job, or a core when the log counts only cores."""
+        """The number of slots: one per node, or one per core if the log has only cores."""
         return self.nnodes or self.ncores
 
     @property
@@ -69,10 +69,10 @@ class WorkloadJob:
 def read_workload(
     lines: Iterable[str], where: str = "workload", cores_per_node: int | None = None
 ) -> list[WorkloadJob]:
-    """The jobs of a log in the order of its lines; `where` is its name for error messages.
+    """Return the jobs of a log in the order of its lines; `where` names it in error messages.
 
-    Some logs have NCPUS 0 in every row: then a job has all `cores_per_node` of its nodes. Raises
-    FormatError that names line and column, what was expected and what came.
+    If NCPUS is 0 in every row, a job has all `cores_per_node` of its nodes. The FormatError names
+    line and column.
     """
     texts = list(lines)
     first = next((text for text in texts if text.strip()), "")
@@ -84,7 +84,7 @@ def read_workload(
 def _with_cores(
     rows: list[tuple[str, WorkloadJob]], cores_per_node: int | None
 ) -> list[WorkloadJob]:
-    """The jobs of rows (place, job), with the cores of whole nodes if no row says how many."""
+    """Return the jobs of rows (place, job), with the cores of whole nodes if no row has cores."""
     jobs = [job for _, job in rows]
     uncounted = [place for place, job in rows if not job.ncores]
     if not uncounted:
@@ -93,17 +93,17 @@ def _with_cores(
         expected = "an integer of at least 1, or 0 in every row"
         raise FormatError(expected, Words("0"), f"{uncounted[0]}, column NCPUS")
     if cores_per_node is None:
-        expected = "an integer of at least 1, for the cores of a node are not known"
+        expected = "an integer of at least 1, because the cores of a node are not known"
         raise FormatError(expected, Words("0"), f"{uncounted[0]}, column NCPUS")
     return [replace(job, ncores=(job.nnodes or 1) * cores_per_node) for job in jobs]
 
 
 def to_jobspec(job: WorkloadJob) -> dict[str, Any]:
-    """The V1 jobspec of a simulated job: it has its time limit and ends after its elapsed time.
+    """Return the V1 jobspec of a simulated job, with its time limit and its elapsed time.
 
-    A job of n nodes asks for a slot on each, with its share of the cores and gpus. A node of Lassen
-    has 44 cores, of which jobs may use 40, and its log counts those: simulated with 40-core nodes,
-    nodes are not shared, as they were not.
+    A job of n nodes requests one slot on each node, with an equal part of the cores and gpus. Note
+    on Lassen: a node has 44 cores, jobs may use 40, and its log counts 40. Simulate it with 40-core
+    nodes, so that jobs do not share nodes.
     """
     system: dict[str, Any] = {
         "duration": job.timelimit_s,
@@ -120,7 +120,7 @@ def to_jobspec(job: WorkloadJob) -> dict[str, Any]:
 def _shape(
     nnodes: int | None, nslots: int, cores_per_slot: int, gpus_per_slot: int
 ) -> dict[str, Any]:
-    """The jobspec of such a job without its attributes; it is shared, and not to be changed."""
+    """Return the jobspec of a shape without attributes; it is cached, so do not change it."""
     return Jobspec.from_command(
         ["simulated"],
         nnodes=nnodes,
@@ -131,7 +131,7 @@ def _shape(
 
 
 class _Row:
-    """Values of one line by column; each getter returns one or says what is wrong with it."""
+    """The values of one line by column; each getter raises FormatError for a wrong value."""
 
     def __init__(self, place: str, values: dict[str, str]) -> None:
         self._place = place
@@ -141,28 +141,26 @@ class _Row:
         return column in self._values
 
     def text(self, column: str) -> str:
-        """The value as it stands."""
         value = self._values[column].strip()
         if not value:
             raise self._error("a value", MISSING, column)
         return value
 
     def integer(self, column: str, at_least: int) -> int:
-        """A whole number."""
         text = self.text(column)
         if not _INTEGER.fullmatch(text) or int(text) < at_least:
             raise self._error(f"an integer of at least {at_least}", text, column)
         return int(text)
 
     def seconds(self, column: str) -> float:
-        """A number of seconds; SWF's -1 for unknown is 0.0."""
+        """Return seconds; SWF's -1, which means unknown, gives 0.0."""
         text = self.text(column)
         if not _SECONDS.fullmatch(text):
             raise self._error("a number of seconds, or -1 for unknown", text, column)
         return max(0.0, float(text))
 
     def duration(self, column: str) -> float:
-        """[D-]HH:MM:SS, in seconds."""
+        """Return the seconds of [D-]HH:MM:SS."""
         text = self.text(column)
         match = _DURATION.fullmatch(text)
         if match is None:
@@ -171,7 +169,7 @@ class _Row:
         return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
     def moment(self, column: str) -> float:
-        """An ISO date and time, UTC if it does not say; seconds since the Unix epoch."""
+        """Return the Unix time of an ISO date and time, which is UTC without a zone."""
         text = self.text(column)
         try:
             moment = datetime.fromisoformat(text)
@@ -192,7 +190,7 @@ _DURATION = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6}):([0-5]?[0-9]):([0-5]?[0-
 
 
 def _read_csv(texts: list[str], where: str) -> Iterator[tuple[str, WorkloadJob]]:
-    """Place and job of each row; a job has no cores if the row has 0."""
+    """Yield place and job of each row; the job has no cores if NCPUS is 0."""
     reader = csv.reader(texts, strict=True)
     header: list[str] = []
     try:
@@ -238,7 +236,7 @@ def _csv_job(row: _Row) -> WorkloadJob:
     )
 
 
-# The fields that are read, by their place counted from 0, as the format's definition names them.
+# The fields that are read, by index from 0, with the names of the format's definition.
 _SWF_NAMES: Final = {
     0: "Job Number",
     1: "Submit Time",
@@ -276,7 +274,7 @@ def _swf_row(text: str, place: str) -> _Row:
 def _swf_job(row: _Row, epoch: float) -> WorkloadJob:
     user = row.integer("User ID", -1)
     allocated = row.integer("Number of Allocated Processors", -1)
-    # a job that was canceled before it ran has no processors but those it asked for
+    # a job that was canceled before it ran has only requested processors
     ncores = allocated if allocated > 0 else row.integer("Requested Number of Processors", 1)
     return WorkloadJob(
         name=str(row.integer("Job Number", 0)),

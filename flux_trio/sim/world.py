@@ -1,10 +1,10 @@
-"""A world that repeats: one async main under a virtual clock, from one seed.
+"""Repeatable runs: one async function under a virtual clock, from one seed.
 
-The clock stands still while anything can run and jumps to the next deadline when nothing can. Trio
-runs the tasks of one step in a random order; from the same seed it is the same order, so that
-whatever does not ask the real world runs the same way twice. Left out: threads, sockets and
-processes, which no seed can order; and `trio.testing.wait_all_tasks_blocked`, which here waits for
-the last deadline as well: to let all happen that is about to, sleep for a moment.
+The clock stands still while a task can run, and jumps to the next deadline when no task can. Trio
+runs the tasks of one step in a random order; the same seed gives the same order, so code that does
+not use the real world runs the same way each time. Left out: threads, sockets and processes, whose
+order no seed decides. `trio.testing.wait_all_tasks_blocked` does not work here, because it also
+waits for the last deadline; sleep for a short time instead.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ import trio
 
 T = TypeVar("T")
 
-# The one reach into Trio's private names: its random generator, and the switch that makes it sort
-# the tasks before they are shuffled. Trio's own tests make runs repeat in this way and there is no
-# public one (python-trio issue 32).
+# Private names of Trio, used only here: its random generator, and the switch that makes it sort the
+# tasks before it shuffles them. Trio's own tests use them to make runs repeatable, and there is no
+# public way (python-trio issue 32).
 _TRIO_RUN: Final = trio._core._run
 _SORT_TASKS: Final = "_ALLOW_DETERMINISTIC_SCHEDULING"
 
 
 class _WorldClock(trio.abc.Clock):
-    """Jumps as soon as Trio asks how long to wait, which it does when no task can run.
+    """Jumps when Trio asks how long to wait, that is, when no task can run.
 
-    Trio's own MockClock goes once more around the loop for each jump, and reads the real time.
+    Trio's MockClock needs one more turn of the loop for each jump, and reads the real time.
     """
 
     def __init__(self, start: float) -> None:
         self._now = start
 
     def start_clock(self) -> None:
-        """It stands still by itself."""
+        """Do nothing: the clock stands still by itself."""
 
     def current_time(self) -> float:
-        """Seconds, counted from what the world's start was called."""
+        """Return seconds; the first value is the `start` of `run_world`."""
         return self._now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """None to wait: it is `deadline` now. Without one only a signal can go on."""
+        """Jump to `deadline` and return 0; without a deadline return inf (wait for a signal)."""
         if deadline == inf:
             return inf
         self._now = max(self._now, deadline)
@@ -51,7 +51,7 @@ class _WorldClock(trio.abc.Clock):
 
 
 def run_world(main: Callable[[], Awaitable[T]], seed: int, start: float = 0.0) -> T:
-    """Run `main` from the time `start` of a virtual clock and return what it returns."""
+    """Run `main` under a virtual clock that begins at `start`, and return its result."""
     with _seeded(seed):
         return trio.run(functools.partial(_await, main), clock=_WorldClock(start))
 
@@ -62,7 +62,7 @@ async def _await(main: Callable[[], Awaitable[T]]) -> T:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Trio's scheduler draws from `seed` inside, and from what it drew from before afterwards."""
+    """Seed Trio's scheduler in this block, and restore its generator afterwards."""
     drawn = _TRIO_RUN._r.getstate()
     sorted_before = vars(_TRIO_RUN)[_SORT_TASKS]
     vars(_TRIO_RUN)[_SORT_TASKS] = True

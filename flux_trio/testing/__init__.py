@@ -1,11 +1,10 @@
-"""Testing: for people who test what they have built against flux-trio.
+"""Testing: helpers for testing your own code against flux-trio.
 
-What they need is a whole instance whose time is virtual: `simulated_instance` opens one for the
-length of a block, with jobs that only pretend to run and a store in memory, so that under Trio's
-`MockClock` a day of jobs takes milliseconds and nothing is left behind. In a block of `watched`
-every instance is judged by the clauses of the RFCs as well. Who has written a jobtap plugin takes
-jobs through their states with `PluginHarness`, pytest's fixture `plugin_harness`, one step at a
-time, or those of a recorded trace with `replay_trace`.
+`simulated_instance` opens an instance for a block, with simulated job execution and a store in
+memory: under Trio's `MockClock` a day of jobs takes milliseconds, and nothing is left behind. In a
+block of `watched`, every instance is also judged by the clauses of the RFCs. To test a jobtap
+plugin, drive jobs through their states one step at a time with `PluginHarness` (pytest's fixture
+`plugin_harness`), or replay the jobs of a recorded trace with `replay_trace`.
 """
 
 from flux_trio.testing.fixtures import EPOCH, USERID, simulated_instance

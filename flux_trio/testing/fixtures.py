@@ -1,7 +1,7 @@
-"""An instance for a test: nothing real behind it, and its clock is Trio's.
+"""A simulated instance for a test; its clock is Trio's.
 
-With pytest-trio, a test that asks for `autojump_clock` gets the virtual clock. Left out: real
-processes, listening on a socket, and keeping the store after the block.
+With pytest-trio, a test with the fixture `autojump_clock` has a virtual clock. Left out: real
+processes, a listening socket, and a store that outlives the block.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from flux_trio.jobtap import Plugin
 from flux_trio.sim import make_machine
 
 EPOCH: Final = 1_000_000_000.0
-"""When the block begins by the instance's clock, seconds since the Unix epoch."""
+"""The instance's time at the start of the block, in seconds since the Unix epoch."""
 
 USERID: Final = 1000
-"""The instance owner; peers of `Instance.connect` are the owner's."""
+"""The instance owner, and the user of peers of `Instance.connect`."""
 
 
 @asynccontextmanager
@@ -33,12 +33,12 @@ async def simulated_instance(
     plugins: Iterable[Plugin] = (),
     users: Mapping[int, User] | None = None,
 ) -> AsyncIterator[Instance]:
-    """A running instance without processes, files or connections.
+    """Open a running instance without processes, files or connections.
 
-    `inventory` is four nodes of four cores unless given; of `config`, `[exec] simulate` is always
-    on and `[resource]` does not matter. Jobs pretend to run for as long as their jobspec's
-    `attributes.system.exec.test.run_duration` says, else their time limit. `users` is the user
-    database, by userid. Raises what a service or plugin does not come up with.
+    The default `inventory` has four nodes of four cores. In `config`, `[exec] simulate` is always
+    on and `[resource]` is ignored. A job runs for its jobspec's
+    `attributes.system.exec.test.run_duration`, else for its time limit. `users` is the user
+    database, by userid. Raises the error of a service or plugin that does not start.
     """
 
     async def user(userid: int) -> User:

@@ -1,8 +1,8 @@
-"""A plugin, and jobs driven through their states one step at a time, without a running instance.
+"""A harness for plugins: it drives jobs through their states one step at a time.
 
-Job manager, store and ingest are the real ones, in memory and in virtual time; the harness is
-scheduler and execution service, so a job goes on when the test says so. It can be used in a plain
-function: what is asynchronous runs in a thread that ends with the block.
+Job manager, store and ingest are the real ones, in memory and in virtual time. The harness plays
+the scheduler and the execution service, so a job goes on when the test says so. A plain function
+can use it: the asynchronous part runs in a thread that ends with the block.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from flux_trio.testing.stage import Stage
 from flux_trio.trace import Kind, Record
 
 GUEST: Final = 1001
-"""Who submits unless the test says: not the instance's owner."""
+"""The default submitter of jobs, who is not the instance owner."""
 
-WAIT_S: Final = 5.0  # of real time, for what a plugin does outside of it
+WAIT_S: Final = 5.0  # real seconds, for work of a plugin outside virtual time
 _LOOK_S: Final = 0.005
 
 
@@ -40,7 +40,7 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HookCall:
-    """A plugin was asked: `result` is None when it had nothing to say, `error` when it did well."""
+    """One call of a hook; `result` or `error` is None if the plugin returned or raised nothing."""
 
     plugin: str
     hook: str
@@ -50,10 +50,10 @@ class HookCall:
 
 
 class PluginHarness:
-    """A job manager with `plugins` and the builtin ones, for the length of a `with` block.
+    """A job manager with `plugins` and the builtin plugins, in a `with` block.
 
-    `config` is a Config or the text of one (TOML): queues, limits, further plugins by name or file.
-    `users` tells names and groups of userids: {1001: ("alice", {"physics"})}. Raises PluginError
+    `config` is a Config or its text (TOML): queues, limits, further plugins by name or file.
+    `users` has names and groups by userid: {1001: ("alice", {"physics"})}. Raises PluginError
     for a plugin that cannot be loaded.
     """
 
@@ -69,7 +69,7 @@ class PluginHarness:
         self._down: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="plugin harness")
         self.calls: list[HookCall] = []
-        """Every call of a hook so far, builtin plugins' too, in order."""
+        """Every call of a hook so far in order, including builtin plugins."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -98,11 +98,11 @@ class PluginHarness:
         attributes: Mapping[str, Any] | None = None,
         **shape: Any,
     ) -> HarnessJob:
-        """Submit a job of `userid`; it goes as far as the plugins let it, SCHED at most.
+        """Submit a job of `userid`; it goes on until a plugin holds it, or until SCHED.
 
-        Without a `jobspec` (RFC 14 object) it is one of `true`; `shape` is what
-        `Jobspec.from_command` takes (nnodes, ntasks, cores_per_task, duration…), `attributes` are
-        further ones by key (`system.bank`). Raises Rejected.
+        The default `jobspec` (RFC 14 object) runs `true`; `shape` has arguments of
+        `Jobspec.from_command` (nnodes, ntasks, cores_per_task, duration…), `attributes` further
+        attributes by key (`system.bank`). Raises Rejected.
         """
         if jobspec is None:
             more = dict(attributes or {})
@@ -114,32 +114,31 @@ class PluginHarness:
         return HarnessJob(self, self._stage, jobid)
 
     def job(self, jobid: int) -> HarnessJob:
-        """A job by its id."""
         return HarnessJob(self, self._stage, jobid)
 
     def calls_of(self, plugin: str, hook: str | None = None) -> list[HookCall]:
-        """What `plugin` was asked, all or only `hook`."""
+        """Return the calls of `plugin`, all or only those of `hook`."""
         return [call for call in self.calls if call.plugin == plugin and hook in (None, call.hook)]
 
     # --- time and the instance
 
     @property
     def now(self) -> float:
-        """Seconds since the Unix epoch; it stands still unless told."""
+        """Seconds since the Unix epoch; time stands still except in `advance`."""
         elapsed: float = self.do(self._stage.elapsed)
         return EPOCH + elapsed
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, step by step: what is due in between happens when it is due."""
+        """Advance the time from deadline to deadline, so that timers fire at their times."""
         self.do(self._stage.advance, seconds)
 
     def has_deadline(self, seconds: float) -> bool:
-        """Whether anything waits for a time at most that far away."""
+        """Whether a task waits for a deadline at most `seconds` away."""
         left: float = self.do(self._stage.next_deadline)
         return left <= seconds
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait for what takes real time, a process say. Raises TimeoutError after WAIT_S."""
+        """Wait in real time, for example for a process. Raises TimeoutError after WAIT_S."""
         for _ in range(round(WAIT_S / _LOOK_S)):
             if condition():
                 return
@@ -149,27 +148,26 @@ class PluginHarness:
     def request(
         self, topic: str, payload: Mapping[str, Any] | None = None, *, userid: int | None = None
     ) -> dict[str, Any]:
-        """Ask a service, a plugin's own say, as the owner or another. Raises FluxError."""
+        """Send a request as the owner or as `userid`; return the payload. Raises FluxError."""
         answer: dict[str, Any] = self.do(self._stage.request, topic, dict(payload or {}), userid)
         return answer
 
     def query(self, plugin: str) -> dict[str, Any]:
-        """What `flux-trio jobtap query` prints."""
+        """Return the data that `flux-trio jobtap query` prints."""
         return self.request(topics.JOB_JOBTAP_QUERY, {"name": plugin})
 
     def remove(self, plugin: str) -> None:
-        """Remove a plugin by its name."""
         self.request(topics.JOB_JOBTAP, {"remove": plugin})
 
     @property
     def log(self) -> list[str]:
-        """What was written to the instance's log, oldest first."""
+        """The entries of the instance's log, oldest first."""
         return self._stage.log_lines()
 
     # --- the thread
 
     def do(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        """Run an async function where the job manager runs, and all that follows from it."""
+        """Run an async function in the job manager's thread; return when all tasks are blocked."""
         return trio.from_thread.run(self._settled, function, args, trio_token=self._up.result())
 
     async def _settled(self, function: Callable[..., Awaitable[Any]], args: Iterable[Any]) -> Any:
@@ -196,7 +194,7 @@ class PluginHarness:
             await self._stage.ended()
 
     def _take(self, record: Record) -> None:
-        """The trace: keeps the calls."""
+        """Keep the hook calls of the trace; a Sink."""
         if record.kind == Kind.HOOK and record.data is not None:
             data = record.data
             self.calls.append(
@@ -205,7 +203,7 @@ class PluginHarness:
 
 
 def _only(error: BaseException) -> BaseException:
-    """What a group of one is about, or a job manager that did not start for a plugin's sake."""
+    """Return the sole error of a group; for a failed start, the PluginError that caused it."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, ModuleNotStarted) and error.__cause__ is not None:

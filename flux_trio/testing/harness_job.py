@@ -1,4 +1,4 @@
-"""A job in the plugin harness: what became of it, and what may happen to it next."""
+"""A job in the plugin harness: its state, and the steps that a test can take with it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from flux_trio.testing.stage import Stage
 
 
 class Runs(Protocol):
-    """Whoever runs async functions for a test."""
+    """Runs async functions for a test."""
 
     def do(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        """Run it, and all that follows from it."""
+        """Run the function; return when nothing more happens by itself."""
 
 
 class HarnessJob:
@@ -29,93 +29,91 @@ class HarnessJob:
     def __repr__(self) -> str:
         return f"<HarnessJob {format_fluid(self.id, 'f58')} {self.state.name}>"
 
-    # --- what became of it
+    # --- its state
 
     @property
     def events(self) -> list[Event]:
-        """Its eventlog so far (RFC 21)."""
+        """The eventlog so far (RFC 21)."""
         payload = {"key": job_key(self.id, "eventlog")}
         return parse_eventlog(self._request(topics.KVS_LOOKUP, payload)["value"])
 
     @property
     def names(self) -> list[str]:
-        """Its events' names."""
+        """The names of the events so far."""
         return [event.name for event in self.events]
 
     def context(self, name: str) -> dict[str, Any]:
-        """The context of its last event `name`."""
+        """Return the context of the last event `name`."""
         return dict([event for event in self.events if event.name == name][-1].context or {})
 
     @property
     def state(self) -> JobState:
-        """Where it is."""
         return self._folded.state
 
     @property
     def priority(self) -> int:
-        """The last one it was given, 0 before."""
+        """The last assigned priority, 0 before the first."""
         return self._folded.priority
 
     @property
     def dependencies(self) -> set[str]:
-        """What holds it in DEPEND, by description."""
+        """The descriptions of the open dependencies."""
         return set(self._folded.dependencies or ())
 
     @property
     def is_offered(self) -> bool:
-        """Whether the scheduler has been asked for its resources."""
+        """Whether an alloc request for the job is pending."""
         return self.id in self._stage.offered
 
     @property
     def is_start_requested(self) -> bool:
-        """Whether the execution service has been asked to start it, and it is not over."""
+        """Whether the execution service was asked to start the job, which is not over."""
         return self.id in self._stage.starts
 
     @property
     def annotations(self) -> dict[str, Any]:
-        """RFC 27, Alloc Annotate; plugins' too."""
+        """The annotations of scheduler (RFC 27, Alloc Annotate) and plugins."""
         payload = {"id": self.id, "attrs": ["annotations"]}
         job = self._request(topics.LIST_ID, payload)["job"]
         return dict(job.get("annotations", {}))
 
-    # --- what happens to it
+    # --- steps
 
     def grant(self) -> None:
-        """The scheduler gives it whole nodes."""
+        """Let the scheduler allocate whole nodes to the job."""
         self._runs.do(self._stage.grant, self.id)
 
     def deny(self, note: str = "") -> None:
-        """The scheduler says that it will never get any."""
+        """Let the scheduler deny the job's request."""
         self._runs.do(self._stage.deny, self.id, note)
 
     def start(self) -> None:
-        """Its shells have started."""
+        """Let the execution service report that the shells have started."""
         self._runs.do(self._stage.executed, self.id, StartType.START)
 
     def finish(self, status: int = 0) -> None:
-        """Its shells have ended, with a wait status; its resources are released."""
+        """Let the shells end with a wait status, and release the resources."""
         self._runs.do(self._finish, status)
 
     def run(self) -> None:
-        """All three: from SCHED to its end, unless a plugin holds it."""
+        """Grant, start and finish: from SCHED to the end, unless a plugin holds the job."""
         for step in (self.grant, self.start, self.finish):
             step()
 
     def cancel(self, note: str = "") -> None:
-        """Its user cancels it."""
         self.raise_exception("cancel", 0, note)
 
     def raise_exception(self, kind: str, severity: int = 0, note: str = "") -> None:
-        """An exception; severity 0 ends it."""
+        """Raise an exception as the owner; severity 0 ends the job."""
         payload = {"id": self.id, "type": kind, "severity": severity, "note": note}
         self._request(topics.JOB_RAISE, payload)
 
     def set_urgency(self, urgency: int) -> None:
-        """The owner changes its urgency, 0 to 31."""
+        """Change the urgency, 0 to 31, as the owner."""
         self._request(topics.JOB_URGENCY, {"id": self.id, "urgency": urgency})
 
     def update(self, values: Mapping[str, Any], *, userid: int | None = None) -> None:
-        """The owner, or `userid`, changes its jobspec by key. Raises FluxError."""
+        """Change the jobspec by key, as the owner or `userid`. Raises FluxError."""
         payload = {"id": self.id, "updates": dict(values)}
         self._runs.do(self._stage.request, topics.JOB_UPDATE, payload, userid)
 

@@ -1,4 +1,4 @@
-"""Fixtures for whoever has flux-trio installed: pytest finds this by its entry point."""
+"""Fixtures of flux-trio; pytest finds this module by its entry point."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 class StartHarness(Protocol):
-    """What the fixture gives: takes what `PluginHarness` takes."""
+    """The value of the fixture: takes the arguments of `PluginHarness`."""
 
     def __call__(self, *plugins: Plugin, **options: Any) -> PluginHarness:
-        """A harness that ends with the test."""
+        """Return an entered harness, which ends with the test."""
 
 
 @pytest.fixture
 def plugin_harness() -> Iterator[StartHarness]:
-    """To start plugin harnesses with; they end with the test."""
+    """Starts plugin harnesses, which end with the test."""
     from flux_trio.testing.harness import PluginHarness
 
     with ExitStack() as stack:

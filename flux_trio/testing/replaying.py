@@ -1,7 +1,8 @@
-"""A recorded trace, once more, with a plugin that was not there then.
+"""Replay the jobs of a recorded trace with a plugin.
 
-Jobs are submitted as they were, at the times they were; what scheduler, execution service and users
-did to them is done again where it still can be. What the plugin made impossible is told.
+Jobs are submitted with their jobspecs and at their times. The recorded steps of the scheduler, the
+execution service and users are repeated if they are still possible; a step that the plugin made
+impossible is a difference.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from flux_trio.trace import Kind, Record
 
 @dataclass(slots=True)
 class Replayed:
-    """`jobs` by the ids they had; `differences` are sentences, in the order they were found."""
+    """`jobs` by their recorded ids; `differences` are sentences, in order."""
 
     jobs: dict[int, HarnessJob] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)
 
 
 def replay_trace(harness: PluginHarness, records: Iterable[Record]) -> Replayed:
-    """Take the jobs of a trace (`flux_trio.trace.read_trace`) through `harness`."""
+    """Replay the jobs of a trace (`flux_trio.trace.read_trace`) in `harness`."""
     kept = list(records)
     replayed = Replayed()
     jobspecs = dict(_jobspecs(kept))
@@ -41,12 +42,12 @@ def replay_trace(harness: PluginHarness, records: Iterable[Record]) -> Replayed:
         if data["name"] == JobEvent.SUBMIT:
             _submit(harness, replayed, data, jobspecs[data["id"]])
         elif data["id"] in replayed.jobs:
-            _again(replayed, data)
+            _repeat(replayed, data)
     return replayed
 
 
 def _jobspecs(records: Iterable[Record]) -> Iterable[tuple[int, dict[str, Any]]]:
-    """From the requests that carry them: of submission, or, where that was not recorded, alloc."""
+    """Yield id and jobspec from submit requests, or if those were not recorded, from alloc."""
     for record in records:
         message = record.message
         if not isinstance(message, Request) or not isinstance(message.payload, dict):
@@ -71,8 +72,8 @@ def _submit(
         replayed.jobs[data["id"]] = job
 
 
-def _again(replayed: Replayed, data: dict[str, Any]) -> None:
-    """What is not the job manager's own doing; a step that has no place now is a difference."""
+def _repeat(replayed: Replayed, data: dict[str, Any]) -> None:
+    """Repeat a step that the job manager does not take itself; note it if it is impossible."""
     job, name, context = replayed.jobs[data["id"]], data["name"], data["context"]
     if name == JobEvent.EXCEPTION and job.state != JobState.INACTIVE:
         job.raise_exception(context["type"], context["severity"], context.get("note", ""))

@@ -1,5 +1,5 @@
-"""What the plugin harness stages around a job manager: a scheduler and an execution service that
-do nothing by themselves, clients of any user, and a clock that is moved by hand.
+"""The surroundings of the job manager in the plugin harness: a scheduler and an execution service
+that act only on request, clients of any user, and a clock that the test advances.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MODULES: Final = ("kvs", "resource", "job-manager", "job-ingest", "job-list")
 
 
 class Stage:
-    """Everything but the plugins; its coroutines run under its clock."""
+    """The instance without the plugins; its coroutines run under its clock."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class Stage:
         self._sched: Handle
         self._exec: Handle
         self._end: trio.Event
-        self.offered: dict[int, Request] = {}  # sched.alloc requests not answered
+        self.offered: dict[int, Request] = {}  # open sched.alloc requests
         self.starts: dict[int, Request] = {}  # start requests whose job is not over
         self._granted: dict[int, list[int]] = {}  # ranks
         self._free = list(reversed(range(NNODES)))
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """The job manager, attached to both."""
+        """Open the instance with the scheduler and the execution service attached."""
         async with (
             open_instance(self._config, self._given) as self._instance,
             AsyncExitStack() as self._peers,
@@ -83,32 +83,31 @@ class Stage:
             nursery.cancel_scope.cancel()
 
     async def ended(self) -> None:
-        """Until the test is over."""
+        """Wait for `end`."""
         await self._end.wait()
 
     def end(self) -> None:
-        """The test is over."""
+        """End the block of `open`."""
         self._end.set()
 
     # --- time
 
     async def elapsed(self) -> float:
-        """Seconds since the beginning."""
+        """Return seconds since the start."""
         return trio.current_time()
 
     async def next_deadline(self) -> float:
-        """Seconds until something is due; infinite when nothing is."""
+        """Return seconds until the next deadline; infinite without one."""
         return trio.lowlevel.current_statistics().seconds_to_next_deadline
 
     async def advance(self, seconds: float) -> None:
-        """Jump from one deadline to the next, until that long has passed."""
+        """Jump from deadline to deadline until `seconds` have passed."""
         until = trio.current_time() + seconds
         while (left := until - trio.current_time()) > 0:
             self.clock.jump(min(max(await self.next_deadline(), 0.0), left))
             await trio.testing.wait_all_tasks_blocked()
 
     def log_lines(self) -> list[str]:
-        """The instance's log."""
         return [str(entry) for entry in list(self._instance.log)]
 
     # --- clients
@@ -116,12 +115,12 @@ class Stage:
     async def request(
         self, topic: str, payload: dict[str, Any], userid: int | None = None
     ) -> dict[str, Any]:
-        """Ask as the owner, or as another user. Raises FluxError."""
+        """Send a request as the owner or as another user. Raises FluxError."""
         client = await self._client(USERID if userid is None else userid)
         return await client.call(topic, payload)
 
     async def submit(self, userid: int, jobspec: dict[str, Any], urgency: int) -> int:
-        """The new job's id. Raises FluxError."""
+        """Submit a job, and return its id. Raises FluxError."""
         payload = {"jobspec": jobspec, "urgency": urgency}
         answer = await self.request(topics.INGEST_SUBMIT, payload, userid)
         jobid: int = answer["id"]
@@ -172,7 +171,7 @@ class Stage:
                 self._sched.send(_response(request, {}))
 
     async def grant(self, jobid: int) -> None:
-        """Whole nodes for a job that was offered."""
+        """Allocate whole nodes to a job with an open alloc request."""
         payload = _expect(self.offered, jobid, "it is not offered to the scheduler").payload
         assert isinstance(payload, dict)
         jobspec = Jobspec.parse_general(payload["jobspec"])
@@ -189,7 +188,6 @@ class Stage:
         self._answer(jobid, AllocType.SUCCESS)
 
     async def deny(self, jobid: int, note: str) -> None:
-        """No allocation, ever."""
         self._answer(jobid, AllocType.DENY, note=note)
 
     def _answer(self, jobid: int, kind: AllocType, **more: Any) -> None:
@@ -209,12 +207,12 @@ class Stage:
                     await self._excepted(payload["id"], payload["severity"])
 
     async def _excepted(self, jobid: int, severity: int) -> None:
-        """Processes of a job that met a fatal exception end at once."""
+        """End the processes of a job at once after a fatal exception."""
         if severity == 0 and jobid in self.starts:
             await self.executed(jobid, StartType.RELEASE)
 
     async def executed(self, jobid: int, kind: StartType, **data: Any) -> None:
-        """A response of the execution service to a job's start."""
+        """Send a response of the execution service to a job's start request."""
         request = _expect(self.starts, jobid, "the execution service is not asked to start it")
         if kind == StartType.RELEASE:
             ranks = ",".join(map(str, self._granted.get(jobid, [])))
@@ -224,7 +222,7 @@ class Stage:
 
 
 def _expect(requests: Mapping[int, Request], jobid: int, why_not: str) -> Request:
-    """The request about a job; a test that expects one is told why there is none."""
+    """Return the request of a job. Raises AssertionError with `why_not` if there is none."""
     if jobid not in requests:
         raise AssertionError(f"job {format_fluid(jobid, 'f58')}: {why_not}")
     return requests[jobid]

@@ -1,8 +1,8 @@
-"""Judging the instances that a test opens by the clauses of the RFCs.
+"""Judge the instances that a test opens by the clauses of the RFCs.
 
-A monitor of its own watches each instance while it runs. A test may end an instance in the middle
-of things, and then nobody can say what was still owed. If the instance is at rest when it begins to
-end, whatever a party still owes is a violation.
+Each instance has a monitor, which watches it while it runs. If a test ends an instance that is
+busy, missing responses and events cannot be judged. If the instance is at rest when it begins to
+end, a response or event that is still due is a violation.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from flux_trio.messages import Message, Request, Response, service_of, topics
 from flux_trio.trace import Kind, Record, Sink
 from flux_trio.views import verdict_text
 
-LONG_TEXT: Final = "6.response.4"  # recommends short error texts; here they are whole instead
+LONG_TEXT: Final = "6.response.4"  # recommends short error texts; flux-trio does not shorten them
 
 
 class ClausesBroken(AssertionError):
-    """An instance, or whoever spoke to it, broke clauses; the text shows the messages."""
+    """An instance or one of its peers broke clauses; the text shows the messages."""
 
     def __init__(self, violations: list[Violation], text: str) -> None:
         super().__init__(text)
@@ -31,15 +31,15 @@ class ClausesBroken(AssertionError):
 
 
 class _Watcher:
-    """A monitor, and the records that may have to be shown."""
+    """A monitor, and the records for its violations."""
 
     def __init__(self) -> None:
         self._monitor = Monitor(ALL_RULES, _clauses())
         self._records: list[Record] = []
-        self._rest = _Rest()
+        self._rest = _RestTracker()
 
     def take(self, record: Record) -> None:
-        """The next record (a Sink)."""
+        """Take the next record; a Sink."""
         self._records.append(record)
         self._monitor.observe(record)
         self._rest.observe(record)
@@ -47,31 +47,34 @@ class _Watcher:
             self._monitor.finish()
 
     def broken(self) -> frozenset[str]:
-        """The clauses that were broken so far."""
+        """Return the clauses that were broken so far."""
         return frozenset(each.clause for each in self._monitor.violations)
 
     def found(self, breaking: Collection[str]) -> list[Violation]:
-        """Violations of clauses that are neither in `breaking` nor LONG_TEXT."""
+        """Return the violations of clauses other than `breaking` and LONG_TEXT."""
         allowed = {*breaking, LONG_TEXT}
         return [each for each in self._monitor.violations if each.clause not in allowed]
 
     def show(self, violations: list[Violation]) -> str:
-        """Their text, with the messages."""
+        """Return the text of violations with their messages."""
         records = {record.n: record for record in self._records}
         verdicts = self._monitor.verdicts()
         shown = Judgement("watched", len(records), verdicts, tuple(violations), {})
         return verdict_text(shown, records)
 
 
-class _Rest:
-    """Whether an instance is at rest: no job is active, no message is on its way, and the kvs has
-    answered what it was asked.
+class _RestTracker:
+    """Finds out whether an instance is at rest.
+
+    It is if no job is active, no message is on its way, and the kvs has answered all requests.
     """
 
     def __init__(self) -> None:
-        self._on_their_way: set[int] = set()  # places of requests and responses that were sent
-        self._at_the_store: set[tuple[str, int]] = set()  # party and matchtag of calls to the kvs
-        self._is_idle = True  # the job manager's last account, unless a job has had an event since
+        self._on_their_way: set[int] = set()  # numbers of sent requests and responses
+        self._at_the_store: set[tuple[str, int]] = (
+            set()
+        )  # party and matchtag of open calls to the kvs
+        self._is_idle = True  # the job manager said so last, and no job has had an event since
 
     def observe(self, record: Record) -> None:
         """Take the next record."""
@@ -91,7 +94,7 @@ class _Rest:
 
     @property
     def is_reached(self) -> bool:
-        """Whether nothing is under way after the last record."""
+        """Whether the instance is at rest after the last record."""
         return self._is_idle and not self._on_their_way and not self._at_the_store
 
 
@@ -101,7 +104,7 @@ def _is_call_of_kvs(request: Request) -> bool:
 
 
 def _is_awaited(message: Message | None) -> bool:
-    """Whether somebody acts on `message`: a test's own clients say goodbye as it ends."""
+    """Whether the receiver acts on `message`; disconnects of a test's clients do not count."""
     match message:
         case Request(topic=topic):
             return not topic.endswith(topics.DISCONNECT)
@@ -112,12 +115,11 @@ def _is_awaited(message: Message | None) -> bool:
 
 @contextmanager
 def watched(breaking: Collection[str] = ()) -> Iterator[Callable[[], frozenset[str]]]:
-    """Judge every instance that is opened in the block (in this context, and Trio runs in it).
+    """Judge every instance that is opened in the block, in this context and its Trio runs.
 
-    Gives a function that tells which clauses were broken so far, on purpose or not.
-
-    `breaking` are clauses that are broken on purpose. At the end of a block that has not failed
-    by itself, raises ClausesBroken if others were.
+    Yields a function that returns the clauses that were broken so far. `breaking` are the clauses
+    that the test breaks on purpose. At the end of the block, raises ClausesBroken if other clauses
+    were broken, unless the block has failed itself.
     """
     watchers: list[_Watcher] = []
 

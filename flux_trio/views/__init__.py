@@ -1,7 +1,7 @@
-"""Views: what happened, and what is allowed, as pages and pictures for a reader.
+"""Views: pages and pictures of traces, judgements, simulations and state tables.
 
-Each picture is one self-contained text (SVG, HTML or Markdown) made from a trace, from plain
-numbers, or from the protocols' own tables. Nothing here runs or decides anything.
+Each function returns one self-contained text (SVG, HTML, Markdown, JSON or XML), made from a trace,
+from numbers, or from the protocols' tables. The package has no I/O and makes no decisions.
 """
 
 from flux_trio.views.arrows import tell

@@ -1,4 +1,4 @@
-"""A record as one line of text: who to whom, what, and the keys that matter."""
+"""A record as one line of text: parties, type and topic, and short values."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from flux_trio.messages import (
 from flux_trio.trace import Kind, Record
 
 VALUE_CHARS_MAX: Final = 40
-"""A value that takes more is left out: jobspecs and R are not read in a line."""
+"""A longer value is cut: nobody reads a jobspec or R in one line."""
 
 
 def arrow(record: Record) -> str:
-    """`sender -> receiver` where the message was sent, `receiver <- sender` where it was taken up.
+    """Return `sender -> receiver` for a send, `receiver <- sender` for a receipt.
 
-    For what is no message, the party alone.
+    For a record without a message, return the party.
     """
     match record.kind:
         case Kind.SEND:
@@ -38,7 +38,7 @@ def arrow(record: Record) -> str:
 
 
 def sender_of(record: Record) -> str:
-    """Who sent what the record's party took up, as far as it tells: a service for its holder."""
+    """Return the sender of a received message, or "" if unknown; for a response, its service."""
     message = record.message
     if record.peer or message is None:
         return record.peer
@@ -48,7 +48,7 @@ def sender_of(record: Record) -> str:
 
 
 def content(record: Record) -> str:
-    """Type and topic, or name, and what is in it."""
+    """Return the headline and the values of a record."""
     if record.message is not None:
         return f"{headline(record)} {_values(_payload(record.message))}".rstrip()
     data = record.data or {}
@@ -57,7 +57,7 @@ def content(record: Record) -> str:
 
 
 def headline(record: Record) -> str:
-    """What the record is, without its values."""
+    """Return type and topic of a message, or the name of another record, without values."""
     message, data = record.message, record.data or {}
     if isinstance(message, Response):
         return f"response {message.topic}{_errnum(message)}{_text(message)}"
@@ -71,7 +71,7 @@ def headline(record: Record) -> str:
 
 
 def tell(record: Record, t_zero: float) -> str:
-    """The whole line; times are seconds after `t_zero`."""
+    """Return the whole line of a record; its time is in seconds after `t_zero`."""
     return f"{record.n:>7}  {record.t - t_zero:+10.4f}  {arrow(record)}: {content(record)}"
 
 

@@ -1,4 +1,4 @@
-"""Text of others in a page: neither its marks nor its controls reach the reader's browser."""
+"""Escape foreign text for a page: markup and control characters do not reach the browser."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _LINES = "\n\t"
 
 
 def escape(text: str) -> str:
-    """`text` as the content of an element; it may have several lines."""
+    """Return `text` as the content of an element; it may have several lines."""
     return saxutils.escape(printable(text, keep=_LINES))
 
 
 def quoteattr(text: str) -> str:
-    """`text` as the value of an attribute, with its quotes."""
+    """Return `text` as the value of an attribute, with quotes."""
     return saxutils.quoteattr(printable(text, keep=_LINES))

@@ -1,7 +1,7 @@
-"""A few records as a sequence diagram: a line for each party, arrows between them, time downward.
+"""A sequence diagram of a few records: a line for each party, arrows between them, time downward.
 
-Takes any records in their order. A message whose send and receipt are both there is one slanted
-arrow; where only one is, the arrow is level.
+The records are in their order. If both the send and the receipt of a message are there, it is one
+slanted arrow; if only one is there, the arrow is level.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TOP: Final = 54
 ROW: Final = 42
 LANE_MIN: Final = 220
 LANE_MAX: Final = 560
-BOLDER: Final = 1.12  # how much wider a bold text is
+BOLDER: Final = 1.12  # bold text is wider by this factor
 SIDE: Final = 20
 STAMP: Final = 92  # for the time of a row
 LABEL_CHARS_MAX: Final = 90
@@ -45,18 +45,18 @@ STYLE: Final = f"""{svg.STYLE}
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Where things are: parties across, records down, by their place in the order."""
+    """The layout: x of each party, y of each record by its number."""
 
     ends: dict[int, tuple[str, ...]]
     lanes: dict[str, float]
     rows: dict[int, float]
-    taken: set[int]  # sends whose receipt is in the picture too
+    taken: set[int]  # numbers of sends whose receipt is in the picture
     broken: int
     width: float
 
 
 def draw_sequence(records: Sequence[Record], broken: int, label: str) -> str:
-    """The diagram as one SVG; the record at place `broken` stands out."""
+    """Return the diagram as SVG; the record with the number `broken` is highlighted."""
     ends = _all_ends(records)
     parties = list(dict.fromkeys(party for each in ends.values() for party in each))
     lane_px = _lane_px(records)
@@ -77,7 +77,7 @@ def draw_sequence(records: Sequence[Record], broken: int, label: str) -> str:
 
 
 def _all_ends(records: Iterable[Record]) -> dict[int, tuple[str, ...]]:
-    """By place, who a record is between, the sender first; one party for what is no message."""
+    """Return by number the parties of each record, the sender first; one party if no message."""
     found: dict[int, tuple[str, ...]] = {}
     for record in records:
         ends: tuple[str, ...] = (record.party,)
@@ -91,7 +91,7 @@ def _all_ends(records: Iterable[Record]) -> dict[int, tuple[str, ...]]:
 
 
 def _lane_px(records: Iterable[Record]) -> float:
-    """Wide enough for the longest label to fit between two lanes, within reason."""
+    """Return the width of a lane: the longest label fits, between LANE_MIN and LANE_MAX."""
     longest = max(svg.text_px(_label(record)) for record in records)
     return min(LANE_MAX, max(LANE_MIN, BOLDER * longest + SIDE))
 
@@ -144,7 +144,7 @@ def _note(record: Record, frame: _Frame, bad: str) -> list[str]:
 
 
 def _over_start(x1: float, x2: float, y: float, text: str, frame: _Frame, bad: str) -> str:
-    """The label of an arrow: where it begins, so that slanted ones do not cross it."""
+    """Draw the label at the start of its arrow, where slanted arrows do not cross it."""
     way = 1 if x2 > x1 else -1
     return _text_at(x1 + way * (BOLDER * svg.text_px(text) / 2 + 8), y - 7, text, frame, bad)
 
@@ -155,7 +155,7 @@ def _text_at(x: float, y: float, text: str, frame: _Frame, bad: str) -> str:
 
 
 def _inside(x: float, half: float, frame: _Frame) -> float:
-    """The middle of something that wide, moved into the picture."""
+    """Return `x`, moved so that a box of half width `half` is inside the picture."""
     return max(STAMP + half, min(x, frame.width - half - 4))
 
 

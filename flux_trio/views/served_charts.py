@@ -1,4 +1,4 @@
-"""Bars against each other and lines over time: the drawings of a report on who was served how."""
+"""The drawings of a report on a policy: pairs of bars, and lines over time."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from flux_trio.views import svg
 from flux_trio.views.simulation_plot import LEVELS, Steps, nice_step, time_ticks
 
 WIDTH: Final = 540
-LEFT, RIGHT, TOP = 96, 18, 56  # two rows of names above
+LEFT, RIGHT, TOP = 96, 18, 56  # TOP has room for two rows of names
 ROW: Final = 26  # height of one name's bars
-BAR: Final = 8  # thickness of one
-FOOT: Final = 40  # for the numbers and the unit below
+BAR: Final = 8  # thickness of one bar
+FOOT: Final = 40  # the numbers and the unit below
 PLOT: Final = 190  # height of lines
-LEGEND_PX: Final = 110  # room of one name
+LEGEND_PX: Final = 110  # width of one name
 NAME_MAX: Final = 13  # characters of a name beside its bars
 
-# Okabe and Ito's, and one more: readable on light and dark pages.
+# The colours of Okabe and Ito, and one more: readable on light and dark pages.
 HUES: Final = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00", "#7a5195",
 )  # fmt: skip
@@ -28,7 +28,7 @@ LINES_MAX: Final = len(HUES)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two values of one name, on one scale."""
+    """Two values of one name, on the same scale."""
 
     name: str
     first: float
@@ -36,7 +36,7 @@ class Pair:
 
 
 def draw_pairs(title: str, unit: str, kinds: tuple[str, str], pairs: Sequence[Pair]) -> str:
-    """A pair of bars for each name; `kinds` says what the first and the second are."""
+    """Draw a pair of bars for each name; `kinds` names the first and the second bar."""
     peak = max((max(pair.first, pair.second) for pair in pairs), default=0.0) or 1.0
     step = _step(peak)
     right = ceil(peak / step) * step
@@ -57,7 +57,7 @@ def draw_pairs(title: str, unit: str, kinds: tuple[str, str], pairs: Sequence[Pa
 
 
 def draw_lines(title: str, lines: Sequence[tuple[str, Steps]], t_begin: float, t_end: float) -> str:
-    """At most LINES_MAX step functions on one time axis, from `t_begin` to `t_end` in seconds."""
+    """Draw at most LINES_MAX step functions on a time axis from `t_begin` to `t_end` (seconds)."""
     span = max(t_end - t_begin, 1.0)
     peak = max((value for _, steps in lines for _, value in steps), default=0.0) or 1.0
     step = _step(peak)
@@ -126,7 +126,7 @@ def _legend(names: Sequence[str], hues: Sequence[str]) -> list[str]:
 
 
 def _step(peak: float) -> float:
-    """Between two levels of an axis that reaches up to `peak`, which may be far below 1."""
+    """Return the distance of two levels of an axis up to `peak`, which may be far below 1."""
     unit = 1.0
     while peak / LEVELS < unit:
         unit /= 10

@@ -1,6 +1,6 @@
-"""Whom a policy serves, as one self-contained HTML page: users and banks, runs side by side.
+"""An HTML page on how policies serve users and banks, with the runs side by side.
 
-Takes plain figures; where they come from is not known here.
+The page is self-contained and made from plain figures.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flux_trio.views.simulation_plot import Steps
 from flux_trio.views.svg import element
 from flux_trio.views.verdict_page import STYLE
 
-DRAWN_MAX: Final = 20  # names in one drawing; the table has them all
+DRAWN_MAX: Final = 20  # names in one drawing; the table has all names
 
 _GRID: Final = """
 .runs { display: grid; gap: 1.4rem; grid-template-columns: repeat(auto-fit, minmax(560px, 1fr)); }
@@ -26,23 +26,23 @@ td:first-child, th:first-child { text-align: left; }
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """How one user or bank was served. Times in seconds; None: no job of it started."""
+    """The figures of one user or bank. Times are in seconds; None if no job of it started."""
 
     name: str
     njobs: int
     wait_mean_s: float | None
     wait_p95_s: float | None
     received: float
-    """Its part of all core-seconds used, 0 to 1."""
+    """The part of all used core-seconds, 0 to 1."""
     owed: float
-    """Its part by the shares that the policy goes by, 0 to 1."""
+    """The part by the shares of the policy, 0 to 1."""
     priority: Steps
-    """Mean priority of its pending jobs over time."""
+    """The mean priority of its pending jobs over time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedRun:
-    """A whole run under one policy; times are seconds since the Unix epoch."""
+    """One run under one policy; times are seconds since the Unix epoch."""
 
     name: str
     users: Sequence[Served]
@@ -54,7 +54,7 @@ class ServedRun:
 
 
 def served_page(title: str, runs: Sequence[ServedRun]) -> str:
-    """The page: a column for each run, with the same drawings in the same order."""
+    """Return the page: a column for each run, with the same drawings in the same order."""
     columns = [element("section", *_column(run)) for run in runs]
     head = element("head", element("meta", charset="utf-8"), element("title", escape(title)),
                    f"<style>{STYLE}{_GRID}</style>")  # fmt: skip

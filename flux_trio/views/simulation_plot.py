@@ -1,6 +1,6 @@
 """Utilisation and queue length of a run over time, as one self-contained SVG.
 
-Two panels share the time axis. Takes plain step functions; where they come from is not known here.
+Two panels share the time axis. The picture is made from plain step functions.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Final
 from flux_trio.views import svg
 
 Steps = Sequence[tuple[float, float]]
-"""(time in seconds, value from then on), times ascending."""
+"""Pairs of (time in seconds, value from then on), times ascending."""
 
 WIDTH: Final = 860
 LEFT, RIGHT, TOP, BOTTOM = 78, 24, 48, 50
-PANEL: Final = 150  # height of each of the two
+PANEL: Final = 150  # height of each of the two panels
 GAP: Final = 26
-TICKS: Final = 8  # about, on the time axis
-LEVELS: Final = 4  # about, on the others
+TICKS: Final = 8  # approximate number on the time axis
+LEVELS: Final = 4  # approximate number on the other axes
 
-# Units for the time axis: seconds in one, and the steps between ticks that read well in it.
+# Units of the time axis: name, seconds, and the readable steps between ticks.
 _UNITS: Final = (
     ("days", 86400.0, (1, 2, 3, 4, 7, 14, 28)),
     ("hours", 3600.0, (1, 2, 3, 4, 6, 12, 24)),
@@ -33,13 +33,13 @@ _UNITS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """Where one of the panels is, and what its ordinate means."""
+    """The position of one panel, and its vertical axis."""
 
     top: float
     label: str
-    unit: str  # follows each number of a tick
-    scale: float  # of a value, for ticks
-    peak: float  # the value at its upper edge
+    unit: str  # follows the number of each tick
+    scale: float  # factor from a value to a tick's number
+    peak: float  # the value at the upper edge
     colour: str
 
     def y(self, value: float) -> float:
@@ -49,9 +49,9 @@ class _Panel:
 def draw_simulation(
     title: str, utilisation: Steps, queue_length: Steps, t_begin: float, t_end: float
 ) -> str:
-    """The picture of a run from `t_begin` to `t_end`, both in the seconds of the step functions.
+    """Draw a run from `t_begin` to `t_end`, in seconds.
 
-    Utilisation is from 0 to 1, queue length in jobs; both axes say so.
+    Utilisation is from 0 to 1, queue length is in jobs.
     """
     span = max(t_end - t_begin, 1.0)
     longest = max((value for _, value in queue_length), default=0.0)
@@ -72,7 +72,7 @@ def draw_simulation(
 
 
 def nice_step(least: float) -> float:
-    """The smallest of 1, 2, 5, 10, 20, 50, … that is not below `least`."""
+    """Return the smallest of 1, 2, 5, 10, 20, 50, … that is at least `least`."""
     decade = 10.0 ** floor(log10(max(least, 1.0)))
     return next(decade * factor for factor in (1, 2, 5, 10) if decade * factor >= least)
 
@@ -82,12 +82,12 @@ def _x(after: float, span: float) -> float:
 
 
 def _unit(span: float) -> tuple[str, float, tuple[int, ...]]:
-    """The largest unit of which there are a few in `span`."""
+    """Return the largest unit that fits at least three times into `span`."""
     return next((unit for unit in _UNITS if span >= 3 * unit[1]), _UNITS[-1])
 
 
 def time_ticks(span: float) -> tuple[str, list[tuple[float, str]]]:
-    """What a time axis of `span` seconds is called, and its ticks: (seconds, label)."""
+    """Return the caption of a time axis of `span` seconds, and its ticks: (seconds, label)."""
     name, length, steps = _unit(span)
     wanted = span / length / TICKS
     every = next((step for step in steps if step >= wanted), nice_step(wanted)) * length

@@ -1,8 +1,8 @@
-"""A protocol's state table for a reader: a diagram of what moves it, and the whole table.
+"""A protocol's state table as a diagram of its transitions, and as a Markdown table.
 
-The diagram stands the states under each other. What leads to the next is an arrow between them,
-what leads further down is on the right, what leads back up on the left; events that leave a state
-as it is are in the table alone.
+The diagram has the states in a column. An arrow to the next state is between the two boxes, an
+arrow further down is on the right, an arrow back up is on the left. Events that do not change the
+state are only in the table.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from flux_trio.views import svg
 
 BOX_WIDTH_MIN: Final = 150
 BOX_HEIGHT: Final = 44
-LINE: Final = 15  # height of a line of text
+LINE: Final = 15  # height of one line of text
 GAP_MIN: Final = 44
-LANE: Final = 26  # between two rails, beside the text of the inner one
+LANE: Final = 26  # distance of two rails, from the text of the inner one
 MARGIN: Final = 16
 TITLE: Final = 30
 
@@ -28,7 +28,7 @@ NOT_ALLOWED: Final = ""
 
 
 def table_markdown(table: Table[Any, Any]) -> str:
-    """Next state by event (rows) and state (columns), in Markdown; empty where not allowed."""
+    """Return the next state by event (rows) and state (columns); empty if not allowed."""
     states = list(table.rows)
     rows = [["event", *[state.name for state in states]], ["---"] * (len(states) + 1)]
     for event in _events(table):
@@ -45,14 +45,14 @@ def _cell(table: Table[Any, Any], state: Enum, event: Enum) -> str:
 
 
 def _events(table: Table[Any, Any]) -> list[Enum]:
-    """All that have a row somewhere, in the order in which they are defined."""
+    """Return the events that have a row, in the order of their definition."""
     used = {event for _, event, _ in table}
     return [event for event in type(next(iter(used))) if event in used]
 
 
 @dataclass(frozen=True, slots=True)
 class _Arrow:
-    """Events that lead from any of some states, by their places, to another."""
+    """Events (labels) that lead from each of the source states to the target, by index."""
 
     sources: tuple[int, ...]
     target: int
@@ -60,31 +60,31 @@ class _Arrow:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The first and the last place that it touches."""
+        """The first and the last index that the arrow touches."""
         return min(*self.sources, self.target), max(*self.sources, self.target)
 
     @property
     def label_width(self) -> float:
-        """In pixels."""
+        """The width of the widest label, in pixels."""
         return max(map(svg.text_px, self.labels))
 
 
 @dataclass(frozen=True, slots=True)
 class _Rail:
-    """Where the vertical part of an arrow at the side runs."""
+    """The x of the vertical part of an arrow at the side, from the middle."""
 
     arrow: _Arrow
     x: float
 
 
 def draw_states(table: Table[Any, Any]) -> str:
-    """The diagram, as a self-contained SVG."""
+    """Return the diagram as a self-contained SVG."""
     states = list(table.rows)
     down, right, left = _sorted_arrows(_arrows(table, states))
     half = max([BOX_WIDTH_MIN, *[_box_px(state) for state in states]]) / 2
     tops = _tops(states, down)
     rails_left, reach_left = _rails(left, half, -1)
-    beside = [arrow.label_width for arrow in down]  # text to the right of the middle line
+    beside = [arrow.label_width for arrow in down]  # this text is to the right of the middle line
     rails_right, reach_right = _rails(right, max([half, *beside]), +1)
     center = MARGIN + reach_left
     title = f"{table.name}: what changes the state"
@@ -102,7 +102,7 @@ def draw_states(table: Table[Any, Any]) -> str:
 
 
 def _arrows(table: Table[Any, Any], states: list[Enum]) -> list[_Arrow]:
-    """One for each target and set of events, from all states where the same set leads there."""
+    """Return one arrow for each target and set of events, from all states that share the set."""
     labels: dict[tuple[int, int], list[str]] = {}
     for state, event, after in table:
         if after != state:
@@ -117,7 +117,7 @@ def _arrows(table: Table[Any, Any], states: list[Enum]) -> list[_Arrow]:
 
 
 def _sorted_arrows(arrows: list[_Arrow]) -> tuple[list[_Arrow], list[_Arrow], list[_Arrow]]:
-    """Those to the next state, those further down, those back up; short ones first."""
+    """Return arrows to the next state, further down, and back up; short arrows first."""
     down = [arrow for arrow in arrows if arrow.sources == (arrow.target - 1,)]
     rest = sorted(
         (arrow for arrow in arrows if arrow not in down),
@@ -137,7 +137,7 @@ def _describe(state: Enum) -> str:
 
 
 def _tops(states: list[Enum], down: Iterable[_Arrow]) -> list[float]:
-    """The upper edge of each state's box: as far apart as the text between them needs."""
+    """Return the upper edge of each box; the text between two boxes decides their distance."""
     lines = {arrow.target: len(arrow.labels) for arrow in down}
     tops = [float(TITLE + MARGIN)]
     for index in range(1, len(states)):
@@ -147,7 +147,7 @@ def _tops(states: list[Enum], down: Iterable[_Arrow]) -> list[float]:
 
 
 def _rails(arrows: list[_Arrow], inner: float, side: int) -> tuple[list[_Rail], float]:
-    """A rail for each arrow, outside of those it runs beside, and how far out all of them reach."""
+    """Return a rail for each arrow, outside the rails that it overlaps, and the total width."""
     rails: list[_Rail] = []
     reach: list[tuple[_Arrow, float]] = []
     for arrow in arrows:
@@ -173,7 +173,7 @@ def _draw_rail(rail: _Rail, center: float, half: float, tops: list[float]) -> li
     drawn += [svg.line(edge, start, x, start, "arrow") for start in starts if start != far]
     drawn.append(_head(edge, end, (side, 0)))
     first, last = arrow.span
-    gap = (first + last) // 2  # the text is between two boxes, where no line crosses
+    gap = (first + last) // 2  # the text is between two boxes: no line crosses there
     middle = (tops[gap] + BOX_HEIGHT + tops[gap + 1]) / 2
     anchor = "start" if side > 0 else "end"
     return drawn + _text_lines(x + side * 6, middle, arrow.labels, anchor)
@@ -212,7 +212,7 @@ def _text_lines(x: float, middle: float, lines: tuple[str, ...], anchor: str) ->
 
 
 def _head(x: float, y: float, away: tuple[int, int]) -> str:
-    """The head of an arrow that ends at (x, y) and comes from the direction `away`."""
+    """Draw the head of an arrow that ends at (x, y) and comes from the direction `away`."""
     dx, dy = away
     back_x, back_y = x + 9 * dx, y + 9 * dy
     corners = [(x, y), (back_x + 4 * dy, back_y + 4 * dx), (back_x - 4 * dy, back_y - 4 * dx)]

@@ -1,7 +1,7 @@
-"""SVG as text: elements, and one style that holds on light and dark pages.
+"""SVG as text: elements, and one style for light and dark pages.
 
-A picture brings its own background and follows the reader's preference, so that it is readable
-wherever it is embedded. Colours are those of Okabe and Ito, told apart by colour-blind readers.
+A picture has its own background and follows the reader's preference, so it is readable wherever it
+is embedded. The colours are those of Okabe and Ito, which colour-blind readers can distinguish.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from flux_trio.views.escaping import escape, quoteattr
 
 FONT_PX: Final = 12
-# Text is measured without a font at hand: the width of an average character of a sans serif.
+# Text is measured without a font: this is the average width of a character of a sans serif.
 CHAR_PX: Final = 6.6
 
 STYLE: Final = """
@@ -50,14 +50,14 @@ text { fill: #e6edf3; }
 
 
 def element(tag: str, *children: str, **attributes: str | float) -> str:
-    """One element; `class_` is the attribute class, `text_anchor` is text-anchor."""
+    """Return an element; `class_` is the attribute class, `text_anchor` is text-anchor."""
     pairs = [f" {_name(key)}={quoteattr(number(value))}" for key, value in attributes.items()]
     opening = f"<{tag}{''.join(pairs)}"
     return f"{opening}>{''.join(children)}</{tag}>" if children else f"{opening}/>"
 
 
 def text(x: float, y: float, content: str, **attributes: str | float) -> str:
-    """A line of text whose baseline starts at (x, y), or as `text_anchor` says."""
+    """Return a line of text; its baseline starts at (x, y) unless `text_anchor` is given."""
     return element("text", escape(content), x=x, y=y, **attributes)
 
 
@@ -66,7 +66,7 @@ def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> str:
 
 
 def path(points: Iterable[tuple[float, float]], class_: str, *, closed: bool = False) -> str:
-    """Straight lines from point to point."""
+    """Return straight lines from point to point."""
     d = "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
     return element("path", d=d + "Z" * closed, class_=class_)
 
@@ -74,7 +74,7 @@ def path(points: Iterable[tuple[float, float]], class_: str, *, closed: bool = F
 def document(
     width: float, height: float, label: str, body: Iterable[str], style: str = STYLE
 ) -> str:
-    """A whole picture of `width` by `height` pixels; `label` tells it to those who cannot see."""
+    """Return a picture of `width` by `height` pixels; `label` is read by screen readers."""
     page = element("rect", width=width, height=height, class_="page")
     content = ["", element("title", escape(label)), element("style", style), page, *body, ""]
     picture = element(
@@ -90,12 +90,12 @@ def document(
 
 
 def text_px(content: str) -> float:
-    """About how wide a line of text is."""
+    """Return the approximate width of a line of text, in pixels."""
     return len(content) * CHAR_PX
 
 
 def number(value: str | float) -> str:
-    """A number without needless digits; a string as it is."""
+    """Return a number with at most one decimal; a string is returned as it is."""
     return value if isinstance(value, str) else f"{value:.1f}".removesuffix(".0")
 
 

@@ -1,7 +1,7 @@
 """A judgement as one self-contained HTML page.
 
-The clauses by RFC in a table that can be filtered by verdict, RFC and party; then each broken
-clause with its first violations, each drawn. Without its script the page shows everything.
+A table has the clauses by RFC; it can be filtered by verdict, RFC and party. Below it, each broken
+clause has its first violations, each with a drawing. Without its script the page shows everything.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def verdict_page(
     clauses: Mapping[str, Clause],
     records: Mapping[int, Record],
 ) -> str:
-    """The page. `records` are those that show the violations."""
+    """Return the page. `records` must have the records that show the violations."""
     verdict = "No clause is broken" if judgement.is_kept else "Broken clauses"
     body = [
         element("h1", escape(title)),
@@ -130,8 +130,8 @@ def _table(judgement: Judgement, clauses: Mapping[str, Clause]) -> str:
     bodies = []
     for name, ids in in_groups(judgement):
         counts = Counter(judgement.verdicts[id_] for id_ in ids)
-        told = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict)
-        head = element("th", f'{name} <span class="aside">{told}</span>', colspan="4")
+        sums = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict)
+        head = element("th", f'{name} <span class="aside">{sums}</span>', colspan="4")
         rows = [_table_row(id_, judgement, clauses) for id_ in ids]
         bodies.append(element("tbody", element("tr", head), *rows))
     return element("table", *bodies)

@@ -16,19 +16,19 @@ from flux_trio.views.escaping import escape
 from flux_trio.views.svg import element
 
 SHOWN_MAX: Final = 5
-"""Violations of one clause that are told in full where people read: the first show how."""
+"""Violations of one clause that are shown in full in texts and pages."""
 
 INVARIANTS: Final = "invariants"
 
 
 def group_of(clause: str) -> str:
-    """What a clause is listed under: `RFC 27`, or invariants, which no RFC states."""
+    """Return the group of a clause: `RFC 27`, or INVARIANTS for a clause that no RFC states."""
     head = clause.partition(".")[0]
     return f"RFC {head}" if head.isdigit() else INVARIANTS
 
 
 def in_groups(judgement: Judgement) -> list[tuple[str, list[str]]]:
-    """Clauses that have a rule, by RFC in ascending order, invariants last; each in its order."""
+    """Return the judged clauses by RFC in ascending order, invariants last."""
 
     def place(clause: str) -> tuple[bool, int]:
         head = clause.partition(".")[0]
@@ -39,7 +39,7 @@ def in_groups(judgement: Judgement) -> list[tuple[str, list[str]]]:
 
 
 def by_clause(judgement: Judgement) -> dict[str, list[Violation]]:
-    """The violations of each broken clause, in the order of the trace."""
+    """Return the violations of each broken clause, in the order of the trace."""
     found: dict[str, list[Violation]] = {}
     for each in judgement.violations:
         found.setdefault(each.clause, []).append(each)
@@ -47,7 +47,7 @@ def by_clause(judgement: Judgement) -> dict[str, list[Violation]]:
 
 
 def story(violation: Violation, records: Mapping[int, Record]) -> list[Record]:
-    """The records that show a violation, in order, the one that broke the clause last."""
+    """Return the records that show a violation, in order; the last one broke the clause."""
     earlier = sorted({n for n in violation.because if n in records and n != violation.record.n})
     return [*(records[n] for n in earlier), violation.record]
 
@@ -56,7 +56,7 @@ def story(violation: Violation, records: Mapping[int, Record]) -> list[Record]:
 
 
 def verdict_text(judgement: Judgement, records: Mapping[int, Record]) -> str:
-    """A block for each violation, then counts. `records` are those that show the violations."""
+    """Return a block for each violation, then counts; `records` has the records to show."""
     lines: list[str] = []
     for violations in by_clause(judgement).values():
         for each in violations[:SHOWN_MAX]:
@@ -78,7 +78,7 @@ def _block(violation: Violation, records: Mapping[int, Record]) -> Iterator[str]
 
 
 def count_lines(judgement: Judgement) -> Iterator[str]:
-    """How many clauses are kept, broken and not exercised, for each RFC."""
+    """Yield for each RFC how many clauses are kept, broken and not exercised."""
     for name, clauses in in_groups(judgement):
         counts = Counter(judgement.verdicts[clause] for clause in clauses)
         numbers = "  ".join(f"{verdict.value} {counts[verdict]:3}" for verdict in Verdict)
@@ -94,7 +94,7 @@ def count_lines(judgement: Judgement) -> Iterator[str]:
 def verdict_json(
     judgement: Judgement, clauses: Mapping[str, Clause], records: Mapping[int, Record]
 ) -> dict[str, Any]:
-    """All there is to know: each clause with its verdict, each violation with its records."""
+    """Return each clause with its verdict, and each violation with its records."""
     return {
         "form": judgement.form,
         "records": judgement.nrecords,
@@ -131,7 +131,7 @@ def _violation_json(violation: Violation, records: Mapping[int, Record]) -> dict
 def verdict_junit(
     judgement: Judgement, clauses: Mapping[str, Clause], records: Mapping[int, Record], name: str
 ) -> str:
-    """A test case for each clause; one that is not exercised is skipped."""
+    """Return a test case for each clause; a clause that is not exercised is skipped."""
     broken = by_clause(judgement)
     suites = []
     for group, ids in in_groups(judgement):
@@ -159,20 +159,20 @@ def _case(
     broken: Mapping[str, list[Violation]],
     id_: str,
 ) -> str:
-    told: list[str] = []
+    results: list[str] = []
     if judgement.verdicts[id_] == Verdict.NOT_EXERCISED:
-        told = [element("skipped", message=judgement.left_out.get(id_, "not exercised"))]
+        results = [element("skipped", message=judgement.left_out.get(id_, "not exercised"))]
     elif id_ in broken:
         blocks = ["\n".join(_block(each, records)) for each in broken[id_][:SHOWN_MAX]]
         text = _printable("\n\n".join(blocks))
         message = _printable(broken[id_][0].text)
-        told = [element("failure", escape(text), message=message, type=str(len(broken[id_])))]
+        results = [element("failure", escape(text), message=message, type=str(len(broken[id_])))]
     sentence = clauses[id_].text if id_ in clauses else ""
-    return element("testcase", *told, classname=group_of(id_), name=f"{id_} {sentence}".strip())
+    return element("testcase", *results, classname=group_of(id_), name=f"{id_} {sentence}".strip())
 
 
 def _printable(text: str) -> str:
-    """Without what XML cannot carry."""
+    """Replace the characters that XML does not allow."""
     return "".join(
         char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text
     )

@@ -173,7 +173,7 @@ async def test_host_that_gets_no_further_cgroup_launches_jobs_without(
         await shell.hear(Started, 1)
         assert (await shell.run(2, "true")).status == 0
         assert (len(cgroups_of(directory, 1)[0]) > 0, cgroups_of(directory, 2)) == (True, [""])
-        assert "jobs have no cgroup from now on" in (directory / LOG_NAME).read_text()
+        assert "new jobs get no cgroup" in (directory / LOG_NAME).read_text()
         await end(shell, 1)
         shell.forget(2)
 

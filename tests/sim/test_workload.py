@@ -58,8 +58,8 @@ def test_an_swf_job_that_never_ran_has_what_it_asked_for_and_ends_at_once() -> N
         ([HEADER, GOOD, GOOD.replace("80", "0")],
          "log, line 3, column NCPUS: expected an integer of at least 1, or 0 in every row, got 0"),
         ([HEADER, GOOD.replace("80", "0")],
-         "log, line 2, column NCPUS: expected an integer of at least 1, for the cores of a node "
-         "are not known, got 0"),
+         "log, line 2, column NCPUS: expected an integer of at least 1, because the cores of a "
+         "node are not known, got 0"),
         ([HEADER, GOOD.replace("7,", ",", 1)],
          "log, line 2, column JobID: expected a value, got nothing"),
         ([HEADER, GOOD.replace("00:05:02,8", "00:05:02,-1")],
