@@ -1,11 +1,12 @@
-"""access: who may use which queue and project, by user, group and bank.
+"""access: which users may use a queue or project, by user, group and bank.
 
     conf = {"queues": {"debug": {"users": ["alice"], "groups": ["ops"]}},
             "projects": {"fusion": {"banks": ["physics"]}}}
 
-A queue or project that is named admits who is in any of its lists; one that is not named admits
-all. The instance owner is a user like others. A job says its bank and project in its jobspec
-(`--setattr=bank=physics`); the queue's own access policy, in the configuration, counts besides.
+A queue or project in the conf admits the users in any of its lists; one that is not in the conf
+admits all users. The instance owner is a user like others. The jobspec has the bank and the project
+of a job (`--setattr=bank=physics`). The queue's own access policy, in the configuration, is checked
+as well.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from flux_trio import jobtap
 
 
 class Admits(msgspec.Struct, forbid_unknown_fields=True):
-    """Names; being in one of the lists is enough."""
+    """Names of users, groups and banks; a job needs to match only one of the lists."""
 
     users: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
@@ -26,14 +27,14 @@ class Admits(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Conf(msgspec.Struct, forbid_unknown_fields=True):
-    """What it is loaded with."""
+    """The plugin's conf."""
 
     queues: dict[str, Admits] = {}
     projects: dict[str, Admits] = {}
 
 
 class Access(jobtap.Plugin):
-    """Refuses at submission, and when a job is to be moved."""
+    """Rejects jobs at submission, and when an update moves them."""
 
     name = "access"
 
@@ -42,12 +43,12 @@ class Access(jobtap.Plugin):
 
     @jobtap.on("conf.update")
     def configure(self, _config: jobtap.Config) -> None:
-        """Read what it was loaded with."""
+        """Read the conf."""
         self._settings = self.read_conf(Conf)
 
     @jobtap.on("job.validate")
     async def validate(self, job: jobtap.Job) -> None:
-        """The queue and the project that the jobspec names."""
+        """Check the queue and the project of the jobspec."""
         system = job.jobspec.system
         await self._check("queue", system.get("queue"), job.userid, system.get("bank"))
         await self._check("project", system.get("project"), job.userid, system.get("bank"))

@@ -1,4 +1,4 @@
-"""accounts: the users, banks and queues that the multifactor plugin goes by, and their fair share.
+"""accounts: the users, banks and queues of the multifactor plugin, and their fair share.
 
 They are in a SQLite database, which this file also edits:
 
@@ -7,8 +7,9 @@ They are in a SQLite database, which this file also edits:
     python accounts.py site.db set user alice max_running_jobs=2
     python accounts.py site.db show
 
-A user in a bank is an association. Fair share is the rank among all of them, from 0 to 1, by a
-walk through the tree of banks in which who has used least of its share comes first.
+A user in a bank is an association. Fair share is the rank of an association among all, from 0 to 1.
+The ranks come from a walk through the tree of banks: at each node, the child that has used the
+smallest part of its share comes first.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ TABLES: Final = {
     "queue": "name TEXT PRIMARY KEY, priority REAL NOT NULL DEFAULT 0, "
     "max_running_jobs INTEGER, max_nodes INTEGER",
 }
-"""A user's queues and projects are names with commas between; NULL is no limit."""
+"""A user's queues and projects are names separated by commas; NULL means no limit."""
 
 
 @contextmanager
 def open_database(path: Path, wait_s: float = 5.0) -> Iterator[sqlite3.Connection]:
-    """The database, made when it is not there; one transaction for the block.
+    """Open the database, and create it if it does not exist; the block is one transaction.
 
-    Raises sqlite3.Error also when somebody else has it for longer than `wait_s`.
+    Raises sqlite3.Error, also if another process locks it for longer than `wait_s`.
     """
     with closing(sqlite3.connect(path, timeout=wait_s)) as connection, connection:
         connection.row_factory = sqlite3.Row
@@ -58,7 +59,7 @@ def open_database(path: Path, wait_s: float = 5.0) -> Iterator[sqlite3.Connectio
 
 
 class Bank(msgspec.Struct):
-    """Users and further banks share what it has by their shares."""
+    """A bank; its users and child banks divide its part by their shares."""
 
     name: str
     parent: str
@@ -67,7 +68,7 @@ class Bank(msgspec.Struct):
 
 
 class Association(msgspec.Struct):
-    """A user in a bank. Limits are None when there is none; usage in node seconds at a time."""
+    """A user in a bank. A limit of None means no limit; usage is in node-seconds at `usage_at`."""
 
     name: str
     bank: str
@@ -87,12 +88,12 @@ class Association(msgspec.Struct):
     fair_share: float = NEW_FAIR_SHARE
 
     def usage_now(self, now: float, half_life: float) -> float:
-        """What is left of its usage at `now`, seconds since the Unix epoch."""
+        """Return the decayed usage at `now`, in seconds since the Unix epoch."""
         return self.usage * math.pow(0.5, max(0.0, now - self.usage_at) / half_life)
 
 
 class Queue(msgspec.Struct):
-    """A queue's factor, and its limits for each association."""
+    """The priority factor of a queue, and its limits for each association."""
 
     name: str
     priority: float
@@ -102,7 +103,7 @@ class Queue(msgspec.Struct):
 
 @dataclass
 class Accounts:
-    """The database as it was read."""
+    """The contents of the database."""
 
     banks: dict[str, Bank] = field(default_factory=dict)
     users: dict[tuple[int, str], Association] = field(default_factory=dict)  # by userid and bank
@@ -111,13 +112,13 @@ class Accounts:
 
     @classmethod
     def read(cls, path: Path) -> Accounts:
-        """Raises sqlite3.Error, also when it is in use, and ValueError for what makes no sense."""
+        """Read the database. Raises sqlite3.Error, also if it is locked, and ValueError."""
         with open_database(path, wait_s=0.0) as database:
             return cls.of(database)
 
     @classmethod
     def of(cls, database: sqlite3.Connection) -> Accounts:
-        """The same of an open one."""
+        """Read an open database. Raises ValueError if its contents are inconsistent."""
         rows = {
             table: [dict(row) for row in database.execute(f"SELECT * FROM {table}")]
             for table in TABLES
@@ -140,7 +141,7 @@ class Accounts:
         return accounts
 
     def _check_numbers(self) -> None:
-        """Raises ValueError for shares or a limit that are none."""
+        """Raises ValueError if shares or a limit are not a number from 0."""
         rows: list[Bank | Association | Queue] = [*self.banks.values(), *self.users.values()]
         for row in [*rows, *self.queues.values()]:
             for name, value in msgspec.structs.asdict(row).items():
@@ -149,7 +150,7 @@ class Accounts:
                     raise ValueError(f"{row.name}: expected {name} from 0, got {value}")
 
     def _check_tree(self) -> None:
-        """Raises ValueError for a bank that is not there, or is below itself."""
+        """Raises ValueError for a bank that does not exist, or is below itself."""
         known = self.banks.keys() | {ROOT}
         for user in self.users.values():
             if user.bank not in known:
@@ -163,7 +164,7 @@ class Accounts:
                 path.append(bank.parent)
 
     def owed(self) -> dict[str, float]:
-        """The part of the machine that each user is owed, by userid, all banks together."""
+        """Return each user's share of the machine by userid, in all banks together."""
         parts: dict[str, float] = {}
         for user in self.users.values():
             siblings = [each for each in self.users.values() if each.bank == user.bank]
@@ -173,7 +174,7 @@ class Accounts:
         return parts
 
     def _part_of(self, name: str) -> float:
-        """Of all; what hangs below no bank is at the root."""
+        """Return a bank's part of the machine; an unknown bank counts as the root."""
         bank = self.banks.get(name)
         if bank is None or name == ROOT:
             return 1.0
@@ -184,7 +185,7 @@ class Accounts:
         return part * self._part_of(bank.parent)
 
     def find(self, userid: int, bank: str | None) -> Association | None:
-        """The association of a job; its default bank's when it names none."""
+        """Return the association of a job; without a bank, that of the user's default bank."""
         return self.users.get((userid, bank or self.default_bank.get(userid, "")))
 
 
@@ -192,7 +193,7 @@ class Accounts:
 
 
 class Node:
-    """A bank or user in the tree: its part of the shares and of the usage of its siblings."""
+    """A bank or user in the tree; `weight` is its part of shares divided by its part of usage."""
 
     def __init__(self, shares: float, usage: float, user: Association | None = None) -> None:
         self.shares = shares
@@ -202,7 +203,7 @@ class Node:
         self.weight = 0.0
 
     def weigh(self) -> float:
-        """Set the weights below; its usage with all that is below it."""
+        """Set the weights of all descendants; return the usage including theirs."""
         for child in self.children:
             self.usage += child.weigh()
         shares = sum(child.shares for child in self.children) or 1.0
@@ -214,7 +215,7 @@ class Node:
 
 
 def set_fair_shares(accounts: Accounts, now: float, half_life: float) -> None:
-    """Rank all users by a walk through the tree, best weight first; ties rank alike."""
+    """Rank all users by a walk through the tree, highest weight first; ties share a rank."""
     nodes = {name: Node(bank.shares, 0.0) for name, bank in accounts.banks.items()}
     root = nodes[ROOT] = nodes.get(ROOT, Node(1.0, 0.0))
     for name, bank in accounts.banks.items():
@@ -232,7 +233,7 @@ def set_fair_shares(accounts: Accounts, now: float, half_life: float) -> None:
 
 
 def _walk(siblings: list[Node]) -> Iterator[list[Association]]:
-    """Groups of users of the same rank, best first; banks that tie are walked as one."""
+    """Yield groups of users with the same rank, best first; tied banks are walked as one."""
     ordered = sorted(siblings, key=lambda node: -node.weight)
     for _, group in itertools.groupby(ordered, key=lambda node: node.weight):
         tied = list(group)
@@ -243,12 +244,12 @@ def _walk(siblings: list[Node]) -> Iterator[list[Association]]:
 
 
 def usage_to_record(accounts: Accounts) -> list[tuple[float, float, str, str, float]]:
-    """The usage of all users as it is now."""
+    """Return the usage of all users, in the form of `record_usage`."""
     return [(u.usage, u.usage_at, u.name, u.bank, u.usage_at) for u in accounts.users.values()]
 
 
 def record_usage(path: Path, usage: list[tuple[float, float, str, str, float]]) -> None:
-    """Keep it for the next life of the plugin."""
+    """Write the usage to the database, for the next start of the plugin."""
     with open_database(path) as database:
         database.executemany(
             "UPDATE user SET usage = ?, usage_at = ? WHERE name = ? AND bank = ? AND usage_at < ?",
@@ -263,7 +264,7 @@ def record_usage(path: Path, usage: list[tuple[float, float, str, str, float]]) 
 @click.argument("database", type=click.Path(dir_okay=False, path_type=Path))
 @click.pass_context
 def main(context: click.Context, database: Path) -> None:
-    """Edit the DATABASE of accounts; it is made when it is not there."""
+    """Edit the DATABASE of accounts; create it if it does not exist."""
     context.obj = database
 
 
@@ -273,10 +274,10 @@ def main(context: click.Context, database: Path) -> None:
 @click.argument("settings", nargs=-1, metavar="KEY=VALUE ...")
 @click.pass_obj
 def set_row(path: Path, table: str, name: str, settings: tuple[str, ...]) -> None:
-    """Add a row or change it; a VALUE of none is no limit.
+    """Add or change a row; the VALUE none means no limit.
 
-    Of a user who is there the bank may be left out if there is only one, and the userid; that of a
-    new one is looked up by NAME.
+    For a user who exists, the userid may be left out, and the bank too if there is only one. The
+    userid of a new user is looked up by NAME.
     """
     values: dict[str, str | None] = {"name": name}
     for setting in settings:
@@ -301,12 +302,12 @@ def set_row(path: Path, table: str, name: str, settings: tuple[str, ...]) -> Non
 @main.command("delete")
 @click.argument("table", type=click.Choice(list(TABLES)))
 @click.argument("name")
-@click.option("--bank", help="Delete a user in this bank, and not in every one.")
+@click.option("--bank", help="Delete a user only in this bank.")
 @click.pass_obj
 def delete_row(path: Path, table: str, name: str, bank: str | None) -> None:
-    """Delete a row; of a user, in every bank unless --bank says."""
+    """Delete a row; a user is deleted in every bank, or only in --bank."""
     if bank is not None and table != "user":
-        raise click.ClickException("--bank is of users")
+        raise click.ClickException(f"--bank is only for users, got {table}")
     with _editing(path) as database:
         if bank is None:
             database.execute(f"DELETE FROM {table} WHERE name = ?", [name])
@@ -326,9 +327,9 @@ def show(path: Path) -> None:
 
 @contextmanager
 def _editing(path: Path) -> Iterator[sqlite3.Connection]:
-    """The database, to be changed in the block; nothing is changed when it makes no sense then.
+    """Open the database for changes; if it is inconsistent after the block, nothing changes.
 
-    Raises ClickException for that, and for what the database refuses.
+    Raises ClickException for that, and for errors of the database.
     """
     try:
         with open_database(path) as database:
@@ -339,13 +340,13 @@ def _editing(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _complete_user(database: sqlite3.Connection, name: str, values: dict[str, str | None]) -> None:
-    """Add bank and userid to the `values` of a user if they can be known. ClickException."""
+    """Add bank and userid to the `values` of a user. Raises ClickException if unknown."""
     rows = database.execute("SELECT bank, userid FROM user WHERE name = ?", [name]).fetchall()
     banks = [row["bank"] for row in rows]
     if "bank" not in values and len(banks) == 1:
         values["bank"] = banks[0]
     elif "bank" not in values:
-        why = f"they are in {', '.join(banks)}" if banks else "they are in none yet"
+        why = f"the user is in {', '.join(banks)}" if banks else "the user is in no bank yet"
         raise click.ClickException(f"user {name}: expected bank=BANK, since {why}")
     if "userid" not in values:
         values["userid"] = str(rows[0]["userid"] if rows else _userid_of(name))

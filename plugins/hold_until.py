@@ -1,14 +1,14 @@
-"""hold-until: a job waits until an outside program says that what it needs is there.
+"""hold-until: a job waits until an external program says that it may start.
 
     conf = {"command": ["/usr/local/bin/is-staged"], "interval": 30, "timeout": 10}
 
     flux-trio submit --dependency=hold-until:/data/run17 ./app
 
-The command is run with the value of the dependency as its last argument: exit code 0 lets the job
-go on, 75 (EX_TEMPFAIL) means not yet, and it is asked again after `interval` seconds; any other
-ends the job with what the command wrote to standard error. So does one that cannot be run. One that
-takes longer than `timeout` seconds, or is ended by a signal, is asked again; so many as `at-once`
-says run at a time. What it writes to standard output is not looked at.
+The command is run with the value of the dependency as its last argument. Exit code 0 lets the job
+go on. 75 (EX_TEMPFAIL) means not yet: the command is run again after `interval` seconds. Another
+exit code ends the job with the command's standard error; so does a command that cannot be run. A
+command that takes longer than `timeout` seconds, or is ended by a signal, is run again. At most
+`at-once` commands run at a time. Standard output is ignored.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ import trio
 from flux_trio import jobtap
 
 NOT_YET: Final = 75
-NOT_RUN: Final = 127  # as shells have it
-LINGER_S: Final = 1.0  # for what it wrote last: somebody else may hold the pipe open
+NOT_RUN: Final = 127  # exit code of shells
+LINGER_S: Final = 1.0  # for its last output: another process may hold the pipe open
 ERROR_BYTES_MAX: Final = 200  # of standard error in the job's exception
 
 
@@ -36,7 +36,7 @@ Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Conf(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
-    """What it is loaded with; times in seconds."""
+    """The plugin's conf; times in seconds."""
 
     command: Annotated[list[str], msgspec.Meta(min_length=1)]
     interval: Seconds = 30.0
@@ -45,7 +45,7 @@ class Conf(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
 
 
 class HoldUntil(jobtap.Plugin):
-    """One task for each dependency that is open."""
+    """Runs one task for each open dependency."""
 
     name = "hold-until"
 
@@ -55,13 +55,13 @@ class HoldUntil(jobtap.Plugin):
 
     @jobtap.on("conf.update")
     def configure(self, _config: jobtap.Config) -> None:
-        """Read what it was loaded with."""
+        """Read the conf."""
         self._settings = self.read_conf(Conf)
         self._turns.total_tokens = self._settings.at_once
 
     @jobtap.on("job.dependency.hold-until")
     def depend(self, job: jobtap.Job, dependency: jobtap.Dependency) -> None:
-        """Hold the job, and begin to ask."""
+        """Hold the job, and start to run the command."""
         if "\0" in dependency.value:
             raise jobtap.Reject("hold-until: expected a value without NUL")
         text = f"hold-until:{dependency.value}"
@@ -84,14 +84,14 @@ class HoldUntil(jobtap.Plugin):
             await trio.sleep(self._settings.interval)
 
     def _waiting(self, jobid: int, text: str) -> jobtap.Job | None:
-        """The job, unless it was canceled meanwhile, or need not wait for this any more."""
+        """Return the job, or None if it has ended or does not wait for this any more."""
         job = self.jobs.get(jobid)
         if job is None or (job.state == jobtap.State.DEPEND and text not in job.dependencies):
             return None
         return job if job.state in (jobtap.State.NEW, jobtap.State.DEPEND) else None
 
     async def _ask(self, value: str) -> tuple[int, str]:
-        """Exit code and standard error of the command."""
+        """Run the command; return its exit code and standard error."""
         try:
             process = await trio.lowlevel.open_process(
                 [*self._settings.command, value],
@@ -114,7 +114,7 @@ class HoldUntil(jobtap.Plugin):
 
 @asynccontextmanager
 async def _ended(process: trio.Process) -> AsyncIterator[None]:
-    """After the block nothing of `process` is left, nor of what it started."""
+    """Kill `process` and its process group after the block."""
     try:
         yield
     finally:
@@ -127,6 +127,6 @@ async def _ended(process: trio.Process) -> AsyncIterator[None]:
 
 
 async def _read_beginning(stream: trio.abc.ReceiveStream, said: bytearray) -> None:
-    """What comes first; the rest is read, so that the writer can go on, and forgotten."""
+    """Keep the first bytes; read and drop the rest, so that the writer can go on."""
     async for some in stream:
         said += some[: ERROR_BYTES_MAX - len(said)]

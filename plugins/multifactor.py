@@ -3,11 +3,11 @@
     priority = weights x (fair share, queue, bank) + weight x (urgency - 16), rounded, at least 0
 
 Users, banks and queues are in a SQLite database that `accounts.py`, beside this file, edits. Load
-the plugin with `conf = {"database": "site.db"}`. An edit counts within `interval` seconds; jobs
-that wait for a limit are looked at again then. Further keys of `conf`: `weights` (fairshare,
-queue, bank, urgency), `interval` (seconds between two looks at usage and database) and `half-life`
-(seconds after which usage counts half). Jobs count while they could run or do: a limit on running
-jobs can not be passed by many that were started at once.
+the plugin with `conf = {"database": "site.db"}`. An edit takes effect within `interval` seconds;
+then jobs that wait for a limit are checked again. Further keys of `conf`: `weights` (fairshare,
+queue, bank, urgency), `interval` (seconds between two updates of usage and database) and
+`half-life` (seconds after which usage counts half). A job counts from the moment when no limit
+holds it, before it runs, so jobs that start at the same time cannot exceed a limit on running jobs.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ URGENCY_DEFAULT: Final = 16
 
 # --- limits
 
-# Of an active job, from job.new on.
+# The states of an active job, from job.new on.
 ACTIVE: Final = tuple(state for state in jobtap.State if state != jobtap.State.INACTIVE)
 
-# Dependencies by which a job waits for room.
+# The dependencies of a job that waits for a limit.
 USER_JOBS: Final = "max-running-jobs-user-limit"
 USER_RESOURCES: Final = "max-resources-user-limit"
 QUEUE_JOBS: Final = "max-run-jobs-queue"
 QUEUE_RESOURCES: Final = "max-resources-queue"
-UNREADABLE: Final = (sqlite3.Error, OSError, ValueError)  # a database in use, gone, or of nonsense
+UNREADABLE: Final = (sqlite3.Error, OSError, ValueError)  # locked, missing or inconsistent
 OURS: Final = frozenset({USER_JOBS, USER_RESOURCES, QUEUE_JOBS, QUEUE_RESOURCES})
 NO_ROOM: Final = "is not allowed; try again later"
 
 
 class Size(NamedTuple):
-    """What a job takes of a limit."""
+    """The size of a job, for limits, and its queue."""
 
     nnodes: int
     ncores: int
@@ -56,7 +56,7 @@ class Size(NamedTuple):
 
 
 def _association(job: jobtap.Job) -> tuple[int, str] | None:
-    """Whom it counts for; None if it came before there was data."""
+    """Return the association that the job counts for; None if it came before there was data."""
     bank = job.data.get("bank")
     return None if bank is None else (job.userid, bank)
 
@@ -67,7 +67,7 @@ def _association_in_queue(job: jobtap.Job) -> tuple[int, str, str] | None:
 
 
 def _admitted(job: jobtap.Job) -> int:
-    """1 for a job that could run or does: no limit holds it."""
+    """Return 1 for a job that no limit holds, else 0."""
     return int(job.data.get("admitted", False))
 
 
@@ -95,7 +95,7 @@ Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Weights(msgspec.Struct, forbid_unknown_fields=True):
-    """How much each factor counts."""
+    """The weight of each factor."""
 
     fairshare: Weight = 100_000
     queue: Weight = 10_000
@@ -104,7 +104,7 @@ class Weights(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Conf(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
-    """What it is loaded with; times in seconds. Simulations do not record usage."""
+    """The plugin's conf; times in seconds. Simulations do not record usage."""
 
     database: str
     weights: Weights = msgspec.field(default_factory=Weights)
@@ -114,10 +114,10 @@ class Conf(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
 
 
 class Multifactor(jobtap.Plugin):
-    """Keeps the accounts; answers for priorities and limits.
+    """Keeps the accounts, sets priorities and enforces limits.
 
-    In `job.data` are the bank and queue that a job counts for, its size, whether it is `admitted`,
-    and which dependencies of ours it has.
+    `job.data` has the bank and queue that a job counts for, its size, whether it is `admitted`
+    (no limit holds it), and which of our dependencies it has.
     """
 
     name = "multifactor"
@@ -132,13 +132,13 @@ class Multifactor(jobtap.Plugin):
     def __init__(self) -> None:
         self._settings = Conf(database="")
         self._accounts = Accounts()
-        self._read_at = 0.0  # the database's time of change then
-        # By association the jobs that wait for a limit, oldest first.
+        self._read_at = 0.0  # modification time of the database then
+        # The jobs that wait for a limit, by association, oldest first.
         self._held: dict[tuple[int, str], dict[int, None]] = {}
 
     @jobtap.on("conf.update")
     def configure(self, _config: jobtap.Config) -> None:
-        """What it was loaded with, and the accounts as they are now."""
+        """Read the conf and the database."""
         self._settings = self.read_conf(Conf)
         try:
             self._read()
@@ -146,20 +146,20 @@ class Multifactor(jobtap.Plugin):
             raise jobtap.Reject(f"{self._settings.database}: {error}") from None
 
     def loaded(self) -> None:
-        """Nobody is held yet. Look at usage and database now and then."""
+        """Start the task that updates usage and database every `interval`."""
         self._held.clear()
         self.start_soon(self._tend)
 
     def removed(self) -> None:
-        """Nothing of what was used is lost."""
+        """Write the usage to the database."""
         if self._settings.record_usage and self._accounts.users:
             record_usage(Path(self._settings.database), usage_to_record(self._accounts))
 
-    # --- may it be submitted
+    # --- submission and updates
 
     @jobtap.on("job.validate")
     def validate(self, job: jobtap.Job) -> None:
-        """Accounts, queue, project, and limits that no waiting would help against."""
+        """Check account, queue, project, and the limits that waiting cannot satisfy."""
         if not self._accounts.users:
             return  # it waits in PRIORITY until there is data
         system = job.jobspec.system
@@ -176,7 +176,7 @@ class Multifactor(jobtap.Plugin):
 
     @jobtap.on("job.update.attributes.system.queue")
     def update_queue(self, job: jobtap.Job, update: jobtap.UpdateAsked) -> jobtap.UpdateAllowed:
-        """To a queue the user may use, and that has room: a job does not go back to DEPEND."""
+        """Allow a queue that the user may use and that has room; a job cannot return to DEPEND."""
         user = self._find(job.userid, _bank_of(job))
         self._check_queue(user, update.value)
         size = _size_of(job)._replace(queue=str(update.value))
@@ -190,7 +190,7 @@ class Multifactor(jobtap.Plugin):
 
     @jobtap.on("job.update.attributes.system.bank")
     def update_bank(self, job: jobtap.Job, update: jobtap.UpdateAsked) -> jobtap.UpdateAllowed:
-        """To a bank of the user's that has room: a job does not go back to DEPEND."""
+        """Allow a bank of the user that has room; a job cannot return to DEPEND."""
         user = self._find(job.userid, update.value)
         if user.bank == job.data.get("bank"):
             return jobtap.UpdateAllowed()
@@ -239,11 +239,11 @@ class Multifactor(jobtap.Plugin):
                 f"resources limits configured for association ({nodes} node(s), {cores} core(s))"
             )
 
-    # --- may it go on
+    # --- limits while a job is active
 
     @jobtap.on("job.new")
     def new(self, job: jobtap.Job) -> None:
-        """Count it, and write down the bank and project it goes by."""
+        """Count the job, and set its default bank and project in the jobspec."""
         system = job.jobspec.system
         user = self._accounts.find(job.userid, _bank_of(job))
         if user is None:
@@ -261,12 +261,12 @@ class Multifactor(jobtap.Plugin):
 
     @jobtap.on("job.state.depend")
     def depend(self, job: jobtap.Job) -> None:
-        """A dependency for each limit that it would pass now."""
+        """Add a dependency for each limit that the job would exceed now."""
         user = self._user_of(job)
-        if user is None or _admitted(job):  # it may be asked about again
+        if user is None or _admitted(job):  # the hook may be called again
             return
-        if waits_for := OURS & job.dependencies:  # of before this plugin was loaded
-            self._hold(job, waits_for)  # until those after it have been counted, too
+        if waits_for := OURS & job.dependencies:  # from before this plugin was loaded
+            self._hold(job, waits_for)  # until the later jobs have been counted, too
         elif obstacles := self._full(user, _size_in(job)):
             self._hold(job, obstacles)
         else:
@@ -274,7 +274,7 @@ class Multifactor(jobtap.Plugin):
 
     @jobtap.on("job.update")
     def updated(self, job: jobtap.Job, _updates: dict[str, Any]) -> None:
-        """It may be in another bank or queue, or of another size."""
+        """Count the job in its new bank or queue, or with its new size."""
         before = _association(job)
         if before is None:
             return
@@ -289,7 +289,7 @@ class Multifactor(jobtap.Plugin):
 
     @jobtap.on("job.state.inactive")
     def inactive(self, job: jobtap.Job) -> None:
-        """Charge what it used, and let go on who waited for its room."""
+        """Charge the job's usage, and release jobs that waited for its room."""
         user, key = self._user_of(job), _association(job)
         if key is None:
             return
@@ -303,12 +303,12 @@ class Multifactor(jobtap.Plugin):
         self._release(key)
 
     def _count(self, job: jobtap.Job, user: Association) -> None:
-        """It is active from here on; one of before this plugin was loaded may be admitted, too."""
+        """Count the job as active; one from before this plugin was loaded may be admitted, too."""
         job.data["admitted"] = job.state not in (jobtap.State.NEW, jobtap.State.DEPEND)
         self._describe(job, user.bank)
 
     def _describe(self, job: jobtap.Job, bank: str) -> None:
-        """Note whom it counts for and how much it takes."""
+        """Store the job's bank and size, and count it again."""
         job.data.update(bank=bank, **_size_of(job)._asdict())
         self._recount(job)
 
@@ -324,16 +324,16 @@ class Multifactor(jobtap.Plugin):
             counter.update(job)
 
     def _admit(self, job: jobtap.Job) -> None:
-        """It counts against the limits from here on."""
+        """Count the job against the limits."""
         self._forget(job)
         job.data["admitted"] = True
         self._recount(job)
 
     def _hold(self, job: jobtap.Job, obstacles: Set[str]) -> None:
-        """Let it wait.
+        """Hold the job by a dependency for each obstacle.
 
-        It cannot wait a second time for what it has waited for before this plugin was loaded: if
-        that is all, it was let go then, and may go on.
+        A dependency cannot be added a second time. If that refuses all of them, the job was
+        released before this plugin was loaded, and may go on.
         """
         waits_for = OURS & job.data.get("waits_for", job.dependencies)
         for text in sorted(obstacles - waits_for):
@@ -347,16 +347,17 @@ class Multifactor(jobtap.Plugin):
         self._held.setdefault((job.userid, job.data["bank"]), {})[job.id] = None
 
     def _forget(self, job: jobtap.Job) -> bool:
-        """It waits for no limit any more; whether it did."""
+        """Remove the job from the held jobs; return whether it was held."""
         held = self._held.get((job.userid, job.data["bank"]), {})
         was_held = job.id in held
         held.pop(job.id, None)
         return was_held
 
     def _release(self, key: tuple[int, str]) -> None:
-        """Let go on whom nothing holds any more; of an association that is gone, that is all.
+        """Release the held jobs of an association that no limit holds; all, if it was deleted.
 
-        A job keeps all its dependencies until there is room: none can be added a second time.
+        A job keeps all its dependencies until there is room, because a dependency cannot be added a
+        second time.
         """
         user = self._accounts.users.get(key)
         for jobid in list(self._held.get(key, ())):
@@ -371,10 +372,10 @@ class Multifactor(jobtap.Plugin):
                     job.remove_dependency(text)
                 self._admit(job)
             if USER_JOBS in obstacles:
-                return  # nor can those behind it
+                return  # the jobs behind it cannot go on either
 
     def _full(self, user: Association, size: Size) -> set[str]:
-        """The dependencies that a further job of `size` has to wait for."""
+        """Return the dependencies that one more job of `size` would need."""
         key = (user.userid, user.bank)
         found = self._full_queue(user, size)
         if _beyond(self.admitted_jobs[key] + 1, user.max_running_jobs):
@@ -396,15 +397,15 @@ class Multifactor(jobtap.Plugin):
         return found
 
     def _user_of(self, job: jobtap.Job) -> Association | None:
-        """Who it was counted for; None for a job that came before there was data."""
+        """Return the association that the job counts for; None if it came before there was data."""
         key = _association(job)
         return None if key is None else self._accounts.users.get(key)
 
-    # --- how urgent it is
+    # --- priority
 
     @jobtap.on("job.state.priority", "job.priority.get")
     def priority(self, job: jobtap.Job) -> int | jobtap.Unavailable:
-        """The sum of the factors; unavailable as long as there is no data."""
+        """Return the weighted sum of the factors; unavailable while there is no data."""
         if not self._accounts.users:
             return jobtap.UNAVAILABLE
         user = self._user_of(job)
@@ -426,11 +427,11 @@ class Multifactor(jobtap.Plugin):
         )
         return min(max(0, round(value)), jobtap.PRIORITY_MAX)
 
-    # --- what it knows
+    # --- queries and updates
 
     @jobtap.on("plugin.query")
     def query(self) -> dict[str, Any]:
-        """The accounts, with fair share and the jobs that are counted and held."""
+        """Return the accounts, with fair shares, counts of jobs, and held jobs."""
         users = [
             msgspec.to_builtins(user)
             | {
@@ -445,7 +446,7 @@ class Multifactor(jobtap.Plugin):
 
     @jobtap.service("reload")
     def reload(self, _request: jobtap.ServiceRequest) -> dict[str, Any]:
-        """job-manager.multifactor.reload: read the database now, not at the next look."""
+        """Serve job-manager.multifactor.reload: read the database now, not at the next interval."""
         try:
             self._read()
         except UNREADABLE as error:
@@ -464,7 +465,7 @@ class Multifactor(jobtap.Plugin):
                 self.log(jobtap.Level.ERR, text)
 
     async def _exchange(self, path: Path) -> None:
-        """Write down the usage, and take in what was edited."""
+        """Write the usage to the database, and read it if it was edited."""
         if self._settings.record_usage:
             await trio.to_thread.run_sync(record_usage, path, usage_to_record(self._accounts))
         if self._read_at != _changed_at(path):
@@ -481,7 +482,7 @@ class Multifactor(jobtap.Plugin):
         self._read_at = _changed_at(path)
 
     def _refresh(self) -> None:
-        """New fair shares, new priorities, and room where limits have grown."""
+        """Compute fair shares and priorities, and release jobs if limits have grown."""
         set_fair_shares(self._accounts, self.now(), self._settings.half_life)
         for key in list(self._held):
             self._release(key)
@@ -503,5 +504,5 @@ def _size_of(job: jobtap.Job) -> Size:
 
 
 def _size_in(job: jobtap.Job) -> Size:
-    """As it was counted."""
+    """Return the size with which the job was counted."""
     return Size(job.data["nnodes"], job.data["ncores"], job.data["queue"])

@@ -4,8 +4,8 @@
                          "reason": "cooling"}]}
 
 A job that would still run at `start` has priority 0, as if its user had held it, and is annotated
-with the reason; a job without a duration never ends. When the window is over all get back the
-priority that other plugins find. Load this plugin after the one that decides on priorities.
+with the reason. A job without a duration never ends. After the window, each job gets the priority
+of the other plugins again. Load this plugin after the plugin that sets priorities.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from flux_trio import jobtap
 
 
 class Window(msgspec.Struct, forbid_unknown_fields=True):
-    """Nothing is to run from `start` to `end`; both say their time zone."""
+    """No job may run from `start` to `end`; both have a time zone."""
 
     start: datetime
     end: datetime
     reason: str = "maintenance"
 
     def bars(self, now: float, duration: float) -> bool:
-        """Whether a job that starts `now` and takes `duration` seconds (0: no end) is in it."""
+        """Whether a job that starts `now` and takes `duration` seconds (0: no end) meets it."""
         until = now + (duration or math.inf)
         return until >= self.start.timestamp() and now < self.end.timestamp()
 
 
 class Conf(msgspec.Struct, forbid_unknown_fields=True):
-    """What it is loaded with."""
+    """The plugin's conf."""
 
     windows: list[Window]
 
 
 class Reservation(jobtap.Plugin):
-    """Answers for priorities; asks for all of them again when time changes them."""
+    """Sets priorities, and reprioritizes all jobs when time changes them."""
 
     name = "reservation"
 
     def __init__(self) -> None:
         self._windows: list[Window] = []
-        self._turning = 0.0  # when the answer for some job changes, as far as is known
+        self._turning = 0.0  # the next known time at which a job's priority changes
         self._changed = trio.Event()
 
     @jobtap.on("conf.update")
     def configure(self, _config: jobtap.Config) -> None:
-        """Read what it was loaded with."""
+        """Read the conf."""
         self._windows = self.read_conf(Conf).windows
         for window in self._windows:
             if window.start.tzinfo is None or window.end.tzinfo is None:
@@ -59,13 +59,13 @@ class Reservation(jobtap.Plugin):
                 raise jobtap.Reject(f"{window.end} is not after {window.start}")
 
     def loaded(self) -> None:
-        """Watch the clock."""
+        """Start the task that waits for the next change."""
         self._turning = math.inf
         self.start_soon(self._watch)
 
     @jobtap.on("job.state.priority", "job.priority.get")
     def priority(self, job: jobtap.Job) -> int | None:
-        """0 for a job that would run into a window, else what others say."""
+        """Return 0 for a job that would run into a window, else None: other plugins decide."""
         now, duration = self.now(), job.jobspec.duration
         window = next((each for each in self._windows if each.bars(now, duration)), None)
         if window is not None:
@@ -80,7 +80,7 @@ class Reservation(jobtap.Plugin):
         return None
 
     def _turn_at(self, at: float) -> None:
-        """Some job's answer changes then."""
+        """Reprioritize at `at`, unless an earlier time is set."""
         if self.now() < at < self._turning:
             self._turning = at
             self._changed.set()

@@ -70,8 +70,8 @@ class TestCommand:
         ("args", "text"),
         [
             (("no such user", "bank=physics"), "expected userid=ID, since this machine knows no"),
-            (("al", "userid=7"), "user al: expected bank=BANK, since they are in none yet"),
-            (("eve", "shares=2"), "user eve: expected bank=BANK, since they are in biology, phys"),
+            (("al", "userid=7"), "user al: expected bank=BANK, since the user is in no bank yet"),
+            (("eve", "shares=2"), "user eve: expected bank=BANK, since the user is in biology, phys"),
         ],
     )
     def test_what_cannot_be_known_of_a_user_has_to_be_said(
