@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import ClearTimer, CommonAction, SetTimer
+from flux_trio.formats.meanings import Last, Matchtag, Now, Time
 from flux_trio.messages import Payload, Request, Response
 
 CallT = TypeVar("CallT")
@@ -26,10 +27,10 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
     `now` is the time of this turn, seconds since the Unix epoch.
     """
 
-    now: float
-    calls: dict[int, CallT]
-    last_matchtag: int
-    timers: dict[KeyT, float]
+    now: Now
+    calls: dict[Matchtag, CallT]
+    last_matchtag: Last
+    timers: dict[KeyT, Time]
     actions: list[CommonAction | ActionT]
 
     def __init__(self) -> None:

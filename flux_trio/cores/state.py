@@ -26,12 +26,15 @@ import importlib
 import math
 from array import array
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from types import ModuleType
 from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
+
+from flux_trio.cores.contents import contents_of
+from flux_trio.cores.fingerprint import Normal, digest_of, normalised
 
 Plain: TypeAlias = Any
 """What JSON can hold: None, bool, int below 2**63, finite float, str, and lists of these."""
@@ -54,6 +57,11 @@ class StateError(Exception):
     """State that is no data, or data that is no state; says where it is."""
 
 
+def _is_constant(annotation: Any) -> bool:
+    text = annotation if isinstance(annotation, str) else str(annotation)
+    return "ClassVar" in text or "Final" in text
+
+
 class Part:
     """A piece of a core: see this module's text."""
 
@@ -71,6 +79,9 @@ class Part:
 class CorePart(Part):
     """The part that is a whole core: what the runner needs of it is `turns.Core`."""
 
+    payload_types: ClassVar[Mapping[str, Any]] = {}
+    """By topic, as what the core reads the payload of a request that its state may hold."""
+
     def dump(self) -> Plain:
         """The state of the whole core as plain data: see `put_down`."""
         return put_down(self)
@@ -79,10 +90,13 @@ class CorePart(Part):
         """Take the state that `dump` of a core made alike has given; see `take_up`."""
         take_up(self, data)
 
+    def normalised(self) -> Normal:
+        """The state without how jobs, matchtags and times are numbered: see `fingerprint.py`."""
+        return normalised(parts_of(self), self.payload_types)
 
-def _is_constant(annotation: Any) -> bool:
-    text = annotation if isinstance(annotation, str) else str(annotation)
-    return "ClassVar" in text or "Final" in text
+    def fingerprint(self) -> str:
+        """Equal for two cores whose `normalised` states are."""
+        return digest_of(self.normalised())
 
 
 def parts_of(core: Part) -> dict[str, Part]:
@@ -181,20 +195,12 @@ class _Writer:
         return [tag, number, items]
 
     def _held(self, value: Any, where: str) -> list[Plain]:
-        """What an object of one of our classes holds: by attribute, or what it says itself."""
-        if isinstance(value, tuple):  # a NamedTuple
-            return ["tuple", [self.write(each, where) for each in value]]
-        if isinstance(value, msgspec.Struct):
-            held = {name: getattr(value, name) for name in value.__struct_fields__}
-        else:
-            state = value.__getstate__()
-            given = state if isinstance(state, tuple) and _is_slots(state) else (state,)
-            held = {}
-            for each in given:
-                if each is not None and not isinstance(each, dict):
-                    return ["state", self.write(state, where)]
-                held |= each or {}
-        return ["attributes", [[k, self.write(v, f"{where}.{k}")] for k, v in held.items()]]
+        kind, held = contents_of(value)
+        if kind == "attributes":
+            return [kind, [[k, self.write(v, f"{where}.{k}")] for k, v in held.items()]]
+        if kind == "tuple":
+            return [kind, [self.write(each, where) for each in held]]
+        return [kind, self.write(held, where)]
 
     def _sorted(self, values: Any, where: str) -> list[Plain]:
         return sorted((self.write(each, where) for each in values), key=repr)
@@ -263,10 +269,6 @@ class _Reader:
         for name, value in content:
             object.__setattr__(made, name, self.read(value))  # of a frozen object, too
         return made
-
-
-def _is_slots(state: tuple[Any, ...]) -> bool:
-    return len(state) == 2 and all(each is None or isinstance(each, dict) for each in state)
 
 
 def _class_of(value: Any, where: str) -> type:

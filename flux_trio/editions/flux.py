@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from flux_trio.editions.codec import codec
+from flux_trio.formats.meanings import Time
 
 # A lone surrogate is no character, and cannot be written to an eventlog.
 Reason = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"\A[^\ud800-\udfff]*\Z")]
@@ -40,7 +41,7 @@ class Targets(msgspec.Struct, frozen=True):
 class InstanceEnd(msgspec.Struct, frozen=True):
     """The resource.expiration-update request and the event resource-expiration; 0 for never."""
 
-    expiration: Annotated[float, msgspec.Meta(ge=0)]
+    expiration: Annotated[Time, msgspec.Meta(ge=0)]
 
 
 class ResourceStatus(msgspec.Struct, frozen=True):

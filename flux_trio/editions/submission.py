@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from flux_trio.editions.codec import Carrier, Codec, codec
+from flux_trio.formats.meanings import JobId, JsonObject, Stamp
 from flux_trio.messages import Payload, expect_payload
 
 URGENCY_DEFAULT: Final = 16
@@ -34,12 +35,12 @@ class Submitted(msgspec.Struct, frozen=True):
 class NewJob(msgspec.Struct, gc=False):
     """One entry of a job-manager.submit request; `t_submit` in seconds since the Unix epoch."""
 
-    id: int
+    id: JobId
     userid: int
     urgency: Urgency
-    t_submit: float
+    t_submit: Stamp
     flags: int
-    jobspec: dict[str, Any]
+    jobspec: JsonObject
 
 
 class NewJobs(msgspec.Struct):

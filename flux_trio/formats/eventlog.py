@@ -13,12 +13,13 @@ from typing import Annotated, Any
 import msgspec
 
 from flux_trio.formats.errors import FormatError, Words
+from flux_trio.formats.meanings import Stamp
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One event. `timestamp` is in seconds since the Unix epoch and above 0."""
 
-    timestamp: Annotated[float, msgspec.Meta(gt=0)]
+    timestamp: Annotated[Stamp, msgspec.Meta(gt=0)]
     name: str
     context: dict[str, Any] | None = None
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final, Literal, assert_never
 
 from flux_trio.formats.errors import FormatError
+from flux_trio.formats.meanings import Last
 
 FluidForm = Literal["dec", "hex", "dothex", "kvs", "f58", "f58plain", "words"]
 """`kvs` is `job.` plus dothex, the job's KVS directory; `f58plain` begins with an ASCII f."""
@@ -113,6 +114,10 @@ class FluidGenerator:
     """
 
     __slots__ = ("_generator_id", "_start_ms", "_tick")
+
+    _generator_id: int
+    _start_ms: Last
+    _tick: Last
 
     def __init__(self, generator_id: int = 0, start_ms: int = 0) -> None:
         if not 0 <= generator_id < GENERATORS_MAX:

@@ -17,6 +17,7 @@ from flux_trio.formats import resource_json, resource_ops
 from flux_trio.formats.errors import FormatError
 from flux_trio.formats.hostlist import Hostlist
 from flux_trio.formats.idset import Idset
+from flux_trio.formats.meanings import Time
 from flux_trio.formats.resource_ops import Group, Groups
 
 
@@ -37,9 +38,9 @@ class ResourceSet:
     """Literal property name, with any `@suffix`, to its ranks; at least one rank each."""
     nslots: int | None = None
     """Slots of an allocation; None if the set is not an allocation."""
-    starttime: float = 0.0
+    starttime: Time = 0.0
     """Seconds since the Unix epoch from which the set is valid; 0.0 = unset, any time."""
-    expiration: float = 0.0
+    expiration: Time = 0.0
     """Seconds since the Unix epoch after which the set is invalid; 0.0 = unset, never."""
     scheduling: Mapping[str, object] | None = field(default=None, hash=False)
     """The scheduler's own data, passed on unchanged."""

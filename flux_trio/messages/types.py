@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from flux_trio.formats.meanings import Matchtag
+
 NODEID_ANY: Final = 0xFFFFFFFF
 MATCHTAG_NONE: Final = 0
 USERID_UNKNOWN: Final = 0xFFFFFFFF
@@ -53,7 +55,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     topic: str
     payload: Payload = None
-    matchtag: int = MATCHTAG_NONE
+    matchtag: Matchtag = MATCHTAG_NONE
     flags: int = 0
     nodeid: int = NODEID_ANY
     userid: int = USERID_UNKNOWN
@@ -84,7 +86,7 @@ class Response(msgspec.Struct, frozen=True, gc=False):
     topic: str
     payload: Payload = None
     errnum: int = 0
-    matchtag: int = MATCHTAG_NONE
+    matchtag: Matchtag = MATCHTAG_NONE
     flags: int = 0
     userid: int = USERID_UNKNOWN
     rolemask: int = 0

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
+from flux_trio.formats.meanings import Time
 from flux_trio.policies.fifo import start_from_head
 from flux_trio.policies.policy import Decisions
 from flux_trio.policies.pool import Pool
@@ -30,7 +31,7 @@ are examined when they advance to this place."""
 class Reservation:
     """A time and cores reserved for the head of the queue."""
 
-    start: float
+    start: Time
     """Seconds since the Unix epoch; infinity if the head waits for a grant without an end."""
     kept: Allocation | None = None
     """The reserved cores; None until a job needs to know them."""

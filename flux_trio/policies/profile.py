@@ -21,6 +21,7 @@ from itertools import accumulate
 from operator import or_
 from typing import Final
 
+from flux_trio.formats.meanings import Time
 from flux_trio.policies.free_index import Counts, counts_of
 from flux_trio.policies.planes import FreePlanes, Planes
 from flux_trio.policies.returns import Returns
@@ -32,9 +33,9 @@ from flux_trio.policies.state import Grant, Job, State
 class Place:
     """A time and resources reserved for a job."""
 
-    start: float
+    start: Time
     """Seconds since the Unix epoch; infinity if the job waits for grants without an end."""
-    end: float
+    end: Time
     allocation: Allocation
     bits: int
     """The allocation as a flat set."""
@@ -61,9 +62,9 @@ class Released:
 
     bits: int
     """Flat set of the released resources; the job uses at least one of them."""
-    since: float
+    since: Time
     """Start of the span: places reserved since the release block the time before it."""
-    until: float
+    until: Time
 
     def without(self, place: Place) -> Iterator[Released]:
         """Yield the parts that a new `place` leaves."""
@@ -117,6 +118,9 @@ def _first_near(count: int, holds: Callable[[int], bool]) -> int:
 class Profile:
     """The free resources at each time. When a job starts, its place becomes its grant."""
 
+    _cuts: list[Time]
+    _now: Time
+
     def __init__(self, state: State, now: float) -> None:
         self._state = state
         groups = state.pool.inventory.groups if state.pool.inventory else ()
@@ -125,7 +129,7 @@ class Profile:
         self._idle = self._planes.all & ~self._returns.everything
         self._idle_counts = self._planes.counts(self._idle)
         self._places: dict[Place, None] = {}
-        self._cuts: list[float] = []  # now, then the finite starts and ends of places
+        self._cuts = []  # now, then the finite starts and ends of places
         self._taken: list[Counts] = []  # counts that places hold, from each cut on
         self._room: list[Counts] = []  # free counts at each cut
         self.released: list[Released] = []

@@ -14,6 +14,7 @@ from itertools import accumulate
 from operator import or_
 from typing import Final
 
+from flux_trio.formats.meanings import JobId, Time
 from flux_trio.policies.free_index import Counts
 from flux_trio.policies.planes import Planes
 from flux_trio.policies.state import Grant
@@ -33,6 +34,9 @@ class _Block:
 
 class Returns:
     """Grants in order of their ends. A position is a number of grants, counted in that order."""
+
+    _keys: list[tuple[Time, JobId]]
+    _ends: list[Time]
 
     def __init__(self, planes: Planes, grants: Iterable[Grant]) -> None:
         self._planes = planes

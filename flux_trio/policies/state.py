@@ -15,6 +15,7 @@ from functools import lru_cache
 import msgspec
 from sortedcontainers import SortedKeyList, SortedList
 
+from flux_trio.formats.meanings import JobId, Stamp, Time
 from flux_trio.policies.pool import Pool
 from flux_trio.policies.shape import Allocation, Shape
 
@@ -27,12 +28,12 @@ _downward = lru_cache(maxsize=1024)(operator.neg)  # shares the numbers: many jo
 class Job(msgspec.Struct, eq=False, gc=False):
     """A request that waits for resources."""
 
-    id: int
+    id: JobId
     shape: Shape
     duration: float
     """Seconds from start to end; infinity if the request does not say."""
     priority: int
-    t_submit: float
+    t_submit: Stamp
     """0.0 if the request does not say; then the ids, which ascend in time, decide."""
     queue: str = ""
     """Name of its queue (RFC 33); "" for the anonymous queue."""
@@ -97,9 +98,9 @@ class Queue:
 class Grant:
     """Resources that a job holds."""
 
-    id: int
+    id: JobId
     allocation: Allocation
-    end: float
+    end: Time
     """Expected end by today's setting of the wall clock; infinity if it is not known."""
     stepped: float = 0.0
     """Seconds that the wall clock was set by since the job got its resources."""

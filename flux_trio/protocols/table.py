@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import ClassVar, Final, Generic, TypeVar
 
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import ProtocolError
 
 S = TypeVar("S", bound=Enum)
@@ -83,8 +84,10 @@ class Table(Generic[S, E]):
 class Story(Generic[E]):
     """The last events of one kind of conversation, of all jobs together, for an error's text."""
 
+    events: deque[tuple[JobId, E]]
+
     def __init__(self) -> None:
-        self.events: deque[tuple[int, E]] = deque(maxlen=STORY_MAX)
+        self.events = deque(maxlen=STORY_MAX)
 
     def step(self, table: Table[S, E], jobid: int, state: S, event: E) -> S:
         """Return the state of job `jobid` after `event`. InvalidTransition names the job."""
@@ -111,11 +114,14 @@ class Standings(Generic[S, E]):
     A subclass names the table. A job in the table's initial state uses no memory.
     """
 
+    _states: dict[JobId, S]
+    _story: Story[E]
+
     table: ClassVar[Table]  # type: ignore[type-arg]  # a class variable cannot be generic
 
     def __init__(self) -> None:
-        self._states: dict[int, S] = {}
-        self._story: Story[E] = Story()
+        self._states = {}
+        self._story = Story()
 
     def __len__(self) -> int:
         return len(self._states)

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from flux_trio.config import ResourceEntry
 from flux_trio.cores.resource import ResourceCore, inventory_from_config
-from flux_trio.cores.resource.checks import Checked, NotChecked
+from flux_trio.cores.resource.checks import Checked, NotChecked, RunCheck
 from flux_trio.cores.turns import ClockStepped, TimerFired
 from flux_trio.formats import Idset
 from flux_trio.messages import Errno, Request, Response, topics
@@ -33,12 +33,13 @@ class Reborn(RuleBasedStateMachine):
             )
         )
         self.now = 1.0
-        self.has_check = check is not None
+        self.checked: set[int] = set()  # targets that a check was asked of
         self.waiting: list[Request] = []
         self.take(self.twins.start(self.now))
 
     def take(self, actions: list[Any]) -> None:
         self.waiting += [each for each in actions if isinstance(each, Request)]
+        self.checked |= {each.target for each in actions if isinstance(each, RunCheck)}
 
     def turn(self, *inputs: Any) -> None:
         self.take(self.twins.turn(self.now, inputs))
@@ -88,7 +89,7 @@ class Reborn(RuleBasedStateMachine):
 
     @rule(rank=st.integers(0, 3), problem=st.sampled_from([None, "no disk"]), can=st.booleans())
     def check(self, rank: int, problem: str | None, can: bool) -> None:
-        if self.has_check:
+        if rank in self.checked:
             self.turn(Checked(rank, problem) if can else NotChecked(rank, "no such file"))
 
     @rule(expiration=st.sampled_from([0.0, 100.0]))

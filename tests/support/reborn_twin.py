@@ -1,4 +1,4 @@
-"""Two cores that hear the same; one is put down and taken up, through bytes, at times."""
+"""Cores that hear the same: one is put down and taken up at times, one has other numbers."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ from typing import Any
 import msgspec
 import pytest
 
+from flux_trio.cores.fingerprint import differences, digest_of
 from flux_trio.cores.state import CorePart
 from tests.support import reborn
+from tests.support.renumbered import Renumbered
 
 
 class Twins:
     """Compares the actions of a core with those of its twin, which is put down at times.
 
-    Skips the test while every core is put down after every turn anyhow.
+    If `is_numbered` (the types of its state say what is a job, a matchtag, a time), compares its
+    fingerprint with that of a third core, which knows these by other numbers. Skips the test while
+    every core is put down after every turn anyhow.
     """
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Any], *, is_numbered: bool = True) -> None:
         if reborn.is_on:
             pytest.skip("cores are replaced after every turn")
         self._make = make
+        self._renumbered = Renumbered(make) if is_numbered else None
         self.core: Any = make()
         self.twin: Any = make()
 
@@ -37,10 +42,22 @@ class Twins:
         """The first actions of both, which are equal."""
         actions = self.core.start(now)
         assert self.twin.start(now) == actions
+        if self._renumbered is not None:
+            self._renumbered.start(now, actions)
+            self._compare_states(self._renumbered.core)
         return actions
 
     def turn(self, now: float, inputs: Any) -> Any:
         """The actions of both, which are equal."""
         actions = self.core.turn(now, list(inputs))
         assert self.twin.turn(now, list(inputs)) == actions
+        if self._renumbered is not None:
+            self._renumbered.turn(now, list(inputs), actions)
+            self._compare_states(self._renumbered.core)
         return actions
+
+    def _compare_states(self, renumbered: Any) -> None:
+        state, other = self.core.normalised(), renumbered.normalised()
+        found = differences(state, other)
+        assert not found, "\n".join(found)
+        assert digest_of(state) == digest_of(other)

@@ -28,6 +28,7 @@ from flux_trio.formats import (
     job_key,
     timestamp_of,
 )
+from flux_trio.formats.meanings import JobId, KvsOp
 from flux_trio.messages import (
     Errno,
     Event,
@@ -63,9 +64,9 @@ TEXT_BYTES_MAX: Final = {"system.job.name": 1024, "system.cwd": 4096}
 class _Batch(msgspec.Struct):
     """Submissions of one turn, by job id."""
 
-    requests: dict[int, Request] = msgspec.field(default_factory=dict)
+    requests: dict[JobId, Request] = msgspec.field(default_factory=dict)
     jobs: list[submission.NewJob] = msgspec.field(default_factory=list)
-    ops: list[list[str]] = msgspec.field(default_factory=list)
+    ops: list[KvsOp] = msgspec.field(default_factory=list)
 
 
 class LastIdRead(msgspec.Struct, frozen=True):

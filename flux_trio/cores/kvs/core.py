@@ -15,9 +15,9 @@ Left out: RFC 11's content-addressed tree, namespaces, snapshots of older roots.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, Never, TypeAlias, assert_never
+from typing import Any, ClassVar, Final, Never, TypeAlias, assert_never
 
 import msgspec
 from sortedcontainers import SortedDict
@@ -55,6 +55,7 @@ from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, CommonAction, CommonInput, Log, TimerFired
+from flux_trio.formats.meanings import KvsKey, Matchtag, Peer
 from flux_trio.messages import (
     Errno,
     Event,
@@ -87,16 +88,16 @@ class _CommitRequest(msgspec.Struct, frozen=True):
 
 
 class _KeyRequest(msgspec.Struct, frozen=True):
-    key: str
+    key: KvsKey
 
 
 class _KeysRequest(msgspec.Struct, frozen=True):
-    keys: list[str]
+    keys: list[KvsKey]
     chars_max: int = 0  # of the values in the answer; 0 for any number
 
 
 class _DirRequest(msgspec.Struct, frozen=True):
-    prefix: str
+    prefix: KvsKey
 
 
 class _WatchRequest(_KeyRequest, frozen=True):
@@ -104,7 +105,7 @@ class _WatchRequest(_KeyRequest, frozen=True):
 
 
 class _CancelRequest(msgspec.Struct, frozen=True):
-    matchtag: int
+    matchtag: Matchtag
 
 
 KvsInput: TypeAlias = CommonInput | Stored | Fetched | Damaged
@@ -153,10 +154,20 @@ class KvsCore(CorePart):
     _queue: deque[Waiting]
     _held: Held
     _round: Round | None
-    _watches: dict[str, dict[int, Watch]]
+    _watches: dict[Peer, dict[Matchtag, Watch]]
     _by_key: WatchesByKey
     _failed: Stored | None
     _damage: set[str]
+
+    payload_types: ClassVar[Mapping[str, Any]] = {
+        topics.KVS_COMMIT: _CommitRequest,
+        topics.KVS_LOOKUP: _KeyRequest,
+        topics.KVS_LOOKUP_ALL: _KeysRequest,
+        topics.KVS_DIR: _DirRequest,
+        topics.KVS_PAGE: Page,
+        topics.KVS_COUNT: _DirRequest,
+        topics.KVS_WATCH: _WatchRequest,
+    }
 
     def __init__(self) -> None:
         self._outbox = Outbox[Never, KvsAction, str]()  # it asks services nothing

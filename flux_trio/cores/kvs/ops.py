@@ -9,6 +9,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from flux_trio.formats.meanings import KvsKey, KvsText
 from flux_trio.messages import Errno, FluxError
 
 KEY_CHARS_MAX: Final = 1024
@@ -23,21 +24,21 @@ _KEY = re.compile(rf"{_NAME}(?:\.{_NAME})*")
 class Put(msgspec.Struct, frozen=True, array_like=True, tag="put", gc=False):
     """`["put", key, text]`: the value of `key` is `text` and nothing else."""
 
-    key: str
-    text: str
+    key: KvsKey
+    text: KvsText
 
 
 class Append(msgspec.Struct, frozen=True, array_like=True, tag="append", gc=False):
     """`["append", key, text]`: `text` goes to the end of the value, which may be absent."""
 
-    key: str
-    text: str
+    key: KvsKey
+    text: KvsText
 
 
 class Unlink(msgspec.Struct, frozen=True, array_like=True, tag="unlink", gc=False):
     """`["unlink", key]`: `key` and every key below it are gone, if they were there."""
 
-    key: str
+    key: KvsKey
 
 
 Op: TypeAlias = Put | Append | Unlink
@@ -65,9 +66,9 @@ class Page(msgspec.Struct, frozen=True, gc=False):
     backwards: the keys sort before `after`, and "" is the end.
     """
 
-    prefix: str
+    prefix: KvsKey
     limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_KEYS_MAX)] = PAGE_KEYS_MAX
-    after: str = ""
+    after: KvsKey = ""
     reverse: bool = False
     values: bool = True
 

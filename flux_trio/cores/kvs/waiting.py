@@ -16,6 +16,7 @@ from msgspec import structs
 
 from flux_trio.cores.credit import Credit
 from flux_trio.cores.kvs.ops import Op, Page, Put, Unlink
+from flux_trio.formats.meanings import KvsKey, Stamp
 from flux_trio.messages import Errno, FluxError, Request, topics
 from flux_trio.messages.types import NORESPONSE
 
@@ -51,7 +52,7 @@ class Read:
     """A lookup, or a listing."""
 
     request: Request
-    names: list[str]  # keys, or the prefix of a listing or count
+    names: list[KvsKey]  # keys, or the prefix of a listing or count
     chars_max: int = 0  # where the answer to a lookup of many keys ends; 0: nowhere
 
 
@@ -69,7 +70,7 @@ class Watch:
     """
 
     request: Request
-    key: str
+    key: KvsKey
     credit: Credit
     begun: bool = False  # the key was read once
     exists: bool = False  # set once a value was sent
@@ -154,14 +155,18 @@ class Round:
 class Held:
     """The commits that wait for room, and the reads that wait for those."""
 
+    since: Stamp
+    queue: deque[Waiting]
+    _written: dict[str, set[KvsKey]]
+
     def __init__(self) -> None:
         self.reason = ""  # why there is no room, in the store's words; "" while there is
         self.since = 0.0  # of `reason`, seconds since the Unix epoch
         self.is_due = False  # to be tried now
         self.ops_max = 1  # of the next try: the first commit alone, more once that was stored
         self.nbytes = 0
-        self.queue: deque[Waiting] = deque()  # bounded by HELD_BYTES_MAX and the senders' reads
-        self._written: dict[str, set[str]] = {}  # keys of commits by sender, since the disk is full
+        self.queue = deque()  # bounded by HELD_BYTES_MAX and the senders' reads
+        self._written = {}  # keys of commits by sender, since the disk is full
 
     def hold(self, commit: Commit) -> None:
         """Keep a new commit. Raises FluxError(ENOSPC) when it does not wait, or too much does."""

@@ -12,6 +12,7 @@ import msgspec
 
 from flux_trio.cores.state import Part
 from flux_trio.formats import Idset
+from flux_trio.formats.meanings import Time
 
 
 class RunCheck(msgspec.Struct, frozen=True):
@@ -38,7 +39,7 @@ class NotChecked(msgspec.Struct, frozen=True):
 class Checks(Part):
     """One sweep after the other over `hosts`, by target."""
 
-    _began_at: float
+    _began_at: Time
     _running: set[int]
     _complained: bool
     _found: dict[int, str | None]

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeVar, assert_never
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
@@ -98,6 +98,8 @@ class ResourceCore(CorePart):
     _early: list[Request]
     _waiting: deque[Request]
     _committing: tuple[Request | None, list[Event]] | None
+
+    payload_types: ClassVar[Mapping[str, Any]] = {topics.RESOURCE_EXPIRATION: flux.InstanceEnd}
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ import msgspec
 from flux_trio.cores.resource.targets import Hosts
 from flux_trio.cores.state import Part
 from flux_trio.formats import Event, FormatError, Idset
+from flux_trio.formats.meanings import Stamp
 from flux_trio.messages import Errno, FluxError
 
 OFFLINE: Final = "offline"
@@ -36,7 +37,7 @@ class _Context(msgspec.Struct, frozen=True):
 class Down(NamedTuple):
     """`timestamp` in seconds since the Unix epoch; `reason` is "" when none was given."""
 
-    timestamp: float
+    timestamp: Stamp
     by: By
     reason: str
 

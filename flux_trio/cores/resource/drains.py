@@ -16,6 +16,7 @@ from flux_trio.cores.resource.targets import Hosts
 from flux_trio.cores.state import Part
 from flux_trio.editions.flux import DrainMode
 from flux_trio.formats import Event, FormatError, Idset
+from flux_trio.formats.meanings import Stamp
 from flux_trio.messages import Errno, FluxError
 
 DRAIN = "drain"
@@ -34,7 +35,7 @@ class _Context(msgspec.Struct, frozen=True):
 class Drain(NamedTuple):
     """`timestamp` in seconds since the Unix epoch; the reason may be missing."""
 
-    timestamp: float
+    timestamp: Stamp
     reason: str | None
 
 

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from flux_trio.cores.sched.context import Context
 from flux_trio.cores.state import Part
 from flux_trio.editions.rfc27 import SchedAnnotations
+from flux_trio.formats.meanings import JobId, Time
 from flux_trio.policies import Job, Shape
 
 ANNOTATE_DELAY_S: Final = 0.1
@@ -27,7 +28,7 @@ class Told(NamedTuple):
     """Why one job waits and when it may start, as the job manager was told."""
 
     reason: str | None = None
-    start: float | None = None
+    start: Time | None = None
 
 
 NOTHING: Final = Told()
@@ -36,8 +37,8 @@ NOTHING: Final = Told()
 class Annotator(Part):
     """Keeps what was told of each job that waits, and what should be."""
 
-    _told: dict[int, Told]
-    _waiting: dict[int, tuple[Shape, float | None]]
+    _told: dict[JobId, Told]
+    _waiting: dict[JobId, tuple[Shape, Time | None]]
 
     def __init__(self, context: Context) -> None:
         self._context = context

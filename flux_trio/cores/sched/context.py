@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import CommonAction, Exit, Log
 from flux_trio.editions import Edition, job_requests
+from flux_trio.formats.meanings import JobId, Number
 from flux_trio.messages import Request, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.policies import Schedule
 from flux_trio.protocols import ALLOC, AllocEvent, AllocState, Standings
+
+HelloNumber: TypeAlias = Annotated[int, Number("hello")]
+GrantNumber: TypeAlias = Annotated[int, Number("grant")]
 
 LOG_ERR: Final = 3  # syslog severity
 
@@ -30,29 +34,29 @@ class Released:
 class JobsTold:
     """Answers the sched-hello of this number: one job a response."""
 
-    hello: int
+    hello: HelloNumber
 
 
 @dataclass(frozen=True, slots=True)
 class HoldersRead:
     """Answers the read of R of `jobids`, which the hello of this number has told of."""
 
-    hello: int
-    jobids: tuple[int, ...]
+    hello: HelloNumber
+    jobids: tuple[JobId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyHeard:
     """Answers the sched-ready that followed the hello of this number."""
 
-    hello: int
+    hello: HelloNumber
 
 
 @dataclass(frozen=True, slots=True)
 class GrantsStored:
     """Answers the commit of R for these grants: job ids, each with the number of its grant."""
 
-    grants: tuple[tuple[int, int], ...]
+    grants: tuple[tuple[JobId, GrantNumber], ...]
 
 
 SchedCall: TypeAlias = Acquired | Released | JobsTold | HoldersRead | ReadyHeard | GrantsStored

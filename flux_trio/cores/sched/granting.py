@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flux_trio.cores.sched.annotations import Told
-from flux_trio.cores.sched.context import Context, GrantsStored
+from flux_trio.cores.sched.context import Context, GrantNumber, GrantsStored
 from flux_trio.cores.state import Part
 from flux_trio.formats import format_r, job_key
+from flux_trio.formats.meanings import JobId, KvsOp, Last
 from flux_trio.messages import Response, topics
 from flux_trio.policies import Grant, Job
 
@@ -21,7 +22,7 @@ from flux_trio.policies import Grant, Job
 class Granting:
     """A grant whose R is not known to be durable yet."""
 
-    number: int
+    number: GrantNumber
     """A job whose grant is revoked may get another one; the number tells the two apart."""
     job: Job
     grant: Grant
@@ -34,10 +35,10 @@ class Granting:
 class Grantings(Part):
     """The grants whose R is being written, by job id."""
 
-    _by_id: dict[int, Granting]
-    _last_number: int
-    _granted: list[tuple[int, int]]
-    _ops: list[list[str]]
+    _by_id: dict[JobId, Granting]
+    _last_number: Last
+    _granted: list[tuple[JobId, GrantNumber]]
+    _ops: list[KvsOp]
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -8,36 +8,39 @@ the first one nor to a later one. Hello is said again once somebody holds the jo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from flux_trio.config import SchedConfig
 from flux_trio.cores.lookups import LOOKUP_JOBS_MAX, values_in
-from flux_trio.cores.sched.context import Context, HoldersRead, JobsTold, ReadyHeard
+from flux_trio.cores.sched.context import Context, HelloNumber, HoldersRead, JobsTold, ReadyHeard
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Note
 from flux_trio.editions import rfc27
 from flux_trio.formats import job_key, parse_r
+from flux_trio.formats.meanings import Items, JobId, RObject
 from flux_trio.messages import Errno, FluxError, Response, topics
 from flux_trio.messages.types import STREAMING
 from flux_trio.policies import PoolError
 from flux_trio.protocols import LINK, AllocEvent, AllocState, LinkEvent, LinkState
 from flux_trio.trace import Kind
 
+Holding: TypeAlias = Annotated[list[Any], Items((JobId, RObject))]
+
 
 @dataclass(slots=True)
 class Hello:
     """What one hello has told so far."""
 
-    number: int
+    number: HelloNumber
     told_all: bool = False
     """ENODATA has come."""
-    unread: list[int] = field(default_factory=list)
+    unread: list[JobId] = field(default_factory=list)
     """Jobs whose R is not asked for yet."""
     reads: int = 0
     """Reads of R that are not answered."""
-    allocated: list[list[Any]] = field(default_factory=list)
+    allocated: list[Holding] = field(default_factory=list)
     """[id, R] of each job that holds resources."""
 
 

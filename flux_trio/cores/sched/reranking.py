@@ -12,6 +12,7 @@ from typing import Final
 from flux_trio.cores.sched.context import Context
 from flux_trio.cores.sched.granting import Grantings
 from flux_trio.cores.state import Part
+from flux_trio.formats.meanings import JobId
 from flux_trio.protocols import AllocEvent, AllocState
 
 SLICE_JOBS: Final = 4096
@@ -21,7 +22,7 @@ SLICE_JOBS: Final = 4096
 class Reranking(Part):
     """Priorities that are to be given, by job id."""
 
-    _priorities: dict[int, int]
+    _priorities: dict[JobId, int]
 
     def __init__(self, context: Context, granting: Grantings) -> None:
         self._context = context

@@ -1,0 +1,498 @@
+"""The state of a core without its numbering, and a digest of it. Pure.
+
+Two states can differ in nothing but how jobs, matchtags and times are numbered. They decide alike,
+and their normalised states are equal: each numbered value is replaced by its place.
+
+    a job id, a Stamp, another Number    ["job", 1]: its rank among all of that kind in the state
+    a matchtag                           its rank among those of the same sender
+    a Time                               ["time", 0.1]: seconds from the turn's `now`
+    a Last, `now` itself                 left out
+
+0 and infinity stay as they are: they stand for "not set" and "never". What a value means, its type
+says (`formats/meanings.py`): annotations in the bodies of classes, the return type of
+`__getstate__`, and a core's `payload_types` for the requests that it holds. A key of the kvs is
+taken apart; so is an eventlog or an R that is to be written. Whatever has no such type counts as it
+is: an id in the text of an error, or in the context of an event, is not found.
+
+Objects that can change are told from equal ones, as `put_down` tells them; frozen ones are not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from enum import Enum
+from functools import cache, lru_cache
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+import msgspec
+
+from flux_trio.cores.contents import contents_of
+from flux_trio.cores.job_index import ACTIVE, ENDED
+from flux_trio.formats import FormatError, parse_eventlog
+from flux_trio.formats.meanings import Items, Meaning, Number
+from flux_trio.messages import Request
+
+Normal: TypeAlias = Any
+"""What JSON can hold."""
+
+Hint: TypeAlias = Any
+"""A type, as an annotation has it."""
+
+TIME_DIGITS: Final = 5
+"""Decimals of a difference of times: floats near today's epoch are 2.4e-7 s apart, and what was
+computed from two of them may be a few such steps off. Times that are closer keep their order."""
+
+_DIGEST_BYTES: Final = 16
+_JOB: Final = "job"
+_STAMP: Final = "stamp"
+_MATCHTAG: Final = "matchtag"
+
+_COLLECTIONS: Final = (list, deque, set, frozenset, dict, OrderedDict, Counter, tuple)
+
+_ID_KEY: Final = re.compile(
+    r"job\.(?P<dothex>[0-9a-f]{4}(?:\.[0-9a-f]{4}){3})(?P<rest>\..*)?"
+    rf"|{ACTIVE}\.(?P<active>[0-9a-f]{{16}})"
+    rf"|{ENDED}\.(?P<usec>[0-9a-f]{{16}})\.(?P<ended>[0-9a-f]{{16}})",
+    re.DOTALL,
+)
+
+
+class HasState(Protocol):
+    """A part of a core: see `state.py`."""
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """The attributes that are its state."""
+
+
+def normalised(parts: Mapping[str, HasState], payload_types: Mapping[str, Any]) -> Normal:
+    """The state of `parts`, by path and attribute, without its numbering.
+
+    `payload_types` says by topic as what the payload of a request is read.
+    """
+    walk = _Walk(payload_types)
+    found = {}
+    for path, part in parts.items():
+        if part.state_names:
+            held = {name: getattr(part, name) for name in part.state_names}
+            found[path] = walk.attributes(held, _hints_of(part), _NOWHERE)
+    return _Places(walk.numbers, walk.times, walk.now).settle(found)
+
+
+def digest_of(state: Normal) -> str:
+    """A short text that is equal for equal normalised states."""
+    text = json.dumps(state, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def differences(one: Normal, other: Normal, where: str = "") -> list[str]:
+    """Where two normalised states differ, a line each: the place, then what both have there."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = sorted(one.keys() | other.keys())
+        pairs = [(f"{where}.{name}", one.get(name), other.get(name)) for name in names]
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = [(f"{where}[{n}]", *both) for n, both in enumerate(zip(one, other, strict=True))]
+    else:
+        return [] if one == other else [f"{where.lstrip('.')}: {one!r:.200} != {other!r:.200}"]
+    return [line for place, mine, its in pairs for line in differences(mine, its, place)]
+
+
+class _Numbered(NamedTuple):
+    """A number of one kind; of `peer`, where each has its own."""
+
+    kind: str
+    value: float
+    peer: str = ""
+
+
+class _Moment(NamedTuple):
+    """A time, in seconds since the Unix epoch."""
+
+    value: float
+
+
+class _Unordered(NamedTuple):
+    """The items of a set, which are sorted when they have their places."""
+
+    items: list[Any]
+
+
+class _Beside(NamedTuple):
+    """What stands beside a value, or above it, and says how to read it."""
+
+    peer: str = ""
+    key: str = ""
+
+
+_NOWHERE: Final = _Beside()
+_LEFT_OUT: Final = object()
+
+
+class _Walk:
+    """Goes through a state; keeps the numbers and times that it meets for `_Places`."""
+
+    def __init__(self, payload_types: Mapping[str, Any]) -> None:
+        self._payload_types = payload_types
+        self._seen: dict[int, int] | None = {}  # objects that can change; None for JSON
+        self._kept: list[Any] = []  # so that no id() is used again meanwhile
+        self.numbers: set[_Numbered] = set()
+        self.times: set[float] = set()
+        self.now = 0.0
+
+    def value(self, value: Any, hint: Hint, beside: _Beside) -> Any:
+        """`value`, with a _Numbered, a _Moment or an _Unordered in some places."""
+        match value:
+            case Enum():
+                return ["enum", type(value).__qualname__, value.name or value.value]
+            case None | bool():
+                return value
+            case int() | float() | str():
+                return self._scalar(value, _meaning(hint, value), beside)
+            case bytes():
+                return ["bytes", value.hex()]
+        if type(value) in _COLLECTIONS:
+            bare, meaning = _resolve(hint, _class_of(value), len(value))
+            if meaning is Meaning.JSON:
+                return self._fixed(lambda: self._collection(value, bare, beside))
+            return self._collection(value, bare, beside)
+        if isinstance(value, Request):
+            return self._request(value)
+        return self._object(value)
+
+    def attributes(
+        self, held: Mapping[Any, Any], hints: Mapping[str, Hint], beside: _Beside
+    ) -> dict[str, Any]:
+        """The values by name, each by its own hint; what is left out is not among them."""
+        found = {}
+        for name, value in held.items():
+            walked = self.value(value, hints.get(name, Any), beside)
+            if walked is not _LEFT_OUT:
+                found[str(name)] = walked
+            beside = _next_to(beside, value, hints.get(name, Any))
+        return found
+
+    def _scalar(self, value: float | str, meaning: Any, beside: _Beside) -> Any:
+        match meaning:
+            case Number(kind) if isinstance(value, (int, float)):
+                return self._number(kind, value, beside)
+            case Meaning.TIME if isinstance(value, (int, float)):
+                return self._time(value)
+            case Meaning.NOW if isinstance(value, (int, float)):
+                self.now = value
+                return _LEFT_OUT
+            case Meaning.LAST:
+                return _LEFT_OUT
+            case Meaning.KVS_KEY if isinstance(value, str):
+                return self._key(value)
+            case Meaning.KVS_TEXT if isinstance(value, str):
+                return self._text(value, beside.key)
+        if isinstance(value, int) and value.bit_length() > 63:
+            return ["int", hex(value)]  # a bit set of any length
+        if isinstance(value, float) and not math.isfinite(value):
+            return ["float", str(value)]
+        return value
+
+    def _number(self, kind: str, value: float, beside: _Beside = _NOWHERE) -> Any:
+        if value == 0 or not math.isfinite(value):
+            return [kind, str(value)]
+        found = _Numbered(kind, value, beside.peer if kind == _MATCHTAG else "")
+        self.numbers.add(found)
+        return found
+
+    def _time(self, value: float) -> Any:
+        if value == 0 or not math.isfinite(value):
+            return ["time", str(value)]
+        self.times.add(value)
+        return _Moment(value)
+
+    # Collections and objects
+
+    def _collection(self, value: Any, hint: Hint, beside: _Beside) -> Any:
+        kind = type(value).__name__
+        same = self._seen_before(value) if not isinstance(value, (tuple, frozenset)) else None
+        if same is not None:
+            return same
+        if isinstance(value, dict):
+            return [kind, *self._pairs(value, hint, beside)]
+        if isinstance(value, (set, frozenset)):
+            (each,) = get_args(hint) or (Any,)
+            return [kind, _Unordered([self.value(item, each, beside) for item in value])]
+        return [kind, *self._items(value, _item_hints(hint, len(value)), beside)]
+
+    def _pairs(self, value: Mapping[Any, Any], hint: Hint, beside: _Beside) -> Iterable[Any]:
+        if is_typeddict(hint):
+            named = get_type_hints(hint, include_extras=True)
+            for key, held in value.items():
+                yield [key, self.value(held, named.get(key, Any), beside)]
+            return
+        of_key, of_value = (*get_args(hint), Any, Any)[:2]
+        if _origin(hint) is Counter:
+            of_value = int
+        for key, held in value.items():
+            below = _next_to(beside, key, of_key)
+            yield [self.value(key, of_key, beside), self.value(held, of_value, below)]
+
+    def _items(self, value: Iterable[Any], hints: Iterable[Hint], beside: _Beside) -> list[Any]:
+        found = []
+        for item, hint in zip(value, hints, strict=True):
+            found.append(self.value(item, hint, beside))
+            beside = _next_to(beside, item, hint)
+        return found
+
+    def _object(self, value: Any) -> Any:
+        same = self._seen_before(value) if not _is_value(_class_of(value)) else None
+        if same is not None:
+            return same
+        kind, held = contents_of(value)
+        hints = _hints_of(value)
+        name = type(value).__qualname__
+        if kind == "tuple":
+            held = dict(zip(value._fields, held, strict=True))
+        elif kind == "state":
+            return [name, self.value(held, _state_hint(_class_of(value)), _NOWHERE)]
+        return [name, self.attributes(held, hints, _NOWHERE)]
+
+    def _seen_before(self, value: Any) -> Any:
+        if self._seen is None:
+            return None
+        if (number := self._seen.get(id(value))) is not None:
+            return ["same", number]
+        self._seen[id(value)] = len(self._seen)
+        self._kept.append(value)
+        return None
+
+    def _request(self, request: Request) -> Any:
+        """A request that waits; nobody changes a payload that was sent, so it is a value."""
+        held = {name: getattr(request, name) for name in request.__struct_fields__}
+        wanted = self._payload_types.get(request.topic)
+        if wanted is not None:
+            with suppress(msgspec.ValidationError):
+                held["payload"] = msgspec.convert(held["payload"], wanted)
+        beside = _Beside(peer=request.sender)
+        found = self._fixed(lambda: self.attributes(held, _hints_of(request), beside))
+        return ["Request", found]
+
+    def _fixed(self, walk: Callable[[], Any]) -> Any:
+        """What `walk` finds, of which nothing can change."""
+        seen, self._seen = self._seen, None
+        found = walk()
+        self._seen = seen
+        return found
+
+    # Texts
+
+    def _key(self, key: str) -> Any:
+        found = _ID_KEY.fullmatch(key)
+        if found is None:
+            return key
+        if found["dothex"]:
+            jobid = self._number(_JOB, int(found["dothex"].replace(".", ""), 16))
+            return ["key", "job", jobid, found["rest"] or ""]
+        if found["active"]:
+            return ["key", ACTIVE, self._number(_JOB, int(found["active"], 16))]
+        ended_at = self._number(_STAMP, int(found["usec"], 16) / 1e6)
+        return ["key", ENDED, ended_at, self._number(_JOB, int(found["ended"], 16))]
+
+    def _text(self, text: str, key: str) -> Any:
+        """A value of the kvs: eventlogs (RFC 18) and R (RFC 20) have times in them."""
+        if key.endswith(".eventlog"):
+            with suppress(FormatError):
+                return ["eventlog", *map(self._event, parse_eventlog(text))]
+        if key.endswith(".R"):
+            with suppress(msgspec.MsgspecError):
+                resources = msgspec.json.decode(text, type=_R)
+                times = resources.execution.starttime, resources.execution.expiration
+                rest = _R_TIMES.sub(r"\1", text)
+                return ["R", *map(self._time, times), rest]
+        return text
+
+    def _event(self, event: Any) -> Any:
+        stamp = self._number(_STAMP, event.timestamp)
+        return [stamp, event.name, self.value(event.context, Any, _NOWHERE)]
+
+
+class _Execution(msgspec.Struct):
+    starttime: float = 0.0
+    expiration: float = 0.0
+
+
+class _R(msgspec.Struct):
+    execution: _Execution
+
+
+_R_TIMES: Final = re.compile(r'("(?:starttime|expiration)"\s*:\s*)[0-9.eE+]+')
+
+
+class _Places:
+    """Puts places where `_Walk` has left numbers and times."""
+
+    def __init__(self, numbers: set[_Numbered], times: set[float], now: float) -> None:
+        ranks: Counter[tuple[str, str]] = Counter()
+        self._ranks: dict[_Numbered, int] = {}
+        for number in sorted(numbers):
+            ranks[number.kind, number.peer] += 1
+            self._ranks[number] = ranks[number.kind, number.peer]
+        close: Counter[float] = Counter()
+        self._times: dict[float, list[Any]] = {}
+        for time in sorted(times):
+            distance = round(time - now, TIME_DIGITS) + 0.0  # not -0.0
+            nth = close[distance]
+            close[distance] += 1
+            self._times[time] = ["time", distance, nth] if nth else ["time", distance]
+
+    def settle(self, tree: Any) -> Normal:
+        """`tree` with a place for each number and time, and sets in order."""
+        match tree:
+            case _Numbered(kind):
+                return [kind, self._ranks[tree]]
+            case _Moment(time):
+                return self._times[time]
+            case _Unordered(items):
+                return sorted((self.settle(item) for item in items), key=json.dumps)
+            case list():
+                return [self.settle(item) for item in tree]
+            case dict():
+                return {name: self.settle(item) for name, item in tree.items()}
+        return tree
+
+
+# What a type says
+
+
+def _origin(hint: Hint) -> Any:
+    return get_origin(hint)
+
+
+def _class_of(value: Any) -> Any:
+    return type(value)
+
+
+@lru_cache(maxsize=4096)
+def _resolve(hint: Hint, kind: Any, length: int) -> tuple[Hint, Any]:
+    """The member of `hint` that a value of class `kind` is of, and what it means.
+
+    `length` tells tuples of different lengths apart. Raises TypeError when a number may mean two
+    things: only one of them can be right.
+    """
+    fits = [each for each in _members(hint) if _may_hold(each[0], kind, length)]
+    meanings = {meaning for _, meaning in fits}
+    if len(meanings) > 1 and kind in (int, float, str):
+        raise TypeError(f"{hint}: expected one meaning of a {kind.__name__}, got {len(meanings)}")
+    return fits[0] if fits else (Any, None)
+
+
+def _members(hint: Hint, meaning: Any = None) -> Iterable[tuple[Hint, Any]]:
+    if _origin(hint) is Annotated:
+        own = [each for each in hint.__metadata__ if isinstance(each, (Number, Meaning, Items))]
+        yield from _members(hint.__origin__, own[0] if own else meaning)
+    elif _origin(hint) in (Union, UnionType):
+        for each in get_args(hint):
+            yield from _members(each, meaning)
+    elif isinstance(meaning, Items):
+        yield meaning, None
+    else:
+        yield hint, meaning
+
+
+def _may_hold(hint: Hint, kind: type, length: int) -> bool:
+    if isinstance(hint, Items):
+        return kind is list
+    if is_typeddict(hint):
+        return kind is dict
+    origin = _origin(hint) or hint
+    if not isinstance(origin, type):
+        return False
+    if kind is tuple and origin is tuple:
+        of_items = get_args(hint)
+        return not of_items or of_items[-1] is ... or len(of_items) == length
+    return issubclass(kind, origin) or (kind is int and origin is float)
+
+
+def _meaning(hint: Hint, value: Any) -> Any:
+    return _resolve(hint, _class_of(value), 0)[1]
+
+
+def _next_to(beside: _Beside, value: Any, hint: Hint) -> _Beside:
+    """What the values after or below `value` have beside them."""
+    if isinstance(value, str):
+        match _meaning(hint, value):
+            case Meaning.PEER:
+                return beside._replace(peer=value)
+            case Meaning.KVS_KEY:
+                return beside._replace(key=value)
+    return beside
+
+
+def _item_hints(hint: Hint, length: int) -> list[Hint]:
+    if isinstance(hint, Items):
+        return [*hint.types, *[Any] * length][:length]
+    of_items = get_args(hint)
+    if _origin(hint) is tuple and (not of_items or of_items[-1] is not ...):
+        return [*of_items, *[Any] * length][:length]
+    return [of_items[0] if of_items else Any] * length
+
+
+@cache
+def _class_hints(cls: type) -> dict[str, Hint]:
+    """The annotations of `cls`, with the types that its bases' parameters stand for."""
+    stands_for: dict[Any, Any] = {}
+    for each in cls.__mro__:
+        for base in each.__dict__.get("__orig_bases__", ()):
+            stands_for |= _parameters_of(base)
+    return _filled(get_type_hints(cls, include_extras=True), stands_for)
+
+
+def _hints_of(value: Any) -> dict[str, Hint]:
+    hints = _class_hints(_class_of(value))
+    made_as = getattr(value, "__orig_class__", None)  # as in Outbox[Call, Action, str]()
+    return hints if made_as is None else _filled(hints, _parameters_of(made_as))
+
+
+def _parameters_of(alias: Any) -> dict[Any, Any]:
+    parameters = getattr(get_origin(alias), "__parameters__", ())
+    return dict(zip(parameters, get_args(alias), strict=False))
+
+
+def _filled(hints: Mapping[str, Hint], stands_for: Mapping[Any, Any]) -> dict[str, Hint]:
+    return {name: _fill(hint, stands_for) for name, hint in hints.items()}
+
+
+def _fill(hint: Hint, stands_for: Mapping[Any, Any]) -> Hint:
+    if isinstance(hint, TypeVar):
+        return stands_for.get(hint, hint)
+    parameters = getattr(hint, "__parameters__", ())
+    if isinstance(hint, type) or not parameters:
+        return hint
+    return hint[tuple(stands_for.get(each, each) for each in parameters)]
+
+
+@cache
+def _state_hint(cls: type) -> Hint:
+    return get_type_hints(cls.__getstate__, include_extras=True).get("return", Any)
+
+
+@cache
+def _is_value(cls: type) -> bool:
+    """Whether its objects compare by what they hold and cannot change."""
+    by_what: Any = cls.__hash__  # None for what can change
+    return by_what is not None and by_what is not object.__hash__

@@ -1,0 +1,289 @@
+"""The fingerprint of a core tells states apart, except by how things are numbered.
+
+That the cores themselves have such fingerprints, `support/reborn_twin.py` checks wherever it runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flux_trio.config import SchedConfig
+from flux_trio.cores.fingerprint import differences
+from flux_trio.cores.kvs.ops import Append, Op, Put
+from flux_trio.cores.outbox import Outbox
+from flux_trio.cores.sched.core import SchedCore
+from flux_trio.cores.state import CorePart, Part
+from flux_trio.formats import Event, format_eventlog, job_key
+from flux_trio.formats.meanings import (
+    JobId,
+    JsonObject,
+    KvsOp,
+    Matchtag,
+    Meaning,
+    Number,
+    Peer,
+    Stamp,
+    Time,
+)
+from tests.support.asking import asked
+from tests.support.reborn_twin import Twins
+from tests.support.sched_script import alloc
+
+NOW = 1_700_000_000.0
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    jobid: JobId
+
+
+class Asked(msgspec.Struct):
+    id: JobId
+    until: Time = 0.0
+
+
+@dataclass
+class Job:
+    id: JobId
+    t_submit: Stamp = 0.0
+    end: Time = math.inf
+    note: str = ""
+    after: list[JobId] = field(default_factory=list)
+
+
+class Jobs(Part):
+    """A part with one of everything."""
+
+    by_id: dict[JobId, Job]
+    known: set[JobId]
+    streams: dict[Peer, dict[Matchtag, str]]
+    waiting: list[Any]
+    ops: list[Op]
+    raw_ops: list[KvsOp]
+    shown: JsonObject
+    grant: Annotated[int, Number("grant")]
+
+    def __init__(self) -> None:
+        self.by_id, self.known, self.streams, self.waiting = {}, set(), {}, []
+        self.ops, self.raw_ops, self.shown, self.grant = [], [], {}, 0
+
+
+class Core(CorePart):
+    payload_types: ClassVar[Mapping[str, Any]] = {"ask": Asked}
+
+    def __init__(self) -> None:
+        self.outbox = Outbox[Call, Any, tuple[str, JobId]]()
+        self.outbox.now = NOW
+        self.jobs = Jobs()
+
+
+def core_with(ids: list[int], shift: float = 0.0, tags: int = 0) -> Core:
+    """A core that knows jobs of three `ids`; its clock and its matchtags are ahead by so much."""
+    core = Core()
+    now = core.outbox.now = NOW + shift
+    core.outbox.last_matchtag = tags
+    first, second, third = ids
+    for n, jobid in enumerate(ids):
+        core.jobs.by_id[jobid] = Job(jobid, now - 30 + n, now + 0.1)
+        core.outbox.ask("ask", None, Call(jobid))
+        core.outbox.set_timer(("kill", jobid), now + 30)
+    core.outbox.take_actions()
+    core.jobs.by_id[first].after = [third, second]
+    core.jobs.known = set(ids)
+    core.jobs.streams = {"alice": {tags + 1: "a", tags + 9: "b"}, "bob": {2 * tags + 1: "c"}}
+    payload = {"id": second, "until": now + 5}
+    core.jobs.waiting = [asked("ask", payload, by="alice", tag=tags + 9)]
+    log = format_eventlog([Event(now, "submit", {"userid": 5}), Event(now + 1, "free")])
+    r = f'{{"version":1,"execution":{{"starttime":{now},"expiration":{now + 60}}}}}'
+    core.jobs.ops = [Append(job_key(first, "eventlog"), log), Put(job_key(second, "R"), r)]
+    usec = int((now + 2) * 1e6)
+    core.jobs.raw_ops = [["unlink", f"active.{third:016x}"]]
+    core.jobs.raw_ops.append(["put", f"ended.{usec:016x}.{third:016x}", "[1,2]"])
+    core.jobs.shown = {"same": [1]}
+    return core
+
+
+class TestEqual:
+    """States that differ in nothing but how things are numbered."""
+
+    @given(
+        st.lists(st.integers(1, 2**64 - 1), min_size=3, max_size=3, unique=True),
+        st.integers(-1_000_000_000_000, 2_000_000_000_000).map(lambda ms: ms / 1000),
+        st.integers(0, 1000),
+    )
+    def test_shifted_clock_other_ids_burnt_tags(
+        self, ids: list[int], shift: float, tags: int
+    ) -> None:
+        one, other = core_with([1, 2, 3]), core_with(sorted(ids), shift, tags)
+        assert differences(one.normalised(), other.normalised()) == []
+        assert one.fingerprint() == other.fingerprint()
+
+    def test_order_of_a_set(self) -> None:
+        one, other = core_with([1, 8, 9]), core_with([1, 8, 9])
+        other.jobs.known = {9, 8, 1}
+        assert one.fingerprint() == other.fingerprint()
+
+    def test_equal_json_once_or_twice(self) -> None:
+        one, other = core_with([1, 2, 3]), core_with([1, 2, 3])
+        value = [1]
+        one.jobs.shown = {"a": value, "b": value}
+        other.jobs.shown = {"a": [1], "b": [1]}
+        assert one.fingerprint() == other.fingerprint()
+
+    def test_numbers_of_any_kind_have_ranks_and_0_stays(self) -> None:
+        one, other = core_with([1, 2, 3]), core_with([1, 2, 3])
+        one.jobs.grant, other.jobs.grant = 1, 7
+        assert one.fingerprint() == other.fingerprint()
+        one.jobs.grant = 0
+        assert one.fingerprint() != other.fingerprint()
+
+    def test_state_is_readable(self) -> None:
+        core = Core()
+        core.outbox.ask("ask", None, Call(77))
+        core.outbox.take_actions()
+        core.outbox.set_timer(("kill", 78), NOW + 0.1)
+        core.outbox.take_actions()
+        assert core.normalised()["core.outbox"] == {
+            "calls": ["dict", [["matchtag", 1], ["Call", {"jobid": ["job", 1]}]]],
+            "timers": ["dict", [["tuple", "kill", ["job", 2]], ["time", 0.1]]],
+            "actions": ["list"],
+        }
+
+
+def swap_order(core: Core) -> None:
+    core.jobs.by_id = dict(reversed(core.jobs.by_id.items()))
+
+
+def name_another_job(core: Core) -> None:
+    core.jobs.by_id[1].after = [2, 3]
+
+
+def end_later(core: Core) -> None:
+    core.jobs.by_id[1].end += 0.5
+
+
+def never_end(core: Core) -> None:
+    core.jobs.by_id[1].end = math.inf
+
+
+def end_in_another_order(core: Core) -> None:
+    core.jobs.by_id[1].end += 1e-6
+
+
+def submit_later(core: Core) -> None:
+    core.jobs.by_id[3].t_submit = NOW + 10
+
+
+def set_a_note(core: Core) -> None:
+    core.jobs.by_id[1].note = "note"
+
+
+def ask_about_another_job(core: Core) -> None:
+    core.outbox.calls[1] = Call(2)
+
+
+def hang_up(core: Core) -> None:
+    core.outbox.hang_up(2)
+
+
+def set_the_timer_of_another(core: Core) -> None:
+    core.outbox.timers["kill", 4] = core.outbox.timers.pop(("kill", 3))
+
+
+def wait_with_another_tag(core: Core) -> None:
+    core.jobs.waiting = [msgspec.structs.replace(core.jobs.waiting[0], matchtag=1)]
+
+
+def wait_for_another_job(core: Core) -> None:
+    core.jobs.waiting[0].payload["id"] = 1
+
+
+def wait_longer(core: Core) -> None:
+    core.jobs.waiting[0].payload["until"] += 1
+
+
+def write_to_another_job(core: Core) -> None:
+    core.jobs.ops[0] = Append(job_key(2, "eventlog"), core.jobs.ops[0].text)  # type: ignore[union-attr]
+
+
+def write_another_event(core: Core) -> None:
+    core.jobs.ops[0] = Append(job_key(1, "eventlog"), format_eventlog([Event(NOW, "start")]))
+
+
+def write_a_longer_r(core: Core) -> None:
+    r = f'{{"version":1,"execution":{{"starttime":{NOW},"expiration":{NOW + 61}}}}}'
+    core.jobs.ops[1] = Put(job_key(2, "R"), r)
+
+
+def hold_one_list_twice(core: Core) -> None:
+    core.jobs.by_id[2].after = core.jobs.by_id[3].after
+
+
+CHANGES = [
+    swap_order,
+    name_another_job,
+    end_later,
+    never_end,
+    end_in_another_order,
+    submit_later,
+    set_a_note,
+    ask_about_another_job,
+    hang_up,
+    set_the_timer_of_another,
+    wait_with_another_tag,
+    wait_for_another_job,
+    wait_longer,
+    write_to_another_job,
+    write_another_event,
+    write_a_longer_r,
+    hold_one_list_twice,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_states_that_differ_in_more_have_different_fingerprints(change: Any) -> None:
+    one, other = core_with([1, 2, 3]), core_with([1, 2, 3])
+    change(other)
+    assert one.fingerprint() != other.fingerprint()
+    assert differences(one.normalised(), other.normalised())
+
+
+def test_number_that_may_mean_two_things_is_refused() -> None:
+    class Unclear(CorePart):
+        number: JobId | Annotated[int, Meaning.LAST]
+
+        def __init__(self) -> None:
+            self.number = 1
+
+    with pytest.raises(TypeError, match="expected one meaning of a int, got 2"):
+        Unclear().fingerprint()
+
+
+def test_job_id_that_is_not_typed_as_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted violation: the twins of every core's random test would find it."""
+
+    class Unmarked(SchedCore):
+        _last: int
+
+        def __init__(self) -> None:
+            super().__init__(SchedConfig())
+            self._last = 0
+
+        def turn(self, now: float, inputs: Any) -> Any:
+            for each in inputs:
+                self._last = each.payload["id"]
+            return super().turn(now, inputs)
+
+    twins = Twins(Unmarked)
+    twins.start(1.0)
+    with pytest.raises(AssertionError, match=r"core\._last: 1 != 1003"):
+        twins.turn(1.0, [alloc(1)])

@@ -1,0 +1,133 @@
+"""A core that hears what another one hears, with other job ids, other matchtags, at another time.
+
+It decides what the other one decides, and the fingerprints of both are equal after every turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import structs
+
+from flux_trio.cores.turns import SetTimer, TimerFired
+from flux_trio.formats import Event as LogEvent
+from flux_trio.formats import format_eventlog, parse_eventlog
+from flux_trio.messages import Event, Request, Response
+
+LATER_S: Final = 4096.0  # a power of two: the sums are exact
+BURNT_TAGS: Final = 3  # matchtags that nothing is asked by, in each turn
+
+_ID_NAMES: Final = {"id", "jobid", "max_jobid", "ids"}
+_PAIR_NAMES: Final = {"errors", "jobs"}  # lists of [id, something]
+_TIME_NAMES: Final = {"expiration", "starttime", "t_submit"}
+_DOTHEX: Final = re.compile(r"(?<=job\.)[0-9a-f]{4}(?:\.[0-9a-f]{4}){3}")
+_HEX: Final = re.compile(r"(?<=active\.)[0-9a-f]{16}")
+
+
+class Renumbered:
+    """Feeds a core of its own with what another core is fed, in other numbers."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.core = make()
+        self._tags: dict[int, int] = {}
+        self._keys: dict[Any, Any] = {}
+        self._made: dict[int, int] = {}  # ids that the cores have made
+
+    def start(self, now: float, actions: list[Any]) -> None:
+        """Begin; `actions` are those of the other core."""
+        self._burn_tags()
+        self._learn(actions, self.core.start(now + LATER_S))
+
+    def turn(self, now: float, inputs: list[Any], actions: list[Any]) -> None:
+        """One turn; `inputs` and `actions` are those of the other core."""
+        self._burn_tags()
+        own = self.core.turn(now + LATER_S, [self._input(each) for each in inputs])
+        self._learn(actions, own)
+
+    def _burn_tags(self) -> None:
+        outbox = next(part for part in vars(self.core).values() if hasattr(part, "hang_up"))
+        for _ in range(BURNT_TAGS):
+            outbox.hang_up(outbox.open(None))
+
+    def _learn(self, actions: list[Any], own: list[Any]) -> None:
+        """Which numbers of this core stand for which of the other one."""
+        assert [type(each) for each in own] == [type(each) for each in actions]
+        for theirs, mine in zip(actions, own, strict=True):
+            if isinstance(mine, Request):
+                self._tags[theirs.matchtag] = mine.matchtag
+                self._learn_ids(theirs.payload, mine.payload)
+            elif isinstance(mine, SetTimer):
+                self._keys[theirs.key] = mine.key
+
+    def _learn_ids(self, theirs: Any, mine: Any) -> None:
+        if isinstance(theirs, dict):
+            if isinstance(jobid := theirs.get("id"), int) and jobid > 1 << 24:
+                self._made[jobid] = mine["id"]
+            for name, value in theirs.items():
+                self._learn_ids(value, mine[name])
+        elif isinstance(theirs, list):
+            for one, other in zip(theirs, mine, strict=True):
+                self._learn_ids(one, other)
+
+    # Translation
+
+    def _input(self, item: Any) -> Any:
+        match item:
+            case Request():
+                tag = self._other_tag(item.matchtag)
+                return structs.replace(item, matchtag=tag, payload=self._told(item.payload))
+            case Response():
+                tag = self._tags.get(item.matchtag, 0)
+                return structs.replace(item, matchtag=tag, payload=self._told(item.payload))
+            case Event():
+                return structs.replace(item, payload=self._told(item.payload))
+            case TimerFired(key):
+                return TimerFired(self._keys.get(key, key))
+        return item
+
+    def _other_tag(self, tag: int) -> int:
+        return tag * 5 + 2 if tag else 0
+
+    def jobid(self, jobid: int) -> int:
+        """What this core knows the job as."""
+        return self._made.get(jobid, jobid * 3 + (1000 if jobid else 0))
+
+    def _told(self, value: Any, name: str = "") -> Any:
+        match value:
+            case bool() | None:
+                return value
+            case int() if name in _ID_NAMES:
+                return self.jobid(value)
+            case int() if name == "matchtag":
+                return self._other_tag(value)
+            case int() | float() if name in _TIME_NAMES:
+                return value + LATER_S if value else value
+            case str():
+                return self._text(value)
+            case dict():
+                return {key: self._told(each, key) for key, each in value.items()}
+            case [int(jobid), rest] if name in _PAIR_NAMES:
+                return [self.jobid(jobid), rest]
+            case list():
+                return [self._told(each, name) for each in value]
+        return value
+
+    def _text(self, text: str) -> str:
+        def dothex(found: re.Match[str]) -> str:
+            jobid = self.jobid(int(found[0].replace(".", ""), 16))
+            return jobid.to_bytes(8).hex(".", 2)
+
+        if text.startswith("{"):
+            if '"timestamp"' in text:
+                events = [self._event(event) for event in parse_eventlog(text)]
+                return format_eventlog(events)
+            told = self._told(msgspec.json.decode(text))
+            return msgspec.json.encode(told).decode()
+        text = _HEX.sub(lambda found: f"{self.jobid(int(found[0], 16)):016x}", text)
+        return _DOTHEX.sub(dothex, text)
+
+    def _event(self, event: LogEvent) -> LogEvent:
+        return structs.replace(event, timestamp=event.timestamp + LATER_S)
