@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pkgutil
+import re
 import subprocess
 import sys
+from configparser import ConfigParser
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -37,3 +40,13 @@ def test_importing_what_decides_imports_nothing_that_waits(room: str) -> None:
 
 def test_the_rooms_are_there() -> None:
     assert set(PURE) <= {module.name for module in pkgutil.iter_modules(flux_trio.__path__)}
+
+
+def test_the_package_shows_its_rooms_in_the_order_in_which_they_may_import() -> None:
+    contracts = ConfigParser()
+    contracts.read(Path(__file__).parent.parent / ".importlinter")
+    layers = contracts["importlinter:contract:layers"]["layers"].split()
+    pure = contracts["importlinter:contract:pure"]["source_modules"].split()
+    shown = re.findall(r"^    (\w+) +(pure: )?\S", flux_trio.__doc__ or "", re.MULTILINE)
+    assert [room for room, _ in shown] == layers
+    assert {f"flux_trio.{room}" for room, mark in shown if mark} == set(pure)
