@@ -89,7 +89,10 @@ def let_be_reborn(cls: Any) -> None:
 
     def after(method: Any) -> Any:
         def run(self: Any, *args: Any) -> Any:
-            actions = method(self.__dict__.get("_inner", self), *args)
+            inner = self.__dict__.get("_inner", self)
+            actions = method(inner, *args)
+            if inner is not self:
+                self.__dict__.update(inner.__dict__)  # what is read of the core is that of now
             self.__dict__["_stays"] -= 1
             if not self.__dict__["_stays"]:
                 self.__dict__["_stays"] = replace(self, lambda: make(self))
