@@ -1,9 +1,10 @@
-"""Conformance: every normative clause of the RFCs, and what is known of each.
+"""The judge: every normative clause of the RFCs, and the rules that check traces by them.
 
-`load_clauses` reads the registry, `Clause` is one entry of it; `judge` says of each clause whether
-a test shows it, a written reason says why none does, or it is open. Nothing here may import
-`protocols`: the judge reads the RFCs, so a wrong row in a state table cannot excuse itself.
-`judge_trace` has the rules (`rules.ALL_RULES`) judge a whole trace, a `Monitor` one as it happens.
+`load_clauses` reads the registry; a `Clause` is one entry of it. `judge` says for each clause
+whether a test shows it, a written reason says why no test does, or it is open. `judge_trace`
+applies the rules (`rules.ALL_RULES`) to a whole trace, a `Monitor` to a trace as it happens. This
+package must not import `protocols`: the judge reads the RFCs, so that a wrong row in a state table
+cannot excuse itself.
 """
 
 from flux_trio.judge.clauses.registry import (

@@ -1,1 +1,1 @@
-"""What the content of payloads, jobspecs, R and tables must be, one function a sentence."""
+"""Checks of payloads, jobspecs, R and queue tables, one function per sentence of an RFC."""

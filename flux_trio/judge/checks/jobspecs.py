@@ -1,8 +1,8 @@
-"""What a version 1 jobspec must be by RFC 14, 25 and 26: one function a sentence.
+"""Checks of a version 1 jobspec by RFC 14, 25 and 26: one function per sentence.
 
-Each takes a jobspec as JSON and returns what is wrong with it, None when nothing is. A part that
-another sentence is about is passed over when it is not there or of another shape. Written beside
-the parser in `formats` on purpose: the judge reads the RFCs.
+Each function takes a jobspec as JSON and returns what is wrong with it, or None. A check ignores a
+missing or misshapen part if another sentence covers it. The parser in `formats` is not used, on
+purpose: the judge reads the RFCs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOP: Final = ("resources", "tasks", "attributes", "version")
 TYPES: Final = ("node", "slot", "core", "gpu")
 VERTEX_KEYS: Final = ("type", "count", "unit", "with", "label", "exclusive")
 RESERVED: Final = ("string", "fluid")
-"""Schemes whose dependencies have a type and a scope."""
+"""The schemes whose dependencies have a type and a scope."""
 GRAPHS: Final = ("slot>core", "slot>core,gpu")
 
 
@@ -28,7 +28,7 @@ KNOWN_MAX: Final = 1024
 
 
 def known_by_value(read: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Remember what was read of values that JSON can say: jobs come in few sizes."""
+    """Cache the result by the value's JSON, because jobs have few different sizes."""
     known: dict[bytes, T] = {}
 
     def remembered(value: Any) -> T:
@@ -46,19 +46,19 @@ def known_by_value(read: Callable[[Any], T]) -> Callable[[Any], T]:
 
 
 def part(jobspec: Any, key: str, type_: type) -> Any:
-    """The value of a key; an empty one when there is none, or of another type."""
+    """Return the value of a key; an empty one if it is missing or of another type."""
     found = jobspec.get(key) if isinstance(jobspec, dict) else None
     return found if isinstance(found, type_) else type_()
 
 
 def members(parent: Any) -> list[dict[str, Any]]:
-    """The objects in an array; none when it is no array."""
+    """Return the objects in an array; [] if `parent` is not an array."""
     found = parent if isinstance(parent, list) else []
     return [each for each in found if isinstance(each, dict)]
 
 
 def vertices(jobspec: Any) -> Iterator[dict[str, Any]]:
-    """All vertices of the resource graph, parents first."""
+    """Yield all vertices of the resource graph, parents first."""
     waiting = members(part(jobspec, "resources", list))
     while waiting:
         vertex = waiting.pop(0)
@@ -75,7 +75,7 @@ def _number(value: Any) -> bool:
 
 
 def count(vertex: dict[str, Any]) -> int:
-    """The count of a vertex, 1 for what is none."""
+    """Return the count of a vertex; 1 if it is not an integer."""
     found = vertex.get("count")
     return found if type(found) is int else 1
 
@@ -85,7 +85,7 @@ def _strings(value: Any) -> bool:
 
 
 def totals(jobspec: Any) -> Mapping[str, int]:
-    """How many nodes, slots, cores and gpus are asked for: products along the path."""
+    """Return the requested nodes, slots, cores and gpus: products of counts along the path."""
     found: Mapping[str, int] = _totals(part(jobspec, "resources", list))
     return found
 
@@ -105,7 +105,7 @@ def _totals(resources: list[Any]) -> dict[str, int]:
 
 
 def system(jobspec: Any) -> dict[str, Any]:
-    """attributes.system."""
+    """Return attributes.system."""
     attributes = jobspec.get("attributes") if isinstance(jobspec, dict) else None
     found = attributes.get("system") if isinstance(attributes, dict) else None
     return found if isinstance(found, dict) else {}

@@ -1,1 +1,1 @@
-"""What runs rules: records to rules and views, verdicts."""
+"""The engine of the rules: it passes records to rules and views, and keeps the verdicts."""

@@ -1,7 +1,7 @@
-"""What every rule may ask about the instance so far: who plays which part.
+"""Facts about the instance that every rule may use: which peer has which role.
 
-Parties are peers of a trace; parts are given by what they say, not by their names: the scheduler is
-whoever said sched-hello, the execution service is the name given in exec-hello.
+The parties are peers of a trace. A peer gets its role by its messages, not by its name: the
+scheduler is the peer that sent sched-hello; the execution service is named in exec-hello.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ TELLING: Final = (
     *received("request", topics.JOB_MANAGER_DISCONNECT),
     *received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, mark=ERROR),
 )
-"""The records that change what is known here."""
+"""The records that may change the facts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Hashable, replaced when something changes."""
+    """The roles after a record; hashable, and replaced when a role changes."""
 
-    scheduler: str = ""  # peer that said hello last and is not gone
-    is_ready: bool = False  # its sched-ready was taken up, and no fatality since
-    limit: int | None = None  # of limited mode
-    exec_peer: str = ""  # whose exec-hello was accepted last, and is not gone
-    exec_service: str = ""  # the name it gave; kept when it is gone, so that its messages are known
-    exec_hellos: tuple[tuple[str, str], ...] = ()  # not answered: peer, service
-    manager: str = ""  # peer that takes up what is sent to the job manager
+    scheduler: str = ""  # the last peer that sent sched-hello, "" if it has gone
+    is_ready: bool = False  # its sched-ready was received, and no fatal error since
+    limit: int | None = None  # the limit of limited mode
+    exec_peer: str = ""  # the last peer whose exec-hello was accepted, "" if it has gone
+    exec_service: str = ""  # the name it gave; kept afterwards, for later messages
+    exec_hellos: tuple[tuple[str, str], ...] = ()  # open requests: peer, service
+    manager: str = ""  # the peer that receives the job manager's messages
 
     def after(self, record: Record) -> Facts:
-        """The facts once `record` has happened."""
+        """Return the facts after `record`."""
         message = record.message
         if record.kind == SEND and isinstance(message, Response):
             is_answer = message.topic == topics.EXEC_HELLO and self.exec_hellos
@@ -70,15 +70,15 @@ class Facts:
         return self
 
     def is_manager_gone(self, record: Record) -> bool:
-        """Whether a record is the farewell of a job manager: the next one knows nobody."""
+        """Whether a record is the disconnect of a job manager; its successor knows no peers."""
         found = record.message
         if not isinstance(found, Request) or not found.topic.endswith(topics.DISCONNECT):
             return False
-        told = service_of(found.topic) in (topics.SCHED, self.exec_service)
-        return told and found.sender == self.manager != ""
+        is_served = service_of(found.topic) in (topics.SCHED, self.exec_service)
+        return is_served and found.sender == self.manager != ""
 
     def _after_exec_hello(self, response: Response) -> Facts:
-        """RFC 32: the service is registered once it is told so."""
+        """RFC 32: the service is registered when its exec-hello is answered with success."""
         to = response.routes[0] if response.routes else self.exec_hellos[0][0]
         answered = next((hello for hello in self.exec_hellos if hello[0] == to), None)
         if answered is None:
@@ -89,7 +89,7 @@ class Facts:
         return replace(known, exec_peer=answered[0], exec_service=answered[1])
 
     def _after_response(self, response: Response) -> Facts:
-        """RFC 27: an error in answer to alloc or free is the end of it until the next ready."""
+        """RFC 27: after an error response to alloc or free, wait for the next sched-ready."""
         if response.errnum and response.topic in (topics.SCHED_ALLOC, topics.SCHED_FREE):
             return replace(self, is_ready=False)
         return self

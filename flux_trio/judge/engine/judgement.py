@@ -1,7 +1,8 @@
-"""Judging a whole trace: which rules it can exercise, and what they find.
+"""Judge a whole trace: select the rules that it can exercise, and collect the violations.
 
-A rule whose clause needs something that the trace does not show, or that the edition it speaks has
-otherwise, is left out, with the reason: its clause is not exercised, never broken.
+A rule is left out, with the reason, if its clause needs data that the trace does not have, or if
+the trace's edition of the RFCs has changed the clause. Such a clause is not exercised; it is not
+broken.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from flux_trio.trace import Record, Shown, Source
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the rules found in a trace.
+    """The verdicts and violations of a trace.
 
-    `verdicts` has every clause that has a rule, in the registry's order; `left_out` says, by
-    clause, why it could not be exercised. `nrecords` is how many records the trace has.
+    `verdicts` has every clause that has a rule, in the registry's order; `left_out` has the reason
+    for each clause that could not be exercised. `nrecords` is the number of records of the trace.
     """
 
     form: str
@@ -33,11 +34,11 @@ class Judgement:
 
     @property
     def is_kept(self) -> bool:
-        """No clause was broken."""
+        """Whether no clause was broken."""
         return not self.violations
 
     def wanted(self) -> set[int]:
-        """The places of the records that show the violations."""
+        """Return the numbers of the records that show the violations."""
         return {n for each in self.violations for n in (*each.because, each.record.n)}
 
 
@@ -49,11 +50,11 @@ def judge_trace(
     classic: bool = True,
     at_rest: bool = False,
 ) -> Judgement:
-    """Take all of `source` and judge it.
+    """Judge all records of `source`.
 
-    Without `classic`, clauses that the newest edition has otherwise are left out. `at_rest` says
-    that nothing more would have happened: what is owed at the end is a violation too. Raises what
-    the source does.
+    Without `classic`, the clauses that the newest edition has changed are left out. With `at_rest`
+    the trace ends in a quiet state: a response or event that is still due is a violation. Raises
+    the errors of the source.
     """
     rules = list(rules)
     left_out = dict(_left_out(rules, source.shown, clauses, classic=classic))
@@ -70,7 +71,7 @@ def judge_trace(
 
 
 def pick_records(source: Source, wanted: set[int]) -> dict[int, Record]:
-    """The records at these places, by place."""
+    """Return the records with these numbers, by number."""
     last = max(wanted, default=0)
     found = {}
     for record in source.records:
@@ -82,7 +83,7 @@ def pick_records(source: Source, wanted: set[int]) -> dict[int, Record]:
 
 
 def _in_order(rules: Iterable[Rule], clauses: Mapping[str, Clause]) -> list[str]:
-    """The clauses that have a rule: in the registry's order, then what it does not have."""
+    """Return the clauses with a rule in the registry's order, then those not in the registry."""
     judged = dict.fromkeys(rule.clause for rule in rules)
     return [id_ for id_ in clauses if id_ in judged] + [id_ for id_ in judged if id_ not in clauses]
 

@@ -1,4 +1,4 @@
-"""Legs: which records a rule or view is about, and how their content is read."""
+"""Legs: selectors of the records that a rule or view reads; and readers of their content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ANY_CANCEL: Final = "*-cancel"
 ANY_DISCONNECT: Final = "*.disconnect"
 
 LOOKUP_TOPICS: Final = (topics.KVS_LOOKUP, topics.KVS_LOOKUP_ALL)
-# The kinds of records: asking Kind for a member takes longer than most rules.
+# The kinds of records as strings: access to a member of Kind takes longer than most rules.
 SEND: Final[str] = Kind.SEND.value
 RECV: Final[str] = Kind.RECV.value
 EVENT: Final[str] = Kind.EVENT.value
@@ -35,12 +35,11 @@ OWN: Final = object()
 
 
 class Leg(NamedTuple):
-    """Which records: the kind, and for messages the type and topic.
+    """Selects records by kind, and messages by type and topic.
 
-    `topic` may have a star for anything; for topics of the execution service, whose name is its
-    own, it is "<exec>.start". `mark` narrows it to records with some values of a trait. A record is
-    passed over while `live`, a view, has nothing that is live; OWN is what the rule or view keeps
-    itself.
+    `topic` may have a star for any text; "<exec>" stands for the name of the execution service, as
+    in "<exec>.start". `mark` selects only records with some values of a trait. While the view
+    `live` has no state, no record is selected; OWN means the states of the rule or view itself.
     """
 
     kind: str
@@ -51,42 +50,42 @@ class Leg(NamedTuple):
 
 
 def sent(type_: MessageType, *topics: str, mark: Mark | None = None) -> list[Leg]:
-    """The moments a party sends such a message."""
+    """Select sends of messages of this type and these topics."""
     return [Leg(Kind.SEND.value, type_, topic, mark) for topic in topics]
 
 
 def received(type_: MessageType, *topics: str, mark: Mark | None = None) -> list[Leg]:
-    """The moments a party takes such a message up."""
+    """Select receipts of messages of this type and these topics."""
     return [Leg(Kind.RECV.value, type_, topic, mark) for topic in topics]
 
 
 def while_live(view: object, *legs: Iterable[Leg]) -> list[Leg]:
-    """These legs, while a view has something that is live."""
+    """Return these legs, limited to times at which a view has a state."""
     return [leg._replace(live=view) for group in legs for leg in group]
 
 
 def logged(*names: str, mark: Mark | None = None) -> list[Leg]:
-    """Events of job eventlogs, by name; ANY_TOPIC for all."""
+    """Select events of job eventlogs by name; ANY_TOPIC selects all."""
     return [Leg(EVENT, "", name, mark) for name in names]
 
 
 def noted(kind: Kind) -> list[Leg]:
-    """Records of a kind that has neither messages nor events."""
+    """Select all records of a kind that has neither messages nor events."""
     return [Leg(kind.value, "", ANY_TOPIC)]
 
 
 def called(*hooks: str) -> list[Leg]:
-    """The moments a plugin is asked, by the hook's topic."""
+    """Select calls of plugins by the hook's topic."""
     return [Leg(HOOK, "", hook) for hook in hooks]
 
 
 def no_key(_record: Record) -> Key:
-    """One state for all records: for rules that keep none, or one."""
+    """Return the same key for all records: for rules with one state, or without a state."""
     return ()
 
 
 class _Read:
-    """What has been read of the latest record: every rule about it asks for the same."""
+    """A cache of the payload, job id and name of the latest record, which many rules read."""
 
     __slots__ = ("jobid", "name", "payload", "record")
 
@@ -113,22 +112,22 @@ _latest: Final = _Read()
 
 
 def name_of(record: Record) -> str:
-    """The name of the event that a record tells of."""
+    """Return the name of the event of a record."""
     return (_latest if _latest.record is record else _latest.read(record)).name
 
 
 def job_id(record: Record) -> int | None:
-    """The job a message or eventlog event is about; None when it does not say."""
+    """Return the job id of a message or eventlog event, or None if it has no id."""
     return (_latest if _latest.record is record else _latest.read(record)).jobid
 
 
 def payload(record: Record) -> dict[str, Any]:
-    """The payload object of a message, or the data of another record; {} when there is none."""
+    """Return the payload object of a message, or the data of another record, or {}."""
     return (_latest if _latest.record is record else _latest.read(record)).payload
 
 
 def rpc(record: Record) -> Key | None:
-    """The RPC a message belongs to: client, topic and matchtag; None without a matchtag."""
+    """Return client, topic and matchtag of a message's RPC; None without a matchtag."""
     message = record.message
     if isinstance(message, (Request, Response)) and message.matchtag:
         return (message.routes[0] if message.routes else "", message.topic, message.matchtag)
@@ -136,23 +135,23 @@ def rpc(record: Record) -> Key | None:
 
 
 def message(record: Record) -> Message:
-    """The message of a record that is known to have one."""
+    """Return the message of a record that has one."""
     assert record.message is not None
     return record.message
 
 
 def topic_of(record: Record) -> str:
-    """The topic of a message; "" for what has none."""
+    """Return the topic of a record's message, or ""."""
     return getattr(record.message, "topic", "")
 
 
 def errnum(record: Record) -> int:
-    """The errnum of a response, 0 for anything else."""
+    """Return the errnum of a response, 0 for any other record."""
     return record.message.errnum if isinstance(record.message, Response) else 0
 
 
 def once(read: Callable[[Record], T]) -> Callable[[Record], T]:
-    """Remember what was read of the latest record: many rules ask for the same in turn."""
+    """Cache the result for the latest record, because many rules read the same in turn."""
     latest: list[Any] = [None, None]
 
     def remembered(record: Record) -> T:

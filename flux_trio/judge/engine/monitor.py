@@ -1,7 +1,7 @@
-"""The monitor: hands each record to the rules it concerns, and keeps the verdicts.
+"""The monitor: passes each record to the rules that select it, and keeps the verdicts.
 
-It is itself a machine with a hashable state (`snapshot`), holds no record but those that a live
-state or a broken verdict refers to, and can watch a trace as it happens or read one afterwards.
+A monitor has a hashable state (`snapshot`). It keeps only the records that a violation refers to.
+It can watch a trace as it happens, or read one afterwards.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from flux_trio.judge.engine.view import View
 from flux_trio.trace import Record
 
 Turns: TypeAlias = tuple[tuple[str, tuple[Place, bool]], ...]
-"""By party: where its turn began, and whether it has sent something in it."""
+"""By party: the record at which its turn began, and whether it has sent in this turn."""
 
 
 class Verdict(StrEnum):
-    """What a trace shows about a clause."""
-
     KEPT = "kept"
     BROKEN = "broken"
     NOT_EXERCISED = "not exercised"
@@ -34,7 +32,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken clause: its id and sentence, who did it, where, and what shows it."""
+    """A broken clause: id, sentence, violator, the record, and earlier records that explain it."""
 
     clause: str
     sentence: str
@@ -47,8 +45,8 @@ class Violation:
 class Monitor:
     """Judges one trace by `rules`; `clauses` has the sentences.
 
-    All rules are applied: those that need what the trace does not show are to be left out before
-    (`judge_trace`).
+    All rules are applied. The caller leaves out the rules that need data which the trace does not
+    have (`judge_trace` does so).
     """
 
     def __init__(self, rules: Iterable[Rule], clauses: Mapping[str, Clause]) -> None:
@@ -68,7 +66,7 @@ class Monitor:
         self.violations: list[Violation] = []
 
     def observe(self, record: Record) -> list[Violation]:
-        """Take the next record of the trace; the violations that it is."""
+        """Take the next record of the trace, and return its violations."""
         self._take_turn(record)
         plan = self._plans.plan(record, self)
         kept, slots = self._kept, self.slots
@@ -94,9 +92,9 @@ class Monitor:
         return found
 
     def finish(self) -> list[Violation]:
-        """The trace has come to rest: whatever is owed now was not done.
+        """End a trace that is at rest: a response or event that is still due is a violation.
 
-        Not for a trace that was cut short, in which somebody may have been about to act.
+        Do not call it for a trace that was cut short: a party may have been about to act.
         """
         last = self._last
         if last is None:
@@ -110,7 +108,7 @@ class Monitor:
         return found
 
     def verdicts(self) -> dict[str, Verdict]:
-        """By clause, for every clause that has a rule here."""
+        """Return the verdict of every clause that has a rule here."""
         broken = {violation.clause for violation in self.violations}
         judged = {rule.clause for rule in self._rules}
         kept = dict.fromkeys(judged & self._kept, Verdict.KEPT)
@@ -121,9 +119,9 @@ class Monitor:
         )
 
     def snapshot(self) -> Hashable:
-        """What is live now; equal snapshots judge what follows alike.
+        """Return the state; monitors with equal snapshots judge all later records alike.
 
-        Only the order of the records that states refer to counts, not how they are numbered.
+        The snapshot keeps the order of the records that states refer to, but not their numbers.
         """
         held = [(each, key) for each, states in self._states.items() for key in states]
         states = [(each.type, self._states[each][key]) for each, key in held]
@@ -131,27 +129,27 @@ class Monitor:
         pairs = zip(held, live, strict=True)
         return (self.facts, turns, frozenset((*which, state) for which, state in pairs))
 
-    # --- what a rule may ask for (Seen)
+    # --- the interface for rules (Seen)
 
     def at(self, view: View, key: Key = ()) -> Any:
-        """What `view` has under `key`, or None; nothing is under what cannot be a key."""
+        """Return the state of `view` under `key`, or None, also if `key` is not hashable."""
         try:
             return self._states[view].get(key)
         except TypeError:
             return None
 
     def all(self, view: View) -> Mapping[Any, Any]:
-        """Everything that is live in `view`."""
+        """Return all states of `view`."""
         return self._states[view]
 
     def knew(self, party: str, n: int) -> bool:
-        """Whether `party` has come back to its inbox since it took up the message at `n`."""
+        """Whether `party` has begun a new turn since it received the message at `n`."""
         return n < self._turns.get(party, (0, False))[0]
 
-    # --- how
+    # --- implementation
 
     def _take_turn(self, record: Record) -> None:
-        """A turn of a party: what it takes up, then what it sends."""
+        """Track the party's turn: a turn is receipts, then sends."""
         if record.kind == RECV:
             began, has_sent = self._turns.get(record.party, (0, True))
             if has_sent:
@@ -164,14 +162,14 @@ class Monitor:
     def _judged(
         self, record: Record, subjects: Subjects, asked: tuple[Each, ...], rules: tuple[Rule, ...]
     ) -> list[Violation]:
-        """What rules about the same subjects say of each that is in the record."""
+        """Apply rules about the same subjects to each subject in the record."""
         broken: dict[Rule, Violation] = {}
         answers: list[Said] = []
         for subject in subjects(record, self):
             before = answers
             answers = [each(subject) for each in asked]
             if answers == before:
-                continue  # nearly always: they say the same of all, and it is noted
+                continue  # nearly always: same answers, which are noted already
             for said, rule in zip(answers, rules, strict=True):
                 if said is True:
                     self._kept.add(rule.clause)
@@ -196,7 +194,7 @@ class Monitor:
             self._fold_together(plan, record)
 
     def _fold_together(self, plan: Plan, record: Record) -> None:
-        """Views that are read by others see each other as they were before the record."""
+        """Fold views that read each other; each sees the others' states before the record."""
         slots = self.slots
         after: list[tuple[dict[Key, State], Key, State]] = []
         for key_of, views in plan.keyed:
@@ -222,7 +220,7 @@ class Monitor:
             put(states, key, state)
 
     def _clear(self, record: Record) -> None:
-        """A party is gone: what was live between it and the job manager ends without a verdict."""
+        """When a party has gone, drop its states with the job manager, without a verdict."""
         for each, states in self._states.items():
             if each.clears is not None and each.clears(record, self.facts):
                 states.clear()

@@ -1,8 +1,8 @@
-"""Places of records in states, and the same states with another numbering.
+"""Record numbers (places) in states, and renumbering of states.
 
-Rules and views only ask of two places which comes first; 0 is no place. So two states that differ
-in nothing but how the records are numbered judge what follows alike, and are made equal here. The
-type of a state says where it has places: there it is annotated as `Place`.
+Rules and views only compare the order of two places; 0 means no place. So two states that differ
+only in the numbers of their records judge all later records alike, and `renumbered` makes them
+equal. The type of a state marks its places by the annotation `Place`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Place: TypeAlias = Annotated[int, _PLACE]
 
 At: TypeAlias = Callable[[int], int]
 Move: TypeAlias = Callable[[Any, At], Any]
-"""Replaces the places in a value."""
+"""A function that replaces the places in a value."""
 
 
 def renumbered(states: Iterable[tuple[Any, Any]]) -> list[Any]:
-    """These states, given with the type of each: their places are 1, 2, ... in the same order."""
+    """Return the states of pairs (type, state), with places 1, 2, ... in the same order."""
     pairs = [(mover(type_), state) for type_, state in states]
     found: set[int] = {0}
 
@@ -42,7 +42,7 @@ def renumbered(states: Iterable[tuple[Any, Any]]) -> list[Any]:
 
 @functools.cache
 def mover(type_: Any) -> Move | None:
-    """How to replace the places in values of a type; None if they have none."""
+    """Return a function that replaces the places in values of a type; None without places."""
     origin, args = typing.get_origin(type_), typing.get_args(type_)
     if origin is Annotated:
         return _move_place if _PLACE in args[1:] else mover(args[0])
@@ -60,7 +60,7 @@ def _move_place(place: Any, at: At) -> Any:
 
 
 def _mover_of_union(args: tuple[Any, ...]) -> Move | None:
-    """By the class of a value: no union has two kinds of tuples, or a place and a number."""
+    """Choose by the class of a value: a union never has two tuple types, or place and number."""
     movers = [(_class_of(arg), move) for arg in args if (move := mover(arg)) is not None]
     if not movers:
         return None
@@ -96,7 +96,7 @@ def _mover_of_items(origin: type, args: tuple[Any, ...]) -> Move | None:
 
 
 def _mover_of_fields(type_: type) -> Move | None:
-    """Of structs and named tuples."""
+    """Return the mover of a struct or named tuple."""
     is_struct = issubclass(type_, msgspec.Struct)
     if not is_struct and not hasattr(type_, "_fields"):
         return None

@@ -1,12 +1,12 @@
-"""Plans: which rules and views a record concerns, found once for each kind of record.
+"""Plans: the rules and views of a record, found once for each kind of record.
 
-Records that are alike in kind, message type, topic and the values of their traits are treated
-alike. What is done with them follows from what the rules and views declare, and from nothing else:
-their legs say which records concern them, and a rule about a trait (`Rules.by`) is asked when the
-plan is made. If it answers by the trait alone, without a look at a record, the answer holds for all
-of these records.
+Records with the same kind, message type, topic and trait values get the same plan. The plan follows
+only from the declarations of the rules and views: their legs select records, and a rule about a
+trait (`Rules.by`) is called when the plan is made. If such a rule answers from the trait's value
+alone, the answer holds for all of these records.
 
-Plans are of a set of rules. Monitors with the same rules share them, so a process makes each once.
+Plans belong to a set of rules. Monitors with the same rules share them, so a process makes each
+plan once.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from flux_trio.judge.engine.view import Fold, KeyOf, Parts, Seen, View
 from flux_trio.messages import Event, Request, Response, service_of, topics
 from flux_trio.trace import Record
 
-PLANS_MAX: Final = 4096  # that are remembered: topics are what peers choose to send
-RULE_SETS_MAX: Final = 16  # whose plans are remembered: nearly always there is one
+PLANS_MAX: Final = 4096  # cached plans; peers may send any number of topics
+RULE_SETS_MAX: Final = 16  # rule sets with cached plans; usually there is one
 
 States: TypeAlias = dict[Key, State]
 ALWAYS: Final = 0
-"""The slot that is never empty: for what is not passed over."""
+"""The slot that is never empty, for rules and views that read all their records."""
 
 _TYPES: Final[dict[type, str]] = {Request: "request", Response: "response", Event: "event"}
 
-# What the job manager takes up when a party is gone, new, or has failed.
+# The messages by which the job manager learns that a party has gone, is new, or has failed.
 ENDINGS: Final = (
     *received("request", topics.JOB_MANAGER_DISCONNECT, topics.SCHED_HELLO, topics.EXEC_HELLO),
     *received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, mark=ERROR),
@@ -48,7 +48,7 @@ Table: TypeAlias = tuple[Subjects, tuple[Each, ...], tuple[Rule, ...]]
 
 
 class Keeping(Seen, Protocol):
-    """What has the states of rules and views."""
+    """Access to the states of rules and views."""
 
     @property
     def slots(self) -> list[States]:
@@ -56,36 +56,36 @@ class Keeping(Seen, Protocol):
 
 
 class Plan(NamedTuple):
-    """What is done with each record of one kind.
+    """The rules and views of each record of one kind.
 
-    `kept` are clauses that such a record keeps by what it is. A rule or view whose first slot is
-    empty is passed over.
+    `kept` are the clauses that every such record keeps. A rule or view is skipped while its first
+    slot is empty.
     """
 
     kept: frozenset[str]
     rules: tuple[tuple[int, Judge, Rule], ...]
     tables: tuple[Table, ...]
     alone: tuple[Keyed, ...]
-    """Views of one key that no other view reads: these need not wait for the others."""
+    """Views with one key that no other view reads; they are folded at once."""
     keyed: tuple[Keyed, ...]
     parted: tuple[Parted, ...]
     may_end: bool
     may_tell: bool
-    """The facts may be others after it."""
+    """Whether such a record may change the facts."""
 
 
 class Family(NamedTuple):
-    """Records that are alike but for the values of their traits."""
+    """Records that differ only in the values of their traits."""
 
     here: Here
     traits: tuple[Trait, ...]
     reads: tuple[Callable[[Record, Seen], Value], ...]
-    """Of these traits."""
+    """The readers of these traits."""
     plans: dict[tuple[Value, ...], Plan]
 
 
 class Plans:
-    """The plans of a set of rules. `slots` says where a monitor keeps the states of each."""
+    """The plans of a set of rules; `slots` has the index of each rule's and view's states."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
@@ -94,7 +94,7 @@ class Plans:
         keeping += [rule for rule in self.rules if rule.apply is not None]
         self.slots = {each: slot for slot, each in enumerate(keeping, ALWAYS + 1)}
         self.nmade = 0
-        """How many plans were made, for tests."""
+        """The number of plans made so far, for tests."""
         traits = [mark.trait for mark in self._marks()]
         traits += [rule.trait for rule in self.rules if rule.trait is not None]
         self._traits = tuple(dict.fromkeys(traits))
@@ -103,7 +103,7 @@ class Plans:
         self._nplans = 0
 
     def plan(self, record: Record, seen: Seen) -> Plan:
-        """What to do with a record. The execution service gives its topics their name."""
+        """Return the plan of a record; topics depend on the name of the execution service."""
         message, kind = record.message, record.kind
         if message is not None:
             topic = getattr(message, "topic", "")
@@ -126,10 +126,10 @@ class Plans:
         return self._new_plan(family, values) if plan is None else plan
 
     def __len__(self) -> int:
-        """How many plans and families are remembered."""
+        """Return the number of cached plans and families."""
         return self._nplans + len(self._families)
 
-    # --- how
+    # --- implementation
 
     def _marks(self) -> Iterable[Mark]:
         legs: list[Leg] = [*told.TELLING, *ENDINGS]
@@ -218,7 +218,7 @@ class Plans:
         )
 
     def _slot(self, here: Here, of: View | Rule, legs: Iterable[Leg]) -> int | None:
-        """What must not be empty for a record to be looked at; None when it is not at all."""
+        """Return the slot that must not be empty for a record to be read; None if never read."""
         slot = None
         for leg in legs:
             if here.is_covered(leg):
@@ -237,11 +237,11 @@ class Here(NamedTuple):
     values: Values
 
     def has(self, trait: Trait) -> bool:
-        """Whether such records have a trait."""
+        """Whether these records have a trait."""
         return self.is_on(trait.legs)
 
     def is_covered(self, leg: Leg) -> bool:
-        """Whether a leg is about such records."""
+        """Whether a leg selects these records."""
         if self.kind != leg.kind or self.type != leg.type:
             return False
         before, star, after = leg.topic.partition(ANY_TOPIC)
@@ -252,7 +252,7 @@ class Here(NamedTuple):
         return is_topic and (leg.mark is None or self._is_marked(leg.mark))
 
     def is_on(self, legs: Iterable[Leg]) -> bool:
-        """Whether one of the legs is about such records."""
+        """Whether one of the legs selects these records."""
         return any(map(self.is_covered, legs))
 
     def _is_marked(self, mark: Mark) -> bool:
@@ -260,7 +260,7 @@ class Here(NamedTuple):
 
 
 def applied(slot: int, key_of: KeyOf, apply: Apply, record: Record, seen: Keeping) -> Said:
-    """What a rule says that keeps states of its own, in a slot."""
+    """Apply a rule that keeps its own states, in a slot."""
     key = key_of(record)
     if key is None:
         return None
@@ -271,7 +271,7 @@ def applied(slot: int, key_of: KeyOf, apply: Apply, record: Record, seen: Keepin
 
 
 def put(states: States, key: Key, state: State) -> None:
-    """Keep a state; nothing is kept of None."""
+    """Store a state; None removes it."""
     if state is None:
         states.pop(key, None)
     else:
@@ -280,19 +280,19 @@ def put(states: States, key: Key, state: State) -> None:
 
 @functools.lru_cache(maxsize=RULE_SETS_MAX)
 def plans_of(rules: tuple[Rule, ...]) -> Plans:
-    """The plans of these rules: the same for every monitor that has them."""
+    """Return the plans of these rules, shared by all their monitors."""
     return Plans(rules)
 
 
-# --- what is answered by a trait alone
+# --- answers from a trait alone
 
 
 class _LookedError(Exception):
-    """A rule looks at the record, or at what is seen."""
+    """A rule reads the record, or the monitor's state."""
 
 
 class _Unseen:
-    """Stands for a record, or for what is seen of the trace, where there is none."""
+    """Stands for a record, and for the monitor's state, while a plan is made."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise _LookedError
@@ -303,7 +303,7 @@ ASK: Final = "ask"
 
 
 def answer(by_trait: ByTrait, value: Value) -> bool | str:
-    """What a rule says of all records with this value of its trait, or ASK if it must look."""
+    """Return a rule's answer for all records with this trait value, or ASK if it reads more."""
     try:
         said: Said = by_trait(value, _UNSEEN, _UNSEEN)
     except _LookedError:
@@ -317,7 +317,7 @@ def _views_of(rule: Rule) -> Iterable[View]:
 
 
 def _in_order(views: Iterable[View]) -> list[View]:
-    """These views and those they read, each once."""
+    """Return these views and the views that they read, each once."""
     found: dict[View, None] = {}
 
     def take(views: Iterable[View]) -> None:
@@ -332,5 +332,5 @@ def _in_order(views: Iterable[View]) -> list[View]:
 
 
 def _views_marked(legs: Iterable[Leg]) -> list[View]:
-    """The views that the traits of these legs look at."""
+    """Return the views that the traits of these legs read."""
     return [view for leg in legs if leg.mark is not None for view in leg.mark.trait.views()]

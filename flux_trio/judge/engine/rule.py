@@ -1,10 +1,10 @@
-"""What a rule is: one clause as a small machine over the trace.
+"""A rule: one clause as a small state machine over the trace.
 
-A rule names the records it reads (`legs`). One of `Rules.rule` keeps a state of its own, under a
-key (a job id, an RPC); one of `Rules.check` looks at each record alone; one of `Rules.judge` looks
-at views as well, which are states that rules share. State is hashable, and None when nothing is
-live, so that a monitor's whole state is small and can be compared. A rule reads the trace only, and
-judges a party by what that party had sent and received by then.
+A rule selects the records that it reads (`legs`). A rule of `Rules.rule` keeps its own state under
+a key (a job id, an RPC). A rule of `Rules.check` reads each record alone. A rule of `Rules.judge`
+also reads views, which are states that rules share. A state is hashable, and None if there is
+nothing to keep, so the state of a monitor is small and can be compared. A rule reads only the
+trace, and judges a party by the messages that the party had sent and received by then.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ State: TypeAlias = Hashable
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The clause was not kept: what was expected and what came, for whoever has to mend it.
+    """The clause was broken; `text` says what was expected and what came.
 
-    `because` are the places (`n`) of the earlier records that show why; the record in hand is the
-    one that broke it. `party` says who broke it, where that is not the one the clause binds.
+    `because` has the numbers (`n`) of the earlier records that show why; the current record broke
+    the clause. `party` is the violator if it is not the party that the clause binds.
     """
 
     text: str
@@ -82,10 +82,10 @@ class Broken:
 
 
 class Step(NamedTuple):
-    """What a rule makes of a record.
+    """The result of a rule for a record.
 
-    `state` is kept under the key (None: nothing is live). `kept` says that the clause was
-    exercised and kept here; `broken` that it was not.
+    `state` is the new state under the key (None removes it). `kept` means that the clause was
+    exercised and kept; `broken` means that it was broken.
     """
 
     state: State = None
@@ -94,7 +94,7 @@ class Step(NamedTuple):
 
 
 Said: TypeAlias = Broken | bool | None
-"""True: kept. None or False: not exercised here."""
+"""True: kept. None or False: not exercised."""
 
 Apply: TypeAlias = Callable[[State, Record, Facts], Step]
 Judge: TypeAlias = Callable[[Record, Seen], Said]
@@ -107,17 +107,19 @@ Owing: TypeAlias = Callable[[Seen], Iterable[Broken]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rule:
-    """One clause as a machine.
+    """One clause as a state machine.
 
-    `clause` is its id in the registry (or an invariant's name). A record on one of `legs` is
-    applied to the state under `key(record)`, a key of None passing it over; or `judge` judges it,
-    looking at `views`; or `by_trait` judges the value of its `trait` (None without that trait); or
-    `each` judges each of the `subjects` that are in it, which are found once for all rules about
-    them. `needs_crossing` marks a rule that must tell sends from receipts, and
-    `needs_headers` one about matchtags, flags or userids: a recording that does not show them
-    cannot exercise it. `clears` says of a record that it ends everything live here
-    (`scheduler_lost`, `exec_lost`). `owed` says of a live state, and `owing` of all that is seen,
-    what somebody has failed to do, should nothing more ever happen.
+    `clause` is its id in the registry, or the name of an invariant. A record that one of `legs`
+    selects is handled in one of four ways. `apply` updates the state under `key(record)`; a key of
+    None skips the record. `judge` judges the record with the states of `views`. `by_trait` judges
+    the value of the record's `trait` (None if it does not have the trait). `each` judges each of
+    the record's `subjects`, which are found once for all rules with the same `subjects`.
+
+    `needs_crossing` marks a rule that compares sends with receipts, `needs_headers` a rule about
+    matchtags, flags or userids: a recording without these cannot exercise it. `clears` returns True
+    for a record that removes all states of the rule (`scheduler_lost`, `exec_lost`). At the end of
+    a trace at rest, `owed` returns the violation of one state, `owing` those of all states: an
+    action that is still due.
     """
 
     clause: str
@@ -139,7 +141,7 @@ class Rule:
 
 
 class Rules:
-    """A file's rules, registered as they are written."""
+    """The rules of one file; its methods are decorators that register a rule."""
 
     def __init__(self) -> None:
         self.all: list[Rule] = []
@@ -155,7 +157,7 @@ class Rules:
         clears: Clears | None = None,
         owed: Owed | None = None,
     ) -> Callable[[Apply], Apply]:
-        """Register the decorated function as the rule of `clause`; `state` is the type of one."""
+        """Register the decorated function as the rule of `clause`; `state` is its state's type."""
 
         def register(apply: Apply) -> Apply:
             rule = Rule(
@@ -226,10 +228,10 @@ class Rules:
         needs_headers: bool = False,
         owing: Owing | None = None,
     ) -> Callable[[ByTrait], ByTrait]:
-        """Register a rule about the value of a trait, which comes first.
+        """Register a rule about the value of a trait, which is its first argument.
 
-        What it says without a look at the record or at what is seen holds for all records with
-        that value: then it is not asked again. Only a Broken is made anew for each record.
+        If the rule answers without reading the record or `seen`, the answer holds for all records
+        with that value, and the rule is not called again; only a Broken is made for each record.
         """
 
         def register(by_trait: ByTrait) -> ByTrait:
@@ -257,7 +259,7 @@ class Rules:
     ) -> Callable[[Each], Each]:
         """Register a rule about each of the subjects that `of` finds in a record.
 
-        The clause is broken by the first that breaks it. `views` are those that `of` looks at.
+        Only the first violation in a record is reported. `views` are the views that `of` reads.
         """
 
         def register(each: Each) -> Each:
@@ -279,21 +281,21 @@ def _flat(legs: Iterable[Iterable[Leg]]) -> tuple[Leg, ...]:
     return tuple(leg for group in legs for leg in group)
 
 
-# --- who is gone
+# --- lost parties
 
 
 def scheduler_lost(record: Record, facts: Facts) -> bool:
-    """The job manager hears that the scheduler is gone, or fails, or a scheduler starts anew."""
+    """Whether the job manager learns that the scheduler has gone, has failed, or is new."""
     found = record.message
     if isinstance(found, Request):
         if found.topic == topics.JOB_MANAGER_DISCONNECT:
             return found.sender == facts.scheduler
         return found.topic == topics.SCHED_HELLO
-    return bool(errnum(record))  # of alloc or free: a fatality
+    return bool(errnum(record))  # an error response to alloc or free is fatal
 
 
 def exec_lost(record: Record, facts: Facts) -> bool:
-    """The job manager hears that the execution service is gone, or one starts anew."""
+    """Whether the job manager learns that the execution service has gone, or is new."""
     found = record.message
     if not isinstance(found, Request):
         return False

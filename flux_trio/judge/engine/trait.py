@@ -1,9 +1,9 @@
-"""Traits: small values read off a record, by which its rules and views are chosen.
+"""Traits: small values of a record that help to choose its rules and views.
 
-The kind, message type and topic of a record and the values of its traits say what is done with it.
-Records that are alike in these are treated alike, so that is found once (`plans`). A leg may ask
-for some values of a trait (`Mark`); a rule may be about a trait (`Rules.by`). A trait has few
-values: each is one more plan to remember.
+The kind, message type, topic and trait values of a record decide which rules and views read it.
+Records that are equal in these share a plan (`plans`). A leg may select some values of a trait
+(`Mark`); a rule may judge a trait (`Rules.by`). A trait should have few values, because each value
+is one more plan in the cache.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Value: TypeAlias = Hashable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trait:
-    """A value that `read` finds in the records of `legs`; others do not have the trait.
+    """A value that `read` finds in the records of `legs`; other records do not have the trait.
 
-    `views` tells those that `read` looks at.
+    `views` returns the views that `read` uses.
     """
 
     name: str
@@ -44,14 +44,14 @@ class Trait:
 
 
 class Mark(NamedTuple):
-    """Some values of a trait: those for which `holds` is true."""
+    """The values of a trait for which `holds` returns True."""
 
     trait: Trait
     holds: Callable[[Any], bool]
 
 
 Values: TypeAlias = Mapping[Trait, Value]
-"""The traits that a record has."""
+"""The traits of a record with their values."""
 
 
 # --- errors
@@ -71,12 +71,12 @@ ERROR: Final = Mark(ERRNUM, bool)
 """Responses with an errnum."""
 
 
-# --- what an answer says it is
+# --- the type of a response
 
 
 _START: Final = "<exec>.start"
 _TYPES: Final = (0, 1, 2, 3, "start", "release", "exception", "finish")
-"""Of answers to sched.alloc and <exec>.start."""
+"""The types of responses to sched.alloc and <exec>.start."""
 
 
 def _type_of(record: Record, _seen: Seen) -> Value:
@@ -95,15 +95,15 @@ TYPE: Final = Trait(
 
 
 def says(type_: int | str) -> Mark:
-    """Answers of this type that are no errors."""
+    """Select successful responses of this type."""
     return Mark(TYPE, lambda found: found == type_)
 
 
-# --- what a commit writes
+# --- the keys of a commit
 
 
 def _written(record: Record, _seen: Seen) -> Value:
-    """The last parts of the keys, and whether a key is removed."""
+    """Return the last parts of the keys, and whether a key is removed."""
     ops = payload(record).get("ops")
     found = set()
     for op in ops if isinstance(ops, list) else ():
@@ -127,10 +127,10 @@ WITH_R: Final = _writing("R")
 WITH_EVENTS: Final = _writing("eventlog")
 WITH_JOBSPEC: Final = _writing("jobspec")
 WITH_UNLINK: Final = _writing(_UNLINK)
-"""Commits that write or remove such keys; those that remove any."""
+"""Commits that write or remove such keys, and commits that remove any key."""
 
 
-# --- what the scheduler reads
+# --- lookups of the scheduler
 
 
 LOOKUP: Final = Trait(
@@ -139,4 +139,4 @@ LOOKUP: Final = Trait(
     lambda record, seen: record.party == seen.facts.scheduler and not errnum(record),
 )
 BY_SCHEDULER: Final = Mark(LOOKUP, bool)
-"""What the scheduler has looked up in the KVS."""
+"""Responses to the scheduler's lookups in the KVS."""

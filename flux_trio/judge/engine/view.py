@@ -1,8 +1,8 @@
-"""Views: what a trace has shown of something so far, folded once for all rules that read it.
+"""Views: states that are folded from the trace once, for all rules that read them.
 
-A rule that keeps its own state is simple where one clause needs it; most clauses of a conversation
-ask of the same few things (does the job hold resources, is a request open), which a view keeps.
-Views are as hashable as rule states; a rule sees them as they were before the record it judges.
+A rule keeps its own state if only one clause needs it. Most clauses of a conversation need the same
+few states (does the job hold resources, is a request open); a view keeps these. The states of views
+are hashable, as those of rules. A rule sees the states before the record that it judges.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ Clears: TypeAlias = Callable[[Record, Facts], bool]
 
 
 class Live(msgspec.Struct, frozen=True, gc=False):
-    """A state of several fields: compared and hashed by them."""
+    """A state of several fields; compared and hashed by them."""
 
     def but(self, **changes: Any) -> Self:
-        """The same with other values of some fields."""
+        """Return a copy with other values of some fields."""
         return msgspec.structs.replace(self, **changes)
 
 
 class Seen(Protocol):
-    """What a rule may ask for while it judges a record."""
+    """The state of the monitor that a rule may read while it judges a record."""
 
     @property
     def facts(self) -> Facts:
-        """Who plays which part."""
+        """The roles of the parties."""
 
     def at(self, view: View, key: Key = ()) -> Any:
-        """What `view` has under `key`; None when nothing is live there."""
+        """Return the state of `view` under `key`, or None."""
 
     def all(self, view: View) -> Mapping[Any, Any]:
-        """Everything that is live in `view`. For rare records: there may be a million jobs."""
+        """Return all states of `view`. Only for rare records: there may be a million jobs."""
 
     def knew(self, party: str, n: int) -> bool:
-        """Whether `party` has surely looked at what it took up at place `n`.
+        """Whether `party` must have handled the message that it received at record `n`.
 
-        It may take up several messages before it acts on the first: those since it last came back
-        to its inbox crossed with what it sends now.
+        A party may receive several messages before it acts on the first one. The messages of its
+        current turn may have crossed with the message that it sends now.
         """
 
 
@@ -62,12 +62,13 @@ Fold: TypeAlias = Callable[[Any, Any, Record, Seen], Hashable | None]
 class View:
     """A fold over the records of `legs`, by key.
 
-    `parts` tells the keys a record is about, with what it says of each; or `key` the only one, a
-    key of None passing it over. With both, `parts` is for the records of `many`. `fold` makes the
-    next state (None: nothing is live any more) of the state, that part (None where there is but a
-    key), the record and what else is seen.
-    `clears` is as for rules. `reads` are the views that `parts` and `fold` look at. `state` is the
-    type of a state; None: what `fold` is annotated to return.
+    `key` returns the one key of a record; None skips the record. `parts` returns several keys, each
+    with its part of the record. If both are given, `parts` is used for the records of `many`.
+    `fold` returns the next state (None removes it) from the state, the part (None if there is only
+    a key), the record and the monitor's state.
+
+    `clears` is as for rules. `reads` are the views that `parts` and `fold` read. `state` is the
+    type of a state; by default it is the return annotation of `fold`.
     """
 
     name: str
@@ -88,7 +89,7 @@ class View:
 
 
 def seen_once(read: Callable[[Record, Seen], T]) -> Callable[[Record, Seen], T]:
-    """Remember what was read of the latest record: many rules ask for the same in turn."""
+    """Cache the result for the latest record, because many rules read the same in turn."""
     latest: list[Any] = [None, None, None]
 
     def remembered(record: Record, seen: Seen) -> T:
@@ -111,7 +112,7 @@ def view(
     reads: tuple[View, ...] = (),
     state: Any = None,
 ) -> View:
-    """A view of these legs and of `many`, with `parts`, `key` or both."""
+    """Return a view of these legs and of `many`, with `parts`, `key` or both."""
     many = tuple(many)
     flat = (*(leg for group in legs for leg in group), *many)
     return View(name, flat, fold, parts, key, many, clears, reads, state)
