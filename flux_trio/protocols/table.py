@@ -91,17 +91,14 @@ class Story(Generic[E]):
 
     def step(self, table: Table[S, E], jobid: int, state: S, event: E) -> S:
         """Return the state of job `jobid` after `event`. InvalidTransition names the job."""
-        after = table.rows[state].get(event)
-        if after is None:
-            raise self.refused(table, jobid, state, event)
+        try:
+            after = table.step(state, event)
+        except InvalidTransition as error:
+            past = [each.value for its, each in self.events if its == jobid]
+            who = f"job {jobid}"
+            raise InvalidTransition(table.name, state, event, error.allowed, who, past) from None
         self.events.append((jobid, event))
         return after
-
-    def refused(self, table: Table[S, E], jobid: int, state: S, event: E) -> InvalidTransition:
-        """Return the error for an event of a job that the table does not allow."""
-        allowed = [each.value for each in table.rows[state]]
-        past = [each.value for who, each in self.events if who == jobid]
-        return InvalidTransition(table.name, state, event, allowed, f"job {jobid}", past)
 
     def clear(self) -> None:
         """Start a new conversation."""
@@ -138,11 +135,8 @@ class Standings(Generic[S, E]):
     def step(self, jobid: int, event: E) -> S:
         """Advance job `jobid` and return its state; on InvalidTransition it is unchanged."""
         table = self.table
-        state: S = self._states.get(jobid, table.initial)
-        after: S | None = table.rows[state].get(event)
-        if after is None:
-            raise self._story.refused(table, jobid, state, event)
-        self._story.events.append((jobid, event))
+        state = self._states.get(jobid, table.initial)
+        after: S = self._story.step(table, jobid, state, event)
         if after is table.initial:
             self._states.pop(jobid, None)
         else:

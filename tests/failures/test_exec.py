@@ -291,7 +291,7 @@ WRONG: dict[str, tuple[str, Say, str]] = {
     "type that there is not": (
         "32.start.16",
         data("fly", {}),
-        "Invalid enum value 'fly' - at `$.type`",
+        "expected a type of start, release, exception, finish, got 'fly'",
     ),
     "no data": (
         "32.start.15",

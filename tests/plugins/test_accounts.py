@@ -71,7 +71,10 @@ class TestCommand:
         [
             (("no such user", "bank=physics"), "expected userid=ID, since this machine knows no"),
             (("al", "userid=7"), "user al: expected bank=BANK, since the user is in no bank yet"),
-            (("eve", "shares=2"), "user eve: expected bank=BANK, since the user is in biology, phys"),
+            (
+                ("eve", "shares=2"),
+                "user eve: expected bank=BANK, since the user is in biology, phys",
+            ),
         ],
     )
     def test_what_cannot_be_known_of_a_user_has_to_be_said(

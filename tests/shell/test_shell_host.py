@@ -368,7 +368,10 @@ async def test_client_that_talks_nonsense_is_cut_off_and_others_are_not(director
     async with open_shell(directory) as shell:
         await _talk_nonsense(directory)
         assert (await shell.run(1, "true")).status == 0
-    assert "closed the connection of a client: expected a message" in (directory / "host.log").read_text()
+    assert (
+        "closed the connection of a client: expected a message"
+        in (directory / "host.log").read_text()
+    )
 
 
 async def _talk_nonsense(directory: Path) -> None:

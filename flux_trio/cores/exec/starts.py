@@ -70,7 +70,7 @@ class Starts(Part):
 
     def is_untold(self, job: Job) -> bool:
         """Whether the next job manager must ask for the story of `job`: nobody was told its end."""
-        return self.streams.of(job.id) is ExecState.IDLE
+        return self.streams.allows(job.id, ExecEvent.REQUEST)
 
     def forget(self, jobid: int) -> None:
         """The stream of a job that is forgotten, or asked for anew, is no more."""
