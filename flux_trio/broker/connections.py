@@ -31,8 +31,8 @@ from flux_trio.transports import (
 
 OPEN_MAX: Final = 4096  # RPCs of one connection: each uses a service's memory
 TOO_MANY: Final = f"{OPEN_MAX} requests of this connection are open: wait for some of them to end"
-CALLS_AHEAD: Final = 256  # unanswered calls above which reading pauses, at most for
-PAUSE_S: Final = 0.05  # this time, since some calls are answered late by nature
+CALLS_AHEAD: Final = 256  # with more unanswered calls, the broker stops reading,
+PAUSE_S: Final = 0.05  # at most this long, since some calls are answered late by nature
 BEHIND_S_MAX: Final = 10.0  # a peer that sends must read its answers within this time
 POLL_S: Final = 0.01
 

@@ -36,7 +36,7 @@ def parse_duration(value: str | float) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Return the shortest text that parses back to exactly `seconds`, in the largest unit."""
+    """Return the shortest text that parses back to exactly `seconds`; on a tie, the larger unit."""
     if parse_duration(seconds) == math.inf:
         return "infinity"
     if seconds == 0:

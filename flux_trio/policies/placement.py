@@ -97,7 +97,7 @@ def _units(row: Row) -> int:
 
 
 def units_max(shape: Shape, allocation: Allocation) -> int:
-    """Return the most units of `shape` that fit into the resources of `allocation`."""
+    """Return an upper bound of the units of `shape` that freeing `allocation` makes room for."""
     if shape.by_node:
         return sum([group.ranks.bit_count() for group in allocation.groups])
     return sum(

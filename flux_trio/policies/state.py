@@ -101,7 +101,7 @@ class Grant:
     id: JobId
     allocation: Allocation
     end: Time
-    """Expected end by today's setting of the wall clock; infinity if it is not known."""
+    """Expected end by the wall clock's current setting; infinity if it is not known."""
     stepped: float = 0.0
     """Seconds that the wall clock was set by since the job got its resources."""
 
