@@ -1,4 +1,4 @@
-"""What every test run knows: how to rewrite snapshots, and that instances keep to the RFCs."""
+"""What every test run knows: rewriting snapshots; instances keep to the RFCs and to the tables."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 
 from flux_trio.testing import watched
 from tests.support.breaking import broken_on_purpose, is_judged
+from tests.support.refusals import none_but_expected
 
 # A slow machine fails no test.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -36,6 +37,16 @@ def _watched(request: pytest.FixtureRequest) -> Iterator[None]:
     with watched(broken_on_purpose(nodeid) | marked) as broken:
         yield
     assert marked <= broken(), f"named as broken, and kept: {', '.join(marked - broken())}"
+
+
+@pytest.fixture(autouse=True)
+def _no_pair_without_a_row(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every event of a conversation is in its table, or listed as an error that a test makes."""
+    if request.node.nodeid.startswith("tests/protocols/"):  # they try what tables do not have
+        yield
+        return
+    with none_but_expected():
+        yield
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

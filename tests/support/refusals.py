@@ -1,0 +1,80 @@
+"""Pairs of state and event that occur in a test though their table has no row for them.
+
+A service answers such a pair as its protocol wants, so a missing row can look like an error of the
+other side. `EXPECTED` lists the pairs that a test brings about on purpose; every other pair fails
+the test in which it occurs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any, Final
+
+from flux_trio.protocols import InvalidTransition
+from tests.planter.planting import is_planted
+from tests.planter.tables import TABLES, is_of_tests, place_of
+
+EXPECTED: Final[dict[str, str]] = {
+    "ACQUIRE REQUESTED ONLINE": "resource service says online before grow",
+    "ACQUIRE REQUESTED SHRINK": "resource service says shrink before grow",
+    "ALLOC PENDING ALLOC": "job manager asks twice for one job",
+    "ALLOC ALLOCATED ALLOC": "job manager asks for a job that holds resources",
+    "ALLOC IDLE FREE": "job manager frees what is not allocated",
+    "ALLOC IDLE ANNOTATE": "scheduler annotates a job that it was not asked for",
+    "ALLOC IDLE SUCCESS": "scheduler grants a job that it was not asked for",
+    "ALLOC IDLE DENY": "scheduler denies a job that it was not asked for",
+    "ALLOC IDLE CANCELED": "scheduler answers a cancel that was not sent",
+    "ALLOC IDLE FREED": "scheduler answers a free that was not sent",
+    "ALLOC PENDING CANCELED": "scheduler answers a cancel that was not sent",
+    "ALLOC ALLOCATED SUCCESS": "scheduler answers twice",
+    "ALLOC ALLOCATED DENY": "scheduler answers twice",
+    "ALLOC ALLOCATED FREED": "scheduler answers a free that was not sent",
+    "EXECUTION IDLE START": "execution service answers a start that was not sent",
+    "EXECUTION RUNNING START": "execution service says start twice",
+    "EXECUTION FINISHED FINISH": "execution service says finish twice",
+    "EXECUTION RELEASED EXCEPTION": "execution service goes on after the final release",
+    "EXECUTION RELEASED RELEASE_FINAL": "execution service goes on after the final release",
+    "HOOK ASKED ASK": "test asks plugins about a job that they are asked about",
+    "JOB NEW ALLOC": "journal has an event before those that must come first",
+    "JOB CLEANUP URGENCY": "plugin posts an event that has no place in the job's state",
+}
+"""Which pair, and who does what wrong."""
+
+_NAMES: Final = {table.name: name for name, table in TABLES.items()}
+_refused: list[str] = []
+
+
+def _note_refusals() -> None:
+    """Note each pair that a table of the program refuses from now on, unless a test asks for it."""
+    init = InvalidTransition.__init__
+
+    def noted(self: InvalidTransition, table: str, state: Enum, event: Enum, *rest: Any) -> None:
+        init(self, table, state, event, *rest)
+        name = _NAMES.get(table)
+        if name is None or TABLES[name].allows(state, event) or is_of_tests(sys._getframe(1)):
+            return
+        _refused.append(place_of(name, state, event))
+
+    changed: Any = InvalidTransition
+    changed.__init__ = noted
+
+
+_note_refusals()
+
+
+@contextmanager
+def none_but_expected() -> Iterator[None]:
+    """Fail when a pair outside `EXPECTED` is refused in this block.
+
+    A process with a mutant passes: a row that was deleted is not noticed by this alone.
+    """
+    _refused.clear()
+    yield
+    found = sorted({pair for pair in _refused if pair not in EXPECTED})
+    assert not found or is_planted(), (
+        f"{', '.join(found)}: occurred, and is not in its table; "
+        "when a test does that on purpose, list it in tests/support/refusals.py"
+    )
