@@ -189,7 +189,7 @@ def graph_is_one_of_four(jobspec: Any) -> str | None:
 
 
 def _graph(siblings: list[dict[str, Any]]) -> str:
-    """The types of siblings, then those below each that has some: `node>slot>core,gpu`."""
+    """Return the types of siblings, then the types of their children: `node>slot>core,gpu`."""
     kinds = ",".join(sorted(str(each.get("type")) for each in siblings))
     below = [_graph(members(each.get("with"))) for each in siblings]
     return ">".join([kinds, *filter(None, below)])
@@ -388,9 +388,10 @@ _OTHER_PROBLEMS: Final = {k: v for k, v in PROBLEMS.items() if not _is_of_resour
 
 
 def problems_of(jobspec: Any) -> dict[str, str]:
-    """What is wrong with a jobspec, by clause.
+    """Return what is wrong with a jobspec, by clause.
 
-    In two parts, since attributes differ from job to job and the rest seldom does.
+    The result is cached in two parts, because attributes differ between jobs and the rest seldom
+    does.
     """
     if not isinstance(jobspec, dict) or "attributes" not in jobspec:
         return _found(jobspec, PROBLEMS)
@@ -409,13 +410,13 @@ def _found(jobspec: Any, problems: Mapping[str, Problem]) -> dict[str, str]:
 
 
 def problem_with(jobspec: Any) -> str | None:
-    """The first thing that is wrong with a jobspec."""
+    """Return the first error of a jobspec, or None."""
     found = problems_of(jobspec)
     return next((found[clause] for clause in PROBLEMS if clause in found), None)
 
 
 def schema_problem(problems: Mapping[str, str]) -> str | None:
-    """25.attributes.5: which of these the schema of RFC 25 would find."""
+    """25.attributes.5: return the first error that the schema of RFC 25 would find."""
     return next((problems[each] for each in _SCHEMA if each in problems), None)
 
 

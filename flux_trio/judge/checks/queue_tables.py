@@ -1,6 +1,6 @@
 """RFC 33, Policy and Queue Configuration: the tables of a configuration, read by hand.
 
-Beside the reader in `config` on purpose: the judge reads the RFC.
+The reader in `config` is not used, on purpose: the judge reads the RFC.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ANONYMOUS: Final = ""
 
 
 class Limits(NamedTuple):
-    """What a job may ask for; math.inf, or 0, where nothing limits it."""
+    """The limits of a job's request; math.inf, or 0, means no limit."""
 
     most: tuple[float, float, float] = (math.inf, math.inf, math.inf)
     """Nodes, cores and gpus."""
@@ -36,7 +36,7 @@ class Tables:
         self.names = tuple(self._queues)
         """The queues that have a name."""
         self.default = str(self.value("", "jobspec", "defaults", "system", "queue") or "")
-        """The queue of jobs that name none; "" when there is no such."""
+        """The default queue, or ""."""
         known = (ANONYMOUS, *self.names)
         self._closed = frozenset(queue for queue in known if self._lists_nobody(queue))
 
@@ -45,12 +45,12 @@ class Tables:
         return table(self._queues, name).get("started") is False
 
     def value(self, queue: str, *path: str) -> Any:
-        """What the policy says for the jobs of a queue, its own word first; None for nothing."""
+        """Return a policy value for a queue: its own, else the general one, else None."""
         own = _at(table(table(self._queues, queue), "policy"), path)
         return _at(self._policy, path) if own is None else own
 
     def is_closed(self, queue: str) -> bool:
-        """Whether nobody may use a queue."""
+        """Whether no user may use a queue."""
         return queue in self._closed
 
     def _lists_nobody(self, queue: str) -> bool:
@@ -59,7 +59,7 @@ class Tables:
         return (users, groups) != (None, None) and not users and not groups
 
     def limits(self, queue: str) -> Limits:
-        """What limits the jobs of a queue."""
+        """Return the limits of a queue's jobs."""
         known = self._limits.get(queue)
         if known is None:
             known = self._limits_of(queue)
@@ -82,7 +82,7 @@ class Tables:
 
 
 def _seconds(duration: Any) -> float:
-    """An FSD (RFC 23); math.inf for none and for 0."""
+    """Return the seconds of an FSD (RFC 23); math.inf if it is missing or 0."""
     try:
         return parse_duration(duration) or math.inf
     except FormatError:
@@ -90,7 +90,7 @@ def _seconds(duration: Any) -> float:
 
 
 def table(tables: Any, key: str) -> dict[str, Any]:
-    """The table of a key; {} for what is none."""
+    """Return the table of a key; {} if it is not a table."""
     found = tables.get(key) if isinstance(tables, dict) else None
     return found if isinstance(found, dict) else {}
 

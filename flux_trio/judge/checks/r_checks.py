@@ -1,4 +1,4 @@
-"""Checks of an R (RFC 20): each is the rule of a clause, and all together say what a valid one is.
+"""Checks of an R (RFC 20): each is the rule of a clause; a valid R passes all of them.
 
 The checks are in rules/rfc20_format and rules/rfc20_values.
 """
@@ -12,13 +12,13 @@ from flux_trio.judge.engine.rule import Broken, Rules, Said
 from flux_trio.judge.views.resource_sets import LOOKUPS, R_LEGS, SeenR, found_in
 
 Found: TypeAlias = str | bool | None
-"""What is wrong, in words; True: kept; None: nothing to judge."""
+"""An error text; True: kept; None: nothing to judge."""
 
 Check: TypeAlias = Callable[[Any, float], Found]
 """Of an R and the time of the record that shows it, in seconds since the Unix epoch."""
 
 CHECKS: Final[list[Check]] = []
-"""What must hold of every R."""
+"""The checks of every R."""
 
 
 def each_r(
@@ -42,12 +42,12 @@ def each_r(
 
 
 def wanted(expected: str, got: Any) -> str:
-    """What was expected and what came."""
+    """Return a text with the expected and the actual value."""
     return f"expected {expected}, got {got!r:.80}"
 
 
 def optional(found: Any, key: str, shape: type | tuple[type, ...], expected: str) -> Found:
-    """A key that may be left out has a value of a shape."""
+    """Check that an optional key has a value of a shape."""
     if not isinstance(found, dict) or key not in found:
         return None
     value = found[key]
@@ -56,6 +56,6 @@ def optional(found: Any, key: str, shape: type | tuple[type, ...], expected: str
 
 
 def problem_of(r: Any, t: float) -> str | None:
-    """What is first found wrong with an R; None for a valid one."""
+    """Return the first error of an R, or None for a valid R."""
     found = (check(r, t) for check in CHECKS)
     return next((each for each in found if isinstance(each, str)), None)

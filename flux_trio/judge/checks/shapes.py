@@ -20,19 +20,19 @@ from flux_trio.trace import Record
 
 
 class Shape(NamedTuple):
-    """What a value must be: in words, and as a test."""
+    """The expected shape of a value: in words, and as a test."""
 
     words: str
     fits: Callable[[Any], bool]
 
 
 def is_integer(value: Any) -> bool:
-    """A JSON integer; true and false are none."""
+    """Whether a value is a JSON integer; true and false are not."""
     return type(value) is int
 
 
 def between(low: int, high: int) -> Shape:
-    """An integer in a range, both ends included."""
+    """Return the shape of an integer in a range, both ends included."""
     words = f"an integer from {low} to {high}"
     return Shape(words, lambda value: is_integer(value) and low <= value <= high)
 
@@ -43,13 +43,13 @@ def one_of(*values: Any) -> Shape:
 
 
 def list_of(shape: Shape) -> Shape:
-    """An array, each element of which has a shape."""
+    """Return the shape of an array whose elements have a shape."""
     words = f"an array whose elements are each {shape.words}"
     return Shape(words, lambda value: isinstance(value, list) and all(map(shape.fits, value)))
 
 
 def idset_of(value: Any) -> Idset | None:
-    """The idset that a string is; None for anything else."""
+    """Return the idset of a string; None for any other value."""
     return _parsed(value) if isinstance(value, str) else None
 
 
@@ -81,7 +81,7 @@ Objects: TypeAlias = Callable[[Record, Seen], Iterable[tuple[str, dict[str, Any]
 
 
 def object_payload(record: Record, _seen: Seen) -> list[tuple[str, dict[str, Any]]]:
-    """The payload object of a request, event or response that is no error."""
+    """Return the payload object of a request, an event or a successful response."""
     found = message(record)
     if not isinstance(found, (Request, Response, Event)) or errnum(record):
         return []

@@ -81,7 +81,7 @@ _ID = re.compile(r"([1-9][0-9]*)\.[a-z]+\.[1-9][0-9]*")
 
 
 class Clause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One sentence that binds someone.
+    """One sentence that binds a party.
 
     `level` is the keyword as written, or what kind of sentence it is without one; `actor` is who is
     bound and `violator` who breaks it where that is another; `observable` is where it shows;
@@ -111,17 +111,17 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load_clauses() -> dict[str, Clause]:
-    """The registry that comes with the package: id to clause, in the order of the file."""
+    """Return the package's registry: id to clause, in the order of the file."""
     return parse_clauses(_read(CLAUSES_FILE), CLAUSES_FILE)
 
 
 def load_reasons() -> dict[str, str]:
-    """Why no test shows a clause: id to sentence, for those that have one."""
+    """Return the reasons why no test shows a clause: id to sentence."""
     return parse_reasons(_read(REASONS_FILE), REASONS_FILE)
 
 
 def load_unjudged() -> dict[str, str]:
-    """Why no rule judges a clause: id to sentence, for those that have one."""
+    """Return the reasons why no rule judges a clause: id to sentence."""
     return parse_reasons(_read(UNJUDGED_FILE), UNJUDGED_FILE)
 
 
@@ -154,7 +154,7 @@ def select(
     kind: Kind | None = None,
     observable: Observable | None = None,
 ) -> list[Clause]:
-    """The clauses that have all that is given, in their order."""
+    """Return the clauses that match all given values, in their order."""
     wanted = {"rfc": rfc, "kind": kind, "observable": observable}
     asked = {key: value for key, value in wanted.items() if value is not None}
     return [

@@ -1,6 +1,6 @@
-"""What is known of each clause: a test shows it, a reason says why not, or it is open.
+"""The status of each clause: a test shows it, a reason says why no test does, or it is open.
 
-Pure: which tests name which clauses is found elsewhere and comes in as `mentions`.
+Pure: the caller finds which tests name which clauses, and passes them as `mentions`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flux_trio.judge.clauses.registry import Clause
 
 
 class Word(StrEnum):
-    """How a clause stands."""
+    """The status of a clause."""
 
     TEST = "test"
     REASON = "reason"
@@ -23,7 +23,7 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClauseStatus:
-    """One clause, the tests that name it, and the reason why none does."""
+    """One clause, the tests that name it, and the reason why no test does."""
 
     clause: Clause
     tests: tuple[str, ...] = ()
@@ -31,13 +31,13 @@ class ClauseStatus:
 
     @property
     def word(self) -> Word:
-        """How it stands, in a word."""
+        """The status in one word."""
         if self.tests:
             return Word.TEST
         return Word.REASON if self.reason else Word.OPEN
 
     def __str__(self) -> str:
-        """One line: id, level, actor, word, and the first test or the reason."""
+        """Return one line: id, level, actor, word, and the first test or the reason."""
         because = self.tests[0] if self.tests else self.reason
         line = f"{self.clause.id:22} {self.clause.level:13} {self.clause.actor:20} {self.word:6}"
         return f"{line} {because}".rstrip()
@@ -48,9 +48,9 @@ def judge(
     mentions: Mapping[str, Sequence[str]],
     reasons: Mapping[str, str],
 ) -> dict[str, ClauseStatus]:
-    """The status of every clause. `mentions` has the tests that name an id, `reasons` a sentence.
+    """Return the status of every clause; `mentions` has the tests of an id, `reasons` a sentence.
 
-    Ids without a clause are left out here; `contradictions` tells of them.
+    Ids without a clause are left out here; `contradictions` reports them.
     """
     return {
         id_: ClauseStatus(clause, tuple(mentions.get(id_, ())), reasons.get(id_, ""))
@@ -63,7 +63,7 @@ def contradictions(
     mentions: Mapping[str, Sequence[str]],
     reasons: Mapping[str, str],
 ) -> list[str]:
-    """What cannot be true of the three together, a line each."""
+    """Return a line for each contradiction between clauses, mentions and reasons."""
     unknown = [
         f"{id_}: no such clause, but {tests[0]} names it"
         for id_, tests in mentions.items()
@@ -79,7 +79,7 @@ def contradictions(
 
 
 def report(statuses: Mapping[str, ClauseStatus]) -> str:
-    """A text with a line for each clause, and counts at the end."""
+    """Return a text with a line for each clause, and counts at the end."""
     lines = [str(status) for status in statuses.values()]
     return "\n".join([*lines, "", *_counts(statuses.values())]) + "\n"
 

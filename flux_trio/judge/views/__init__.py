@@ -1,1 +1,1 @@
-"""Views: what a trace has shown of something so far, folded once for all rules that read it."""
+"""The views: states that are folded from the trace once, for all rules that read them."""

@@ -1,7 +1,7 @@
-"""Views of RFC 6: the RPCs that are open, streams that ended, cancels, and who serves what.
+"""Views of RFC 6: open RPCs, ended streams, cancels, and the server of each service.
 
-An RPC is of a client and a matchtag; it is open from the request until the client takes up its last
-response, or its disconnect is sent. What has no matchtag is no RPC here.
+A client and a matchtag identify an RPC. It is open from the request until the client receives its
+last response, or until the client's disconnect is sent. A request without a matchtag is not an RPC.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.trace import Kind, Record
 
 ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module that is gone
-ENDED_MAX: Final = 16  # streams that a client is remembered for
+ENDED_MAX: Final = 16  # ended streams kept per client
 
 REQUESTS: Final = sent("request", ANY_TOPIC)
 ANSWERS: Final = received("response", ANY_TOPIC)
@@ -39,7 +39,7 @@ DROPPED: Final = [Leg(Kind.DROP.value, "response", ANY_TOPIC)]
 
 
 class Call(Live, frozen=True, gc=False):
-    """An RPC that is open."""
+    """An open RPC."""
 
     n: Place
     topic: str
@@ -47,27 +47,27 @@ class Call(Live, frozen=True, gc=False):
     is_anywhere: bool
     """It may be served on any node."""
     asked: int = 1
-    """How many requests have this matchtag."""
+    """The number of requests with this matchtag."""
 
 
 def client_of(record: Record) -> str:
-    """The client of an RPC's message."""
+    """Return the client of an RPC's message."""
     routes = getattr(record.message, "routes", ())
     return routes[0] if routes else ""
 
 
 def call_key(record: Record) -> tuple[str, int]:
-    """Client and matchtag of a request or response."""
+    """Return client and matchtag of a request or response."""
     return (client_of(record), getattr(record.message, "matchtag", 0))
 
 
 def is_disconnect(request: Request) -> bool:
-    """Whether the broker says that the sender is gone."""
+    """Whether the broker reports that the sender has disconnected."""
     return request.topic == f"{service_of(request.topic)}.{topics.DISCONNECT}"
 
 
 def left_open(seen: Seen, client: str, service: str = "") -> list[tuple[Any, Call]]:
-    """A client's open calls, of one service if it is named."""
+    """Return a client's open calls, all or those to `service`."""
     return [
         (key, call)
         for key, call in seen.all(OPEN).items()
@@ -117,7 +117,7 @@ OPEN: Final = view(
 
 
 def call_of(record: Record, seen: Seen) -> Call | None:
-    """The open call that a response answers."""
+    """Return the open call of a response, or None."""
     found: Call | None = seen.at(OPEN, call_key(record))
     return found
 
@@ -145,17 +145,17 @@ ENDED: Final = view(
 
 
 def ended_at(record: Record, seen: Seen) -> int:
-    """Where the stream of a response ended; 0 if it has not."""
+    """Return the record at which the stream of a response ended; 0 if it has not."""
     key = (getattr(record.message, "matchtag", 0), getattr(record.message, "topic", ""))
     ended = seen.at(ENDED, client_of(record)) or ()
     return next((n for matchtag, topic, n in reversed(ended) if (matchtag, topic) == key), 0)
 
 
-# --- how a request is sent, and how its answer comes
+# --- requests when sent, responses when received
 
 
 class Asking(Live, frozen=True, gc=False):
-    """A request, as it is sent."""
+    """Properties of a request when it is sent."""
 
     topic: str
     payload: type
@@ -188,7 +188,7 @@ IN_VAIN: Final = Mark(ASKING, lambda asking: not asking.is_served)
 
 
 class Answer(Live, frozen=True, gc=False):
-    """A response, as it comes to a client, and the open call with its matchtag."""
+    """Properties of a response when a client receives it, and of the call with its matchtag."""
 
     errnum: int
     has_matchtag: bool
@@ -240,7 +240,7 @@ ANSWER: Final = Trait("answer", tuple(ANSWERS), _answer, lambda: (OPEN, ENDED))
 
 
 class Outcome(Live, frozen=True, gc=False):
-    """A response, as it is sent."""
+    """Properties of a response when it is sent."""
 
     topic: str
     errnum: int
@@ -255,7 +255,7 @@ def _outcome(record: Record, _seen: Seen) -> Outcome:
 OUTCOME: Final = Trait("outcome", tuple(sent("response", ANY_TOPIC)), _outcome)
 
 
-# --- requests without response, and those that nobody serves
+# --- requests without response, and requests without a service
 
 
 def _silent(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
@@ -280,11 +280,11 @@ SILENT: Final = view(
     fold=_fold_silent,
     reads=(OPEN,),
 )
-"""By client, topic and matchtag: the last request, when it wants no response."""
+"""By client, topic and matchtag: the last request, if it has the noresponse flag."""
 
 
 def silent_at(record: Record, seen: Seen) -> int | None:
-    """Where the request of a response said that it wants none."""
+    """Return the record of a response's request if that has the noresponse flag."""
     found = message(record)
     assert isinstance(found, Response)
     n: int | None = seen.at(SILENT, (client_of(record), found.topic, found.matchtag))
@@ -306,7 +306,7 @@ UNSERVED: Final = view(
     fold=lambda _n, _part, record, _seen: record.n if isinstance(record.message, Request) else None,
     state=Place,
 )
-"""By client, topic and matchtag: a request for which there was no service, not answered."""
+"""By client, topic and matchtag: an open request without a service."""
 
 
 # --- cancels
@@ -329,7 +329,7 @@ def _canceled(record: Record, seen: Seen) -> Iterable[tuple[Any, Any]]:
 
 
 def is_cancel(request: Request) -> bool:
-    """Whether it asks for the end of another request (RFC 6, Cancellation)."""
+    """Whether a request cancels another one (RFC 6, Cancellation)."""
     return request.topic.endswith("-cancel")
 
 
@@ -342,14 +342,14 @@ CANCELS: Final = view(
     state=Place,
     reads=(OPEN,),
 )
-"""By client and matchtag: where the service took up the cancel of an open call."""
+"""By client and matchtag: the record at which the service received an open call's cancel."""
 
 
-# --- who serves, who is gone
+# --- servers, and disconnected clients
 
 
 class Arrival(Live, frozen=True, gc=False):
-    """A request, as a service takes it up."""
+    """Properties of a request when a service receives it."""
 
     is_served: bool
     """Somebody has taken up requests to this service."""
@@ -400,7 +400,7 @@ SERVES: Final = view(
     parts=_serving,
     fold=lambda _old, party, _record, _seen: party,
 )
-"""By service name: who takes up its requests."""
+"""By service name: the peer that receives its requests."""
 
 GONE: Final = view(
     "gone",
@@ -410,6 +410,6 @@ GONE: Final = view(
     fold=lambda _old, gone, _record, _seen: gone,
     state=tuple[str, Place],
 )
-"""By service: the client it last heard to be gone, and where, unless that has asked again."""
+"""By service: the last disconnected client and the record, until it sends a request again."""
 
 _PLACES: Final[tuple[View, ...]] = (SERVES, GONE)

@@ -1,6 +1,6 @@
-"""Views of eventlogs beyond the states of RFC 21: what a log holds open, and what is stored of it.
+"""Views of eventlogs beyond the states of RFC 21: open items of a log, and its stored events.
 
-Left out: what a job's state is, which is in `jobs.py`.
+Left out: the state of a job, which is in `jobs.py`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from flux_trio.messages import topics
 from flux_trio.trace import Record
 
 Open = tuple[tuple[str, Place], ...]
-"""Descriptions that were added or started, each with the place of its event."""
+"""Descriptions that were added or started, each with the record of its event."""
 
 
 class Log(Live, frozen=True, gc=False):
-    """A job's eventlog so far, from its submit event on. Places of records are 0 for none."""
+    """A job's eventlog so far, from its submit event on. A record number of 0 means no record."""
 
     submitted: Place
     validated: Place = 0
@@ -61,7 +61,7 @@ class Log(Live, frozen=True, gc=False):
 
 
 def broken_event(record: Record, text: str, *because: int) -> Broken:
-    """An event that breaks a clause: `text` goes on after its name and its job."""
+    """Return a violation by an event; `text` follows the event's name and its job."""
     return Broken(f"{name_of(record)} event of job {job_id(record)}: {text}", tuple(because))
 
 
@@ -122,7 +122,7 @@ def _changed(log: Log, field: str, value: Any) -> Log:
 
 
 LOG: Final = view("log", logged(ANY_TOPIC), key=job_id, fold=_fold_log)
-"""By job id; jobs whose submit event the trace has not are left out, those that ended are not."""
+"""By job id, including ended jobs, for jobs whose submit event is in the trace."""
 
 
 class Logging(Live, frozen=True, gc=False):
@@ -147,7 +147,7 @@ def _logging(record: Record, seen: Seen) -> Logging:
 LOGGING: Final = Trait("logging", tuple(logged(ANY_TOPIC)), _logging, lambda: (LOG,))
 
 
-# --- what is in the KVS
+# --- commits to the KVS
 
 
 class Stored(NamedTuple):
@@ -159,12 +159,12 @@ class Stored(NamedTuple):
 
     @property
     def is_eventlog(self) -> bool:
-        """Whether the key is that of an eventlog, a job's or another."""
+        """Whether the key is that of an eventlog, of a job or another."""
         return self.key.endswith(".eventlog") or self.key == "eventlog"
 
     @property
     def job(self) -> tuple[int, str] | None:
-        """The job's id and the rest of the key, for keys below job.<dothex>."""
+        """Return the job's id and the rest of the key, for keys below job.<dothex>."""
         return _job_of(self.key)
 
 
@@ -181,7 +181,7 @@ def _job_of(key: str) -> tuple[int, str] | None:
 
 @once
 def stored(record: Record) -> list[Stored]:
-    """The puts and appends of a kvs.commit request."""
+    """Return the puts and appends of a kvs.commit request."""
     ops = payload(record).get("ops")
     found = ops if isinstance(ops, list) else []
     return [
@@ -196,11 +196,11 @@ def _are_texts(how: Any, key: Any, text: Any) -> bool:
 
 
 class Appended(NamedTuple):
-    """What a commit writes to an eventlog."""
+    """The lines that a commit writes to one eventlog."""
 
     op: Stored
     lines: list[Any]
-    """The JSON values of its lines; None for a line that is none."""
+    """The JSON values of its lines; None for a line that is not JSON."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -209,18 +209,18 @@ class Appended(NamedTuple):
 
 @once
 def appended(record: Record) -> list[Appended]:
-    """What a commit writes to eventlogs."""
+    """Return what a commit writes to each eventlog."""
     return [Appended(op, _lines_of(op.text)) for op in stored(record) if op.is_eventlog]
 
 
 NOT_JSON: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
-"""Also texts that no UTF-8 can say, or nested too deeply."""
+"""Also read texts that are not UTF-8, or that are nested too deeply for msgspec."""
 
 _decoder: Final = msgspec.json.Decoder()
 
 
 def _lines_of(text: str) -> list[Any]:
-    """All at once where each line is surely one object."""
+    """Decode all lines at once if each is surely one object."""
     nlines = text.count("\n")
     if text[:1] == "{" and text[-2:] == "}\n" and text.count("}\n{") == nlines - 1:
         try:
@@ -236,7 +236,7 @@ NULL: Final = "null"
 
 
 def encoded(value: Any) -> str:
-    """A value as JSON text, which can be hashed; null for what JSON cannot say."""
+    """Return a value as JSON text, which is hashable; null if it is not JSON."""
     try:
         return msgspec.json.encode(value).decode()
     except (*NOT_JSON, ValueError, TypeError):
@@ -244,7 +244,7 @@ def encoded(value: Any) -> str:
 
 
 def decoded(text: str) -> Any:
-    """The JSON value of a text, None if it is none."""
+    """Return the JSON value of a text, or None if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except NOT_JSON:
@@ -260,7 +260,7 @@ def _unstored_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, tuple[st
 
 @once
 def stored_events(record: Record) -> dict[int, tuple[str, ...]]:
-    """Names of the events that a kvs.commit stores, by job."""
+    """Return the names of the events that a kvs.commit stores, by job."""
     found: dict[int, tuple[str, ...]] = {}
     for each in appended(record):
         job = each.op.job
@@ -270,7 +270,7 @@ def stored_events(record: Record) -> dict[int, tuple[str, ...]]:
 
 
 NOT_STORED: Final = ("submit", "invalidate")
-"""Ingest has stored the one before the job manager hears of it; the other is never stored."""
+"""Ingest stores the first before the job manager knows of it; the second is never stored."""
 
 Unstored = tuple[tuple[str, Place], ...]
 
@@ -291,11 +291,11 @@ UNSTORED: Final = view(
     parts=_unstored_parts,
     fold=_fold_unstored,
 )
-"""By job id: events that were logged and are in no commit yet, oldest first."""
+"""By job id: logged events that no commit has yet, oldest first."""
 
 
 class Resources(NamedTuple):
-    """A job's R, as it was stored."""
+    """The stored R of a job."""
 
     n: Place
     """Where."""
@@ -324,10 +324,10 @@ RESOURCES: Final = view(
     parts=_resource_parts,
     fold=_fold_resources,
 )
-"""By job id, for active jobs whose R the trace shows."""
+"""By job id, for active jobs whose R is in the trace."""
 
 
 def log_of(record: Record, seen: Seen) -> Log | None:
-    """The eventlog of the job that a record is about, None before its submit event."""
+    """Return the eventlog of a record's job, or None before its submit event."""
     log: Log | None = seen.at(LOG, job_id(record))
     return log

@@ -1,7 +1,7 @@
-"""Views of RFC 32: who executes, where each start request stands, what the job manager is to log.
+"""Views of RFC 32: the execution service, the state of each start request, events due in logs.
 
-A start that was open when the execution service was lost is void: compare its place with
-`ExecLink.lost`. So is one that was open when the job manager was.
+A start request that was open when the execution service or the job manager was lost is void:
+compare its record number with `ExecLink.lost`.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ EXEC_DISCONNECT: Final = f"<exec>.{topics.DISCONNECT}"
 
 
 class Hello(NamedTuple):
-    """An exec-hello that the job manager took up and has not answered."""
+    """An exec-hello that the job manager has received and not answered."""
 
     n: Place
     peer: str
     busy: int
-    """A job that had a start outstanding then, 0 for none."""
+    """A job with an outstanding start request at that time, or 0."""
 
 
 class ExecLink(Live, frozen=True, gc=False):
-    """Places of the last record of each kind, 0 for none."""
+    """The number of the last record of each kind, 0 for no record."""
 
     accepted: Place = 0
     """The job manager answered exec-hello with success."""
@@ -103,27 +103,27 @@ def answered_hello(link: ExecLink, response: Response) -> Hello | None:
 
 
 class Start(Live, frozen=True, gc=False):
-    """A job's latest start request; places of records, 0 for none."""
+    """A job's latest start request; record numbers, 0 for no record."""
 
     sent: Place
     taken: Place = 0
     """The service took it up."""
     reattach: bool = False
     said: tuple[tuple[str, Place], ...] = ()
-    """The service's answers: the type, and "fatal" or "final" for such."""
+    """The service's responses: the type, or "fatal" or "final" for such ones."""
     heard: tuple[tuple[str, Place], ...] = ()
-    """Those that the job manager has taken up."""
+    """The responses that the job manager has received."""
     released: int = 0
     """Ranks that the service has released, as a bit set."""
 
     def place(self, what: str, *, heard: bool = False) -> int:
-        """Where the service said this, or the job manager heard it; 0 if not."""
+        """Return the record at which the service sent this, or the manager received it; else 0."""
         told = self.heard if heard else self.said
         return next((n for each, n in told if each == what), 0)
 
 
 def kind_of_answer(record: Record) -> str:
-    """The type of a start response; "fatal" and "final" are those exceptions and releases."""
+    """Return the type of a start response; "fatal" or "final" for such exceptions and releases."""
     kind, data = str(payload(record).get("type")), data_of(record)
     if kind == "release" and data.get("final") is True:
         return "final"
@@ -133,13 +133,13 @@ def kind_of_answer(record: Record) -> str:
 
 
 def data_of(record: Record) -> dict[str, Any]:
-    """The data of a start response; {} when there is none."""
+    """Return the data of a start response, or {}."""
     found = payload(record).get("data")
     return found if isinstance(found, dict) else {}
 
 
 def ranks_of(record: Record) -> int:
-    """The ranks of a release, as a bit set: -1 for the "all" of RFC 21, 0 for what is no idset."""
+    """Return the ranks of a release as a bit set: -1 for RFC 21's "all", 0 if not an idset."""
     ranks = str(data_of(record).get("ranks", ""))
     if ranks == "all":
         return -1
@@ -159,7 +159,7 @@ def _fold_start(start: Start | None, _part: None, record: Record, _seen: Seen) -
     if is_sent:
         released = start.released | ranks_of(record)
         return start.but(said=_with(start.said, kind, record.n), released=released)
-    if kind == "final":  # all of it is over: that is all that is kept
+    if kind == "final":  # the request is over: keep only this
         return Start(start.sent, start.taken, said=start.said[-1:], heard=(("final", record.n),))
     return start.but(heard=_with(start.heard, kind, record.n))
 
@@ -177,7 +177,7 @@ STARTS: Final = view(
     key=job_id,
     fold=_fold_start,
 )
-"""By job id; of one that is finally released only that it is."""
+"""By job id; after the final release only that release is kept."""
 
 LINK: Final = view(
     "exec link",
@@ -199,39 +199,39 @@ def link_of(seen: Seen) -> ExecLink:
 
 
 def start_of(seen: Seen, record: Record) -> Start | None:
-    """The start request of the record's job, unless it is void."""
+    """Return the start request of the record's job, or None if it is void."""
     start: Start | None = seen.at(STARTS, job_id(record))
     return start if start is not None and start.sent > link_of(seen).lost else None
 
 
 def is_open(start: Start | None) -> bool:
-    """Whether the job manager has yet to hear the final release."""
+    """Whether the job manager has not received the final release."""
     return start is not None and not any(what == "final" for what, _ in start.heard)
 
 
 def outstanding(seen: Seen) -> int:
-    """A job with a start request that is not finally released, to a service that is there, or 0."""
+    """Return a job with a start request that is not finally released and not void, or 0."""
     lost = link_of(seen).lost
     starts: Mapping[Any, Start] = seen.all(STARTS)
     found = (job for job, start in starts.items() if start.sent > lost and is_open(start))
     return next(found, 0)
 
 
-# --- what the job manager is to log
+# --- events that the job manager has to log
 
 
 class Expected(NamedTuple):
-    """An answer that the job manager took up and has not logged."""
+    """A response that the job manager has received and not logged."""
 
     n: Place
     context: tuple[tuple[str, Any], ...]
-    """What the event is to say; a value of a shape that cannot be kept is left out."""
+    """The expected context of the event, without values that are not hashable."""
     is_early_or_late: bool = False
     """An exception before start, or after finish."""
 
 
 EVENTS: Final = ("start", "release", "finish", "exception")
-"""Types of start responses, each logged as the event of that name."""
+"""The types of start responses; each is logged as the event of that name."""
 
 
 def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected | None]]:
@@ -248,7 +248,7 @@ def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected 
 
 
 def is_well_formed(kind: str, data: dict[str, Any]) -> bool:
-    """Whether an answer of a type can be logged at all."""
+    """Whether a response of this type can be logged."""
     match kind:
         case "start":
             return not data
@@ -263,7 +263,7 @@ def is_well_formed(kind: str, data: dict[str, Any]) -> bool:
 
 
 def _is_due(kind: str, record: Record, seen: Seen) -> bool:
-    """Whether the answer has its place, so that the job manager can log it."""
+    """Whether the response is in order, so that the job manager has to log it."""
     log: Log | None = seen.at(LOG, job_id(record))
     if log is None or log.ended or not is_open(start_of(seen, record)):
         return False
@@ -276,7 +276,7 @@ def _fold_expected(
     left = left or ()
     if new is not None:
         return (*left, new)
-    # others raise exceptions too; nobody else has a start, a release or a finish to tell
+    # other parties raise exceptions too, but only the service sends start, release and finish
     others = payload(record).get("name") == "exception"
     oldest = left[0] if left and not others else None
     done = next((each for each in left if is_told(each, record)), oldest)
@@ -284,7 +284,7 @@ def _fold_expected(
 
 
 def is_told(expected: Expected, record: Record) -> bool:
-    """Whether an event says what the answer said."""
+    """Whether an event has the data of the expected response."""
     context = payload(record).get("context")
     context = context if isinstance(context, dict) else {}
     return all(key in context and context[key] == value for key, value in expected.context)
@@ -298,4 +298,4 @@ EXPECTED: Final = view(
     fold=_fold_expected,
     reads=(LINK, STARTS, LOG),
 )
-"""By job id and type of the answer, oldest first."""
+"""By job id and type of the response, oldest first."""

@@ -1,6 +1,6 @@
-"""Views of RFC 27 from the scheduler's side: what it has, what it was asked and what it said.
+"""Views of RFC 27 from the scheduler's side: its inventory, its requests and its responses.
 
-What was heard of a job before the scheduler's last hello is void.
+Messages about a job before the scheduler's last hello are void.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from flux_trio.judge.views.scheduling import FINAL, LINK, Link, link_of
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
-# --- what the scheduler has
+# --- the scheduler's inventory
 
 
 class Inventory(Live, frozen=True, gc=False):
-    """What a scheduler was given."""
+    """The resources that a scheduler has acquired."""
 
     ncores: int = 0
     """All that it ever had."""
     expiration: float = 0.0
     """Of the instance; 0.0 for none."""
     shrunk: Place = 0
-    """Where it last took up a shrink."""
+    """The record at which it last received a shrink."""
 
 
 def _fold_inventory(had: Inventory | None, _part: None, record: Record, _seen: Seen) -> Inventory:
@@ -70,16 +70,16 @@ INVENTORY: Final = view(
 )
 """One state."""
 
-# --- what it was asked and what it said
+# --- requests to the scheduler, and its responses
 
 
 class Told(Live, frozen=True, gc=False):
-    """A job as the scheduler knows it; places of records, 0 for none."""
+    """A job as the scheduler knows it; record numbers, 0 for no record."""
 
     alloc: Place = 0
     """sched.alloc was taken up; no final answer was sent."""
     cores_min: int = 0
-    """The least that it asks for."""
+    """The minimum that it requests."""
     environment: bool = True
     """The request has the job's environment."""
     cancel: Place = 0
@@ -154,7 +154,7 @@ def _after_answer(told: Told, record: Record, seen: Seen) -> Told | None:
 
 
 def _not_void(told: Told, link: Link) -> Told:
-    """Without what an earlier scheduler, or an earlier link, was asked."""
+    """Drop the requests to an earlier scheduler, or over an earlier link."""
     since = link.hello_sent
     if max(told.alloc, told.ended, told.held, told.free, told.idle_cancel) > since:
         is_void = 0 < told.canceled <= since
@@ -176,14 +176,14 @@ TOLD: Final = view(
 
 
 def told_of(seen: Seen, jobid: Any) -> Told:
-    """The state of TOLD for a job."""
+    """Return the state of TOLD for a job."""
     told: Told | None = seen.at(TOLD, jobid)
     return UNKNOWN if told is None else _not_void(told, link_of(seen))
 
 
 @known_by_value
 def cores_min(vertices: object) -> int:
-    """The least number of cores that the resources of a jobspec (RFC 14) can mean."""
+    """Return the minimum number of cores of a jobspec's resources (RFC 14)."""
     return _cores_min(vertices)
 
 

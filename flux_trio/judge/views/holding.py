@@ -1,7 +1,6 @@
-"""Views of what the scheduler gave away: R of each job, and what is in use.
+"""Views of the scheduler's grants: R of each job, and the resources in use.
 
-R is read from the scheduler's commits to the KVS; a trace that does not show them tells nothing of
-resources.
+R is read from the scheduler's commits to the KVS; a trace without them has no grants.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Written(NamedTuple):
     """The commit that was sent."""
     rpc: Rpc
     resources: ResourceSet | None
-    """None for what is no R."""
+    """None if the value is not an R."""
 
 
 def _written(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
@@ -81,7 +80,7 @@ WRITTEN: Final = view(
     fold=_fold_written,
     reads=(LIFE, LINK, TOLD),
 )
-"""By job id: R that the scheduler wrote, until the job is inactive and nobody has it any more."""
+"""By job id: R that the scheduler wrote, until the job is inactive and its R is freed."""
 
 
 def _commits(record: Record, seen: Seen) -> Iterable[tuple[Rpc, None]]:
@@ -99,17 +98,17 @@ COMMITS: Final = view(
     parts=_commits,
     fold=_fold_commits,
 )
-"""Commits in which the scheduler writes R, and that were not answered."""
+"""Open commits in which the scheduler writes R."""
 
 
 class Grant(NamedTuple):
     since: Place
-    """The SUCCESS or hello answer by which it has it."""
+    """The SUCCESS or hello response that granted it."""
     resources: ResourceSet
 
 
 def _granted(record: Record, seen: Seen) -> Iterable[tuple[int, None]]:
-    """A SUCCESS or hello answer gives, a sched.free that is taken up takes, ENODATA sorts out."""
+    """SUCCESS and hello add grants, a received sched.free removes one, ENODATA filters them."""
     if topic_of(record) == topics.SCHED_HELLO and errnum(record):
         return [(jobid, None) for jobid in seen.all(GRANTS)]
     jobid = job_id(record)
@@ -124,7 +123,7 @@ def _fold_grant(grant: Grant | None, _part: None, record: Record, seen: Seen) ->
 
 
 def grant_in(record: Record, seen: Seen) -> Grant | None:
-    """What a SUCCESS or hello answer gives to its job, if the trace shows its R."""
+    """Return the grant of a SUCCESS or hello response, if its R is in the trace."""
     written: Written | None = seen.at(WRITTEN, job_id(record))
     if written is None or written.resources is None or topic_of(record) == topics.SCHED_FREE:
         return None
@@ -139,9 +138,9 @@ GIVEN_OR_TAKEN: Final = (
 GRANTS: Final[View] = view(
     "grants", GIVEN_OR_TAKEN, parts=_granted, fold=_fold_grant, reads=(WRITTEN, LINK)
 )
-"""By job id: what jobs have, from the scheduler's SUCCESS until it takes up the free.
+"""By job id: the grants, from the scheduler's SUCCESS until it receives the free.
 
-When hello has ended, only what it told of is left.
+After the end of hello, only the jobs of its responses are kept.
 """
 
 
@@ -150,7 +149,7 @@ Taken: TypeAlias = frozenset[tuple[int, int]]
 
 
 class InUse(NamedTuple):
-    """What jobs have, of all nodes."""
+    """The resources of all grants together."""
 
     cores: Taken = frozenset()
     gpus: Taken = frozenset()
@@ -197,7 +196,7 @@ IN_USE: Final = view(
     fold=_fold_in_use,
     reads=(GRANTS, WRITTEN, LINK),
 )
-"""One state: all of GRANTS together, to tell quickly that nothing is given twice."""
+"""One state: all of GRANTS together, for a fast check that no resource is granted twice."""
 
 
 def _is_in_use(in_use: InUse, resources: ResourceSet) -> bool:
@@ -210,7 +209,7 @@ def _is_in_use(in_use: InUse, resources: ResourceSet) -> bool:
 
 @seen_once
 def overlaps(record: Record, seen: Seen) -> list[tuple[int, Grant]]:
-    """(job id, grant) of others that have some of what a SUCCESS gives to its job."""
+    """Return (job id, grant) of other jobs that hold a resource of this SUCCESS."""
     if payload(record).get("type") != 0 or errnum(record):
         return []
     given = grant_in(record, seen)

@@ -1,4 +1,4 @@
-"""Views of RFC 27's order and bounds: who waits to be asked for, and what went out lately."""
+"""Views of RFC 27's order and limits: jobs that wait for sched.alloc, and recent requests."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ OUTSTANDING: Final = view(
     fold=_fold_outstanding,
     reads=(ASKED, LINK),
 )
-"""How many sched.alloc requests are open, of all jobs."""
+"""The number of open sched.alloc requests of all jobs."""
 
 
 def _fold_newest(newest: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
@@ -81,7 +81,7 @@ NEWEST_ANSWERED: Final = view(
     fold=_fold_newest,
     reads=(ASKED, LINK),
 )
-"""The place of the latest sched.alloc that has had its final answer."""
+"""The record of the latest sched.alloc that has its final response."""
 
 
 def _fold_overtaken(_was: bool | None, _part: None, record: Record, seen: Seen) -> bool | None:
@@ -100,7 +100,7 @@ OVERTAKEN: Final = view(
     fold=_fold_overtaken,
     reads=(ASKED, LINK, NEWEST_ANSWERED),
 )
-"""By job id: its SUCCESS came after the answer to a later request."""
+"""By job id: its SUCCESS came after the response to a later request."""
 
 
 Rank = tuple[int, float]
@@ -108,7 +108,7 @@ Rank = tuple[int, float]
 
 
 class Sending(NamedTuple):
-    """A sched.alloc that went out."""
+    """A sched.alloc that was sent."""
 
     n: Place
     t: float
@@ -117,7 +117,7 @@ class Sending(NamedTuple):
 
 
 def rank_of(life: Life) -> Rank:
-    """Where a job stands among those that wait."""
+    """Return the rank of a job among the waiting jobs."""
     return (-life.priority, life.t_submit)
 
 
@@ -142,14 +142,14 @@ SENDINGS: Final = view(
     fold=_fold_sendings,
     reads=(LIFE,),
 )
-"""Requests in the order they went out, without those that a worse one, or as bad, has followed.
+"""Requests in the order of their sends, without those that were followed by an equal or worse rank.
 
-So the first of those after some time is the worst that went out since.
+So the first request after some time has the worst rank of all since then.
 """
 
 
 def unsent(seen: Seen) -> Iterator[tuple[int, Life]]:
-    """Jobs that should have been asked for, if nothing more happens.
+    """Yield the jobs for which a sched.alloc is due at the end of a trace at rest.
 
     They wait in SCHED, their queue is not stopped, the scheduler is there, and its limit is not
     reached.
@@ -172,7 +172,7 @@ UNSENT: Final = (LIFE, ASKED, LINK, OUTSTANDING, QUEUES, JOB_QUEUES)
 
 
 def over_limit(record: Record, seen: Seen) -> Broken | None:
-    """What a sched.alloc that is sent breaks when the scheduler's limit is reached already."""
+    """Return the violation of a sched.alloc that is sent beyond the scheduler's limit, or None."""
     limit, count = seen.facts.limit, seen.at(OUTSTANDING) or 0
     if limit is None or count < limit:
         return None
@@ -185,7 +185,7 @@ OVER_LIMIT: Final = (OUTSTANDING, LINK)
 
 
 def priorities_untold(seen: Seen) -> Iterator[Broken]:
-    """Jobs whose open request has another priority than they have, should nothing more happen."""
+    """Yield a violation for each open request with an outdated priority in a trace at rest."""
     if not link_of(seen).is_up:
         return
     for jobid, life in seen.all(LIFE).items():

@@ -1,4 +1,4 @@
-"""Views of RFC 33: how queues are configured, which are stopped, and which job is in which.
+"""Views of RFC 33: the configuration of queues, stopped queues, and the queue of each job.
 
 The configuration is in the trace as records of kind `config`, and as the job manager is told of
 another: one that it has not answered is in force for nobody. A trace that shows none exercises
@@ -51,7 +51,7 @@ class Configured(Live, frozen=True, gc=False):
 
     n: Place
     text: str
-    """JSON; "" for one that is not known."""
+    """JSON, or "" if unknown."""
     asked: str = ""
 
 
@@ -85,7 +85,7 @@ CONFIGURED: Final = view(
 
 
 def tables_of(seen: Seen) -> tuple[int, Tables] | None:
-    """Where the configuration that is in force was told, and its tables; None when unsure."""
+    """Return the record and the tables of the configuration in force; None if unsure."""
     found: Configured | None = seen.at(CONFIGURED)
     if found is None or found.asked or found.text in ("", NULL):
         return None
@@ -136,7 +136,7 @@ JOB_QUEUES: Final = view(
 
 
 def queue_of_job(seen: Seen, jobid: Any) -> str:
-    """The queue of an active job."""
+    """Return the queue of an active job."""
     return str(seen.at(JOB_QUEUES, jobid) or ANONYMOUS)
 
 
@@ -144,17 +144,17 @@ def queue_of_job(seen: Seen, jobid: Any) -> str:
 
 
 class Queues(Live, frozen=True, gc=False):
-    """What has been said of queues."""
+    """The stopped and the configured queues."""
 
     stopped: tuple[tuple[str, Place], ...] = ()
     """Those that are stopped, each with the place of the word; 0 for one that may be started."""
     names: tuple[str, ...] | None = None
-    """Those that are configured; None when that is not known."""
+    """The configured queues; None if unknown."""
     t: float = 0.0
     """When one was last stopped or started."""
 
     def stop_of(self, queue: str) -> int | None:
-        """Where the queue was stopped, 0 if that is not sure, None when it is not."""
+        """Return the record of the stop, 0 if it is uncertain, None if the queue is not stopped."""
         if self.names and queue not in self.names:
             return 0
         return dict(self.stopped).get(queue)
@@ -165,7 +165,7 @@ STARTED: Final = Queues()
 
 def _fold_queues(queues: Queues | None, _part: None, record: Record, _seen: Seen) -> Queues:
     queues = queues or STARTED
-    if record.kind == EVENT:  # what a job manager that starts anew remembers is not said
+    if record.kind == EVENT:  # the memory of a restarted job manager is unknown
         unsure = tuple((name, 0) for name, _ in queues.stopped)
         return queues if unsure == queues.stopped else queues.but(stopped=unsure)
     if record.message is None:
@@ -178,7 +178,7 @@ def _fold_queues(queues: Queues | None, _part: None, record: Record, _seen: Seen
 
 
 def _meant(asked: dict[str, Any], queues: Queues) -> tuple[str, ...]:
-    """The queues that an administrator's request is about."""
+    """Return the queues of an administrator's request."""
     name = asked.get("name")
     everyone = asked.get("all") or name is None
     return (queues.names or (ANONYMOUS,)) if everyone else (str(name),)
@@ -204,7 +204,7 @@ QUEUES: Final = view(
 
 
 def stop_of(seen: Seen, queue: str) -> int | None:
-    """Where a queue was stopped, 0 if that is not sure, None when it is not stopped."""
+    """Return the record of a queue's stop, 0 if it is uncertain, None if it is not stopped."""
     queues: Queues | None = seen.at(QUEUES)
     return None if queues is None else queues.stop_of(queue)
 
@@ -213,7 +213,7 @@ def stop_of(seen: Seen, queue: str) -> int | None:
 
 
 class Disabled(Live, frozen=True, gc=False):
-    """Queues that take no jobs."""
+    """Queues that refuse jobs."""
 
     asked: tuple[tuple[Rpc, tuple[str, ...]], ...] = ()
     """Requests to disable queues that were not answered."""
@@ -253,6 +253,6 @@ DISABLED: Final = view(
 
 
 def disabled_at(seen: Seen, queue: str) -> int:
-    """Where the job manager said that a queue is disabled; 0 when it is not, surely."""
+    """Return the record at which the job manager disabled a queue; 0 if that is not certain."""
     found: Disabled | None = seen.at(DISABLED)
     return dict(found.since).get(queue, 0) if found is not None else 0
