@@ -39,6 +39,7 @@ def execution(config: Config, statedir: Path | None) -> ModuleMain:
         exec_service.run,
         directory=None if statedir is None else statedir / "shell",
         config=config.exec,
+        edition=config.edition_value,
         # commands in a job need it to find the instance
         environment={} if statedir is None else {STATEDIR_VARIABLE: str(statedir)},
     )

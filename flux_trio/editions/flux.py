@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from flux_trio.editions.codec import codec
+from flux_trio.editions.codec import Codec, codec
 from flux_trio.formats.meanings import Time
 
 # A lone surrogate is no character, and cannot be written to an eventlog.
@@ -44,13 +44,21 @@ class InstanceEnd(msgspec.Struct, frozen=True):
     expiration: Annotated[Time, msgspec.Meta(ge=0)]
 
 
+class DownTargets(msgspec.Struct, frozen=True):
+    """Since when (seconds since the Unix epoch), by whose word and why targets are down."""
+
+    timestamp: float = 0.0
+    by: str = ""
+    reason: str = ""
+
+
 class ResourceStatus(msgspec.Struct, frozen=True):
     """The resource.status response; drained and down targets by idset."""
 
-    R: dict[str, Any]
+    R: dict[str, Any] = {}
     drained: dict[str, Any] = {}
     offline: str = ""
-    down: dict[str, Any] = {}
+    down: dict[str, DownTargets] = {}
     exclude: str = ""
 
 
@@ -114,7 +122,9 @@ DRAIN: Final = codec(Drain)
 DOWN: Final = codec(Down)
 TARGETS: Final = codec(Targets)
 INSTANCE_END: Final = codec(InstanceEnd)
-RESOURCE_STATUS: Final = codec(ResourceStatus)
+RESOURCE_STATUS: Final[Codec[ResourceStatus]] = Codec(
+    msgspec.to_builtins, codec(ResourceStatus).read
+)
 HELD_RESOURCES: Final = codec(HeldResources)
 TARGETS_OFFLINE: Final = codec(TargetsOffline)
 TARGETS_ONLINE: Final = codec(TargetsOnline)

@@ -157,6 +157,27 @@ def read_exception(context: Mapping[str, Any]) -> Exceptional:
     return Exceptional(context["type"], context["severity"], context.get("note", ""))
 
 
+def is_final_release(name: str, context: Mapping[str, Any] | None) -> bool:
+    """Whether an event is the release after which the job holds nothing."""
+    return name == JobEvent.RELEASE and context is not None and bool(context.get("final"))
+
+
+def expiration_in(context: Mapping[str, Any], otherwise: float) -> float:
+    """The expiration in the context of a resource-update event."""
+    return float(context.get("expiration", otherwise))
+
+
+def userid_in(context: Mapping[str, Any], otherwise: int) -> int:
+    """The userid in the context of a submit event."""
+    userid: int = context.get("userid", otherwise)
+    return userid
+
+
+def status_in(context: Mapping[str, Any]) -> object:
+    """The status in the context of a finish event, None when there is none."""
+    return context.get("status")
+
+
 def description_in(context: Mapping[str, Any]) -> str:
     """The description in the context of a prolog's or an epilog's event that was checked."""
     description: str = context["description"]

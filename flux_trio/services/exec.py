@@ -13,6 +13,7 @@ from flux_trio.broker import Handle
 from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOutput, ToShell
+from flux_trio.editions import CLASSIC, Edition
 from flux_trio.messages import topics
 from flux_trio.services.runner import run_core
 from flux_trio.services.shell_client import ShellClient
@@ -29,6 +30,7 @@ async def run(
     directory: Path | None,
     config: ExecConfig,
     environment: Mapping[str, str] | None = None,
+    edition: Edition = CLASSIC,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `job-exec.*` until cancelled.
@@ -42,7 +44,9 @@ async def run(
     handle.subscribe(topics.SERVICE_BACK_EVENT)
     handle.subscribe(topics.RESOURCE_OFFLINE_EVENT)
     handle.subscribe(topics.RESOURCE_ONLINE_EVENT)
-    core = ExecCore(config, environment=environment, has_shell=directory is not None)
+    core = ExecCore(
+        config, environment=environment, has_shell=directory is not None, edition=edition
+    )
     async with trio.open_nursery() as nursery:
         if directory is None:
             await run_core(handle, core, task_status=task_status)

@@ -62,7 +62,7 @@ def test_tasks_on_other_targets_are_ended_too_and_by_force_if_need_be() -> None:
 def test_job_that_is_canceled_already_gets_no_second_exception() -> None:
     script = ExecScript()
     script.started(7, jobspec("sleep"))
-    script(Event("job-exception", {"id": 7, "severity": 0}, rolemask=1))
+    script(Event("job-exception", {"id": 7, "type": "cancel", "severity": 0}, rolemask=1))
     assert told(script(offline("0"))) == []
 
 

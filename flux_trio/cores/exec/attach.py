@@ -19,7 +19,6 @@ from flux_trio.cores.credit import Credit, CreditKey, read_grant
 from flux_trio.cores.exec.attachments import Attachment, AttachmentIndex, is_whole, next_parts
 from flux_trio.cores.exec.calls import POLL, EventlogRead, ExecOutbox, JobCounted, PieceRead
 from flux_trio.cores.exec.job import (
-    SEVERITY_FATAL,
     Job,
     Jobs,
     Phase,
@@ -31,6 +30,7 @@ from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput, Strea
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_output import check_not_purged, count_payload, output_key
+from flux_trio.editions import rfc21
 from flux_trio.formats import FormatError, job_key, parse_eventlog
 from flux_trio.messages import (
     Errno,
@@ -337,9 +337,9 @@ def _read_eventlog(text: str) -> tuple[int, bool]:
     for event in parse_eventlog(text):
         context = event.context or {}
         if event.name == JobEvent.SUBMIT:
-            userid = context.get("userid", -1)
+            userid = rfc21.userid_in(context, -1)
         elif event.name in (JobEvent.FINISH, JobEvent.CLEAN):
             is_over = True
         elif event.name == JobEvent.EXCEPTION:
-            is_over |= context.get("severity") == SEVERITY_FATAL
+            is_over |= rfc21.is_fatal(event.name, context)
     return userid, is_over

@@ -18,8 +18,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
-import msgspec
-
 from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.attach import Attachments
 from flux_trio.cores.exec.calls import (
@@ -64,6 +62,7 @@ from flux_trio.cores.exec.vocabulary import (
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, Log, TimerFired
+from flux_trio.editions import CLASSIC, Edition, exec_requests, job_requests
 from flux_trio.formats import format_fluid, parse_duration, parse_size
 from flux_trio.messages import (
     ROLE_OWNER,
@@ -73,32 +72,12 @@ from flux_trio.messages import (
     Level,
     Request,
     Response,
-    expect_payload,
     respond,
     tells_return_of,
     topics,
 )
 from flux_trio.protocols import JobEvent
 from flux_trio.shell.protocol import Done, Fed, Listing, Postponed, Started, Unknown
-
-
-class _StartPayload(msgspec.Struct):
-    """RFC 32, Start Request; other keys are the other edition's."""
-
-    id: int
-    userid: int
-    jobspec: dict[str, Any]
-    reattach: bool
-
-
-class _KillPayload(msgspec.Struct):
-    id: int
-    signum: int
-
-
-class _ExceptionPayload(msgspec.Struct):
-    id: int
-    severity: int
 
 
 class ExecCore(CorePart):
@@ -115,10 +94,12 @@ class ExecCore(CorePart):
         environment: Mapping[str, str] | None = None,
         has_shell: bool = False,
         service: str = topics.JOB_EXEC,
+        edition: Edition = CLASSIC,
     ) -> None:
+        self._edition = edition
         self._outbox = outbox = ExecOutbox()
         self._jobs = jobs = Jobs()
-        self._starts = starts = Starts(outbox)
+        self._starts = starts = Starts(outbox, edition)
         self._storing = Storing(outbox, jobs, starts)
         self._real = real = RealJobs(
             outbox,
@@ -130,7 +111,9 @@ class ExecCore(CorePart):
             parse_size(config.output_limit),
         )
         needs_shell = has_shell and not config.simulate
-        self._manager = Manager(outbox, jobs, starts, real, service, needs_shell=needs_shell)
+        self._manager = Manager(
+            outbox, jobs, starts, real, service, edition, needs_shell=needs_shell
+        )
         self._targets = Targets(outbox)
         simulated = SimulatedJobs(outbox, starts)
         self._runs = Runs(
@@ -255,11 +238,12 @@ class ExecCore(CorePart):
 
     def _stats(self) -> dict[str, Any]:
         phases = Counter(job.phase for job in self._jobs.by_id.values())
-        return {"jobs": {phase.name.lower(): phases[phase] for phase in Phase}}
+        jobs = {phase.name.lower(): phases[phase] for phase in Phase}
+        return exec_requests.stats(exec_requests.Stats(jobs))
 
     def _start(self, request: Request) -> None:
         try:
-            payload = expect_payload(request, _StartPayload)
+            payload = self._edition.start.read(request)
         except FluxError as error:  # without an id there is nothing to answer (32.impl.5)
             self._outbox.send(Log(Level.ERR, error.text))
             return
@@ -280,7 +264,7 @@ class ExecCore(CorePart):
         self._inputs.write(request, self._real.is_connected)
 
     def _kill(self, request: Request) -> None:
-        payload = expect_payload(request, _KillPayload)
+        payload = job_requests.KILL.read(request)
         job = self._jobs.get(payload.id)
         name = format_fluid(payload.id, "f58")
         if job is None:
@@ -317,7 +301,7 @@ class ExecCore(CorePart):
 
     def _job_exception(self, event: Event) -> None:
         try:
-            payload = expect_payload(event, _ExceptionPayload)
+            payload = job_requests.JOB_EXCEPTION.read(event)
         except FluxError as error:
             self._outbox.send(Log(Level.ERR, error.text))
             return

@@ -8,30 +8,22 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from flux_trio.cores.exec.calls import ExecOutbox
 from flux_trio.cores.exec.job import Jobs, Phase
 from flux_trio.cores.exec.vocabulary import ToShell
 from flux_trio.cores.state import Part
+from flux_trio.editions import exec_requests
 from flux_trio.formats import format_fluid
 from flux_trio.messages import (
     Errno,
     FluxError,
     Request,
-    expect_payload,
     respond,
     respond_error,
 )
 from flux_trio.shell.protocol import Fed, Feed
 
 INPUT_BYTES_MAX: Final = 1 << 16  # of one request
-
-
-class _InputPayload(msgspec.Struct):
-    id: int
-    data: bytes = b""  # base64 in the message
-    eof: bool = False
 
 
 class Inputs(Part):
@@ -49,7 +41,7 @@ class Inputs(Part):
 
         `is_connected` says whether the shell host can be reached.
         """
-        payload = expect_payload(request, _InputPayload)
+        payload = exec_requests.INPUT.read(request)
         name = format_fluid(payload.id, "f58")
         job = self._jobs.get(payload.id)
         if job is None:

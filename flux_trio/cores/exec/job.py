@@ -12,6 +12,8 @@ from flux_trio.cores.exec.keeping import Keeping
 from flux_trio.cores.exec.simulation import Simulation
 from flux_trio.cores.exec.warning import WarningSignal
 from flux_trio.cores.state import Part
+from flux_trio.editions import rfc21
+from flux_trio.editions.rfc32 import Report
 from flux_trio.formats import (
     Event,
     FormatError,
@@ -21,7 +23,7 @@ from flux_trio.formats import (
     parse_eventlog,
 )
 from flux_trio.messages import Errno, FluxError, Request, Response
-from flux_trio.protocols import JobEvent, StartType
+from flux_trio.protocols import JobEvent
 from flux_trio.shell.protocol import Start
 
 SEVERITY_FATAL: Final = 0
@@ -56,7 +58,7 @@ class Job(msgspec.Struct, eq=False):
     status: int | None = None  # wait(2) status, once known
     resources: ResourceSet | None = None  # R, once read
     simulation: Simulation | None = None  # None for a real job
-    told: list[tuple[StartType, dict[str, Any]]] = []  # every answer to its start so far
+    told: list[Report] = []  # every answer to its start so far
     is_confirmed: bool = False  # its final release is in the eventlog
     # Of real jobs only
     ntasks: int = 0  # processes, once known
@@ -99,9 +101,9 @@ class Job(msgspec.Struct, eq=False):
             if event.name == JobEvent.START and self.started_at is None:
                 self.started_at = event.timestamp
             elif event.name == JobEvent.RESOURCE_UPDATE:
-                self.expiration = float(context.get("expiration", self.expiration))
+                self.expiration = rfc21.expiration_in(context, self.expiration)
             elif event.name == JobEvent.EXCEPTION:
-                self.killed |= context.get("severity") == SEVERITY_FATAL
+                self.killed |= rfc21.is_fatal(event.name, context)
 
     def note(self, now: float, name: str, context: dict[str, Any] | None = None) -> None:
         """Add an event to guest.exec.eventlog."""
@@ -141,8 +143,7 @@ def check_access(request: Request, userid: int) -> None:
 def is_released(eventlog: str) -> bool:
     """Whether an eventlog has the job's final release. FormatError."""
     return any(
-        event.name == JobEvent.RELEASE and bool((event.context or {}).get("final"))
-        for event in parse_eventlog(eventlog)
+        rfc21.is_final_release(event.name, event.context) for event in parse_eventlog(eventlog)
     )
 
 
@@ -150,7 +151,7 @@ def completed_status(exec_log: str) -> int | None:
     """The status in the `complete` event of a guest.exec.eventlog, or None. FormatError."""
     for event in parse_eventlog(exec_log):
         if event.name == "complete":
-            status = (event.context or {}).get("status")
+            status = rfc21.status_in(event.context or {})
             if not isinstance(status, int):
                 raise FormatError("an integer", status, "complete.context.status")
             return status

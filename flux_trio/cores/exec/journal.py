@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from flux_trio.cores.exec.calls import ExecOutbox, JournalFollowed
 from flux_trio.cores.exec.ending import Ends
 from flux_trio.cores.exec.job import Jobs, Phase
@@ -13,30 +11,13 @@ from flux_trio.cores.exec.manager import Manager
 from flux_trio.cores.exec.runs import Runs
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.messages import Flag, FluxError, Level, Response, expect_payload, topics
+from flux_trio.editions import exec_requests
+from flux_trio.messages import Flag, FluxError, Level, Response, topics
 from flux_trio.protocols import JobEvent
 
 # New expirations of jobs that were not started yet, latest first to be kept: one is used up when
 # its job starts, and jobs that never start must not pile up.
 UPDATES_MAX: Final = 10_000
-
-
-class _Context(msgspec.Struct):
-    """RFC 21: of the Resource-update Event, or of the Release Event."""
-
-    expiration: float | None = None
-    final: bool = False
-
-
-class _Entry(msgspec.Struct):
-    name: str
-    context: _Context | None = None
-
-
-class _Payload(msgspec.Struct):
-    """id of a job, place in its eventlog, event."""
-
-    events: list[tuple[int, int, _Entry]]
 
 
 class Journal(Part):
@@ -84,7 +65,7 @@ class Journal(Part):
             self._follows = True
             self._ends.follows()
         try:
-            payload = expect_payload(response, _Payload)
+            payload = exec_requests.JOURNAL.read(response)
         except FluxError as error:
             self._outbox.send(Log(Level.ERR, error.text))
             return
@@ -95,7 +76,7 @@ class Journal(Part):
         """The new expiration of a job that is read only now, if there was one."""
         return self._updates.pop(jobid, None)
 
-    def _told(self, jobid: int, name: str, context: _Context | None) -> None:
+    def _told(self, jobid: int, name: str, context: exec_requests.JournalContext | None) -> None:
         if context is None:
             return
         if name == JobEvent.RESOURCE_UPDATE and context.expiration is not None:

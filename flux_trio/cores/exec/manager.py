@@ -15,6 +15,8 @@ from flux_trio.cores.exec.real import RealJobs
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Exit, Log
+from flux_trio.editions import Edition
+from flux_trio.editions.rfc32 import Hello
 from flux_trio.messages import Errno, Level, Request, Response, topics
 from flux_trio.messages.types import NORESPONSE
 
@@ -51,6 +53,7 @@ class Manager(Part):
         starts: Starts,
         real: RealJobs,
         service: str,
+        edition: Edition,
         *,
         needs_shell: bool,
     ) -> None:
@@ -59,6 +62,7 @@ class Manager(Part):
         self._starts = starts
         self._real = real
         self._service = service
+        self._edition = edition
         self._needs_shell = needs_shell
         self.sender = topics.JOB_MANAGER  # of the latest start request
         self.owner = -1  # and its userid: the instance owner's
@@ -76,7 +80,9 @@ class Manager(Part):
 
     def _hello(self) -> None:
         self._link = Link.ASKED
-        self._outbox.ask(topics.EXEC_HELLO, {"service": self._service}, HelloSaid())
+        self._outbox.ask(
+            topics.EXEC_HELLO, self._edition.exec_hello.write(Hello(self._service)), HelloSaid()
+        )
 
     def hello_answered(self, response: Response) -> bool:
         """Whether hello was accepted."""

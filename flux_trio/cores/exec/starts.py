@@ -9,19 +9,21 @@ Where each stream stands is a state of the table EXECUTION, and nothing else say
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from flux_trio.cores.exec.calls import ExecOutbox
 from flux_trio.cores.exec.job import SEVERITY_FATAL, SEVERITY_NOTE, Job, Phase
 from flux_trio.cores.state import Part
+from flux_trio.editions import Edition
+from flux_trio.editions.rfc32 import Finished, Raised, Released, Report, StartAnswer, Started
 from flux_trio.messages import Request, respond
-from flux_trio.protocols import EXECUTION, ExecEvent, ExecState, Standings, StartType
+from flux_trio.protocols import EXECUTION, ExecEvent, ExecState, Standings
 
-_EVENTS: Final = {
-    StartType.START: ExecEvent.START,
-    StartType.EXCEPTION: ExecEvent.EXCEPTION,
-    StartType.FINISH: ExecEvent.FINISH,
-    StartType.RELEASE: ExecEvent.RELEASE_FINAL,  # this service releases all at once
+_EVENTS: Final[dict[type[Report], ExecEvent]] = {
+    Started: ExecEvent.START,
+    Raised: ExecEvent.EXCEPTION,
+    Finished: ExecEvent.FINISH,
+    Released: ExecEvent.RELEASE_FINAL,  # this service releases all at once
 }
 
 
@@ -38,8 +40,9 @@ class Starts(Part):
     over: list[int]
     _requests: dict[int, Request]
 
-    def __init__(self, outbox: ExecOutbox) -> None:
+    def __init__(self, outbox: ExecOutbox, edition: Edition) -> None:
         self._outbox = outbox
+        self._edition = edition
         self.streams = Streams()
         self.over = []
         self._requests = {}  # by job, of the streams that are outstanding
@@ -60,8 +63,8 @@ class Starts(Part):
             self.streams.forget(job.id)  # it was told to its end, and is told once more
         self.streams.step(job.id, ExecEvent.REQUEST)
         self._requests[job.id] = request
-        for kind, data in job.told:
-            self._answer(job, request, kind, data)
+        for report in job.told:
+            self._answer(job, request, report)
 
     def lost(self) -> None:
         """The job manager is gone: no stream has a reader."""
@@ -86,23 +89,21 @@ class Starts(Part):
     def exception(self, job: Job, note: str, kind: str = "exec") -> None:
         """A fatal exception of the job (RFC 21)."""
         job.killed = True
-        data = {"severity": SEVERITY_FATAL, "type": kind, "note": note}
-        self._tell(job, StartType.EXCEPTION, data)
+        self._tell(job, Raised(SEVERITY_FATAL, kind, note))
 
     def note(self, job: Job, note: str) -> None:
         """An exception of the job that ends nothing, for its user to read (RFC 21)."""
-        data = {"severity": SEVERITY_NOTE, "type": "exec", "note": note}
-        self._tell(job, StartType.EXCEPTION, data)
+        self._tell(job, Raised(SEVERITY_NOTE, "exec", note))
 
     def start(self, job: Job) -> None:
         """The job runs."""
         job.phase = Phase.RUNNING
-        self._tell(job, StartType.START, {})
+        self._tell(job, Started())
 
     def finish(self, job: Job, status: int) -> None:
         """The job has ended with the wait(2) status `status`, and uses nothing."""
         job.status = status
-        self._tell(job, StartType.FINISH, {"status": status})
+        self._tell(job, Finished(status))
         self.release(job)
 
     def release(self, job: Job) -> None:
@@ -110,21 +111,21 @@ class Starts(Part):
         job.phase = Phase.OVER
         self.over.append(job.id)
         ranks = "" if job.resources is None else str(job.resources.ranks)
-        self._tell(job, StartType.RELEASE, {"ranks": ranks, "final": True})
+        self._tell(job, Released(ranks, final=True))
 
     def fail(self, job: Job, note: str) -> None:
         """The job cannot be started: a fatal exception, and the release that must follow."""
         self.exception(job, note)
         self.release(job)
 
-    def _tell(self, job: Job, kind: StartType, data: dict[str, Any]) -> None:
-        job.told.append((kind, data))
+    def _tell(self, job: Job, report: Report) -> None:
+        job.told.append(report)
         request = self._requests.get(job.id)
         if request is not None:
-            self._answer(job, request, kind, data)
+            self._answer(job, request, report)
 
-    def _answer(self, job: Job, request: Request, kind: StartType, data: dict[str, Any]) -> None:
-        if self.streams.step(job.id, _EVENTS[kind]) is ExecState.RELEASED:
+    def _answer(self, job: Job, request: Request, report: Report) -> None:
+        if self.streams.step(job.id, _EVENTS[type(report)]) is ExecState.RELEASED:
             del self._requests[job.id]
-        payload = {"id": job.id, "type": kind.value, "data": data}
+        payload = self._edition.start_answer.write(StartAnswer(job.id, report))
         self._outbox.send(respond(request, payload))  # errnum 0, whatever it says (32.impl.5)

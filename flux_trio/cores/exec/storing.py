@@ -26,6 +26,7 @@ from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_output import output_key
 from flux_trio.cores.turns import Log
+from flux_trio.editions import rfc21
 from flux_trio.formats import format_eventlog, format_fluid, job_key
 from flux_trio.messages import Level, Response, topics
 
@@ -140,7 +141,8 @@ class Storing(Part):
         events = [log_begins(now, job.ntasks)] if keeping.piece == 0 else []
         events += log_data(now, chunks)
         events += log_ends(now, job.ntasks, cut_off(keeping))
-        job.note(now, "complete", {"status": job.status})
+        assert job.status is not None  # the job is over
+        job.note(now, "complete", rfc21.write(rfc21.Finish(job.status)))
         job.note(now, "done")
         ops = [
             ["put", job_key(job.id, StoredKey.EXEC_LOG.value), format_eventlog(job.exec_log)],

@@ -6,31 +6,13 @@ fatal exception that names the target (28.offline.5). A target that is drained i
 
 from __future__ import annotations
 
-import msgspec
-
 from flux_trio.cores.exec.calls import ExecOutbox, TargetsAsked
 from flux_trio.cores.exec.job import Job
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
+from flux_trio.editions import flux
 from flux_trio.formats import FormatError, Hostlist, Idset
-from flux_trio.messages import Event, FluxError, Level, Response, expect_payload, topics
-
-
-class _Offline(msgspec.Struct):
-    """The event resource-offline; resource-online has no reason."""
-
-    targets: str
-    reason: str = ""
-
-
-class _Down(msgspec.Struct):
-    reason: str
-
-
-class _Status(msgspec.Struct):
-    """What matters of a resource.status response."""
-
-    down: dict[str, _Down] = {}
+from flux_trio.messages import Event, FluxError, Level, Response, topics
 
 
 class Targets(Part):
@@ -53,10 +35,10 @@ class Targets(Part):
                 case topics.RESOURCE_STATUS:
                     self._read_status(message)
                 case topics.RESOURCE_OFFLINE_EVENT:
-                    told = expect_payload(message, _Offline)
+                    told = flux.TARGETS_OFFLINE.read(message)
                     self._down |= dict.fromkeys(Idset.parse(told.targets), told.reason)
                 case topics.RESOURCE_ONLINE_EVENT:
-                    for target in Idset.parse(expect_payload(message, _Offline).targets):
+                    for target in Idset.parse(flux.TARGETS_ONLINE.read(message).targets):
                         self._down.pop(target, None)
         except (FluxError, FormatError) as error:
             self._outbox.send(Log(Level.ERR, f"{message.topic}: {error}"))
@@ -79,7 +61,7 @@ class Targets(Part):
         return f"{hosts} (rank {lost}) is down{f': {why}' if why else ''}"
 
     def _read_status(self, response: Event | Response) -> None:
-        status = expect_payload(response, _Status)
+        status = flux.RESOURCE_STATUS.read(response)
         self._down = {
             target: down.reason
             for targets, down in status.down.items()

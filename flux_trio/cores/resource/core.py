@@ -234,7 +234,7 @@ class ResourceCore(CorePart):
             R=self._inventory.to_json(),
             drained=self._administration.drains.to_json(),
             offline=str(self._administration.downs.targets),
-            down=self._administration.downs.to_json(),
+            down=self._administration.downs.by_idset(),
             exclude=str(self._groups.exclude),
         )
         self._outbox.send(respond(request, flux.RESOURCE_STATUS.write(status)))
@@ -312,9 +312,9 @@ class ResourceCore(CorePart):
             return
         self._replayed = True
         self._administration.find_missing(now, self._missing)
-        for targets, down in self._administration.downs.to_json().items():
+        for targets, down in self._administration.downs.by_idset().items():
             self._note(_noted(OFFLINE), Idset.parse(targets))
-            reason = f": {down['reason']}" if down["reason"] else ""
+            reason = f": {down.reason}" if down.reason else ""
             self._outbox.send(Log(Level.WARNING, f"targets {targets} are down{reason}"))
         if self._checks is not None:
             self._begin_checks(now)

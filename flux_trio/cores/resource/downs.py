@@ -11,12 +11,13 @@ start looks anew.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from flux_trio.cores.resource.targets import Hosts
 from flux_trio.cores.state import Part
+from flux_trio.editions.flux import DownTargets
 from flux_trio.formats import Event, FormatError, Idset
 from flux_trio.formats.meanings import Stamp
 from flux_trio.messages import Errno, FluxError
@@ -104,9 +105,9 @@ class Downs(Part):
                 since = event.timestamp if before is None else before.timestamp
                 self._down[target] = Down(since, context.by, context.reason)
 
-    def to_json(self) -> dict[str, dict[str, Any]]:
-        """`{idset: {"timestamp": seconds, "by": who, "reason": text}}`."""
+    def by_idset(self) -> dict[str, DownTargets]:
+        """The targets that are down, those alike as one idset."""
         alike: dict[Down, list[int]] = {}
         for target in sorted(self._down):
             alike.setdefault(self._down[target], []).append(target)
-        return {str(Idset.of(targets)): down._asdict() for down, targets in alike.items()}
+        return {str(Idset.of(targets)): DownTargets(*down) for down, targets in alike.items()}
