@@ -7,13 +7,33 @@ from pathlib import Path
 import pytest
 
 import flux_trio
-from flux_trio.editions import rfc27, rfc28, rfc32
+from flux_trio.editions import rfc21, rfc27, rfc28, rfc32
 from tests.support.payload_keys import constants_in, keys_of, named_keys
 
 CORES = Path(flux_trio.__file__).parent / "cores"
-CONVERTED = ("ingest", "resource", "sched")
-KEYS = keys_of([rfc27, rfc28, rfc32])
-FILES = sorted(path for name in CONVERTED for path in (CORES / name).glob("**/*.py"))
+CONVERTED = (
+    "exec",
+    "ingest",
+    "job_manager/execution",
+    "job_manager/hooks",
+    "job_manager/scheduler",
+    "resource",
+    "sched",
+)
+OTHER_FORMATS = (
+    "exec/attach.py",  # the attach request is this service's own, and names a job
+    "exec/output.py",  # RFC 24
+    "exec/placement.py",  # shell options of a jobspec
+    "exec/redirects.py",  # shell options of a jobspec
+    "exec/templates.py",  # names that a user's template may use
+)
+KEYS = keys_of([rfc21, rfc27, rfc28, rfc32])
+FILES = [
+    path
+    for name in CONVERTED
+    for path in sorted((CORES / name).glob("**/*.py"))
+    if str(path.relative_to(CORES)) not in OTHER_FORMATS
+]
 CONSTANTS = constants_in(FILES)
 
 
