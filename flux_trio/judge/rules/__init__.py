@@ -1,7 +1,7 @@
-"""The rules: one file a topic of an RFC, one rule a clause; and invariants that no clause states.
+"""The rules: one file per topic of an RFC, one rule per clause; and invariants without a clause.
 
-A file of this package is a rule file: its `RULES` are part of `ALL_RULES`. Rules read the trace
-and the facts, and nothing of how this project's own services decide.
+Each file of this package is a rule file: its `RULES` are part of `ALL_RULES`. Rules read only the
+trace and the facts, not how this project's own services decide.
 """
 
 from __future__ import annotations
@@ -20,6 +20,6 @@ def _collect() -> tuple[Rule, ...]:
 
 
 ALL_RULES: Final = _collect()
-"""Every rule there is, in the order of files and of clauses in them."""
+"""Return every rule, in the order of files and of clauses in them."""
 
 __all__ = ["ALL_RULES"]

@@ -1,8 +1,8 @@
-"""What must hold when nothing is under way: each job waits for something, and all counts are right.
+"""Invariants of an instance at rest: each job waits for something, and all counts are right.
 
-The job manager's own account (its `state` record) says when that is, whether it still speaks with
-scheduler and execution service, and which jobs a plugin holds; all else is taken from the messages
-and eventlogs.
+The job manager's `state` record says when the instance is at rest, whether scheduler and execution
+service are connected, and which jobs a plugin holds. All other data comes from the messages and
+eventlogs.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ OBSTACLES: Final = view(
     key=job_id,
     fold=_fold_obstacles,
 )
-"""By job id: the dependencies, prologs and epilogs that it waits for."""
+"""By job id: the dependencies, prologs and epilogs that hold it."""
 
 
 def _is_the_managers(record: Record, seen: Seen) -> bool:
@@ -79,7 +79,7 @@ def _is_the_managers(record: Record, seen: Seen) -> bool:
 
 @once
 def _by_job(record: Record) -> dict[Any, tuple[str, str]]:
-    """State and reason of each job in the job manager's account."""
+    """Return state and reason of each job in the job manager's `state` record."""
     jobs = payload(record).get("jobs")
     return {
         each[0]: (each[1], each[2])
@@ -114,7 +114,7 @@ _NO_JOB: Final = ("no active job", "")
     ],
 )
 def no_job_is_stuck(record: Record, seen: Seen) -> Said:
-    """Each waits for a plugin, a service, a queue, or something of its own that is open."""
+    """Each job waits for a plugin, a service, a queue, or an open item of its own."""
     if not _is_the_managers(record, seen):
         return None
     account, known = payload(record), _by_job(record)
@@ -168,7 +168,7 @@ def _lacks_in_cleanup(jobid: Any, life: Life, account: dict[str, Any], seen: See
         return "it has no resources, no epilog and no clean event"
     was_started = seen.at(STARTS, jobid) is not None
     if was_started and not life.released and not account.get("exec"):
-        return ""  # the next execution service is asked what runs of it
+        return ""  # the next execution service gets its start request
     if account.get("scheduler") != "ready" or is_freeing(asked_of(seen, jobid), seen):
         return ""
     return "nothing of it runs, and the scheduler is not asked to free its resources"
@@ -182,7 +182,7 @@ _LACKS: Final = {
     RUN: _lacks_in_run,
     CLEANUP: _lacks_in_cleanup,
 }
-"""By state: what a job there lacks to go on, "" for one that waits for something."""
+"""By state: what keeps a job from going on, "" if it waits for something."""
 
 
 def _has(seen: Seen, jobid: Any, *kinds: str) -> bool:
@@ -214,7 +214,7 @@ def _is_stopped(seen: Seen) -> bool:
     views=[LIFE, ASKED, QUEUES, scheduling.LINK],
 )
 def counters_equal_a_recount(record: Record, seen: Seen) -> Said:
-    """The job manager's by messages and eventlogs, a plugin's by its own recount."""
+    """Check the job manager's counters by messages and eventlogs, a plugin's by its own recount."""
     if record.kind == STATE and not _is_the_managers(record, seen):
         return None
     is_plugins = record.kind == COUNTERS

@@ -1,4 +1,4 @@
-"""What no single clause says and every instance must keep: resources, requests, events add up."""
+"""Invariants of every instance that no single clause states: resources, requests, events."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
 
 @RULES.judge("invariant.no-double-allocation", SUCCESSES, views=OVERLAPS)
 def no_resource_is_in_two_allocations(record: Record, seen: Seen) -> Said:
-    """From the scheduler's SUCCESS until it takes up the free."""
+    """An allocation lasts from the scheduler's SUCCESS until it receives the free."""
     jobid = job_id(record)
     if jobid is None or payload(record).get("type") != SUCCESS:
         return None
@@ -83,7 +83,7 @@ def a_job_has_one_request_in_flight(record: Record, seen: Seen) -> Said:
     return Broken(text, (n,), party=record.party)
 
 
-# RFC 21: events that belong to some states; all others may come at any time before INACTIVE.
+# RFC 21: events of certain states; the others may come at any time before INACTIVE.
 BELONGS: Final[dict[str, tuple[JobState, ...]]] = {
     "validate": (NEW,),
     "depend": (DEPEND,),
@@ -117,7 +117,7 @@ def events_come_in_the_order_of_states(record: Record, seen: Seen) -> Said:
 
 
 def _holders(seen: Seen) -> set[Any]:
-    """Jobs that hold resources by the eventlogs, and whose sched.free is not on its way."""
+    """Return the jobs that hold resources by the eventlogs and whose sched.free was not sent."""
     return {
         jobid
         for jobid, life in seen.all(LIFE).items()
@@ -126,16 +126,16 @@ def _holders(seen: Seen) -> set[Any]:
 
 
 def _scheduler_holders(seen: Seen) -> dict[Any, bool]:
-    """Jobs that hold resources by what the scheduler has said and heard.
+    """Return the jobs that hold resources by the messages that the scheduler sent and received.
 
-    False for one whose free it has taken up, and may not have looked at.
+    The value is False if the scheduler has received the free and may not have handled it.
     """
     known = {jobid: told_of(seen, jobid) for jobid in seen.all(TOLD)}
     return {jobid: not told.free for jobid, told in known.items() if told.held}
 
 
 def _allocated(account: Any) -> dict[int, ResourceSet | None]:
-    """What each job has in the scheduler's account."""
+    """Return the resources of each job in the scheduler's `state` record."""
     pairs = [
         each
         for each in (account if isinstance(account, list) else ())
@@ -150,7 +150,7 @@ def _allocated(account: Any) -> dict[int, ResourceSet | None]:
     views=[LIFE, ASKED, TOLD, WRITTEN, LINK],
 )
 def the_scheduler_knows_who_has_what(record: Record, seen: Seen) -> Said:
-    """The scheduler's own account, after each ready and at rest.
+    """Check the scheduler's `state` record, after each ready and at rest.
 
     A job whose SUCCESS or free is still on its way is held on one side only.
     """

@@ -1,4 +1,4 @@
-"""RFC 14 and 25 on what a job gets: R, as it is stored, against the jobspec of sched.alloc."""
+"""RFC 14 and 25 on allocations: the stored R of a job against its jobspec in sched.alloc."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROUNDING_S: Final = 1.0
 
 
 class Wanted(Live, frozen=True, gc=False):
-    """What a job asked for: totals, and how they lie together."""
+    """The request of a job: totals, and how the resources are grouped."""
 
     n: Place
     nodes: int
@@ -78,11 +78,11 @@ WANTED: Final = view(
     key=job_id,
     fold=_fold_wanted,
 )
-"""By job id: what its latest sched.alloc asked for."""
+"""By job id: the request in its latest sched.alloc."""
 
 
 class Inventory(Live, frozen=True, gc=False):
-    """What there is, as the resource service told the scheduler."""
+    """The inventory that the resource service sent to the scheduler."""
 
     cores: tuple[tuple[int, int], ...] = ()
     """Rank and number of cores."""
@@ -106,7 +106,7 @@ INVENTORY: Final = view(
 
 
 class Got(NamedTuple):
-    """What a job got, with what it asked for and what there was."""
+    """The R of a job, with its request and the inventory."""
 
     jobid: int
     wanted: Wanted
@@ -126,7 +126,7 @@ def _got(record: Record, seen: Seen) -> Iterable[Got]:
 
 
 def _allocation(clause: str) -> Callable[[Judge], Judge]:
-    """`clause`: what is stored as R of a job is right by the decorated function."""
+    """Register `clause`: the stored R of a job passes the decorated function."""
 
     def register(judge: Judge) -> Judge:
         @RULES.each(clause, COMMIT, of=_got, views=(WANTED, INVENTORY))

@@ -1,7 +1,7 @@
-"""RFC 26: dependency events, and what each scheme waits for.
+"""RFC 26: dependency events, and the condition of each scheme.
 
-The RFC does not say what a description looks like. Those that are `scheme=value`, with the scheme's
-name or flux-core's for it, are judged; others are passed over.
+The RFC does not define the form of a description. Descriptions of the form `scheme=value`, with the
+scheme's name or flux-core's name for it, are judged; others are ignored.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def not_added_after_it_was_satisfied(record: Record, seen: Seen) -> Said:
 
 
 def _antecedent(seen: Seen, names: tuple[str, ...], description: str) -> Log | None:
-    """The job that a dependency of such a scheme waits for, if the trace shows it."""
+    """Return the job that a dependency of these schemes waits for, if it is in the trace."""
     scheme, _, value = description.partition("=")
     if scheme not in names:
         return None
@@ -114,7 +114,7 @@ def is_failure(log: Log) -> bool:
 def _owed_by(
     names: tuple[str, ...], is_due: Callable[[Log], bool], what: str
 ) -> Callable[[Seen], Iterable[Broken]]:
-    """Jobs that still wait for an antecedent when nothing is left to wait for."""
+    """Yield the jobs that wait for an antecedent although its condition is decided."""
 
     def owed(seen: Seen) -> Iterable[Broken]:
         lives: Mapping[Any, Life] = seen.all(LIFE)
@@ -137,9 +137,9 @@ def _waits_for(
     until: str,
     is_hopeless: Callable[[Log], bool] = lambda _log: False,
 ) -> None:
-    """`clause`: a dependency of the scheme is removed when its antecedent is so, not before.
+    """Register `clause`: a dependency is removed when its antecedent meets the condition.
 
-    When there is no hope of that the job gets an exception.
+    If the antecedent can no longer meet it, the job gets an exception.
     """
     owed_removals = _owed_by(names, is_met, "a dependency-remove event")
     owed_exceptions = _owed_by(names, is_hopeless, "an exception of severity 0")

@@ -1,4 +1,4 @@
-"""RFC 18, and RFC 16 where it speaks of eventlogs: what is written to them in the KVS.
+"""RFC 18, and the parts of RFC 16 on eventlogs: the events that are written to the KVS.
 
 Reads kvs.commit requests: the value of each key that ends in `eventlog`, a job's or another's.
 """
@@ -90,7 +90,7 @@ WRITTEN: Final = view(
     fold=lambda n, _part, record, _seen: n or record.n,
     state=Place,
 )
-"""By key of an eventlog: where it was written first."""
+"""By key of an eventlog: the record of its first write."""
 
 
 @RULES.judge("18.format.4", COMMIT, views=(WRITTEN,))

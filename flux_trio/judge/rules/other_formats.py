@@ -1,7 +1,7 @@
 """RFC 19, 22, 29 and 31: how job ids, idsets, hostlists and constraints are spelled in messages.
 
-Read character by character, since a parser of ours would excuse what it takes. Ids are judged where
-they are keys of the KVS, constraints in the jobspec that the scheduler is sent.
+The texts are read character by character, because our own parser would accept its own mistakes. Ids
+are judged in keys of the KVS, constraints in the jobspec that is sent to the scheduler.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ACQUIRED: Final = sent("response", topics.RESOURCE_ACQUIRE)
 RELEASED: Final = sent("response", START, mark=says("release"))
 
 Text = tuple[str, str]
-"""What it is, and how it is spelled."""
+"""What the text is, and the text."""
 
 # --- where they are
 
@@ -81,7 +81,7 @@ def _constraints(record: Record, _seen: Seen) -> Iterator[tuple[str, Any]]:
         yield f"jobspec of job {job_id(record)}: constraints", found["constraints"]
 
 
-# --- what they must be
+# --- their forms
 
 
 def _spelled(
@@ -91,8 +91,8 @@ def _spelled(
     fits: Callable[[str], bool],
     expected: str,
 ) -> None:
-    """`clause`: each such text fits; `expected` says what it is then."""
-    fits = functools.lru_cache(maxsize=1024)(fits)  # the same come again and again
+    """Register `clause`: each of these texts fits; `expected` describes a fitting text."""
+    fits = functools.lru_cache(maxsize=1024)(fits)  # the same texts come again and again
 
     @RULES.each(clause, legs, of=of)
     def check(subject: Text) -> Said:
@@ -113,7 +113,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _ascends(text: str) -> bool:
-    """Also that each is there once."""
+    """Whether the ids ascend without duplicates."""
     numbers = _numbers(text)
     return all(left < right for left, right in itertools.pairwise(numbers))
 
@@ -164,7 +164,7 @@ _BRACKETS: Final = re.compile(r"\[([^\[\]]*)\]")
 
 
 def _expressions(text: str) -> list[str] | None:
-    """The parts between commas that are in no brackets; None when brackets do not match."""
+    """Split at commas outside brackets; None if the brackets do not match."""
     parts = re.split(r",(?![^\[]*\])", text)
     return parts if all(_EXPRESSION.fullmatch(part) for part in parts) else None
 

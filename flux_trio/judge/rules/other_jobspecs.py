@@ -1,7 +1,7 @@
-"""RFC 14, 25 and 26 on jobspecs: that which the job manager hands to the scheduler is a valid one.
+"""RFC 14, 25 and 26 on jobspecs: the jobspec that the job manager sends to the scheduler is valid.
 
-Judged where every implementation shows it, in sched.alloc. What RFC 14 says of submission is judged
-where a jobspec comes in.
+It is judged in sched.alloc, where every implementation shows it. The clauses of RFC 14 on
+submission are judged where a jobspec is submitted.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _has(*keys: str) -> Callable[[Any], bool]:
     return lambda jobspec: any(key in system(jobspec) for key in keys)
 
 
-# Sentences about what may be left out: the others concern every jobspec.
+# Sentences about optional parts; the others concern every jobspec.
 ABOUT: Final[dict[str, Callable[[Any], bool]]] = {
     "25.tasks.3": lambda jobspec: "per_slot" in part(task(jobspec), "count", dict),
     "25.tasks.4": lambda jobspec: "total" in part(task(jobspec), "count", dict),
@@ -71,7 +71,7 @@ ABOUT: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def _jobspec(record: Record, _seen: Seen) -> Iterable[tuple[int | None, Any, Mapping[str, str]]]:
-    """The job, its jobspec, and what is wrong with it."""
+    """Return the job, its jobspec, and the errors of the jobspec."""
     found = payload(record).get("jobspec")
     return [(job_id(record), found, problems_of(found))] if isinstance(found, dict) else []
 

@@ -1,8 +1,8 @@
 """RFC 20, R Format: each resource set that a trace shows is one, clause by clause.
 
-A part that is missing or of another type breaks the clause of that part; those of what is in it
-then have nothing to say. Properties, times and scheduling are in rfc20_values, consumers of R in
-rfc20_use.
+A part that is missing or of another type breaks the clause of that part; the clauses of its
+contents are then not exercised. Properties, times and scheduling are in rfc20_values, consumers of
+R in rfc20_use.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ CHECKS.append(has_a_host_for_each_target)
 
 @RULES.judge("20.nodelist.3", R_LEGS, views=[LOOKUPS, HOSTS])
 def hosts_go_by_ascending_target(record: Record, seen: Seen) -> Said:
-    """Within one instance a target is one host, whoever writes the R."""
+    """Within one instance a target is always the same host, in the R of every writer."""
     names, kept = hosts_by_target(seen), None
     for r in found_in(record, seen):
         if names_targets(r.value, seen):
@@ -220,12 +220,12 @@ COUNTING: Final = view(
     parts=_counting,
     fold=lambda _old, counts, _record, _seen: counts,
 )
-"""By scheduler: whether any R of it had nslots."""
+"""By scheduler: whether one of its R had nslots."""
 
 
 @RULES.judge("20.nslots.3", sent("request", topics.KVS_COMMIT, mark=WITH_R), views=[COUNTING])
 def an_allocation_has_nslots(record: Record, seen: Seen) -> Said:
-    """Of a scheduler that knows of it: others may be older than nslots (readings: R layout)."""
+    """Only for schedulers that have written nslots; others may be older (readings: R layout)."""
     kept = None
     for _, r in committed(record):
         if r is None or not execution(r.value):

@@ -1,8 +1,8 @@
-"""RFC 20 of those who use R: what is allocated is in the inventory, and odd but valid R is taken.
+"""RFC 20 for users of R: allocations are in the inventory, and unusual but valid R is accepted.
 
-A consumer that falls over an R shows it by leaving: the clause is judged when a scheduler that has
-been given such an R says hello, or crashes before it does. Left out: what a consumer makes of R
-inside (the order of entries, who is meant by `writer`), which no message shows.
+A consumer that cannot read an R leaves: the clause is judged when a scheduler that got such an R
+sends hello, or crashes before. Left out: the consumer's internal use of R (the order of entries,
+the meaning of `writer`), which no message shows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ENDED: Final = ("crashed", "returned")  # of a module, without having been remov
 
 
 def allocated(record: Record) -> list[tuple[int, Any]]:
-    """Job and R of each allocation that a commit writes."""
+    """Return job and R of each allocation that a commit writes."""
     return [(jobid, r.value) for jobid, r in committed(record) if r is not None]
 
 
@@ -61,7 +61,7 @@ def allocated(record: Record) -> list[tuple[int, Any]]:
 
 
 def _missing(piece: Piece, inventory: Iterable[Piece]) -> Idset:
-    """Targets of a piece that lack one of its cores or gpus in the inventory."""
+    """Return the targets of a piece that lack one of its cores or gpus in the inventory."""
     ranks = piece.ranks
     for offered in inventory:
         if piece.cores <= offered.cores and piece.gpus <= offered.gpus:
@@ -119,7 +119,7 @@ def nothing_is_allocated_beyond_the_inventory(record: Record, seen: Seen) -> Sai
 
 
 def _names_asked(jobspec: Any) -> tuple[str, ...]:
-    """The properties with @ in a constraint that is {"properties": [...]}; () for any other."""
+    """Return the properties with @ of a constraint {"properties": [...]}; () for any other."""
     found = system(jobspec).get("constraints")
     names = found.get("properties") if isinstance(found, dict) and len(found) == 1 else None
     texts = [name for name in (names if isinstance(names, list) else ()) if isinstance(name, str)]
@@ -151,11 +151,11 @@ def the_literal_property_applies(record: Record, seen: Seen) -> Said:
     return kept
 
 
-# --- odd R that must be taken
+# --- unusual R that must be accepted
 
 
 def accepts(clause: str, trait: str) -> None:
-    """`clause`: a scheduler whose first grow has `trait` goes on to say hello."""
+    """Register `clause`: a scheduler whose first grow has `trait` goes on to send hello."""
 
     @RULES.judge(clause, sent("request", topics.SCHED_HELLO), noted(Kind.MODULE), views=[HEARD])
     def judge(record: Record, seen: Seen) -> Said:
@@ -255,7 +255,7 @@ def _fold_step(had: tuple[Any, ...] | None, _part: Any, record: Record, _seen: S
 
 
 CLOCK: Final = view("clock", noted(Kind.CLOCK), key=no_key, fold=_fold_step)
-"""Where the wall clock was set, and by how many seconds: no duration ends sooner or later by it."""
+"""The steps of the wall clock, by record and in seconds; a step does not change a duration."""
 
 
 def _stepped(seen: Seen, since: int) -> float:

@@ -124,7 +124,7 @@ def scheduling_is_an_object(r: Any, _t: float) -> Found:
 
 @each_r(RULES, "20.scheduling.2")
 def writer_is_a_uri(r: Any, _t: float) -> Found:
-    """Without a colon it is a scheme alone, as in the RFC's own `fluxion`."""
+    """A text without a colon is a scheme alone, as in the RFC's own `fluxion`."""
     if "writer" not in _scheduling(r):
         return None
     writer = _scheduling(r)["writer"]
@@ -142,7 +142,7 @@ def _keys(found: Any) -> Iterator[str]:
 
 @each_r(RULES, "20.scheduling.7")
 def scheduling_names_hosts(r: Any, _t: float) -> Found:
-    """It may say ranks as well, as long as hosts are there to tell which they were."""
+    """Ranks are allowed too, as long as the hosts are there to identify them."""
     found = _scheduling(r)
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""RFC 21, Event Descriptions: what the context of each event holds."""
+"""RFC 21, Event Descriptions: the context of each event."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""RFC 21, Event Descriptions and Design Criteria: which events there are, once and in which order,
-who logs them and where; what dependencies, prologs and epilogs hold up.
+"""RFC 21, Event Descriptions and Design Criteria: the events, their number, order, writer and log;
+and the effect of dependencies, prologs and epilogs.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ COMMITS: Final = view(
     fold=lambda _n, _part, record, _seen: record.n,
     state=Place,
 )
-"""Where events were stored last: whether the trace shows that."""
+"""The record of the last commit of events, if commits are in the trace."""
 
 
 @RULES.judge("21.criteria.7", WITH_LOGS, views=(UNSTORED, COMMITS, LOG), owing=_owed_events)
@@ -142,7 +142,7 @@ def _invalid_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, bool]]:
 
 
 def unlinked(record: Record) -> list[int]:
-    """The jobs of which a commit removes everything."""
+    """Return the jobs that a commit removes as a whole."""
     ops = payload(record).get("ops")
     keys = [
         str(op[1])
@@ -163,7 +163,7 @@ INVALID: Final = view(
     fold=lambda _n, is_invalid, record, _seen: record.n if is_invalid else None,
     state=Place,
 )
-"""By job id: its invalidate event, until what is stored of it is removed."""
+"""By job id: its invalidate event, until its stored data is removed."""
 
 
 def _owed_removals(seen: Seen) -> Iterable[Broken]:
@@ -187,7 +187,7 @@ def an_invalid_job_is_removed(record: Record, seen: Seen) -> Said:
     return any(seen.at(INVALID, job) for job in unlinked(record))
 
 
-# --- what holds a job up
+# --- dependencies, prologs and epilogs
 
 
 @RULES.judge("21.events.16", logged("dependency-remove"), views=(LOG,))

@@ -23,7 +23,7 @@ def _life(record: Record, seen: Seen) -> Life | None:
     return life
 
 
-# --- which state an event has its place in
+# --- the states of each event
 
 
 def _require_state(clause: str, places: Mapping[str, tuple[JobState, ...]]) -> None:

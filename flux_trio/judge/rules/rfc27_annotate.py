@@ -1,4 +1,4 @@
-"""RFC 27, Alloc Annotate: what the scheduler says of a waiting job, and the record of it.
+"""RFC 27, Alloc Annotate: the annotations of a waiting job, and their record.
 
 The dictionary a job manager keeps shows in the alloc event (27.success.7); the single steps of
 merging do not show in a trace, and have tests.
@@ -50,7 +50,7 @@ ANSWERED: Final = sent("response", topics.SCHED_ALLOC)
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The dictionary after an update: recursive, null removes (readings: Annotations)."""
+    """Return the dictionary after a recursive update; null removes (readings: Annotations)."""
     result = dict(old)
     for key, value in new.items():
         if value is None:
@@ -64,7 +64,7 @@ def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def pruned(value: Any) -> Any:
-    """Without dictionaries that are empty: whether those stay is left open."""
+    """Return the value without empty dictionaries, which the RFC neither keeps nor removes."""
     if not isinstance(value, dict):
         return value
     items = {key: pruned(each) for key, each in value.items()}
@@ -74,7 +74,7 @@ def pruned(value: Any) -> Any:
 def _fold_annotations(
     text: tuple[int, str] | None, _part: None, record: Record, seen: Seen
 ) -> tuple[Place, str] | None:
-    """Kept as JSON text, with its place: text can be hashed."""
+    """By job id: JSON text, which is hashable, and its record."""
     if record.message is None:
         return None
     known = current(text, link_of(seen).lost)
@@ -152,7 +152,7 @@ require_key(
 
 
 def _annotations(record: Record, _seen: Seen) -> Iterable[tuple[str, dict[str, Any]]]:
-    """What a response or an alloc event carries."""
+    """Return the annotations of a response or an alloc event."""
     told = context_of(record) if record.message is None else payload(record)
     found = told.get("annotations")
     return [(f"job {job_id(record)}: annotations", found)] if isinstance(found, dict) else []
@@ -202,7 +202,7 @@ require_key(
 
 @RULES.judge("27.annotate.19", while_live(ANNOTATIONS, logged(ANY_TOPIC)), views=[ANNOTATIONS])
 def annotations_are_volatile(record: Record, seen: Seen) -> Said:
-    """Until the alloc event, nothing of them is logged."""
+    """Before the alloc event, no annotation is logged."""
     jobid, name = job_id(record), payload(record).get("name")
     if seen.at(ANNOTATIONS, jobid) is None:
         return None

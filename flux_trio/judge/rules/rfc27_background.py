@@ -1,4 +1,4 @@
-"""RFC 27, Background: who acts, who answers, and in which states of a job."""
+"""RFC 27, Background: requests and responses of the parties, by state of the job."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
 
 @RULES.judge("27.background.1", sent("response", ALLOC, FREE), views=[TOLD])
 def scheduler_only_answers(record: Record, seen: Seen) -> Said:
-    """A second answer is of other clauses: success.8, deny.6, alloccancel.4."""
+    """A second response breaks other clauses: success.8, deny.6, alloccancel.4."""
     jobid = job_id(record)
     if jobid is None or errnum(record) or record.party != seen.facts.scheduler:
         return None

@@ -1,4 +1,4 @@
-"""RFC 27, Design Criteria: what the protocol as a whole is to make possible.
+"""RFC 27, Design Criteria: the goals of the protocol as a whole.
 
 Left out: sizes and rates (27.criteria.9, 27.criteria.10), which a trace does not show. Adjusting
 expirations (27.criteria.12) is with the requests for it.

@@ -1,4 +1,4 @@
-"""RFC 27, Alloc Deny: what can never be had is denied, and the job fails."""
+"""RFC 27, Alloc Deny: a request that can never be met is denied, and the job fails."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ANSWERED: Final = sent("response", topics.SCHED_ALLOC)
 
 
 def _shortfall(told: Told, seen: Seen) -> str:
-    """Why an open request can never be met; "" when that is not clear."""
+    """Return why an open request can never be met; "" if that is uncertain."""
     inventory: Inventory | None = seen.at(INVENTORY)
     if not told.alloc or inventory is None or told.cores_min <= inventory.ncores:
         return ""

@@ -44,11 +44,11 @@ ASKED: Final = sent("request", EXPIRATION)
 ANSWERED: Final = sent("response", EXPIRATION)
 UPDATED: Final = logged("resource-update")
 TIME_LIMIT: Final = ("timeout", "timelimit")
-"""Types of the exception that ends a job whose time is over, flux-core's and RFC 21's."""
+"""The exception types of a job at its time limit, in flux-core and in RFC 21."""
 
 
 class Wish(Live, frozen=True, gc=False):
-    """A sched.expiration or job-manager.update that was not answered."""
+    """An open sched.expiration or job-manager.update."""
 
     n: Place
     jobid: int | None
@@ -79,14 +79,14 @@ WISHES: Final = view(
 
 
 class Verdict(Live, frozen=True, gc=False):
-    """The scheduler's word on a job's new expiration."""
+    """The scheduler's response to a job's new expiration."""
 
     n: Place
     errnum: int
 
     @property
     def allows(self) -> bool:
-        """The update is to be made: nobody objects, or nobody implements it."""
+        """Whether the update must be made: the scheduler agrees, or does not implement it."""
         return self.errnum in (0, Errno.ENOSYS)
 
 
@@ -97,11 +97,11 @@ def _fold_in_force(_old: Any, _part: None, record: Record, _seen: Seen) -> Any:
 IN_FORCE: Final = view(
     "in force", logged("resource-update", "clean"), key=job_id, fold=_fold_in_force
 )
-"""By job id: its expiration by its last resource-update."""
+"""By job id: the expiration of its last resource-update."""
 
 
 def _is_told_again(wish: Wish, seen: Seen) -> bool:
-    """A scheduler that came later is told what holds already: its word changes nothing."""
+    """Whether a later scheduler gets an expiration in force; its response changes nothing."""
     updates = (each for key, each in seen.all(WISHES).items() if key[1] == UPDATE)
     is_asked_for = any(each.jobid == wish.jobid for each in updates)
     return not is_asked_for and wish.expiration == seen.at(IN_FORCE, wish.jobid)
@@ -160,7 +160,7 @@ def success_is_empty(record: Record, facts: Facts) -> Said:
 
 
 def _granted_wish(record: Record, seen: Seen) -> Wish | None:
-    """The request that the scheduler answers."""
+    """Return the request of the scheduler's response."""
     wish: Wish | None = seen.at(WISHES, rpc(record))
     return wish if record.party == seen.facts.scheduler else None
 
@@ -203,7 +203,7 @@ def an_answer_comes(record: Record, seen: Seen) -> Said:
 
 
 def _answer_to_update(record: Record, seen: Seen) -> tuple[int | None, Verdict | None]:
-    """The job of an update that is answered, and what the scheduler said since it came."""
+    """Return the job of an answered update, and the scheduler's response since the request."""
     wish: Wish | None = seen.at(WISHES, rpc(record))
     if wish is None:
         return None, None

@@ -158,7 +158,7 @@ require_freed(RULES, "27.exceptions.3", "had a fatal exception", lambda life: li
 
 @RULES.judge("27.exceptions.4", sent("response", ALLOC), views=[LIFE, TOLD, *OVERLAPS])
 def exceptions_are_left_to_the_manager(record: Record, seen: Seen) -> Said:
-    """The scheduler neither ends a request nor gives resources away because a job failed."""
+    """A job's failure does not make the scheduler end a request or reuse the resources."""
     jobid, kind = job_id(record), payload(record).get("type")
     if jobid is None or record.party != seen.facts.scheduler:
         return None

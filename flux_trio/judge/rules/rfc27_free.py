@@ -1,4 +1,4 @@
-"""RFC 27, Free: a job that is over gives its resources back, once, and is told so."""
+"""RFC 27, Free: the resources of a job that is over are freed once, with a response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FREE: Final = topics.SCHED_FREE
 
 
 def unfreed(seen: Seen) -> Iterable[tuple[int, Life]]:
-    """Jobs in CLEANUP whose resources should have been freed, if nothing more happens."""
+    """Yield the jobs in CLEANUP for which a free is due at the end of a trace at rest."""
     if not link_of(seen).is_up:
         return
     for jobid, life in seen.all(LIFE).items():
@@ -33,7 +33,7 @@ def unfreed(seen: Seen) -> Iterable[tuple[int, Life]]:
 def require_freed(
     rules: Rules, clause: str, what: str, concerns: Callable[[Life], bool] = lambda _life: True
 ) -> None:
-    """`clause`: a job gives its resources back before its clean event.
+    """Register `clause`: the resources of a job are freed before its clean event.
 
     `what` says of the jobs that it `concerns` what they are.
     """

@@ -1,4 +1,4 @@
-"""RFC 27, Hello: what the scheduler asks, and what it is told of jobs that hold resources."""
+"""RFC 27, Hello: the scheduler's request, and the responses about jobs that hold resources."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RULES: Final = Rules()
 HELLO, READY = topics.SCHED_HELLO, topics.SCHED_READY
 ANSWERED: Final = sent("response", HELLO)
 
-# What a scheduler may have asked of the job manager before it should have.
+# The requests that a scheduler might send to the job manager too early.
 OTHER_REQUESTS: Final = (READY, topics.JOB_RAISE, topics.JOB_RAISEALL, topics.JOB_URGENCY)
 
 
@@ -103,7 +103,7 @@ REPORTED: Final = view(
     parts=lambda record, _seen: [] if errnum(record) else [(job_id(record), None)],
     fold=_fold_reported,
 )
-"""By job id: where hello last told of it."""
+"""By job id: the record of its last hello response."""
 
 
 def _unreported(seen: Seen) -> list[tuple[int, Life]]:

@@ -113,7 +113,7 @@ require_key(
     "27.ready.11", received("request", READY), sent("response", READY), key=rpc, state=Place
 )
 def a_valid_ready_is_accepted(state: State, record: Record, facts: Facts) -> Step:
-    """State: where it was taken up, if nothing speaks against it."""
+    """The state is the record of its receipt, if the request is valid."""
     if isinstance(record.message, Request):
         told = payload(record)
         is_valid = MODE.fits(told.get("mode")) and (

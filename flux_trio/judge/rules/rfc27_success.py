@@ -41,7 +41,7 @@ COMMITS_SHOWN: Final = view(
     key=no_key,
     fold=_fold_commits_shown,
 )
-"""Whether the trace has commits at all."""
+"""Whether the trace has commits."""
 
 
 @RULES.judge("27.success.1", SUCCESSES, views=[TOLD, WRITTEN, COMMITS, COMMITS_SHOWN])
@@ -60,7 +60,7 @@ def r_is_stored_first(record: Record, seen: Seen) -> Said:
 
 
 def _granted(seen: Seen) -> Iterable[tuple[Any, Asked]]:
-    """Jobs that got SUCCESS in SCHED, without anything having come of it."""
+    """Yield the jobs that got SUCCESS in SCHED without an alloc event or a free."""
     for jobid, life in seen.all(LIFE).items():
         asked = asked_of(seen, jobid)
         waits = life.state in (SCHED, PRIORITY)

@@ -1,4 +1,4 @@
-"""RFC 28, Release: what a scheduler gives back of what was shrunk, and how that is answered."""
+"""RFC 28, Release: the scheduler's release of shrunk targets, and the response."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _released(record: Record) -> Idset:
 
 @RULES.judge("28.shrink.6", RELEASE, views=[HEARD, HELD, PENDING])
 def release_waits_for_the_jobs(record: Record, seen: Seen) -> Said:
-    """Not for those that were never told of what was written for them."""
+    """Jobs that were never told of their written R do not count."""
     for jobid, held in seen.all(HELD).items():
         if seen.at(PENDING, jobid):
             continue

@@ -1,7 +1,7 @@
-"""RFC 28: what the resource service says to one who has acquired, judged from its own side.
+"""RFC 28: the resource service's responses to acquire, judged from its own side.
 
-Types and keys of the responses, that they agree with what was said before, and that what the
-operator does to targets is told. Left out: the examples, which are formats (tests read them).
+The rules check types and keys of the responses, their agreement with earlier responses, and that
+changes by the operator are sent. Left out: the examples, which are formats (tests read them).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def client_of(record: Record) -> str:
 
 
 def told_to(record: Record, seen: Seen) -> Acquired | None:
-    """What the peer that a response goes to was told before."""
+    """Return what the receiver of a response was told before."""
     found: Acquired | None = seen.at(TOLD, client_of(record))
     return found
 

@@ -1,7 +1,7 @@
-"""RFC 28 of the scheduler: what it may allocate, and what becomes of jobs on lost targets.
+"""RFC 28 for the scheduler: the targets that it may allocate, and the jobs on lost targets.
 
-A scheduler is held to what it had surely looked at when it acted: a response that it took up in the
-same turn may have come too late.
+A scheduler is judged by the messages that it must have handled when it acted: a response that it
+received in the same turn may have come too late.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ CONSTRAINED: Final = view(
     key=job_id,
     fold=lambda _was, _part, record, _seen: _is_constrained(payload(record).get("jobspec")) or None,
 )
-"""By job: it names a queue or has constraints."""
+"""Whether a jobspec names a queue or has constraints."""
 
 
 @RULES.judge("28.criteria.3", ALLOC_ANSWER, views=[HEARD, PENDING, CONSTRAINED])

@@ -1,4 +1,4 @@
-"""RFC 28, the acquire RPC itself: who may have it, its errors, and how it ends."""
+"""RFC 28, the acquire RPC itself: its clients, its errors, and its end."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ STREAMS: Final = view(
 
 
 def _others(record: Record, seen: Seen) -> list[Stream]:
-    """The streams that are served, but for that of the response in hand."""
+    """Return the open streams other than that of this response."""
     key = _key(record)
     return [each for other, each in seen.all(STREAMS).items() if other != key and each.served]
 

@@ -44,7 +44,7 @@ SAID: Final = sent("response", START)
 
 
 def _said(type_: str) -> list[Leg]:
-    """Answers of a type."""
+    """Select sent responses of a type."""
     return sent("response", START, mark=says(type_))
 
 

@@ -1,4 +1,4 @@
-"""RFC 32, Start Request: what the job manager logs of the execution service's answers."""
+"""RFC 32, Start Request: the events by which the job manager logs the service's responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _expected(seen: Seen, record: Record, name: str) -> tuple[Expected, ...]:
 
 
 def _owing(name: str, when: Callable[[Expected], bool]) -> Callable[[Seen], Iterable[Broken]]:
-    """The answers that were never logged."""
+    """Return a function that yields a violation for each response that was never logged."""
 
     def owed(seen: Seen) -> Iterable[Broken]:
         all_left: Mapping[Any, tuple[Expected, ...]] = seen.all(EXPECTED)

@@ -1,4 +1,4 @@
-"""RFC 32, Hello, and what ends with an execution service: loss, fatality, the next one."""
+"""RFC 32, Hello, and the end of an execution service: loss, fatal error, successor."""
 
 from __future__ import annotations
 

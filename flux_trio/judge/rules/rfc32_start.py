@@ -1,4 +1,4 @@
-"""RFC 32, Start Request: what the job manager asks, when, and what it may do meanwhile."""
+"""RFC 32, Start Request: the job manager's request, its time, and other actions meanwhile."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def for_jobs_with_resources_when_there_is_a_service(record: Record, seen: Seen) 
 
 
 def _owed_starts(seen: Seen) -> Iterable[Broken]:
-    """Jobs that are due to run and were not started, though there is a service."""
+    """Yield the jobs for which a start request is due, while there is a service."""
     link = link_of(seen)
     if not link.is_up:
         return

@@ -1,4 +1,4 @@
-"""RFC 33: which jobs a queue takes, by the configuration that the trace shows.
+"""RFC 33: which jobs a queue accepts, by the configuration in the trace.
 
 Judged when the job manager accepts or refuses a job. Users and groups have names in the
 configuration and numbers in the trace, so that of the access policy only a queue is judged that

@@ -1,4 +1,4 @@
-"""RFC 6 and RFC 3: requests, the responses that answer them, and the way of both.
+"""RFC 6 and RFC 3: requests, their responses, and the routing of both.
 
 Matchtags, flags and routes are headers: a trace that does not show them exercises none of it. Left
 out: how messages are framed as bytes (RFC 3), which no trace shows.

@@ -1,4 +1,4 @@
-"""RFC 6: streams of responses, cancellation, and clients that are gone."""
+"""RFC 6: streams of responses, cancellation, and disconnected clients."""
 
 from __future__ import annotations
 
