@@ -34,6 +34,7 @@ EXPECTED: Final[dict[str, str]] = {
     "ALLOC ALLOCATED FREED": "scheduler answers a free that was not sent",
     "EXECUTION IDLE START": "execution service answers a start that was not sent",
     "EXECUTION RUNNING START": "execution service says start twice",
+    "EXECUTION FINISHED START": "execution service says start after finish",
     "EXECUTION FINISHED FINISH": "execution service says finish twice",
     "EXECUTION RELEASED EXCEPTION": "execution service goes on after the final release",
     "EXECUTION RELEASED RELEASE_FINAL": "execution service goes on after the final release",
@@ -54,7 +55,10 @@ def _note_refusals() -> None:
     def noted(self: InvalidTransition, table: str, state: Enum, event: Enum, *rest: Any) -> None:
         init(self, table, state, event, *rest)
         name = _NAMES.get(table)
-        if name is None or TABLES[name].allows(state, event) or is_of_tests(sys._getframe(1)):
+        if name is None or is_of_tests(sys._getframe(1)):
+            return
+        rows = vars(TABLES[name])["rows"]  # unseen by a probe: the test has not read them
+        if event in rows[state]:
             return
         _refused.append(place_of(name, state, event))
 
