@@ -167,3 +167,10 @@ def test_step_of_the_wall_clock_delays_nobody() -> None:
     postponed(script, 7)
     script(ClockStepped(-3600.0), now=START_AT - 3600.0)
     assert asked(script(RETRY, now=START_AT - 3600.0 + RETRY_S)) == [(Start, 7)]
+
+
+def test_job_that_the_shell_host_does_not_know_waits_no_more() -> None:
+    script = ExecScript()
+    actions = script.start(7, jobspec()) + script(Postponed(7, "no memory"))
+    assert [kind for kind, *_ in told(script(Unknown(7)))] == ["exception", "release"]
+    assert to_shell(script.fire(actions)) == []

@@ -120,6 +120,7 @@ class Manager(Part):
         for job in list(self._jobs.by_id.values()):
             if job.phase is Phase.PREPARING:
                 del self._jobs.by_id[job.id]
+                self._starts.forget(job.id)
 
     # Why jobs wait
 

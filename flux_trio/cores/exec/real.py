@@ -171,6 +171,7 @@ class RealJobs(Part):
             return
         if not job.killed:
             self._starts.exception(job, "reattach: the shell host does not know the job")
+        self.postponements.remove(jobid)
         self._clear_timers(job)
         self._starts.release(job)
 

@@ -71,9 +71,9 @@ class Starts(Part):
         for jobid in self.streams:
             self._lose(jobid)
 
-    def is_untold(self, job: Job) -> bool:
-        """Whether the next job manager must ask for the story of `job`: nobody was told its end."""
-        return self.streams.allows(job.id, ExecEvent.REQUEST)
+    def is_told(self, job: Job) -> bool:
+        """Return whether a job manager was told the final release of `job`."""
+        return self.streams.of(job.id) is ExecState.RELEASED
 
     def forget(self, jobid: int) -> None:
         """The stream of a job that is forgotten, or asked for anew, is no more."""

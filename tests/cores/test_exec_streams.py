@@ -1,0 +1,124 @@
+"""Where the start stream of each job stands, as it shows: what is told again, what is forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_trio.cores.exec.vocabulary import Chunk, OutputRead
+from flux_trio.messages import Response
+from flux_trio.shell.protocol import Done, TaskSize, Unknown
+from tests.support.asking import asked, gone
+from tests.support.exec_script import (
+    MANAGER,
+    START_AT,
+    ExecScript,
+    jobspec,
+    resources,
+    start_request,
+    told,
+)
+
+RELEASE = ("release", "0", True)
+
+
+def jobs(script: ExecScript) -> dict[str, int]:
+    """How many jobs the service knows, by phase; phases without a job are left out."""
+    (answer,) = script(asked("job-exec.stats-get"))
+    assert isinstance(answer, Response)
+    assert isinstance(answer.payload, dict)
+    counts: dict[str, int] = answer.payload["jobs"]
+    return {phase: count for phase, count in counts.items() if count}
+
+
+def test_job_that_cannot_be_started_is_forgotten_with_its_final_release() -> None:
+    script = ExecScript()
+    script.put_resources(7, resources())
+    stranger = start_request(7, jobspec(), userid=4242)
+    (exception, release) = told(script(stranger))
+    assert (exception[0], release) == ("exception", RELEASE)
+    assert jobs(script) == {}
+
+
+def test_job_that_ran_and_is_not_found_again_is_forgotten_with_its_final_release() -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    assert jobs(script) == {"running": 1}
+    (exception, release) = told(script(Unknown(7)))
+    assert (exception[0], release) == ("exception", RELEASE)
+    assert jobs(script) == {}
+
+
+def read_while_it_ends() -> ExecScript:
+    """A job that is over, but somebody still reads its output; its story was told to its end."""
+    script = ExecScript()
+    script.started(7, jobspec())
+    payload = {"id": 7, "credit": 1}
+    script(asked("job-exec.attach", payload, by="alice", tag=5, streaming=True))
+    actions = script(Done(7, 0, 1, sizes=[TaskSize(0, 4, 0)]))
+    reads = [action for action in actions if getattr(action, "key", "") is None]
+    assert len(reads) == 1
+    return finish(script, reads[0])
+
+
+def finish(script: ExecScript, read: Any) -> ExecScript:
+    chunk = Chunk(0, "stdout", 0, b"text")
+    assert told(script(OutputRead(None, read.id, (chunk,)))) == [("finish", 0), RELEASE]
+    assert jobs(script) == {"over": 1}
+    return script
+
+
+def test_job_that_was_told_to_its_end_is_forgotten_after_its_last_reader() -> None:
+    script = read_while_it_ends()
+    script(gone("job-exec", "alice"))
+    assert jobs(script) == {}
+
+
+def test_job_that_was_told_to_its_end_stays_told_when_the_job_manager_leaves() -> None:
+    script = read_while_it_ends()
+    script(gone("job-exec", MANAGER))
+    assert jobs(script) == {"over": 1}
+    script(gone("job-exec", "alice"))
+    assert jobs(script) == {}
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_story_that_was_told_to_its_end_is_told_again(leaves: bool) -> None:
+    script = read_while_it_ends()
+    if leaves:
+        script(gone("job-exec", MANAGER))
+    again = script(start_request(7, jobspec(), reattach=True))
+    assert told(again) == [("start",), ("finish", 0), RELEASE]
+    script(gone("job-exec", "alice"))
+    assert jobs(script) == {}
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_job_that_runs_is_told_again_and_to_its_end(leaves: bool) -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    if leaves:
+        script(gone("job-exec", MANAGER))
+    assert told(script(start_request(7, jobspec(), reattach=True))) == [("start",)]
+    assert told(script.end(7)) == [("finish", 0), RELEASE]
+
+
+def test_job_that_ends_while_there_is_no_job_manager_waits_to_be_told() -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    script(gone("job-exec", MANAGER))
+    assert told(script.end(7)) == []
+    assert jobs(script) == {"over": 1}
+    again = script(start_request(7, jobspec(), reattach=True))
+    assert told(again) == [("start",), ("finish", 0), RELEASE]
+    assert jobs(script) == {}
+
+
+def test_nothing_is_kept_of_a_job_whose_job_manager_leaves_before_it_was_read() -> None:
+    script = ExecScript()
+    script.core.turn(START_AT, [start_request(7, jobspec())])  # R is being read
+    assert jobs(script) == {"preparing": 1}
+    script(gone("job-exec", MANAGER))
+    assert jobs(script) == {}
+    assert list(script.core._starts.streams) == []
