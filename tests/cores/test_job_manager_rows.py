@@ -67,6 +67,22 @@ def test_denied_request_leaves_nothing_to_free(m: ManagerScript, *, is_canceled:
     assert "job 1: sched.alloc: sched.free response in state IDLE" in m.freed(1)[0]
 
 
+def test_a_free_is_answered_once(m: ManagerScript) -> None:
+    m.running(1)
+    m.execute(1, "finish", "release final")
+    m.freed(1)
+    assert "job 1: sched.alloc: sched.free response in state IDLE" in m.freed(1)[0]
+
+
+def test_grant_that_nobody_wanted_is_forgotten_with_its_scheduler(m: ManagerScript) -> None:
+    m.submit(1)
+    m.raise_(1)
+    assert "sched.free 1" in m.alloc(1)
+    m.gone("sched")
+    m.attach_sched()
+    assert "job 1: sched.alloc: sched.free response in state IDLE" in m.freed(1)[0]
+
+
 def test_resources_whose_expiration_was_proposed_are_freed() -> None:
     topic = "job.update.attributes.system.duration"
     m = ManagerScript(peers=True, answers={topic: HookAnswer(handled=True, validated=True)})
@@ -164,6 +180,7 @@ def test_job_that_was_not_started_is_not_concerned_by_a_lost_service() -> None:
 def test_service_that_goes_at_once_leaves_a_running_job_to_the_next(m: ManagerScript) -> None:
     m.running(1)
     again = m.restarted()
+    again.raise_(1)  # in CLEANUP only what was started is asked about again
     hello = asked(topics.EXEC_HELLO, {"service": "job-exec"}, by="job-exec")
     again.put(hello, gone(NAME, "job-exec"))
     assert "job-exec.start 1 reattach" in again.attach_exec()
