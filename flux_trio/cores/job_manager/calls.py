@@ -13,12 +13,19 @@ import msgspec
 
 from flux_trio.cores.job_index import Ended
 from flux_trio.cores.job_manager.hooks.waiting import BypassStored, Proposal
-from flux_trio.cores.job_manager.requests.entrance import FindUser
+from flux_trio.cores.job_manager.requests.entrance import FindUser, UserFound
 from flux_trio.cores.outbox import Outbox
-from flux_trio.cores.turns import CommonAction
+from flux_trio.cores.turns import CommonAction, CommonInput
 from flux_trio.formats import LOST_AND_FOUND, ResourceSet, format_fluid
 from flux_trio.messages import Errno, Request, Response, respond_error
-from flux_trio.protocols import PluginAction, PluginReplayed
+from flux_trio.protocols import (
+    HookAnswered,
+    HookPostponed,
+    Operation,
+    PluginAction,
+    PluginReplayed,
+    PluginsChanged,
+)
 
 # --- events
 
@@ -293,6 +300,9 @@ OtherCall: TypeAlias = (
 )
 """Calls for users, queues and what is stored."""
 
+JobManagerInput: TypeAlias = (
+    CommonInput | HookAnswered | HookPostponed | Operation | PluginsChanged | UserFound
+)
 JobManagerCall: TypeAlias = JobCall | OtherCall
 JobManagerTimer: TypeAlias = Literal["purge", "sweep"]
 JobManagerAction: TypeAlias = CommonAction | FindUser | PluginReplayed | PluginAction

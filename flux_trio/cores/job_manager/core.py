@@ -25,6 +25,7 @@ from flux_trio.cores.job_manager.calls import (
     InventoryRead,
     InventoryReadAgain,
     JobManagerAction,
+    JobManagerInput,
     JobManagerOutbox,
     JobsRead,
     KillSent,
@@ -103,6 +104,7 @@ from flux_trio.protocols import (
     Annotate,
     Handlers,
     HookAnswered,
+    HookPostponed,
     JobEvent,
     JobState,
     JobView,
@@ -122,8 +124,8 @@ class JobManagerCore(CorePart):
 
     is_turning: bool  # a turn has begun, and waits for plugins that answer at once
     _resumed: bool  # everything has been read back
-    _backlog: Backlog[Any]  # what came before that
-    _inputs: deque[Any]  # of this turn, not taken in
+    _backlog: Backlog[JobManagerInput]  # what came before that
+    _inputs: deque[JobManagerInput]  # of this turn, not taken in
     _changed: deque[ActiveJob]  # jobs whose due action is looked at in this turn
 
     def __init__(self, owner: int, plugins: Handlers, config: Config | None = None) -> None:
@@ -198,7 +200,7 @@ class JobManagerCore(CorePart):
         self._ledger.end_turn()
         return self._outbox.take_actions()
 
-    def turn(self, now: float, inputs: list[Any]) -> list[JobManagerAction]:
+    def turn(self, now: float, inputs: Sequence[JobManagerInput]) -> list[JobManagerAction]:
         """Fold in what came, do what is due, and commit or send.
 
         As long as `is_turning`, what is returned is for plugins alone. Each reply of theirs is to
@@ -206,6 +208,7 @@ class JobManagerCore(CorePart):
         """
         if self.is_turning:
             for reply in inputs:
+                assert isinstance(reply, HookAnswered | HookPostponed)
                 self._hooks.take(reply)
             if inputs:
                 return list(self._hooks.take_actions())
@@ -344,7 +347,7 @@ class JobManagerCore(CorePart):
 
     # --- what came in
 
-    def _take(self, message: Any) -> None:
+    def _take(self, message: JobManagerInput) -> None:
         if isinstance(message, Response) and message.matchtag:
             self._take_reply(message)
             return
@@ -377,15 +380,16 @@ class JobManagerCore(CorePart):
             case "sweep":
                 self._outbox.fired(key)
 
-    def _take_early(self, message: Any) -> None:
+    def _take_early(self, message: JobManagerInput) -> None:
         """All waits until the state has been read, but who asks why, and what tells it."""
-        is_request = isinstance(message, Request)
-        if is_request and message.topic == topics.JOB_HINDRANCE:
+        if not isinstance(message, Request):
+            self._backlog.put(message)
+        elif message.topic == topics.JOB_HINDRANCE:
             self._ledger.answer_at_once(self._methods.call(message))
             early = self._backlog.take_about(_ABOUT_QUEUES) if self._hindrances.texts else []
             for request in early:
                 self._take_early(request)
-        elif is_request and message.topic in _ABOUT_QUEUES and self._hindrances.texts:
+        elif message.topic in _ABOUT_QUEUES and self._hindrances.texts:
             text = f"the job manager is reading its state: {'; '.join(self._hindrances.texts)}"
             self._ledger.answer_at_once(respond_error(message, Errno.EAGAIN, text))
         else:
