@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.outbox import Outbox
 from flux_trio.editions import CLASSIC
 from flux_trio.formats import parse_eventlog

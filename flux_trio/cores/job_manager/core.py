@@ -57,8 +57,9 @@ from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.introduction import Introduction
 from flux_trio.cores.job_manager.hooks.operations import Operations
 from flux_trio.cores.job_manager.hooks.waiting import BypassStored, LifetimeProposed, UpdateProposed
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob, is_over
 from flux_trio.cores.job_manager.jobs.journal import Journal
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger, is_over
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.lifetime import Lifetime
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
 from flux_trio.cores.job_manager.jobs.orphans import Orphans

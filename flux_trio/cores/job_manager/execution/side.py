@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log

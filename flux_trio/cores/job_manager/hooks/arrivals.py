@@ -14,7 +14,8 @@ from flux_trio.cores.job_manager.hooks.entering import Entering
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.introduction import Introduction
 from flux_trio.cores.job_manager.hooks.waiting import FinishOrphans, Present, PresentAll, Resume
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.orphans import Orphans
 from flux_trio.cores.job_manager.jobs.sweeps import Sweeps
 from flux_trio.cores.job_manager.requests.submission import Submission

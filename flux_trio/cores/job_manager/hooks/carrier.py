@@ -48,7 +48,7 @@ from flux_trio.cores.job_manager.hooks.waiting import (
     UpdateProposed,
     UpdateValidated,
 )
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.lifetime import Lifetime
 from flux_trio.cores.job_manager.jobs.orphans import Orphans
 from flux_trio.cores.job_manager.queues.methods import QueueMethods

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.waiting import AskState
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.scheduler.bypass import Bypass
 from flux_trio.cores.job_manager.scheduler.priorities import Priorities, hold
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide

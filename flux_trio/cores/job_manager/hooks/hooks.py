@@ -28,7 +28,8 @@ from flux_trio.cores.job_manager.hooks.waiting import (
     Then,
     UpdateHeard,
 )
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger, ends_wait
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob, ends_wait
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.formats import Event, format_fluid

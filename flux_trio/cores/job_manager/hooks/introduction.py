@@ -22,7 +22,8 @@ from flux_trio.cores.job_manager.hooks.waiting import (
     Step,
     StepAnswered,
 )
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.state import Part
 from flux_trio.protocols import (
     CREATE,

@@ -14,7 +14,8 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.orphans import Orphans
 from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
 from flux_trio.cores.job_manager.scheduler.priorities import Priorities

@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.state import Part
 from flux_trio.formats import Event
 from flux_trio.messages import Errno, FluxError, Request, expect_payload, respond_stream

@@ -14,7 +14,8 @@ from flux_trio.cores.job_manager.hooks.waiting import (
     LifetimeProposed,
     ProposeExpiration,
 )
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log

@@ -16,7 +16,8 @@ from flux_trio.cores.job_manager.calls import (
     MigrationStep,
     MigrationStored,
 )
-from flux_trio.cores.job_manager.jobs.ledger import Ledger, ended, revive
+from flux_trio.cores.job_manager.jobs.active_job import ended, revive
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
 from flux_trio.cores.job_manager.requests.submission import redacted_bytes
 from flux_trio.cores.lookups import KeysPage, page_in, values_in

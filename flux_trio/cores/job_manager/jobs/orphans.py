@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.state import Part
 from flux_trio.editions import rfc21
 from flux_trio.protocols import JobEvent

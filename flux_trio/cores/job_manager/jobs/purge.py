@@ -33,7 +33,8 @@ from flux_trio.cores.job_manager.calls import (
     RunSized,
     RunStored,
 )
-from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
 from flux_trio.cores.lookups import KeysPage, page_in, values_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_output import output_key

@@ -25,7 +25,8 @@ from flux_trio.cores.job_manager.calls import (
     MigrationStep,
     ReplayStep,
 )
-from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, ActiveJob, Ledger, ended, revive
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob, ended, revive
+from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
 from flux_trio.cores.job_manager.jobs.migration import MIGRATION_KEY, Migration
 from flux_trio.cores.job_manager.requests.submission import redacted_bytes

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.cores.job_manager.execution.side import ExecSide
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Note

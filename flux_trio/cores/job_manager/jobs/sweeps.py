@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from flux_trio.cores.job_manager.hooks.waiting import Sweep
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.state import Part
 
 SLICE_JOBS: Final = 300

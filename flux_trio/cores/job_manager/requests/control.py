@@ -9,7 +9,8 @@ from typing import Any
 
 from flux_trio.cores.job_manager.calls import Absent
 from flux_trio.cores.job_manager.execution.side import ExecSide
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_note
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part

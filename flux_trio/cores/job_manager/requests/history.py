@@ -16,7 +16,8 @@ import msgspec
 
 from flux_trio.cores.job_index import ENDED, Ended, read_ended
 from flux_trio.cores.job_manager.calls import HistoryRead
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.lookups import KeysPage, page_in
 from flux_trio.cores.state import Part
 from flux_trio.formats import Event

@@ -15,7 +15,8 @@ import msgspec
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.introduction import Introduction
 from flux_trio.cores.job_manager.hooks.waiting import Admit, Readmit
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.requests.entrance import Admission, Entrance, UserFound
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits
 from flux_trio.cores.state import Part

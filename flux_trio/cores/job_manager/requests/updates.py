@@ -25,7 +25,8 @@ from flux_trio.cores.job_manager.hooks.waiting import (
     UpdateValidated,
     Updating,
 )
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_update_keys
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part

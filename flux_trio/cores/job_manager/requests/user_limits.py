@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
 from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.state import Part

@@ -15,7 +15,8 @@ from typing import Final, TypeAlias
 
 from sortedcontainers import SortedList
 
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.state import Part
 from flux_trio.editions.rfc27 import Alloc, Cancel, Free, Prioritize

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import msgspec
 
 from flux_trio.cores.job_manager.calls import GrantsRead, InventoryRead, InventoryReadAgain
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.scheduler.allocated import Allocated
 from flux_trio.cores.lookups import LOOKUP_JOBS_MAX, cannot_read, values_in
 from flux_trio.cores.state import Part

@@ -12,7 +12,8 @@ from typing import Final
 
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.waiting import AskPriorities, AskPriority, PriorityGot
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.sweeps import Sweeps
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part

@@ -13,7 +13,8 @@ from msgspec import UNSET
 
 from flux_trio.cores.job_manager.calls import ExpirationTold
 from flux_trio.cores.job_manager.hooks.waiting import Proposal
-from flux_trio.cores.job_manager.jobs.ledger import ActiveJob, Ledger
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.job_manager.scheduler.allocs import Requests
