@@ -86,7 +86,7 @@ def test_task_that_ends_holds_up_no_other(instance: RunningInstance) -> None:
 
 
 def test_command_stops_reading_while_the_job_does_not(instance: RunningInstance) -> None:
-    script = "echo ready; sleep 100 & trap 'kill $!; wc -c; exit' USR1; wait"
+    script = "trap 'kill $!; wc -c; exit' USR1; sleep 100 & echo ready; wait"
     with fed(instance, "run", "sh", "-c", script) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == b"ready\n"

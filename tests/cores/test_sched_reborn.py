@@ -15,9 +15,10 @@ from flux_trio.formats import ResourceSet
 from flux_trio.messages import Request, topics
 from tests.support.asking import gone, service_back
 from tests.support.reborn_twin import Twins
-from tests.support.sched_script import MANAGER, START, SchedScript, alloc, answer, jobspec, tell
+from tests.support.sched_script import MANAGER, SchedScript, alloc, answer, jobspec, tell
 
 RANKS = 4
+LATE = 1e6  # however often the clock goes back, no time is below 0
 QUEUES = {"batch": "easy", "debug": "fifo"}
 
 
@@ -36,7 +37,7 @@ class TwinScript(SchedScript):
 
     def __init__(self, policy: str) -> None:
         self.core: Any = Twins(lambda: SchedCore(SchedConfig(policy=policy), queues=QUEUES))
-        self.now = START
+        self.now = LATE
         self.kvs: dict[str, str] = {}
         self.kvs_waits = False
         self.unanswered = []

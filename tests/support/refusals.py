@@ -23,6 +23,7 @@ EXPECTED: Final[dict[str, str]] = {
     "ALLOC PENDING ALLOC": "job manager asks twice for one job",
     "ALLOC ALLOCATED ALLOC": "job manager asks for a job that holds resources",
     "ALLOC IDLE FREE": "job manager frees what is not allocated",
+    "ALLOC PENDING FREE": "job manager frees what is not allocated",
     "ALLOC IDLE ANNOTATE": "scheduler annotates a job that it was not asked for",
     "ALLOC IDLE SUCCESS": "scheduler grants a job that it was not asked for",
     "ALLOC IDLE DENY": "scheduler denies a job that it was not asked for",
