@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 import time
@@ -11,11 +12,14 @@ from functools import cache
 from pathlib import Path
 
 from flux_trio.shell import cgroups
+from flux_trio.shell.job_cgroups import SWITCH
 
 
 @cache
 def why_none() -> str:
     """Why no cgroup can be made here; empty if one can."""
+    if os.environ.get(SWITCH) != "1":
+        return f"job cgroups are off: set {SWITCH}=1"
     home = cgroups.own_cgroup()
     if home is None:
         return "no cgroup of version 2 is mounted"
