@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final, Generic, TypeVar
 
+from msgspec import structs
+
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -18,6 +20,7 @@ from flux_trio.messages import (
     service_of,
     topics,
 )
+from flux_trio.messages.types import NORESPONSE
 
 BACKLOG_OF_GUEST_MAX: Final = 4096  # requests to a service that is starting; beyond it EAGAIN
 BACKLOG_OF_GUEST_BYTES_MAX: Final = 16 * 2**20  # of their payloads as JSON; the same
@@ -67,7 +70,7 @@ class Backlog(Generic[Message]):
     def put(self, message: Message) -> Response | None:
         """Keep `message`; if there is no room for it, the error response to it, if it wants one."""
         if isinstance(message, Request) and not message.is_owner:
-            if message.topic == topics.disconnect_of(service_of(message.topic)):
+            if _is_disconnect(message):
                 self._leave(message.sender)
                 return None
             count, size = self._guests.get(message.userid, (0, 0))
@@ -77,6 +80,8 @@ class Backlog(Generic[Message]):
                 return respond_error(message, Errno.EAGAIN, text)
             self._guests[message.userid] = count, size
             self._senders.add(message.sender)
+        elif isinstance(message, Request) and _is_disconnect(message):
+            self._silence(message.sender)
         self._waiting.append(message)
         return None
 
@@ -99,6 +104,15 @@ class Backlog(Generic[Message]):
         self._waiting = [each for each in self._waiting if not is_meant(each)]
         return taken
 
+    def _silence(self, sender: str) -> None:
+        """A peer of the owner is gone: answer none of its requests (RFC 6, Disconnection)."""
+        self._waiting = [
+            structs.replace(each, flags=each.flags | NORESPONSE)
+            if isinstance(each, Request) and each.sender == sender
+            else each
+            for each in self._waiting
+        ]
+
     def _leave(self, sender: str) -> None:
         """What the peer has sent goes; it counts for its user until the service is ready."""
         if sender in self._senders:
@@ -108,3 +122,7 @@ class Backlog(Generic[Message]):
                 for each in self._waiting
                 if not isinstance(each, Request) or each.sender != sender
             ]
+
+
+def _is_disconnect(request: Request) -> bool:
+    return request.topic == topics.disconnect_of(service_of(request.topic))

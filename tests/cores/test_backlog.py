@@ -18,6 +18,7 @@ from flux_trio.messages import (
     Request,
     Response,
     disconnect_request,
+    respond,
     topics,
 )
 from tests.support.asking import asked, asked_by_guest, gone
@@ -88,4 +89,14 @@ def test_what_a_guest_has_sent_goes_with_the_guest() -> None:
         backlog.put(message)
     for _ in range(3):
         assert backlog.put(disconnect_request("a", "guest", 7, ROLE_USER)) is None
-    assert backlog.take() == [first, last]
+    assert [each.topic for each in backlog.take()] == [first.topic, last.topic]
+
+
+def test_owners_peer_that_has_gone_is_not_answered() -> None:
+    """6.disconnect.2"""
+    backlog: Backlog[Request] = Backlog()
+    backlog.put(asked("job-manager.getinfo", None, by="gone", tag=1))
+    backlog.put(asked("job-manager.getinfo", None, by="there", tag=2))
+    backlog.put(gone("job-manager", "gone"))
+    waiting = backlog.take()
+    assert [respond(each, {}) is None for each in waiting] == [True, False, True]
