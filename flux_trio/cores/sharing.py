@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final, Generic, TypeVar
 
-from msgspec import structs
-
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -19,8 +17,8 @@ from flux_trio.messages import (
     respond_error,
     service_of,
     topics,
+    without_response,
 )
-from flux_trio.messages.types import NORESPONSE
 
 BACKLOG_OF_GUEST_MAX: Final = 4096  # requests to a service that is starting; beyond it EAGAIN
 BACKLOG_OF_GUEST_BYTES_MAX: Final = 16 * 2**20  # of their payloads as JSON; the same
@@ -107,9 +105,7 @@ class Backlog(Generic[Message]):
     def _silence(self, sender: str) -> None:
         """A peer of the owner is gone: answer none of its requests (RFC 6, Disconnection)."""
         self._waiting = [
-            structs.replace(each, flags=each.flags | NORESPONSE)
-            if isinstance(each, Request) and each.sender == sender
-            else each
+            without_response(each) if isinstance(each, Request) and each.sender == sender else each
             for each in self._waiting
         ]
 

@@ -25,6 +25,7 @@ from flux_trio.messages.rpc import (
     respond_stream,
     tells_return_of,
     unknown_method,
+    without_response,
 )
 from flux_trio.messages.types import (
     MATCHTAG_NONE,
@@ -78,4 +79,5 @@ __all__ = [
     "service_of",
     "tells_return_of",
     "unknown_method",
+    "without_response",
 ]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
+from msgspec import structs
+
 from flux_trio.formats import shortened
 from flux_trio.messages import topics
 from flux_trio.messages.errors import Errno, FluxError
@@ -24,6 +26,7 @@ ERROR_CHARS_MAX: Final = 4096
 """Length limit of an error response's text; twice the limit of an error text from a plugin."""
 
 Purpose = TypeVar("Purpose")
+RequestT = TypeVar("RequestT", bound=Request)
 
 
 def respond(request: Request, payload: Payload = None) -> Response | None:
@@ -65,6 +68,11 @@ def respond_error(request: Request, errnum: int, text: str = "") -> Response | N
         matchtag=request.matchtag,
         routes=request.routes,
     )
+
+
+def without_response(request: RequestT) -> RequestT:
+    """The same request, wanting no response: its sender has gone (RFC 6, Disconnection)."""
+    return structs.replace(request, flags=request.flags | NORESPONSE)
 
 
 def end_of_stream(request: Request) -> Response | None:

@@ -12,13 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from msgspec import structs
-
 from flux_trio.cores.credit import Credit
 from flux_trio.cores.kvs.ops import Op, Page, Put, Unlink
 from flux_trio.formats.meanings import KvsKey, Stamp
-from flux_trio.messages import Errno, FluxError, Request, topics
-from flux_trio.messages.types import NORESPONSE
+from flux_trio.messages import Errno, FluxError, Request, topics, without_response
 
 HELD_BYTES_MAX: Final = 64 << 20
 """Bytes of keys and texts that may wait for room. When they are full, further commits are refused
@@ -229,7 +226,7 @@ def without_answers(queue: Iterable[Waiting], gone: str) -> deque[Waiting]:
     order of that, and no answer that is not its own.
     """
     return deque(
-        replace(each, request=structs.replace(each.request, flags=each.request.flags | NORESPONSE))
+        replace(each, request=without_response(each.request))
         if isinstance(each, Commit) and each.request.sender == gone
         else each
         for each in queue
