@@ -43,6 +43,8 @@ from tests.benchmarks.measure import Figure, measured_instance
 from tests.benchmarks.pending import pending_job
 
 SECONDS: Final = float(os.environ.get("ONE_GUEST_S", "5"))
+IDLE_S: Final = min(SECONDS, 10.0)
+"""Seconds that the idle value is taken for, before the attack and again after it."""
 JOBS: Final = int(os.environ.get("ONE_GUEST_JOBS", "5000"))  # that a list has
 CONNECTIONS: Final = 16  # of the guest, for attacks that need no more
 AHEAD: Final = 256  # messages that the guest has unanswered on each
@@ -251,13 +253,13 @@ async def _measure(name: str) -> GuestFigure:
             memory = partial(_resident_mb, said["pid"])
             cpu = partial(_cpu_s, said["pid"])
             before = memory()
-            idle = await _calls(owner, cpu)
+            idle = await _calls(owner, cpu, IDLE_S)
             command = ("attack", name, said["uri"], said["guest"], str(said["jobid"]))
             async with _process(*command) as (process, _):
                 most = [before]
-                during = await _calls(owner, cpu, lambda: most.append(memory()))
+                during = await _calls(owner, cpu, SECONDS, lambda: most.append(memory()))
                 sent = await _ended(process)
-            idle += await _calls(owner, cpu)
+            idle += await _calls(owner, cpu, IDLE_S)
     took, took_cpu = [each.wall for each in during], [each.cpu for each in during]
     return GuestFigure(
         value=_ms(statistics.median(took)),
@@ -283,11 +285,14 @@ class Took(NamedTuple):
 
 
 async def _calls(
-    owner: Client, cpu: Callable[[], float], beside: Callable[[], object] = lambda: None
+    owner: Client,
+    cpu: Callable[[], float],
+    seconds: float,
+    beside: Callable[[], object] = lambda: None,
 ) -> list[Took]:
-    """How long the owner's calls take, for SECONDS."""
+    """How long the owner's calls take, for so many seconds."""
     took = []
-    ends = time.perf_counter() + SECONDS
+    ends = time.perf_counter() + seconds
     while time.perf_counter() < ends:
         began, began_cpu = time.perf_counter(), cpu()
         await owner.call(topics.JOB_QUEUE_STATUS, {})
