@@ -95,8 +95,9 @@ class Guest:
             try:
                 async with self.connection() as connection:
                     await self._send_all(connection, make, reads)
-            except (TransportError, OSError):
-                await trio.sleep(0.01)
+            except* (TransportError, OSError):
+                pass
+            await trio.sleep(0.01)
 
     async def _send_all(
         self, connection: Connection, make: Callable[[int], Request | Event], reads: bool
