@@ -18,7 +18,9 @@ T = TypeVar("T")
 
 TOP: Final = ("resources", "tasks", "attributes", "version")
 TYPES: Final = ("node", "slot", "core", "gpu")
-VERTEX_KEYS: Final = ("type", "count", "unit", "with", "label", "exclusive")
+VERTEX_KEYS: Final = ("type", "count", "unit", "with", "label")
+EXCLUSIVE: Final = ("node", "slot")
+"""The types of vertices that may have the key exclusive: node by the prose, slot by the schema."""
 RESERVED: Final = ("string", "fluid")
 """The schemes whose dependencies have a type and a scope."""
 GRAPHS: Final = ("slot>core", "slot>core,gpu")
@@ -148,11 +150,15 @@ def has_one_node_or_slot(jobspec: Any) -> str | None:
 def vertices_have_known_keys(jobspec: Any) -> str | None:
     """25.resources.2."""
     for vertex in vertices(jobspec):
-        more = [key for key in vertex if key not in VERTEX_KEYS]
+        kind = vertex.get("type")
+        keys = (*VERTEX_KEYS, "exclusive") if kind in EXCLUSIVE else VERTEX_KEYS
+        more = [key for key in vertex if key not in keys]
         if more:
-            return f"{vertex.get('type')}: expected no key {more[0]}"
+            return f"{kind}: expected no key {more[0]}"
         if not isinstance(vertex.get("exclusive", False), bool):
-            return f"{vertex.get('type')}: exclusive: expected true or false"
+            return f"{kind}: exclusive: expected true or false"
+        if not isinstance(vertex.get("unit", ""), str):
+            return f"{kind}: unit: expected a string, got {vertex['unit']!r:.80}"
     return None
 
 
