@@ -19,8 +19,9 @@ from flux_trio.judge.clauses.registry import (
     select,
 )
 from flux_trio.judge.clauses.status import ClauseStatus, Word, contradictions, judge, report
+from flux_trio.judge.engine.causes import Violation
 from flux_trio.judge.engine.judgement import Judgement, judge_trace, pick_records
-from flux_trio.judge.engine.monitor import Monitor, Verdict, Violation
+from flux_trio.judge.engine.monitor import Monitor, Verdict
 
 __all__ = [
     "Clause",

@@ -65,7 +65,7 @@ def test_a_rule_keeps_a_state_under_each_key_and_owes_what_is_live_at_rest():
         logged("start", "finish"),
         key=job_id,
         state=Place,
-        owed=lambda state, _facts: Broken("no finish", (state,)),
+        debt=lambda state, _facts: Broken("no finish", (state,)),
     )
     def finish_follows_start(state, record, _facts):
         if record.data["name"] == "start":

@@ -62,8 +62,8 @@ def test_nor_does_it_in_a_trace_that_breaks_clauses():
 
 def test_records_that_leave_nothing_live_leave_no_trace_in_the_snapshot():
     rules = Rules()
-    legs = (sent("request", "*"), received("request", "*"))
-    rules.judge("invariant.x", *legs, views=[OPEN])(lambda _record, _seen: None)
+    selectors = (sent("request", "*"), received("request", "*"))
+    rules.judge("invariant.x", *selectors, views=[OPEN])(lambda _record, _seen: None)
     ask = Request("a.b", {}, 1, routes=("x",))
     silent = Request("a.b", {}, 0, routes=("x",))
 

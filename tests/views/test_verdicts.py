@@ -103,7 +103,7 @@ def test_clauses_that_the_current_edition_has_otherwise_are_left_out_of_it() -> 
 def test_what_is_owed_at_the_end_counts_when_the_trace_came_to_rest() -> None:
     rules = Rules()
     rules.judge(
-        "27.alloc.1", sent("request", "sched.alloc"), owing=lambda _seen: [Broken("not answered")]
+        "27.alloc.1", sent("request", "sched.alloc"), debts=lambda _seen: [Broken("not answered")]
     )(lambda _r, _s: None)
 
     def source() -> Source:

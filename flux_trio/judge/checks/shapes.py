@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from flux_trio.formats import FormatError, Idset
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.leg import Leg, errnum, message, received, sent
-from flux_trio.judge.engine.rule import Broken, Owing, Rules
+from flux_trio.judge.engine.rule import Broken, Debts, Rules
+from flux_trio.judge.engine.selector import Selector, errnum, message, received, sent
 from flux_trio.judge.engine.view import Seen, View
 from flux_trio.messages import Event, Request, Response
 from flux_trio.trace import Record
@@ -98,16 +98,16 @@ def _name_of(topic: str, type_: type) -> str:
 def require_object(
     rules: Rules,
     clause: str,
-    *legs: Iterable[Leg],
+    *selectors: Iterable[Selector],
     views: Iterable[View] = (),
-    owing: Owing | None = None,
+    debts: Debts | None = None,
 ) -> None:
     """`clause`: the payload of each such message that is no error is a JSON object.
 
-    `owing` says, of `views`, which of these messages are missing at rest.
+    `debts` says, of `views`, which of these messages are missing at rest.
     """
 
-    @rules.judge(clause, *legs, views=views, owing=owing)
+    @rules.judge(clause, *selectors, views=views, debts=debts)
     def judge(record: Record, _seen: Seen) -> Broken | bool | None:
         found = message(record)
         if not isinstance(found, (Request, Response, Event)) or errnum(record):
@@ -120,7 +120,7 @@ def require_object(
 def require_key(
     rules: Rules,
     clause: str,
-    *legs: Iterable[Leg],
+    *selectors: Iterable[Selector],
     key: str,
     shape: Shape = ANYTHING,
     subjects: Objects = object_payload,
@@ -132,7 +132,7 @@ def require_key(
     `when` says of an object whether the clause is about it.
     """
 
-    @rules.each(clause, *legs, of=subjects)
+    @rules.each(clause, *selectors, of=subjects)
     def judge(subject: tuple[str, dict[str, Any]]) -> Broken | bool | None:
         what, found = subject
         if key in found:

@@ -9,12 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from flux_trio.judge.engine.leg import ANY_DISCONNECT, RECV, SEND, received, sent
+from flux_trio.judge.engine.selector import (
+    ANY_DISCONNECT,
+    INSTANCE,
+    RECV,
+    SEND,
+    noted,
+    received,
+    sent,
+)
 from flux_trio.judge.engine.trait import ERROR
 from flux_trio.messages import Request, Response, service_of, topics
-from flux_trio.trace import Record
+from flux_trio.trace import Kind, Record
 
-TELLING: Final = (
+CHANGING: Final = (
     *sent("response", topics.EXEC_HELLO),
     *sent("request", ANY_DISCONNECT),
     *received("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.EXEC_HELLO),
@@ -22,6 +30,14 @@ TELLING: Final = (
     *received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, mark=ERROR),
 )
 """The records that may change the facts."""
+LEAVING: Final = (
+    *noted(Kind.INSTANCE),
+    *noted(Kind.MODULE),
+    *sent("request", ANY_DISCONNECT),
+)
+"""The records by which a party may leave."""
+RETURNING: Final = sent("request", topics.SCHED_HELLO, topics.EXEC_HELLO)
+"""The records by which a party comes, in the place of one that has left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +84,18 @@ class Facts:
             case topics.JOB_MANAGER_DISCONNECT if sender == self.exec_peer:
                 return replace(self, exec_peer="")
         return self
+
+    def is_leaving(self, record: Record) -> bool:
+        """Whether the instance ends with this record, or a party with a role leaves."""
+        found = record.message
+        if found is None:
+            data = record.data or {}
+            parties = (self.scheduler, self.exec_peer, self.manager)
+            return record.kind == INSTANCE or (
+                data.get("module") in parties and data.get("what") != "started"
+            )
+        parties = (self.scheduler, self.exec_peer, self.manager)
+        return isinstance(found, Request) and found.sender in parties and found.sender != ""
 
     def is_manager_gone(self, record: Record) -> bool:
         """Whether a record is the disconnect of a job manager; its successor knows no peers."""

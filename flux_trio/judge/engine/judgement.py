@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from flux_trio.judge.clauses.registry import Clause
-from flux_trio.judge.engine.leg import EVENT
-from flux_trio.judge.engine.monitor import Monitor, Verdict, Violation
+from flux_trio.judge.engine.causes import Violation
+from flux_trio.judge.engine.monitor import Monitor, Verdict
 from flux_trio.judge.engine.rule import Rule
+from flux_trio.judge.engine.selector import EVENT
 from flux_trio.judge.engine.view import View
 from flux_trio.trace import Record, Shown, Source
 
@@ -99,11 +100,11 @@ def _left_out(
             yield rule.clause, "the trace does not show what crossed"
         elif rule.needs_headers and not shown.headers:
             yield rule.clause, "the trace does not show matchtags, flags and userids"
-        elif not shown.events and _reads_events(rule.legs, rule.views):
+        elif not shown.events and _reads_events(rule.selectors, rule.views):
             yield rule.clause, "the trace does not show the events of jobs"
 
 
-def _reads_events(legs: Iterable[object], views: Iterable[View]) -> bool:
-    if any(getattr(leg, "kind", "") == EVENT for leg in legs):
+def _reads_events(selectors: Iterable[object], views: Iterable[View]) -> bool:
+    if any(getattr(selector, "kind", "") == EVENT for selector in selectors):
         return True
-    return any(_reads_events(view.legs, view.reads) for view in views)
+    return any(_reads_events(view.selectors, view.reads) for view in views)

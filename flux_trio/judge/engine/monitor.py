@@ -7,16 +7,17 @@ It can watch a trace as it happens, or read one afterwards.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from flux_trio.judge.clauses.registry import Clause
+from flux_trio.judge.engine.causes import Causes, Violation
+from flux_trio.judge.engine.clock import Clock
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.leg import RECV, SEND, Key
 from flux_trio.judge.engine.place import Place, renumbered
 from flux_trio.judge.engine.plans import Plan, States, plans_of, put
 from flux_trio.judge.engine.rule import Broken, Each, Rule, Said, State, Subjects
+from flux_trio.judge.engine.selector import RECV, SEND, Key, job_id
 from flux_trio.judge.engine.view import View
 from flux_trio.trace import Record
 
@@ -30,26 +31,26 @@ class Verdict(StrEnum):
     NOT_EXERCISED = "not exercised"
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A broken clause: id, sentence, violator, the record, and earlier records that explain it."""
-
-    clause: str
-    sentence: str
-    party: str
-    text: str
-    record: Record
-    because: tuple[int, ...]
+PROMPT_S: Final = 1.0
+"""In simulated time a party acts on a message sooner than this. What has been due for so long when
+a party leaves, would have been done if it was to be done at all."""
 
 
 class Monitor:
     """Judges one trace by `rules`; `clauses` has the sentences.
 
     All rules are applied. The caller leaves out the rules that need data which the trace does not
-    have (`judge_trace` does so).
+    have (`judge_trace` does so). If the trace `is_simulated`, a party has acted on what it received
+    PROMPT_S ago.
     """
 
-    def __init__(self, rules: Iterable[Rule], clauses: Mapping[str, Clause]) -> None:
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        clauses: Mapping[str, Clause],
+        *,
+        is_simulated: bool = False,
+    ) -> None:
         self._clauses = clauses
         self._rules = tuple(rules)
         self._plans = plans_of(self._rules)
@@ -62,13 +63,22 @@ class Monitor:
         self._turns: dict[str, tuple[int, bool]] = {}
         self._kept: set[str] = set()
         self._last: Record | None = None
+        self._clock = Clock(PROMPT_S)
+        self._is_simulated = is_simulated
+        self._causes = Causes(clauses)
+        self._left: list[Violation] = []
         self.facts = Facts()
         self.violations: list[Violation] = []
 
     def observe(self, record: Record) -> list[Violation]:
         """Take the next record of the trace, and return its violations."""
         self._take_turn(record)
+        clock = self._clock
+        if record.t >= clock.next_t:
+            clock.sample(record.t, record.n)
         plan = self._plans.plan(record, self)
+        if plan.may_leave or self._left:
+            self._note_debts(record, plan)
         kept, slots = self._kept, self.slots
         if not plan.kept <= kept:
             kept |= plan.kept
@@ -79,31 +89,32 @@ class Monitor:
                 if said is True:
                     kept.add(rule.clause)
                 elif said:
-                    found.append(self._violation(rule, record, said))
+                    found.append(self._found(rule, record, said))
         for table in plan.tables:
             found += self._judged(record, *table)
         self._fold(plan, record)
-        if plan.may_end:
+        if plan.may_clear:
             self._clear(record)
-        if plan.may_tell:
+        if plan.changes_facts:
             self.facts = self.facts.after(record)
-        self.violations += found
+        if found:
+            found = self._causes.of_record(found)
+            self.violations += found
         self._last = record
         return found
 
+    def debts(self) -> list[Violation]:
+        """Return what is due and not done, with what was overdue when the parties left."""
+        found = self._debts()
+        known = {(each.clause, each.jobid) for each in found}
+        return found + [each for each in self._left if (each.clause, each.jobid) not in known]
+
     def finish(self) -> list[Violation]:
-        """End a trace that is at rest: a response or event that is still due is a violation.
+        """End a trace that is at rest: a debt is a violation, unless it may wait.
 
         Do not call it for a trace that was cut short: a party may have been about to act.
         """
-        last = self._last
-        if last is None:
-            return []
-        found = [
-            self._violation(rule, last, broken)
-            for rule in self._rules
-            for broken in self._owed(rule)
-        ]
+        found = self._causes.of_debts(each for each in self.debts() if not each.may_wait)
         self.violations += found
         return found
 
@@ -143,8 +154,10 @@ class Monitor:
         return self._states[view]
 
     def knew(self, party: str, n: int) -> bool:
-        """Whether `party` has begun a new turn since it received the message at `n`."""
-        return n < self._turns.get(party, (0, False))[0]
+        """Whether `party` has begun a turn since it received the message at `n`, or must have."""
+        if n < self._turns.get(party, (0, False))[0]:
+            return True
+        return self._is_simulated and n <= self._old()
 
     # --- implementation
 
@@ -174,7 +187,7 @@ class Monitor:
                 if said is True:
                     self._kept.add(rule.clause)
                 elif said and rule not in broken:
-                    broken[rule] = self._violation(rule, record, said)
+                    broken[rule] = self._found(rule, record, said)
         return list(broken.values())
 
     def _fold(self, plan: Plan, record: Record) -> None:
@@ -225,19 +238,70 @@ class Monitor:
             if each.clears is not None and each.clears(record, self.facts):
                 states.clear()
 
-    def _owed(self, rule: Rule) -> Iterator[Broken]:
-        if rule.owing is not None:
-            yield from rule.owing(self)
-        if rule.owed is not None:
+    def _old(self) -> int:
+        """Return the number of the last record that is PROMPT_S old."""
+        return 0 if self._last is None else self._clock.old(self._last.t)
+
+    def _note_debts(self, record: Record, plan: Plan) -> None:
+        """Keep what is overdue before a party leaves; forget it if it comes back or acts after all.
+
+        Whoever leaves takes its states along: what it had to do would be forgotten with them.
+        """
+        if plan.may_return:
+            self._left.clear()
+        elif plan.may_leave and self.facts.is_leaving(record):
+            old = self._old()
+            known = {(each.clause, each.jobid) for each in self._left}
+            self._left += [
+                each
+                for each in self._debts()
+                if each.because
+                and each.because[0] <= old
+                and (each.clause, each.jobid) not in known
+            ]
+        elif (jobid := job_id(record)) is not None:
+            self._left = [each for each in self._left if each.jobid != jobid]
+
+    def _debts(self) -> list[Violation]:
+        last = self._last
+        if last is None:
+            return []
+        return [
+            self._violation(rule, last, broken, broken.job)
+            for rule in self._rules
+            for broken in self._debts_of(rule)
+        ]
+
+    def _debts_of(self, rule: Rule) -> Iterator[Broken]:
+        if rule.debts is not None:
+            yield from rule.debts(self)
+        if rule.debt is not None:
             for state in self._states[rule].values():
-                broken = rule.owed(state, self.facts)
+                broken = rule.debt(state, self.facts)
                 if broken is not None:
                     yield broken
 
-    def _violation(self, rule: Rule, record: Record, broken: Broken) -> Violation:
+    def _found(self, rule: Rule, record: Record, broken: Broken) -> Violation:
+        """Return the violation in a record."""
+        jobid = job_id(record) if broken.job is None else broken.job
+        return self._violation(rule, record, broken, jobid)
+
+    def _violation(
+        self, rule: Rule, record: Record, broken: Broken, jobid: int | None
+    ) -> Violation:
         clause = self._clauses.get(rule.clause)
         sentence = clause.text if clause is not None else ""
         party = broken.party
         if not party and clause is not None:
             party = clause.violator or clause.actor
-        return Violation(rule.clause, sentence, party, broken.text, record, broken.because)
+        return Violation(
+            rule.clause,
+            sentence,
+            party,
+            broken.text,
+            record,
+            broken.because,
+            jobid,
+            is_missing=broken.is_missing,
+            may_wait=broken.may_wait,
+        )

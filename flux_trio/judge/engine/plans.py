@@ -1,9 +1,9 @@
 """Plans: the rules and views of a record, found once for each kind of record.
 
 Records with the same kind, message type, topic and trait values get the same plan. The plan follows
-only from the declarations of the rules and views: their legs select records, and a rule about a
-trait (`Rules.by`) is called when the plan is made. If such a rule answers from the trait's value
-alone, the answer holds for all of these records.
+only from the declarations of the rules and views: their selectors say which records they read, and
+a rule about a trait (`Rules.by`) is called when the plan is made. If such a rule answers from the
+trait's value alone, the answer holds for all of these records.
 
 Plans belong to a set of rules. Monitors with the same rules share them, so a process makes each
 plan once.
@@ -15,9 +15,18 @@ import functools
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias
 
-from flux_trio.judge.engine import facts as told
-from flux_trio.judge.engine.leg import ANY_TOPIC, EVENT, HOOK, OWN, Key, Leg, name_of, received
+from flux_trio.judge.engine import facts
 from flux_trio.judge.engine.rule import Apply, ByTrait, Each, Judge, Rule, Said, State, Subjects
+from flux_trio.judge.engine.selector import (
+    ANY_TOPIC,
+    EVENT,
+    HOOK,
+    OWN,
+    Key,
+    Selector,
+    name_of,
+    received,
+)
 from flux_trio.judge.engine.trait import ERROR, Mark, Trait, Value, Values
 from flux_trio.judge.engine.view import Fold, KeyOf, Parts, Seen, View
 from flux_trio.messages import Event, Request, Response, service_of, topics
@@ -69,9 +78,12 @@ class Plan(NamedTuple):
     """Views with one key that no other view reads; they are folded at once."""
     keyed: tuple[Keyed, ...]
     parted: tuple[Parted, ...]
-    may_end: bool
-    may_tell: bool
+    may_clear: bool
+    changes_facts: bool
     """Whether such a record may change the facts."""
+    may_leave: bool
+    may_return: bool
+    """Whether by such a record a party may leave, or another one come."""
 
 
 class Family(NamedTuple):
@@ -132,10 +144,10 @@ class Plans:
     # --- implementation
 
     def _marks(self) -> Iterable[Mark]:
-        legs: list[Leg] = [*told.TELLING, *ENDINGS]
-        legs += [leg for rule in self.rules for leg in rule.legs]
-        legs += [leg for view in self.views for leg in (*view.legs, *view.many)]
-        return [leg.mark for leg in legs if leg.mark is not None]
+        selectors: list[Selector] = [*facts.CHANGING, *ENDINGS]
+        selectors += [selector for rule in self.rules for selector in rule.selectors]
+        selectors += [selector for view in self.views for selector in (*view.selectors, *view.many)]
+        return [selector.mark for selector in selectors if selector.mark is not None]
 
     def _new_family(self, service: str, kind: str, type_: type, topic: str) -> Family:
         where = (service, kind, type_, topic)
@@ -166,7 +178,7 @@ class Plans:
         rules: list[tuple[int, Judge, Rule]] = []
         tables: dict[Subjects, list[tuple[Each, Rule]]] = {}
         for rule in self.rules:
-            slot = self._slot(here, rule, rule.legs)
+            slot = self._slot(here, rule, rule.selectors)
             if slot is None:
                 continue
             if rule.by_trait is not None and rule.trait is not None:
@@ -191,8 +203,10 @@ class Plans:
                 for of, about in tables.items()
             ),
             *self._foldings(here),
-            may_end=here.is_on(ENDINGS),
-            may_tell=here.is_on(told.TELLING),
+            may_clear=here.is_on(ENDINGS),
+            changes_facts=here.is_on(facts.CHANGING),
+            may_leave=here.is_on(facts.LEAVING),
+            may_return=here.is_on(facts.RETURNING),
         )
 
     def _foldings(
@@ -202,7 +216,7 @@ class Plans:
         keyed: dict[KeyOf, list[tuple[int, int, Fold]]] = {}
         parted: list[Parted] = []
         for view in self.views:
-            live = self._slot(here, view, view.legs)
+            live = self._slot(here, view, view.selectors)
             if live is None:
                 continue
             slot = self.slots[view]
@@ -217,14 +231,14 @@ class Plans:
             tuple(parted),
         )
 
-    def _slot(self, here: Here, of: View | Rule, legs: Iterable[Leg]) -> int | None:
+    def _slot(self, here: Here, of: View | Rule, selectors: Iterable[Selector]) -> int | None:
         """Return the slot that must not be empty for a record to be read; None if never read."""
         slot = None
-        for leg in legs:
-            if here.is_covered(leg):
-                if leg.live is None:
+        for selector in selectors:
+            if here.is_covered(selector):
+                if selector.live is None:
                     return ALWAYS
-                slot = self.slots[of if leg.live is OWN else leg.live]
+                slot = self.slots[of if selector.live is OWN else selector.live]
         return slot
 
 
@@ -238,22 +252,22 @@ class Here(NamedTuple):
 
     def has(self, trait: Trait) -> bool:
         """Whether these records have a trait."""
-        return self.is_on(trait.legs)
+        return self.is_on(trait.selectors)
 
-    def is_covered(self, leg: Leg) -> bool:
-        """Whether a leg selects these records."""
-        if self.kind != leg.kind or self.type != leg.type:
+    def is_covered(self, selector: Selector) -> bool:
+        """Whether a selector selects these records."""
+        if self.kind != selector.kind or self.type != selector.type:
             return False
-        before, star, after = leg.topic.partition(ANY_TOPIC)
+        before, star, after = selector.topic.partition(ANY_TOPIC)
         if star:
             is_topic = self.topic.startswith(before) and self.topic.endswith(after)
         else:
-            is_topic = self.topic == leg.topic
-        return is_topic and (leg.mark is None or self._is_marked(leg.mark))
+            is_topic = self.topic == selector.topic
+        return is_topic and (selector.mark is None or self._is_marked(selector.mark))
 
-    def is_on(self, legs: Iterable[Leg]) -> bool:
-        """Whether one of the legs selects these records."""
-        return any(map(self.is_covered, legs))
+    def is_on(self, selectors: Iterable[Selector]) -> bool:
+        """Whether one of the selectors selects these records."""
+        return any(map(self.is_covered, selectors))
 
     def _is_marked(self, mark: Mark) -> bool:
         return mark.trait in self.values and bool(mark.holds(self.values[mark.trait]))
@@ -313,7 +327,7 @@ def answer(by_trait: ByTrait, value: Value) -> bool | str:
 
 def _views_of(rule: Rule) -> Iterable[View]:
     by_trait = rule.trait.views() if rule.trait is not None else ()
-    return [*rule.views, *by_trait, *_views_marked(rule.legs)]
+    return [*rule.views, *by_trait, *_views_marked(rule.selectors)]
 
 
 def _in_order(views: Iterable[View]) -> list[View]:
@@ -325,12 +339,17 @@ def _in_order(views: Iterable[View]) -> list[View]:
             if view not in found:
                 found[view] = None
                 take(view.reads)
-                take(_views_marked(view.legs))
+                take(_views_marked(view.selectors))
 
     take(views)
     return list(found)
 
 
-def _views_marked(legs: Iterable[Leg]) -> list[View]:
-    """Return the views that the traits of these legs read."""
-    return [view for leg in legs if leg.mark is not None for view in leg.mark.trait.views()]
+def _views_marked(selectors: Iterable[Selector]) -> list[View]:
+    """Return the views that the traits of these selectors read."""
+    return [
+        view
+        for selector in selectors
+        if selector.mark is not None
+        for view in selector.mark.trait.views()
+    ]

@@ -1,10 +1,10 @@
 """A rule: one clause as a small state machine over the trace.
 
-A rule selects the records that it reads (`legs`). A rule of `Rules.rule` keeps its own state under
-a key (a job id, an RPC). A rule of `Rules.check` reads each record alone. A rule of `Rules.judge`
-also reads views, which are states that rules share. A state is hashable, and None if there is
-nothing to keep, so the state of a monitor is small and can be compared. A rule reads only the
-trace, and judges a party by the messages that the party had sent and received by then.
+A rule declares the records that it reads (`selectors`). A rule of `Rules.rule` keeps its own state
+under a key (a job id, an RPC). A rule of `Rules.check` reads each record alone. A rule of
+`Rules.judge` also reads views, which are states that rules share. A state is hashable, and None if
+there is nothing to keep, so the state of a monitor is small and can be compared. A rule reads only
+the trace, and judges a party by the messages that the party had sent and received by then.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.leg import (
+from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
     OWN,
     Key,
-    Leg,
+    Selector,
     errnum,
     job_id,
     logged,
@@ -41,10 +41,10 @@ __all__ = [
     "OWN",
     "Broken",
     "Key",
-    "Leg",
     "Rule",
     "Rules",
     "Seen",
+    "Selector",
     "State",
     "Step",
     "Subjects",
@@ -73,12 +73,20 @@ class Broken:
     """The clause was broken; `text` says what was expected and what came.
 
     `because` has the numbers (`n`) of the earlier records that show why; the current record broke
-    the clause. `party` is the violator if it is not the party that the clause binds.
+    the clause. `party` is the violator if it is not the party that the clause binds. `job` is the
+    job concerned if it is not the job of the current record.
+
+    `is_missing` says that an event or a message is missing, so that what comes next may seem wrong
+    too. A debt is what somebody still has to do: `because` begins with the record since when. If it
+    `may_wait`, it may be open at rest too, and is no violation.
     """
 
     text: str
     because: tuple[int, ...] = ()
     party: str = ""
+    job: int | None = None
+    is_missing: bool = False
+    may_wait: bool = False
 
 
 class Step(NamedTuple):
@@ -101,29 +109,30 @@ Judge: TypeAlias = Callable[[Record, Seen], Said]
 ByTrait: TypeAlias = Callable[[Any, Record, Seen], Said]
 Subjects: TypeAlias = Callable[[Record, Seen], Iterable[Any]]
 Each: TypeAlias = Callable[[Any], Said]
-Owed: TypeAlias = Callable[[State, Facts], Broken | None]
-Owing: TypeAlias = Callable[[Seen], Iterable[Broken]]
+Debt: TypeAlias = Callable[[State, Facts], Broken | None]
+Debts: TypeAlias = Callable[[Seen], Iterable[Broken]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rule:
     """One clause as a state machine.
 
-    `clause` is its id in the registry, or the name of an invariant. A record that one of `legs`
-    selects is handled in one of four ways. `apply` updates the state under `key(record)`; a key of
-    None skips the record. `judge` judges the record with the states of `views`. `by_trait` judges
-    the value of the record's `trait` (None if it does not have the trait). `each` judges each of
-    the record's `subjects`, which are found once for all rules with the same `subjects`.
+    `clause` is its id in the registry, or the name of an invariant. A record that one of the
+    `selectors` selects is handled in one of four ways. `apply` updates the state under
+    `key(record)`; a key of None skips the record. `judge` judges the record with the states of
+    `views`. `by_trait` judges the value of the record's `trait` (None if it does not have the
+    trait). `each` judges each of the record's `subjects`, which are found once for all rules with
+    the same `subjects`.
 
     `needs_crossing` marks a rule that compares sends with receipts, `needs_headers` a rule about
     matchtags, flags or userids: a recording without these cannot exercise it. `clears` returns True
-    for a record that removes all states of the rule (`scheduler_lost`, `exec_lost`). At the end of
-    a trace at rest, `owed` returns the violation of one state, `owing` those of all states: an
-    action that is still due.
+    for a record that removes all states of the rule (`scheduler_lost`, `exec_lost`). `debts` yields
+    the actions that are due and not done yet, `debt` returns the one of a state of the rule. At the
+    end of a trace at rest they are violations.
     """
 
     clause: str
-    legs: tuple[Leg, ...]
+    selectors: tuple[Selector, ...]
     key: KeyOf = no_key
     apply: Apply | None = None
     type: Any = None
@@ -136,8 +145,8 @@ class Rule:
     needs_crossing: bool = False
     needs_headers: bool = False
     clears: Clears | None = None
-    owed: Owed | None = None
-    owing: Owing | None = None
+    debt: Debt | None = None
+    debts: Debts | None = None
 
 
 class Rules:
@@ -149,27 +158,27 @@ class Rules:
     def rule(
         self,
         clause: str,
-        *legs: Iterable[Leg],
+        *selectors: Iterable[Selector],
         key: KeyOf,
         state: Any,
         needs_crossing: bool = False,
         needs_headers: bool = False,
         clears: Clears | None = None,
-        owed: Owed | None = None,
+        debt: Debt | None = None,
     ) -> Callable[[Apply], Apply]:
         """Register the decorated function as the rule of `clause`; `state` is its state's type."""
 
         def register(apply: Apply) -> Apply:
             rule = Rule(
                 clause=clause,
-                legs=_flat(legs),
+                selectors=_flat(selectors),
                 key=key,
                 apply=apply,
                 type=state,
                 needs_crossing=needs_crossing,
                 needs_headers=needs_headers,
                 clears=clears,
-                owed=owed,
+                debt=debt,
             )
             self.all.append(rule)
             return apply
@@ -179,16 +188,16 @@ class Rules:
     def check(
         self,
         clause: str,
-        *legs: Iterable[Leg],
+        *selectors: Iterable[Selector],
         needs_crossing: bool = False,
         needs_headers: bool = False,
     ) -> Callable[[Callable[[Record, Facts], Said]], Any]:
         """Register a rule without state."""
 
         def register(check: Callable[[Record, Facts], Said]) -> Any:
-            self.judge(clause, *legs, needs_crossing=needs_crossing, needs_headers=needs_headers)(
-                lambda record, seen: check(record, seen.facts)
-            )
+            self.judge(
+                clause, *selectors, needs_crossing=needs_crossing, needs_headers=needs_headers
+            )(lambda record, seen: check(record, seen.facts))
             return check
 
         return register
@@ -196,23 +205,23 @@ class Rules:
     def judge(
         self,
         clause: str,
-        *legs: Iterable[Leg],
+        *selectors: Iterable[Selector],
         views: Iterable[View] = (),
         needs_crossing: bool = False,
         needs_headers: bool = False,
-        owing: Owing | None = None,
+        debts: Debts | None = None,
     ) -> Callable[[Judge], Judge]:
         """Register a rule whose state is in `views`."""
 
         def register(judge: Judge) -> Judge:
             rule = Rule(
                 clause=clause,
-                legs=_flat(legs),
+                selectors=_flat(selectors),
                 judge=judge,
                 views=tuple(views),
                 needs_crossing=needs_crossing,
                 needs_headers=needs_headers,
-                owing=owing,
+                debts=debts,
             )
             self.all.append(rule)
             return judge
@@ -223,10 +232,10 @@ class Rules:
         self,
         trait: Trait,
         clause: str,
-        *legs: Iterable[Leg],
+        *selectors: Iterable[Selector],
         views: Iterable[View] = (),
         needs_headers: bool = False,
-        owing: Owing | None = None,
+        debts: Debts | None = None,
     ) -> Callable[[ByTrait], ByTrait]:
         """Register a rule about the value of a trait, which is its first argument.
 
@@ -237,12 +246,12 @@ class Rules:
         def register(by_trait: ByTrait) -> ByTrait:
             rule = Rule(
                 clause=clause,
-                legs=_flat(legs),
+                selectors=_flat(selectors),
                 trait=trait,
                 by_trait=by_trait,
                 views=tuple(views),
                 needs_headers=needs_headers,
-                owing=owing,
+                debts=debts,
             )
             self.all.append(rule)
             return by_trait
@@ -252,7 +261,7 @@ class Rules:
     def each(
         self,
         clause: str,
-        *legs: Iterable[Leg],
+        *selectors: Iterable[Selector],
         of: Subjects,
         views: Iterable[View] = (),
         needs_headers: bool = False,
@@ -265,7 +274,7 @@ class Rules:
         def register(each: Each) -> Each:
             rule = Rule(
                 clause=clause,
-                legs=_flat(legs),
+                selectors=_flat(selectors),
                 subjects=of,
                 each=each,
                 views=tuple(views),
@@ -277,8 +286,8 @@ class Rules:
         return register
 
 
-def _flat(legs: Iterable[Iterable[Leg]]) -> tuple[Leg, ...]:
-    return tuple(leg for group in legs for leg in group)
+def _flat(selectors: Iterable[Iterable[Selector]]) -> tuple[Selector, ...]:
+    return tuple(selector for group in selectors for selector in group)
 
 
 # --- lost parties

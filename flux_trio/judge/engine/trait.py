@@ -1,7 +1,7 @@
 """Traits: small values of a record that help to choose its rules and views.
 
 The kind, message type, topic and trait values of a record decide which rules and views read it.
-Records that are equal in these share a plan (`plans`). A leg may select some values of a trait
+Records that are equal in these share a plan (`plans`). A selector may select some values of a trait
 (`Mark`); a rule may judge a trait (`Rules.by`). A trait should have few values, because each value
 is one more plan in the cache.
 """
@@ -12,10 +12,10 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from flux_trio.judge.engine.leg import (
+from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
     LOOKUP_TOPICS,
-    Leg,
+    Selector,
     errnum,
     payload,
     received,
@@ -32,13 +32,13 @@ Value: TypeAlias = Hashable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trait:
-    """A value that `read` finds in the records of `legs`; other records do not have the trait.
+    """A value that `read` finds in the records of `selectors`; other records do not have the trait.
 
     `views` returns the views that `read` uses.
     """
 
     name: str
-    legs: tuple[Leg, ...]
+    selectors: tuple[Selector, ...]
     read: Callable[[Record, Seen], Value]
     views: Callable[[], tuple[View, ...]] = tuple
 

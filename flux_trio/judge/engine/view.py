@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self, TypeAlias, TypeVar
 import msgspec
 
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.leg import Key, Leg
+from flux_trio.judge.engine.selector import Key, Selector
 from flux_trio.trace import Record
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ Fold: TypeAlias = Callable[[Any, Any, Record, Seen], Hashable | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A fold over the records of `legs`, by key.
+    """A fold over the records of `selectors`, by key.
 
     `key` returns the one key of a record; None skips the record. `parts` returns several keys, each
     with its part of the record. If both are given, `parts` is used for the records of `many`.
@@ -72,11 +72,11 @@ class View:
     """
 
     name: str
-    legs: tuple[Leg, ...]
+    selectors: tuple[Selector, ...]
     fold: Fold
     parts: Parts | None = None
     key: KeyOf | None = None
-    many: tuple[Leg, ...] = ()
+    many: tuple[Selector, ...] = ()
     clears: Clears | None = None
     reads: tuple[View, ...] = ()
     state: Any = None
@@ -103,16 +103,16 @@ def seen_once(read: Callable[[Record, Seen], T]) -> Callable[[Record, Seen], T]:
 
 def view(
     name: str,
-    *legs: Iterable[Leg],
+    *selectors: Iterable[Selector],
     fold: Fold,
     parts: Parts | None = None,
     key: KeyOf | None = None,
-    many: Iterable[Leg] = (),
+    many: Iterable[Selector] = (),
     clears: Clears | None = None,
     reads: tuple[View, ...] = (),
     state: Any = None,
 ) -> View:
-    """Return a view of these legs and of `many`, with `parts`, `key` or both."""
+    """Return a view of these selectors and of `many`, with `parts`, `key` or both."""
     many = tuple(many)
-    flat = (*(leg for group in legs for leg in group), *many)
+    flat = (*(selector for group in selectors for selector in group), *many)
     return View(name, flat, fold, parts, key, many, clears, reads, state)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from flux_trio.judge.engine.leg import COUNTERS, STATE, job_id, name_of, once
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, logged, noted, payload, view
+from flux_trio.judge.engine.selector import COUNTERS, STATE, job_id, name_of, once
 from flux_trio.judge.views import execution, scheduling
 from flux_trio.judge.views.execution import STARTS, Start, is_open
 from flux_trio.judge.views.jobs import (

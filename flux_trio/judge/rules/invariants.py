@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from flux_trio.formats import ResourceSet
-from flux_trio.judge.engine.leg import ANY_TOPIC, name_of, topic_of
 from flux_trio.judge.engine.rule import (
     Broken,
     Rules,
@@ -17,7 +16,8 @@ from flux_trio.judge.engine.rule import (
     payload,
     sent,
 )
-from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.engine.selector import ANY_TOPIC, name_of, topic_of
+from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, Written, overlaps
 from flux_trio.judge.views.jobs import (
     CLEANUP,
@@ -130,8 +130,8 @@ def _scheduler_holders(seen: Seen) -> dict[Any, bool]:
 
     The value is False if the scheduler has received the free and may not have handled it.
     """
-    known = {jobid: told_of(seen, jobid) for jobid in seen.all(TOLD)}
-    return {jobid: not told.free for jobid, told in known.items() if told.held}
+    known = {jobid: sched_job(seen, jobid) for jobid in seen.all(SCHED_JOBS)}
+    return {jobid: not job.free for jobid, job in known.items() if job.held}
 
 
 def _allocated(account: Any) -> dict[int, ResourceSet | None]:
@@ -147,7 +147,7 @@ def _allocated(account: Any) -> dict[int, ResourceSet | None]:
 @RULES.judge(
     "invariant.scheduler-agrees",
     noted(Kind.STATE),
-    views=[LIFE, ASKED, TOLD, WRITTEN, LINK],
+    views=[LIFE, ASKED, SCHED_JOBS, WRITTEN, LINK],
 )
 def the_scheduler_knows_who_has_what(record: Record, seen: Seen) -> Said:
     """Check the scheduler's `state` record, after each ready and at rest.

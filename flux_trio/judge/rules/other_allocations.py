@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.formats import ResourceSet
 from flux_trio.judge.checks.jobspecs import count, known_by_value, part, system, totals, vertices
-from flux_trio.judge.engine.leg import EVENT
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     Broken,
@@ -20,6 +19,7 @@ from flux_trio.judge.engine.rule import (
     sent,
     view,
 )
+from flux_trio.judge.engine.selector import EVENT
 from flux_trio.judge.engine.trait import WITH_R
 from flux_trio.judge.engine.view import Live
 from flux_trio.judge.views.resource_sets import committed, resources_in

@@ -58,10 +58,14 @@ def _owed_depends(seen: Seen) -> Iterable[Broken]:
     for job, life in lives.items():
         log: Log | None = seen.at(LOG, job)
         if life.state == DEPEND and log and log.satisfied and not log.dependencies:
-            yield Broken(f"job {job}: all dependencies are removed, no depend event followed")
+            yield Broken(
+                f"job {job}: all dependencies are removed, no depend event followed",
+                (life.since,),
+                job=job,
+            )
 
 
-@RULES.judge("26.events.3", logged("depend"), views=(LOG, LIFE), owing=_owed_depends)
+@RULES.judge("26.events.3", logged("depend"), views=(LOG, LIFE), debts=_owed_depends)
 def satisfied_when_all_are_removed(record: Record, seen: Seen) -> Said:
     log = log_of(record, seen)
     return log is not None and bool(log.satisfied) and not log.dependencies
@@ -116,7 +120,7 @@ def _owed_by(
 ) -> Callable[[Seen], Iterable[Broken]]:
     """Yield the jobs that wait for an antecedent although its condition is decided."""
 
-    def owed(seen: Seen) -> Iterable[Broken]:
+    def debts(seen: Seen) -> Iterable[Broken]:
         lives: Mapping[Any, Life] = seen.all(LIFE)
         for job, life in lives.items():
             log: Log | None = seen.at(LOG, job)
@@ -125,9 +129,11 @@ def _owed_by(
             for description, n in log.dependencies:
                 antecedent = _antecedent(seen, names, description)
                 if antecedent is not None and is_due(antecedent):
-                    yield Broken(f"job {job}: {description}: expected {what}, none followed", (n,))
+                    yield Broken(
+                        f"job {job}: {description}: expected {what}, none followed", (n,), job=job
+                    )
 
-    return owed
+    return debts
 
 
 def _waits_for(
@@ -144,10 +150,10 @@ def _waits_for(
     owed_removals = _owed_by(names, is_met, "a dependency-remove event")
     owed_exceptions = _owed_by(names, is_hopeless, "an exception of severity 0")
 
-    def owing(seen: Seen) -> Iterable[Broken]:
+    def debts(seen: Seen) -> Iterable[Broken]:
         return [*owed_removals(seen), *owed_exceptions(seen)]
 
-    @RULES.judge(clause, REMOVED, views=(LOG, LIFE), owing=owing)
+    @RULES.judge(clause, REMOVED, views=(LOG, LIFE), debts=debts)
     def judge(record: Record, seen: Seen) -> Said:
         description = str(context_of(record).get("description"))
         antecedent = _antecedent(seen, names, description)
@@ -169,7 +175,7 @@ _waits_for("26.schemes.6", AFTERNOTOK, is_failure, "is INACTIVE and unsuccessful
     "26.schemes.3",
     logged("exception"),
     views=(LOG, LIFE),
-    owing=_owed_by(
+    debts=_owed_by(
         AFTER, lambda log: bool(log.ended) and not log.started, "an exception of severity 0"
     ),
 )

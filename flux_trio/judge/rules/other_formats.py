@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.engine.leg import errnum, once
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, payload, sent
+from flux_trio.judge.engine.selector import errnum, once
 from flux_trio.judge.engine.trait import WITH_R, says
 from flux_trio.judge.views.execution import START, data_of
 from flux_trio.judge.views.resource_sets import children, committed, entries, execution
@@ -48,10 +48,10 @@ def _idsets(record: Record, _seen: Seen) -> Iterator[Text]:
         for entry in entries(r):
             owners = ((entry, "rank"), (children(entry), "core"), (children(entry), "gpu"))
             yield from _texts(what, owners)
-    told, data = payload(record), data_of(record)
-    targets = [(told, "targets")] if told.get("targets") != "all" else []
+    content, data = payload(record), data_of(record)
+    targets = [(content, "targets")] if content.get("targets") != "all" else []
     released = [(data, "ranks")] if data.get("ranks") != "all" else []
-    yield from _texts(f"{told.get('type')} response", [*targets, *released])
+    yield from _texts(f"{content.get('type')} response", [*targets, *released])
 
 
 def _texts(what: str, owners: Iterable[tuple[dict[str, Any], str]]) -> Iterator[Text]:
@@ -86,7 +86,7 @@ def _constraints(record: Record, _seen: Seen) -> Iterator[tuple[str, Any]]:
 
 def _spelled(
     clause: str,
-    legs: Iterable[Any],
+    selectors: Iterable[Any],
     of: Callable[[Record, Seen], Iterator[Text]],
     fits: Callable[[str], bool],
     expected: str,
@@ -94,7 +94,7 @@ def _spelled(
     """Register `clause`: each of these texts fits; `expected` describes a fitting text."""
     fits = functools.lru_cache(maxsize=1024)(fits)  # the same texts come again and again
 
-    @RULES.each(clause, legs, of=of)
+    @RULES.each(clause, selectors, of=of)
     def check(subject: Text) -> Said:
         what, text = subject
         return fits(text) or Broken(f"{what}: expected {expected}, got {text!r:.80}")

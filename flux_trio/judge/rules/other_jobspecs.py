@@ -22,7 +22,6 @@ from flux_trio.judge.checks.jobspecs import (
     task,
 )
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.leg import EVENT
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     OWN,
@@ -41,6 +40,7 @@ from flux_trio.judge.engine.rule import (
     sent,
     while_live,
 )
+from flux_trio.judge.engine.selector import EVENT
 from flux_trio.judge.engine.trait import says
 from flux_trio.judge.views.execution import START, kind_of_answer
 from flux_trio.messages import Request, topics
@@ -125,7 +125,7 @@ def malformed_jobspecs_are_rejected(state: State, record: Record, _facts: Facts)
     while_live(OWN, logged("start", "free", "clean")),
     key=job_id,
     state=Place,
-    owed=lambda state, _facts: _not_freed(state),
+    debt=lambda state, _facts: _not_freed(state),
 )
 def what_cannot_start_gives_its_resources_back(state: State, record: Record, _facts: Facts) -> Step:
     if record.kind == EVENT:

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.engine.leg import SEND, no_key, topic_of
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     Broken,
@@ -28,6 +27,7 @@ from flux_trio.judge.engine.rule import (
     sent,
     view,
 )
+from flux_trio.judge.engine.selector import SEND, no_key, topic_of
 from flux_trio.judge.engine.trait import WITH_R
 from flux_trio.judge.views.jobs import LIFE, context_of
 from flux_trio.judge.views.resource_sets import (
@@ -42,7 +42,7 @@ from flux_trio.judge.views.resource_sets import (
     pieces_of,
     targets_of,
 )
-from flux_trio.judge.views.resources import HEARD, heard_by
+from flux_trio.judge.views.resources import AS_RECEIVED, heard_by
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 
@@ -69,7 +69,7 @@ def _missing(piece: Piece, inventory: Iterable[Piece]) -> Idset:
     return ranks
 
 
-@RULES.judge("20.overview.3", COMMITS, views=[HEARD])
+@RULES.judge("20.overview.3", COMMITS, views=[AS_RECEIVED])
 def what_is_allocated_was_acquired(record: Record, seen: Seen) -> Said:
     had = heard_by(seen, record.party)
     found = allocated(record)
@@ -97,7 +97,7 @@ def r_stays_when_the_job_ends(record: Record, seen: Seen) -> Said:
     return kept
 
 
-@RULES.judge("20.expiration.2", COMMITS, views=[HEARD])
+@RULES.judge("20.expiration.2", COMMITS, views=[AS_RECEIVED])
 def nothing_is_allocated_beyond_the_inventory(record: Record, seen: Seen) -> Said:
     had = heard_by(seen, record.party)
     found = allocated(record)
@@ -137,7 +137,7 @@ SUFFIXED: Final = view(
 """By job id: the properties with a suffix that it asks for."""
 
 
-@RULES.judge("20.properties.6", COMMITS, views=[SUFFIXED, HEARD])
+@RULES.judge("20.properties.6", COMMITS, views=[SUFFIXED, AS_RECEIVED])
 def the_literal_property_applies(record: Record, seen: Seen) -> Said:
     kept = None
     had = heard_by(seen, record.party)
@@ -157,19 +157,21 @@ def the_literal_property_applies(record: Record, seen: Seen) -> Said:
 def accepts(clause: str, trait: str) -> None:
     """Register `clause`: a scheduler whose first grow has `trait` goes on to send hello."""
 
-    @RULES.judge(clause, sent("request", topics.SCHED_HELLO), noted(Kind.MODULE), views=[HEARD])
+    @RULES.judge(
+        clause, sent("request", topics.SCHED_HELLO), noted(Kind.MODULE), views=[AS_RECEIVED]
+    )
     def judge(record: Record, seen: Seen) -> Said:
         if record.kind == SEND:
             had = heard_by(seen, record.party)
             return had is not None and trait in had.traits
-        told = payload(record)
-        had = seen.at(HEARD, told.get("module"))
-        if had is None or told.get("what") not in ENDED or had.said_hello or not had.grown:
+        content = payload(record)
+        had = seen.at(AS_RECEIVED, content.get("module"))
+        if had is None or content.get("what") not in ENDED or had.said_hello or not had.grown:
             return None
         if trait not in had.traits:
             return None
-        text = f"{told['module']} left ({told.get('reason', '')}) when it was given a valid R"
-        return Broken(f"{text}: {trait}", (had.grown,), party=str(told["module"]))
+        text = f"{content['module']} left ({content.get('reason', '')}) when it was given a valid R"
+        return Broken(f"{text}: {trait}", (had.grown,), party=str(content["module"]))
 
 
 accepts("20.format.5", "out of order")

@@ -39,8 +39,10 @@ def _context(record: Record, _seen: Seen) -> list[tuple[str, dict[str, Any]]]:
 
 def _require(clause: str, event: str, key: str, shape: Shape, *, required: bool = True) -> None:
     """`clause`: the context of the event has `key`."""
-    legs = logged(event)
-    require_key(RULES, clause, legs, key=key, shape=shape, subjects=_context, required=required)
+    selectors = logged(event)
+    require_key(
+        RULES, clause, selectors, key=key, shape=shape, subjects=_context, required=required
+    )
 
 
 _require("21.events.4", "submit", "urgency", URGENCY)

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from flux_trio.judge.engine.leg import EVENT, name_of
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
@@ -22,6 +21,7 @@ from flux_trio.judge.engine.rule import (
     sent,
     view,
 )
+from flux_trio.judge.engine.selector import EVENT, name_of
 from flux_trio.judge.engine.trait import WITH_EVENTS, WITH_UNLINK
 from flux_trio.judge.views.eventlogs import (
     LOG,
@@ -103,7 +103,9 @@ def _owed_events(seen: Seen) -> Iterable[Broken]:
         return
     for job, events in left.items():
         for name, n in events:
-            yield Broken(f"{name} event of job {job} is in no eventlog: it was never stored", (n,))
+            yield Broken(
+                f"{name} event of job {job} is in no eventlog: it was never stored", (n,), job=job
+            )
 
 
 COMMITS: Final = view(
@@ -116,7 +118,7 @@ COMMITS: Final = view(
 """The record of the last commit of events, if commits are in the trace."""
 
 
-@RULES.judge("21.criteria.7", WITH_LOGS, views=(UNSTORED, COMMITS, LOG), owing=_owed_events)
+@RULES.judge("21.criteria.7", WITH_LOGS, views=(UNSTORED, COMMITS, LOG), debts=_owed_events)
 def events_are_stored_as_they_were_logged(record: Record, seen: Seen) -> Said:
     kept = False
     for job, names in stored_events(record).items():
@@ -170,7 +172,9 @@ def _owed_removals(seen: Seen) -> Iterable[Broken]:
     left: Mapping[Any, int] = seen.all(INVALID)
     for job, n in left.items():
         if seen.at(COMMITS):
-            yield Broken(f"job {job} was invalid: expected it to be removed from the KVS", (n,))
+            yield Broken(
+                f"job {job} was invalid: expected it to be removed from the KVS", (n,), job=job
+            )
 
 
 @RULES.judge(
@@ -178,7 +182,7 @@ def _owed_removals(seen: Seen) -> Iterable[Broken]:
     logged("invalidate"),
     UNLINKS,
     views=(INVALID, COMMITS),
-    owing=_owed_removals,
+    debts=_owed_removals,
 )
 def an_invalid_job_is_removed(record: Record, seen: Seen) -> Said:
     if record.kind == EVENT:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from flux_trio.judge.engine.leg import name_of, topic_of
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent
+from flux_trio.judge.engine.selector import name_of, topic_of
 from flux_trio.judge.views.eventlogs import LOG, broken_event, log_of
 from flux_trio.judge.views.jobs import DURABLE, LIFE, JobState, Life, is_durable, is_fatal
 from flux_trio.messages import topics

@@ -18,7 +18,7 @@ from flux_trio.judge.engine.rule import (
     payload,
     sent,
 )
-from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import DURABLE, LIFE, Life, is_durable
 from flux_trio.judge.views.queueing import UNSENT, unsent
 from flux_trio.judge.views.scheduling import (
@@ -44,10 +44,12 @@ TYPES: Final = {SUCCESS: "SUCCESS", ANNOTATE: "ANNOTATE", DENY: "DENY", CANCEL: 
 
 def _not_asked_for(seen: Seen) -> Iterable[Broken]:
     for jobid, life in unsent(seen):
-        yield Broken(f"job {jobid}: is in SCHED and no sched.alloc is sent", (life.since,))
+        yield Broken(
+            f"job {jobid}: is in SCHED and no sched.alloc is sent", (life.since,), job=jobid
+        )
 
 
-@RULES.judge("27.alloc.1", ASKED_FOR, views=UNSENT, owing=_not_asked_for)
+@RULES.judge("27.alloc.1", ASKED_FOR, views=UNSENT, debts=_not_asked_for)
 def resources_are_asked_for(record: Record, _seen: Seen) -> Said:
     return job_id(record) is not None
 
@@ -59,10 +61,10 @@ require_key(RULES, "27.alloc.5", ASKED_FOR, key="jobspec", shape=OBJECT)
 
 @RULES.judge("27.alloc.3", ASKED_FOR, views=[LIFE, DURABLE])
 def priority_is_the_current_one(record: Record, seen: Seen) -> Said:
-    jobid, told = job_id(record), payload(record)
-    if "priority" not in told:
+    jobid, content = job_id(record), payload(record)
+    if "priority" not in content:
         return Broken(f"job {jobid}: sched.alloc: expected key priority; it is missing")
-    priority = told["priority"]
+    priority = content["priority"]
     if not PRIORITY.fits(priority):
         text = f"job {jobid}: sched.alloc: priority: expected {PRIORITY.words}, got {priority!r}"
         return Broken(text)
@@ -75,16 +77,16 @@ def priority_is_the_current_one(record: Record, seen: Seen) -> Said:
     return Broken(text, (life.prioritized,))
 
 
-@RULES.judge("27.alloc.7", ANSWERED, views=[TOLD])
+@RULES.judge("27.alloc.7", ANSWERED, views=[SCHED_JOBS])
 def environment_is_not_needed(record: Record, seen: Seen) -> Said:
     if record.party != seen.facts.scheduler or not seen.facts.is_ready:
         return None
-    told, answer = told_of(seen, job_id(record)), message(record)
+    known, answer = sched_job(seen, job_id(record)), message(record)
     assert isinstance(answer, Response)
-    is_lean = errnum(record) or (told.alloc and not told.environment)
+    is_lean = errnum(record) or (known.alloc and not known.environment)
     if is_lean and "environment" in f"{answer.error_text} {payload(record).get('note')}":
         text = "fails on a sched.alloc whose jobspec has no environment"
-        return Broken(f"job {job_id(record)}: {text}", (told.alloc,))
+        return Broken(f"job {job_id(record)}: {text}", (known.alloc,))
     return bool(is_lean) and not errnum(record)
 
 
@@ -101,12 +103,12 @@ FOREIGN: Final = {
 
 @RULES.check("27.alloc.11", ANSWERED)
 def a_type_means_what_it_says(record: Record, _facts: object) -> Said:
-    told = payload(record)
-    kind = told.get("type")
+    content = payload(record)
+    kind = content.get("type")
     if type(kind) is not int or kind not in FOREIGN:
         return None
     for key in FOREIGN[kind]:
-        if key in told:
+        if key in content:
             text = f"job {job_id(record)}: type {kind} is {TYPES[kind]}, which has no {key}"
             return Broken(f"{text}: 0 is SUCCESS, 1 ANNOTATE, 2 DENY, 3 CANCEL")
     return True
@@ -117,10 +119,10 @@ def _annotated_and_dropped(seen: Seen) -> Iterable[Broken]:
         asked = asked_of(seen, jobid)
         if asked.annotated and asked.granted > link_of(seen).lost:
             text = f"job {jobid}: SUCCESS after ANNOTATE, and no alloc event follows"
-            yield Broken(text, (asked.annotated, asked.granted))
+            yield Broken(text, (asked.annotated, asked.granted), job=jobid)
 
 
-@RULES.judge("27.alloc.12", logged("alloc"), views=[LIFE, ASKED], owing=_annotated_and_dropped)
+@RULES.judge("27.alloc.12", logged("alloc"), views=[LIFE, ASKED], debts=_annotated_and_dropped)
 def annotate_does_not_end_a_request(record: Record, seen: Seen) -> Said:
     asked = asked_of(seen, job_id(record))
     return bool(asked.annotated and asked.granted)

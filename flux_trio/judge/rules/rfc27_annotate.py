@@ -12,7 +12,6 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.judge.checks.shapes import NUMBER, OBJECT, STRING, Shape, require_key
-from flux_trio.judge.engine.leg import ANY_TOPIC
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     Broken,
@@ -29,8 +28,9 @@ from flux_trio.judge.engine.rule import (
     view,
     while_live,
 )
+from flux_trio.judge.engine.selector import ANY_TOPIC
 from flux_trio.judge.views.eventlogs import NULL, encoded
-from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import LIFE, context_of
 from flux_trio.judge.views.scheduling import (
     ANNOTATE,
@@ -78,9 +78,9 @@ def _fold_annotations(
     if record.message is None:
         return None
     known = current(text, link_of(seen).lost)
-    told = payload(record)
-    added = told.get("annotations")
-    match told.get("type"):
+    content = payload(record)
+    added = content.get("annotations")
+    match content.get("type"):
         case _ if errnum(record) or not is_pending(asked_of(seen, job_id(record)), seen):
             return text
         case 0 | 1 if isinstance(added, dict):
@@ -130,15 +130,15 @@ def alloc_event_has_the_annotations(record: Record, seen: Seen) -> Said:
     return Broken(text, (granted,))
 
 
-@RULES.judge("27.annotate.1", ANNOTATES, views=[TOLD])
+@RULES.judge("27.annotate.1", ANNOTATES, views=[SCHED_JOBS])
 def annotate_while_it_waits(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
     if payload(record).get("type") != ANNOTATE or record.party != seen.facts.scheduler:
         return None
-    told = told_of(seen, jobid)
-    if told.alloc or not told.ended:
+    known = sched_job(seen, jobid)
+    if known.alloc or not known.ended:
         return True
-    return Broken(f"job {jobid}: ANNOTATE after the final answer", (told.ended,))
+    return Broken(f"job {jobid}: ANNOTATE after the final answer", (known.ended,))
 
 
 require_key(
@@ -147,14 +147,14 @@ require_key(
     ANNOTATES,
     key="annotations",
     shape=OBJECT,
-    when=lambda told: told.get("type") == ANNOTATE,
+    when=lambda content: content.get("type") == ANNOTATE,
 )
 
 
 def _annotations(record: Record, _seen: Seen) -> Iterable[tuple[str, dict[str, Any]]]:
     """Return the annotations of a response or an alloc event."""
-    told = context_of(record) if record.message is None else payload(record)
-    found = told.get("annotations")
+    content = context_of(record) if record.message is None else payload(record)
+    found = content.get("annotations")
     return [(f"job {job_id(record)}: annotations", found)] if isinstance(found, dict) else []
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.judge.engine.leg import RECV, topic_of
 from flux_trio.judge.engine.rule import (
     Broken,
     Rules,
@@ -17,7 +16,8 @@ from flux_trio.judge.engine.rule import (
     received,
     sent,
 )
-from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.engine.selector import RECV, topic_of
+from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.holding import WRITTEN, Written
 from flux_trio.judge.views.jobs import (
     ANY_JOB,
@@ -49,16 +49,16 @@ RULES: Final = Rules()
 ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
 
 
-@RULES.judge("27.background.1", sent("response", ALLOC, FREE), views=[TOLD])
+@RULES.judge("27.background.1", sent("response", ALLOC, FREE), views=[SCHED_JOBS])
 def scheduler_only_answers(record: Record, seen: Seen) -> Said:
     """A second response breaks other clauses: success.8, deny.6, alloccancel.4."""
     jobid = job_id(record)
     if jobid is None or errnum(record) or record.party != seen.facts.scheduler:
         return None
-    told, topic = told_of(seen, jobid), topic_of(record)
-    if told.free if topic == FREE else told.alloc:
+    known, topic = sched_job(seen, jobid), topic_of(record)
+    if known.free if topic == FREE else known.alloc:
         return True
-    if topic == ALLOC and told.ended:
+    if topic == ALLOC and known.ended:
         return None
     return Broken(f"job {jobid}: answer to {topic}, but no such request of this job is open")
 
@@ -128,7 +128,11 @@ def a_late_answer_is_waited_for(record: Record, seen: Seen) -> Said:
 
 def _overtaken_without_alloc(seen: Seen) -> list[Broken]:
     return [
-        Broken(f"job {jobid}: got SUCCESS after a later request had its answer, and no alloc event")
+        Broken(
+            f"job {jobid}: got SUCCESS after a later request had its answer, and no alloc event",
+            (asked_of(seen, jobid).granted,),
+            job=jobid,
+        )
         for jobid in seen.all(OVERTAKEN)
         if seen.at(LIFE, jobid) is not None and asked_of(seen, jobid).granted > link_of(seen).lost
     ]
@@ -138,7 +142,7 @@ def _overtaken_without_alloc(seen: Seen) -> list[Broken]:
     "27.background.6",
     logged("alloc"),
     views=[OVERTAKEN, ASKED, LIFE],
-    owing=_overtaken_without_alloc,
+    debts=_overtaken_without_alloc,
 )
 def answers_are_taken_in_any_order(record: Record, seen: Seen) -> Said:
     return bool(seen.at(OVERTAKEN, job_id(record)))
@@ -146,9 +150,9 @@ def answers_are_taken_in_any_order(record: Record, seen: Seen) -> Said:
 
 @RULES.judge("27.background.7", sent("request", ALLOC), sent("response", ALLOC), views=[WRITTEN])
 def requests_are_jobspecs_and_grants_are_r(record: Record, seen: Seen) -> Said:
-    jobid, told = job_id(record), payload(record)
+    jobid, content = job_id(record), payload(record)
     if isinstance(record.message, Request):
-        jobspec = told.get("jobspec")
+        jobspec = content.get("jobspec")
         keys = {"resources", "tasks", "attributes", "version"}
         if isinstance(jobspec, dict) and keys <= jobspec.keys():
             return True
@@ -156,7 +160,7 @@ def requests_are_jobspecs_and_grants_are_r(record: Record, seen: Seen) -> Said:
             f"job {jobid}: expected a jobspec (RFC 14) in sched.alloc, got {jobspec!r:.80}"
         )
     written: Written | None = seen.at(WRITTEN, jobid)
-    if told.get("type") != SUCCESS or written is None:
+    if content.get("type") != SUCCESS or written is None:
         return None
     if written.resources is not None:
         return True

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from flux_trio.judge.checks.shapes import JOB_ID, require_key, require_object, require_silence
-from flux_trio.judge.engine.leg import RECV, topic_of
 from flux_trio.judge.engine.rule import (
     Broken,
     Rules,
@@ -19,7 +18,8 @@ from flux_trio.judge.engine.rule import (
     received,
     sent,
 )
-from flux_trio.judge.views.granting import INVENTORY, TOLD, Inventory, told_of
+from flux_trio.judge.engine.selector import RECV, topic_of
+from flux_trio.judge.views.granting import INVENTORY, SCHED_JOBS, Inventory, sched_job
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.queueing import OUTSTANDING, UNSENT, rank_of, unsent
 from flux_trio.judge.views.scheduling import (
@@ -51,34 +51,34 @@ def _is_answer(record: Record, seen: Seen) -> bool:
 def _cancel_unanswered(seen: Seen) -> Iterable[Broken]:
     if not seen.facts.is_ready:
         return
-    for jobid in seen.all(TOLD):
-        told = told_of(seen, jobid)
-        if told.alloc and told.cancel:
+    for jobid in seen.all(SCHED_JOBS):
+        known = sched_job(seen, jobid)
+        if known.alloc and known.cancel:
             text = f"job {jobid}: sched.cancel was taken up, and its sched.alloc is not answered"
-            yield Broken(text, (told.alloc, told.cancel))
+            yield Broken(text, (known.alloc, known.cancel), job=jobid)
 
 
 @RULES.judge(
-    "27.alloccancel.1", ANSWERED, views=[TOLD], needs_crossing=True, owing=_cancel_unanswered
+    "27.alloccancel.1", ANSWERED, views=[SCHED_JOBS], needs_crossing=True, debts=_cancel_unanswered
 )
 def cancel_is_answered_cancel(record: Record, seen: Seen) -> Said:
-    told, kind = told_of(seen, job_id(record)), payload(record).get("type")
-    if not _is_answer(record, seen) or not told.alloc or not told.cancel or kind not in FINAL:
+    known, kind = sched_job(seen, job_id(record)), payload(record).get("type")
+    if not _is_answer(record, seen) or not known.alloc or not known.cancel or kind not in FINAL:
         return None
     if kind == CANCEL:
         return True
-    if not seen.knew(record.party, told.cancel):
+    if not seen.knew(record.party, known.cancel):
         return None
     text = f"job {job_id(record)}: sched.cancel was taken up; expected type 3, CANCEL, got {kind}"
-    return Broken(text, (told.cancel,))
+    return Broken(text, (known.cancel,))
 
 
 @RULES.check("27.alloccancel.2", CANCELS)
 def cancel_has_only_its_keys(record: Record, _facts: object) -> Said:
-    told = payload(record)
-    if told.get("type") != CANCEL:
+    content = payload(record)
+    if content.get("type") != CANCEL:
         return None
-    more = sorted(told.keys() - {"id", "type"})
+    more = sorted(content.keys() - {"id", "type"})
     if not more:
         return True
     return Broken(f"job {job_id(record)}: CANCEL: expected id and type only, got {more} as well")
@@ -89,24 +89,24 @@ def _not_asked_again(seen: Seen) -> Iterable[Broken]:
         asked = asked_of(seen, jobid)
         if asked.cancel and asked.first_alloc > link_of(seen).answered:
             text = f"job {jobid}: its request was canceled, and is not sent again"
-            yield Broken(text, (asked.cancel, life.since))
+            yield Broken(text, (asked.cancel, life.since), job=jobid)
 
 
 @RULES.judge(
     "27.alloccancel.4",
     ANSWERED,
     sent("request", topics.SCHED_ALLOC),
-    views=[TOLD, *UNSENT],
-    owing=_not_asked_again,
+    views=[SCHED_JOBS, *UNSENT],
+    debts=_not_asked_again,
 )
 def cancel_ends_the_request(record: Record, seen: Seen) -> Said:
     if topic_of(record) == topics.SCHED_ALLOC and payload(record).get("jobspec") is not None:
         return bool(asked_of(seen, job_id(record)).cancel)
-    told = told_of(seen, job_id(record))
-    if not _is_answer(record, seen) or told.alloc or told.how != CANCEL:
+    known = sched_job(seen, job_id(record))
+    if not _is_answer(record, seen) or known.alloc or known.how != CANCEL:
         return None
     text = f"job {job_id(record)}: another response after CANCEL"
-    return Broken(text, (told.ended,), party=record.party)
+    return Broken(text, (known.ended,), party=record.party)
 
 
 require_object(RULES, "27.cancel.1", CANCELED)
@@ -116,28 +116,32 @@ require_key(RULES, "27.cancel.2", CANCELED, key="id", shape=JOB_ID)
 require_silence(RULES, "27.cancel.4", topics.SCHED_CANCEL, "one in answer to sched.alloc instead")
 
 
-@RULES.judge("27.cancel.5", CANCELS, views=[TOLD], needs_crossing=True, owing=_cancel_unanswered)
+@RULES.judge(
+    "27.cancel.5", CANCELS, views=[SCHED_JOBS], needs_crossing=True, debts=_cancel_unanswered
+)
 def the_request_ends_after_cancel(record: Record, seen: Seen) -> Said:
-    told = told_of(seen, job_id(record))
-    return bool(told.alloc and told.cancel) and payload(record).get("type") == CANCEL
+    known = sched_job(seen, job_id(record))
+    return bool(known.alloc and known.cancel) and payload(record).get("type") == CANCEL
 
 
-@RULES.judge("27.cancel.6", ANSWERED, received("request", topics.SCHED_CANCEL), views=[TOLD])
+@RULES.judge("27.cancel.6", ANSWERED, received("request", topics.SCHED_CANCEL), views=[SCHED_JOBS])
 def cancel_of_nothing_is_ignored(record: Record, seen: Seen) -> Said:
-    told = told_of(seen, job_id(record))
+    known = sched_job(seen, job_id(record))
     if record.kind == RECV:
-        return not told.alloc
-    if not _is_answer(record, seen) or told.alloc or not told.idle_cancel:
+        return not known.alloc
+    if not _is_answer(record, seen) or known.alloc or not known.idle_cancel:
         return None
     text = f"job {job_id(record)}: no request was open when sched.cancel came; expected no answer"
-    return Broken(text, (told.idle_cancel,))
+    return Broken(text, (known.idle_cancel,))
 
 
 def _crossed_and_lost(seen: Seen) -> Iterable[Broken]:
     for jobid, asked in seen.all(ASKED).items():
         if asked.crossed and asked.granted > link_of(seen).lost:
             text = f"job {jobid}: SUCCESS crossed a sched.cancel; expected an alloc event"
-            yield Broken(f"{text} or, if it has left SCHED, sched.free", (asked.granted,))
+            yield Broken(
+                f"{text} or, if it has left SCHED, sched.free", (asked.granted,), job=jobid
+            )
 
 
 @RULES.judge(
@@ -145,25 +149,25 @@ def _crossed_and_lost(seen: Seen) -> Iterable[Broken]:
     sent("request", topics.SCHED_FREE),
     logged("alloc"),
     views=[ASKED, LINK],
-    owing=_crossed_and_lost,
+    debts=_crossed_and_lost,
 )
 def a_success_that_crosses_is_honoured(record: Record, seen: Seen) -> Said:
     return asked_of(seen, job_id(record)).crossed
 
 
-@RULES.judge("27.cancel.8", ANSWERED, views=[TOLD, INVENTORY])
+@RULES.judge("27.cancel.8", ANSWERED, views=[SCHED_JOBS, INVENTORY])
 def a_canceled_request_may_come_again(record: Record, seen: Seen) -> Said:
     """A shrink since, or a request for more than there is, is reason enough to deny."""
-    told, kind = told_of(seen, job_id(record)), payload(record).get("type")
+    known, kind = sched_job(seen, job_id(record)), payload(record).get("type")
     inventory: Inventory = seen.at(INVENTORY) or Inventory()
-    if not _is_answer(record, seen) or not told.alloc or not told.canceled or kind not in FINAL:
+    if not _is_answer(record, seen) or not known.alloc or not known.canceled or kind not in FINAL:
         return None
     if kind != DENY:
         return True
-    if inventory.shrunk > told.canceled or told.cores_min > inventory.ncores:
+    if inventory.shrunk > known.canceled or known.cores_min > inventory.ncores:
         return None
     text = f"job {job_id(record)}: is denied what was only canceled before"
-    return Broken(text, (told.canceled,))
+    return Broken(text, (known.canceled,))
 
 
 def _better_waits(seen: Seen) -> Iterable[Broken]:
@@ -177,9 +181,9 @@ def _better_waits(seen: Seen) -> Iterable[Broken]:
         for jobid in lives.keys() - asked:
             if rank_of(lives[jobid]) < rank_of(lives[worst]):
                 text = f"job {jobid}: waits unasked for behind job {worst}, which ranks below it"
-                yield Broken(text, (lives[jobid].since,))
+                yield Broken(text, (lives[jobid].since,), job=jobid)
 
 
-@RULES.judge("27.cancel.10", CANCELED, views=UNSENT, owing=_better_waits)
+@RULES.judge("27.cancel.10", CANCELED, views=UNSENT, debts=_better_waits)
 def room_is_made_for_better_jobs(record: Record, seen: Seen) -> Said:
     return seen.facts.limit is not None and is_eligible(seen.at(LIFE, job_id(record)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from flux_trio.judge.engine.leg import topic_of
 from flux_trio.judge.engine.rule import (
     Broken,
     Rules,
@@ -21,6 +20,7 @@ from flux_trio.judge.engine.rule import (
     payload,
     sent,
 )
+from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
 from flux_trio.judge.views.jobs import (
     ANY_JOB,
@@ -56,14 +56,16 @@ def _not_asked_for(seen: Seen) -> Iterable[Broken]:
     limit = seen.facts.limit
     mode = "in unlimited mode" if limit is None else f"below the limit of {limit}"
     for jobid, life in unsent(seen):
-        yield Broken(f"job {jobid}: is in SCHED and no sched.alloc is sent, {mode}", (life.since,))
+        yield Broken(
+            f"job {jobid}: is in SCHED and no sched.alloc is sent, {mode}", (life.since,), job=jobid
+        )
 
 
 @RULES.judge(
     "27.criteria.2",
     sent("request", topics.SCHED_ALLOC),
     views=(*UNSENT, *OVER_LIMIT),
-    owing=_not_asked_for,
+    debts=_not_asked_for,
 )
 def the_scheduler_sets_the_limit(record: Record, seen: Seen) -> Said:
     return over_limit(record, seen) or True
@@ -75,7 +77,7 @@ def a_new_scheduler_knows_what_runs(record: Record, seen: Seen) -> Said:
     if jobid is None or payload(record).get("type") != SUCCESS:
         return None
     for other, grant in overlaps(record, seen):
-        if grant.since < link.told:
+        if grant.since < link.hello_ended:
             text = f"job {jobid}: is granted what job {other} had before this scheduler came"
             return Broken(text, (grant.since,))
     return seen.at(WRITTEN, jobid) is not None
@@ -102,7 +104,7 @@ def running_jobs_outlive_the_scheduler(record: Record, seen: Seen) -> Said:
     views=[LIFE, ASKED, LINK, QUEUES, SENDINGS],
 )
 def requests_go_out_in_order(record: Record, seen: Seen) -> Said:
-    """A job that is asked for again is passed over: since when it waits is not told."""
+    """A job that is asked for again is passed over: the trace does not say since when it waits."""
     jobid = job_id(record)
     life: Life | None = seen.at(LIFE, jobid)
     queues: Queues | None = seen.at(QUEUES)
@@ -129,17 +131,17 @@ def requests_go_out_in_order(record: Record, seen: Seen) -> Said:
     views=[LIFE, DURABLE],
 )
 def the_scheduler_learns_the_order(record: Record, seen: Seen) -> Said:
-    jobid, told = job_id(record), payload(record)
+    jobid, content = job_id(record), payload(record)
     life: Life | None = seen.at(LIFE, jobid)
     if life is None or errnum(record) or not is_durable(seen, record.party, life.prioritized):
         return None
     topic = topic_of(record)
-    if told.get("priority") != life.priority:
+    if content.get("priority") != life.priority:
         text = f"job {jobid}: priority: expected {life.priority} in {topic}"
-        return Broken(f"{text}, got {told.get('priority')!r}", (life.prioritized,))
-    if topic == topics.SCHED_HELLO and told.get("t_submit") != life.t_submit:
+        return Broken(f"{text}, got {content.get('priority')!r}", (life.prioritized,))
+    if topic == topics.SCHED_HELLO and content.get("t_submit") != life.t_submit:
         text = f"job {jobid}: t_submit: expected {life.t_submit!r} in {topic}"
-        return Broken(f"{text}, got {told.get('t_submit')!r}")
+        return Broken(f"{text}, got {content.get('t_submit')!r}")
     return True
 
 
@@ -147,11 +149,11 @@ def _canceled_and_still_there(seen: Seen) -> Iterable[Broken]:
     for jobid, life in seen.all(LIFE).items():
         if life.fatal and not life.held and not life.frees:
             text = f"job {jobid}: had a fatal exception before it had resources, and is not clean"
-            yield Broken(text, (life.fatal,))
+            yield Broken(text, (life.fatal,), job=jobid)
 
 
 @RULES.judge(
-    "27.criteria.7", logged("alloc", "clean"), views=[LIFE], owing=_canceled_and_still_there
+    "27.criteria.7", logged("alloc", "clean"), views=[LIFE], debts=_canceled_and_still_there
 )
 def a_waiting_job_can_be_canceled(record: Record, seen: Seen) -> Said:
     life: Life | None = seen.at(LIFE, job_id(record))
@@ -167,7 +169,7 @@ def a_waiting_job_can_be_canceled(record: Record, seen: Seen) -> Said:
     "27.criteria.8",
     sent("request", topics.SCHED_PRIORITIZE),
     views=PRIORITIES,
-    owing=priorities_untold,
+    debts=priorities_untold,
 )
 def a_new_priority_reaches_the_scheduler(record: Record, _seen: Seen) -> Said:
     return bool(payload(record).get("jobs"))

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import INTEGER, JOB_ID, require_key
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.leg import RECV, topic_of
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     Broken,
@@ -28,8 +27,9 @@ from flux_trio.judge.engine.rule import (
     sent,
     view,
 )
+from flux_trio.judge.engine.selector import RECV, topic_of
 from flux_trio.judge.engine.view import Live
-from flux_trio.judge.views.granting import INVENTORY, TOLD, Inventory, told_of
+from flux_trio.judge.views.granting import INVENTORY, SCHED_JOBS, Inventory, sched_job
 from flux_trio.judge.views.jobs import LIFE, RUN, Life, context_of
 from flux_trio.judge.views.queueing import UNSENT, unsent
 from flux_trio.judge.views.scheduling import LINK, TO_SCHEDULER, link_of
@@ -165,12 +165,12 @@ def _granted_wish(record: Record, seen: Seen) -> Wish | None:
     return wish if record.party == seen.facts.scheduler else None
 
 
-@RULES.judge("27.expiration.6", ANSWERED, views=[WISHES, TOLD])
+@RULES.judge("27.expiration.6", ANSWERED, views=[WISHES, SCHED_JOBS])
 def a_job_without_resources_is_refused(record: Record, seen: Seen) -> Said:
     wish = _granted_wish(record, seen)
     if wish is None:
         return None
-    if errnum(record) or told_of(seen, wish.jobid).held:
+    if errnum(record) or sched_job(seen, wish.jobid).held:
         return True
     text = f"job {wish.jobid}: sched.expiration succeeds, and the job has no allocation"
     return Broken(text, (wish.n,))
@@ -194,10 +194,12 @@ def _unanswered(seen: Seen) -> Iterable[Broken]:
     for key, wish in seen.all(WISHES).items():
         is_open = wish.n > link_of(seen).lost and link_of(seen).is_up
         if is_open and isinstance(key, tuple) and key[1] == EXPIRATION:
-            yield Broken(f"job {wish.jobid}: sched.expiration is not answered", (wish.n,))
+            yield Broken(
+                f"job {wish.jobid}: sched.expiration is not answered", (wish.n,), job=wish.jobid
+            )
 
 
-@RULES.judge("27.expiration.9", ANSWERED, views=[WISHES, LINK], owing=_unanswered)
+@RULES.judge("27.expiration.9", ANSWERED, views=[WISHES, LINK], debts=_unanswered)
 def an_answer_comes(record: Record, seen: Seen) -> Said:
     return seen.at(WISHES, rpc(record)) is not None
 
@@ -232,10 +234,12 @@ def _update_forgotten(seen: Seen) -> Iterable[Broken]:
     for jobid, verdict in seen.all(VERDICTS).items():
         if verdict.errnum == Errno.ENOSYS:
             text = f"job {jobid}: the scheduler does not implement sched.expiration"
-            yield Broken(f"{text}; expected the update to be made all the same", (verdict.n,))
+            yield Broken(
+                f"{text}; expected the update to be made all the same", (verdict.n,), job=jobid
+            )
 
 
-@RULES.judge("27.expiration.11", UPDATED, views=[VERDICTS], owing=_update_forgotten)
+@RULES.judge("27.expiration.11", UPDATED, views=[VERDICTS], debts=_update_forgotten)
 def enosys_counts_as_success(record: Record, seen: Seen) -> Said:
     verdict: Verdict | None = seen.at(VERDICTS, job_id(record))
     return verdict is not None and verdict.errnum == Errno.ENOSYS
@@ -282,11 +286,11 @@ def _suspended(seen: Seen) -> Iterable[Broken]:
     if failed > link_of(seen).answered:
         for jobid, life in unsent(seen):
             text = f"job {jobid}: no sched.alloc is sent any more after sched.expiration failed"
-            yield Broken(text, (failed, life.since))
+            yield Broken(text, (failed, life.since), job=jobid)
 
 
 @RULES.judge(
-    "27.impl.15", sent("request", *TO_SCHEDULER), views=[FAILURE, *UNSENT], owing=_suspended
+    "27.impl.15", sent("request", *TO_SCHEDULER), views=[FAILURE, *UNSENT], debts=_suspended
 )
 def a_failed_expiration_is_no_fatality(record: Record, seen: Seen) -> Said:
     found = record.message

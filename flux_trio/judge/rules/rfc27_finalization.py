@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from flux_trio.judge.engine.leg import EVENT, topic_of
 from flux_trio.judge.engine.rule import (
     Broken,
     Rules,
@@ -18,9 +17,10 @@ from flux_trio.judge.engine.rule import (
     received,
     sent,
 )
+from flux_trio.judge.engine.selector import EVENT, topic_of
 from flux_trio.judge.rules.rfc27_background import failed_by_the_manager
 from flux_trio.judge.rules.rfc27_free import require_freed, unfreed
-from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.holding import OVERLAPS, overlaps
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, RAISED, Life
 from flux_trio.judge.views.queueing import UNSENT, unsent
@@ -99,15 +99,15 @@ def _not_resumed(seen: Seen) -> Iterable[Broken]:
         asked = asked_of(seen, jobid)
         if 0 < asked.first_alloc < since:
             text = f"job {jobid}: its sched.alloc was lost with the scheduler; it is not sent again"
-            yield Broken(text, (asked.first_alloc,))
+            yield Broken(text, (asked.first_alloc,), job=jobid)
     for jobid, _ in unfreed(seen):
         asked = asked_of(seen, jobid)
         if 0 < asked.free < since:
             text = f"job {jobid}: its sched.free was lost with the scheduler; it is not sent again"
-            yield Broken(text, (asked.free,))
+            yield Broken(text, (asked.free,), job=jobid)
 
 
-@RULES.judge("27.finalization.5", sent("request", ALLOC, FREE), views=UNSENT, owing=_not_resumed)
+@RULES.judge("27.finalization.5", sent("request", ALLOC, FREE), views=UNSENT, debts=_not_resumed)
 def what_was_lost_is_asked_again(record: Record, seen: Seen) -> Said:
     asked = asked_of(seen, job_id(record))
     before = asked.free if topic_of(record) == FREE else asked.alloc
@@ -139,14 +139,14 @@ def _request_left(seen: Seen) -> Iterable[Broken]:
         is_over = life is None or life.state == CLEANUP
         if is_over and is_pending(asked, seen) and not asked.cancel and link_of(seen).is_up:
             text = f"job {jobid}: is over, and its sched.alloc is left open: expected sched.cancel"
-            yield Broken(text, (asked.alloc,))
+            yield Broken(text, (asked.alloc,), job=jobid)
 
 
 @RULES.judge(
     "27.exceptions.2",
     sent("request", topics.SCHED_CANCEL),
     views=[LIFE, ASKED, LINK],
-    owing=_request_left,
+    debts=_request_left,
 )
 def the_request_of_a_failed_job_is_canceled(record: Record, seen: Seen) -> Said:
     life: Life | None = seen.at(LIFE, job_id(record))
@@ -156,19 +156,19 @@ def the_request_of_a_failed_job_is_canceled(record: Record, seen: Seen) -> Said:
 require_freed(RULES, "27.exceptions.3", "had a fatal exception", lambda life: life.fatal > 0)
 
 
-@RULES.judge("27.exceptions.4", sent("response", ALLOC), views=[LIFE, TOLD, *OVERLAPS])
+@RULES.judge("27.exceptions.4", sent("response", ALLOC), views=[LIFE, SCHED_JOBS, *OVERLAPS])
 def exceptions_are_left_to_the_manager(record: Record, seen: Seen) -> Said:
     """A job's failure does not make the scheduler end a request or reuse the resources."""
     jobid, kind = job_id(record), payload(record).get("type")
     if jobid is None or record.party != seen.facts.scheduler:
         return None
-    told = told_of(seen, jobid)
+    known = sched_job(seen, jobid)
     life: Life | None = seen.at(LIFE, jobid)
-    if kind == CANCEL and told.alloc and (life is None or life.fatal):
-        if told.cancel:
+    if kind == CANCEL and known.alloc and (life is None or life.fatal):
+        if known.cancel:
             return True
         text = f"job {jobid}: CANCEL after its exception, and no sched.cancel was taken up"
-        return Broken(text, (told.alloc,))
+        return Broken(text, (known.alloc,))
     for other, _ in overlaps(record, seen):
         failed: Life | None = seen.at(LIFE, other)
         if failed is not None and failed.fatal:

@@ -7,7 +7,7 @@ from typing import Final
 
 from flux_trio.judge.checks.shapes import JOB_ID, require_key, require_object
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent
-from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life
 from flux_trio.judge.views.scheduling import ASKED, LINK, asked_of, is_freeing, link_of
 from flux_trio.messages import topics
@@ -38,14 +38,14 @@ def require_freed(
     `what` says of the jobs that it `concerns` what they are.
     """
 
-    def owing(seen: Seen) -> Iterable[Broken]:
+    def debts(seen: Seen) -> Iterable[Broken]:
         for jobid, life in unfreed(seen):
             if concerns(life):
                 text = f"job {jobid}: {what} and holds resources, and no sched.free is sent"
-                yield Broken(text, _because(life))
+                yield Broken(text, _because(life), job=jobid)
 
     @rules.judge(
-        clause, sent("request", FREE), logged("clean"), views=[LIFE, ASKED, LINK], owing=owing
+        clause, sent("request", FREE), logged("clean"), views=[LIFE, ASKED, LINK], debts=debts
     )
     def judge(record: Record, seen: Seen) -> Said:
         life: Life | None = seen.at(LIFE, job_id(record))
@@ -68,13 +68,15 @@ require_key(RULES, "27.free.2", sent("request", FREE), key="id", shape=JOB_ID)
 def _free_unanswered(seen: Seen) -> Iterable[Broken]:
     if not seen.facts.is_ready:
         return
-    for jobid in seen.all(TOLD):
-        told = told_of(seen, jobid)
-        if told.free:
-            yield Broken(f"job {jobid}: sched.free is not answered", (told.free,))
+    for jobid in seen.all(SCHED_JOBS):
+        known = sched_job(seen, jobid)
+        if known.free:
+            yield Broken(f"job {jobid}: sched.free is not answered", (known.free,), job=jobid)
 
 
-require_object(RULES, "27.free.6", sent("response", FREE), views=[TOLD], owing=_free_unanswered)
+require_object(
+    RULES, "27.free.6", sent("response", FREE), views=[SCHED_JOBS], debts=_free_unanswered
+)
 require_key(RULES, "27.free.7", sent("response", FREE), key="id", shape=JOB_ID)
 
 
@@ -83,10 +85,10 @@ def _freed_without_event(seen: Seen) -> Iterable[Broken]:
         asked = asked_of(seen, jobid)
         if asked.freed and life.held:
             text = f"job {jobid}: sched.free is answered, and no free event follows"
-            yield Broken(text, (asked.freed,))
+            yield Broken(text, (asked.freed,), job=jobid)
 
 
-@RULES.judge("27.free.9", logged("free"), views=[ASKED, LIFE], owing=_freed_without_event)
+@RULES.judge("27.free.9", logged("free"), views=[ASKED, LIFE], debts=_freed_without_event)
 def the_answer_makes_the_free_event(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
     life = seen.at(LIFE, jobid)

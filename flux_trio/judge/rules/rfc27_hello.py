@@ -14,7 +14,6 @@ from flux_trio.judge.checks.shapes import (
     require_object,
 )
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.leg import topic_of
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     Broken,
@@ -32,6 +31,7 @@ from flux_trio.judge.engine.rule import (
     sent,
     view,
 )
+from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.scheduling import LINK, SUCCESS, SUCCESSES, link_of
@@ -155,12 +155,12 @@ require_key(RULES, "27.hello.10", ANSWERED, key="t_submit", shape=NUMBER)
 @RULES.judge("27.hello.11", ANSWERED, views=[LIFE])
 def fractions_of_seconds_survive(record: Record, seen: Seen) -> Said:
     life: Life | None = seen.at(LIFE, job_id(record))
-    told = payload(record).get("t_submit")
-    if life is None or life.t_submit % 1 == 0 or not isinstance(told, (int, float)):
+    t_submit = payload(record).get("t_submit")
+    if life is None or life.t_submit % 1 == 0 or not isinstance(t_submit, (int, float)):
         return None
-    if told % 1:
+    if t_submit % 1:
         return True
-    return Broken(f"job {job_id(record)}: t_submit: expected {life.t_submit}, got {told}")
+    return Broken(f"job {job_id(record)}: t_submit: expected {life.t_submit}, got {t_submit}")
 
 
 @RULES.judge("27.hello.12", SUCCESSES, views=OVERLAPS)
@@ -169,8 +169,8 @@ def what_hello_tells_is_not_granted(record: Record, seen: Seen) -> Said:
     if jobid is None or payload(record).get("type") != SUCCESS:
         return None
     for other, grant in overlaps(record, seen):
-        if link.hello < grant.since < link.told:
-            text = f"job {jobid}: granted what hello told that job {other} has"
+        if link.hello < grant.since < link.hello_ended:
+            text = f"job {jobid}: granted what job {other} has by the hello response"
             return Broken(text, (grant.since,))
     return seen.at(WRITTEN, jobid) is not None
 
@@ -186,17 +186,17 @@ def enodata_is_waited_for(_record: Record, seen: Seen) -> Said:
 
 def _unended(seen: Seen) -> Iterable[Broken]:
     link = link_of(seen)
-    if link.hello > max(link.told, link.refused, link.gone) and seen.facts.scheduler:
+    if link.hello > max(link.hello_ended, link.refused, link.gone) and seen.facts.scheduler:
         yield Broken("sched-hello: its answers are not ended with ENODATA", (link.hello,))
 
 
-@RULES.judge("27.hello.15", ANSWERED, views=[LINK], owing=_unended)
+@RULES.judge("27.hello.15", ANSWERED, views=[LINK], debts=_unended)
 def enodata_ends_hello(record: Record, seen: Seen) -> Said:
     link = link_of(seen)
     if record.party != seen.facts.manager:
         return None  # the broker, in the place of a job manager that is gone
-    if link.told > link.hello:
-        return Broken("sched-hello: a response after ENODATA", (link.told,))
+    if link.hello_ended > link.hello:
+        return Broken("sched-hello: a response after ENODATA", (link.hello_ended,))
     return errnum(record) == Errno.ENODATA
 
 
@@ -210,7 +210,7 @@ def _stays_after_refusal(seen: Seen) -> Iterable[Broken]:
     "27.hello.17",
     sent("request", HELLO, READY, topics.JOB_MANAGER_DISCONNECT),
     views=[LINK],
-    owing=_stays_after_refusal,
+    debts=_stays_after_refusal,
 )
 def refused_scheduler_exits(record: Record, seen: Seen) -> Said:
     link = link_of(seen)

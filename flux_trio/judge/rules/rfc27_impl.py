@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.judge.checks.shapes import require_key
-from flux_trio.judge.engine.leg import EVENT, topic_of
 from flux_trio.judge.engine.rule import (
     Broken,
     Rules,
@@ -17,6 +16,7 @@ from flux_trio.judge.engine.rule import (
     message,
     sent,
 )
+from flux_trio.judge.engine.selector import EVENT, topic_of
 from flux_trio.judge.rules.rfc27_success import was_granted
 from flux_trio.judge.views.jobs import ANY_JOB, LIFE, RAISED, context_of, is_fatal
 from flux_trio.judge.views.scheduling import (

@@ -1,4 +1,4 @@
-"""RFC 27, Prioritize: the scheduler is told new priorities of pending requests.
+"""RFC 27, Prioritize: the job manager sends new priorities of pending requests.
 
 Left out: 27.prioritize.9, since a trace does not show which priorities changed in one update.
 """
@@ -17,9 +17,9 @@ from flux_trio.judge.checks.shapes import (
     require_silence,
 )
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.leg import RECV
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, payload, received, sent
-from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.engine.selector import RECV
+from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.queueing import PRIORITIES, priorities_untold
 from flux_trio.judge.views.scheduling import asked_of, is_pending
 from flux_trio.messages import topics
@@ -35,7 +35,7 @@ def _jobs(record: Record) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-@RULES.judge("27.prioritize.1", SENT, views=PRIORITIES, owing=priorities_untold)
+@RULES.judge("27.prioritize.1", SENT, views=PRIORITIES, debts=priorities_untold)
 def new_priorities_are_told(record: Record, seen: Seen) -> Said:
     ids = [each[0] for each in _jobs(record) if isinstance(each, (list, tuple)) and each]
     return any(is_pending(asked_of(seen, jobid), seen) for jobid in ids if type(jobid) is int)
@@ -74,7 +74,7 @@ _element("27.prioritize.5", 1, PRIORITY)
 
 def _unknown(record: Record, seen: Seen) -> Iterable[int]:
     for each in _jobs(record):
-        if isinstance(each, (list, tuple)) and each and not told_of(seen, each[0]).alloc:
+        if isinstance(each, (list, tuple)) and each and not sched_job(seen, each[0]).alloc:
             yield each[0]
 
 
@@ -82,7 +82,7 @@ def _unknown(record: Record, seen: Seen) -> Iterable[int]:
     "27.prioritize.7",
     received("request", topics.SCHED_PRIORITIZE),
     sent("response", topics.SCHED_PRIORITIZE),
-    views=[TOLD],
+    views=[SCHED_JOBS],
 )
 def unknown_jobs_are_ignored(record: Record, seen: Seen) -> Said:
     if record.kind == RECV:

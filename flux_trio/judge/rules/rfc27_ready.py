@@ -14,7 +14,6 @@ from flux_trio.judge.checks.shapes import (
     require_object,
 )
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.leg import topic_of
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     Broken,
@@ -29,6 +28,7 @@ from flux_trio.judge.engine.rule import (
     rpc,
     sent,
 )
+from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.views.queueing import OVER_LIMIT, UNSENT, over_limit, unsent
 from flux_trio.judge.views.scheduling import LINK, Link, link_of
 from flux_trio.messages import Request, topics
@@ -49,7 +49,7 @@ def _never_ready(seen: Seen) -> Iterable[Broken]:
         yield Broken("sched-hello was answered in full, and no sched-ready follows", (link.heard,))
 
 
-@RULES.judge("27.ready.1", ANNOUNCED, views=[LINK], owing=_never_ready)
+@RULES.judge("27.ready.1", ANNOUNCED, views=[LINK], debts=_never_ready)
 def ready_follows_hello(_record: Record, seen: Seen) -> Said:
     link = link_of(seen)
     return link.heard > link.hello_sent
@@ -75,14 +75,16 @@ def _is_limited(ready: dict[str, object]) -> bool:
 def _not_sent(seen: Seen, *, limited: bool) -> Iterable[Broken]:
     if (seen.facts.limit is not None) == limited:
         for jobid, life in unsent(seen):
-            yield Broken(f"job {jobid}: is in SCHED and no sched.alloc is sent", (life.since,))
+            yield Broken(
+                f"job {jobid}: is in SCHED and no sched.alloc is sent", (life.since,), job=jobid
+            )
 
 
 @RULES.judge(
     "27.ready.6",
     sent("request", topics.SCHED_ALLOC),
     views=UNSENT,
-    owing=lambda seen: _not_sent(seen, limited=False),
+    debts=lambda seen: _not_sent(seen, limited=False),
 )
 def unlimited_has_no_limit(_record: Record, seen: Seen) -> Said:
     return seen.facts.limit is None
@@ -97,7 +99,7 @@ def limit_is_kept(record: Record, seen: Seen) -> Said:
     "27.ready.8",
     sent("request", topics.SCHED_ALLOC),
     views=UNSENT,
-    owing=lambda seen: _not_sent(seen, limited=True),
+    debts=lambda seen: _not_sent(seen, limited=True),
 )
 def an_answer_makes_room(_record: Record, seen: Seen) -> Said:
     return seen.facts.limit is not None
@@ -115,9 +117,9 @@ require_key(
 def a_valid_ready_is_accepted(state: State, record: Record, facts: Facts) -> Step:
     """The state is the record of its receipt, if the request is valid."""
     if isinstance(record.message, Request):
-        told = payload(record)
-        is_valid = MODE.fits(told.get("mode")) and (
-            not _is_limited(told) or LIMIT.fits(told.get("limit"))
+        content = payload(record)
+        is_valid = MODE.fits(content.get("mode")) and (
+            not _is_limited(content) or LIMIT.fits(content.get("limit"))
         )
         return Step(record.n if is_valid and record.message.sender == facts.scheduler else None)
     if not isinstance(state, int) or record.party != facts.manager:
@@ -158,7 +160,7 @@ def _stays_after_refusal(seen: Seen) -> Iterable[Broken]:
     sent("request", READY, topics.SCHED_HELLO, topics.JOB_MANAGER_DISCONNECT),
     sent("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
     views=[LINK],
-    owing=_stays_after_refusal,
+    debts=_stays_after_refusal,
 )
 def refused_scheduler_exits(record: Record, seen: Seen) -> Said:
     link = link_of(seen)

@@ -19,7 +19,7 @@ from flux_trio.judge.engine.rule import (
     sent,
     view,
 )
-from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.holding import COMMITS, WRITTEN, Written
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, context_of, is_bypass
 from flux_trio.judge.views.scheduling import ASKED, SUCCESS, SUCCESSES, Asked, asked_of, link_of
@@ -44,11 +44,11 @@ COMMITS_SHOWN: Final = view(
 """Whether the trace has commits."""
 
 
-@RULES.judge("27.success.1", SUCCESSES, views=[TOLD, WRITTEN, COMMITS, COMMITS_SHOWN])
+@RULES.judge("27.success.1", SUCCESSES, views=[SCHED_JOBS, WRITTEN, COMMITS, COMMITS_SHOWN])
 def r_is_stored_first(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
     is_success = payload(record).get("type") == SUCCESS and record.party == seen.facts.scheduler
-    if not is_success or not seen.at(COMMITS_SHOWN) or not told_of(seen, jobid).alloc:
+    if not is_success or not seen.at(COMMITS_SHOWN) or not sched_job(seen, jobid).alloc:
         return None
     written: Written | None = seen.at(WRITTEN, jobid)
     if written is None:
@@ -72,21 +72,25 @@ def _plain_success_dropped(seen: Seen) -> Iterable[Broken]:
     for jobid, asked in _granted(seen):
         if not asked.has_annotations:
             text = f"job {jobid}: SUCCESS without annotations, and no alloc event follows"
-            yield Broken(text, (asked.granted,))
+            yield Broken(text, (asked.granted,), job=jobid)
 
 
 @RULES.judge(
-    "27.success.2", SUCCESSES, logged("alloc"), views=[ASKED, LIFE], owing=_plain_success_dropped
+    "27.success.2", SUCCESSES, logged("alloc"), views=[ASKED, LIFE], debts=_plain_success_dropped
 )
 def annotations_may_be_left_out(record: Record, seen: Seen) -> Said:
     if record.message is None:
         asked = asked_of(seen, job_id(record))
         return bool(asked.granted) and not asked.has_annotations
-    told = payload(record)
-    if told.get("type") != SUCCESS or "annotations" not in told or OBJECT.fits(told["annotations"]):
+    content = payload(record)
+    if (
+        content.get("type") != SUCCESS
+        or "annotations" not in content
+        or OBJECT.fits(content["annotations"])
+    ):
         return None
     text = f"job {job_id(record)}: SUCCESS: annotations: expected an object"
-    return Broken(f"{text}, got {told['annotations']!r:.80}", party=record.party)
+    return Broken(f"{text}, got {content['annotations']!r:.80}", party=record.party)
 
 
 def _nulls(value: Any) -> bool:
@@ -98,8 +102,8 @@ def _nulls(value: Any) -> bool:
 @RULES.check("27.success.5", SUCCESSES, logged("alloc"))
 def nulls_remove_and_are_not_kept(record: Record, _facts: object) -> Said:
     if record.message is not None:
-        told = payload(record)
-        return told.get("type") == SUCCESS and _nulls(told.get("annotations", {}))
+        content = payload(record)
+        return content.get("type") == SUCCESS and _nulls(content.get("annotations", {}))
     if not _nulls(context_of(record).get("annotations", {})):
         return None
     text = f"job {job_id(record)}: alloc event: a null in annotations; null means to remove the key"
@@ -121,23 +125,25 @@ def was_granted(record: Record, seen: Seen, unless: str) -> Said:
 
 def _no_alloc_event(seen: Seen) -> Iterable[Broken]:
     for jobid, asked in _granted(seen):
-        yield Broken(f"job {jobid}: SUCCESS, and no alloc event follows", (asked.granted,))
+        yield Broken(
+            f"job {jobid}: SUCCESS, and no alloc event follows", (asked.granted,), job=jobid
+        )
 
 
-@RULES.judge("27.success.6", logged("alloc"), views=[ASKED, LIFE], owing=_no_alloc_event)
+@RULES.judge("27.success.6", logged("alloc"), views=[ASKED, LIFE], debts=_no_alloc_event)
 def success_makes_the_alloc_event(record: Record, seen: Seen) -> Said:
     return was_granted(record, seen, "alloc event without a SUCCESS")
 
 
-@RULES.judge("27.success.8", ANSWERED, views=[TOLD])
+@RULES.judge("27.success.8", ANSWERED, views=[SCHED_JOBS])
 def success_ends_the_request(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
     if jobid is None or errnum(record) or record.party != seen.facts.scheduler:
         return None
-    told = told_of(seen, jobid)
-    if told.alloc or not told.ended:
+    known = sched_job(seen, jobid)
+    if known.alloc or not known.ended:
         return payload(record).get("type") == SUCCESS
-    if told.how != SUCCESS:
+    if known.how != SUCCESS:
         return None
     text = f"job {jobid}: another response after SUCCESS"
-    return Broken(text, (told.ended,), party=record.party)
+    return Broken(text, (known.ended,), party=record.party)

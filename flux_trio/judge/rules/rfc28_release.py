@@ -20,7 +20,7 @@ from flux_trio.judge.engine.rule import (
     view,
 )
 from flux_trio.judge.rules.rfc28_scheduler import PENDING
-from flux_trio.judge.views.resources import HEARD, HELD, NONE, TOLD, Acquired, heard_by
+from flux_trio.judge.views.resources import AS_RECEIVED, AS_SENT, HELD, NONE, Acquired, heard_by
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
@@ -37,9 +37,9 @@ def _released(record: Record) -> Idset:
     return idset_of(payload(record).get("targets")) or NONE
 
 
-@RULES.judge("28.shrink.6", RELEASE, views=[HEARD, HELD, PENDING])
+@RULES.judge("28.shrink.6", RELEASE, views=[AS_RECEIVED, HELD, PENDING])
 def release_waits_for_the_jobs(record: Record, seen: Seen) -> Said:
-    """Jobs that were never told of their written R do not count."""
+    """Jobs whose written R was sent to nobody do not count."""
     for jobid, held in seen.all(HELD).items():
         if seen.at(PENDING, jobid):
             continue
@@ -60,7 +60,7 @@ def _unreleased(seen: Seen) -> list[Broken]:
     )
 
 
-@RULES.judge("28.release.1", RELEASE, views=[HEARD, HELD], owing=_unreleased)
+@RULES.judge("28.release.1", RELEASE, views=[AS_RECEIVED, HELD], debts=_unreleased)
 def shrunk_targets_are_released_once(record: Record, seen: Seen) -> Said:
     had = heard_by(seen, record.party)
     if had is None:
@@ -70,7 +70,7 @@ def shrunk_targets_are_released_once(record: Record, seen: Seen) -> Said:
     return bool(_released(record) & had.unreleased)
 
 
-@RULES.judge("28.release.5", RELEASE, views=[HEARD])
+@RULES.judge("28.release.5", RELEASE, views=[AS_RECEIVED])
 def release_is_of_the_acquired_group(record: Record, seen: Seen) -> Said:
     had, group = heard_by(seen, record.party), payload(record).get("group")
     if had is None or not isinstance(group, str):
@@ -80,7 +80,7 @@ def release_is_of_the_acquired_group(record: Record, seen: Seen) -> Said:
     return Broken(f"resource.release: expected group {had.groups[0]}, got {group}", (had.n,))
 
 
-@RULES.judge("28.release.6", RELEASE, views=[HEARD])
+@RULES.judge("28.release.6", RELEASE, views=[AS_RECEIVED])
 def release_is_of_shrunk_targets(record: Record, seen: Seen) -> Said:
     had = heard_by(seen, record.party)
     if had is None or not had.taken:
@@ -91,7 +91,7 @@ def release_is_of_shrunk_targets(record: Record, seen: Seen) -> Said:
     return True
 
 
-@RULES.judge("28.release.7", RELEASE, views=[HEARD])
+@RULES.judge("28.release.7", RELEASE, views=[AS_RECEIVED])
 def release_comes_after_shrink(record: Record, seen: Seen) -> Said:
     had = heard_by(seen, record.party)
     if had is None:
@@ -110,10 +110,10 @@ def _fold_release(_n: int | None, _part: None, record: Record, seen: Seen) -> Pl
     found = message(record)
     if not isinstance(found, Request):
         return None
-    told: Acquired | None = seen.at(TOLD, found.sender)
-    if told is None or payload(record).get("group") not in told.groups:
+    acquired: Acquired | None = seen.at(AS_SENT, found.sender)
+    if acquired is None or payload(record).get("group") not in acquired.groups:
         return None
-    return record.n if _released(record) and _released(record) <= told.unreleased else None
+    return record.n if _released(record) and _released(record) <= acquired.unreleased else None
 
 
 IN_ORDER: Final = view(
@@ -122,7 +122,7 @@ IN_ORDER: Final = view(
     sent("response", topics.RESOURCE_RELEASE),
     parts=_releases,
     fold=_fold_release,
-    reads=(TOLD,),
+    reads=(AS_SENT,),
 )
 """By client and matchtag: a release of what was shrunk."""
 

@@ -16,8 +16,8 @@ from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, paylo
 from flux_trio.judge.views.resource_sets import targets_of
 from flux_trio.judge.views.resources import (
     ADMINISTERED,
+    AS_SENT,
     NONE,
-    TOLD,
     Acquired,
     Administered,
     administered,
@@ -34,7 +34,7 @@ GROUP: Final = "default"
 
 def is_of(type_: str) -> Callable[[dict[str, Any]], bool]:
     """Whether a response has the type."""
-    return lambda told: told.get("type") == type_
+    return lambda content: content.get("type") == type_
 
 
 def client_of(record: Record) -> str:
@@ -44,8 +44,8 @@ def client_of(record: Record) -> str:
 
 
 def told_to(record: Record, seen: Seen) -> Acquired | None:
-    """Return what the receiver of a response was told before."""
-    found: Acquired | None = seen.at(TOLD, client_of(record))
+    """Return what the receiver of a response was sent before."""
+    found: Acquired | None = seen.at(AS_SENT, client_of(record))
     return found
 
 
@@ -109,7 +109,7 @@ def targets_are_the_ranks_of_r_lite(record: Record, _seen: Seen) -> Said:
 def _changes(clause: str, type_: str, before: Callable[[Acquired], Idset], what: str) -> None:
     """`clause`: a response of the type has targets, which are among those that are `what`."""
 
-    @RULES.judge(clause, TELL, views=[TOLD])
+    @RULES.judge(clause, TELL, views=[AS_SENT])
     def judge(record: Record, seen: Seen) -> Said:
         if not _is(record, type_):
             return None
@@ -156,7 +156,7 @@ def a_target_is_up_or_down_as_a_whole(record: Record, _seen: Seen) -> Said:
 # --- groups
 
 
-@RULES.judge("28.acquire.2", TELL, views=[TOLD, ADMINISTERED])
+@RULES.judge("28.acquire.2", TELL, views=[AS_SENT, ADMINISTERED])
 def default_is_what_is_in_no_group(record: Record, seen: Seen) -> Said:
     had = told_to(record, seen)
     if had is None or not _is(record, "grow") or had.groups != (GROUP,):
@@ -169,7 +169,7 @@ def default_is_what_is_in_no_group(record: Record, seen: Seen) -> Said:
     return True if excluded else None
 
 
-# --- what happens to targets is told
+# --- what happens to targets is sent
 
 Due = Callable[[Administered, Acquired], Idset]
 
@@ -191,19 +191,19 @@ def _excluded(now: Administered, had: Acquired) -> Idset:
 
 
 def tells(clause: str, *due: tuple[str, Due]) -> None:
-    """`clause`: what the default group's holder does not know is told, in responses of a type."""
+    """`clause`: what the default group's holder does not know is sent, in responses of a type."""
 
-    def owing(seen: Seen) -> list[Broken]:
+    def debts(seen: Seen) -> list[Broken]:
         now = administered(seen)
         return [
-            Broken(f"{peer} was not told {type_} of targets {targets}", (now.n,))
-            for peer, had in seen.all(TOLD).items()
+            Broken(f"{peer} was sent no {type_} of targets {targets}", (now.n,))
+            for peer, had in seen.all(AS_SENT).items()
             if had.groups == (GROUP,) and had.grown
             for type_, missing in due
             if (targets := missing(now, had))
         ]
 
-    @RULES.judge(clause, TELL, views=[TOLD, ADMINISTERED], owing=owing)
+    @RULES.judge(clause, TELL, views=[AS_SENT, ADMINISTERED], debts=debts)
     def judge(record: Record, seen: Seen) -> Said:
         had = told_to(record, seen)
         if had is None:
@@ -218,7 +218,7 @@ tells("28.criteria.4", ("offline", _drained))
 tells("28.criteria.5", ("shrink", _excluded))
 
 
-@RULES.judge("28.offline.6", TELL, views=[TOLD, ADMINISTERED])
+@RULES.judge("28.offline.6", TELL, views=[AS_SENT, ADMINISTERED])
 def crash_and_drain_are_offline(record: Record, seen: Seen) -> Said:
     now, targets = administered(seen), _targets(record)
     gone = (now.down | now.drained) - now.excluded

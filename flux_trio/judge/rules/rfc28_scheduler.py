@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.engine.leg import EVENT, RECV, SEND, topic_of
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     Broken,
@@ -26,10 +25,11 @@ from flux_trio.judge.engine.rule import (
     sent,
     view,
 )
+from flux_trio.judge.engine.selector import EVENT, RECV, SEND, topic_of
 from flux_trio.judge.engine.trait import WITH_R
 from flux_trio.judge.views.granting import cores_min
 from flux_trio.judge.views.jobs import LIFE
-from flux_trio.judge.views.resources import HEARD, HELD, Acquired, heard_by, wrote_r
+from flux_trio.judge.views.resources import AS_RECEIVED, HELD, Acquired, heard_by, wrote_r
 from flux_trio.judge.views.scheduling import DENIES, SUCCESSES
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
@@ -46,7 +46,7 @@ SUCCESS, DENY = 0, 2
 # --- before anything was acquired
 
 
-@RULES.judge("28.impl.1", SUCCESSES, views=[HEARD], needs_headers=True)
+@RULES.judge("28.impl.1", SUCCESSES, views=[AS_RECEIVED], needs_headers=True)
 def acquire_comes_before_allocations(record: Record, seen: Seen) -> Said:
     """Of a scheduler whose hello is in the trace, so that its acquire would be."""
     if payload(record).get("type") != SUCCESS or record.party != seen.facts.scheduler:
@@ -57,7 +57,7 @@ def acquire_comes_before_allocations(record: Record, seen: Seen) -> Said:
     return had.is_streaming or Broken("resource.acquire has no streaming flag", (had.n,))
 
 
-@RULES.judge("28.grow.7", DENIES, views=[HEARD])
+@RULES.judge("28.grow.7", DENIES, views=[AS_RECEIVED])
 def nothing_is_denied_before_the_first_grow(record: Record, seen: Seen) -> Said:
     if record.party != seen.facts.scheduler or payload(record).get("type") != DENY:
         return None
@@ -74,7 +74,7 @@ def nothing_is_denied_before_the_first_grow(record: Record, seen: Seen) -> Said:
 def _avoids(clause: str, which: Callable[[Acquired], Idset], what: str) -> None:
     """`clause`: no R is written with a target of those."""
 
-    @RULES.judge(clause, COMMITS, views=[HEARD], needs_crossing=True)
+    @RULES.judge(clause, COMMITS, views=[AS_RECEIVED], needs_crossing=True)
     def judge(record: Record, seen: Seen) -> Said:
         had = heard_by(seen, record.party)
         found = wrote_r(record)
@@ -104,6 +104,7 @@ def _holding_shrunk(seen: Seen) -> list[Broken]:
             f"job {jobid} holds targets {held.targets & had.taken}, which were shrunk, and got no "
             "exception",
             (had.shrunk, held.n),
+            job=jobid,
         )
         for jobid, held in seen.all(HELD).items()
         if held.targets & had.taken and (life := seen.at(LIFE, jobid)) and not life.fatal
@@ -129,8 +130,8 @@ RAISING: Final = view(
     "28.shrink.4",
     logged("exception"),
     FREE,
-    views=[HEARD, HELD, LIFE, RAISING],
-    owing=_holding_shrunk,
+    views=[AS_RECEIVED, HELD, LIFE, RAISING],
+    debts=_holding_shrunk,
 )
 def holders_of_shrunk_targets_get_an_exception(record: Record, seen: Seen) -> Said:
     """Not those that were ending already."""
@@ -163,19 +164,23 @@ FREEING: Final = view(
     sent("response", topics.SCHED_FREE),
     key=job_id,
     fold=_fold_freeing,
-    reads=(HEARD, HELD),
+    reads=(AS_RECEIVED, HELD),
 )
 """By job: the sched.free of one that held shrunk targets, not answered."""
 
 
 def _unfreed(seen: Seen) -> list[Broken]:
     return [
-        Broken(f"sched.free of job {jobid}, which held shrunk targets, was not answered", (n,))
+        Broken(
+            f"sched.free of job {jobid}, which held shrunk targets, was not answered",
+            (n,),
+            job=jobid,
+        )
         for jobid, n in seen.all(FREEING).items()
     ]
 
 
-@RULES.judge("28.shrink.5", sent("response", topics.SCHED_FREE), views=[FREEING], owing=_unfreed)
+@RULES.judge("28.shrink.5", sent("response", topics.SCHED_FREE), views=[FREEING], debts=_unfreed)
 def free_of_shrunk_targets_is_answered(record: Record, seen: Seen) -> Said:
     n = seen.at(FREEING, job_id(record))
     if n is None:
@@ -199,6 +204,7 @@ def _unjudged(seen: Seen) -> list[Broken]:
             f"job {jobid} asks for {cores} cores, {ncores} are left after a shrink, and it was "
             "not denied",
             (n, had.shrunk),
+            job=jobid,
         )
         for jobid, (n, cores) in seen.all(PENDING).items()
         if cores > ncores
@@ -233,7 +239,7 @@ PENDING: Final = view(
 """By job: its sched.alloc, not finally answered by the scheduler."""
 
 
-@RULES.judge("28.shrink.7", DENIES, views=[HEARD, PENDING], owing=_unjudged)
+@RULES.judge("28.shrink.7", DENIES, views=[AS_RECEIVED, PENDING], debts=_unjudged)
 def satisfiability_is_judged_anew_after_shrink(record: Record, seen: Seen) -> Said:
     had, asked = heard_by(seen, record.party), seen.at(PENDING, job_id(record))
     if had is None or asked is None or payload(record).get("type") != DENY:
@@ -255,7 +261,7 @@ CONSTRAINED: Final = view(
 """Whether a jobspec names a queue or has constraints."""
 
 
-@RULES.judge("28.criteria.3", ALLOC_ANSWER, views=[HEARD, PENDING, CONSTRAINED])
+@RULES.judge("28.criteria.3", ALLOC_ANSWER, views=[AS_RECEIVED, PENDING, CONSTRAINED])
 def satisfiability_is_not_availability(record: Record, seen: Seen) -> Said:
     """Of jobs without constraints that fit on one target: these can be satisfied by any rule."""
     had, asked = heard_by(seen, record.party), seen.at(PENDING, job_id(record))
@@ -274,11 +280,11 @@ def satisfiability_is_not_availability(record: Record, seen: Seen) -> Said:
     "28.offline.4",
     sent("request", topics.JOB_RAISE),
     FREE,
-    views=[HEARD, HELD],
+    views=[AS_RECEIVED, HELD],
     needs_crossing=True,
 )
 def no_exception_for_offline_targets(record: Record, seen: Seen) -> Said:
-    """What a scheduler raises before it is ready is about what hello told it."""
+    """What a scheduler raises before it is ready is about the jobs of the hello responses."""
     had, held = heard_by(seen, record.party), seen.at(HELD, job_id(record))
     if had is None or held is None or not seen.facts.is_ready:
         return None
@@ -301,7 +307,7 @@ FREED: Final = view(
 """By job: its sched.free."""
 
 
-@RULES.judge("28.offline.5", logged("clean"), FREE, views=[HEARD, HELD, FREED])
+@RULES.judge("28.offline.5", logged("clean"), FREE, views=[AS_RECEIVED, HELD, FREED])
 def offline_targets_are_freed(record: Record, seen: Seen) -> Said:
     had, held = heard_by(seen, seen.facts.scheduler), seen.at(HELD, job_id(record))
     if had is None or held is None or not held.targets & had.offline:
@@ -310,5 +316,5 @@ def offline_targets_are_freed(record: Record, seen: Seen) -> Said:
         return True
     if seen.at(FREED, job_id(record)):
         return None  # it is on its way
-    text = f"job {job_id(record)} is over, and the scheduler was not told that it frees"
+    text = f"job {job_id(record)} is over, and the scheduler got no sched.free for it"
     return Broken(f"{text} targets {held.targets & had.offline}, which are offline", (held.n,))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.leg import topic_of
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     Broken,
@@ -23,9 +22,16 @@ from flux_trio.judge.engine.rule import (
     sent,
     view,
 )
+from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.engine.view import Live
 from flux_trio.judge.views.jobs import LIFE, RAISED, is_fatal
-from flux_trio.judge.views.resources import HEARD, HELD, RESOURCE_DISCONNECT, Acquired, heard_by
+from flux_trio.judge.views.resources import (
+    AS_RECEIVED,
+    HELD,
+    RESOURCE_DISCONNECT,
+    Acquired,
+    heard_by,
+)
 from flux_trio.judge.views.scheduling import SUCCESSES
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.messages.types import STREAMING
@@ -156,18 +162,18 @@ def _ignored(seen: Seen) -> list[Broken]:
 
 def _unserved(seen: Seen) -> list[Broken]:
     return [
-        Broken(f"{client} has acquired group {each.group} and was told nothing", (each.n,))
+        Broken(f"{client} has acquired group {each.group} and was sent nothing", (each.n,))
         for (client, _), each in seen.all(STREAMS).items()
         if each.is_valid and not each.served
     ]
 
 
-@RULES.judge("28.criteria.1", ANSWERED, views=[STREAMS], owing=_unserved)
+@RULES.judge("28.criteria.1", ANSWERED, views=[STREAMS], debts=_unserved)
 def resources_are_told(record: Record, _seen: Seen) -> Said:
     return payload(record).get("type") == "grow"
 
 
-@RULES.judge("28.error.3", ANSWERED, views=[STREAMS], owing=_ignored, needs_headers=True)
+@RULES.judge("28.error.3", ANSWERED, views=[STREAMS], debts=_ignored, needs_headers=True)
 def a_faulty_acquire_is_refused(record: Record, seen: Seen) -> Said:
     stream = _stream(record, seen)
     if stream is None or stream.is_valid:
@@ -198,10 +204,10 @@ def _exits(clause: str, topic: str, failed: str) -> None:
         clause,
         sent("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
         sent("request", topics.SCHED_HELLO, topics.SCHED_READY, RESOURCE_DISCONNECT),
-        views=[HEARD],
+        views=[AS_RECEIVED],
     )
     def judge(record: Record, seen: Seen) -> Said:
-        had = seen.at(HEARD, record.party)
+        had = seen.at(AS_RECEIVED, record.party)
         place = getattr(had, failed, 0)
         if not place or had.gone:
             return None
@@ -222,15 +228,15 @@ _exits("28.release.10", topics.RESOURCE_RELEASE, "release_failed")
 _ENDS: Final = ("removed", "crashed", "returned")
 
 
-@RULES.judge("28.disconnect.1", noted(Kind.MODULE), views=[HEARD])
+@RULES.judge("28.disconnect.1", noted(Kind.MODULE), views=[AS_RECEIVED])
 def unloading_sends_disconnect(record: Record, seen: Seen) -> Said:
-    told = payload(record)
-    had: Acquired | None = seen.at(HEARD, told.get("module"))
-    if had is None or told.get("what") not in _ENDS or had.failed:
+    content = payload(record)
+    had: Acquired | None = seen.at(AS_RECEIVED, content.get("module"))
+    if had is None or content.get("what") not in _ENDS or had.failed:
         return None
     if had.gone:
         return True
-    return Broken(f"{told['module']} is gone, and {RESOURCE_DISCONNECT} was not sent", (had.n,))
+    return Broken(f"{content['module']} is gone, and {RESOURCE_DISCONNECT} was not sent", (had.n,))
 
 
 def _fold_left(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
@@ -285,7 +291,7 @@ def running_jobs_are_unaffected(record: Record, seen: Seen) -> Said:
     )
 
 
-@RULES.judge("28.disconnect.5", SUCCESSES, views=[HEARD, HELD])
+@RULES.judge("28.disconnect.5", SUCCESSES, views=[AS_RECEIVED, HELD])
 def hello_comes_before_new_allocations(record: Record, seen: Seen) -> Said:
     had = heard_by(seen, record.party)
     if payload(record).get("type") != 0 or had is None:

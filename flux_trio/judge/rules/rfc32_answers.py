@@ -20,8 +20,8 @@ from flux_trio.judge.checks.shapes import (
     require_object,
 )
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.leg import Leg
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, job_id, payload, sent
+from flux_trio.judge.engine.selector import Selector
 from flux_trio.judge.engine.trait import says
 from flux_trio.judge.views.eventlogs import RESOURCES
 from flux_trio.judge.views.execution import (
@@ -43,7 +43,7 @@ RULES: Final = Rules()
 SAID: Final = sent("response", START)
 
 
-def _said(type_: str) -> list[Leg]:
+def _said(type_: str) -> list[Selector]:
     """Select sent responses of a type."""
     return sent("response", START, mark=says(type_))
 
@@ -82,8 +82,10 @@ def _require_data(
     clause: str, type_: str, key: str, shape: Shape, *, required: bool = True
 ) -> None:
     subjects = _data(type_)
-    legs = _said(type_)
-    require_key(RULES, clause, legs, key=key, shape=shape, subjects=subjects, required=required)
+    selectors = _said(type_)
+    require_key(
+        RULES, clause, selectors, key=key, shape=shape, subjects=subjects, required=required
+    )
 
 
 _require_data("32.start.25", "exception", "severity", SEVERITY)
@@ -237,9 +239,9 @@ def _owed_releases(seen: Seen) -> Iterable[Broken]:
         end = start.place("finish") or start.place("fatal") or raised
         if end:
             text = f"job {job} has ended: expected a release with final true, none came"
-            yield Broken(text, (start.taken, end))
+            yield Broken(text, (start.taken, end), job=job)
 
 
-@RULES.judge("32.start.36", _said("release"), views=LIVES, owing=_owed_releases)
+@RULES.judge("32.start.36", _said("release"), views=LIVES, debts=_owed_releases)
 def every_start_is_finally_released(record: Record, _seen: Seen) -> Said:
     return kind_of_answer(record) == "final"

@@ -18,18 +18,20 @@ def _expected(seen: Seen, record: Record, name: str) -> tuple[Expected, ...]:
     return seen.at(EXPECTED, (job_id(record), name)) or ()
 
 
-def _owing(name: str, when: Callable[[Expected], bool]) -> Callable[[Seen], Iterable[Broken]]:
+def _debts_of_events(
+    name: str, when: Callable[[Expected], bool]
+) -> Callable[[Seen], Iterable[Broken]]:
     """Return a function that yields a violation for each response that was never logged."""
 
-    def owed(seen: Seen) -> Iterable[Broken]:
+    def debts(seen: Seen) -> Iterable[Broken]:
         all_left: Mapping[Any, tuple[Expected, ...]] = seen.all(EXPECTED)
         for (job, kind), left in all_left.items():
             for expected in left:
                 if kind == name and when(expected) and expected.n > link_of(seen).lost:
                     text = f"job {job}: expected a {name} event after the {name} response"
-                    yield Broken(f"{text}, none was logged", (expected.n,))
+                    yield Broken(f"{text}, none was logged", (expected.n,), job=job)
 
-    return owed
+    return debts
 
 
 def _require_event(
@@ -45,7 +47,10 @@ def _require_event(
     """
 
     @RULES.judge(
-        clause, logged(name), views=(EXPECTED, LINK, STARTS, LOG), owing=_owing(name, when)
+        clause,
+        logged(name),
+        views=(EXPECTED, LINK, STARTS, LOG),
+        debts=_debts_of_events(name, when),
     )
     def judge(record: Record, seen: Seen) -> Said:
         left = [each for each in _expected(seen, record, name) if when(each)]

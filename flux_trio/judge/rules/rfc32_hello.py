@@ -6,7 +6,6 @@ from typing import Final
 
 from flux_trio.judge.checks.shapes import STRING, require_key, require_object
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.leg import MODULE, RECV, topic_of
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
@@ -30,6 +29,7 @@ from flux_trio.judge.engine.rule import (
     view,
     while_live,
 )
+from flux_trio.judge.engine.selector import MODULE, RECV, topic_of
 from flux_trio.judge.views.execution import (
     LINK,
     STARTS,
@@ -83,7 +83,7 @@ def registered_before_it_answers(record: Record, seen: Seen) -> Said:
     key=rpc,
     state=Place,
     needs_headers=True,
-    owed=lambda n, _facts: Broken(f"exec-hello at {n} was never answered", (int(str(n)),)),
+    debt=lambda n, _facts: Broken(f"exec-hello at {n} was never answered", (int(str(n)),)),
 )
 def hello_is_an_ordinary_rpc(state: State, record: Record, facts: Facts) -> Step:
     if isinstance(record.message, Request):

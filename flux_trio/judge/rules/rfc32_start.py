@@ -15,7 +15,6 @@ from flux_trio.judge.checks.shapes import (
     require_object,
 )
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.leg import topic_of
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     Broken,
@@ -27,6 +26,7 @@ from flux_trio.judge.engine.rule import (
     payload,
     sent,
 )
+from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.views.eventlogs import LOG, Log
 from flux_trio.judge.views.execution import LINK, START, STARTS, Start, is_open, link_of, start_of
 from flux_trio.judge.views.jobs import LIFE, RUN, Life
@@ -107,10 +107,10 @@ def _owed_starts(seen: Seen) -> Iterable[Broken]:
         is_void = start is None or start.sent < link.lost
         if life.state == RUN and life.held and log and not log.prologs and is_void:
             text = f"job {job} is in RUN: expected a start request, none was sent"
-            yield Broken(text, (life.held,))
+            yield Broken(text, (life.held,), job=job)
 
 
-@RULES.judge("32.start.1", SENT, views=(LINK, STARTS, LIFE, LOG), owing=_owed_starts)
+@RULES.judge("32.start.1", SENT, views=(LINK, STARTS, LIFE, LOG), debts=_owed_starts)
 def every_job_that_is_due(record: Record, seen: Seen) -> Said:
     life = seen.at(LIFE, job_id(record))
     return life is not None and life.state == RUN

@@ -11,7 +11,6 @@ from typing import Any, Final
 from flux_trio.formats import apply_update
 from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.leg import EVENT, HOOK, called
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
@@ -30,6 +29,7 @@ from flux_trio.judge.engine.rule import (
     sent,
     while_live,
 )
+from flux_trio.judge.engine.selector import EVENT, HOOK, called
 from flux_trio.judge.views.jobs import DURABLE, LIFE, SCHED, Life, context_of, is_durable
 from flux_trio.judge.views.queues import JOB_QUEUES, QUEUE, QUEUES, queue_of, queue_of_job, stop_of
 from flux_trio.judge.views.scheduling import ASKED, Asked, is_pending
@@ -145,14 +145,14 @@ def _owed_cancels(seen: Seen) -> Iterable[Broken]:
         is_waiting = is_pending(asked, seen) and life and life.state == SCHED
         if stopped and is_waiting and asked.cancel < stopped:
             text = "its queue was stopped: expected sched.cancel of its alloc request"
-            yield Broken(f"job {job}: {text}, none was sent", (asked.alloc, stopped))
+            yield Broken(f"job {job}: {text}, none was sent", (asked.alloc, stopped), job=job)
 
 
 @RULES.judge(
     "33.admin.6",
     sent("request", topics.SCHED_CANCEL),
     views=(QUEUES, JOB_QUEUES, ASKED, LIFE),
-    owing=_owed_cancels,
+    debts=_owed_cancels,
 )
 def stopping_cancels_what_is_pending(record: Record, seen: Seen) -> Said:
     return bool(stop_of(seen, queue_of_job(seen, job_id(record))))

@@ -2,7 +2,7 @@
 
 Judged when the job manager accepts or refuses a job. Users and groups have names in the
 configuration and numbers in the trace, so that of the access policy only a queue is judged that
-nobody may use. Left out: a job while the job manager is being told of another configuration.
+nobody may use. Left out: a job while a new configuration is on its way to the job manager.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.checks.jobspecs import system, totals
 from flux_trio.judge.checks.queue_tables import ANONYMOUS, NO_LIMITS, Tables
-from flux_trio.judge.engine.leg import name_of
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, while_live
+from flux_trio.judge.engine.selector import name_of
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.queueing import UNSENT, unsent
 from flux_trio.judge.views.queues import (
@@ -46,7 +46,7 @@ class Decided(NamedTuple):
     jobspec: dict[str, Any]
     """With its updates."""
     n: int
-    """Where the configuration was told."""
+    """The record of the configuration."""
     tables: Tables
 
     @property
@@ -142,14 +142,14 @@ def _not_scheduled(seen: Seen) -> Iterable[Broken]:
         disabled = disabled_at(seen, queue_of_job(seen, jobid))
         if disabled:
             text = "its queue is disabled, which is no reason not to ask for its resources"
-            yield Broken(f"job {jobid}: {text}", (disabled, life.since))
+            yield Broken(f"job {jobid}: {text}", (disabled, life.since), job=jobid)
 
 
 @RULES.judge(
     "33.admin.3",
     while_live(DISABLED, DECIDED),
     views=(DISABLED, CONFIGURED, LIFE, *SUBMITTED, *UNSENT),
-    owing=_not_scheduled,
+    debts=_not_scheduled,
 )
 def a_disabled_queue_takes_no_jobs(record: Record, seen: Seen) -> Said:
     life: Life | None = seen.at(LIFE, job_id(record))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.leg import ANY_CANCEL, ANY_DISCONNECT, once
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
@@ -24,6 +23,7 @@ from flux_trio.judge.engine.rule import (
     view,
     while_live,
 )
+from flux_trio.judge.engine.selector import ANY_CANCEL, ANY_DISCONNECT, once
 from flux_trio.judge.engine.trait import ERROR
 from flux_trio.judge.views.calls import (
     ANSWER,
@@ -287,7 +287,7 @@ def _unserved_at(record: Record, seen: Seen) -> int | None:
     return n
 
 
-@RULES.judge("3.routing.2", ERRORS, views=[UNSERVED], needs_headers=True, owing=_dropped)
+@RULES.judge("3.routing.2", ERRORS, views=[UNSERVED], needs_headers=True, debts=_dropped)
 def what_nobody_serves_is_answered(record: Record, seen: Seen) -> Said:
     return _unserved_at(record, seen) is not None
 

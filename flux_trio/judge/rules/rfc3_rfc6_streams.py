@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.judge.engine.leg import ANY_CANCEL, ANY_DISCONNECT
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     Broken,
@@ -19,6 +18,7 @@ from flux_trio.judge.engine.rule import (
     sent,
     while_live,
 )
+from flux_trio.judge.engine.selector import ANY_CANCEL, ANY_DISCONNECT
 from flux_trio.judge.engine.trait import ERROR
 from flux_trio.judge.views.calls import (
     ANSWER,
@@ -34,7 +34,7 @@ from flux_trio.judge.views.calls import (
     ended_at,
     left_open,
 )
-from flux_trio.judge.views.resources import HEARD
+from flux_trio.judge.views.resources import AS_RECEIVED
 from flux_trio.judge.views.scheduling import LINK, link_of
 from flux_trio.messages import Errno, Request, Response, service_of, topics
 from flux_trio.trace import Kind, Record
@@ -83,7 +83,7 @@ def _unended(seen: Seen) -> list[Broken]:
     ]
 
 
-@RULES.by(ANSWER, "6.streaming.2", ANSWERS, needs_headers=True, owing=_unended)
+@RULES.by(ANSWER, "6.streaming.2", ANSWERS, needs_headers=True, debts=_unended)
 def a_stream_ends_once(answer: Answer, record: Record, seen: Seen) -> Said:
     if answer.is_asked:
         return answer.is_streaming and answer.errnum != 0
@@ -108,7 +108,7 @@ def responses_of_a_stream_have_the_flag(answer: Answer, record: Record, seen: Se
     "6.streaming.3",
     noted(Kind.MODULE),
     sent("request", topics.SCHED_READY),
-    views=[LINK, HEARD],
+    views=[LINK, AS_RECEIVED],
     needs_crossing=True,
 )
 def enodata_is_no_failure(record: Record, seen: Seen) -> Said:
@@ -116,16 +116,16 @@ def enodata_is_no_failure(record: Record, seen: Seen) -> Said:
     link = link_of(seen)
     if isinstance(record.message, Request):
         return link.heard > 0
-    told = payload(record)
-    if told.get("module") != seen.facts.scheduler or told.get("what") == "removed":
+    content = payload(record)
+    if content.get("module") != seen.facts.scheduler or content.get("what") == "removed":
         return None
-    if not link.heard > max(link.ready_sent, link.hello_sent) or told.get("what") not in ENDS:
+    if not link.heard > max(link.ready_sent, link.hello_sent) or content.get("what") not in ENDS:
         return None
-    had = seen.at(HEARD, told["module"])
-    if seen.knew(str(told["module"]), link.heard) or (had is not None and had.failed):
+    had = seen.at(AS_RECEIVED, content["module"])
+    if seen.knew(str(content["module"]), link.heard) or (had is not None and had.failed):
         return None
-    text = f"{told['module']} left after ENODATA, which only says that hello is complete"
-    return Broken(text, (link.heard,), party=str(told["module"]))
+    text = f"{content['module']} left after ENODATA, which only says that hello is complete"
+    return Broken(text, (link.heard,), party=str(content["module"]))
 
 
 # --- cancellation
@@ -178,7 +178,7 @@ def _uncanceled(seen: Seen) -> list[Broken]:
     while_live(CANCELS, RESPONSES),
     views=[CANCELS, OPEN],
     needs_headers=True,
-    owing=_uncanceled,
+    debts=_uncanceled,
 )
 def what_is_canceled_ends_with_ecanceled(record: Record, seen: Seen) -> Said:
     n = seen.at(CANCELS, call_key(record))
@@ -205,12 +205,12 @@ def services_are_told_of_a_client_that_is_gone(record: Record, seen: Seen) -> Sa
     found = record.message
     if isinstance(found, Request):
         return bool(left_open(seen, found.sender, service_of(found.topic)))
-    told = payload(record)
-    if told.get("what") not in ENDS:
+    content = payload(record)
+    if content.get("what") not in ENDS:
         return None
-    for _, call in left_open(seen, str(told.get("module"))):
-        text = f"{told['module']} is gone, and {service_of(call.topic)}, where its {call.topic}"
-        return Broken(f"{text} is open, was not told", (call.n,))
+    for _, call in left_open(seen, str(content.get("module"))):
+        text = f"{content['module']} is gone, and {service_of(call.topic)}, where its {call.topic}"
+        return Broken(f"{text} is open, was not sent a disconnect", (call.n,))
     return None
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.leg import (
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.selector import (
     ANY_CANCEL,
     ANY_DISCONNECT,
     ANY_TOPIC,
     OWN,
     RECV,
-    Leg,
+    Selector,
     message,
     noted,
     payload,
@@ -23,7 +24,6 @@ from flux_trio.judge.engine.leg import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.trait import ERROR, Mark, Trait
 from flux_trio.judge.engine.view import Live, Seen, View, view
 from flux_trio.messages import NODEID_ANY, Request, Response, service_of, topics
@@ -35,7 +35,7 @@ ENDED_MAX: Final = 16  # ended streams kept per client
 
 REQUESTS: Final = sent("request", ANY_TOPIC)
 ANSWERS: Final = received("response", ANY_TOPIC)
-DROPPED: Final = [Leg(Kind.DROP.value, "response", ANY_TOPIC)]
+DROPPED: Final = [Selector(Kind.DROP.value, "response", ANY_TOPIC)]
 
 
 class Call(Live, frozen=True, gc=False):
@@ -370,8 +370,8 @@ def _arrival(record: Record, seen: Seen) -> Arrival:
 def _serving(record: Record, seen: Seen) -> Iterable[tuple[str, str | None]]:
     found = record.message
     if found is None:
-        told = payload(record)
-        gone = told.get("module") if told.get("what") in ENDS else None
+        content = payload(record)
+        gone = content.get("module") if content.get("what") in ENDS else None
         return [(key, None) for key, party in seen.all(SERVES).items() if party == gone]
     assert isinstance(found, Request)
     if record.kind == RECV:

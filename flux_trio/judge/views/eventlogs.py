@@ -12,7 +12,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from flux_trio.formats import FormatError, parse_fluid
-from flux_trio.judge.engine.leg import (
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import Broken
+from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
     EVENT,
     job_id,
@@ -22,8 +24,6 @@ from flux_trio.judge.engine.leg import (
     payload,
     sent,
 )
-from flux_trio.judge.engine.place import Place
-from flux_trio.judge.engine.rule import Broken
 from flux_trio.judge.engine.trait import WITH_EVENTS, WITH_R, Trait
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.judge.views.jobs import context_of, is_fatal

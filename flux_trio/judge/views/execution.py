@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.checks.shapes import BOOLEAN, INTEGER, STRING, between, idset_of
-from flux_trio.judge.engine.leg import (
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.selector import (
     EVENT,
     MODULE,
     SEND,
@@ -25,7 +26,6 @@ from flux_trio.judge.engine.leg import (
     received,
     sent,
 )
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.judge.views.eventlogs import LOG, Log
 from flux_trio.messages import Request, Response, topics
@@ -118,8 +118,8 @@ class Start(Live, frozen=True, gc=False):
 
     def place(self, what: str, *, heard: bool = False) -> int:
         """Return the record at which the service sent this, or the manager received it; else 0."""
-        told = self.heard if heard else self.said
-        return next((n for each, n in told if each == what), 0)
+        answers = self.heard if heard else self.said
+        return next((n for each, n in answers if each == what), 0)
 
 
 def kind_of_answer(record: Record) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.judge.checks.jobspecs import known_by_value
-from flux_trio.judge.engine.leg import (
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.selector import (
     EVENT,
     RECV,
     errnum,
@@ -20,7 +21,6 @@ from flux_trio.judge.engine.leg import (
     sent,
     topic_of,
 )
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import resources_in
@@ -46,10 +46,10 @@ def _fold_inventory(had: Inventory | None, _part: None, record: Record, _seen: S
     had = had or Inventory()
     if topic_of(record) == topics.SCHED_HELLO:
         return had
-    told = payload(record)
-    if told.get("type") == "shrink":
+    content = payload(record)
+    if content.get("type") == "shrink":
         return had.but(shrunk=record.n)
-    resources = resources_in(told.get("resources"))
+    resources = resources_in(content.get("resources"))
     if resources is None:
         return had
     ncores = had.ncores + resources.ncores
@@ -73,7 +73,7 @@ INVENTORY: Final = view(
 # --- requests to the scheduler, and its responses
 
 
-class Told(Live, frozen=True, gc=False):
+class SchedJob(Live, frozen=True, gc=False):
     """A job as the scheduler knows it; record numbers, 0 for no record."""
 
     alloc: Place = 0
@@ -92,93 +92,95 @@ class Told(Live, frozen=True, gc=False):
     canceled: Place = 0
     """The last CANCEL."""
     held: Place = 0
-    """It has resources: SUCCESS was sent or hello told of it, and no free was answered."""
+    """It has resources: SUCCESS or a hello response for it was sent, and no free was answered."""
     free: Place = 0
     """sched.free was taken up and not answered."""
 
 
-UNKNOWN: Final = Told()
+UNKNOWN: Final = SchedJob()
 
 
-def _fold_told(told: Told | None, _part: None, record: Record, seen: Seen) -> Told | None:
-    told = _not_void(told or UNKNOWN, link_of(seen))
+def _fold_sched_job(
+    known: SchedJob | None, _part: None, record: Record, seen: Seen
+) -> SchedJob | None:
+    known = _not_void(known or UNKNOWN, link_of(seen))
     if record.kind == EVENT:
-        return told if told.alloc or told.held or told.free else None
+        return known if known.alloc or known.held or known.free else None
     if record.kind == RECV:
-        return _after_request(told, record)
+        return _after_request(known, record)
     if errnum(record) or record.party != seen.facts.scheduler:
-        return told
+        return known
     if topic_of(record) == topics.SCHED_FREE:
         over = seen.at(LIFE, job_id(record)) is None
-        return None if over else told.but(free=0, held=0)
-    return _after_answer(told, record, seen)
+        return None if over else known.but(free=0, held=0)
+    return _after_answer(known, record, seen)
 
 
-def _after_request(told: Told, record: Record) -> Told:
+def _after_request(known: SchedJob, record: Record) -> SchedJob:
     n = record.n
     match topic_of(record):
         case topics.SCHED_HELLO:
-            return told if errnum(record) else told.but(held=n)
+            return known if errnum(record) else known.but(held=n)
         case topics.SCHED_ALLOC:
             jobspec = payload(record).get("jobspec")
             jobspec = jobspec if isinstance(jobspec, dict) else {}
-            return told.but(
+            return known.but(
                 alloc=n,
                 cancel=0,
                 idle_cancel=0,
                 cores_min=cores_min(jobspec.get("resources")),
                 environment=_has_environment(jobspec),
             )
-        case topics.SCHED_CANCEL if told.alloc:
-            return told.but(cancel=n)
+        case topics.SCHED_CANCEL if known.alloc:
+            return known.but(cancel=n)
         case topics.SCHED_CANCEL:
-            return told.but(idle_cancel=n)
-    return told.but(free=n)
+            return known.but(idle_cancel=n)
+    return known.but(free=n)
 
 
-def _after_answer(told: Told, record: Record, seen: Seen) -> Told | None:
+def _after_answer(known: SchedJob, record: Record, seen: Seen) -> SchedJob | None:
     how = payload(record).get("type")
     if how not in FINAL:
-        return told
+        return known
     if seen.at(LIFE, job_id(record)) is None and how:
         return None
     n = record.n
-    return told.but(
+    return known.but(
         alloc=0,
         cancel=0,
         ended=n,
         how=how,
-        canceled=n if how == 3 else told.canceled,
-        held=n if how == 0 else told.held,
+        canceled=n if how == 3 else known.canceled,
+        held=n if how == 0 else known.held,
     )
 
 
-def _not_void(told: Told, link: Link) -> Told:
+def _not_void(known: SchedJob, link: Link) -> SchedJob:
     """Drop the requests to an earlier scheduler, or over an earlier link."""
     since = link.hello_sent
-    if max(told.alloc, told.ended, told.held, told.free, told.idle_cancel) > since:
-        is_void = 0 < told.canceled <= since
-        return told.but(canceled=0) if is_void else told
+    if max(known.alloc, known.ended, known.held, known.free, known.idle_cancel) > since:
+        is_void = 0 < known.canceled <= since
+        return known.but(canceled=0) if is_void else known
     return UNKNOWN
 
 
-TOLD: Final = view(
-    "told",
+SCHED_JOBS: Final = view(
+    "jobs of the scheduler",
     received("request", topics.SCHED_ALLOC, topics.SCHED_CANCEL, topics.SCHED_FREE),
     received("response", topics.SCHED_HELLO),
     sent("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
     logged("clean"),
     key=job_id,
-    fold=_fold_told,
+    fold=_fold_sched_job,
     reads=(LINK, LIFE),
 )
 """By job id."""
 
 
-def told_of(seen: Seen, jobid: Any) -> Told:
-    """Return the state of TOLD for a job."""
-    told: Told | None = seen.at(TOLD, jobid)
-    return UNKNOWN if told is None else _not_void(told, link_of(seen))
+def sched_job(seen: Seen, jobid: Any) -> SchedJob:
+    """Return the state of SCHED_JOBS for a job."""
+    known: SchedJob | None = seen.at(SCHED_JOBS, jobid)
+    return UNKNOWN if known is None else _not_void(known, link_of(seen))
 
 
 @known_by_value

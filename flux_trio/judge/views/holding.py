@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from flux_trio.formats import ResourceSet
-from flux_trio.judge.engine.leg import (
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.selector import (
     EVENT,
     SEND,
     errnum,
@@ -22,10 +23,9 @@ from flux_trio.judge.engine.leg import (
     sent,
     topic_of,
 )
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.trait import WITH_R
 from flux_trio.judge.engine.view import Seen, View, seen_once, view
-from flux_trio.judge.views.granting import TOLD, told_of
+from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import committed, resources_in
 from flux_trio.judge.views.scheduling import LINK, link_of
@@ -66,8 +66,8 @@ def _fold_written(before: Written | None, r: Any, record: Record, seen: Seen) ->
         return Written(record.n, _rpc(record), resources_in(r))
     if topic_of(record) == topics.SCHED_FREE:
         return None if seen.at(LIFE, job_id(record)) is None else before
-    told = told_of(seen, job_id(record))
-    is_needed = record.kind == EVENT and (told.held or told.alloc)  # its free is on the way
+    known = sched_job(seen, job_id(record))
+    is_needed = record.kind == EVENT and (known.held or known.alloc)  # its free is on the way
     return before if is_needed else None
 
 
@@ -78,7 +78,7 @@ WRITTEN: Final = view(
     logged("clean"),
     parts=_written,
     fold=_fold_written,
-    reads=(LIFE, LINK, TOLD),
+    reads=(LIFE, LINK, SCHED_JOBS),
 )
 """By job id: R that the scheduler wrote, until the job is inactive and its R is freed."""
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, Final
 
-from flux_trio.judge.engine.leg import (
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
     EVENT,
     SEND,
@@ -22,7 +23,6 @@ from flux_trio.judge.engine.leg import (
     received,
     sent,
 )
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.messages import Response, topics
 from flux_trio.trace import Record
@@ -117,8 +117,8 @@ def _lives(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
     """job-manager.submit tells of many when they were submitted."""
     jobs = payload(record).get("jobs")
     jobs = jobs if isinstance(jobs, list) else []
-    told = [job for job in jobs if isinstance(job, dict)]
-    return [(job["id"], job) for job in told if type(job.get("id")) is int]
+    found = [job for job in jobs if isinstance(job, dict)]
+    return [(job["id"], job) for job in found if type(job.get("id")) is int]
 
 
 def integer(value: Any) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from flux_trio.judge.engine.leg import (
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import Broken
+from flux_trio.judge.engine.selector import (
     EVENT,
     errnum,
     job_id,
@@ -16,8 +18,6 @@ from flux_trio.judge.engine.leg import (
     received,
     sent,
 )
-from flux_trio.judge.engine.place import Place
-from flux_trio.judge.engine.rule import Broken
 from flux_trio.judge.engine.view import Seen, view
 from flux_trio.judge.views.jobs import LIFE, SCHED, Life
 from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
@@ -190,9 +190,10 @@ def priorities_untold(seen: Seen) -> Iterator[Broken]:
         return
     for jobid, life in seen.all(LIFE).items():
         asked = asked_of(seen, jobid)
-        changed = life.state == SCHED and asked.told != life.priority
+        changed = life.state == SCHED and asked.priority != life.priority
         if changed and is_pending(asked, seen) and not asked.cancel:
-            text = f"job {jobid}: has priority {life.priority} and the scheduler knows {asked.told}"
+            known = f"the scheduler knows {asked.priority}"
+            text = f"job {jobid}: has priority {life.priority} and {known}"
             yield Broken(text, (asked.alloc, life.prioritized))
 
 

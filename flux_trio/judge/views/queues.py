@@ -1,7 +1,7 @@
 """Views of RFC 33: the configuration of queues, stopped queues, and the queue of each job.
 
-The configuration is in the trace as records of kind `config`, and as the job manager is told of
-another: one that it has not answered is in force for nobody. A trace that shows none exercises
+The configuration is in the trace as records of kind `config`, and as requests to the job manager to
+take another: one that it has not answered is in force for nobody. A trace that shows none exercises
 nothing that depends on it. The anonymous queue is "".
 """
 
@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.checks.queue_tables import ANONYMOUS, Tables, table
-from flux_trio.judge.engine.leg import (
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.selector import (
     EVENT,
     MODULE,
     OWN,
@@ -28,7 +29,6 @@ from flux_trio.judge.engine.leg import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.trait import WITH_JOBSPEC
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.judge.views.calls import call_key
@@ -58,11 +58,11 @@ class Configured(Live, frozen=True, gc=False):
 def _fold_configured(
     was: Configured | None, _part: None, record: Record, _seen: Seen
 ) -> Configured | None:
-    told = payload(record)
+    content = payload(record)
     if record.message is None:
-        return Configured(record.n, _text(told))
+        return Configured(record.n, _text(content))
     if isinstance(record.message, Request):
-        asked = _text(told.get("config"))
+        asked = _text(content.get("config"))
         return Configured(record.n, "", asked) if was is None else was.but(asked=asked)
     if was is None or not was.asked:
         return was
@@ -112,9 +112,9 @@ def queue_of(jobspec: Any) -> str:
     return str(system(jobspec).get("queue") or ANONYMOUS)
 
 
-def _fold_queue(was: str | None, told: str | None, record: Record, _seen: Seen) -> str | None:
-    if told is not None:
-        return told or None
+def _fold_queue(was: str | None, named: str | None, record: Record, _seen: Seen) -> str | None:
+    if named is not None:
+        return named or None
     if record.message is not None:
         return queue_of(payload(record).get("jobspec")) or None
     if name_of(record) in ("clean", "invalidate"):

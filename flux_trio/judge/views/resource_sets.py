@@ -14,7 +14,7 @@ import msgspec
 
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
 from flux_trio.judge.checks.shapes import idset_of
-from flux_trio.judge.engine.leg import (
+from flux_trio.judge.engine.selector import (
     LOOKUP_TOPICS,
     errnum,
     message,
@@ -109,7 +109,7 @@ def read_once(read: Callable[[Any], T]) -> Callable[[Any], T]:
 
 def _lookups(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
     found = message(record)
-    return [((found.routes[:1], found.matchtag), None)]  # type: ignore[union-attr] # of these legs
+    return [((found.routes[:1], found.matchtag), None)]  # type: ignore[union-attr] # by their selectors
 
 
 def _fold_lookup(
@@ -121,9 +121,9 @@ def _fold_lookup(
     return tuple(map(job_of_key, keys))
 
 
-def _listed(told: dict[str, Any], many: str, one: str) -> list[Any]:
+def _listed(content: dict[str, Any], many: str, one: str) -> list[Any]:
     """What a message of kvs.lookup-all has under `many`, or one of kvs.lookup under `one`."""
-    found = told.get(many, [told.get(one)])
+    found = content.get(many, [content.get(one)])
     return found if isinstance(found, list) else []
 
 
@@ -288,8 +288,10 @@ def resources_in(r: Any) -> ResourceSet | None:
 
 def inventory_in(record: Record) -> Any:
     """The R of a resource.status or grow response; None for another."""
-    told = payload(record)
-    return told.get("R") if topic_of(record) == topics.RESOURCE_STATUS else told.get("resources")
+    content = payload(record)
+    return (
+        content.get("R") if topic_of(record) == topics.RESOURCE_STATUS else content.get("resources")
+    )
 
 
 INVENTORY_LEGS: Final = tuple(sent("response", topics.RESOURCE_STATUS, topics.RESOURCE_ACQUIRE))

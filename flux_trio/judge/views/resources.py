@@ -1,4 +1,4 @@
-"""Views of RFC 28: what a peer has acquired, as it was told and as it has heard; what jobs hold."""
+"""Views of RFC 28: what a peer has acquired, as sent and as received; what jobs hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.shapes import idset_of
-from flux_trio.judge.engine.leg import (
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.selector import (
     EVENT,
     LOOKUP_TOPICS,
     MODULE,
@@ -23,7 +24,6 @@ from flux_trio.judge.engine.leg import (
     sent,
     topic_of,
 )
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.trait import BY_SCHEDULER, WITH_R
 from flux_trio.judge.engine.view import Live, Seen, View, view
 from flux_trio.judge.views.resource_sets import (
@@ -123,8 +123,8 @@ def traits_of(r: Any) -> frozenset[str]:
 def _client(record: Record, _seen: Seen) -> Iterable[tuple[str, None]]:
     """The peer that acquires: who sent the request, or gets the response; a module that ended."""
     if record.message is None:
-        told = payload(record)
-        return [(str(told.get("module")), None)] if told.get("what") in ENDS else []
+        content = payload(record)
+        return [(str(content.get("module")), None)] if content.get("what") in ENDS else []
     routes = getattr(record.message, "routes", ())
     return [(routes[0] if routes else record.party, None)]
 
@@ -164,20 +164,20 @@ def _after_request(had: Acquired | None, request: Request, record: Record) -> Ac
     return had
 
 
-def _told(had: Acquired, told: dict[str, Any], n: int) -> Acquired:
-    targets = idset_of(told.get("targets")) or NONE
-    match told.get("type"):
+def _told(had: Acquired, content: dict[str, Any], n: int) -> Acquired:
+    targets = idset_of(content.get("targets")) or NONE
+    match content.get("type"):
         case "grow":
-            r = told.get("resources")
+            r = content.get("resources")
             new = targets_of(r) or NONE
             return had.but(
                 granted=had.granted | new,
-                online=had.online | (idset_of(told.get("online")) or NONE),
+                online=had.online | (idset_of(content.get("online")) or NONE),
                 taken=had.taken - new,
                 pieces=had.pieces + pieces_of(r),
                 properties=tuple(sorted(properties_of(r).items(), key=lambda pair: pair[0])),
                 expiration=number_of(r, "expiration"),
-                traits=had.traits if had.grown or not _is_valid(told) else traits_of(r),
+                traits=had.traits if had.grown or not _is_valid(content) else traits_of(r),
                 grown=had.grown or n,
                 changed=n,
             )
@@ -197,8 +197,8 @@ def _told(had: Acquired, told: dict[str, Any], n: int) -> Acquired:
     return had
 
 
-HEARD: Final[View] = view(
-    "acquired, as heard",
+AS_RECEIVED: Final[View] = view(
+    "acquired, as received",
     sent("request", topics.RESOURCE_ACQUIRE, topics.RESOURCE_RELEASE, topics.SCHED_HELLO),
     sent("request", RESOURCE_DISCONNECT),
     received("request", RESOURCE_DISCONNECT),
@@ -214,12 +214,12 @@ def _client_told(record: Record, seen: Seen) -> Iterable[tuple[str, None]]:
     """As `_client`; and every peer, when the resource service itself ends: its streams are over."""
     if record.message is None and payload(record).get("module") == topics.RESOURCE:
         is_end = payload(record).get("what") in ENDS
-        return [(peer, None) for peer in seen.all(TOLD)] if is_end else []
+        return [(peer, None) for peer in seen.all(AS_SENT)] if is_end else []
     return _client(record, seen)
 
 
-TOLD: Final[View] = view(
-    "acquired, as told",
+AS_SENT: Final[View] = view(
+    "acquired, as sent",
     received("request", topics.RESOURCE_ACQUIRE, topics.RESOURCE_RELEASE, RESOURCE_DISCONNECT),
     sent("response", topics.RESOURCE_ACQUIRE),
     noted(Kind.MODULE),
@@ -231,7 +231,7 @@ TOLD: Final[View] = view(
 
 def heard_by(seen: Seen, peer: str) -> Acquired | None:
     """What a peer that is still there has acquired."""
-    had: Acquired | None = seen.at(HEARD, peer)
+    had: Acquired | None = seen.at(AS_RECEIVED, peer)
     return None if had is None or had.gone else had
 
 
@@ -239,7 +239,7 @@ class Held(Live, frozen=True, gc=False):
     """What a job holds, as its scheduler sees it."""
 
     n: Place
-    """Where its R was written, or told of."""
+    """Where its R was written, or sent in a hello response."""
     targets: Idset
     is_logged: bool = False
     """The alloc event has followed."""
@@ -309,16 +309,16 @@ def _fold_administered(
     was: Administered | None, _part: None, record: Record, _seen: Seen
 ) -> Administered:
     was = was or Administered()
-    told = payload(record)
+    content = payload(record)
     if record.kind == MODULE:  # a drain outlasts the service, what else it knew may not
-        is_new = told.get("module") == was.party and told.get("what") == "started"
+        is_new = content.get("module") == was.party and content.get("what") == "started"
         return was.but(down=NONE, excluded=NONE) if is_new else was
     if record.message is not None:
-        excluded = idset_of(told.get("exclude"))
+        excluded = idset_of(content.get("exclude"))
         return was if excluded is None else was.but(excluded=excluded, n=record.n)
-    targets = idset_of(told.get("targets")) or NONE
+    targets = idset_of(content.get("targets")) or NONE
     was = was.but(n=record.n, party=record.party)
-    match told.get("what"):
+    match content.get("what"):
         case "down":
             return was.but(down=was.down | targets)
         case "up":
@@ -356,11 +356,11 @@ def wrote_r(record: Record) -> list[tuple[int, Idset, str]]:
 
 __all__ = [
     "ADMINISTERED",
-    "HEARD",
+    "AS_RECEIVED",
+    "AS_SENT",
     "HELD",
     "NONE",
     "RESOURCE_DISCONNECT",
-    "TOLD",
     "Acquired",
     "Administered",
     "Held",

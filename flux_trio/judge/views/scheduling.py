@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.leg import (
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.selector import (
     EVENT,
     RECV,
     SEND,
@@ -22,7 +23,6 @@ from flux_trio.judge.engine.leg import (
     sent,
     topic_of,
 )
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.trait import says
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, Life
@@ -54,7 +54,7 @@ class Link(Live, frozen=True, gc=False):
     """By the scheduler. What was heard before it is of another hello."""
     hello: Place = 0
     """Taken up by the job manager."""
-    told: Place = 0
+    hello_ended: Place = 0
     """The job manager sent ENODATA."""
     heard: Place = 0
     """The scheduler took up ENODATA."""
@@ -95,7 +95,7 @@ def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Li
     error = errnum(record)
     match topic_of(record), taken_up:
         case topics.SCHED_HELLO, False if error == Errno.ENODATA:
-            return link.but(told=record.n)
+            return link.but(hello_ended=record.n)
         case topics.SCHED_HELLO, True if error == Errno.ENODATA:
             return link.but(heard=record.n)
         case topics.SCHED_HELLO, True if error and error != Errno.ENOSYS:
@@ -154,8 +154,8 @@ class Asked(Live, frozen=True, gc=False):
     """sched.alloc, no final answer taken up."""
     first_alloc: Place = 0
     """Its first of all."""
-    told: int = -1
-    """The priority that the scheduler was last told."""
+    priority: int = -1
+    """The priority in the last message to the scheduler."""
     annotated: Place = 0
     """An ANNOTATE since alloc."""
     cancel: Place = 0
@@ -223,12 +223,12 @@ def _after_asking(asked: Asked, priority: Any, record: Record) -> Asked:
     match topic_of(record):
         case topics.SCHED_ALLOC:
             first = asked.first_alloc or n
-            told: Any = payload(record).get("priority")
-            return Asked(alloc=n, first_alloc=first, told=told, freed=asked.freed)
+            priority = payload(record).get("priority")
+            return Asked(alloc=n, first_alloc=first, priority=priority, freed=asked.freed)
         case topics.SCHED_CANCEL:
             return asked.but(cancel=n)
         case topics.SCHED_PRIORITIZE:
-            return asked.but(told=priority)
+            return asked.but(priority=priority)
     return asked.but(free=n, granted=0, crossed=False)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from flux_trio.formats import FormatError, apply_update
-from flux_trio.judge.engine.leg import job_id, logged, name_of, sent
 from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.selector import job_id, logged, name_of, sent
 from flux_trio.judge.engine.trait import WITH_JOBSPEC
 from flux_trio.judge.engine.view import Seen, view
 from flux_trio.judge.views.eventlogs import decoded, encoded, stored

@@ -1,4 +1,4 @@
-"""Legs: selectors of the records that a rule or view reads; and readers of their content."""
+"""Selectors: which records a rule or view reads; and functions that read a record's content."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ MODULE: Final[str] = Kind.MODULE.value
 STATE: Final[str] = Kind.STATE.value
 HOOK: Final[str] = Kind.HOOK.value
 COUNTERS: Final[str] = Kind.COUNTERS.value
+INSTANCE: Final[str] = Kind.INSTANCE.value
 
 OWN: Final = object()
 
 
-class Leg(NamedTuple):
+class Selector(NamedTuple):
     """Selects records by kind, and messages by type and topic.
 
     `topic` may have a star for any text; "<exec>" stands for the name of the execution service, as
@@ -49,34 +50,34 @@ class Leg(NamedTuple):
     live: Any = None
 
 
-def sent(type_: MessageType, *topics: str, mark: Mark | None = None) -> list[Leg]:
+def sent(type_: MessageType, *topics: str, mark: Mark | None = None) -> list[Selector]:
     """Select sends of messages of this type and these topics."""
-    return [Leg(Kind.SEND.value, type_, topic, mark) for topic in topics]
+    return [Selector(Kind.SEND.value, type_, topic, mark) for topic in topics]
 
 
-def received(type_: MessageType, *topics: str, mark: Mark | None = None) -> list[Leg]:
+def received(type_: MessageType, *topics: str, mark: Mark | None = None) -> list[Selector]:
     """Select receipts of messages of this type and these topics."""
-    return [Leg(Kind.RECV.value, type_, topic, mark) for topic in topics]
+    return [Selector(Kind.RECV.value, type_, topic, mark) for topic in topics]
 
 
-def while_live(view: object, *legs: Iterable[Leg]) -> list[Leg]:
-    """Return these legs, limited to times at which a view has a state."""
-    return [leg._replace(live=view) for group in legs for leg in group]
+def while_live(view: object, *selectors: Iterable[Selector]) -> list[Selector]:
+    """Return these selectors, limited to times at which a view has a state."""
+    return [selector._replace(live=view) for group in selectors for selector in group]
 
 
-def logged(*names: str, mark: Mark | None = None) -> list[Leg]:
+def logged(*names: str, mark: Mark | None = None) -> list[Selector]:
     """Select events of job eventlogs by name; ANY_TOPIC selects all."""
-    return [Leg(EVENT, "", name, mark) for name in names]
+    return [Selector(EVENT, "", name, mark) for name in names]
 
 
-def noted(kind: Kind) -> list[Leg]:
+def noted(kind: Kind) -> list[Selector]:
     """Select all records of a kind that has neither messages nor events."""
-    return [Leg(kind.value, "", ANY_TOPIC)]
+    return [Selector(kind.value, "", ANY_TOPIC)]
 
 
-def called(*hooks: str) -> list[Leg]:
+def called(*hooks: str) -> list[Selector]:
     """Select calls of plugins by the hook's topic."""
-    return [Leg(HOOK, "", hook) for hook in hooks]
+    return [Selector(HOOK, "", hook) for hook in hooks]
 
 
 def no_key(_record: Record) -> Key:

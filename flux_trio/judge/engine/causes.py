@@ -1,0 +1,100 @@
+"""Causes: of the violations of one broken thing, one is the cause and the others follow from it.
+
+Violations in the same record are of one broken thing, and so are the debts of one job. A later
+violation follows from the first one of its job if the first says that something is missing, or if
+both point to the same earlier record. Of violations that come together, the cause is the one whose
+clause says the most: a clause about one message or event rather than a goal or an invariant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from flux_trio.judge.clauses.registry import Clause
+from flux_trio.trace import Record
+
+JOBS_MAX: Final = 4096
+"""Jobs whose first violation is kept; the oldest are forgotten."""
+
+_SECTIONS: Final = {
+    "criteria": 1,
+    "background": 1,
+    "impl": 1,
+    "goals": 1,
+    "overview": 1,
+    "invariant": 2,
+}
+_SUMS: Final = {"25.attributes.5": 1, "27.background.7": 2}
+"""Clauses that sum up others, though their section is about one thing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken clause: id, sentence, violator, the record, and earlier records that explain it.
+
+    `jobid` is the job concerned, if any. A violation that follows from another one has it as its
+    `cause`; a cause has none itself.
+    """
+
+    clause: str
+    sentence: str
+    party: str
+    text: str
+    record: Record
+    because: tuple[int, ...]
+    jobid: int | None = None
+    cause: Violation | None = None
+    is_missing: bool = False
+    """It says that an event or a message is missing, so what comes next may seem wrong too."""
+    may_wait: bool = False
+    """A debt that is no violation at the end of a trace at rest."""
+
+
+class Causes:
+    """Finds the cause of each violation; keeps the first violation of each job."""
+
+    def __init__(self, clauses: Mapping[str, Clause]) -> None:
+        self._places = {clause: place for place, clause in enumerate(clauses)}
+        self._first: dict[int, Violation] = {}
+
+    def of_record(self, found: list[Violation]) -> list[Violation]:
+        """Return the violations in one record with their causes, the cause first."""
+        ordered = sorted(found, key=self._rank)
+        earlier = next((e for each in ordered if (e := self._earlier(each)) is not None), None)
+        cause = earlier if earlier is not None else ordered[0]
+        linked = [each if each is cause else replace(each, cause=cause) for each in ordered]
+        if earlier is None:
+            self._keep(cause)
+        return linked
+
+    def of_debts(self, found: Iterable[Violation]) -> list[Violation]:
+        """Return debts with their causes; those of one job, or since one record, are together."""
+        groups: dict[object, list[Violation]] = {}
+        for each in found:
+            since = each.because[:1] or (each.clause,)
+            groups.setdefault(since if each.jobid is None else each.jobid, []).append(each)
+        return [each for group in groups.values() for each in self.of_record(group)]
+
+    def _earlier(self, violation: Violation) -> Violation | None:
+        """Return the first violation of the job if this one follows from it."""
+        if violation.jobid is None:
+            return None
+        first = self._first.get(violation.jobid)
+        if first is None:
+            return None
+        shared = {first.record.n, *first.because} & {violation.record.n, *violation.because}
+        return first if first.is_missing or shared else None
+
+    def _keep(self, violation: Violation) -> None:
+        if violation.jobid is None or violation.jobid in self._first:
+            return
+        if len(self._first) >= JOBS_MAX:
+            del self._first[next(iter(self._first))]
+        self._first[violation.jobid] = violation
+
+    def _rank(self, violation: Violation) -> tuple[int, int]:
+        section = next((p for p in violation.clause.split(".") if not p.isdigit()), "")
+        general = _SUMS.get(violation.clause, _SECTIONS.get(section, 0))
+        return general, self._places.get(violation.clause, len(self._places))
