@@ -10,8 +10,9 @@ further key asks `kvs.count` for the job: without any key the output was cut off
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
+from flux_trio.cores.kvs_calls import Ask, count_below, count_in
 from flux_trio.formats import format_fluid
 from flux_trio.messages import Errno, FluxError, Response
 
@@ -23,14 +24,12 @@ def output_key(piece: int) -> str:
     return f"{OUTPUT}.{piece}" if piece else OUTPUT
 
 
-def count_payload(jobid: int) -> dict[str, Any]:
-    """The `kvs.count` request that tells whether anything is stored of a job."""
-    return {"prefix": format_fluid(jobid, "kvs")}
+def count_keys(jobid: int) -> Ask:
+    """Ask the kvs how many keys it has of a job."""
+    return count_below(format_fluid(jobid, "kvs"))
 
 
 def check_not_purged(response: Response) -> None:
-    """Raise FluxError if the answer is that nothing is stored of the job, or is an error."""
-    if response.errnum:
-        raise FluxError(response.errnum, response.error_text)
-    if isinstance(response.payload, dict) and not response.payload["count"]:
+    """Raise FluxError if the answer to `count_keys` is that the job has no key, or an error."""
+    if not count_in(response):
         raise FluxError(Errno.ENOENT, "the job was purged meanwhile")

@@ -304,12 +304,17 @@ class Job:
 
 def replay(jobid: int, events: list[Event]) -> Job:
     """Build a job from its eventlog; InvalidTransition if the log violates RFC 21."""
+    job = Job(jobid)
+    apply_all(job, events)
+    return job
+
+
+def apply_all(job: Job, events: list[Event]) -> None:
+    """Apply a whole eventlog to a new job; InvalidTransition if the log violates RFC 21."""
     if events and events[0].name != JobEvent.SUBMIT:
         raise _not_expected(events[0], [JobEvent.SUBMIT])
-    job = Job(jobid)
     for event in events:
         job.apply(event)
-    return job
 
 
 def submit_event(t_submit: float, userid: int, urgency: int, flags: int) -> Event:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -17,10 +17,11 @@ from flux_trio.cores.exec.output import (
     log_ends,
 )
 from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOutput
-from flux_trio.formats import Event, format_eventlog
+from flux_trio.formats import format_eventlog
 from flux_trio.messages import Errno, Flag, Response
 from flux_trio.shell.protocol import Done, Started, TaskSize, Unknown
-from tests.support.asking import asked, asked_by_guest, gone
+from tests.support.asking import OWNER_USERID, asked, asked_by_guest, gone
+from tests.support.eventlogs import inactive, pending, raised
 from tests.support.exec_script import (
     START_AT,
     ExecScript,
@@ -72,9 +73,9 @@ def running() -> ExecScript:
     return script
 
 
-def eventlog(*names: str, **last: Any) -> str:
-    submit = Event(1.0, "submit", {"userid": 1000})
-    return format_eventlog([submit, *(Event(2.0, name, last or None) for name in names)])
+PENDING_LOG: Final = format_eventlog(pending(userid=OWNER_USERID))
+CANCELED_LOG: Final = format_eventlog([*pending(userid=OWNER_USERID), raised("cancel")])
+OVER_LOG: Final = format_eventlog(inactive(userid=OWNER_USERID))
 
 
 def test_output_of_a_running_job_is_followed_to_its_end() -> None:
@@ -103,8 +104,9 @@ def test_nothing_is_polled_when_nobody_looks() -> None:
 def test_stream_can_be_canceled() -> None:
     script = running()
     script(attach())
-    (answer,) = script(asked("job-exec.attach-cancel", {"matchtag": 1}, tag=0))
-    assert (answer.topic, answer.errnum) == ("job-exec.attach", Errno.ECANCELED)
+    ended, canceled = script(asked("job-exec.attach-cancel", {"matchtag": 1}, tag=2))
+    assert (ended.topic, ended.errnum) == ("job-exec.attach", Errno.ECANCELED)
+    assert (canceled.topic, canceled.errnum) == ("job-exec.attach-cancel", 0)
     assert script(stdout(0, b"one\n")) == []
 
 
@@ -155,15 +157,13 @@ def test_files_that_lost_their_content_do_not_hang_the_stream() -> None:
 
 def test_job_that_is_over_is_streamed_from_the_kvs() -> None:
     log = output_log(5.0, 1, [Chunk(0, "stderr", 0, b"oops")])
-    script = ExecScript(
-        kvs={job_key(7, "eventlog"): eventlog("finish"), job_key(7, "guest.output"): log}
-    )
+    script = ExecScript(kvs={job_key(7, "eventlog"): OVER_LOG, job_key(7, "guest.output"): log})
     data = {"stream": "stderr", "rank": "0", "data": "oops"}
     assert streamed(script(attach())) == [data, Errno.ENODATA]
 
 
 def test_simulated_job_has_no_output() -> None:
-    script = ExecScript(kvs={job_key(7, "eventlog"): eventlog("finish")})
+    script = ExecScript(kvs={job_key(7, "eventlog"): OVER_LOG})
     assert streamed(script(attach())) == [Errno.ENODATA]
 
 
@@ -175,7 +175,7 @@ def test_end_of_a_simulated_job_ends_the_stream() -> None:
 
 
 def test_job_that_is_yet_to_start_is_waited_for() -> None:
-    script = ExecScript(kvs={job_key(7, "eventlog"): eventlog("depend")})
+    script = ExecScript(kvs={job_key(7, "eventlog"): PENDING_LOG})
     assert script(attach()) == []
     script.start(7, jobspec())
     assert len(reads(script(Started(7)))) == 1
@@ -183,7 +183,7 @@ def test_job_that_is_yet_to_start_is_waited_for() -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_job_that_is_canceled_before_it_starts_ends_the_stream(known: bool) -> None:
-    log = eventlog("exception", severity=0) if known else eventlog("depend")
+    log = CANCELED_LOG if known else PENDING_LOG
     script = ExecScript(kvs={job_key(7, "eventlog"): log})
     actions = script(attach())
     assert streamed(actions if known else script(job_exception(7))) == [Errno.ENODATA]
@@ -204,7 +204,7 @@ def test_unknown_job_is_refused() -> None:
 
 
 def test_guest_sees_only_jobs_of_their_own() -> None:
-    script = ExecScript(kvs={job_key(8, "eventlog"): eventlog("depend")})
+    script = ExecScript(kvs={job_key(8, "eventlog"): PENDING_LOG})
     script.started(7, jobspec())
     for jobid in (7, 8):
         request = asked_by_guest("job-exec.attach", {"id": jobid}, streaming=True)
@@ -274,9 +274,7 @@ def test_whole_output_comes_whatever_the_credit(credit: int | None) -> None:
 @pytest.mark.parametrize("credit", [1, 3, 100, None])
 def test_stored_output_comes_piece_by_piece_and_its_note_last(credit: int | None) -> None:
     files = {(7, 0, "stdout"): b"x" * LONG}
-    script = ExecScript(
-        output_limit=str(LONG - 7), kvs={job_key(7, "eventlog"): eventlog("finish")}
-    )
+    script = ExecScript(output_limit=str(LONG - 7), kvs={job_key(7, "eventlog"): OVER_LOG})
     script.started(7, jobspec())
     files_read(script, script(Done(7, 0, 1, [], [TaskSize(0, LONG, 0)])), files)
     assert job_key(7, "guest.output.1") in script.kvs
@@ -287,7 +285,7 @@ def test_stored_output_comes_piece_by_piece_and_its_note_last(credit: int | None
 
 def test_reader_of_stored_output_who_pauses_is_sent_no_more() -> None:
     files = {(7, 0, "stdout"): b"x" * LONG}
-    script = ExecScript(kvs={job_key(7, "eventlog"): eventlog("finish")})
+    script = ExecScript(kvs={job_key(7, "eventlog"): OVER_LOG})
     script.started(7, jobspec())
     files_read(script, script(Done(7, 0, 1, [], [TaskSize(0, LONG, 0)])), files)
     assert len(streamed(script(attach_with(3)))) == 3
@@ -298,7 +296,7 @@ def test_reader_of_stored_output_who_pauses_is_sent_no_more() -> None:
 
 def test_output_of_a_job_that_is_purged_meanwhile_is_refused_and_not_cut_off() -> None:
     files = {(7, 0, "stdout"): b"x" * LONG}
-    script = ExecScript(kvs={job_key(7, "eventlog"): eventlog("finish")})
+    script = ExecScript(kvs={job_key(7, "eventlog"): OVER_LOG})
     script.started(7, jobspec())
     files_read(script, script(Done(7, 0, 1, [], [TaskSize(0, LONG, 0)])), files)
     assert len(streamed(script(attach_with(3)))) == 3
@@ -309,9 +307,7 @@ def test_output_of_a_job_that_is_purged_meanwhile_is_refused_and_not_cut_off() -
 
 def test_end_of_the_stream_needs_no_credit() -> None:
     log = output_log(5.0, 1, [Chunk(0, "stdout", 0, b"hi")])
-    script = ExecScript(
-        kvs={job_key(7, "eventlog"): eventlog("finish"), job_key(7, "guest.output"): log}
-    )
+    script = ExecScript(kvs={job_key(7, "eventlog"): OVER_LOG, job_key(7, "guest.output"): log})
     assert streamed(script(attach_with(1)))[-1] == Errno.ENODATA
 
 

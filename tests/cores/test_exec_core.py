@@ -9,9 +9,10 @@ import pytest
 from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.turns import ClearTimer, Exit, Log, TimerFired
-from flux_trio.formats import Event, Idset, format_eventlog
+from flux_trio.formats import Idset, format_eventlog
 from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response, respond_stream
 from tests.support.asking import asked, asked_by_guest, gone, service_back
+from tests.support.eventlogs import event, raised, running
 from tests.support.exec_script import (
     MANAGER,
     START_AT,
@@ -33,11 +34,6 @@ TIMEOUT = ("exception", 0, "timeout", "resource allocation expired")
 
 def simulated(run_duration: Any = "1s", **test: Any) -> dict[str, Any]:
     return jobspec(test={"run_duration": run_duration, **test})
-
-
-def eventlog(*names: str, at: float = 50.0, **last: Any) -> str:
-    events = [Event(at, name, None) for name in names[:-1]]
-    return format_eventlog([*events, Event(at, names[-1], last or None)])
 
 
 # Hello
@@ -334,7 +330,7 @@ def test_kill_of_what_does_not_run_or_with_no_signal_is_refused() -> None:
 
 def test_reattached_simulated_job_counts_from_its_start() -> None:
     """32.start.10: it goes on instead of being started anew."""
-    log = eventlog("submit", "alloc", "start", at=START_AT - 10)
+    log = format_eventlog(running(START_AT - 12))
     script = ExecScript(kvs={job_key(7, "eventlog"): log})
     actions = script.start(7, simulated("60s"), resources(starttime=50.0), reattach=True)
     assert told(actions) == [("start",)]
@@ -342,14 +338,14 @@ def test_reattached_simulated_job_counts_from_its_start() -> None:
 
 
 def test_reattached_simulated_job_whose_time_is_past_ends() -> None:
-    log = eventlog("submit", "alloc", "start", at=START_AT - 90)
+    log = format_eventlog(running(START_AT - 92))
     script = ExecScript(kvs={job_key(7, "eventlog"): log})
     answers = told(script.start(7, simulated("60s"), reattach=True))
     assert answers == [("start",), ("finish", 0), RELEASE]
 
 
 def test_expiration_that_changed_while_exec_was_away_counts() -> None:
-    log = eventlog("alloc", "resource-update", expiration=START_AT + 20)
+    log = format_eventlog([*running(48.0)[:-1], event("resource-update", expiration=START_AT + 20)])
     script = ExecScript(kvs={job_key(7, "eventlog"): log})
     r = resources(starttime=50.0, expiration=START_AT + 5)
     assert timers(script.start(7, simulated("60s"), r)) == [START_AT + 20]
@@ -360,7 +356,7 @@ def test_job_canceled_while_exec_was_away_is_not_started() -> None:
 
     The next exec service is asked, and says that nothing runs.
     """
-    log = eventlog("alloc", "exception", type="cancel", severity=0, note="")
+    log = format_eventlog([*running(48.0)[:-1], raised("cancel")])
     script = ExecScript(kvs={job_key(7, "eventlog"): log})
     answers = told(script.start(7, simulated("60s"), resources(starttime=50.0)))
     assert answers == [RELEASE]
@@ -443,8 +439,8 @@ def test_repeated_start_finds_an_expiration_that_nobody_told() -> None:
     script = ExecScript()
     script.start(7, simulated("60s"), resources(expiration=START_AT + 5))
     script(gone("job-exec", MANAGER))
-    update = Event(START_AT + 1, "resource-update", {"expiration": START_AT + 90})
-    script.kvs[job_key(7, "eventlog")] = format_eventlog([update])
+    log = format_eventlog([*running(48.0), event("resource-update", expiration=START_AT + 90)])
+    script.kvs[job_key(7, "eventlog")] = log
     again = script(start_request(7, simulated("60s"), reattach=True))
     assert timers(again) == [START_AT + 60]  # its own end, which comes before the limit now
 

@@ -35,6 +35,7 @@ from flux_trio.shell.protocol import (
     Unknown,
 )
 from tests.support.asking import asked, gone, service_back
+from tests.support.eventlogs import inactive, raised, running
 from tests.support.exec_script import (
     MANAGER,
     START_AT,
@@ -142,8 +143,7 @@ def test_release_that_was_stored_while_nobody_told_is_looked_up() -> None:
     script.end(7)
     script.end(8)
     (hello,) = script(gone("job-exec", MANAGER))
-    release = Event(60.0, "release", {"ranks": "0", "final": True})
-    script.kvs[job_key(7, "eventlog")] = format_eventlog([release])
+    script.kvs[job_key(7, "eventlog")] = format_eventlog(inactive())
     script(Response(hello.topic, None, 0, hello.matchtag))
     assert script.journal is not None
     assert to_shell(script(streamed(script.journal, {"events": []}))) == [Ack(7)]
@@ -356,16 +356,14 @@ def test_job_that_an_earlier_exec_saw_end_is_told_from_the_kvs() -> None:
 
 def test_job_canceled_while_exec_was_away_is_looked_for_and_stopped() -> None:
     """readings: Final release without finish. No resource is freed under live processes."""
-    context = {"type": "cancel", "severity": 0, "note": ""}
-    log = format_eventlog([Event(60.0, "alloc"), Event(70.0, "exception", context)])
+    log = format_eventlog([*running()[:-1], raised("cancel")])
     script = ExecScript(kvs={job_key(7, "eventlog"): log})
     assert to_shell(script.start(7, jobspec("true"), OLD)) == [Attach(7)]
     assert to_shell(script(Started(7))) == [Signal(7, 15)]
 
 
 def test_job_canceled_while_exec_was_away_and_never_launched_is_released() -> None:
-    context = {"type": "cancel", "severity": 0, "note": ""}
-    log = format_eventlog([Event(60.0, "alloc"), Event(70.0, "exception", context)])
+    log = format_eventlog([*running()[:-1], raised("cancel")])
     script = ExecScript(kvs={job_key(7, "eventlog"): log})
     script.start(7, jobspec("true"), OLD)
     assert told(script(Unknown(7))) == [RELEASE]
@@ -493,7 +491,7 @@ def test_job_that_a_lost_shell_host_may_have_launched_is_not_given_up() -> None:
 
 def test_ended_jobs_that_nobody_will_ask_for_are_acknowledged() -> None:
     complete = format_eventlog([Event(60.0, "complete", {"status": 0})])
-    release = format_eventlog([Event(60.0, "release", {"ranks": "0", "final": True})])
+    release = format_eventlog(inactive())
     script = ExecScript(
         kvs={
             job_key(7, EXEC_LOG): complete,

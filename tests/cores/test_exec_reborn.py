@@ -33,6 +33,7 @@ from flux_trio.shell.protocol import (
     Unknown,
 )
 from tests.support.asking import OWNER_USERID, asked, gone, service_back
+from tests.support.eventlogs import inactive, pending
 from tests.support.exec_script import (
     MANAGER,
     ExecScript,
@@ -247,13 +248,10 @@ class Reborn(RuleBasedStateMachine):
 
     @rule(jobid=JOBS, knows=st.booleans())
     def job_has_ended_before(self, jobid: int, knows: bool) -> None:
-        submitted = Event(1.0, "submit", {"userid": OWNER_USERID})
-        released = [Event(1.0, "finish", {}), Event(1.0, "release", {"final": True})]
+        log = inactive(userid=OWNER_USERID) if knows else pending(userid=OWNER_USERID)
         complete = [Event(1.0, "complete", {"status": 0})] if knows else [Event(1.0, "init")]
         self.script.kvs[job_key(jobid, "guest.exec.eventlog")] = format_eventlog(complete)
-        self.script.kvs[job_key(jobid, "eventlog")] = format_eventlog(
-            [submitted, *(released if knows else [])]
-        )
+        self.script.kvs[job_key(jobid, "eventlog")] = format_eventlog(log)
 
     # Users
 

@@ -9,7 +9,7 @@ import pytest
 
 from flux_trio.cores.job_index import Ended, active_key, read_ended, submit_op
 from flux_trio.cores.job_list import JobListCore
-from flux_trio.cores.lookups import LOOKUP_JOBS_MAX
+from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX
 from flux_trio.cores.turns import Exit, SetTimer
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response, topics

@@ -179,7 +179,7 @@ def test_watch_can_be_canceled(listed: ListedJobs) -> None:
     """6.cancel.1: by its sender, with its matchtag; 6.cancel.3: it is answered ECANCELED."""
     watch(listed, tag=9)
     assert listed.ask(CANCEL, {"matchtag": 9}, by="bob") == [
-        (Errno.ENOENT, f"{CANCEL}: no watch with matchtag 9")
+        (Errno.ENOENT, f"{CANCEL}: no stream with matchtag 9")
     ]
     assert listed.ask(CANCEL, {"matchtag": 9}) == [(Errno.ECANCELED, None), (0, {})]
     listed.store_log(1, [event("alloc")])

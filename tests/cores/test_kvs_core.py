@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_trio.cores.kvs.core import COMMIT_OPS_MAX, LOOKUP_KEYS_MAX, ROUND_OPS_MAX, KvsCore
+from flux_trio.cores.kvs.core import COMMIT_OPS_MAX, LOOKUP_KEYS_MAX, KvsCore
 from flux_trio.cores.kvs.ops import (
     KEY_CHARS_MAX,
     VALUE_BYTES_MAX,
@@ -24,6 +24,7 @@ from flux_trio.cores.kvs.ops import (
     Unlink,
     checked_bytes,
 )
+from flux_trio.cores.kvs.room import ROUND_OPS_MAX
 from flux_trio.cores.kvs.waiting import ROUND_BYTES_MAX
 from flux_trio.cores.turns import Log
 from flux_trio.messages import Errno, Event, FluxError, Level, Request, Response, topics

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -14,11 +13,12 @@ import trio
 
 from flux_trio.broker import Handle
 from flux_trio.config import ExecConfig
-from flux_trio.formats import parse_eventlog
+from flux_trio.formats import format_eventlog, parse_eventlog
 from flux_trio.messages import Errno, Event, Request, Response, respond, respond_stream, topics
 from flux_trio.services import exec as exec_service
 from flux_trio.services import kvs
 from flux_trio.store.stores import MemoryStore
+from tests.support.eventlogs import inactive
 from tests.support.exec_script import job_key, jobspec, r_text, resources
 from tests.support.serving import Client, World
 from tests.support.shell import MARK, TEST_S_MAX, hosts, no_process_left, tasks, until
@@ -192,10 +192,8 @@ async def test_output_is_followed_while_it_is_written(directory: Path) -> None:
 async def test_output_of_a_job_that_is_over_is_still_there(directory: Path) -> None:
     async with instance(directory) as world, world.exec():
         manager = world.manager
-        submit = {"timestamp": 1.0, "name": "submit", "context": {"userid": 1000}}
-        finish = {"timestamp": 2.0, "name": "finish", "context": {"status": 0}}
-        text = json.dumps(submit) + "\n" + json.dumps(finish) + "\n"
-        put = {"ops": [["put", job_key(7, "eventlog"), text]]}
+        log = format_eventlog(inactive(userid=1000))
+        put = {"ops": [["put", job_key(7, "eventlog"), log]]}
         await manager.client.ask("kvs.commit", put)
         await manager.start(7, "seq", "20000")
         while await manager.told() != RELEASE:

@@ -8,13 +8,12 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from flux_trio.cores.credit import Credit, read_grant
+from flux_trio.cores.streams import Credit, Stream, Streams
 from flux_trio.messages import (
     Errno,
     Event,
@@ -50,7 +49,7 @@ class SmallInstance:
         self._served = threading.Condition()
         self._served_count = 0  # connections that have ended here
         self._streams: dict[int, Request] = {}
-        self._paced: dict[tuple[str, int], _Paced] = {}
+        self._paced = Streams[_Paced]()
         self._jobs = 0
 
     def topics(self) -> list[str]:
@@ -137,12 +136,11 @@ class SmallInstance:
         if request.topic == "test.paced":
             payload = request.payload
             assert isinstance(payload, dict)
-            key = (request.sender, request.matchtag)
-            self._paced[key] = _Paced(request, payload["n"], Credit(payload["credit"]))
-        else:
-            key, more = read_grant(request)
-            self._paced[key].credit.add(more)
-        yield from self._paced[key].go_on()
+            paced = _Paced(request, Credit(payload["credit"]), payload["n"])
+            self._paced.add(paced)
+            yield from paced.go_on()
+        elif (granted := self._paced.granted(request)) is not None:
+            yield from granted.go_on()
 
     def _submit(self, request: Request, jobspec: dict[str, Any]) -> Message | None:
         if "bad" in jobspec:
@@ -151,13 +149,10 @@ class SmallInstance:
         return respond(request, {"id": self._jobs})
 
 
-@dataclass
-class _Paced:
+class _Paced(Stream):
     """How far such a stream of `n` responses is."""
 
-    request: Request
     n: int
-    credit: Credit
     sent: int = 0
 
     def go_on(self) -> Iterator[Message | None]:

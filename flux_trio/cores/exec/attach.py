@@ -15,23 +15,24 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.cores.credit import Credit, CreditKey, read_grant
-from flux_trio.cores.exec.attachments import Attachment, AttachmentIndex, is_whole, next_parts
+from flux_trio.cores.exec.attachments import Attachment, is_whole, next_parts
 from flux_trio.cores.exec.calls import POLL, EventlogRead, ExecOutbox, JobCounted, PieceRead
 from flux_trio.cores.exec.job import (
     Job,
     Jobs,
     Phase,
     check_access,
-    value_in,
 )
 from flux_trio.cores.exec.output import data_pieces, logged_pieces, whole_length
-from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput, StreamKey
+from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
+from flux_trio.cores.kvs_calls import look_up, value_in
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_output import check_not_purged, count_payload, output_key
-from flux_trio.editions import rfc21
-from flux_trio.formats import FormatError, job_key, parse_eventlog
+from flux_trio.cores.stored_jobs import EVENTLOG, fold_eventlog
+from flux_trio.cores.stored_output import check_not_purged, count_keys, output_key
+from flux_trio.cores.streams import Credit, JobStreams, StreamKey
+from flux_trio.editions.streams import CreditKey
+from flux_trio.formats import FormatError, job_key
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -42,9 +43,9 @@ from flux_trio.messages import (
     respond,
     respond_error,
     respond_stream,
-    topics,
 )
-from flux_trio.protocols import JobEvent
+from flux_trio.protocols import Job as StoredJob
+from flux_trio.protocols import JobState
 from flux_trio.shell.protocol import STREAMS
 
 POLL_S: Final = 0.05
@@ -59,14 +60,10 @@ class _AttachPayload(msgspec.Struct):
     credit: CreditKey | None = None
 
 
-class _CancelPayload(msgspec.Struct):
-    matchtag: int
-
-
 class Attachments(Part):
     """All streams. `left` has the job of each that has ended in this turn."""
 
-    _streams: AttachmentIndex
+    _streams: JobStreams[Attachment]
     _idle: dict[int, dict[StreamKey, Attachment]]
     _of_user: Allowance
     left: list[int]
@@ -74,7 +71,7 @@ class Attachments(Part):
     def __init__(self, outbox: ExecOutbox, jobs: Jobs) -> None:
         self._outbox = outbox
         self._jobs = jobs
-        self._streams = AttachmentIndex()
+        self._streams = JobStreams()
         # Those that have sent all there was, by userid: the next poll reads on for them.
         self._idle = {}
         self._of_user = Allowance(ATTACHMENTS_OF_USER_MAX, "output streams")
@@ -88,29 +85,26 @@ class Attachments(Part):
     def open(self, request: Request) -> None:
         """Take a request. Raises FluxError."""
         payload = expect_payload(request, _AttachPayload)
-        jobid, key = payload.id, (request.sender, request.matchtag)
-        if not request.is_streaming or key in self._streams:
-            text = f"{request.topic}: expected the streaming flag and a matchtag not in use"
-            raise FluxError(Errno.EPROTO, text)
+        self._streams.check_new(request)
+        jobid = payload.id
         job = self._jobs.get(jobid)
         if job is not None:
             job.check_access(request)
         self._of_user.take(request.userid)
-        attachment = Attachment(request, jobid, Credit(payload.credit))
+        attachment = Attachment(request, Credit(payload.credit), jobid)
         self._streams.add(attachment)
         if job is not None:
             self._follow(attachment, job)
         else:
-            lookup = {"key": job_key(jobid, "eventlog")}
-            self._outbox.ask(topics.KVS_LOOKUP, lookup, EventlogRead(key, jobid))
+            self._outbox.ask(
+                *look_up(job_key(jobid, EVENTLOG)), EventlogRead(attachment.stream, jobid)
+            )
 
     def grant(self, request: Request) -> None:
         """`job-exec.attach-credit`: the reader of a stream is ready for more."""
-        key, more = read_grant(request)
-        attachment = self._streams.get(key)
+        attachment = self._streams.granted(request)
         if attachment is not None:
-            attachment.credit.add(more)
-            job = self._jobs.get(attachment.id)
+            job = self._jobs.get(attachment.jobid)
             if not attachment.following:
                 self._look_up(attachment)
             elif job is not None:
@@ -133,10 +127,8 @@ class Attachments(Part):
 
     def cancel(self, request: Request) -> None:
         """`job-exec.attach-cancel`: end one of the sender's streams with ECANCELED."""
-        matchtag = expect_payload(request, _CancelPayload).matchtag
-        attachment = self._streams.get((request.sender, matchtag))
-        if attachment is not None:
-            self._refuse(attachment, Errno.ECANCELED, "")
+        self._refuse(self._streams.canceled(request), Errno.ECANCELED, "")
+        self._outbox.send(respond(request))
 
     def disconnect(self, sender: str) -> None:
         """The peer is gone: its streams end without an answer."""
@@ -148,7 +140,7 @@ class Attachments(Part):
         for idle in list(self._idle.values()):
             for attachment in list(islice(idle.values(), POLLS_OF_USER_MAX)):
                 self._is_idle_no_more(attachment)
-                job = self._jobs.get(attachment.id)
+                job = self._jobs.get(attachment.jobid)
                 if job is not None:
                     self._follow(attachment, job)
         if self._idle:
@@ -180,7 +172,7 @@ class Attachments(Part):
         elif job.sizes is not None or attachment.more:
             self._follow(attachment, job)
         else:
-            self._idle.setdefault(attachment.request.userid, {})[attachment.key] = attachment
+            self._idle.setdefault(attachment.request.userid, {})[attachment.stream] = attachment
             self._poll_later()
 
     def _send_chunk(self, attachment: Attachment, job: Job, chunk: Chunk) -> bool:
@@ -212,7 +204,7 @@ class Attachments(Part):
                 attachment.all_written = job.sizes is not None
             attachment.reading = next_parts(attachment, job, most)
             if attachment.reading:
-                self._outbox.send(ReadOutput(attachment.key, job.id, attachment.reading))
+                self._outbox.send(ReadOutput(attachment.stream, job.id, attachment.reading))
             else:  # the rest of the files have no more
                 self._end_round(attachment, job)
 
@@ -225,7 +217,7 @@ class Attachments(Part):
     def answered(self, call: EventlogRead | PieceRead | JobCounted, response: Response) -> None:
         """The kvs says what it has of a job, for a stream that may have ended meanwhile."""
         attachment = self._streams.get(call.stream)
-        if attachment is None or attachment.id != call.id:
+        if attachment is None or attachment.jobid != call.id:
             return
         match call:
             case EventlogRead():
@@ -238,22 +230,25 @@ class Attachments(Part):
 
     def _eventlog_read(self, attachment: Attachment, response: Response) -> None:
         """The eventlog tells whose the job is, and whether anything of it will run."""
-        if response.errnum:
-            self._refuse(attachment, response.errnum, f"job {attachment.id}: {response.error_text}")
+        stored = StoredJob(attachment.jobid)
+        try:
+            eventlog = value_in(response)
+            if eventlog is None:
+                raise FluxError(Errno.ENOENT, f"{job_key(stored.id, EVENTLOG)}: no such key")
+            fold_eventlog(stored, eventlog)
+        except FluxError as error:
+            self._refuse(attachment, error.errnum, f"job {attachment.jobid}: {error.text}")
             return
         try:
-            userid, is_over = _read_eventlog(value_in(response) or "")
-            check_access(attachment.request, userid)
-        except FormatError as error:
-            self._refuse(attachment, Errno.EPROTO, f"job {attachment.id}: eventlog: {error}")
+            check_access(attachment.request, stored.userid)
         except FluxError as error:
             self._refuse(attachment, error.errnum, error.text)
-        else:
-            job = self._jobs.get(attachment.id)
-            if job is not None:
-                self._follow(attachment, job)
-            elif is_over:
-                self._read_stored(attachment)
+            return
+        job = self._jobs.get(attachment.jobid)
+        if job is not None:
+            self._follow(attachment, job)
+        elif stored.state in _NOTHING_WILL_RUN:
+            self._read_stored(attachment)
 
     def _read_stored(self, attachment: Attachment) -> None:
         """There are no output files (any more): what the job wrote is in the KVS, if anything."""
@@ -265,25 +260,27 @@ class Attachments(Part):
         """Read the piece of stored output where the stream is."""
         if not attachment.looking:
             attachment.looking = True
-            lookup = {"key": job_key(attachment.id, output_key(attachment.piece))}
-            awaited = PieceRead(attachment.key, attachment.id, attachment.piece)
-            self._outbox.ask(topics.KVS_LOOKUP, lookup, awaited)
+            awaited = PieceRead(attachment.stream, attachment.jobid, attachment.piece)
+            key = job_key(attachment.jobid, output_key(attachment.piece))
+            self._outbox.ask(*look_up(key), awaited)
 
     def _piece_read(self, attachment: Attachment, response: Response) -> None:
         """Send of a piece what there is credit for; then the next piece, or the end."""
-        if response.errnum == Errno.ENOENT:
-            counted = JobCounted(attachment.key, attachment.id)
-            self._outbox.ask(topics.KVS_COUNT, count_payload(attachment.id), counted)
+        try:
+            value = value_in(response)
+        except FluxError as error:
+            self._refuse(attachment, error.errnum, error.text)
+            return
+        if value is None:
+            counted = JobCounted(attachment.stream, attachment.jobid)
+            self._outbox.ask(*count_keys(attachment.jobid), counted)
             return
         attachment.looking = False
-        if response.errnum:
-            self._refuse(attachment, response.errnum, response.error_text)
-            return
         most = attachment.credit.allows(STORED_PIECES_MAX)
         try:
-            pieces, line = logged_pieces(value_in(response) or "", attachment.line, most)
+            pieces, line = logged_pieces(value, attachment.line, most)
         except FormatError as error:
-            self._refuse(attachment, Errno.EPROTO, f"job {attachment.id}: output: {error}")
+            self._refuse(attachment, Errno.EPROTO, f"job {attachment.jobid}: output: {error}")
             return
         for piece in pieces:
             self._outbox.send(respond_stream(attachment.request, piece))
@@ -319,27 +316,14 @@ class Attachments(Part):
         self._streams.remove(attachment)
         self._of_user.give_back(attachment.request.userid)
         self._is_idle_no_more(attachment)
-        self.left.append(attachment.id)
+        self.left.append(attachment.jobid)
 
     def _is_idle_no_more(self, attachment: Attachment) -> None:
         userid = attachment.request.userid
         idle = self._idle.get(userid, {})
-        if idle.pop(attachment.key, None) is not None and not idle:
+        if idle.pop(attachment.stream, None) is not None and not idle:
             del self._idle[userid]
 
 
 _NO_FILES_YET = (Phase.PREPARING, Phase.LAUNCHING)
-
-
-def _read_eventlog(text: str) -> tuple[int, bool]:
-    """The job's userid, and whether nothing of it will run any more. FormatError."""
-    userid, is_over = -1, False
-    for event in parse_eventlog(text):
-        context = event.context or {}
-        if event.name == JobEvent.SUBMIT:
-            userid = rfc21.userid_in(context, -1)
-        elif event.name in (JobEvent.FINISH, JobEvent.CLEAN):
-            is_over = True
-        elif event.name == JobEvent.EXCEPTION:
-            is_over |= rfc21.is_fatal(event.name, context)
-    return userid, is_over
+_NOTHING_WILL_RUN = (JobState.CLEANUP, JobState.INACTIVE)

@@ -1,4 +1,4 @@
-"""One stream of output, its place in what a job writes, and an index of all of them. Data."""
+"""One stream of output, and its place in what a job writes. Data."""
 
 from __future__ import annotations
 
@@ -6,23 +6,19 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.cores.credit import Credit
 from flux_trio.cores.exec.job import Job
 from flux_trio.cores.exec.output import WHOLE_BYTES
-from flux_trio.cores.exec.vocabulary import FilePart, StreamKey
-from flux_trio.messages import Request
+from flux_trio.cores.exec.vocabulary import FilePart
+from flux_trio.cores.streams import JobStream
 from flux_trio.shell.protocol import STREAMS
 
 PART_PIECES_MAX: Final = 4  # of one file at a time, so that a long output is not one long turn
 READ_BYTES_MAX: Final = PART_PIECES_MAX * WHOLE_BYTES  # of one file at a time
 
 
-class Attachment(msgspec.Struct):
+class Attachment(JobStream):
     """One stream, and its place in the output."""
 
-    request: Request
-    id: int
-    credit: Credit
     following: bool = True  # False once what is left comes from the KVS
     # In the output files, by number: two files for each task
     offsets: dict[int, int] = msgspec.field(default_factory=dict)  # bytes that were sent of each
@@ -35,61 +31,6 @@ class Attachment(msgspec.Struct):
     piece: int = 0  # number of the key
     line: int = 0  # of its value
     looking: bool = False  # a lookup is under way
-
-    @property
-    def key(self) -> StreamKey:
-        """Its sender and matchtag."""
-        return self.request.sender, self.request.matchtag
-
-
-class AttachmentIndex:
-    """The open streams, found by key, by job and by sender. Only the streams are dumped."""
-
-    def __init__(self) -> None:
-        self._open: dict[StreamKey, Attachment] = {}
-        self._by_job: dict[int, dict[StreamKey, Attachment]] = {}
-        self._by_sender: dict[str, dict[StreamKey, Attachment]] = {}
-
-    def __getstate__(self) -> list[Attachment]:
-        return list(self._open.values())
-
-    def __setstate__(self, attachments: list[Attachment]) -> None:
-        self._open, self._by_job, self._by_sender = {}, {}, {}
-        for each in attachments:
-            self.add(each)
-
-    def __contains__(self, key: StreamKey) -> bool:
-        return key in self._open
-
-    def get(self, key: StreamKey) -> Attachment | None:
-        """The open stream with `key`."""
-        return self._open.get(key)
-
-    def of_job(self, jobid: int) -> list[Attachment]:
-        """The streams of the output of job `jobid`, the oldest first."""
-        return list(self._by_job.get(jobid, {}).values())
-
-    def of_sender(self, sender: str) -> list[Attachment]:
-        """The streams that peer `sender` has opened, the oldest first."""
-        return list(self._by_sender.get(sender, {}).values())
-
-    def add(self, attachment: Attachment) -> None:
-        """`attachment` is open."""
-        key = attachment.key
-        self._open[key] = attachment
-        self._by_job.setdefault(attachment.id, {})[key] = attachment
-        self._by_sender.setdefault(key[0], {})[key] = attachment
-
-    def remove(self, attachment: Attachment) -> None:
-        """`attachment`, which is in here, has ended."""
-        key = attachment.key
-        del self._open[key]
-        del self._by_job[attachment.id][key]
-        if not self._by_job[attachment.id]:
-            del self._by_job[attachment.id]
-        del self._by_sender[key[0]][key]
-        if not self._by_sender[key[0]]:
-            del self._by_sender[key[0]]
 
 
 def is_whole(attachment: Attachment, job: Job) -> bool:

@@ -7,8 +7,9 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from flux_trio.cores.exec.vocabulary import ExecAction, StreamKey
+from flux_trio.cores.exec.vocabulary import ExecAction
 from flux_trio.cores.outbox import Outbox
+from flux_trio.cores.streams import StreamKey
 
 
 class HelloSaid(msgspec.Struct, frozen=True):

@@ -9,24 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from flux_trio.cores.exec.attach import Attachments
 from flux_trio.cores.exec.calls import EndRead, ExecOutbox, StoredKey
-from flux_trio.cores.exec.job import Job, Jobs, Phase, completed_status, is_released
+from flux_trio.cores.exec.job import Job, Jobs, Phase, completed_status
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.vocabulary import ToShell
+from flux_trio.cores.kvs_calls import values_in
 from flux_trio.cores.state import Part
+from flux_trio.cores.stored_jobs import fold_eventlog, look_up_jobs
 from flux_trio.cores.turns import Log
-from flux_trio.formats import FormatError, format_fluid, job_key
-from flux_trio.messages import FluxError, Level, Response, expect_payload, topics
+from flux_trio.formats import FormatError, format_fluid
+from flux_trio.messages import FluxError, Level, Response
+from flux_trio.protocols import Job as StoredJob
 from flux_trio.shell.protocol import Ack
-
-
-class _Values(msgspec.Struct):
-    """The kvs.lookup-all response for two keys."""
-
-    values: tuple[str | None, str | None]
 
 
 class Ends(Part):
@@ -121,14 +116,17 @@ class Ends(Part):
                 self._look_up_end(jobid)
 
     def _look_up_end(self, jobid: int) -> None:
-        keys = [job_key(jobid, key.value) for key in (StoredKey.EXEC_LOG, StoredKey.EVENTLOG)]
-        self._outbox.ask(topics.KVS_LOOKUP_ALL, {"keys": keys}, EndRead(jobid))
+        names = [StoredKey.EXEC_LOG.value, StoredKey.EVENTLOG.value]
+        self._outbox.ask(*look_up_jobs([jobid], names), EndRead(jobid))
 
     def end_read(self, jobid: int, response: Response) -> None:
         """See whether all of a job is stored: what it left, and its final release."""
         try:
-            exec_log, eventlog = expect_payload(response, _Values).values
-            if completed_status(exec_log or "") is not None and is_released(eventlog or ""):
+            exec_log, eventlog = values_in(response)
+            status = completed_status(exec_log or "")
+            stored = StoredJob(jobid)
+            fold_eventlog(stored, eventlog or "")
+            if stored.released and status is not None:
                 self.confirmed(jobid)
         except (FluxError, FormatError) as error:
             name = format_fluid(jobid, "f58")

@@ -12,6 +12,7 @@ from flux_trio.cores.exec.keeping import Keeping
 from flux_trio.cores.exec.simulation import Simulation
 from flux_trio.cores.exec.warning import WarningSignal
 from flux_trio.cores.state import Part
+from flux_trio.cores.stored_jobs import fold_eventlog
 from flux_trio.editions import rfc21
 from flux_trio.editions.rfc32 import Report
 from flux_trio.formats import (
@@ -22,7 +23,8 @@ from flux_trio.formats import (
     apply_update,
     parse_eventlog,
 )
-from flux_trio.messages import Errno, FluxError, Request, Response
+from flux_trio.messages import Errno, FluxError, Request
+from flux_trio.protocols import Job as StoredJob
 from flux_trio.protocols import JobEvent
 from flux_trio.shell.protocol import Start
 
@@ -95,15 +97,15 @@ class Job(msgspec.Struct, eq=False):
             self.jobspec = apply_update(self.jobspec, path, environment)
 
     def read_eventlog(self, text: str) -> None:
-        """Take from the job's eventlog what an exec service before this one knew. FormatError."""
-        for event in parse_eventlog(text):
-            context = event.context or {}
-            if event.name == JobEvent.START and self.started_at is None:
-                self.started_at = event.timestamp
-            elif event.name == JobEvent.RESOURCE_UPDATE:
-                self.expiration = rfc21.expiration_in(context, self.expiration)
-            elif event.name == JobEvent.EXCEPTION:
-                self.killed |= rfc21.is_fatal(event.name, context)
+        """Take from the job's eventlog what an exec service before this one knew. FluxError."""
+        stored = StoredJob(self.id)
+        events = fold_eventlog(stored, text)
+        if self.started_at is None:
+            starts = (event.timestamp for event in events if event.name == JobEvent.START)
+            self.started_at = next(starts, None)
+        if stored.expiration is not None:
+            self.expiration = stored.expiration
+        self.killed |= stored.exception is not None
 
     def note(self, now: float, name: str, context: dict[str, Any] | None = None) -> None:
         """Add an event to guest.exec.eventlog."""
@@ -140,13 +142,6 @@ def check_access(request: Request, userid: int) -> None:
         raise FluxError(Errno.EPERM, f"{request.topic}: the job belongs to another user")
 
 
-def is_released(eventlog: str) -> bool:
-    """Whether an eventlog has the job's final release. FormatError."""
-    return any(
-        rfc21.is_final_release(event.name, event.context) for event in parse_eventlog(eventlog)
-    )
-
-
 def completed_status(exec_log: str) -> int | None:
     """The status in the `complete` event of a guest.exec.eventlog, or None. FormatError."""
     for event in parse_eventlog(exec_log):
@@ -156,9 +151,3 @@ def completed_status(exec_log: str) -> int | None:
                 raise FormatError("an integer", status, "complete.context.status")
             return status
     return None
-
-
-def value_in(response: Response) -> str | None:
-    """The value in a kvs.lookup response; None if the key is not there."""
-    value = response.payload.get("value") if isinstance(response.payload, dict) else None
-    return value if isinstance(value, str) else None

@@ -9,16 +9,18 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from flux_trio.cores.exec.calls import ExecOutbox, ExpirationRead, KeyRead, StoredKey
-from flux_trio.cores.exec.job import Job, Jobs, Phase, completed_status, value_in
+from flux_trio.cores.exec.job import Job, Jobs, Phase, completed_status
 from flux_trio.cores.exec.journal import Journal
 from flux_trio.cores.exec.manager import Manager
 from flux_trio.cores.exec.runs import Runs
 from flux_trio.cores.exec.simulation import simulation_of
 from flux_trio.cores.exec.starts import Starts
+from flux_trio.cores.kvs_calls import look_up, value_in
 from flux_trio.cores.state import Part
+from flux_trio.cores.stored_jobs import EVENTLOG
 from flux_trio.cores.turns import Log
 from flux_trio.formats import FormatError, job_key, parse_r
-from flux_trio.messages import Errno, Level, Response, topics
+from flux_trio.messages import FluxError, Level, Response
 
 PAST: Final = "the job's past"
 ENVIRONMENT: Final = "the job's environment"
@@ -51,8 +53,8 @@ class Preparing(Part):
         self._look_up(job, StoredKey.R)
 
     def _look_up(self, job: Job, key: StoredKey) -> None:
-        lookup = {"key": job_key(job.id, key.value)}
-        job.lookups.add(self._outbox.ask(topics.KVS_LOOKUP, lookup, KeyRead(job.id, key)))
+        lookup = look_up(job_key(job.id, key.value))
+        job.lookups.add(self._outbox.ask(*lookup, KeyRead(job.id, key)))
 
     def key_read(self, call: KeyRead, response: Response) -> None:
         """One key is read, or is not there. What the KVS cannot do fails the job."""
@@ -62,11 +64,11 @@ class Preparing(Part):
         job.lookups.remove(response.matchtag)
         if job.phase is not Phase.PREPARING:
             return  # it failed meanwhile
-        if response.errnum not in (0, Errno.ENOENT):
-            note = f"cannot read {call.key.value}: {response.error_text}"
-            self._starts.fail(job, note)
+        try:
+            text = value_in(response)
+        except FluxError as error:
+            self._starts.fail(job, f"cannot read {call.key.value}: {error.text}")
             return
-        text = value_in(response)
         if call.key is not StoredKey.R:
             self._read_past(job, call.key, text or "")
         elif text is not None:
@@ -107,7 +109,7 @@ class Preparing(Part):
                     raise AssertionError("R is read first, and alone")
                 case _:
                     assert_never(key)
-        except FormatError as error:
+        except (FluxError, FormatError) as error:
             what = ENVIRONMENT if key is StoredKey.JOBSPEC else PAST
             self._starts.fail(job, f"{what} cannot be read: {error}")
             return
@@ -118,8 +120,7 @@ class Preparing(Part):
 
     def read_expiration(self, job: Job) -> None:
         """It may have changed while nobody told us: the eventlog has the last one."""
-        lookup = {"key": job_key(job.id, StoredKey.EVENTLOG.value)}
-        self._outbox.ask(topics.KVS_LOOKUP, lookup, ExpirationRead(job.id))
+        self._outbox.ask(*look_up(job_key(job.id, EVENTLOG)), ExpirationRead(job.id))
 
     def expiration_read(self, jobid: int, response: Response) -> None:
         """The eventlog of a job that runs, or did a moment ago."""
@@ -129,7 +130,7 @@ class Preparing(Part):
         before = job.expiration
         try:
             job.read_eventlog(value_in(response) or "")
-        except FormatError as error:
+        except FluxError as error:
             self._outbox.send(Log(Level.ERR, f"{PAST} cannot be read: {error}"))
         if job.expiration != before:
             self._runs.arm(job)

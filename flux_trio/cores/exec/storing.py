@@ -23,12 +23,13 @@ from flux_trio.cores.exec.keeping import READ_BYTES_MAX, Keeping, advance, cut_o
 from flux_trio.cores.exec.output import log_begins, log_data, log_ends
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
+from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_output import output_key
 from flux_trio.cores.turns import Log
 from flux_trio.editions import rfc21
 from flux_trio.formats import format_eventlog, format_fluid, job_key
-from flux_trio.messages import Level, Response, topics
+from flux_trio.messages import Level, Response
 
 LANE_BYTES_MAX: Final = 4 * READ_BYTES_MAX  # on its way in one lane, as bytes that were written
 JOB_BYTES: Final = 1 << 11  # what a job costs there beside its output
@@ -79,7 +80,7 @@ class Storing(Part):
             return
         put = ["put", job_key(job.id, output_key(keeping.piece)), format_eventlog(events)]
         keeping.piece += 1
-        self._outbox.ask(topics.KVS_COMMIT, {"ops": [put]}, OutputPut(job.id))
+        self._outbox.ask(*commit_ops([put]), OutputPut(job.id))
 
     def put(self, call: OutputPut | EndPut, response: Response) -> None:
         """What was committed is durable, or refused."""
@@ -150,7 +151,7 @@ class Storing(Part):
         ]
         if not job.is_new:  # an earlier service may have kept more of it, with another limit
             ops.append(["unlink", job_key(job.id, output_key(keeping.piece + 1))])
-        self._outbox.ask(topics.KVS_COMMIT, {"ops": ops}, EndPut(job.id))
+        self._outbox.ask(*commit_ops(ops), EndPut(job.id))
 
     def _arrived(self, keeping: Keeping) -> None:
         self._lanes[keeping.is_one_part].nbytes -= keeping.cost

@@ -6,10 +6,9 @@ from typing import TypeAlias
 
 import msgspec
 
+from flux_trio.cores.streams import StreamKey
 from flux_trio.cores.turns import CommonAction, CommonInput
 from flux_trio.shell.protocol import ShellNotice, ShellRequest
-
-StreamKey: TypeAlias = tuple[str, int]  # sender and matchtag (RFC 6)
 
 
 class ToShell(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, assert_never
 import msgspec
 
 from flux_trio.cores.job_index import refusal_ops, submit_op
+from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
@@ -219,8 +220,7 @@ class IngestCore(CorePart):
         if self._batch.jobs:
             batch, self._batch = self._batch, _Batch()
             # a submit is refused, rather than held, while the disk is full
-            payload = {"ops": batch.ops, "wait": False}
-            self._outbox.ask(topics.KVS_COMMIT, payload, BatchStored(batch))
+            self._outbox.ask(*commit_ops(batch.ops, wait=False), BatchStored(batch))
 
     def _take_response(self, now: float, response: Response) -> None:
         call = self._outbox.answered(response)
@@ -284,8 +284,7 @@ class IngestCore(CorePart):
     def _remove(self, jobids: list[int]) -> None:
         if jobids:
             ops = [op for jobid in jobids for op in refusal_ops(jobid)]
-            request = Request(topics.KVS_COMMIT, {"ops": ops}, flags=int(Flag.NORESPONSE))
-            self._outbox.send(request)
+            self._outbox.send(Request(*commit_ops(ops), flags=int(Flag.NORESPONSE)))
 
 
 def _read(request: Request) -> tuple[submission.Submit, bytes]:

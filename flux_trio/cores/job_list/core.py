@@ -19,8 +19,8 @@ from flux_trio.cores.configuring import configuration_in
 from flux_trio.cores.job_list.details import EVENTLOG, Details
 from flux_trio.cores.job_list.exchange import (
     RETRY_TIMER,
+    ActiveListed,
     ActiveLogs,
-    ActivePage,
     EndedPage,
     Exchange,
     IdRead,
@@ -39,7 +39,7 @@ from flux_trio.cores.job_list.info import Info
 from flux_trio.cores.job_list.listing import IdRequest, Listings
 from flux_trio.cores.job_list.records import Records, folded
 from flux_trio.cores.job_list.watches import Watches
-from flux_trio.cores.lookups import values_in
+from flux_trio.cores.kvs_calls import look_up, value_in
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
@@ -48,7 +48,6 @@ from flux_trio.cores.turns import ClockStepped, CommonAction, CommonInput, Timer
 from flux_trio.formats import FormatError, job_key
 from flux_trio.messages import (
     ROLE_OWNER,
-    Errno,
     Event,
     FluxError,
     Request,
@@ -59,7 +58,6 @@ from flux_trio.messages import (
     tells_return_of,
     topics,
 )
-from flux_trio.protocols import InvalidTransition
 
 _ABOUT_A_JOB: Final = (topics.LIST_ID, topics.INFO_LOOKUP, topics.INFO_WATCH)
 
@@ -171,9 +169,8 @@ class JobListCore(CorePart):
             with suppress(FluxError, FormatError):  # the method itself says what is wrong
                 jobid = expect_payload(request, IdRequest).id
                 if self._records.find(jobid) is None:
-                    keys = {"keys": [job_key(jobid, EVENTLOG)]}
                     read = RecordRead(request, jobid)
-                    self._exchange.ask(topics.KVS_LOOKUP_ALL, keys, read)
+                    self._exchange.ask(*look_up(job_key(jobid, EVENTLOG)), read)
                     return
         self._exchange.send(self._methods.call(request))
 
@@ -182,7 +179,7 @@ class JobListCore(CorePart):
         match call:
             case JournalTold():
                 self._follower.told(response)
-            case ActivePage() | ActiveLogs() | EndedPage() | StrayLog() as step:
+            case ActiveListed() | ActiveLogs() | EndedPage() | StrayLog() as step:
                 self._follower.scanned(step, response)
                 self._listings.filled()
             case SliceRead() as read:
@@ -206,14 +203,10 @@ class JobListCore(CorePart):
 
     def _call_about(self, request: Request, jobid: int, response: Response) -> None:
         try:
-            text = values_in(response)[0]
+            text = value_in(response)
             record = None if text is None else folded(jobid, text)
         except FluxError as error:
             self._exchange.send(respond_error(request, error.errnum, error.text))
-            return
-        except (FormatError, InvalidTransition, KeyError) as error:
-            text = f"{job_key(jobid, EVENTLOG)}: not a job eventlog: {error}"
-            self._exchange.send(respond_error(request, Errno.EBADMSG, text))
             return
         if record is not None and not record.is_active:  # else it was refused, or is unheard of
             self._records.finished = record

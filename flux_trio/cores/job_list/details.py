@@ -16,6 +16,7 @@ import msgspec
 from flux_trio.cores.job_index import Ended, name_of
 from flux_trio.cores.job_list.exchange import Exchange, JobListCall, Listed
 from flux_trio.cores.job_list.records import Record, folded
+from flux_trio.cores.kvs_calls import look_up_all
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.formats import (
@@ -26,8 +27,7 @@ from flux_trio.formats import (
     apply_update,
     job_key,
 )
-from flux_trio.messages import Level, topics
-from flux_trio.protocols import InvalidTransition
+from flux_trio.messages import FluxError, Level
 
 JOBSPEC: Final = "jobspec"
 R: Final = "R"
@@ -97,10 +97,9 @@ class Details(Part):
 
         If they are of several jobs, the answer has the first values alone when all are too long.
         """
-        wanted: dict[str, Any] = {"keys": [job_key(jobid, name) for jobid, name in keys]}
-        if keys[0][0] != keys[-1][0]:
-            wanted["chars_max"] = LOOKUP_CHARS_MAX
-        self._exchange.ask(topics.KVS_LOOKUP_ALL, wanted, call)
+        wanted = [job_key(jobid, name) for jobid, name in keys]
+        chars_max = None if keys[0][0] == keys[-1][0] else LOOKUP_CHARS_MAX
+        self._exchange.ask(*look_up_all(wanted, chars_max), call)
 
     def known(
         self,
@@ -135,9 +134,8 @@ class Details(Part):
             return None
         try:
             return folded(job.id, text)
-        except (FormatError, InvalidTransition, KeyError) as error:
-            key = job_key(job.id, EVENTLOG)
-            self._exchange.send(Log(Level.ERR, f"{key}: not a job eventlog, left out: {error}"))
+        except FluxError as error:
+            self._exchange.send(Log(Level.ERR, f"{error.text}; the job is left out"))
             return None
 
     def _facts(self, record: Record, texts: Texts) -> Facts:

@@ -9,10 +9,9 @@ import msgspec
 from flux_trio.cores.job_index import Ended
 from flux_trio.cores.job_list.records import Record
 from flux_trio.cores.outbox import Outbox
+from flux_trio.cores.streams import StreamKey
 from flux_trio.cores.turns import CommonAction
 from flux_trio.messages import Request, topics
-
-StreamKey: TypeAlias = tuple[str, int]  # sender and matchtag (RFC 6)
 
 Listed: TypeAlias = Record | Ended
 """A job to be listed: an active one, or what the index says of a finished one."""
@@ -22,7 +21,7 @@ class JournalTold(msgspec.Struct, frozen=True):
     """Answers job-manager.events-journal: each response is a batch of events."""
 
 
-class ActivePage(msgspec.Struct, frozen=True):
+class ActiveListed(msgspec.Struct, frozen=True):
     """Answers the read of a page of the index of active jobs."""
 
     scan: int
@@ -100,7 +99,7 @@ class JobCounted(msgspec.Struct, frozen=True):
     number: int
 
 
-ScanCall: TypeAlias = ActivePage | ActiveLogs | EndedPage | StrayLog
+ScanCall: TypeAlias = ActiveListed | ActiveLogs | EndedPage | StrayLog
 JobListCall: TypeAlias = (
     ScanCall
     | JournalTold

@@ -13,9 +13,8 @@ from flux_trio.cores.job_list.details import JOBSPEC, R, current_jobspec, curren
 from flux_trio.cores.job_list.exchange import Exchange, KeyRead
 from flux_trio.cores.job_list.listing import UNKNOWN_JOB
 from flux_trio.cores.job_list.records import Record, Records
-from flux_trio.cores.job_list.scan import Value
 from flux_trio.cores.job_list.watches import Watches, WatchRequest
-from flux_trio.cores.lookups import values_in
+from flux_trio.cores.kvs_calls import look_up, look_up_all, value_in, values_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_output import OUTPUT, output_key
 from flux_trio.formats import FormatError, job_key
@@ -88,10 +87,10 @@ class Info(Part):
             found = KeyRead(self._last_number, key)
             if key == OUTPUT:
                 pieces = [output_key(piece) for piece in range(OUTPUT_PIECES_MAX + 1)]
-                payload = {"keys": [job_key(record.id, piece) for piece in pieces]}
-                self._exchange.ask(topics.KVS_LOOKUP_ALL, payload, found)
+                keys = [job_key(record.id, piece) for piece in pieces]
+                self._exchange.ask(*look_up_all(keys), found)
             else:
-                self._exchange.ask(topics.KVS_LOOKUP, {"key": job_key(record.id, key)}, found)
+                self._exchange.ask(*look_up(job_key(record.id, key)), found)
 
     def found(self, call: KeyRead, response: Response) -> None:
         """The value of one key of a lookup."""
@@ -114,11 +113,12 @@ class Info(Part):
             self._exchange.send(respond(lookup.request, payload))
 
     def _value(self, lookup: _Lookup, key: str, response: Response) -> str:
-        if response.errnum:
-            missing = response.errnum == Errno.ENOENT
-            text = "key not found" if missing else response.error_text
-            raise FluxError(response.errnum, f"{key}: {text}")
-        text = expect_payload(response, Value).value
+        try:
+            text = value_in(response)
+        except FluxError as error:
+            raise FluxError(error.errnum, f"{key}: {error.text}") from None
+        if text is None:
+            raise FluxError(Errno.ENOENT, f"{key}: key not found")
         if not lookup.wanted.current or key not in _CURRENT:
             return text
         try:

@@ -12,11 +12,10 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from itertools import takewhile
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final
 
 import msgspec
 
-from flux_trio.cores.credit import Credit, CreditKey, read_grant
 from flux_trio.cores.job_index import UNKNOWN, Ended, cut_name, ended_at, mark_of
 from flux_trio.cores.job_list.details import Details, Facts
 from flux_trio.cores.job_list.exchange import Exchange, IdRead, Listed, SliceRead
@@ -24,9 +23,11 @@ from flux_trio.cores.job_list.finished import NEWEST, Finished, Place
 from flux_trio.cores.job_list.records import Record, Records
 from flux_trio.cores.job_list.rows import Row, Sized, in_pages, row_of
 from flux_trio.cores.job_list.stats import job_stats
-from flux_trio.cores.lookups import values_in
+from flux_trio.cores.kvs_calls import values_in
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
+from flux_trio.cores.streams import Credit, Stream, StreamKey, Streams
+from flux_trio.editions.streams import CreditKey
 from flux_trio.messages import (
     USERID_UNKNOWN,
     Errno,
@@ -51,8 +52,6 @@ LIST_BYTES_MAX: Final = 12 << 20  # of the same, as JSON: a frame holds 16 MiB
 STREAMS_OF_USER_MAX: Final = 64  # lists with credit open at once; beyond it EAGAIN
 
 UNKNOWN_JOB: Final = "unknown job id"
-
-Key: TypeAlias = tuple[str, int]  # sender and matchtag of a request
 
 
 class ListRequest(msgspec.Struct):
@@ -80,19 +79,11 @@ class IdRequest(msgspec.Struct):
     id: int
 
 
-class CancelRequest(msgspec.Struct):
-    """The job-list.list-cancel request."""
-
-    matchtag: int
-
-
-class _Listing(msgspec.Struct):
+class _Listing(Stream):
     """One list request under way."""
 
-    request: Request
     wanted: ListRequest
-    queues: frozenset[str]  # none for any
-    credit: Credit
+    queues: frozenset[str]  # empty: any queue
     rows_left: int | None  # None: no limit
     active: array[int] | None = None  # ids, in order, once it is begun
     at: int = 0  # of the next of them
@@ -105,11 +96,6 @@ class _Listing(msgspec.Struct):
     is_over: bool = False  # nothing is left but what `retried` has
     reading: bool = False  # a slice was asked for
     is_queued: bool = False  # it is among those of its user that are made
-
-    @property
-    def key(self) -> Key:
-        """Its sender and matchtag."""
-        return self.request.sender, self.request.matchtag
 
     def wants(self, record: Record, facts: Facts) -> bool:
         """Whether a candidate of which this is known is to be listed."""
@@ -143,8 +129,8 @@ class _Listing(msgspec.Struct):
 class Listings(Part):
     """Answers list requests."""
 
-    _open: dict[str, dict[int, _Listing]]
-    _begun: dict[Key, _Listing]
+    _open: Streams[_Listing]
+    _begun: dict[StreamKey, _Listing]
     _of_user: dict[int, deque[_Listing]]
     _unfilled: list[_Listing]
     _counting: list[Request]
@@ -159,7 +145,7 @@ class Listings(Part):
         self._records = records
         self._finished = finished
         self._details = details
-        self._open = {}  # by sender, then matchtag
+        self._open = Streams()
         # Begun lists that tell of finished jobs: one of each user, and those with credit.
         self._begun = {}
         self._of_user = {}  # the first of each user is being made
@@ -174,33 +160,28 @@ class Listings(Part):
     def list_jobs(self, request: Request) -> None:
         """job-list.list: the jobs that are asked for, in order."""
         wanted = expect_payload(request, ListRequest)
-        if request.matchtag in self._open.get(request.sender, {}):
+        if (request.sender, request.matchtag) in self._open:
             raise FluxError(Errno.EPROTO, f"{request.topic}: expected a matchtag not in use")
         if wanted.credit is not None:
             if not request.is_streaming:
                 raise FluxError(Errno.EPROTO, f"{request.topic}: credit is for streams")
             self._streams.take(request.userid)
         listing = _Listing(
-            request, wanted, self._queues(wanted), Credit(wanted.credit), wanted.max_entries or None
+            request, Credit(wanted.credit), wanted, self._queues(wanted), wanted.max_entries or None
         )
-        self._open.setdefault(request.sender, {})[request.matchtag] = listing
+        self._open.add(listing)
         self._queue(listing)
 
     def grant(self, request: Request) -> None:
         """job-list.list-credit: the reader of a list is ready for more pages."""
-        (sender, matchtag), more = read_grant(request)
-        listing = self._open.get(sender, {}).get(matchtag)
+        listing = self._open.granted(request)
         if listing is not None:
-            listing.credit.add(more)
             self._queue(listing)
         self._exchange.send(respond(request))
 
     def cancel(self, request: Request) -> None:
         """job-list.list-cancel: end one of the sender's lists with ECANCELED."""
-        matchtag = expect_payload(request, CancelRequest).matchtag
-        listing = self._open.get(request.sender, {}).get(matchtag)
-        if listing is None:
-            raise FluxError(Errno.ENOENT, f"{request.topic}: no list with matchtag {matchtag}")
+        listing = self._open.canceled(request)
         self._close(listing)
         self._exchange.send(respond_error(listing.request, Errno.ECANCELED))
         self._exchange.send(respond(request, {}))
@@ -225,7 +206,7 @@ class Listings(Part):
 
     def forget(self, sender: str) -> None:
         """Nobody waits for these lists any more."""
-        for listing in list(self._open.get(sender, {}).values()):
+        for listing in self._open.of_sender(sender):
             self._close(listing)
         self._counting = [each for each in self._counting if each.sender != sender]
 
@@ -252,8 +233,7 @@ class Listings(Part):
 
     def take_slice(self, read: SliceRead, response: Response) -> None:
         """What is stored of the jobs of a slice."""
-        sender, matchtag = read.list
-        listing = self._open.get(sender, {}).get(matchtag)
+        listing = self._open.get(read.list)
         if listing is None or not listing.reading:
             return
         listing.reading = False
@@ -311,7 +291,7 @@ class Listings(Part):
             listing = lists[0]
             if listing.reading:
                 return
-            if self._is_open(listing) and self._has_room(listing):
+            if self._open.is_open(listing) and self._has_room(listing):
                 self._slice(listing)
                 return
             lists.popleft()  # nobody waits for it, or its reader has to be waited for
@@ -345,7 +325,7 @@ class Listings(Part):
             keys = tuple(self._details.keys_of(jobs))
             if keys:
                 listing.reading = True
-                self._details.ask(keys, SliceRead(listing.key, jobs, keys))
+                self._details.ask(keys, SliceRead(listing.stream, jobs, keys))
             else:
                 self._add(listing, self._details.known(jobs, (), []))
                 self._go_on_soon(userid)
@@ -364,7 +344,7 @@ class Listings(Part):
         if listing.active is None:
             listing.active = array("Q", self._records.in_order(listing.wanted.states))
             if listing.wanted.states & JobState.INACTIVE:
-                self._begun[listing.key] = listing
+                self._begun[listing.stream] = listing
         wanted = SLICE_JOBS if listing.rows_left is None else min(SLICE_JOBS, listing.rows_left)
         found: list[Listed] = []
         looks = self._choose_active(listing, found, wanted)
@@ -467,17 +447,10 @@ class Listings(Part):
             self._exchange.send(respond(listing.request, {"jobs": listing.rows}))
 
     def _close(self, listing: _Listing) -> None:
-        sender, matchtag = listing.key
-        del self._open[sender][matchtag]
-        self._begun.pop(listing.key, None)
-        if not self._open[sender]:
-            del self._open[sender]
+        self._open.remove(listing)
+        self._begun.pop(listing.stream, None)
         if listing.credit.left is not None:
             self._streams.give_back(listing.request.userid)
-
-    def _is_open(self, listing: _Listing) -> bool:
-        sender, matchtag = listing.key
-        return self._open.get(sender, {}).get(matchtag) is listing
 
     def _queues(self, wanted: ListRequest) -> frozenset[str]:
         if wanted.queues is not None:

@@ -16,7 +16,8 @@ from sortedcontainers import SortedList
 
 from flux_trio.cores.job_index import UNKNOWN, Ended, ended_at
 from flux_trio.cores.state import Part
-from flux_trio.formats import Event, parse_eventlog
+from flux_trio.cores.stored_jobs import fold_eventlog
+from flux_trio.formats import Event
 from flux_trio.messages import ProtocolError
 from flux_trio.protocols import (
     PENDING,
@@ -100,10 +101,9 @@ _INVALIDATE: Final = JobEvent.INVALIDATE.value
 
 
 def folded(jobid: int, eventlog: str) -> Record:
-    """A job as its eventlog tells it. Raises FormatError, InvalidTransition or KeyError."""
+    """Return a job as its eventlog tells it. Raises FluxError(EBADMSG)."""
     record = Record(jobid)
-    for event in parse_eventlog(eventlog):
-        record.apply(event)
+    fold_eventlog(record, eventlog)
     return record
 
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
-from flux_trio.cores.job_index import ACTIVE, ENDED, jobid_in, read_ended
+from flux_trio.cores.job_index import ENDED, read_ended
 from flux_trio.cores.job_list.exchange import (
+    ActiveListed,
     ActiveLogs,
-    ActivePage,
     EndedPage,
     Exchange,
     ScanCall,
@@ -23,20 +21,22 @@ from flux_trio.cores.job_list.exchange import (
 )
 from flux_trio.cores.job_list.finished import Finished
 from flux_trio.cores.job_list.records import Records, folded
-from flux_trio.cores.lookups import LOOKUP_JOBS_MAX, KeysPage, cannot_read, page_in, values_in
+from flux_trio.cores.kvs_calls import (
+    cannot_read,
+    look_up,
+    page_in,
+    read_page,
+    value_in,
+    values_in,
+)
 from flux_trio.cores.state import Part
+from flux_trio.cores.stored_jobs import EVENTLOG, ActivePage, active_in, look_up_jobs, read_active
 from flux_trio.cores.turns import Log
-from flux_trio.formats import FormatError, job_key
-from flux_trio.messages import Errno, FluxError, Level, Response, topics
-from flux_trio.protocols import InvalidTransition, JobState
+from flux_trio.formats import job_key
+from flux_trio.messages import Errno, FluxError, Level, Response
+from flux_trio.protocols import JobState
 
 PAGE_JOBS: Final = 1000  # of the index of finished jobs: about 3 ms of this service's time
-
-
-class Value(msgspec.Struct):
-    """A kvs.lookup response."""
-
-    value: str
 
 
 class Scan(Part):
@@ -71,9 +71,8 @@ class Scan(Part):
         """Read the eventlog of one job, unless it is known to be over."""
         if jobid not in self.over:
             self.over.add(jobid)  # or is to be known as an active one when the answer comes
-            wanted = {"keys": [job_key(jobid, "eventlog")]}
             read = StrayLog(self._number, jobid)
-            self._exchange.ask(topics.KVS_LOOKUP_ALL, wanted, read)
+            self._exchange.ask(*look_up(job_key(jobid, EVENTLOG)), read)
 
     def take(self, step: ScanCall, response: Response) -> None:
         """The answer to one question; it leads to the next."""
@@ -81,22 +80,21 @@ class Scan(Part):
             return
         try:
             match step:
-                case ActivePage():
-                    self._take_active(page_in(response).keys)
+                case ActiveListed():
+                    self._take_active(active_in(response))
                 case ActiveLogs():
                     self._take_logs(step, values_in(response))
                 case EndedPage():
                     self._take_ended(response)
                 case StrayLog(_, jobid):
-                    self._take_stray(jobid, values_in(response)[0])
+                    self._take_stray(jobid, value_in(response))
         except FluxError as error:
             self._failed(step, error)
 
     def _failed(self, step: ScanCall, error: FluxError) -> None:
         """A job that is damaged costs that job alone: each of its page is read by itself."""
         if error.errnum == Errno.EBADMSG and isinstance(step, StrayLog):
-            key = job_key(step.jobid, "eventlog")
-            self._exchange.send(Log(Level.ERR, f"{key}: left out: {error.text}"))
+            self._leave_out(error)
         elif error.errnum == Errno.EBADMSG and isinstance(step, ActiveLogs):
             for jobid in step.jobids:
                 self._found.add(jobid)
@@ -108,18 +106,14 @@ class Scan(Part):
     # --- active jobs
 
     def _ask_active(self, after: str) -> None:
-        page = KeysPage(ACTIVE, LOOKUP_JOBS_MAX, after, values=False)
-        self._exchange.ask(topics.KVS_PAGE, page.payload, ActivePage(self._number))
+        self._exchange.ask(*read_active(after), ActiveListed(self._number))
 
-    def _take_active(self, keys: list[str]) -> None:
-        if not keys:
+    def _take_active(self, page: ActivePage) -> None:
+        if not page.jobids:
             self._end_active()
             return
-        jobids = tuple(map(jobid_in, keys))
-        after = keys[-1] if len(keys) == LOOKUP_JOBS_MAX else None
-        wanted = {"keys": [job_key(jobid, "eventlog") for jobid in jobids]}
-        read = ActiveLogs(self._number, jobids, after)
-        self._exchange.ask(topics.KVS_LOOKUP_ALL, wanted, read)
+        read = ActiveLogs(self._number, page.jobids, page.after)
+        self._exchange.ask(*look_up_jobs(page.jobids, [EVENTLOG]), read)
 
     def _take_logs(self, read: ActiveLogs, values: list[str | None]) -> None:
         for jobid, text in zip(read.jobids, values, strict=True):
@@ -136,14 +130,16 @@ class Scan(Part):
     def _fold(self, jobid: int, text: str) -> None:
         try:
             record = folded(jobid, text)
-        except (FormatError, InvalidTransition, KeyError) as error:
-            key = job_key(jobid, "eventlog")
-            self._exchange.send(Log(Level.ERR, f"{key}: not a job eventlog, left out: {error}"))
+        except FluxError as error:
+            self._leave_out(error)
             return
         self._found.add(jobid)
         if record.state == JobState.INACTIVE:
             self.over.add(jobid)
         self._records.put(record)
+
+    def _leave_out(self, error: FluxError) -> None:
+        self._exchange.send(Log(Level.ERR, f"{error.text}; the job is left out"))
 
     def _take_stray(self, jobid: int, text: str | None) -> None:
         if text is None:
@@ -162,8 +158,8 @@ class Scan(Part):
     # --- finished jobs
 
     def _ask_ended(self, before: str) -> None:
-        page = KeysPage(ENDED, PAGE_JOBS, before, reverse=True)
-        self._exchange.ask(topics.KVS_PAGE, page.payload, EndedPage(self._number))
+        page = read_page(ENDED, PAGE_JOBS, before, reverse=True)
+        self._exchange.ask(*page, EndedPage(self._number))
 
     def _take_ended(self, response: Response) -> None:
         page = page_in(response)

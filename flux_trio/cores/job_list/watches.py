@@ -12,13 +12,14 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.cores.credit import Credit, CreditKey, read_grant
-from flux_trio.cores.job_list.exchange import Exchange, JobCounted, LogChanged, LogRead, StreamKey
+from flux_trio.cores.job_list.exchange import Exchange, JobCounted, LogChanged, LogRead
 from flux_trio.cores.job_list.records import Record
-from flux_trio.cores.job_list.scan import Value
+from flux_trio.cores.kvs_calls import cancel_watch, change_in, look_up, value_in, watch_key
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_output import OUTPUT, check_not_purged, count_payload, output_key
+from flux_trio.cores.stored_output import OUTPUT, check_not_purged, count_keys, output_key
+from flux_trio.cores.streams import Credit, JobStream, JobStreams, StreamKey
+from flux_trio.editions.streams import CreditKey
 from flux_trio.formats import job_key
 from flux_trio.messages import (
     Errno,
@@ -27,11 +28,9 @@ from flux_trio.messages import (
     Request,
     Response,
     end_of_stream,
-    expect_payload,
     respond,
     respond_error,
     respond_stream,
-    topics,
 )
 from flux_trio.protocols import JobState
 
@@ -55,27 +54,11 @@ class WatchRequest(msgspec.Struct):
     credit: CreditKey | None = None
 
 
-class CancelRequest(msgspec.Struct):
-    """The job-info.eventlog-watch-cancel request."""
-
-    matchtag: int
-
-
-class _Change(msgspec.Struct):
-    """A kvs.watch response: all of the value, or what was appended."""
-
-    value: str | None = None
-    append: str = ""
-
-
-class _Watch(msgspec.Struct):
+class _Watch(JobStream):
     """A stream of one eventlog's lines, and its place."""
 
-    request: Request
-    jobid: int
     path: str
     follow: bool
-    credit: Credit
     matchtag: int = 0  # of the kvs.watch, 0 when there is none
     is_last: bool = False  # the log grows no more, or is not to be followed
     piece: int = 0  # number of the key that is read; always 0 but for output
@@ -85,11 +68,6 @@ class _Watch(msgspec.Struct):
     behind: bool = False  # the kvs has more than `held`
     reading: bool = False  # a lookup is under way
     reads: int = 0  # lookups so far; the answer to the last one counts
-
-    @property
-    def key(self) -> StreamKey:
-        """Its sender and matchtag."""
-        return self.request.sender, self.request.matchtag
 
     @property
     def log_key(self) -> str:
@@ -129,63 +107,50 @@ class _Watch(msgspec.Struct):
 
 
 class Watches(Part):
-    _watches: dict[str, dict[int, _Watch]]
-    _by_job: dict[int, dict[StreamKey, _Watch]]
+    _watches: JobStreams[_Watch]
     _of_user: Allowance
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._watches = {}  # open streams, by sender, then matchtag
-        self._by_job = {}
+        self._watches = JobStreams()
         self._of_user = Allowance(WATCHES_OF_USER_MAX, "eventlog watches")
 
     def open(self, request: Request, wanted: WatchRequest, record: Record) -> None:
         """job-info.eventlog-watch of a job that its sender may read. Raises FluxError."""
-        streams = self._watches.get(request.sender, {})
-        if not request.is_streaming or request.matchtag in streams:
-            text = f"{request.topic}: expected the streaming flag and a matchtag not in use"
-            raise FluxError(Errno.EPROTO, text)
+        self._watches.check_new(request)
         self._of_user.take(request.userid)
-        watch = _Watch(request, record.id, wanted.path, wanted.follow, Credit(wanted.credit))
-        streams[request.matchtag] = watch
-        self._watches[request.sender] = streams
-        self._by_job.setdefault(record.id, {})[watch.key] = watch
+        watch = _Watch(request, Credit(wanted.credit), record.id, wanted.path, wanted.follow)
+        self._watches.add(watch)
         if record.state == JobState.INACTIVE or not watch.follow:
             watch.is_last = True
             self._read(watch)
         else:
-            payload = {"key": watch.log_key}
-            awaited = LogChanged(watch.key)
+            awaited = LogChanged(watch.stream)
             watch.matchtag = self._exchange.ask(
-                topics.KVS_WATCH, payload, awaited, int(Flag.STREAMING)
+                *watch_key(watch.log_key), awaited, int(Flag.STREAMING)
             )
 
     def grant(self, request: Request) -> None:
         """job-info.eventlog-watch-credit: the reader of a stream is ready for more."""
-        key, more = read_grant(request)
-        watch = self._find(key)
+        watch = self._watches.granted(request)
         if watch is not None:
-            watch.credit.add(more)
             self._tell(watch)
         self._exchange.send(respond(request))
 
     def cancel(self, request: Request) -> None:
         """job-info.eventlog-watch-cancel: end one of the sender's streams with ECANCELED."""
-        matchtag = expect_payload(request, CancelRequest).matchtag
-        watch = self._find((request.sender, matchtag))
-        if watch is None:
-            raise FluxError(Errno.ENOENT, f"{request.topic}: no watch with matchtag {matchtag}")
+        watch = self._watches.canceled(request)
         self._end(watch, respond_error(watch.request, Errno.ECANCELED))
         self._exchange.send(respond(request, {}))
 
     def forget(self, sender: str) -> None:
         """Nobody reads these streams any more."""
-        for watch in list(self._watches.get(sender, {}).values()):
+        for watch in self._watches.of_sender(sender):
             self._end(watch, None)
 
     def ended(self, jobid: int) -> None:
         """The job is inactive: its eventlogs are complete in the kvs."""
-        for watch in self._by_job.get(jobid, {}).values():
+        for watch in self._watches.of_job(jobid):
             if not watch.is_last:
                 self._stop(watch)
                 watch.is_last = True
@@ -194,47 +159,51 @@ class Watches(Part):
     @property
     def count(self) -> int:
         """Number of open streams."""
-        return sum(len(streams) for streams in self._watches.values())
+        return len(self._watches)
 
     # What the kvs tells
 
     def changed(self, key: StreamKey, response: Response) -> None:
         """The log of an active job has grown, or is gone."""
-        watch = self._find(key)
+        watch = self._watches.get(key)
         if watch is None:
             return
-        if response.errnum:
+        try:
+            change = change_in(response)
+        except FluxError as error:
             watch.matchtag = 0
-            self._end(watch, respond_error(watch.request, response.errnum, response.error_text))
+            self._end(watch, respond_error(watch.request, error.errnum, error.text))
             return
-        change = expect_payload(response, _Change)
         if change.value is not None:
             watch.hold(change.value[watch.told :])
         elif not watch.behind:
-            watch.hold(watch.held[watch.at :] + change.append)
+            watch.hold(watch.held[watch.at :] + (change.append or ""))
         self._tell(watch)
 
     def read(self, awaited: LogRead, response: Response) -> None:
         """The value of the key where a stream is."""
-        watch = self._find(awaited.stream)
+        watch = self._watches.get(awaited.stream)
         if watch is None or (watch.log_key, watch.reads) != (awaited.key, awaited.number):
             return
-        if response.errnum == Errno.ENOENT and (watch.follow or watch.piece):
-            payload = count_payload(watch.jobid)  # a job may end without that eventlog
-            self._exchange.ask(topics.KVS_COUNT, payload, JobCounted(watch.key, watch.reads))
+        try:
+            value = value_in(response)
+        except FluxError as error:
+            self._end(watch, respond_error(watch.request, error.errnum, error.text))
             return
-        watch.reading = False
-        if response.errnum:
-            missing = response.errnum == Errno.ENOENT
-            text = f"{watch.path}: key not found" if missing else response.error_text
-            self._end(watch, respond_error(watch.request, response.errnum, text))
-        else:
-            watch.hold(expect_payload(response, Value).value[watch.told :])
+        if value is not None:
+            watch.reading = False
+            watch.hold(value[watch.told :])
             self._tell(watch)
+        elif watch.follow or watch.piece:  # a job may end without that eventlog
+            counted = JobCounted(watch.stream, watch.reads)
+            self._exchange.ask(*count_keys(watch.jobid), counted)
+        else:
+            text = f"{watch.path}: key not found"
+            self._end(watch, respond_error(watch.request, Errno.ENOENT, text))
 
     def counted(self, awaited: JobCounted, response: Response) -> None:
         """The key is absent: that is the end, unless the job was purged."""
-        watch = self._find(awaited.stream)
+        watch = self._watches.get(awaited.stream)
         if watch is None or watch.reads != awaited.number:
             return
         try:
@@ -269,32 +238,19 @@ class Watches(Part):
     def _read(self, watch: _Watch) -> None:
         watch.reading = True
         watch.reads += 1
-        awaited = LogRead(watch.key, watch.log_key, watch.reads)
-        self._exchange.ask(topics.KVS_LOOKUP, {"key": watch.log_key}, awaited)
+        awaited = LogRead(watch.stream, watch.log_key, watch.reads)
+        self._exchange.ask(*look_up(watch.log_key), awaited)
 
     # Ends
 
     def _end(self, watch: _Watch, last: Response | None) -> None:
         self._stop(watch)
-        sender, matchtag = watch.key
-        del self._watches[sender][matchtag]
-        if not self._watches[sender]:
-            del self._watches[sender]
-        del self._by_job[watch.jobid][watch.key]
-        if not self._by_job[watch.jobid]:
-            del self._by_job[watch.jobid]
+        self._watches.remove(watch)
         self._of_user.give_back(watch.request.userid)
         self._exchange.send(last)
 
     def _stop(self, watch: _Watch) -> None:
         if watch.matchtag:
             self._exchange.hang_up(watch.matchtag)
-            cancel = Request(
-                topics.KVS_CANCEL, {"matchtag": watch.matchtag}, flags=int(Flag.NORESPONSE)
-            )
-            self._exchange.send(cancel)
+            self._exchange.send(cancel_watch(watch.matchtag))
             watch.matchtag = 0
-
-    def _find(self, key: StreamKey) -> _Watch | None:
-        sender, matchtag = key
-        return self._watches.get(sender, {}).get(matchtag)

@@ -83,7 +83,7 @@ from flux_trio.cores.job_manager.requests.waitable import Waitable
 from flux_trio.cores.job_manager.scheduler.bypass import Bypass
 from flux_trio.cores.job_manager.scheduler.priorities import Priorities
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
-from flux_trio.cores.lookups import values_in
+from flux_trio.cores.kvs_calls import value_in
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
@@ -92,6 +92,7 @@ from flux_trio.cores.turns import ClockStepped, TimerFired
 from flux_trio.messages import (
     Errno,
     Event,
+    FluxError,
     Level,
     Request,
     Response,
@@ -452,7 +453,7 @@ class JobManagerCore(CorePart):
             case KillSent(request):
                 self._kills.answered(request, response)
             case Refusal(request, absent):
-                is_inactive = not response.errnum and is_over(values_in(response)[0])
+                is_inactive = _is_over(response)
                 self._ledger.send(absent.refusal(request, is_inactive=is_inactive))
             case _:
                 assert_never(call)
@@ -524,6 +525,14 @@ class JobManagerCore(CorePart):
 
     def _forgotten(self, job: ActiveJob) -> None:
         self._hooks.tell(INACTIVE_REMOVE, job)
+
+
+def _is_over(response: Response) -> bool:
+    """Return whether the eventlog that `response` has is that of a finished job."""
+    try:
+        return is_over(value_in(response))
+    except FluxError:
+        return False
 
 
 def _nothing(_job: ActiveJob) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Final, TypeAlias
+from typing import Final, Never, TypeAlias
 
 import msgspec
 
+from flux_trio.cores.outbox import Outbox
+from flux_trio.cores.turns import CommonAction
+from flux_trio.editions import kvs
 from flux_trio.formats.meanings import KvsKey, KvsText
 from flux_trio.messages import Errno, FluxError
 
 KEY_CHARS_MAX: Final = 1024
-PAGE_KEYS_MAX: Final = 10_000
 VALUE_BYTES_MAX: Final = 1 << 24  # of one put or append, as UTF-8
 KEY_CHAR_LAST: Final = "\U0010ffff"  # above every character of a key
 
@@ -59,18 +61,12 @@ class Stored:
     text: str = ""
 
 
-class Page(msgspec.Struct, frozen=True, gc=False):
-    """Some of the keys below `prefix`, in order, and their values if `values`.
+class CommitOps(kvs.Commit[Op], frozen=True):
+    """The kvs.commit request as this service reads it."""
 
-    At most `limit` keys that sort after `after`; "" is the beginning. With `reverse` the order is
-    backwards: the keys sort before `after`, and "" is the end.
-    """
 
-    prefix: KvsKey
-    limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_KEYS_MAX)] = PAGE_KEYS_MAX
-    after: KvsKey = ""
-    reverse: bool = False
-    values: bool = True
+class Page(kvs.Page, frozen=True, gc=False):
+    """The kvs.page request as this service reads it."""
 
     def bounds(self) -> tuple[str, str]:
         """The keys of the page lie strictly between these two."""
@@ -129,6 +125,11 @@ class Fetched:
     text: str = ""
     pages: list[PageRead] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
+
+
+KvsAction: TypeAlias = CommonAction | StoreOps | Fetch
+KvsOutbox: TypeAlias = Outbox[Never, KvsAction, str]
+"""The kvs asks no service, so it has no calls."""
 
 
 def span(prefix: str) -> tuple[str, str]:

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from flux_trio.cores.credit import Credit
 from flux_trio.cores.kvs.ops import Op, Page, Put, Unlink
+from flux_trio.cores.kvs.watches import Watch
 from flux_trio.formats.meanings import KvsKey, Stamp
 from flux_trio.messages import Errno, FluxError, Request, topics, without_response
 
@@ -57,29 +57,6 @@ class Read:
 class PageAsked:
     request: Request
     page: Page
-
-
-@dataclass(slots=True)
-class Watch:
-    """A stream of one key's changes, and what its reader knows.
-
-    What changes while the reader has no credit is read again when it grants more.
-    """
-
-    request: Request
-    key: KvsKey
-    credit: Credit
-    begun: bool = False  # the key was read once
-    exists: bool = False  # set once a value was sent
-    sent: int = 0  # characters of the value that were sent
-    behind: bool = False  # the value has changed since, without credit for it
-    replaced: bool = False  # it was put anew meanwhile: what was sent is not its beginning
-    reading: bool = False  # it is read again
-
-    @property
-    def stream(self) -> tuple[str, int]:
-        """The sender of its request, and the matchtag."""
-        return (self.request.sender, self.request.matchtag)
 
 
 Reading: TypeAlias = Read | PageAsked | Watch

@@ -28,9 +28,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar, assert_never
 
-import msgspec
-
-from flux_trio.cores.lookups import cannot_read
+from flux_trio.cores.kvs_calls import cannot_read, commit_ops, look_up, value_in
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.resource.administration import Administration
@@ -56,7 +54,6 @@ from flux_trio.messages import (
     Level,
     Request,
     Response,
-    expect_payload,
     respond,
     respond_error,
     topics,
@@ -144,7 +141,7 @@ class ResourceCore(CorePart):
     def start(self, now: float) -> list[ResourceAction]:
         """Ask for what earlier runs have logged."""
         self._outbox.now = now
-        self._outbox.ask(topics.KVS_LOOKUP, {"key": EVENTLOG_KEY}, EventlogRead())
+        self._outbox.ask(*look_up(EVENTLOG_KEY), EventlogRead())
         return self._outbox.take_actions()
 
     def turn(self, now: float, inputs: Sequence[ResourceInput]) -> list[ResourceAction]:
@@ -270,7 +267,7 @@ class ResourceCore(CorePart):
             return
         self._committing = (request, events)
         ops = [["append", EVENTLOG_KEY, format_event(event)] for event in events]
-        self._outbox.ask(topics.KVS_COMMIT, {"ops": ops}, Logged())
+        self._outbox.ask(*commit_ops(ops), Logged())
 
     # Checks
 
@@ -300,10 +297,7 @@ class ResourceCore(CorePart):
 
     def _replay(self, now: float, response: Response) -> None:
         try:
-            if response.errnum == 0:
-                self._administration.replay(_text(response))
-            elif response.errnum != Errno.ENOENT:
-                raise FluxError(response.errnum, response.error_text)
+            self._administration.replay(value_in(response) or "")
         except FluxError as error:
             self._outbox.send(cannot_read(EVENTLOG_KEY, error))
             return
@@ -363,11 +357,3 @@ def _noted(event: str) -> str:
     if event == OFFLINE:
         return "down"
     return "up" if event == ONLINE else event
-
-
-class _Lookup(msgspec.Struct, frozen=True):
-    value: str
-
-
-def _text(response: Response) -> str:
-    return expect_payload(response, _Lookup).value

@@ -9,12 +9,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.sched.annotations import Told
 from flux_trio.cores.sched.context import Context, GrantNumber, GrantsStored
 from flux_trio.cores.state import Part
 from flux_trio.formats import format_r, job_key
 from flux_trio.formats.meanings import JobId, KvsOp, Last
-from flux_trio.messages import Response, topics
+from flux_trio.messages import Response
 from flux_trio.policies import Grant, Job
 
 
@@ -88,7 +89,7 @@ class Grantings(Part):
             return
         ops, self._ops = self._ops, []
         granted, self._granted = tuple(self._granted), []
-        self._context.ask(topics.KVS_COMMIT, {"ops": ops}, GrantsStored(granted))
+        self._context.ask(*commit_ops(ops), GrantsStored(granted))
 
     def stored(self, call: GrantsStored, response: Response) -> list[Granting]:
         """The grants that are durable now, and were not revoked meanwhile."""

@@ -13,12 +13,13 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from flux_trio.config import SchedConfig
-from flux_trio.cores.lookups import LOOKUP_JOBS_MAX, values_in
+from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, values_in
 from flux_trio.cores.sched.context import Context, HelloNumber, HoldersRead, JobsTold, ReadyHeard
 from flux_trio.cores.state import Part
+from flux_trio.cores.stored_jobs import look_up_jobs
 from flux_trio.cores.turns import Note
 from flux_trio.editions import rfc27
-from flux_trio.formats import job_key, parse_r
+from flux_trio.formats import parse_r
 from flux_trio.formats.meanings import Items, JobId, RObject
 from flux_trio.messages import Errno, FluxError, Response, topics
 from flux_trio.messages.types import STREAMING
@@ -125,10 +126,9 @@ class Greeter(Part):
     def _read_holders(self) -> None:
         """Read R of the jobs told of since the last time."""
         jobids, self._hello.unread = tuple(self._hello.unread), []
-        keys = [job_key(jobid, "R") for jobid in jobids]
         self._hello.reads += 1
         call = HoldersRead(self._hello.number, jobids)
-        self._context.ask(topics.KVS_LOOKUP_ALL, {"keys": keys}, call)
+        self._context.ask(*look_up_jobs(jobids, ["R"]), call)
 
     def holders_read(self, call: HoldersRead, response: Response) -> None:
         """Mark as taken what those jobs hold."""

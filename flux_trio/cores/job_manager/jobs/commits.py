@@ -21,10 +21,11 @@ from flux_trio.cores.job_manager.calls import (
     JobManagerCall,
     JobManagerOutbox,
 )
+from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Exit, NoteAll
 from flux_trio.formats import Event, format_event, job_key
-from flux_trio.messages import Errno, FluxError, Payload, Request, Response, service_of, topics
+from flux_trio.messages import Errno, FluxError, Payload, Request, Response, service_of
 
 # Jobs in one commit; a turn with more (everybody's jobs are canceled) makes several, in order.
 COMMIT_OPS_MAX = 20_000
@@ -173,7 +174,7 @@ class Commits(Part):
         nbytes = sum(len(op[-1]) for op in ops)  # JSON: few characters are not ASCII
         self.uncommitted.append(Uncommitted(nbytes))
         self.waiting_bytes += nbytes
-        self.outbox.ask(topics.KVS_COMMIT, {"ops": ops}, EventsStored())
+        self.outbox.ask(*commit_ops(ops), EventsStored())
 
     def stored(self, response: Response) -> None:
         """The oldest commit is answered: the messages that waited for it go out."""

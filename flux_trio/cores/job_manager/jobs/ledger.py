@@ -21,6 +21,8 @@ from flux_trio.cores.job_manager.jobs.commits import Commits
 from flux_trio.cores.job_manager.jobs.jobspecs import Jobspecs
 from flux_trio.cores.job_manager.jobs.tally import Tally
 from flux_trio.cores.job_manager.jobs.user_jobs import JobBytes, UserJobs
+from flux_trio.cores.kvs_calls import commit_ops, look_up
+from flux_trio.cores.stored_jobs import EVENTLOG
 from flux_trio.editions import Edition, job_requests, rfc21
 from flux_trio.editions.rfc27 import SchedAnnotations, without_reason
 from flux_trio.formats import (
@@ -169,8 +171,7 @@ class Ledger(Commits):
         if absent.jobid in self.recent or absent.jobid > self.max_jobid:
             self.send(absent.refusal(request, is_inactive=absent.jobid in self.recent))
             return
-        keys = {"keys": [job_key(absent.jobid, "eventlog")]}
-        self.ask(topics.KVS_LOOKUP_ALL, keys, Refusal(request, absent))
+        self.ask(*look_up(job_key(absent.jobid, EVENTLOG)), Refusal(request, absent))
 
     def used(self, jobid: int) -> None:
         """An earlier life has used this id, and all before it."""
@@ -189,8 +190,7 @@ class Ledger(Commits):
 
     def remove(self, job: ActiveJob) -> None:
         """Remove what is stored of a refused job (RFC 21, Invalidate Event)."""
-        payload = {"ops": refusal_ops(job.id)}
-        self.send(Request(topics.KVS_COMMIT, payload, flags=NORESPONSE))
+        self.send(Request(*commit_ops(refusal_ops(job.id)), flags=NORESPONSE))
 
     def annotate(self, job: ActiveJob, annotations: dict[str, Any] | None) -> None:
         """Set the annotations of a pending job; they are volatile (RFC 27, Alloc Annotate)."""

@@ -13,8 +13,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import msgspec
-
 from flux_trio.cores.job_index import ENDED, active_key, jobid_in
 from flux_trio.cores.job_manager.calls import (
     Aside,
@@ -25,22 +23,18 @@ from flux_trio.cores.job_manager.calls import (
     ValuesRead,
 )
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
-from flux_trio.cores.lookups import KeysPage, PageAnswer, page_in
+from flux_trio.cores.kvs_calls import check, commit_ops, page_in, read_page
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
+from flux_trio.editions import kvs
 from flux_trio.formats import LOST_AND_FOUND, job_directory_of, parse_fluid
-from flux_trio.messages import ROLE_OWNER, Event, FluxError, Level, Response, expect_payload, topics
+from flux_trio.messages import ROLE_OWNER, Event, FluxError, Level, Response, topics
 from flux_trio.messages.types import PRIVATE
 
 PAGE_VALUES: Final = 16  # copied at once; output is in pieces of 256 KiB
 PAGE_ROWS: Final = 10_000  # of the index of finished jobs, looked through at once
 
 _ENDED_KEY: Final = re.compile(rf"{ENDED}\.[0-9a-f]{{16}}\.[0-9a-f]{{16}}")
-
-
-class _Found(msgspec.Struct):
-    key: str
-    text: str
 
 
 class LostAndFound(Part):
@@ -56,7 +50,7 @@ class LostAndFound(Part):
         """kvs-damaged: set a finished job aside. A guest may publish the same, to no effect."""
         if not event.rolemask & ROLE_OWNER:
             return
-        found = expect_payload(event, _Found)
+        found = kvs.DAMAGE.read(event)
         jobid = _job_of(found.key)
         if jobid is not None and jobid not in self._ledger.jobs:
             self.begin(jobid, found.key, found.text)
@@ -75,15 +69,15 @@ class LostAndFound(Part):
                 case ValuesRead():
                     self._copy(job, page_in(response))
                 case ValuesCopied(after=str(after)):
-                    _check(response)
+                    check(response)
                     self._read_values(job, after)
                 case ValuesCopied():
-                    _check(response)
+                    check(response)
                     self._read_rows(job, "")
                 case RowsRead():
                     self._find_row(job, page_in(response))
                 case SetAside():
-                    _check(response)
+                    check(response)
                     self._tell(step)
         except FluxError as error:
             self.jobs.discard(job.jobid)
@@ -91,24 +85,22 @@ class LostAndFound(Part):
             self._ledger.outbox.send(Log(Level.ERR, text))
 
     def _read_values(self, job: Aside, after: str) -> None:
-        page = KeysPage(job.directory, PAGE_VALUES, after)
-        self._ledger.ask(topics.KVS_PAGE, page.payload, ValuesRead(job))
+        self._ledger.ask(*read_page(job.directory, PAGE_VALUES, after), ValuesRead(job))
 
-    def _copy(self, job: Aside, page: PageAnswer) -> None:
+    def _copy(self, job: Aside, page: kvs.KeysPage) -> None:
         values = {key: value for key, value in page.items if value is not None}
-        remains = {key: text for key, (_, text) in page.damaged.items()}
+        remains = {key: text for key, (_, text) in (page.damaged or {}).items()}
         if job.key in values:
             remains[job.key] = values.pop(job.key)
         ops = [["put", job.new_key(key), text] for key, text in values.items()]
         ops += [["put", job.bad_key(key), text] for key, text in remains.items()]
         after = None if page.is_last(PAGE_VALUES) else page.keys[-1]
-        self._ledger.ask(topics.KVS_COMMIT, {"ops": ops}, ValuesCopied(job, after))
+        self._ledger.ask(*commit_ops(ops), ValuesCopied(job, after))
 
     def _read_rows(self, job: Aside, after: str) -> None:
-        page = KeysPage(ENDED, PAGE_ROWS, after, values=False)
-        self._ledger.ask(topics.KVS_PAGE, page.payload, RowsRead(job))
+        self._ledger.ask(*read_page(ENDED, PAGE_ROWS, after, values=False), RowsRead(job))
 
-    def _find_row(self, job: Aside, page: PageAnswer) -> None:
+    def _find_row(self, job: Aside, page: kvs.KeysPage) -> None:
         row = next((key for key in page.keys if _job_of(key) == job.jobid), None)
         if row is None and not page.is_last(PAGE_ROWS):
             self._read_rows(job, page.keys[-1])
@@ -122,7 +114,7 @@ class LostAndFound(Part):
         if row is not None:
             ops.append(["unlink", row])
         usec = None if row is None else int(row.split(".")[1], 16)
-        self._ledger.ask(topics.KVS_COMMIT, {"ops": ops}, SetAside(job, usec))
+        self._ledger.ask(*commit_ops(ops), SetAside(job, usec))
 
     def _tell(self, done: SetAside) -> None:
         job = done.job
@@ -142,9 +134,3 @@ def _job_of(key: str) -> int | None:
     if directory is not None:
         return parse_fluid(directory)
     return jobid_in(key) if _ENDED_KEY.fullmatch(key) else None
-
-
-def _check(response: Response) -> None:
-    """Raise FluxError for a commit that failed."""
-    if response.errnum:
-        raise FluxError(response.errnum, response.error_text)

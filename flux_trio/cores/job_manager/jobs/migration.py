@@ -20,15 +20,17 @@ from flux_trio.cores.job_manager.jobs.active_job import ended, revive
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
 from flux_trio.cores.job_manager.requests.submission import redacted_bytes
-from flux_trio.cores.lookups import KeysPage, page_in, values_in
+from flux_trio.cores.kvs_calls import check, commit_ops, page_in, read_page, values_in
 from flux_trio.cores.state import Part
-from flux_trio.formats import FormatError, job_key, parse_eventlog, parse_fluid
-from flux_trio.messages import FluxError, Response, topics
-from flux_trio.protocols import InvalidTransition, replay
+from flux_trio.cores.stored_jobs import EVENTLOG, fold_eventlog, look_up_jobs, values_by_job
+from flux_trio.formats import job_key, parse_fluid
+from flux_trio.messages import FluxError, Response
+from flux_trio.protocols import Job
 
 MIGRATION_KEY: Final = "job-manager.migration"
 PAGE_KEYS: Final = 4000  # each job has one eventlog and at least one key more
-_EVENTLOG: Final = ".eventlog"
+_NAMES: Final = (EVENTLOG, "jobspec")
+_EVENTLOG: Final = f".{EVENTLOG}"
 _KEY_PERIODS: Final = 5  # of job.<dothex>.eventlog; those of guests are deeper
 
 
@@ -50,8 +52,7 @@ class Migration(Part):
         """The answer to one question; it leads to the next. Raises FluxError."""
         match step:
             case MigrationStored(after):
-                if response.errnum:
-                    raise FluxError(response.errnum, response.error_text)
+                check(response)
                 self._go_on(after)
             case MigrationPage():
                 self._take_page(page_in(response).keys)
@@ -62,22 +63,20 @@ class Migration(Part):
         if after is None:
             self.done = True
             return
-        page = KeysPage("job", PAGE_KEYS, after, values=False)
-        self._ledger.ask(topics.KVS_PAGE, page.payload, MigrationPage())
+        self._ledger.ask(*read_page("job", PAGE_KEYS, after, values=False), MigrationPage())
 
     def _take_page(self, keys: list[str]) -> None:
         after = keys[-1] if len(keys) == PAGE_KEYS else None
         logs = [key for key in keys if key.endswith(_EVENTLOG) and key.count(".") == _KEY_PERIODS]
         jobids = tuple(parse_fluid(key.removesuffix(_EVENTLOG)) for key in logs)
-        wanted = [job_key(jobid, part) for jobid in jobids for part in ("eventlog", "jobspec")]
-        self._ledger.ask(topics.KVS_LOOKUP_ALL, {"keys": wanted}, MigrationJobs(jobids, after))
+        self._ledger.ask(*look_up_jobs(jobids, _NAMES), MigrationJobs(jobids, after))
 
     def _take_jobs(self, step: MigrationJobs, values: list[str | None]) -> None:
-        parts = iter(values)
         over, ops = [], []
-        for jobid, eventlog, jobspec in zip(step.jobids, parts, parts, strict=True):
+        for jobid, (eventlog, jobspec) in values_by_job(step.jobids, values, len(_NAMES)):
+            job = Job(jobid)
             try:
-                job = replay(jobid, events := parse_eventlog(eventlog or ""))
+                events = fold_eventlog(job, eventlog or "")
                 if job.is_active:
                     ops.append(submit_op(jobid))
                 else:
@@ -85,13 +84,12 @@ class Migration(Part):
                         job.userid, redacted_bytes((jobspec or "{}").encode())
                     )
                     over.append(ended(revive(job, kept), events[-1].timestamp))
-            except (FormatError, InvalidTransition, KeyError) as error:
-                key = job_key(jobid, "eventlog")
-                self._lost_found.begin(jobid, key, f"{key}: not a job eventlog: {error}")
+            except FluxError as error:
+                self._lost_found.begin(jobid, job_key(jobid, EVENTLOG), error.text)
         ops = ended_ops(over) + ops
         if step.after is None:
             ops.append(["unlink", MIGRATION_KEY])
         self._commit(ops, step.after)
 
     def _commit(self, ops: list[list[str]], after: str | None) -> None:
-        self._ledger.ask(topics.KVS_COMMIT, {"ops": ops}, MigrationStored(after))
+        self._ledger.ask(*commit_ops(ops), MigrationStored(after))

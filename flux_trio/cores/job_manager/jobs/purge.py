@@ -35,11 +35,21 @@ from flux_trio.cores.job_manager.calls import (
 )
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
-from flux_trio.cores.lookups import KeysPage, page_in, values_in
+from flux_trio.cores.kvs_calls import (
+    check,
+    commit_ops,
+    look_up,
+    look_up_all,
+    page_in,
+    read_page,
+    value_in,
+    values_in,
+)
 from flux_trio.cores.state import Part
+from flux_trio.cores.stored_jobs import EVENTLOG, fold_eventlog
 from flux_trio.cores.stored_output import output_key
 from flux_trio.cores.turns import Log
-from flux_trio.formats import FormatError, job_key, parse_duration, parse_eventlog
+from flux_trio.formats import job_key, parse_duration
 from flux_trio.messages import (
     Errno,
     Event,
@@ -53,7 +63,7 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.messages.types import PRIVATE
-from flux_trio.protocols import InvalidTransition, replay
+from flux_trio.protocols import Job
 
 PURGE_S: Final = 2.0  # flux-core's heartbeat, by which it purges
 PAGE_JOBS: Final = 200  # of one commit
@@ -164,11 +174,9 @@ class Purge(Part):
         match purge:
             case Run():
                 limit = min(PAGE_JOBS, purge.left)
-                page = KeysPage(ENDED, limit, purge.after)
-                self._ledger.ask(topics.KVS_PAGE, page.payload, RunRead(purge, limit))
+                self._ledger.ask(*read_page(ENDED, limit, purge.after), RunRead(purge, limit))
             case Named():
-                keys = {"keys": [job_key(purge.jobid, "eventlog")]}
-                self._ledger.ask(topics.KVS_LOOKUP_ALL, keys, NamedRead(purge))
+                self._ledger.ask(*look_up(job_key(purge.jobid, EVENTLOG)), NamedRead(purge))
 
     def take(self, step: PurgeStep, response: Response) -> None:
         """The answer to one question; it leads to the next, or to the answer."""
@@ -183,7 +191,7 @@ class Purge(Part):
                 case NamedRead():
                     self._take_named(step, response)
                 case NamedStored():
-                    _check(response)
+                    check(response)
                     self._tell([step.job])
                     self._end(step.named.request, 1)
         except FluxError as error:
@@ -228,7 +236,7 @@ class Purge(Part):
             keys = [job_key(job.id, output_key(1)) for job in jobs[:number]]
             sized = RunSized(run, tuple(jobs[:number]), goes_on)
             # the answer ends with the first that is there
-            self._ledger.ask(topics.KVS_LOOKUP_ALL, {"keys": keys, "chars_max": 1}, sized)
+            self._ledger.ask(*look_up_all(keys, chars_max=1), sized)
             return
         run = _counted(run, number)
         if goes_on:
@@ -250,7 +258,7 @@ class Purge(Part):
         return run.before, run.num_limit
 
     def _take_purged(self, stored: RunStored, response: Response) -> None:
-        _check(response)
+        check(response)
         self._tell(stored.jobs)
         if stored.goes_on:
             self._go_on(stored.run)
@@ -260,14 +268,12 @@ class Purge(Part):
     # --- by id
 
     def _take_named(self, read: NamedRead, response: Response) -> None:
-        (eventlog,) = values_in(response)
+        eventlog = value_in(response)
         named, jobid = read.named, read.named.jobid
         if eventlog is None:
             raise FluxError(Errno.ENOENT, "id not found")
-        try:
-            job = replay(jobid, events := parse_eventlog(eventlog))
-        except (FormatError, InvalidTransition, KeyError) as error:
-            raise FluxError(Errno.EINVAL, f"its eventlog cannot be read: {error}") from None
+        job = Job(jobid)
+        events = fold_eventlog(job, eventlog)
         if job.result is None:  # it came meanwhile, or its eventlog was left alone
             raise FluxError(Errno.EINVAL, "cannot purge active job")
         usec = ended_at(events[-1].timestamp)
@@ -283,7 +289,7 @@ class Purge(Part):
         ops = [op for job in jobs for op in purge_ops(job)]
         ops.append(["put", MAX_JOBID_KEY, str(self._ledger.max_jobid)])
         # On a full disk it is refused at once: to wait behind all that does would look like a hang.
-        self._ledger.ask(topics.KVS_COMMIT, {"ops": ops, "wait": False}, stored)
+        self._ledger.ask(*commit_ops(ops, wait=False), stored)
 
     def _tell(self, jobs: Sequence[Ended]) -> None:
         self._ledger.ninactive -= len(jobs)
@@ -297,9 +303,3 @@ class Purge(Part):
 
 def _counted(run: Run, number: int) -> Run:
     return msgspec.structs.replace(run, count=run.count + number, left=run.left - number)
-
-
-def _check(response: Response) -> None:
-    """Raise FluxError for a commit that failed."""
-    if response.errnum:
-        raise FluxError(response.errnum, response.error_text)

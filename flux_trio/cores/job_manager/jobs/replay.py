@@ -13,9 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
-from flux_trio.cores.job_index import ACTIVE, ENDED, active_key, jobid_in
+from flux_trio.cores.job_index import ENDED, active_key
 from flux_trio.cores.job_manager.calls import (
     ActiveRead,
     EndedCount,
@@ -30,23 +28,36 @@ from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
 from flux_trio.cores.job_manager.jobs.migration import MIGRATION_KEY, Migration
 from flux_trio.cores.job_manager.requests.submission import redacted_bytes
-from flux_trio.cores.lookups import LOOKUP_JOBS_MAX, KeysPage, cannot_read, page_in, values_in
+from flux_trio.cores.kvs_calls import (
+    cannot_read,
+    count_below,
+    count_in,
+    look_up_all,
+    page_in,
+    read_page,
+    values_in,
+)
 from flux_trio.cores.state import Part
+from flux_trio.cores.stored_jobs import (
+    EVENTLOG,
+    ActivePage,
+    active_in,
+    fold_eventlog,
+    look_up_jobs,
+    read_active,
+    values_by_job,
+)
 from flux_trio.cores.turns import Exit, Log
-from flux_trio.formats import FormatError, job_key, parse_eventlog, parse_fluid, parse_r
-from flux_trio.messages import Errno, FluxError, Level, Response, expect_payload, topics
-from flux_trio.protocols import InvalidTransition, replay
+from flux_trio.formats import FormatError, job_key, parse_fluid, parse_r
+from flux_trio.messages import Errno, FluxError, Level, Response
+from flux_trio.protocols import Job
 
 LAST_KEYS: Final = 16  # of the job directories, backwards: the first that is a job's tells its id
 DIRECTORY: Final = "job"
-_PARTS: Final = ("eventlog", "jobspec", "R")
+_PARTS: Final = (EVENTLOG, "jobspec", "R")
 
 
 EVENTLOG_SMALL_BYTES: Final = 8192  # an eventlog that no user made long
-
-
-class _Count(msgspec.Struct):
-    count: int
 
 
 class Replay(Part):
@@ -68,8 +79,7 @@ class Replay(Part):
 
     def start(self) -> None:
         """Ask for what to begin with."""
-        keys = {"keys": [MAX_JOBID_KEY, MIGRATION_KEY]}
-        self._ledger.ask(topics.KVS_LOOKUP_ALL, keys, MarksRead())
+        self._ledger.ask(*look_up_all([MAX_JOBID_KEY, MIGRATION_KEY]), MarksRead())
 
     def take(self, step: ReplayStep, response: Response) -> None:
         """The answer to one question; it leads to the next."""
@@ -80,11 +90,11 @@ class Replay(Part):
                 case LastRead():
                     self._take_last(page_in(response).keys)
                 case ActiveRead():
-                    self._take_active(page_in(response).keys)
+                    self._take_active(active_in(response))
                 case JobsRead():
                     self._take_jobs(step, values_in(response))
                 case EndedCount():
-                    self._take_count(response)
+                    self._take_count(count_in(response))
                 case _:
                     self._migrate(step, response)
         except FluxError as error:
@@ -99,8 +109,8 @@ class Replay(Part):
         purged, migration = values
         self._ledger.used(int(purged or 0))
         self.is_migrating = migration is not None
-        page = KeysPage(DIRECTORY, LAST_KEYS, reverse=True, values=False)
-        self._ledger.ask(topics.KVS_PAGE, page.payload, LastRead())
+        page = read_page(DIRECTORY, LAST_KEYS, reverse=True, values=False)
+        self._ledger.ask(*page, LastRead())
 
     def _go_on_without_marks(self, error: FluxError) -> None:
         """Few state files have any: more likely is that only pages of finished jobs are damaged."""
@@ -122,31 +132,25 @@ class Replay(Part):
         else:
             self._ask_active("")
 
-    def _take_active(self, keys: list[str]) -> None:
-        if not keys:
-            self._ledger.ask(topics.KVS_COUNT, {"prefix": ENDED}, EndedCount())
+    def _take_active(self, page: ActivePage) -> None:
+        if not page.jobids:
+            self._ledger.ask(*count_below(ENDED), EndedCount())
             return
         self.has_index = True
-        jobids = tuple(map(jobid_in, keys))
-        after = keys[-1] if len(keys) == LOOKUP_JOBS_MAX else None
-        wanted = [job_key(jobid, part) for jobid in jobids for part in _PARTS]
-        self._ledger.ask(topics.KVS_LOOKUP_ALL, {"keys": wanted}, JobsRead(jobids, after))
+        read = JobsRead(page.jobids, page.after)
+        self._ledger.ask(*look_up_jobs(page.jobids, _PARTS), read)
 
     def _take_jobs(self, read: JobsRead, values: list[str | None]) -> None:
-        parts = iter(values)
-        for jobid, eventlog, jobspec, r in zip(read.jobids, parts, parts, parts, strict=True):
+        for jobid, (eventlog, jobspec, r) in values_by_job(read.jobids, values, len(_PARTS)):
             if jobid <= self._ledger.last_stored:  # ingest submits what it has stored since
                 self._fold(jobid, eventlog, jobspec, r)
         if read.after is None:
             # after what was repaired: the commit of this turn comes first
-            self._ledger.ask(topics.KVS_COUNT, {"prefix": ENDED}, EndedCount())
+            self._ledger.ask(*count_below(ENDED), EndedCount())
         else:
             self._ask_active(read.after)
 
-    def _take_count(self, response: Response) -> None:
-        if response.errnum:
-            raise FluxError(response.errnum, response.error_text)
-        count = expect_payload(response, _Count).count
+    def _take_count(self, count: int) -> None:
         if self.has_jobs and not (count or self.has_index or self._migration.done):
             self._migration.start()
             return
@@ -159,8 +163,7 @@ class Replay(Part):
             self._ask_active("")
 
     def _ask_active(self, after: str) -> None:
-        page = KeysPage(ACTIVE, LOOKUP_JOBS_MAX, after, values=False)
-        self._ledger.ask(topics.KVS_PAGE, page.payload, ActiveRead())
+        self._ledger.ask(*read_active(after), ActiveRead())
 
     # --- one job
 
@@ -168,11 +171,11 @@ class Replay(Part):
         if eventlog is None:  # it was refused, and a crash left half of it
             self._ledger.store([["unlink", active_key(jobid)]])
             return
-        key = job_key(jobid, "eventlog")
+        job = Job(jobid)
         try:
-            job = replay(jobid, events := parse_eventlog(eventlog))
-        except (FormatError, InvalidTransition, KeyError) as error:
-            self._lost_found.begin(jobid, key, f"{key}: not a job eventlog: {error}")
+            events = fold_eventlog(job, eventlog)
+        except FluxError as error:
+            self._lost_found.begin(jobid, job_key(jobid, EVENTLOG), error.text)
             return
         if jobspec is None:
             self._say(Exit(f"cannot read {job_key(jobid, 'jobspec')}: no such key"))

@@ -22,7 +22,7 @@ from flux_trio.cores.job_manager.queues.hindrances import Hindrances
 from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY, Queues
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
-from flux_trio.cores.lookups import cannot_read
+from flux_trio.cores.kvs_calls import cannot_read, commit_ops, look_up, value_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.messages import (
@@ -34,7 +34,6 @@ from flux_trio.messages import (
     expect_payload,
     respond,
     respond_error,
-    topics,
 )
 from flux_trio.protocols import HookAnswer, LinkState, QueueEvent
 
@@ -65,10 +64,6 @@ class QueueStart(msgspec.Struct):
     nocheckpoint: bool = False
 
 
-class _Value(msgspec.Struct):
-    value: str
-
-
 class QueueMethods(Part):
     """Answers requests about queues; `silences` are of those who may owe an answer, by name."""
 
@@ -97,7 +92,7 @@ class QueueMethods(Part):
 
     def start(self) -> None:
         """Ask for what an earlier life left."""
-        self._ledger.ask(topics.KVS_LOOKUP, {"key": CHECKPOINT_KEY}, QueuesRead())
+        self._ledger.ask(*look_up(CHECKPOINT_KEY), QueuesRead())
 
     def names(self, request: Request) -> None:
         """job-manager.queue-list: the names, and which is the default queue."""
@@ -186,7 +181,7 @@ class QueueMethods(Part):
             self._ledger.send(respond(request))
             return
         ops = [["put", CHECKPOINT_KEY, self._queues.checkpoint()]]
-        self._ledger.ask_when_durable(topics.KVS_COMMIT, {"ops": ops}, QueuesStored(request))
+        self._ledger.ask_when_durable(*commit_ops(ops), QueuesStored(request))
 
     def stored(self, request: Request, response: Response) -> None:
         """The change that `request` asks for is stored, or cannot be."""
@@ -200,14 +195,15 @@ class QueueMethods(Part):
     def found(self, response: Response) -> None:
         """What an earlier life has stored of the queues has come."""
         self.restored = True
-        if response.errnum == Errno.ENOENT:
-            return
-        if response.errnum:
-            error = FluxError(response.errnum, response.error_text)
+        try:
+            checkpoint = value_in(response)
+        except FluxError as error:
             self._ledger.outbox.send(cannot_read(CHECKPOINT_KEY, error))
             return
+        if checkpoint is None:
+            return
         try:
-            self._queues.restore(expect_payload(response, _Value).value)
+            self._queues.restore(checkpoint)
         except msgspec.MsgspecError as error:
             # what an administrator stopped must not go on by itself
             self._queues.stop_all("what was kept of the queues cannot be read")

@@ -18,7 +18,7 @@ from flux_trio.cores.job_index import ENDED, Ended, read_ended
 from flux_trio.cores.job_manager.calls import HistoryRead
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
-from flux_trio.cores.lookups import KeysPage, page_in
+from flux_trio.cores.kvs_calls import page_in, read_page
 from flux_trio.cores.state import Part
 from flux_trio.formats import Event
 from flux_trio.messages import (
@@ -29,7 +29,6 @@ from flux_trio.messages import (
     expect_payload,
     respond,
     respond_error,
-    topics,
 )
 from flux_trio.protocols import JobEvent, JobState
 
@@ -128,8 +127,7 @@ class History(Part):
             self._ask(page.keys[-1])
 
     def _ask(self, after: str) -> None:
-        page = KeysPage(ENDED, PAGE_JOBS, after)
-        self._ledger.ask(topics.KVS_PAGE, page.payload, HistoryRead())
+        self._ledger.ask(*read_page(ENDED, PAGE_JOBS, after), HistoryRead())
 
     def _has_read(self) -> None:
         """Active jobs come to the others, and what ended while the index was read."""

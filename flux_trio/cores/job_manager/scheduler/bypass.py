@@ -15,9 +15,10 @@ from flux_trio.cores.job_manager.hooks.waiting import AllocateBypass, BypassStor
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.state import Part
 from flux_trio.formats import ResourceSet, job_key
-from flux_trio.messages import Response, topics
+from flux_trio.messages import Response
 from flux_trio.protocols import JobEvent, JobState
 
 
@@ -41,7 +42,7 @@ class Bypass(Part):
         text = msgspec.json.encode(resource_set).decode()
         ops = [["put", job_key(job.id, "R"), text]]
         stored = BypassStored(job.id, self.last_commit, resources)
-        self._ledger.ask_when_durable(topics.KVS_COMMIT, {"ops": ops}, stored)
+        self._ledger.ask_when_durable(*commit_ops(ops), stored)
 
     def stored(self, stored: BypassStored, response: Response) -> None:
         """R is in the kvs, or could not be stored: log alloc or an exception."""

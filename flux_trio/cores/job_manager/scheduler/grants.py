@@ -19,8 +19,9 @@ from flux_trio.cores.job_manager.calls import GrantsRead, InventoryRead, Invento
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.scheduler.allocated import Allocated
-from flux_trio.cores.lookups import LOOKUP_JOBS_MAX, cannot_read, values_in
+from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, cannot_read, values_in
 from flux_trio.cores.state import Part
+from flux_trio.cores.stored_jobs import look_up_jobs
 from flux_trio.editions import flux
 from flux_trio.formats import FormatError, ResourceSet, job_key, parse_r
 from flux_trio.messages import Errno, FluxError, Response, topics
@@ -82,8 +83,8 @@ class Grants(Part):
         numbers = [(jobid, self.open[jobid].number) for jobid in asked if jobid in self.open]
         for start in range(0, len(numbers), LOOKUP_JOBS_MAX):
             some = numbers[start : start + LOOKUP_JOBS_MAX]
-            keys = {"keys": [job_key(jobid, "R") for jobid, _ in some]}
-            self._ledger.ask(topics.KVS_LOOKUP_ALL, keys, GrantsRead(tuple(some)))
+            lookup = look_up_jobs([jobid for jobid, _ in some], ["R"])
+            self._ledger.ask(*lookup, GrantsRead(tuple(some)))
 
     def give_back(self, jobid: int) -> None:
         """The job holds nothing any more; a grant that is being judged is for nothing."""

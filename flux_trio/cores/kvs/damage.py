@@ -1,0 +1,32 @@
+"""Damaged values that the kvs has met: the log and an event tell of each once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flux_trio.cores.kvs.ops import Damaged, KvsOutbox
+from flux_trio.cores.state import Part
+from flux_trio.cores.turns import Log
+from flux_trio.editions import kvs
+from flux_trio.messages import Event, Level, topics
+
+
+class Damages(Part):
+    """A client may read a damaged value again and again, so what was told is kept."""
+
+    _told: set[str]  # texts; bounded by the number of keys
+
+    def __init__(self, outbox: KvsOutbox) -> None:
+        self._outbox = outbox
+        self._told = set()
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def tell(self, found: Iterable[Damaged]) -> None:
+        for damaged in found:
+            if damaged.text not in self._told:
+                self._told.add(damaged.text)
+                self._outbox.send(Log(Level.CRIT, f"damaged: {damaged.text}"))
+                payload = kvs.DAMAGE.write(kvs.Damage(damaged.key, damaged.text))
+                self._outbox.send(Event(topics.KVS_DAMAGED_EVENT, payload))

@@ -1,0 +1,98 @@
+"""What the kvs does while its disk is full (ENOSPC): it holds commits in order, and tries again.
+
+The first commit is tried again once a second, while reads go on. A commit that asks not to wait is
+refused at once. The job manager is told why commits wait, so that `queue status` says it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from flux_trio.cores.kvs.ops import KvsOutbox
+from flux_trio.cores.kvs.waiting import NO_ROOM, Commit, Held, Reading, Round, Waiting
+from flux_trio.cores.state import Part
+from flux_trio.cores.turns import Log
+from flux_trio.messages import Errno, Level, Request, respond_error, topics
+from flux_trio.messages.types import NORESPONSE
+
+ROUND_OPS_MAX: Final = 4096  # where a round stops taking in commits: about 0.02 s of disk
+RETRY_S: Final = 1.0  # between two tries while there is no room
+RETRY_TIMER: Final = "retry"
+
+
+class Room(Part):
+    """The commits that are held, and when they are tried again."""
+
+    held: Held
+
+    def __init__(self, outbox: KvsOutbox) -> None:
+        self._outbox = outbox
+        self.held = Held()
+
+    def retry(self) -> None:
+        """The retry timer has fired."""
+        self._outbox.fired(RETRY_TIMER)
+        self.held.is_due = bool(self.held.reason)
+
+    def met_full_disk(self, work: Round, text: str, queue: deque[Waiting]) -> deque[Waiting]:
+        """Hold the commits of `work` and try again later; refuse those that do not wait.
+
+        When the disk has just become full, the commits of `queue` are held, too. Returns the rest
+        of `queue`.
+        """
+        held = self.held
+        is_first = not held.reason
+        if is_first:
+            held.reason, held.since = f"no room for commits: {text}", self._outbox.now
+            self._outbox.send(Log(Level.CRIT, f"{held.reason}; trying again every second"))
+            self.tell_hindrance()
+        held.put_back(work, [commit for commit in work.commits if self._waits(commit)])
+        held.ops_max = 1
+        self._outbox.set_timer(RETRY_TIMER, self._outbox.now + RETRY_S)
+        return self._sorted_out(queue) if is_first else queue
+
+    def _sorted_out(self, queue: Iterable[Waiting]) -> deque[Waiting]:
+        going_on: deque[Waiting] = deque()
+        for waiting in queue:
+            if not isinstance(waiting, Commit):
+                if not self.hold_read(waiting):
+                    going_on.append(waiting)
+            elif self._waits(waiting):
+                self.held.keep(waiting)
+        return going_on
+
+    def hold_read(self, read: Reading) -> bool:
+        """Hold `read` if it must see a commit that is held; return whether it must."""
+        if not self.held.concerns(read):
+            return False
+        self.held.hold_read(read)
+        return True
+
+    def _waits(self, commit: Commit) -> bool:
+        """Return whether `commit` may be held; refuse it otherwise."""
+        if not commit.wait:
+            self._outbox.send(respond_error(commit.request, Errno.ENOSPC, NO_ROOM))
+        return commit.wait
+
+    def stored(self) -> None:
+        """Commits are stored again: go on with those that are held, then with all others."""
+        held = self.held
+        if held.queue:
+            held.is_due, held.ops_max = True, ROUND_OPS_MAX
+            return
+        waited_s = self._outbox.now - held.since
+        self._outbox.send(Log(Level.NOTICE, f"there is room again, after {waited_s:.0f} s"))
+        self.held = Held()
+        self.tell_hindrance()
+
+    def take_all(self) -> list[Waiting]:
+        """Return everything that is held; from then on no commit is held."""
+        held, self.held = [*self.held.queue], Held()
+        return held
+
+    def tell_hindrance(self) -> None:
+        """Tell the job manager why jobs wait; it may be away."""
+        reason = {"reason": self.held.reason}
+        self._outbox.send(Request(topics.JOB_HINDRANCE, reason, flags=NORESPONSE))

@@ -1,0 +1,72 @@
+"""How services read stored jobs: which are active, some of their values, their eventlogs. Pure.
+
+A service that starts reads the index of active jobs (`job_index`) page by page, and values of the
+jobs on a page before it reads the next page. So a start takes as long as there are active jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from flux_trio.cores.job_index import ACTIVE, jobid_in
+from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, Ask, look_up_all, page_in, read_page
+from flux_trio.formats import Event, FormatError, job_key, parse_eventlog
+from flux_trio.messages import Errno, FluxError, Response
+from flux_trio.protocols import InvalidTransition, Job, apply_all
+
+EVENTLOG = "eventlog"
+
+
+class ActivePage(msgspec.Struct, frozen=True):
+    """Active jobs on one page of the index; the next page begins at `after`, None for the last."""
+
+    jobids: tuple[int, ...]
+    after: str | None
+
+
+def read_active(after: str = "") -> Ask:
+    """Ask for the page of the index of active jobs that begins at `after`."""
+    return read_page(ACTIVE, LOOKUP_JOBS_MAX, after, values=False)
+
+
+def active_in(response: Response) -> ActivePage:
+    """Return the page that `response` has. Raises FluxError."""
+    keys = page_in(response).keys
+    after = keys[-1] if len(keys) == LOOKUP_JOBS_MAX else None
+    return ActivePage(tuple(map(jobid_in, keys)), after)
+
+
+def look_up_jobs(jobids: Iterable[int], names: Sequence[str]) -> Ask:
+    """Ask for the values `names` of each job; `values_by_job` takes the answer apart."""
+    return look_up_all([job_key(jobid, name) for jobid in jobids for name in names])
+
+
+def values_by_job(
+    jobids: Sequence[int], values: list[str | None], count: int
+) -> Iterator[tuple[int, Sequence[str | None]]]:
+    """Yield each job with its `count` values."""
+    parts = [iter(values)] * count
+    return zip(jobids, zip(*parts, strict=True), strict=True)
+
+
+def fold_eventlog(job: Job, eventlog: str) -> list[Event]:
+    """Apply a whole stored eventlog to `job`, which is new; return its events.
+
+    Raises FluxError(EBADMSG) that names the key, for a text that is not an eventlog or that RFC 21
+    does not allow.
+    """
+    try:
+        events = parse_eventlog(eventlog)
+        apply_all(job, events)
+    except (FormatError, InvalidTransition) as error:
+        raise _not_an_eventlog(job, str(error)) from None
+    except KeyError as error:
+        raise _not_an_eventlog(job, f"a context without the key {error}") from None
+    return events
+
+
+def _not_an_eventlog(job: Job, problem: str) -> FluxError:
+    key = job_key(job.id, EVENTLOG)
+    return FluxError(Errno.EBADMSG, f"{key}: not a job eventlog: {problem}")

@@ -1,0 +1,139 @@
+"""Payloads of the kvs service: this project's own, the same in all editions.
+
+`cores/kvs_calls.py` writes the requests and reads the answers for all services.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Final, Generic, TypeVar
+
+import msgspec
+
+from flux_trio.editions.codec import Codec, codec
+from flux_trio.editions.streams import CreditKey
+from flux_trio.formats.meanings import KvsKey, KvsOp
+
+OpT = TypeVar("OpT")
+
+PAGE_KEYS_MAX: Final = 10_000  # of one kvs.page
+
+
+class Commit(msgspec.Struct, Generic[OpT], frozen=True):
+    """The kvs.commit request; with `wait` false it is refused while the disk is full."""
+
+    ops: list[OpT]
+    wait: bool | None = None
+
+
+class Lookup(msgspec.Struct, frozen=True):
+    """The kvs.lookup request."""
+
+    key: KvsKey
+
+
+class Value(msgspec.Struct, frozen=True):
+    """The kvs.lookup response."""
+
+    value: str
+
+
+class LookupAll(msgspec.Struct, frozen=True):
+    """The kvs.lookup-all request. The answer ends with the value that goes beyond `chars_max`."""
+
+    keys: list[KvsKey]
+    chars_max: int | None = None
+
+
+class Values(msgspec.Struct, frozen=True):
+    """The kvs.lookup-all response: a value for each key, null for a key that is absent."""
+
+    values: list[str | None]
+
+
+class Prefix(msgspec.Struct, frozen=True):
+    """The kvs.dir and kvs.count requests, about the keys below `prefix`; "" means all keys."""
+
+    prefix: KvsKey
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """The kvs.dir response."""
+
+    keys: list[str]
+
+
+class Count(msgspec.Struct, frozen=True):
+    """The kvs.count response."""
+
+    count: int
+
+
+class Page(msgspec.Struct, frozen=True, gc=False):
+    """The kvs.page request: some of the keys below `prefix`, in order, and their values.
+
+    It asks for at most `limit` keys that sort after `after`; "" is the beginning. With `reverse`
+    the order is backwards: the keys sort before `after`, and "" is the end.
+    """
+
+    prefix: KvsKey
+    limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_KEYS_MAX)] = PAGE_KEYS_MAX
+    after: KvsKey = ""
+    reverse: bool = False
+    values: bool = True
+
+
+class KeysPage(msgspec.Struct, frozen=True):
+    """The kvs.page response; without `values` if the request does not want them.
+
+    `damaged` says for a key whose value is null why it cannot be read, and what is left of it.
+    """
+
+    keys: list[str]
+    values: list[str | None] | None = None
+    damaged: dict[str, list[str]] | None = None
+
+    @property
+    def items(self) -> Iterator[tuple[str, str | None]]:
+        """Each key with its value, None for a damaged value."""
+        return zip(self.keys, self.values or (), strict=True)
+
+    def is_last(self, limit: int) -> bool:
+        """Return whether this answer to a request with `limit` is the last page."""
+        return len(self.keys) < limit
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """The kvs.watch request."""
+
+    key: KvsKey
+    credit: CreditKey | None = None
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A kvs.watch response: the whole value, or what was appended to it."""
+
+    value: str | None = None
+    append: str | None = None
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """The event kvs-damaged; the key is "" if it is not known."""
+
+    key: str
+    text: str
+
+
+COMMIT: Final[Codec[Commit[KvsOp]]] = codec(Commit)
+LOOKUP: Final = codec(Lookup)
+VALUE: Final = codec(Value)
+LOOKUP_ALL: Final = codec(LookupAll)
+VALUES: Final = codec(Values)
+PREFIX: Final = codec(Prefix)
+KEYS: Final = codec(Keys)
+COUNT: Final = codec(Count)
+PAGE: Final = codec(Page)
+KEYS_PAGE: Final = codec(KeysPage)
+WATCH: Final = codec(Watch)
+CHANGE: Final = codec(Change)
+DAMAGE: Final = codec(Damage)

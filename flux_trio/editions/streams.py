@@ -1,0 +1,35 @@
+"""Payloads that all streams with credit have in common: `<topic>-credit`, `<topic>-cancel`.
+
+They are this project's own, the same in all editions.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+
+from flux_trio.editions.codec import codec
+from flux_trio.formats.meanings import Matchtag
+
+CREDIT_MAX: Final = 2**31 - 1  # of one grant, and of what is left: a larger sum counts as this
+
+CreditKey: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=CREDIT_MAX)]
+"""The type of the key `credit`; in the request that opens a stream it may be absent (None)."""
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """The `<topic>-credit` request: the reader of a stream is ready for so many more responses."""
+
+    matchtag: Matchtag
+    credit: CreditKey
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """The `<topic>-cancel` request: end the sender's stream that was opened with this matchtag."""
+
+    matchtag: Matchtag
+
+
+GRANT: Final = codec(Grant)
+CANCEL: Final = codec(Cancel)
