@@ -11,14 +11,12 @@ from typing import Any, Generic, TypeVar
 
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import ClearTimer, CommonAction, SetTimer
-from flux_trio.formats.meanings import Last, Matchtag, Now, Time
-from flux_trio.messages import Payload, Request, Response
+from flux_trio.formats.meanings import Now, Time
+from flux_trio.messages import Calls, Payload, Request
 
 CallT = TypeVar("CallT")
 ActionT = TypeVar("ActionT")
 KeyT = TypeVar("KeyT", bound=Hashable)
-
-_MATCHTAG_MAX = 0xFFFFFFFF
 
 
 class Outbox(Part, Generic[CallT, ActionT, KeyT]):
@@ -28,15 +26,13 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
     """
 
     now: Now
-    calls: dict[Matchtag, CallT]
-    last_matchtag: Last
+    calls: Calls[CallT]
     timers: dict[KeyT, Time]
     actions: list[CommonAction | ActionT]
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.calls = {}
-        self.last_matchtag = 0
+        self.calls = Calls()
         self.timers = {}
         self.actions = []
 
@@ -50,31 +46,10 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
         self.actions += actions
 
     def ask(self, topic: str, payload: Payload, call: CallT, flags: int = 0) -> int:
-        """Send a request, whose answers `call` says what to do with. Returns the matchtag.
-
-        A matchtag is used again only after its RPC has ended (RFC 6, Matchtag Field).
-        """
-        matchtag = self.open(call)
+        """Send a request; `call` says what to do with its answers. Returns the matchtag."""
+        matchtag = self.calls.open(call)
         self.actions.append(Request(topic, payload, matchtag, int(flags)))
         return matchtag
-
-    def open(self, call: CallT) -> int:
-        """A matchtag for a request that is sent otherwise than by `ask`."""
-        self.last_matchtag = self.last_matchtag % _MATCHTAG_MAX + 1
-        while self.last_matchtag in self.calls:
-            self.last_matchtag = self.last_matchtag % _MATCHTAG_MAX + 1
-        self.calls[self.last_matchtag] = call
-        return self.last_matchtag
-
-    def answered(self, response: Response) -> CallT | None:
-        """What `response` answers; None when nothing open has its matchtag (it is late)."""
-        if response.ends_rpc:
-            return self.calls.pop(response.matchtag, None)
-        return self.calls.get(response.matchtag)
-
-    def hang_up(self, matchtag: int) -> None:
-        """Take no more answers to the request with `matchtag`; None of them matches from now on."""
-        self.calls.pop(matchtag, None)
 
     def set_timer(self, key: KeyT, at: float) -> None:
         """Hand back `TimerFired(key)` at `at` (seconds since the Unix epoch), once."""

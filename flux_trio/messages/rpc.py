@@ -10,6 +10,7 @@ from typing import Final, Generic, TypeVar
 from msgspec import structs
 
 from flux_trio.formats import shortened
+from flux_trio.formats.meanings import Last, Matchtag
 from flux_trio.messages import topics
 from flux_trio.messages.errors import Errno, FluxError
 from flux_trio.messages.types import (
@@ -116,8 +117,11 @@ class Calls(Generic[Purpose]):
     the next number that is free, so no number repeats within 2**32 calls.
     """
 
+    _open: dict[Matchtag, Purpose]
+    _last: Last
+
     def __init__(self) -> None:
-        self._open: dict[int, Purpose] = {}
+        self._open = {}
         self._last = 0
 
     def __len__(self) -> int:

@@ -90,7 +90,7 @@ def core_with(ids: list[int], shift: float = 0.0, tags: int = 0) -> Core:
     """A core that knows jobs of three `ids`; its clock and its matchtags are ahead by so much."""
     core = Core()
     now = core.outbox.now = NOW + shift
-    core.outbox.last_matchtag = tags
+    core.outbox.calls._last = tags
     first, second, third = ids
     for n, jobid in enumerate(ids):
         core.jobs.by_id[jobid] = Job(jobid, now - 30 + n, now + 0.1)
@@ -153,7 +153,10 @@ class TestEqual:
         core.outbox.set_timer(("kill", 78), NOW + 0.1)
         core.outbox.take_actions()
         assert core.normalised()["core.outbox"] == {
-            "calls": ["dict", [["matchtag", 1], ["Call", {"jobid": ["job", 1]}]]],
+            "calls": [
+                "Calls",
+                {"_open": ["dict", [["matchtag", 1], ["Call", {"jobid": ["job", 1]}]]]},
+            ],
             "timers": ["dict", [["tuple", "kill", ["job", 2]], ["time", 0.1]]],
             "actions": ["list"],
         }
@@ -188,11 +191,11 @@ def set_a_note(core: Core) -> None:
 
 
 def ask_about_another_job(core: Core) -> None:
-    core.outbox.calls[1] = Call(2)
+    core.outbox.calls._open[1] = Call(2)
 
 
 def hang_up(core: Core) -> None:
-    core.outbox.hang_up(2)
+    core.outbox.calls.close(2)
 
 
 def set_the_timer_of_another(core: Core) -> None:

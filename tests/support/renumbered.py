@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import structs
 
+from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.formats import Event as LogEvent
 from flux_trio.formats import format_eventlog, parse_eventlog
@@ -48,9 +49,9 @@ class Renumbered:
         self._learn(actions, own)
 
     def _burn_tags(self) -> None:
-        outbox = next(part for part in vars(self.core).values() if hasattr(part, "hang_up"))
+        outbox = next(part for part in vars(self.core).values() if isinstance(part, Outbox))
         for _ in range(BURNT_TAGS):
-            outbox.hang_up(outbox.open(None))
+            outbox.calls.close(outbox.calls.open(None))
 
     def _learn(self, actions: list[Any], own: list[Any]) -> None:
         """Which numbers of this core stand for which of the other one."""

@@ -162,7 +162,7 @@ class ExecCore(CorePart):
                 case Request():
                     self._outbox.send(self._methods.call(item))
                 case Response():
-                    self._answered(self._outbox.answered(item), item)
+                    self._answered(self._outbox.calls.match(item), item)
                 case Event():
                     self._event(item)
                 case TimerFired(key):

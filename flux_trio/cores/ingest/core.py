@@ -223,7 +223,7 @@ class IngestCore(CorePart):
             self._outbox.ask(*commit_ops(batch.ops, wait=False), BatchStored(batch))
 
     def _take_response(self, now: float, response: Response) -> None:
-        call = self._outbox.answered(response)
+        call = self._outbox.calls.match(response)
         match call:
             case LastIdRead():
                 self._number_from(now, response)

@@ -175,7 +175,7 @@ class JobListCore(CorePart):
         self._exchange.send(self._methods.call(request))
 
     def _response(self, response: Response) -> None:
-        call = self._exchange.answered(response)
+        call = self._exchange.calls.match(response)
         match call:
             case JournalTold():
                 self._follower.told(response)

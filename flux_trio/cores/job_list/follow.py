@@ -133,7 +133,7 @@ class Follower(Part):
         if self.hindrance is None:
             self._exchange.send(Log(Level.WARNING, f"the journal of jobs has ended: {reason}"))
         self.hindrance = reason.errnum, reason.text
-        self._exchange.hang_up(self._matchtag)
+        self._exchange.calls.close(self._matchtag)
         self._begun = False
         self._retry()
 

@@ -251,6 +251,6 @@ class Watches(Part):
 
     def _stop(self, watch: _Watch) -> None:
         if watch.matchtag:
-            self._exchange.hang_up(watch.matchtag)
+            self._exchange.calls.close(watch.matchtag)
             self._exchange.send(cancel_watch(watch.matchtag))
             watch.matchtag = 0

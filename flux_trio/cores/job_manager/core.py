@@ -413,7 +413,7 @@ class JobManagerCore(CorePart):
             self._exec.start_response(response)
 
     def _take_reply(self, response: Response) -> None:
-        call = self._outbox.answered(response)
+        call = self._outbox.calls.match(response)
         match call:
             case None:
                 pass  # it is late

@@ -287,7 +287,7 @@ class ResourceCore(CorePart):
     # The kvs
 
     def _response(self, now: float, response: Response) -> None:
-        match self._outbox.answered(response):
+        match self._outbox.calls.match(response):
             case EventlogRead():
                 self._replay(now, response)
             case Logged():

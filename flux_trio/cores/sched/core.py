@@ -128,7 +128,7 @@ class SchedCore(CorePart):
         return self._context.take_actions()
 
     def _answered(self, response: Response) -> None:
-        call = self._context.answered(response)
+        call = self._context.calls.match(response)
         match call:
             case Acquired():
                 for change in self._acquisition.heard(response):

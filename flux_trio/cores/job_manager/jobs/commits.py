@@ -84,7 +84,7 @@ class Commits(Part):
 
     def ask_when_durable(self, topic: str, payload: Payload, call: JobManagerCall) -> None:
         """Send a request once everything logged so far is durable."""
-        self.messages.append(Request(topic, payload, self.outbox.open(call)))
+        self.messages.append(Request(topic, payload, self.outbox.calls.open(call)))
 
     def answer_at_once(self, response: Response | None) -> None:
         """Send a response that reveals no event, such as the state of a queue, in this turn."""
@@ -96,7 +96,7 @@ class Commits(Part):
 
         In this order one round of the kvs has both.
         """
-        self.questions.append(Request(topic, payload, self.outbox.open(call)))
+        self.questions.append(Request(topic, payload, self.outbox.calls.open(call)))
 
     def check_room(self) -> None:
         """Refuse a request that would log an event while too many bytes of events wait.
