@@ -44,6 +44,13 @@ class InstanceEnd(msgspec.Struct, frozen=True):
     expiration: Annotated[Time, msgspec.Meta(ge=0)]
 
 
+class DrainedTargets(msgspec.Struct, frozen=True):
+    """Since when (seconds since the Unix epoch) and why targets are drained."""
+
+    timestamp: float
+    reason: str = ""
+
+
 class DownTargets(msgspec.Struct, frozen=True):
     """Since when (seconds since the Unix epoch), by whose word and why targets are down."""
 
@@ -56,7 +63,7 @@ class ResourceStatus(msgspec.Struct, frozen=True):
     """The resource.status response; drained and down targets by idset."""
 
     R: dict[str, Any] = {}
-    drained: dict[str, Any] = {}
+    drained: dict[str, DrainedTargets] = {}
     offline: str = ""
     down: dict[str, DownTargets] = {}
     exclude: str = ""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from flux_trio.cores.resource.drains import Drains
 from flux_trio.cores.resource.targets import Hosts
-from flux_trio.editions.flux import DrainMode
+from flux_trio.editions.flux import DrainedTargets, DrainMode
 from flux_trio.formats import Event, Idset, ResourceSet
 from flux_trio.messages import FluxError
 
@@ -32,15 +30,15 @@ def drain(
     return event
 
 
-def told(since: float, reason: str) -> dict[str, Any]:
-    return {"timestamp": since, "reason": reason}
+def told(since: float, reason: str) -> DrainedTargets:
+    return DrainedTargets(since, reason)
 
 
 def test_an_update_leaves_what_is_drained(drains: Drains) -> None:
     event = drain(drains, 20.0, "1-2", "new", "update")
     assert event is not None
     assert event.context == {"idset": "2", "nodelist": "node2", "reason": "new"}
-    assert drains.to_json() == {"1": told(10.0, "old"), "2": told(20.0, "new")}
+    assert drains.for_status() == {"1": told(10.0, "old"), "2": told(20.0, "new")}
     assert drain(drains, 30.0, "1-2", "newer", "update") is None
 
 
@@ -48,12 +46,12 @@ def test_an_overwrite_has_a_new_reason_and_the_old_time(drains: Drains) -> None:
     event = drain(drains, 20.0, "1-2", "new", "overwrite")
     assert event is not None
     assert (event.context or {})["overwrite"] == 1
-    assert drains.to_json() == {"1": told(10.0, "new"), "2": told(20.0, "new")}
+    assert drains.for_status() == {"1": told(10.0, "new"), "2": told(20.0, "new")}
 
 
 def test_a_forced_overwrite_has_a_new_time_too(drains: Drains) -> None:
     drain(drains, 20.0, "1", "new", "force-overwrite")
-    assert drains.to_json() == {"1": told(20.0, "new")}
+    assert drains.for_status() == {"1": told(20.0, "new")}
 
 
 @pytest.mark.parametrize("mode", ["update", "overwrite", "force-overwrite"])
@@ -70,7 +68,7 @@ def test_what_is_not_drained_may_be_undrained_in_every_mode(
     assert event is not None
     assert event.context == {"idset": "1", "nodelist": "node1", "reason": "fixed"}
     drains.apply(event)
-    assert drains.to_json() == {}
+    assert drains.for_status() == {}
     assert drains.undrain(30.0, Idset.parse("0-1"), None, mode) is None
 
 
@@ -80,4 +78,4 @@ def test_modes_are_found_again(drains: Drains) -> None:
     drain(again, 10.0, "1", "old")
     assert event is not None
     again.apply(event)
-    assert again.to_json() == drains.to_json()
+    assert again.for_status() == drains.for_status()

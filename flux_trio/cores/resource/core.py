@@ -229,9 +229,9 @@ class ResourceCore(CorePart):
     def _status(self, request: Request) -> None:
         status = flux.ResourceStatus(
             R=self._inventory.to_json(),
-            drained=self._administration.drains.to_json(),
+            drained=self._administration.drains.for_status(),
             offline=str(self._administration.downs.targets),
-            down=self._administration.downs.by_idset(),
+            down=self._administration.downs.for_status(),
             exclude=str(self._groups.exclude),
         )
         self._outbox.send(respond(request, flux.RESOURCE_STATUS.write(status)))
