@@ -100,10 +100,6 @@ class Story(Generic[E]):
         self.events.append((jobid, event))
         return after
 
-    def clear(self) -> None:
-        """Start a new conversation."""
-        self.events.clear()
-
 
 class Standings(Generic[S, E]):
     """The state of each job in one conversation; only steps of its table change a state.
@@ -150,8 +146,3 @@ class Standings(Generic[S, E]):
     def forget(self, jobid: int) -> None:
         """Drop the state of job `jobid`, whose conversation has ended: the next one starts anew."""
         self._states.pop(jobid, None)
-
-    def clear(self) -> None:
-        """Start a new conversation: every job is in the initial state."""
-        self._states.clear()
-        self._story.clear()

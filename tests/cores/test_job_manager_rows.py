@@ -110,6 +110,15 @@ def test_scheduler_that_errs_before_it_is_ready_is_detached() -> None:
     assert link(m) == "detached"
 
 
+def test_error_of_a_scheduler_that_has_gone_leaves_the_link_detached() -> None:
+    m = ManagerScript(peers=True)
+    m.submit(1)
+    m.gone("sched")
+    assert m.sched_error(topics.SCHED_ALLOC) == []
+    assert link(m) == "detached"
+    assert allocs(m.attach_sched()) == [1]
+
+
 def test_hello_after_a_hello_is_the_one_that_counts() -> None:
     m = ManagerScript()
     m.hello()

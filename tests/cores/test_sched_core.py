@@ -624,6 +624,16 @@ class TestJobManagerGone:
         (hello,) = script.turn(answer(ready, errnum=Errno.ENOSYS), farewell)
         assert hello.topic == "job-manager.sched-hello"
 
+    def test_farewell_after_a_hello_that_found_nobody_is_answered_by_a_hello(self) -> None:
+        """The broker answers the hello, then passes on the farewell."""
+        script = SchedScript()
+        (hello,) = script.grow(machine(1, 1))
+        assert script.turn(answer(hello, errnum=Errno.ENOSYS)) == []
+        (hello,) = script.turn(gone("sched", MANAGER))
+        assert hello.topic == "job-manager.sched-hello"
+        (ready,) = script.turn(answer(hello, errnum=Errno.ENODATA))
+        assert ready.topic == "job-manager.sched-ready"
+
     def test_says_hello_again_once_it_is_back(self, script: SchedScript) -> None:
         """readings: Job manager gone."""
         script.turn(alloc(1, jobspec(3)), alloc(2, jobspec(2)))

@@ -224,7 +224,8 @@ class SchedCore(CorePart):
         self._granting.forget_all()
         self._annotator.forget_all()
         self._reranking.forget_all()
-        self._context.allocs.clear()
+        for jobid in self._context.allocs:
+            self._context.allocs.step(jobid, AllocEvent.LOST)
         self._context.schedule.forget_jobs()
         if self._greeter.has_begun and not self._greeter.said_in_this_turn:
             # A slow scheduler hears of two ends in one turn: one hello is enough then.

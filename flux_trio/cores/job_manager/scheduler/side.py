@@ -261,9 +261,12 @@ class SchedulerSide(Part):
 
     def _answered(self, answer: AllocAnswer, kind: AllocType) -> None:
         job = self._ledger.jobs.get(answer.id)
-        if answer.id not in self.requests.sent and self._is_late(answer.id, kind):
-            return
-        self.requests.take_step(answer.id, ALLOC_ANSWERS[kind])
+        try:
+            self.requests.take_step(answer.id, ALLOC_ANSWERS[kind])
+        except FluxError:
+            if self._is_late(answer.id, kind):
+                return
+            raise
         if kind == AllocType.SUCCESS and (job is None or not job.state & MAY_BE_GRANTED):
             self._free(answer.id)  # it was canceled meanwhile: freed at once
         elif kind == AllocType.SUCCESS:
@@ -272,8 +275,10 @@ class SchedulerSide(Part):
             self._not_granted(answer, kind, job)
 
     def _is_late(self, jobid: int, kind: AllocType) -> bool:
-        """Whether an answer without a request may be ignored (readings: Late and stray answers)."""
-        return self._ledger.was_used(jobid) and kind in (AllocType.ANNOTATE, AllocType.CANCEL)
+        """Return whether an answer without a row is ignored (readings: Late and stray answers)."""
+        if jobid in self.requests.sent or not self._ledger.was_used(jobid):
+            return False
+        return kind in (AllocType.ANNOTATE, AllocType.CANCEL)
 
     def _not_granted(self, answer: AllocAnswer, kind: AllocType, job: ActiveJob) -> None:
         if kind == AllocType.ANNOTATE:

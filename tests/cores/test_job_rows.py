@@ -1,0 +1,288 @@
+"""What moves a job and what does not, wherever it waits: JOB by what users and services see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, Final
+
+import pytest
+
+from flux_trio.formats import format_eventlog
+from flux_trio.messages import Response, topics
+from flux_trio.protocols import (
+    DESTROY,
+    UPDATE_PREFIX,
+    UPDATED,
+    VALIDATE,
+    HookAnswer,
+    JobResult,
+    JobState,
+    JobView,
+    SetPriority,
+)
+from tests.support.eventlogs import event
+from tests.support.manager_script import PLUGIN, ManagerScript, key
+from tests.support.stages import PROLOG, WAITING, Stage, go_on, job_at, restarted, states
+
+Doing = Callable[[ManagerScript], Any]
+
+NAME_KEY: Final = "attributes.system.job.name"
+DURATION_KEY: Final = "attributes.system.duration"
+UPDATES: Final = {
+    UPDATE_PREFIX + each: HookAnswer(handled=True) for each in (NAME_KEY, DURATION_KEY)
+}
+E_1: Final = {"description": "e"}
+
+
+def posted(name: str, **context: Any) -> Doing:
+    """A plugin posts an event."""
+    return lambda m: m.post(1, name, **context)
+
+
+def update(name: str, value: Any) -> Doing:
+    """The owner updates a key of the jobspec."""
+    return lambda m: m.ask(topics.JOB_UPDATE, {"id": 1, "updates": {name: value}})
+
+
+def both(*doings: Doing) -> Doing:
+    return lambda m: [doing(m) for doing in doings]
+
+
+def test_each_step_of_a_job_moves_it_to_the_next_state() -> None:
+    """21.states.2: what it waits for, and where it is then."""
+    m = job_at(Stage.NEW)
+    for here, there in pairwise(Stage):
+        assert states(m) == {here.state: 1}
+        go_on(m, here, there)
+    assert states(m) == {JobState.INACTIVE: 1}
+    assert m.job(1).result == JobResult.COMPLETED
+
+
+FACTS: Final[dict[str, Doing]] = {
+    "exception": lambda m: m.raise_(1, 3),
+    "memo": lambda m: m.ask(topics.JOB_MEMO, {"id": 1, "memo": {"a": 1}}),
+    "set-flags": posted("set-flags", flags=["debug"]),
+    "site-event": posted("site-event", a=1),
+}
+"""What may happen to a job at any time, by the name of the event."""
+
+
+@pytest.mark.parametrize("fact", FACTS)
+@pytest.mark.parametrize("stage", WAITING)
+def test_what_only_tells_something_moves_no_job(stage: Stage, fact: str) -> None:
+    m, without = job_at(stage), job_at(stage)
+    FACTS[fact](m)
+    assert m.names(1)[-1] == fact
+    assert states(m) == {stage.state: 1}
+    assert go_on(m, stage) == go_on(without, stage)
+
+
+SMALL_STEPS: Final[list[tuple[Stage, str, Doing]]] = [
+    (Stage.NEW, "jobspec-update", posted("jobspec-update", **{NAME_KEY: "x"})),
+    (Stage.NEW, "dependency-add", posted("dependency-add", **E_1)),
+    (
+        Stage.NEW,
+        "dependency-remove",
+        both(posted("dependency-add", **E_1), posted("dependency-remove", **E_1)),
+    ),
+    (Stage.NEW, "urgency", lambda m: m.urgency(1, 20)),
+    (Stage.DEPEND, "jobspec-update", posted("jobspec-update", **{NAME_KEY: "x"})),
+    (Stage.DEPEND, "dependency-add", posted("dependency-add", **E_1)),
+    (
+        Stage.DEPEND,
+        "dependency-remove",
+        both(posted("dependency-add", **E_1), posted("dependency-remove", **E_1)),
+    ),
+    (Stage.DEPEND, "urgency", lambda m: m.urgency(1, 20)),
+    (Stage.PRIORITY, "jobspec-update", posted("jobspec-update", **{NAME_KEY: "x"})),
+    (Stage.PRIORITY, "urgency", lambda m: m.urgency(1, 20)),
+    (Stage.SCHED, "priority", lambda m: m.put(SetPriority(1, 20, PLUGIN))),
+    (Stage.PROLOG, "jobspec-update", update(NAME_KEY, "x")),
+    (Stage.PROLOG, "prolog-start", posted("prolog-start", **E_1)),
+    (
+        Stage.PROLOG,
+        "prolog-finish",
+        both(posted("prolog-start", **E_1), posted("prolog-finish", **E_1, status=0)),
+    ),
+    (Stage.RUN, "jobspec-update", update(NAME_KEY, "x")),
+    (Stage.RUN, "release", lambda m: m.execute(1, "release 0")),
+    (Stage.CLEANUP, "release", lambda m: m.execute(1, "release 0")),
+    (Stage.CLEANUP, "epilog-start", posted("epilog-start", **E_1)),
+    (
+        Stage.CLEANUP,
+        "epilog-finish",
+        both(posted("epilog-start", **E_1), posted("epilog-finish", **E_1, status=0)),
+    ),
+]
+"""Where, the name of the event that it ends with, and what is done."""
+
+LEFT_OPEN: Final = {
+    "dependency-add": posted("dependency-remove", **E_1),
+    "prolog-start": posted("prolog-finish", **E_1, status=0),
+    "epilog-start": posted("epilog-finish", **E_1, status=0),
+}
+
+
+@pytest.mark.parametrize(("stage", "name", "do"), SMALL_STEPS)
+def test_small_step_leaves_the_job_in_its_state(stage: Stage, name: str, do: Doing) -> None:
+    m, without = job_at(stage, **UPDATES), job_at(stage, **UPDATES)
+    do(m)
+    assert m.names(1)[-1] == name
+    assert states(m) == {stage.state: 1}
+    if name in LEFT_OPEN:
+        LEFT_OPEN[name](m)
+        assert states(m) == {stage.state: 1}
+    assert go_on(m, stage) == go_on(without, stage)
+
+
+def test_new_end_of_a_running_job_leaves_it_running() -> None:
+    m, without = job_at(Stage.RUN, **UPDATES), job_at(Stage.RUN)
+    update(DURATION_KEY, 90.0)(m)
+    m.put(Response(topics.SCHED_EXPIRATION, matchtag=m.last(topics.SCHED_EXPIRATION).matchtag))
+    assert m.names(1)[-2:] == ["jobspec-update", "resource-update"]
+    assert states(m) == {JobState.RUN: 1}
+    assert go_on(m, Stage.RUN) == go_on(without, Stage.RUN)
+
+
+def test_new_end_of_a_job_that_finishes_meanwhile_is_logged() -> None:
+    """Plugins think about the jobspec, and the shells finish before the job's new end."""
+    m = ManagerScript(peers=True, hooks=[UPDATED], answers=UPDATES)
+    m.running(1, duration=60.0)
+    update(DURATION_KEY, 90.0)(m)
+    proposal = m.last(topics.SCHED_EXPIRATION)
+    update(NAME_KEY, "x")(m)
+    m.put(Response(topics.SCHED_EXPIRATION, matchtag=proposal.matchtag))
+    m.execute(1, "finish")
+    m.answer(UPDATED)
+    m.answer(UPDATED)
+    assert m.names(1)[-4:] == ["jobspec-update", "jobspec-update", "finish", "resource-update"]
+    assert states(m) == {JobState.CLEANUP: 1}
+    m.execute(1, "release final")
+    m.freed(1)
+    assert m.names(1)[-4:] == ["resource-update", "release", "free", "clean"]
+
+
+@pytest.mark.parametrize(
+    "do",
+    [lambda m: m.urgency(1, 20), posted("jobspec-update", **{NAME_KEY: "x"})],
+    ids=["urgency", "jobspec-update"],
+)
+def test_pending_job_with_another_basis_of_its_priority_waits_for_one_again(do: Doing) -> None:
+    """21.states.9"""
+    m = job_at(Stage.SCHED)
+    do(m)
+    assert states(m) == {JobState.PRIORITY: 1}
+
+
+# --- a fatal exception
+
+
+@pytest.mark.parametrize("stage", [Stage.NEW, Stage.DEPEND, Stage.PRIORITY, Stage.SCHED])
+def test_canceled_job_without_resources_is_over_at_once(stage: Stage) -> None:
+    m = job_at(stage)
+    m.raise_(1)
+    assert m.names(1)[-2:] == ["exception", "clean"]
+    assert states(m) == {JobState.INACTIVE: 1}
+
+
+def test_canceled_job_ends_once_its_prolog_has() -> None:
+    m = job_at(Stage.PROLOG)
+    m.raise_(1)
+    assert states(m) == {JobState.CLEANUP: 1}
+    assert m.post(1, "prolog-finish", **PROLOG, status=0) == ["sched.free 1"]
+    assert states(m) == {JobState.CLEANUP: 1}
+    m.freed(1)
+    assert m.names(1)[-4:] == ["exception", "prolog-finish", "free", "clean"]
+
+
+def test_canceled_job_with_another_prolog_waits_for_that_too() -> None:
+    m = job_at(Stage.PROLOG)
+    m.post(1, "prolog-start", **E_1)
+    m.raise_(1)
+    assert m.post(1, "prolog-finish", **PROLOG, status=0) == []
+    assert states(m) == {JobState.CLEANUP: 1}
+    assert m.post(1, "prolog-finish", **E_1, status=0) == ["sched.free 1"]
+
+
+def test_start_that_crosses_the_cancel_starts_nothing() -> None:
+    m = job_at(Stage.PROLOG)
+    m.post(1, "prolog-finish", **PROLOG, status=0)
+    m.raise_(1)
+    assert states(m) == {JobState.CLEANUP: 1}
+    m.execute(1, "start")
+    assert (m.names(1)[-1], states(m)) == ("start", {JobState.CLEANUP: 1})
+    m.execute(1, "finish 15")
+    assert (m.names(1)[-1], states(m)) == ("finish", {JobState.CLEANUP: 1})
+    assert go_on(m, Stage.CLEANUP) == ["release", "free", "clean"]
+    assert m.job(1).result == JobResult.CANCELED
+
+
+@pytest.mark.parametrize("stage", [Stage.RUN, Stage.CLEANUP])
+def test_canceled_job_with_shells_is_over_when_they_are(stage: Stage) -> None:
+    m = job_at(stage)
+    m.raise_(1)
+    assert states(m) == {JobState.CLEANUP: 1}
+    ending = ["release", "free", "clean"]
+    assert go_on(m, stage) == (["finish", *ending] if stage is Stage.RUN else ending)
+
+
+def test_epilog_that_starts_while_the_resources_are_freed_keeps_the_job() -> None:
+    m = job_at(Stage.CLEANUP)
+    m.execute(1, "release final")
+    m.post(1, "epilog-start", **E_1)
+    m.freed(1)
+    assert (m.names(1)[-1], states(m)) == ("free", {JobState.CLEANUP: 1})
+    m.post(1, "epilog-finish", **E_1, status=0)
+    assert (m.names(1)[-1], states(m)) == ("clean", {JobState.INACTIVE: 1})
+
+
+# --- a job that never was
+
+
+def test_plugins_are_told_that_a_refused_job_is_inactive() -> None:
+    m = ManagerScript(answers={VALIDATE: HookAnswer(reject="no"), DESTROY: HookAnswer()})
+    told: list[tuple[str, JobState]] = []
+
+    def tell(topic: str, job: JobView, _args: Any = None) -> None:
+        told.append((topic, job.state))
+
+    m.plugins.tell = tell  # type: ignore[assignment]
+    m.submit(1)
+    assert told == [(DESTROY, JobState.INACTIVE)]
+
+
+# --- eventlogs that are read back
+
+
+@pytest.mark.parametrize("stage", [stage for stage in WAITING if stage is not Stage.SCHED])
+def test_restart_that_an_eventlog_tells_of_moves_no_job_but_one_in_sched(stage: Stage) -> None:
+    """21.events.19: flux-core may log it in any state."""
+    m, without = job_at(stage), job_at(stage)
+    m.kvs.commit(["append", f"{key(1)}.eventlog", format_eventlog([event("flux-restart")])])
+    again, plain = restarted(m), restarted(without)
+    assert states(again) == states(plain)
+    assert again.names(1).count("flux-restart") == 1
+    assert [name for name in again.names(1) if name != "flux-restart"] == plain.names(1)
+
+
+def test_job_restarted_in_sched_waits_for_a_priority() -> None:
+    """21.states.9"""
+    m = job_at(Stage.SCHED)
+    again = restarted(m)
+    assert again.names(1)[-1] == "flux-restart"
+    assert states(again) == {JobState.PRIORITY: 1}
+    assert states(restarted(again)) == {JobState.PRIORITY: 1}
+
+
+def test_epilog_of_flux_core_that_begins_before_the_exception_is_read_back() -> None:
+    """flux-core starts an epilog in RUN, before it logs the exception that ends the job."""
+    m = job_at(Stage.RUN)
+    log = format_eventlog([event("epilog-start", **E_1)])
+    m.kvs.commit(["append", f"{key(1)}.eventlog", log])
+    again = restarted(m)
+    assert again.names(1)[-3:] == ["epilog-start", "epilog-finish", "exception"]
+    assert states(again) == {JobState.RUN: 1}
+    again.execute(1, "finish", "release final")
+    again.freed(1)
+    assert again.names(1)[-4:] == ["finish", "release", "free", "clean"]
