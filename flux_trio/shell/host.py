@@ -72,7 +72,7 @@ class ShellHost:
             nursery.start_soon(self._end_when_idle)
             await self._end.wait()
             nursery.cancel_scope.cancel()
-        self._jobs.cgroups.leave()
+        await self._jobs.cgroups.leave()
 
     async def _serve(self, clearing: trio.Nursery, connection: trio.SocketStream) -> None:
         """Serve one client; `clearing` is the nursery, outliving it, for tasks that clear jobs."""

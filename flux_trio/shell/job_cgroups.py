@@ -29,15 +29,17 @@ from flux_trio.console import STDERR
 from flux_trio.shell import cgroups
 
 SWITCH: Final = "FLUX_TRIO_CGROUPS"
-"""Jobs get cgroups if this environment variable of the shell host is "1".
-
-They are off otherwise: with many hosts on one machine a host has been seen to wait for ever.
-"""
+"""Jobs get no cgroups if this environment variable of the shell host is "0"."""
 
 # Within this time after a move, the next move takes 0.05 ms, because the kernel waits once for all
 # moves in a grace period (measured on Linux 6.18: up to 12 ms, with 2 exceptions in 238). A thread
 # costs more than that.
 AT_ONCE_S: Final = 0.004
+
+# A process counts for its cgroup until the kernel has switched away from it for the last time, and
+# that may be after its parent has reaped it. Until then the cgroup cannot be removed.
+REMOVE_AGAIN_S: Final = 0.02
+LEAVE_S_MAX: Final = 1.0
 
 
 class JobCgroups:
@@ -47,7 +49,7 @@ class JobCgroups:
     """
 
     def __init__(self, name: str) -> None:
-        self._home = cgroups.own_cgroup() if os.environ.get(SWITCH) == "1" else None
+        self._home = cgroups.own_cgroup() if os.environ.get(SWITCH) != "0" else None
         self._tree = self._home and _made(self._home / f"flux-trio-{name}")
         self._token = os.urandom(4).hex()
         self._number = 0
@@ -57,11 +59,23 @@ class JobCgroups:
         self._moved = trio.Event()  # set after each move
         self._jobs: dict[int, set[Path]] = {}  # several if tasks of a job were launched later
         self._over: set[Path] = set()  # of ended jobs, to be removed
+        self._is_over = trio.Event()  # set when a cgroup is added to them
         if self._tree:
             self._due.set()
 
     async def run(self) -> None:
-        """Move the host whenever a job has taken its cgroup; return if cgroups are unavailable."""
+        """Move the host whenever a job has taken its cgroup, and remove those of ended jobs.
+
+        Returns if cgroups are unavailable.
+        """
+        if self._tree is None:
+            return
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._remove_ended)
+            nursery.start_soon(self._move_when_due)
+
+    async def _move_when_due(self) -> None:
+        """Return if the host cannot move."""
         while self._due.is_set():
             if trio.current_time() < self._moved_at + AT_ONCE_S:
                 self._free = self._move_on()
@@ -69,18 +83,18 @@ class JobCgroups:
                 self._free = await trio.to_thread.run_sync(self._move_on)
             self._moved_at = trio.current_time()
             self._due = trio.Event()
-            self._remove_over()
             self._moved.set()
             self._moved = trio.Event()
             if self._free is not None:
                 await self._due.wait()
 
-    def leave(self) -> None:
+    async def leave(self) -> None:
         """Move the host back to its first cgroup, and remove the cgroups that it has made."""
         if self._free is not None:
             self._go_home()
-        if self._tree is not None:
-            cgroups.remove(self._tree)
+        with trio.move_on_after(LEAVE_S_MAX, shield=True):
+            while self._tree is not None and not cgroups.remove(self._tree):  # noqa: ASYNC110
+                await trio.sleep(REMOVE_AGAIN_S)
 
     async def ready(self) -> None:
         """Return when a job can be launched.
@@ -111,6 +125,7 @@ class JobCgroups:
             for cgroup in set(_directories(tree)) - owned:
                 cgroups.kill_all(cgroup)
                 self._over.add(cgroup)
+                self._is_over.set()
 
     def left(self, jobid: int) -> list[int]:
         """Return the processes in the cgroups of a job. Raises OSError if unreadable now."""
@@ -130,11 +145,18 @@ class JobCgroups:
     def release(self, jobid: int) -> None:
         """Remove the cgroups of a job that has no process left."""
         self._over |= self._jobs.pop(jobid, set())
-        if not self._due.is_set():
-            self._remove_over()
+        self._is_over.set()
 
-    def _remove_over(self) -> None:
-        self._over = {cgroup for cgroup in self._over if not cgroups.remove(cgroup)}
+    async def _remove_ended(self) -> None:
+        """Remove the cgroups of ended jobs, while the host does not move (it would wait)."""
+        while True:
+            await self._is_over.wait()
+            await self.ready()
+            self._over = {cgroup for cgroup in self._over if not cgroups.remove(cgroup)}
+            if self._over:
+                await trio.sleep(REMOVE_AGAIN_S)
+            else:
+                self._is_over = trio.Event()
 
     def _move_on(self) -> Path | None:
         """Enter a new cgroup, and return it; on an error go home and return None."""

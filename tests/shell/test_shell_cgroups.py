@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -10,8 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import trio
 
 from flux_trio.shell import cgroups
+from flux_trio.shell.job_cgroups import JobCgroups
 from flux_trio.shell.protocol import (
     JOBS_NAME,
     LOG_NAME,
@@ -162,6 +165,32 @@ async def test_cgroup_of_a_job_is_removed_at_its_end_with_what_it_made_beneath(
         await until(lambda: Path(name).name not in cgroup_of(host))
         await end(shell, 1)
         await until(lambda: not Path(name).exists())
+
+
+async def test_cgroup_that_the_kernel_still_holds_is_removed_later(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rmdir(2) fails while an ended process is not yet gone from its last processor."""
+    refusals = iter([OSError(errno.EBUSY, "busy")] * 3)
+    rmdir = Path.rmdir
+
+    def busy_at_first(path: Path) -> None:
+        if refusal := next(refusals, None):
+            raise refusal
+        rmdir(path)
+
+    async with trio.open_nursery() as nursery:
+        groups = JobCgroups("test")
+        nursery.start_soon(groups.run)
+        await groups.ready()
+        cgroup = Path(groups.take(1))
+        await groups.ready()
+        monkeypatch.setattr(Path, "rmdir", busy_at_first)
+        groups.release(1)
+        await until(lambda: not cgroup.exists())  # noqa: ASYNC240
+        nursery.cancel_scope.cancel()
+    await groups.leave()
+    assert list(home.glob("*/")) == []
 
 
 async def test_host_that_gets_no_further_cgroup_launches_jobs_without(

@@ -18,8 +18,8 @@ from flux_trio.shell.job_cgroups import SWITCH
 @cache
 def why_none() -> str:
     """Why no cgroup can be made here; empty if one can."""
-    if os.environ.get(SWITCH) != "1":
-        return f"job cgroups are off: set {SWITCH}=1"
+    if os.environ.get(SWITCH) == "0":
+        return f"job cgroups are off ({SWITCH}=0)"
     home = cgroups.own_cgroup()
     if home is None:
         return "no cgroup of version 2 is mounted"
