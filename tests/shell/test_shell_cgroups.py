@@ -187,10 +187,10 @@ async def test_cgroup_that_the_kernel_still_holds_is_removed_later(
         await groups.ready()
         monkeypatch.setattr(Path, "rmdir", busy_at_first)
         groups.release(1)
-        await until(lambda: not cgroup.exists())  # noqa: ASYNC240
+        await until(lambda: not cgroup.exists())
         nursery.cancel_scope.cancel()
     await groups.leave()
-    assert list(home.glob("*/")) == []
+    assert list(home.glob("*/")) == []  # noqa: ASYNC240
 
 
 async def test_host_that_gets_no_further_cgroup_launches_jobs_without(
