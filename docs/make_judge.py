@@ -36,6 +36,11 @@ class RuleFile:
         self._lines = source.splitlines()
         self._clauses = clauses
         self._ids = {rule.clause for rule in module.RULES.all}
+        self.is_current = any(rule.is_current for rule in module.RULES.all)
+
+    def _anchor(self, id_: str) -> str:
+        """The anchor of a clause; one may have a rule for each edition."""
+        return _anchor(f"current.{id_}" if self.is_current else id_)
 
     @cached_property
     def placed(self) -> dict[str, str]:
@@ -49,7 +54,7 @@ class RuleFile:
         for statement in filter(_is_shown, self._tree.body):
             about = self._about(statement)
             for id_, text in about.items():
-                parts += [*_clause(id_, self._clauses.get(id_)), ""]
+                parts += [*_clause(id_, self._clauses.get(id_), self._anchor(id_)), ""]
                 parts += [*_code(text), ""] if text != self._text(statement) else []
             parts += [*_code(self._text(statement)), ""]
             parts += [*self._links(statement), ""] if about else []
@@ -131,7 +136,8 @@ def write() -> None:
 
 def _index(files: Iterable[RuleFile], found: Mapping[str, str]) -> str:
     names = [name.removesuffix(".md") for name in found]
-    where = {id_: each.name for each in files for id_ in each.placed}
+    classic = [each for each in files if not each.is_current]
+    where = {id_: each.name for each in classic for id_ in each.placed}
     reasons, clauses = load_unjudged(), load_clauses()
     judged = [f"- [{id_}]({where[id_]}.md#{_anchor(id_)})" for id_ in clauses if id_ in where]
     more = [f"- [{id_}]({where[id_]}.md#{_anchor(id_)})" for id_ in where if id_ not in clauses]
@@ -192,8 +198,8 @@ def _page_of(module: str) -> str:
     return ""
 
 
-def _clause(id_: str, clause: Clause | None) -> Iterator[str]:
-    yield f"({_anchor(id_)})="
+def _clause(id_: str, clause: Clause | None, anchor: str) -> Iterator[str]:
+    yield f"({anchor})="
     yield f"## {id_}"
     yield ""
     if clause is None:

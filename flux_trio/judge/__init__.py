@@ -20,12 +20,13 @@ from flux_trio.judge.clauses.registry import (
 )
 from flux_trio.judge.clauses.status import ClauseStatus, Word, contradictions, judge, report
 from flux_trio.judge.engine.causes import Violation
-from flux_trio.judge.engine.judgement import Judgement, judge_trace, pick_records
+from flux_trio.judge.engine.judgement import Expected, Judgement, judge_trace, pick_records
 from flux_trio.judge.engine.monitor import Monitor, Verdict
 
 __all__ = [
     "Clause",
     "ClauseStatus",
+    "Expected",
     "Judgement",
     "Kind",
     "Monitor",

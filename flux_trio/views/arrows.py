@@ -17,6 +17,7 @@ from flux_trio.messages import (
     service_of,
 )
 from flux_trio.trace import Kind, Record
+from flux_trio.views.spelling import spelled, spelled_id
 
 VALUE_CHARS_MAX: Final = 40
 """A longer value is cut: nobody reads a jobspec or R in one line."""
@@ -66,7 +67,7 @@ def headline(record: Record) -> str:
     if isinstance(message, Control):
         return f"control {message.type} {message.status}"
     if record.kind == Kind.EVENT:
-        return f"event {data.get('name')} of job {data.get('id')}"
+        return spelled(f"event {data.get('name')} of job {data.get('id')}")
     return f"{record.kind}"
 
 
@@ -81,7 +82,11 @@ def _payload(message: Message) -> dict[str, Any]:
 
 
 def _values(found: Mapping[str, Any]) -> str:
-    return " ".join(f"{key}={_value(value)}" for key, value in found.items())
+    return " ".join(f"{key}={_value_of(key, value)}" for key, value in found.items())
+
+
+def _value_of(key: str, value: Any) -> str:
+    return spelled_id(value) if key == "id" and type(value) is int else _value(value)
 
 
 def _value(value: Any) -> str:

@@ -1,7 +1,8 @@
 """A judgement as one self-contained HTML page.
 
-A table has the clauses by RFC; it can be filtered by verdict, RFC and party. Below it, each broken
-clause has its first violations, each with a drawing. Without its script the page shows everything.
+First, each broken clause has its first violations, each with a drawing. Then come the departures
+that were known. A table, which is folded, has all clauses by RFC; it can be filtered by verdict,
+RFC and party.
 """
 
 from __future__ import annotations
@@ -14,10 +15,25 @@ from flux_trio.judge import Clause, Judgement, Verdict, Violation
 from flux_trio.trace import Record
 from flux_trio.views.escaping import escape
 from flux_trio.views.sequence import draw_sequence
+from flux_trio.views.spelling import spelled
 from flux_trio.views.svg import element
-from flux_trio.views.verdicts import SHOWN_MAX, by_clause, group_of, in_groups, story
+from flux_trio.views.verdicts import (
+    SHOWN_MAX,
+    by_clause,
+    group_of,
+    in_groups,
+    occurred,
+    story,
+    verdicts_in,
+    why_not,
+)
 
-MARKS: Final = {Verdict.KEPT: "kept", Verdict.BROKEN: "broken", Verdict.NOT_EXERCISED: "idle"}
+MARKS: Final = {
+    Verdict.KEPT: "kept",
+    Verdict.BROKEN: "broken",
+    Verdict.KNOWN: "known",
+    Verdict.NOT_EXERCISED: "idle",
+}
 
 STYLE: Final = """
 :root { color-scheme: light dark; --ink: #24292f; --quiet: #57606a; --page: #ffffff;
@@ -34,6 +50,7 @@ h3 { font-size: 1rem; margin: 1.8rem 0 .2rem; }
 .sums div { background: var(--soft); border-radius: 6px; padding: .5rem 1.1rem; }
 .sums b { font-size: 1.5rem; display: block; }
 .kept { color: var(--kept); } .broken { color: var(--broken); } .idle { color: var(--quiet); }
+summary { cursor: pointer; font-size: 1.2rem; margin-top: 2.2rem; }
 form { display: flex; gap: 1.2rem; flex-wrap: wrap; align-items: center; margin: 1rem 0;
   padding: .6rem .9rem; background: var(--soft); border-radius: 6px; }
 table { border-collapse: collapse; width: 100%; font-size: .87rem; }
@@ -83,10 +100,15 @@ def verdict_page(
         element("h1", escape(title)),
         element("p", f"{judgement.nrecords} records ({escape(judgement.form)})", class_="aside"),
         _sums(judgement),
-        _filters(judgement, clauses),
-        _table(judgement, clauses),
         element("h2", verdict),
         *_stories(judgement, clauses, records),
+        *_known(judgement),
+        element(
+            "details",
+            element("summary", f"All {len(judgement.verdicts)} clauses"),
+            _filters(judgement, clauses),
+            _table(judgement, clauses),
+        ),
         element("script", SCRIPT),
     ]
     head = [
@@ -99,11 +121,26 @@ def verdict_page(
     return f"<!DOCTYPE html>\n{page}\n"
 
 
+def _known(judgement: Judgement) -> Iterator[str]:
+    if judgement.known:
+        yield element("h2", "Known departures")
+        rows = [
+            element(
+                "tr",
+                element("td", each.clause),
+                element("td", occurred(each)),
+                element("td", escape(each.why)),
+            )
+            for each in judgement.known
+        ]
+        yield element("table", *rows)
+
+
 def _sums(judgement: Judgement) -> str:
     counts = Counter(judgement.verdicts.values())
     parts = [
         element("div", element("b", str(counts[verdict])), verdict.value, class_=MARKS[verdict])
-        for verdict in Verdict
+        for verdict in verdicts_in(judgement)
     ]
     return element("div", *parts, class_="sums")
 
@@ -112,7 +149,7 @@ def _filters(judgement: Judgement, clauses: Mapping[str, Clause]) -> str:
     boxes = "".join(
         f'<label><input type="checkbox" value="{MARKS[verdict]}" '
         f"{'' if verdict == Verdict.NOT_EXERCISED else 'checked'}/> {verdict.value}</label>"
-        for verdict in (Verdict.BROKEN, Verdict.KEPT, Verdict.NOT_EXERCISED)
+        for verdict in verdicts_in(judgement)
     )
     groups = [name for name, _ in in_groups(judgement)]
     parties = sorted({_party(id_, clauses) for id_ in judgement.verdicts} - {""})
@@ -130,7 +167,7 @@ def _table(judgement: Judgement, clauses: Mapping[str, Clause]) -> str:
     bodies = []
     for name, ids in in_groups(judgement):
         counts = Counter(judgement.verdicts[id_] for id_ in ids)
-        sums = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict)
+        sums = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in verdicts_in(judgement))
         head = element("th", f'{name} <span class="aside">{sums}</span>', colspan="4")
         rows = [_table_row(id_, judgement, clauses) for id_ in ids]
         bodies.append(element("tbody", element("tr", head), *rows))
@@ -141,7 +178,7 @@ def _table_row(id_: str, judgement: Judgement, clauses: Mapping[str, Clause]) ->
     verdict, party = judgement.verdicts[id_], _party(id_, clauses)
     name = f'<a href="#{id_}">{id_}</a>' if verdict == Verdict.BROKEN else id_
     sentence = escape(clauses[id_].text) if id_ in clauses else ""
-    why = judgement.left_out.get(id_)
+    why = why_not(judgement, clauses, id_)
     if why:
         sentence += f' <span class="why">({escape(why)})</span>'
     cells = [
@@ -177,7 +214,7 @@ def _stories(
 
 def _figure(violation: Violation, records: Mapping[int, Record]) -> str:
     by = f' <span class="aside">(by {escape(violation.party)})</span>' if violation.party else ""
-    caption = element("figcaption", escape(violation.text) + by)
+    caption = element("figcaption", escape(spelled(violation.text)) + by)
     picture = draw_sequence(
         story(violation, records), violation.record.n, f"what broke {violation.clause}"
     )

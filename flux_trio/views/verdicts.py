@@ -1,4 +1,4 @@
-"""A judgement as text, as JSON and as JUnit XML."""
+"""A judgement as text, as JSON and as JUnit XML: first the broken clauses, then what is known."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.judge import Clause, Judgement, Verdict, Violation
+from flux_trio.judge import Clause, Expected, Judgement, Verdict, Violation
 from flux_trio.trace import Record, record_to_json
 from flux_trio.views.arrows import tell
 from flux_trio.views.escaping import escape
+from flux_trio.views.spelling import spelled
 from flux_trio.views.svg import element
 
 SHOWN_MAX: Final = 5
@@ -64,14 +65,29 @@ def verdict_text(judgement: Judgement, records: Mapping[int, Record]) -> str:
         more = len(violations) - SHOWN_MAX
         if more > 0:
             lines += [f"{violations[0].clause}: broken {more} times more", ""]
-    return "\n".join([*lines, *count_lines(judgement), ""])
+    known = list(_known_lines(judgement))
+    return "\n".join([*lines, *known, *([""] if known else []), *count_lines(judgement), ""])
+
+
+def _known_lines(judgement: Judgement) -> Iterator[str]:
+    """Yield a line for each known departure: how often it occurred, and its reason."""
+    if judgement.known:
+        yield "known departures"
+    for each in judgement.known:
+        yield f"  {each.clause:16} {occurred(each):14} {each.why}"
+
+
+def occurred(departure: Expected) -> str:
+    """Return how often a known departure occurred, in words."""
+    times = len(departure.violations)
+    return f"{times} time{'s' * (times > 1)}" if times else "did not occur"
 
 
 def _block(violation: Violation, records: Mapping[int, Record]) -> Iterator[str]:
     yield f"{violation.clause} broken by {violation.party or 'an unknown party'}"
     if violation.sentence:
         yield f"  clause: {violation.sentence}"
-    yield f"  found:  {violation.text}"
+    yield f"  found:  {spelled(violation.text)}"
     shown = story(violation, records)
     for record in shown:
         yield f"  {tell(record, shown[0].t)}"
@@ -79,13 +95,30 @@ def _block(violation: Violation, records: Mapping[int, Record]) -> Iterator[str]
 
 def count_lines(judgement: Judgement) -> Iterator[str]:
     """Yield for each RFC how many clauses are kept, broken and not exercised."""
+    shown = verdicts_in(judgement)
     for name, clauses in in_groups(judgement):
         counts = Counter(judgement.verdicts[clause] for clause in clauses)
-        numbers = "  ".join(f"{verdict.value} {counts[verdict]:3}" for verdict in Verdict)
+        numbers = "  ".join(f"{verdict.value} {counts[verdict]:3}" for verdict in shown)
         yield f"{name:10} {numbers}"
     totals = Counter(judgement.verdicts.values())
-    numbers = "  ".join(f"{verdict.value} {totals[verdict]:3}" for verdict in Verdict)
+    numbers = "  ".join(f"{verdict.value} {totals[verdict]:3}" for verdict in shown)
     yield f"{'all':10} {numbers}  ({judgement.form}, {judgement.nrecords} records)"
+
+
+def verdicts_in(judgement: Judgement) -> list[Verdict]:
+    """Return the verdicts that a report counts: KNOWN only if departures are known."""
+    return [each for each in Verdict if each != Verdict.KNOWN or judgement.known]
+
+
+def why_not(judgement: Judgement, clauses: Mapping[str, Clause], id_: str) -> str | None:
+    """Return why a clause was not exercised; None if it was."""
+    if judgement.verdicts[id_] != Verdict.NOT_EXERCISED:
+        return None
+    if id_ in judgement.left_out:
+        return judgement.left_out[id_]
+    if id_ not in clauses:
+        return "the trace has nothing that this invariant is about"
+    return f"the trace does not show what makes it apply: {clauses[id_].trigger}"
 
 
 # --- JSON
@@ -105,11 +138,15 @@ def verdict_json(
                 "verdict": verdict.value,
                 "level": clauses[id_].level if id_ in clauses else None,
                 "sentence": clauses[id_].text if id_ in clauses else "",
-                "why": judgement.left_out.get(id_),
+                "why": why_not(judgement, clauses, id_),
             }
             for id_, verdict in judgement.verdicts.items()
         ],
         "violations": [_violation_json(each, records) for each in judgement.violations],
+        "known": [
+            {"clause": each.clause, "why": each.why, "occurred": len(each.violations)}
+            for each in judgement.known
+        ],
     }
 
 
@@ -118,7 +155,7 @@ def _violation_json(violation: Violation, records: Mapping[int, Record]) -> dict
         "clause": violation.clause,
         "sentence": violation.sentence,
         "party": violation.party,
-        "text": violation.text,
+        "text": spelled(violation.text),
         "because": list(violation.because),
         "n": violation.record.n,
         "records": [msgspec.Raw(record_to_json(each)) for each in story(violation, records)],
@@ -161,11 +198,11 @@ def _case(
 ) -> str:
     results: list[str] = []
     if judgement.verdicts[id_] == Verdict.NOT_EXERCISED:
-        results = [element("skipped", message=judgement.left_out.get(id_, "not exercised"))]
+        results = [element("skipped", message=why_not(judgement, clauses, id_) or "")]
     elif id_ in broken:
         blocks = ["\n".join(_block(each, records)) for each in broken[id_][:SHOWN_MAX]]
         text = _printable("\n\n".join(blocks))
-        message = _printable(broken[id_][0].text)
+        message = _printable(spelled(broken[id_][0].text))
         results = [element("failure", escape(text), message=message, type=str(len(broken[id_])))]
     sentence = clauses[id_].text if id_ in clauses else ""
     return element("testcase", *results, classname=group_of(id_), name=f"{id_} {sentence}".strip())

@@ -46,6 +46,37 @@ def test_broken_clause_is_told_with_exit_code_1(tmp_path: Path) -> None:
     assert f"{alloc.n} " in result.stdout
 
 
+def test_known_departures_of_flux_core_do_not_count() -> None:
+    told = ["--edition", "current", RECORDING.with_name("01-single-job-lifecycle.json")]
+    assert check(*told).exit_code == 1
+    result = check("--known", "flux-core-0.88", *told)
+    assert result.exit_code == 0
+    assert "  32.start.20      1 time         job-exec releases all ranks" in result.stdout
+    assert "  27.expiration.3  did not occur  " in result.stdout
+
+
+def test_another_violation_counts_beside_the_known_ones() -> None:
+    result = check("--edition", "current", "--known", "flux-core-0.88", RECORDING)
+    assert result.exit_code == 1
+    assert "known departures" in result.stdout
+
+
+def test_departures_are_read_from_a_file(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text('[[known]]\nclause = "32.start.20"\nwhy = "I know."\n')
+    recording = RECORDING.with_name("01-single-job-lifecycle.json")
+    assert check("--edition", "current", "--known", mine, recording).exit_code == 0
+    mine.write_text("[[known]]\n")
+    result = check("--known", mine, recording)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "mine.toml: " in result.stderr
+    result = check("--known", "flux-core-9", recording)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "flux-core-9: No such file or directory, and it is not one of flux-core-0.88" in (
+        result.stderr
+    )
+
+
 def test_forms_are_written_to_a_file(tmp_path: Path) -> None:
     starts = {"text": "", "json": "{", "junit": "<?xml", "html": "<!DOCTYPE html>"}
     for form, start in starts.items():

@@ -156,7 +156,7 @@ async def test_services_of_a_remote_peer_go_with_it(autojump_clock: MockClock) -
         (topics.JOB_RAISE, {"id": "x"}, Errno.EPROTO, "Expected `int`, got `str` - at `$.id`"),
         pytest.param(
             *(topics.JOB_RAISE, [1], Errno.EPROTO, "object"),
-            marks=pytest.mark.breaks("3.payload.1"),
+            marks=pytest.mark.breaks("invariant.payload-is-object"),
         ),
         (topics.JOB_RAISE, None, Errno.EPROTO, "payload"),
         (topics.JOB_URGENCY, {"id": 1}, Errno.EPROTO, "missing required field `urgency`"),

@@ -26,7 +26,7 @@ async def break_a_clause() -> None:
 async def test_broken_clause_is_raised_at_the_end_with_the_messages(
     autojump_clock: MockClock,
 ) -> None:
-    with pytest.raises(ClausesBroken, match=f"{CLAUSE} broken by exec") as caught, watched():
+    with pytest.raises(ClausesBroken, match=f"{CLAUSE} broken by client-1") as caught, watched():
         await break_a_clause()
     assert CLAUSE in {each.clause for each in caught.value.violations}
     assert "client-1 -> job-manager: request job-manager.exec-hello service=7" in str(caught.value)

@@ -11,6 +11,7 @@ import pytest
 
 from flux_trio.judge import Judgement, judge_trace, load_clauses, pick_records
 from flux_trio.judge.engine.rule import Broken, Rules, received, sent
+from flux_trio.judge.known import parse_known, sort_known
 from flux_trio.messages import Event, Request, Response
 from flux_trio.trace import Record, Shown, Source
 from flux_trio.views import (
@@ -21,6 +22,7 @@ from flux_trio.views import (
     verdict_page,
     verdict_text,
 )
+from flux_trio.views.spelling import spelled
 
 CLAUSES = load_clauses()
 RULES = Rules()
@@ -123,9 +125,9 @@ def test_text_has_a_block_for_each_violation_and_counts_for_each_rfc() -> None:
 27.hello.1 broken by scheduler
   clause: {sentence}
   found:  expected <nothing> & got something
-        1     +0.0000  job-manager -> sched: request sched.alloc id=7 jobspec={{...}}
-        2     +1.0000  sched <- job-manager: request sched.alloc id=7 jobspec={{...}}
-        3     +2.5000  sched -> job-manager: response sched.alloc id=7 type=0
+        1     +0.0000  job-manager -> sched: request sched.alloc id=ƒ8 jobspec={{...}}
+        2     +1.0000  sched <- job-manager: request sched.alloc id=ƒ8 jobspec={{...}}
+        3     +2.5000  sched -> job-manager: response sched.alloc id=ƒ8 type=0
 
 RFC 27     kept   1  broken   1  not exercised   0
 RFC 32     kept   0  broken   0  not exercised   1
@@ -202,7 +204,7 @@ def test_a_record_is_told_in_a_line() -> None:
         line(Record(1, 10.0, "send", "c", "", 0, Event("e", {"k": [1]}))) == "c -> *: event e k=[1]"
     )
     data = {"id": 5, "name": "finish", "context": {"status": 0}}
-    assert line(Record(1, 10.0, "event", "jm", data=data)) == "jm: event finish of job 5 status=0"
+    assert line(Record(1, 10.0, "event", "jm", data=data)) == "jm: event finish of job ƒ6 status=0"
 
 
 def test_message_whose_ends_are_both_shown_is_one_slanted_arrow() -> None:
@@ -214,4 +216,58 @@ def test_message_whose_ends_are_both_shown_is_one_slanted_arrow() -> None:
         ("bad-line", True),
     ]
     texts = [each.text for each in picture.iter(f"{tag}text")]
-    assert texts.count("request sched.alloc id=7 jobspec={...}") == 1
+    assert texts.count("request sched.alloc id=ƒ8 jobspec={...}") == 1
+
+
+def test_a_clause_that_is_not_exercised_says_why() -> None:
+    """In JSON, which has all clauses."""
+    rules = Rules()
+    rules.check("27.deny.1", sent("response", "sched.other"))(lambda _r, _f: True)
+    rules.check("invariant.other", sent("response", "sched.other"))(lambda _r, _f: True)
+    judgement = judge_trace(
+        Source("a test", Shown(headers=False), iter(records())), [*rules.all, *RULES.all], CLAUSES
+    )
+    whys = {each["id"]: each["why"] for each in verdict_json(judgement, CLAUSES, {})["clauses"]}
+    assert CLAUSES["27.deny.1"].trigger in whys["27.deny.1"]
+    assert whys["invariant.other"]
+    assert whys["32.start.1"] == "the trace does not show matchtags, flags and userids"
+    assert whys["27.alloc.1"] is None
+
+
+def test_job_ids_are_spelled_as_people_type_them() -> None:
+    assert spelled("job 7969177600 and jobs 1 of 2") == "job ƒD9D7ro and jobs ƒ2 of 2"
+    assert spelled(f"job {2**64}") == f"job {2**64}"
+
+
+def known(judgement: Judgement) -> Judgement:
+    text = """
+        [[known]]
+        clause = "27.hello.1"
+        why = "It <never> says hello."
+        [[known]]
+        clause = "27.alloc.1"
+        why = "It never asks."
+    """
+    return sort_known(judgement, parse_known(text))
+
+
+def test_known_departures_are_listed_with_their_reason_and_whether_they_occurred() -> None:
+    judgement, found = judged()
+    judgement = known(judgement)
+    text = verdict_text(judgement, found)
+    assert text.splitlines()[:3] == [
+        "known departures",
+        "  27.hello.1       1 time         It <never> says hello.",
+        "  27.alloc.1       did not occur  It never asks.",
+    ]
+    assert "known   1" in text
+    decoded = verdict_json(judgement, CLAUSES, found)
+    assert [each["occurred"] for each in decoded["known"]] == [1, 0]
+    assert "It &lt;never&gt; says hello." in verdict_page("x", judgement, CLAUSES, found)
+    junit = ET.fromstring(verdict_junit(judgement, CLAUSES, found, "x"))
+    assert {each.get("failures") for each in junit} == {"0"}
+
+
+def test_page_shows_the_broken_clauses_first_and_folds_all_clauses() -> None:
+    page = verdict_page("trace.jsonl", *judged()[:1], CLAUSES, judged()[1])
+    assert page.index('<section id="27.hello.1"') < page.index("<details>") < page.index("<tr data")

@@ -13,6 +13,7 @@ from flux_trio.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from flux_trio.judge import Clause, Judgement
+    from flux_trio.judge.known import Departure
     from flux_trio.trace import Record, Source
 
 BROKEN = 1
@@ -41,6 +42,14 @@ class Unreadable(CommandError):
     "due there is a violation.",
 )
 @click.option(
+    "--known",
+    multiple=True,
+    metavar="FILE",
+    help="Departures that are known, each with its reason: they are listed and do not count. FILE "
+    "is a TOML file, or the name of one that comes with flux-trio: flux-core-0.88. May be given "
+    "several times.",
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["text", "json", "junit", "html"]),
@@ -62,6 +71,7 @@ def check(
     trace: Path,
     edition: str,
     at_rest: bool,
+    known: tuple[str, ...],
     form: str,
     output: Path | None,
 ) -> None:
@@ -72,17 +82,19 @@ def check(
     clause that the trace does not exercise, or cannot show, is counted as not exercised; it is not
     broken.
 
-    Exit codes: 0 if no clause is broken, 1 if at least one is, 2 if the trace cannot be read or for
-    wrong usage.
+    Exit codes: 0 if no clause is broken except by known departures, 1 if at least one is, 2 if the
+    trace cannot be read or for wrong usage.
     """
     from flux_trio.judge import judge_trace, load_clauses, pick_records
-    from flux_trio.judge.rules import ALL_RULES
+    from flux_trio.judge.known import sort_known
+    from flux_trio.judge.rules import ALL_RULES, CURRENT_RULES
 
-    clauses = load_clauses()
+    clauses, is_classic = load_clauses(), edition == "classic"
+    departures = [each for name in known for each in _departures(name)]
+    rules = ALL_RULES if is_classic else CURRENT_RULES
     with _opened(trace) as source:
-        judgement = judge_trace(
-            source, ALL_RULES, clauses, classic=edition == "classic", at_rest=at_rest
-        )
+        judgement = judge_trace(source, rules, clauses, classic=is_classic, at_rest=at_rest)
+    judgement = sort_known(judgement, departures)
     with _opened(trace) as source:
         records = pick_records(source, judgement.wanted())
     text = _FORMS[form](trace.name, judgement, clauses, records)
@@ -105,6 +117,21 @@ def _opened(trace: Path) -> Iterator[Source]:
         raise Unreadable(f"{trace}: {error.strerror}") from None
     except (FormatError, UnicodeError) as error:
         raise Unreadable(f"{trace}: {error}") from None
+
+
+def _departures(name: str) -> list[Departure]:
+    from flux_trio.formats import FormatError
+    from flux_trio.judge.known import load_shipped, parse_known, shipped
+
+    if name in shipped():
+        return load_shipped(name)
+    try:
+        return parse_known(Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        text = f"{name}: {error.strerror}, and it is not one of {', '.join(shipped())}"
+        raise Unreadable(text) from None
+    except (FormatError, UnicodeError) as error:
+        raise Unreadable(f"{name}: {error}") from None
 
 
 def _write(output: Path, text: str) -> None:

@@ -39,6 +39,12 @@ LEAVING: Final = (
 RETURNING: Final = sent("request", topics.SCHED_HELLO, topics.EXEC_HELLO)
 """The records by which a party comes, in the place of one that has left."""
 
+HELLOS: Final = {
+    "scheduler": (topics.RESOURCE_ACQUIRE, topics.SCHED_HELLO),
+    "exec": (topics.EXEC_HELLO,),
+}
+"""The first messages of the peers with these roles."""
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -96,6 +102,16 @@ class Facts:
             )
         parties = (self.scheduler, self.exec_peer, self.manager)
         return isinstance(found, Request) and found.sender in parties and found.sender != ""
+
+    def name_of(self, role: str, record: Record) -> str:
+        """Return the name that a role's peer has in the trace; the role, if it is not known.
+
+        A peer that says hello has the role already, though it may be refused.
+        """
+        if record.kind == SEND and getattr(record.message, "topic", "") in HELLOS.get(role, ()):
+            return record.party
+        names = {"scheduler": self.scheduler, "exec": self.exec_peer, "job-manager": self.manager}
+        return names.get(role) or role
 
     def is_manager_gone(self, record: Record) -> bool:
         """Whether a record is the disconnect of a job manager; its successor knows no peers."""

@@ -20,11 +20,21 @@ from flux_trio.trace import Record, Shown, Source
 
 
 @dataclass(frozen=True, slots=True)
+class Expected:
+    """A departure from `clause` that is known, its reason, and the violations that are of it."""
+
+    clause: str
+    why: str
+    violations: tuple[Violation, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """The verdicts and violations of a trace.
 
     `verdicts` has every clause that has a rule, in the registry's order; `left_out` has the reason
     for each clause that could not be exercised. `nrecords` is the number of records of the trace.
+    `known` has the departures that were known, whose violations are not in `violations`.
     """
 
     form: str
@@ -32,10 +42,11 @@ class Judgement:
     verdicts: Mapping[str, Verdict]
     violations: tuple[Violation, ...]
     left_out: Mapping[str, str]
+    known: tuple[Expected, ...] = ()
 
     @property
     def is_kept(self) -> bool:
-        """Whether no clause was broken."""
+        """Whether no clause was broken, except as it is known."""
         return not self.violations
 
     def wanted(self) -> set[int]:
@@ -94,7 +105,8 @@ def _left_out(
 ) -> Iterator[tuple[str, str]]:
     for rule in rules:
         clause = clauses.get(rule.clause)
-        if not classic and clause is not None and clause.newest is not None:
+        is_other = clause is not None and clause.newest is not None and not rule.is_current
+        if not classic and is_other and clause is not None:
             yield rule.clause, f"{clause.newest} in the current edition"
         elif rule.needs_crossing and not shown.crossings:
             yield rule.clause, "the trace does not show what crossed"

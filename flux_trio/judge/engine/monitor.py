@@ -28,6 +28,8 @@ Turns: TypeAlias = tuple[tuple[str, tuple[Place, bool]], ...]
 class Verdict(StrEnum):
     KEPT = "kept"
     BROKEN = "broken"
+    KNOWN = "known"
+    """Broken, and only in ways that are known of the implementation (`--known`)."""
     NOT_EXERCISED = "not exercised"
 
 
@@ -293,7 +295,7 @@ class Monitor:
         sentence = clause.text if clause is not None else ""
         party = broken.party
         if not party and clause is not None:
-            party = clause.violator or clause.actor
+            party = self.facts.name_of(clause.violator or clause.actor, record)
         return Violation(
             rule.clause,
             sentence,

@@ -128,7 +128,8 @@ class Rule:
     matchtags, flags or userids: a recording without these cannot exercise it. `clears` returns True
     for a record that removes all states of the rule (`scheduler_lost`, `exec_lost`). `debts` yields
     the actions that are due and not done yet, `debt` returns the one of a state of the rule. At the
-    end of a trace at rest they are violations.
+    end of a trace at rest they are violations. A rule that `is_current` reads its clause as the
+    current edition has it, and is applied to traces of that edition alone.
     """
 
     clause: str
@@ -147,13 +148,18 @@ class Rule:
     clears: Clears | None = None
     debt: Debt | None = None
     debts: Debts | None = None
+    is_current: bool = False
 
 
 class Rules:
-    """The rules of one file; its methods are decorators that register a rule."""
+    """The rules of one file; its methods are decorators that register a rule.
 
-    def __init__(self) -> None:
+    With `current` the rules read their clauses as the current edition of the RFCs has them.
+    """
+
+    def __init__(self, *, current: bool = False) -> None:
         self.all: list[Rule] = []
+        self._is_current = current
 
     def rule(
         self,
@@ -171,6 +177,7 @@ class Rules:
         def register(apply: Apply) -> Apply:
             rule = Rule(
                 clause=clause,
+                is_current=self._is_current,
                 selectors=_flat(selectors),
                 key=key,
                 apply=apply,
@@ -216,6 +223,7 @@ class Rules:
         def register(judge: Judge) -> Judge:
             rule = Rule(
                 clause=clause,
+                is_current=self._is_current,
                 selectors=_flat(selectors),
                 judge=judge,
                 views=tuple(views),
@@ -246,6 +254,7 @@ class Rules:
         def register(by_trait: ByTrait) -> ByTrait:
             rule = Rule(
                 clause=clause,
+                is_current=self._is_current,
                 selectors=_flat(selectors),
                 trait=trait,
                 by_trait=by_trait,
@@ -274,6 +283,7 @@ class Rules:
         def register(each: Each) -> Each:
             rule = Rule(
                 clause=clause,
+                is_current=self._is_current,
                 selectors=_flat(selectors),
                 subjects=of,
                 each=each,

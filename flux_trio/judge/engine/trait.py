@@ -99,6 +99,24 @@ def says(type_: int | str) -> Mark:
     return Mark(TYPE, lambda found: found == type_)
 
 
+# --- messages with an R
+
+_WITH_JOB: Final = (
+    *sent("response", topics.SCHED_ALLOC),
+    *sent("request", _START, topics.SCHED_FREE),
+    *received("request", topics.SCHED_FREE),
+)
+
+
+def _has_r(record: Record, _seen: Seen) -> Value:
+    return "R" in payload(record)
+
+
+CARRYING: Final = Trait("carries R", _WITH_JOB, _has_r)
+CARRIES_R: Final = Mark(CARRYING, bool)
+"""Messages about a job that have its R, as in the current edition."""
+
+
 # --- the keys of a commit
 
 

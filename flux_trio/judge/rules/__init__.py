@@ -19,7 +19,17 @@ def _collect() -> tuple[Rule, ...]:
     return tuple(rule for file in files for rule in file.RULES.all)
 
 
-ALL_RULES: Final = _collect()
-"""Return every rule, in the order of files and of clauses in them."""
+_COLLECTED: Final = _collect()
 
-__all__ = ["ALL_RULES"]
+ALL_RULES: Final = tuple(rule for rule in _COLLECTED if not rule.is_current)
+"""Every rule of the classic edition, in the order of files and of clauses in them."""
+
+_REREAD: Final = {rule.clause for rule in _COLLECTED if rule.is_current}
+
+CURRENT_RULES: Final = tuple(
+    rule for rule in _COLLECTED if rule.is_current or rule.clause not in _REREAD
+)
+"""Every rule for traces of the current edition. A clause that this edition states otherwise has a
+rule of its own here, or is left out (`judge_trace`)."""
+
+__all__ = ["ALL_RULES", "CURRENT_RULES"]

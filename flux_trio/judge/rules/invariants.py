@@ -18,7 +18,7 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import ANY_TOPIC, name_of, topic_of
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
-from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, Written, overlaps
+from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, Written, grant_in, overlaps
 from flux_trio.judge.views.jobs import (
     CLEANUP,
     DEPEND,
@@ -57,7 +57,7 @@ def no_resource_is_in_two_allocations(record: Record, seen: Seen) -> Said:
     for other, grant in overlaps(record, seen):
         text = f"job {jobid}: is granted cores or gpus that job {other} has"
         return Broken(text, (grant.since,), party=record.party)
-    return seen.at(WRITTEN, jobid) is not None
+    return grant_in(record, seen) is not None
 
 
 @RULES.judge("invariant.freed-once", logged("free"), sent("request", FREE), views=[LIFE, ASKED])

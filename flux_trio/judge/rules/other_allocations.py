@@ -1,4 +1,4 @@
-"""RFC 14 and 25 on allocations: the stored R of a job against its jobspec in sched.alloc."""
+"""RFC 14 and 25 on allocations: the R of a job against its jobspec in sched.alloc."""
 
 from __future__ import annotations
 
@@ -20,15 +20,12 @@ from flux_trio.judge.engine.rule import (
     view,
 )
 from flux_trio.judge.engine.selector import EVENT
-from flux_trio.judge.engine.trait import WITH_R
 from flux_trio.judge.engine.view import Live
-from flux_trio.judge.views.resource_sets import committed, resources_in
+from flux_trio.judge.views.resource_sets import ALLOCATING, allocated, resources_in
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
-
-COMMIT: Final = sent("request", topics.KVS_COMMIT, mark=WITH_R)
 
 ROUNDING_S: Final = 1.0
 """An end may be given in whole seconds."""
@@ -108,7 +105,7 @@ INVENTORY: Final = view(
 class Got(NamedTuple):
     """The R of a job, with its request and the inventory."""
 
-    jobid: int
+    what: str
     wanted: Wanted
     resources: ResourceSet
     inventory: Inventory
@@ -119,21 +116,21 @@ Judge = Callable[[Wanted, ResourceSet, Inventory], "bool | str | None"]
 
 def _got(record: Record, seen: Seen) -> Iterable[Got]:
     inventory: Inventory = seen.at(INVENTORY) or Inventory()
-    for jobid, r in committed(record):
-        wanted, resources = seen.at(WANTED, jobid), resources_in(r.value) if r else None
+    for r in allocated(record):
+        wanted, resources = seen.at(WANTED, r.jobid), resources_in(r.value)
         if wanted is not None and resources is not None:
-            yield Got(jobid, wanted, resources, inventory)
+            yield Got(r.what, wanted, resources, inventory)
 
 
 def _allocation(clause: str) -> Callable[[Judge], Judge]:
-    """Register `clause`: the stored R of a job passes the decorated function."""
+    """Register `clause`: the R of a job passes the decorated function."""
 
     def register(judge: Judge) -> Judge:
-        @RULES.each(clause, COMMIT, of=_got, views=(WANTED, INVENTORY))
+        @RULES.each(clause, ALLOCATING, of=_got, views=(WANTED, INVENTORY))
         def check(got: Got) -> Said:
             said = judge(got.wanted, got.resources, got.inventory)
             if isinstance(said, str):
-                return Broken(f"R of job {got.jobid}: {said}", (got.wanted.n,))
+                return Broken(f"{got.what}: {said}", (got.wanted.n,))
             return said
 
         return judge
@@ -145,7 +142,11 @@ def _allocation(clause: str) -> Callable[[Judge], Judge]:
 def as_many_cores_as_the_product(
     wanted: Wanted, got: ResourceSet, _there: Inventory
 ) -> bool | str | None:
-    return got.ncores >= wanted.cores or f"expected {wanted.cores} cores, got {got.ncores}"
+    """Whole nodes may have more; exclusive_nodes_are_whole judges these."""
+    if not wanted.cores:
+        return None
+    is_enough = got.ncores == wanted.cores or (wanted.exclusive and got.ncores > wanted.cores)
+    return is_enough or f"expected {wanted.cores} cores, got {got.ncores}"
 
 
 @_allocation("14.vertex.1")

@@ -14,19 +14,27 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, payload, sent
-from flux_trio.judge.engine.selector import errnum, once
-from flux_trio.judge.engine.trait import WITH_R, says
+from flux_trio.judge.engine.selector import errnum, once, topic_of
+from flux_trio.judge.engine.trait import says
 from flux_trio.judge.views.execution import START, data_of
-from flux_trio.judge.views.resource_sets import children, committed, entries, execution
+from flux_trio.judge.views.resource_sets import (
+    ALLOCATING,
+    allocated,
+    children,
+    entries,
+    execution,
+)
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
 
 COMMIT: Final = sent("request", topics.KVS_COMMIT)
-R_COMMIT: Final = sent("request", topics.KVS_COMMIT, mark=WITH_R)
 ACQUIRED: Final = sent("response", topics.RESOURCE_ACQUIRE)
 RELEASED: Final = sent("response", START, mark=says("release"))
+
+_TARGETS: Final = ("targets", "up", "down", "shrink")
+"""The keys of targets in responses to acquire, of either edition."""
 
 Text = tuple[str, str]
 """What the text is, and the text."""
@@ -39,8 +47,8 @@ def _sets_of_resources(record: Record) -> list[tuple[str, Any]]:
     """What each is of, and its JSON value."""
     grown = payload(record).get("resources")
     if grown is not None:
-        return [] if errnum(record) else [("resources of a grow response", grown)]
-    return [(r.what, r.value) for _, r in committed(record) if r is not None]
+        return [] if errnum(record) else [("resources in resource.acquire", grown)]
+    return [(r.what, r.value) for r in allocated(record)]
 
 
 def _idsets(record: Record, _seen: Seen) -> Iterator[Text]:
@@ -48,10 +56,10 @@ def _idsets(record: Record, _seen: Seen) -> Iterator[Text]:
         for entry in entries(r):
             owners = ((entry, "rank"), (children(entry), "core"), (children(entry), "gpu"))
             yield from _texts(what, owners)
-    content, data = payload(record), data_of(record)
-    targets = [(content, "targets")] if content.get("targets") != "all" else []
-    released = [(data, "ranks")] if data.get("ranks") != "all" else []
-    yield from _texts(f"{content.get('type')} response", [*targets, *released])
+    told, data = payload(record), data_of(record)
+    keys = [(told, key) for key in _TARGETS if told.get(key) != "all"]
+    keys += [(data, "ranks")] if data.get("ranks") != "all" else []
+    yield from _texts(f"{topic_of(record)} response", keys)
 
 
 def _texts(what: str, owners: Iterable[tuple[dict[str, Any], str]]) -> Iterator[Text]:
@@ -100,8 +108,8 @@ def _spelled(
         return fits(text) or Broken(f"{what}: expected {expected}, got {text!r:.80}")
 
 
-IDS: Final = (*R_COMMIT, *ACQUIRED, *RELEASED)
-HOSTS: Final = (*R_COMMIT, *ACQUIRED)
+IDS: Final = (*ALLOCATING, *ACQUIRED, *RELEASED)
+HOSTS: Final = (*ALLOCATING, *ACQUIRED)
 
 DIGITS_MAX: Final = 20  # more than any id has
 

@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.r_checks import CHECKS, Found, each_r, optional, wanted
 from flux_trio.judge.checks.shapes import idset_of
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, sent, view
-from flux_trio.judge.engine.trait import WITH_R
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, view
 from flux_trio.judge.views.resource_sets import (
+    ALLOCATING,
     HOSTS,
     LOOKUPS,
     R_LEGS,
+    allocated,
     children,
-    committed,
     entries,
     execution,
     found_in,
@@ -30,7 +30,6 @@ from flux_trio.judge.views.resource_sets import (
     pieces_of,
     targets_of,
 )
-from flux_trio.messages import topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
@@ -211,24 +210,24 @@ def an_inventory_has_no_nslots(r: Any, _t: float) -> Found:
 
 
 def _counting(record: Record, _seen: Seen) -> list[tuple[str, bool]]:
-    return [(record.party, True) for _, r in committed(record) if r and _nslots(r.value)]
+    return [(record.party, True) for r in allocated(record) if _nslots(r.value)]
 
 
 COUNTING: Final = view(
     "writes nslots",
-    sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    ALLOCATING,
     parts=_counting,
     fold=lambda _old, counts, _record, _seen: counts,
 )
 """By scheduler: whether one of its R had nslots."""
 
 
-@RULES.judge("20.nslots.3", sent("request", topics.KVS_COMMIT, mark=WITH_R), views=[COUNTING])
+@RULES.judge("20.nslots.3", ALLOCATING, views=[COUNTING])
 def an_allocation_has_nslots(record: Record, seen: Seen) -> Said:
     """Only for schedulers that have written nslots; others may be older (readings: R layout)."""
     kept = None
-    for _, r in committed(record):
-        if r is None or not execution(r.value):
+    for r in allocated(record):
+        if not execution(r.value):
             continue
         if "nslots" not in execution(r.value):
             if seen.at(COUNTING, record.party):

@@ -27,14 +27,15 @@ from flux_trio.judge.engine.rule import (
     sent,
     view,
 )
-from flux_trio.judge.engine.selector import SEND, no_key, topic_of
+from flux_trio.judge.engine.selector import SEND, no_key
 from flux_trio.judge.engine.trait import WITH_R
 from flux_trio.judge.views.jobs import LIFE, context_of
 from flux_trio.judge.views.resource_sets import (
+    ALLOCATING,
     INVENTORY_LEGS,
     Piece,
+    allocated,
     commit_ops,
-    committed,
     execution,
     inventory_in,
     job_of_key,
@@ -52,11 +53,6 @@ COMMITS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_R)
 ENDED: Final = ("crashed", "returned")  # of a module, without having been removed
 
 
-def allocated(record: Record) -> list[tuple[int, Any]]:
-    """Return job and R of each allocation that a commit writes."""
-    return [(jobid, r.value) for jobid, r in committed(record) if r is not None]
-
-
 # --- allocations against the inventory
 
 
@@ -69,18 +65,18 @@ def _missing(piece: Piece, inventory: Iterable[Piece]) -> Idset:
     return ranks
 
 
-@RULES.judge("20.overview.3", COMMITS, views=[AS_RECEIVED])
+@RULES.judge("20.overview.3", ALLOCATING, views=[AS_RECEIVED])
 def what_is_allocated_was_acquired(record: Record, seen: Seen) -> Said:
     had = heard_by(seen, record.party)
     found = allocated(record)
     if had is None or not found:
         return None
-    for jobid, r in found:
-        for piece in pieces_of(r):
+    for r in found:
+        for piece in pieces_of(r.value):
             if ranks := _missing(piece, had.pieces):
                 what = f"target {ranks} core {piece.cores}"
                 what += f" gpu {piece.gpus}" if piece.gpus else ""
-                return Broken(f"R of job {jobid}: {what} was never acquired", (had.changed,))
+                return Broken(f"{r.what}: {what} was never acquired", (had.changed,))
     return True
 
 
@@ -97,17 +93,17 @@ def r_stays_when_the_job_ends(record: Record, seen: Seen) -> Said:
     return kept
 
 
-@RULES.judge("20.expiration.2", COMMITS, views=[AS_RECEIVED])
+@RULES.judge("20.expiration.2", ALLOCATING, views=[AS_RECEIVED])
 def nothing_is_allocated_beyond_the_inventory(record: Record, seen: Seen) -> Said:
     had = heard_by(seen, record.party)
     found = allocated(record)
     if had is None or not had.expiration or not found:
         return None
-    for jobid, r in found:
-        end = number_of(r, "expiration")
+    for r in found:
+        end = number_of(r.value, "expiration")
         if not end or end > had.expiration or record.t >= had.expiration:
             return Broken(
-                f"R of job {jobid}: expiration {end or 'unset'} at time {record.t}, but the "
+                f"{r.what}: expiration {end or 'unset'} at time {record.t}, but the "
                 f"inventory expires at {had.expiration}",
                 (had.changed,),
                 party=record.party,
@@ -137,16 +133,17 @@ SUFFIXED: Final = view(
 """By job id: the properties with a suffix that it asks for."""
 
 
-@RULES.judge("20.properties.6", COMMITS, views=[SUFFIXED, AS_RECEIVED])
+@RULES.judge("20.properties.6", ALLOCATING, views=[SUFFIXED, AS_RECEIVED])
 def the_literal_property_applies(record: Record, seen: Seen) -> Said:
     kept = None
     had = heard_by(seen, record.party)
-    for jobid, r in allocated(record) if had else ():
-        for name in seen.at(SUFFIXED, jobid) or ():
+    for r in allocated(record) if had else ():
+        for name in seen.at(SUFFIXED, r.jobid) or ():
             targets = dict(had.properties if had else ()).get(name, Idset())
-            if not (targets_of(r) or Idset()) <= targets:
-                text = f"R of job {jobid}, which asks for {name}: expected targets of {targets}"
-                return Broken(f"{text}, got {targets_of(r)}", (had.changed if had else 0,))
+            got = targets_of(r.value)
+            if not (got or Idset()) <= targets:
+                text = f"{r.what}, which asks for {name}: expected targets of {targets}"
+                return Broken(f"{text}, got {got}", (had.changed if had else 0,))
             kept = True
     return kept
 
@@ -219,8 +216,8 @@ End = tuple[Any, Any, Place, Place]
 
 
 def _ends(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
-    if topic_of(record) == topics.KVS_COMMIT:
-        return allocated(record)
+    if record.message is not None:
+        return [(r.jobid, r.value) for r in allocated(record) if r.jobid is not None]
     found = job_id(record)
     return [] if found is None else [(found, None)]
 
@@ -240,7 +237,7 @@ def _fold_end(had: End | None, r: Any, record: Record, _seen: Seen) -> End | Non
 
 END: Final = view(
     "expiration",
-    COMMITS,
+    ALLOCATING,
     logged("resource-update", "clean"),
     parts=_ends,
     fold=_fold_end,

@@ -13,6 +13,7 @@ from flux_trio.formats import Idset
 from flux_trio.judge.checks.r_checks import problem_of
 from flux_trio.judge.checks.shapes import IDSET, STRING, idset_of, one_of, require_key
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, payload, sent
+from flux_trio.judge.views.acquiring import change_of
 from flux_trio.judge.views.resource_sets import targets_of
 from flux_trio.judge.views.resources import (
     ADMINISTERED,
@@ -98,11 +99,13 @@ def grow_says_of_each_target_whether_it_is_up(record: Record, _seen: Seen) -> Sa
 
 @RULES.judge("28.background.5", TELL)
 def targets_are_the_ranks_of_r_lite(record: Record, _seen: Seen) -> Said:
-    if not _is(record, "grow"):
+    change = change_of(payload(record))
+    if errnum(record) or change.resources is None:
         return None
-    targets = targets_of(payload(record).get("resources")) or NONE
-    if others := (_targets(record, "online") | _targets(record, "offline")) - targets:
-        return Broken(f"grow: targets {others} are not among the ranks of resources, {targets}")
+    targets = targets_of(change.resources) or NONE
+    if others := (change.up | change.down | _targets(record, "offline")) - targets:
+        text = f"targets {others} are not among the ranks of resources, {targets}"
+        return Broken(f"resource.acquire: {text}")
     return True
 
 
@@ -137,7 +140,8 @@ _PARTS: Final = {"children", "core", "cores", "gpu", "gpus", "R_lite"}
 
 @RULES.judge("28.background.3", TELL)
 def availability_is_by_target(record: Record, _seen: Seen) -> Said:
-    if not (_is(record, "online") or _is(record, "offline")):
+    change = change_of(payload(record))
+    if errnum(record) or change.resources is not None or not (change.up or change.down):
         return None
     parts = sorted(_PARTS.intersection(payload(record)))
     if parts:
@@ -147,9 +151,10 @@ def availability_is_by_target(record: Record, _seen: Seen) -> Said:
 
 @RULES.judge("28.background.4", TELL)
 def a_target_is_up_or_down_as_a_whole(record: Record, _seen: Seen) -> Said:
-    if not _is(record, "grow"):
+    change = change_of(payload(record))
+    if errnum(record) or not (change.up or change.down or change.resources):
         return None
-    both = _targets(record, "online") & _targets(record, "offline")
+    both = change.up & (change.down | _targets(record, "offline"))
     return Broken(f"targets {both} are up and down at once") if both else True
 
 
@@ -171,6 +176,9 @@ def default_is_what_is_in_no_group(record: Record, seen: Seen) -> Said:
 
 # --- what happens to targets is sent
 
+HAS_ALL: Final = ((GROUP,), ("",))
+"""The groups of a peer that has acquired all resources; the current edition has no groups."""
+
 Due = Callable[[Administered, Acquired], Idset]
 
 
@@ -179,7 +187,9 @@ def _down(now: Administered, had: Acquired) -> Idset:
 
 
 def _up(now: Administered, had: Acquired) -> Idset:
-    return had.offline - now.down - now.drained - now.excluded
+    """Only if the service notes which targets are down for other reasons."""
+    known = now.down | now.drained | now.excluded
+    return had.offline - known if now.is_noted else NONE
 
 
 def _drained(now: Administered, had: Acquired) -> Idset:
@@ -196,9 +206,9 @@ def tells(clause: str, *due: tuple[str, Due]) -> None:
     def debts(seen: Seen) -> list[Broken]:
         now = administered(seen)
         return [
-            Broken(f"{peer} was sent no {type_} of targets {targets}", (now.n,))
+            Broken(f"{peer} was not told {type_} of targets {targets}", (now.n,))
             for peer, had in seen.all(AS_SENT).items()
-            if had.groups == (GROUP,) and had.grown
+            if had.groups in HAS_ALL and had.grown
             for type_, missing in due
             if (targets := missing(now, had))
         ]
@@ -208,8 +218,9 @@ def tells(clause: str, *due: tuple[str, Due]) -> None:
         had = told_to(record, seen)
         if had is None:
             return None
-        now, targets = administered(seen), _targets(record)
-        return any(_is(record, type_) and targets & missing(now, had) for type_, missing in due)
+        now, change = administered(seen), change_of(payload(record))
+        said = {"online": change.up, "offline": change.down, "shrink": change.shrunk}
+        return any(said[type_] & missing(now, had) for type_, missing in due)
 
 
 tells("28.background.7", ("offline", _down), ("online", _up), ("shrink", _excluded))
@@ -220,11 +231,9 @@ tells("28.criteria.5", ("shrink", _excluded))
 
 @RULES.judge("28.offline.6", TELL, views=[AS_SENT, ADMINISTERED])
 def crash_and_drain_are_offline(record: Record, seen: Seen) -> Said:
-    now, targets = administered(seen), _targets(record)
+    now, change = administered(seen), change_of(payload(record))
     gone = (now.down | now.drained) - now.excluded
-    if _is(record, "shrink") and targets & gone:
-        return Broken(
-            f"expected offline of targets {targets & gone}, which are down or drained, got shrink",
-            (now.n,),
-        )
-    return _is(record, "offline") and bool(targets & gone)
+    if shrunk := (change.shrunk - change.down) & gone:
+        text = f"expected offline of targets {shrunk}, which are down or drained, got shrink"
+        return Broken(text, (now.n,))
+    return bool(change.down & gone)

@@ -6,7 +6,7 @@ received in the same turn may have come too late.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from flux_trio.formats import Idset
@@ -29,7 +29,8 @@ from flux_trio.judge.engine.selector import EVENT, RECV, SEND, topic_of
 from flux_trio.judge.engine.trait import WITH_R
 from flux_trio.judge.views.granting import cores_min
 from flux_trio.judge.views.jobs import LIFE
-from flux_trio.judge.views.resources import AS_RECEIVED, HELD, Acquired, heard_by, wrote_r
+from flux_trio.judge.views.resource_sets import SeenR, allocated, targets_of
+from flux_trio.judge.views.resources import AS_RECEIVED, HELD, NONE, Acquired, heard_by
 from flux_trio.judge.views.scheduling import DENIES, SUCCESSES
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
@@ -71,21 +72,26 @@ def nothing_is_denied_before_the_first_grow(record: Record, seen: Seen) -> Said:
 # --- what is not to be allocated
 
 
+def avoided(found: Iterable[SeenR], targets: Idset, what: str, n: int) -> Said:
+    """Judge that no R has one of these targets, which are `what` since record `n`."""
+    for r in found:
+        if both := (targets_of(r.value) or NONE) & targets:
+            return Broken(f"{r.what}: targets {both} are {what}", (n,))
+    return True
+
+
 def _avoids(clause: str, which: Callable[[Acquired], Idset], what: str) -> None:
     """`clause`: no R is written with a target of those."""
 
     @RULES.judge(clause, COMMITS, views=[AS_RECEIVED], needs_crossing=True)
     def judge(record: Record, seen: Seen) -> Said:
         had = heard_by(seen, record.party)
-        found = wrote_r(record)
+        found = allocated(record)
         if had is None or not found or not which(had):
             return None
         if not seen.knew(record.party, had.changed):
             return None
-        for _, targets, words in found:
-            if targets & which(had):
-                return Broken(f"{words}: targets {targets & which(had)} are {what}", (had.changed,))
-        return True
+        return avoided(found, which(had), what, had.changed)
 
 
 _avoids("28.shrink.3", lambda had: had.taken, "shrunk and were not grown again")

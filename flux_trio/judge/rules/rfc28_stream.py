@@ -24,6 +24,7 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.engine.view import Live
+from flux_trio.judge.views.acquiring import change_of
 from flux_trio.judge.views.jobs import LIFE, RAISED, is_fatal
 from flux_trio.judge.views.resources import (
     AS_RECEIVED,
@@ -170,7 +171,7 @@ def _unserved(seen: Seen) -> list[Broken]:
 
 @RULES.judge("28.criteria.1", ANSWERED, views=[STREAMS], debts=_unserved)
 def resources_are_told(record: Record, _seen: Seen) -> Said:
-    return payload(record).get("type") == "grow"
+    return change_of(payload(record)).resources is not None
 
 
 @RULES.judge("28.error.3", ANSWERED, views=[STREAMS], debts=_ignored, needs_headers=True)

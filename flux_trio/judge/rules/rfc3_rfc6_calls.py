@@ -79,7 +79,7 @@ def a_request_has_a_topic(asking: Asking, _record: Record, _seen: Seen) -> Said:
     return is_named or Broken(f"expected a topic service.method, got {asking.topic!r}")
 
 
-@RULES.by(ASKING, "3.payload.1", REQUESTS, sent("event", ANY_TOPIC))
+@RULES.by(ASKING, "invariant.payload-is-object", REQUESTS, sent("event", ANY_TOPIC))
 def payloads_are_objects(asking: Asking | None, record: Record, _seen: Seen) -> Said:
     if asking is not None and asking.payload is dict:
         return True

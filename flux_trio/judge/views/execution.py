@@ -53,8 +53,8 @@ class ExecLink(Live, frozen=True, gc=False):
     accepted: Place = 0
     """The job manager answered exec-hello with success."""
     lost: Place = 0
-    """The job manager took up the service's disconnect or an error in answer to start, or is gone
-    itself."""
+    """The job manager took up the service's disconnect or an error in answer to start, accepted
+    the same service again, or is gone itself."""
     disconnected: Place = 0
     """The former."""
     fatal: Place = 0
@@ -83,7 +83,10 @@ def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -
         hellos = tuple(hello for hello in link.hellos if hello is not answered_hello(link, found))
         if found.errnum:
             return link.but(hellos=hellos)
-        return link.but(hellos=hellos, accepted=record.n, fatal=0)
+        hello = answered_hello(link, found)
+        is_same = hello is not None and hello.peer == seen.facts.exec_peer
+        lost = hello.n if hello is not None and is_same else link.lost
+        return link.but(hellos=hellos, accepted=record.n, fatal=0, lost=lost)
     assert isinstance(found, Request)
     if found.topic == topics.EXEC_HELLO:
         hello = Hello(record.n, found.sender or record.peer, outstanding(seen))

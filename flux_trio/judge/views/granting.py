@@ -22,8 +22,9 @@ from flux_trio.judge.engine.selector import (
     topic_of,
 )
 from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.views.acquiring import change_of
 from flux_trio.judge.views.jobs import LIFE
-from flux_trio.judge.views.resource_sets import resources_in
+from flux_trio.judge.views.resource_sets import carried, is_part, resources_in
 from flux_trio.judge.views.scheduling import FINAL, LINK, Link, link_of
 from flux_trio.messages import topics
 from flux_trio.trace import Record
@@ -46,14 +47,14 @@ def _fold_inventory(had: Inventory | None, _part: None, record: Record, _seen: S
     had = had or Inventory()
     if topic_of(record) == topics.SCHED_HELLO:
         return had
-    content = payload(record)
-    if content.get("type") == "shrink":
-        return had.but(shrunk=record.n)
-    resources = resources_in(content.get("resources"))
-    if resources is None:
-        return had
-    ncores = had.ncores + resources.ncores
-    return had.but(ncores=ncores, expiration=resources.expiration)
+    change = change_of(payload(record))
+    if change.shrunk:
+        had = had.but(shrunk=record.n)
+    resources = resources_in(change.resources)
+    if resources is not None:
+        ncores = had.ncores + resources.ncores
+        had = had.but(ncores=ncores, expiration=resources.expiration)
+    return had if change.expiration is None else had.but(expiration=change.expiration)
 
 
 def _to_scheduler(record: Record, seen: Seen) -> Iterable[tuple[tuple[()], None]]:
@@ -92,9 +93,10 @@ class SchedJob(Live, frozen=True, gc=False):
     canceled: Place = 0
     """The last CANCEL."""
     held: Place = 0
-    """It has resources: SUCCESS or a hello response for it was sent, and no free was answered."""
+    """It has resources: SUCCESS was sent or hello told of it, and no free was answered; in the
+    current edition, no final free was taken up."""
     free: Place = 0
-    """sched.free was taken up and not answered."""
+    """sched.free was taken up and not answered; the current edition has no answer."""
 
 
 UNKNOWN: Final = SchedJob()
@@ -135,7 +137,9 @@ def _after_request(known: SchedJob, record: Record) -> SchedJob:
             return known.but(cancel=n)
         case topics.SCHED_CANCEL:
             return known.but(idle_cancel=n)
-    return known.but(free=n)
+    if carried(record) is None:
+        return known.but(free=n)
+    return known if is_part(record) else known.but(held=0)
 
 
 def _after_answer(known: SchedJob, record: Record, seen: Seen) -> SchedJob | None:

@@ -1,6 +1,7 @@
 """Views of the scheduler's grants: R of each job, and the resources in use.
 
-R is read from the scheduler's commits to the KVS; a trace without them has no grants.
+R is read from the scheduler's commits to the KVS and, in the current edition, from SUCCESS; a trace
+without both has no grants.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from flux_trio.formats import ResourceSet
+from flux_trio.judge.checks.shapes import idset_of
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     EVENT,
@@ -23,11 +25,17 @@ from flux_trio.judge.engine.selector import (
     sent,
     topic_of,
 )
-from flux_trio.judge.engine.trait import WITH_R
+from flux_trio.judge.engine.trait import CARRIES_R, WITH_R
 from flux_trio.judge.engine.view import Seen, View, seen_once, view
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import LIFE
-from flux_trio.judge.views.resource_sets import committed, resources_in
+from flux_trio.judge.views.resource_sets import (
+    ALLOCATING,
+    carried,
+    committed,
+    is_part,
+    resources_in,
+)
 from flux_trio.judge.views.scheduling import LINK, link_of
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Record
@@ -58,23 +66,28 @@ def _written(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
             return []
         return [(jobid, None if r is None else r.value) for jobid, r in committed(record)]
     found = job_id(record)
-    return [] if found is None else [(found, None)]
+    if found is None:
+        return []
+    is_grant = topic_of(record) == topics.SCHED_ALLOC
+    return [(found, carried(record) if is_grant else None)]
 
 
 def _fold_written(before: Written | None, r: Any, record: Record, seen: Seen) -> Written | None:
     if r is not None:
         return Written(record.n, _rpc(record), resources_in(r))
     if topic_of(record) == topics.SCHED_FREE:
-        return None if seen.at(LIFE, job_id(record)) is None else before
-    known = sched_job(seen, job_id(record))
-    is_needed = record.kind == EVENT and (known.held or known.alloc)  # its free is on the way
+        is_over = seen.at(LIFE, job_id(record)) is None and not is_part(record)
+        return None if is_over else before
+    told = sched_job(seen, job_id(record))
+    is_needed = record.kind == EVENT and (told.held or told.alloc)  # its free is on the way
     return before if is_needed else None
 
 
 WRITTEN: Final = view(
     "written",
-    sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    ALLOCATING,
     sent("response", topics.SCHED_FREE),
+    received("request", topics.SCHED_FREE, mark=CARRIES_R),
     logged("clean"),
     parts=_written,
     fold=_fold_written,
@@ -119,15 +132,30 @@ def _granted(record: Record, seen: Seen) -> Iterable[tuple[int, None]]:
 def _fold_grant(grant: Grant | None, _part: None, record: Record, seen: Seen) -> Grant | None:
     if topic_of(record) == topics.SCHED_HELLO and errnum(record):
         return grant if grant is not None and grant.since > link_of(seen).hello_sent else None
-    return grant_in(record, seen)
+    return _next_grant(grant, record, seen)
+
+
+def _next_grant(grant: Grant | None, record: Record, seen: Seen) -> Grant | None:
+    """Return a job's grant after a SUCCESS, a hello response or a sched.free."""
+    if topic_of(record) != topics.SCHED_FREE:
+        return grant_in(record, seen)
+    freed = resources_in(carried(record)) if is_part(record) else None
+    if grant is None or freed is None:
+        return None
+    left = grant.resources.difference(freed)
+    return grant._replace(resources=left) if left else None
 
 
 def grant_in(record: Record, seen: Seen) -> Grant | None:
     """Return the grant of a SUCCESS or hello response, if its R is in the trace."""
-    written: Written | None = seen.at(WRITTEN, job_id(record))
-    if written is None or written.resources is None or topic_of(record) == topics.SCHED_FREE:
+    resources = resources_in(carried(record))
+    if resources is None:
+        written: Written | None = seen.at(WRITTEN, job_id(record))
+        resources = None if written is None else written.resources
+    if resources is None:
         return None
-    return Grant(record.n, written.resources)
+    freed = idset_of(payload(record).get("free"))  # in a hello response of the current edition
+    return Grant(record.n, resources.without_ranks(freed) if freed else resources)
 
 
 GIVEN_OR_TAKEN: Final = (
@@ -181,7 +209,7 @@ def _fold_in_use(in_use: InUse | None, _part: None, record: Record, seen: Seen) 
         return in_use
     for jobid, _ in _granted(record, seen):
         had: Grant | None = seen.at(GRANTS, jobid)
-        has = grant_in(record, seen)
+        has = _next_grant(had, record, seen)
         if had is not None:
             in_use = _changed(in_use, had.resources, given=False)
         if has is not None:

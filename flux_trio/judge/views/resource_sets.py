@@ -1,5 +1,6 @@
 """Resource sets (RFC 20) as a trace shows them: in commits of job.<id>.R, in lookups of it by the
-scheduler, and in grow responses. Read by hand, since a parser of ours would excuse what it takes.
+scheduler, in responses to acquire, and, in the current edition, in SUCCESS, start and free. Read by
+hand, since a parser of ours would excuse what it takes.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ from flux_trio.judge.engine.selector import (
     sent,
     topic_of,
 )
-from flux_trio.judge.engine.trait import BY_SCHEDULER, WITH_R
+from flux_trio.judge.engine.trait import BY_SCHEDULER, CARRIES_R, WITH_R
 from flux_trio.judge.engine.view import Seen, view
+from flux_trio.judge.views.acquiring import change_of
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
 LATEST_MAX: Final = 64
 
 T = TypeVar("T")
+
+UNREADABLE: Final = -1
+"""Stands for a job id that is no integer."""
 
 _R_KEY: Final = re.compile(r"job\.([0-9a-f]{4}(?:\.[0-9a-f]{4}){3})\.R")
 
@@ -141,11 +146,43 @@ LOOKUPS: Final = view(
 )
 """By client and matchtag: the jobs whose R is being looked up, None for another key."""
 
-R_LEGS: Final = (
+ALLOCATING: Final = (
     *sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    *sent("response", topics.SCHED_ALLOC, mark=CARRIES_R),
+)
+"""The records in which a scheduler says what it allocates."""
+
+R_LEGS: Final = (
+    *ALLOCATING,
+    *sent("request", "<exec>.start", topics.SCHED_FREE, mark=CARRIES_R),
     *received("response", *LOOKUP_TOPICS, mark=BY_SCHEDULER),
     *sent("response", topics.RESOURCE_ACQUIRE),
 )
+
+
+def carried(record: Record) -> Any:
+    """Return the R in the payload of a message about a job; None if it has none."""
+    return None if errnum(record) else payload(record).get("R")
+
+
+def is_part(record: Record) -> bool:
+    """Whether a sched.free is of the current edition, and more of the job's R is freed later."""
+    return carried(record) is not None and payload(record).get("final") is not True
+
+
+def allocated(record: Record) -> list[SeenR]:
+    """Return the R of each job in a record of ALLOCATING."""
+    if topic_of(record) == topics.KVS_COMMIT:
+        return [each for _, each in committed(record) if each is not None]
+    return _carried(record)
+
+
+def _carried(record: Record) -> list[SeenR]:
+    r, jobid = carried(record), payload(record).get("id")
+    if r is None or (payload(record).get("type") and topic_of(record) == topics.SCHED_ALLOC):
+        return []
+    jobid = jobid if type(jobid) is int else UNREADABLE
+    return [SeenR(f"R of job {jobid} in {topic_of(record)}", r, record.t, jobid)]
 
 
 def found_in(record: Record, seen: Seen) -> list[SeenR]:
@@ -154,7 +191,7 @@ def found_in(record: Record, seen: Seen) -> list[SeenR]:
     """
     topic = topic_of(record)
     if topic == topics.KVS_COMMIT:
-        return [each for _, each in committed(record) if each is not None]
+        return allocated(record)
     if topic in LOOKUP_TOPICS:
         if record.party != seen.facts.scheduler or errnum(record):
             return []
@@ -164,10 +201,10 @@ def found_in(record: Record, seen: Seen) -> list[SeenR]:
         return [
             _of_job(jobid, text, record.t) for jobid, text in pairs if None not in (jobid, text)
         ]
-    grown = payload(record)
-    if errnum(record) or grown.get("type") != "grow" or "resources" not in grown:
-        return []
-    return [SeenR("resources of a grow response", grown["resources"], record.t)]
+    if topic != topics.RESOURCE_ACQUIRE:
+        return _carried(record)
+    grown = None if errnum(record) else change_of(payload(record)).resources
+    return [] if grown is None else [SeenR("resources in resource.acquire", grown, record.t)]
 
 
 # --- reading an R of which nothing is certain

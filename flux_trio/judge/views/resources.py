@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.shapes import idset_of
@@ -24,15 +24,20 @@ from flux_trio.judge.engine.selector import (
     sent,
     topic_of,
 )
-from flux_trio.judge.engine.trait import BY_SCHEDULER, WITH_R
+from flux_trio.judge.engine.trait import BY_SCHEDULER
 from flux_trio.judge.engine.view import Live, Seen, View, view
+from flux_trio.judge.views.acquiring import NONE, change_of
 from flux_trio.judge.views.resource_sets import (
+    ALLOCATING,
     LOOKUPS,
     Piece,
     SeenR,
+    allocated,
+    carried,
     committed,
     execution,
     found_in,
+    is_part,
     job_of_key,
     number_of,
     pieces_of,
@@ -45,7 +50,6 @@ from flux_trio.messages.types import STREAMING
 from flux_trio.trace import Kind, Record
 
 RESOURCE_DISCONNECT: Final = topics.disconnect_of(topics.RESOURCE)
-NONE: Final = Idset()
 ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module that is gone
 
 
@@ -57,7 +61,7 @@ class Acquired(Live, frozen=True, gc=False):
     is_streaming: bool
     groups: tuple[str, ...]
     granted: Idset = NONE
-    """Grown and not shrunk."""
+    """Grown, or of the first response, and not shrunk."""
     online: Idset = NONE
     taken: Idset = NONE
     """Shrunk and not grown again."""
@@ -92,7 +96,7 @@ class Acquired(Live, frozen=True, gc=False):
 
 def _is_valid(grow: Mapping[str, Any]) -> bool:
     """Whether there is nothing about a grow for which it may be refused."""
-    idsets = [idset_of(grow.get(key, "")) for key in ("online", "offline")]
+    idsets = [idset_of(grow.get(key, "")) for key in ("online", "offline", "up")]
     return resources_in(grow.get("resources")) is not None and None not in idsets
 
 
@@ -164,37 +168,31 @@ def _after_request(had: Acquired | None, request: Request, record: Record) -> Ac
     return had
 
 
-def _told(had: Acquired, content: dict[str, Any], n: int) -> Acquired:
-    targets = idset_of(content.get("targets")) or NONE
-    match content.get("type"):
-        case "grow":
-            r = content.get("resources")
-            new = targets_of(r) or NONE
-            return had.but(
-                granted=had.granted | new,
-                online=had.online | (idset_of(content.get("online")) or NONE),
-                taken=had.taken - new,
-                pieces=had.pieces + pieces_of(r),
-                properties=tuple(sorted(properties_of(r).items(), key=lambda pair: pair[0])),
-                expiration=number_of(r, "expiration"),
-                traits=had.traits if had.grown or not _is_valid(content) else traits_of(r),
-                grown=had.grown or n,
-                changed=n,
-            )
-        case "shrink":
-            return had.but(
-                granted=had.granted - targets,
-                online=had.online - targets,
-                taken=had.taken | targets,
-                unreleased=had.unreleased | targets,
-                shrunk=n,
-                changed=n,
-            )
-        case "online":
-            return had.but(online=had.online | (targets & had.granted), changed=n)
-        case "offline":
-            return had.but(online=had.online - targets, changed=n)
-    return had
+def _told(had: Acquired, told: dict[str, Any], n: int) -> Acquired:
+    change = change_of(told)
+    r = change.resources
+    if r is not None:
+        new = targets_of(r) or NONE
+        had = had.but(
+            granted=had.granted | new,
+            taken=had.taken - new,
+            pieces=had.pieces + pieces_of(r),
+            properties=tuple(sorted(properties_of(r).items(), key=lambda pair: pair[0])),
+            expiration=number_of(r, "expiration"),
+            traits=had.traits if had.grown or not _is_valid(told) else traits_of(r),
+            grown=had.grown or n,
+        )
+    if shrunk := change.shrunk:
+        had = had.but(
+            granted=had.granted - shrunk,
+            taken=had.taken | shrunk,
+            unreleased=had.unreleased | shrunk,
+            shrunk=n,
+        )
+    if change.expiration is not None:
+        had = had.but(expiration=change.expiration)
+    online = (had.online | (change.up & had.granted)) - change.down - change.shrunk
+    return had.but(online=online, changed=n)
 
 
 AS_RECEIVED: Final[View] = view(
@@ -243,6 +241,8 @@ class Held(Live, frozen=True, gc=False):
     targets: Idset
     is_logged: bool = False
     """The alloc event has followed."""
+    is_freed_late: bool = False
+    """Its SUCCESS had R, as in the current edition, whose free comes after the end of the job."""
 
 
 _SCHED_DISCONNECT: Final = topics.disconnect_of(topics.SCHED)
@@ -262,6 +262,8 @@ def _holders(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
             return _void(getattr(record.message, "sender", "") == seen.facts.manager, seen)
         case topics.KVS_COMMIT:
             return list(committed(record))
+        case topics.SCHED_ALLOC:
+            return [(r.jobid, r) for r in allocated(record) if r.jobid is not None]
         case topics.KVS_LOOKUP | topics.KVS_LOOKUP_ALL:
             return [(r.jobid, r) for r in found_in(record, seen) if r.jobid is not None]
     found = payload(record).get("id")
@@ -269,18 +271,22 @@ def _holders(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
 
 
 def _fold_held(had: Held | None, r: SeenR | None, record: Record, _seen: Seen) -> Held | None:
-    if record.kind == EVENT and name_of(record) == "alloc":
-        return None if had is None else had.but(is_logged=True)
+    if record.kind == EVENT and had is not None:
+        if name_of(record) == "alloc":
+            return had.but(is_logged=True)
+        return had if had.is_freed_late else None
     if r is None:
-        return None
+        freed = targets_of(carried(record)) if is_part(record) else None
+        return None if had is None or freed is None else had.but(targets=had.targets - freed)
     if topic_of(record) in LOOKUP_TOPICS:  # after hello, so that the job holds it
         return Held(record.n, targets_of(r.value) or NONE, True) if had is None else had
-    return Held(record.n, targets_of(r.value) or NONE)
+    is_current = topic_of(record) == topics.SCHED_ALLOC
+    return Held(record.n, targets_of(r.value) or NONE, is_freed_late=is_current)
 
 
 HELD: Final = view(
     "held",
-    sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    ALLOCATING,
     received("response", *LOOKUP_TOPICS, mark=BY_SCHEDULER),
     received("request", topics.SCHED_FREE),
     received("request", _SCHED_DISCONNECT),
@@ -290,8 +296,17 @@ HELD: Final = view(
     fold=_fold_held,
     reads=(LOOKUPS,),
 )
-"""By job id, from the commit of its R until the scheduler takes up sched.free. A grant that is not
-logged when the scheduler goes, or when it hears of the job manager's end, is void."""
+"""By job id, from the commit of its R, or the SUCCESS that has it, until the scheduler takes up
+sched.free. A grant that is not logged when the scheduler goes, or when it hears of the job
+manager's end, is void."""
+
+
+class Drain(NamedTuple):
+    """A drain or undrain that is not answered."""
+
+    client: str
+    topic: str
+    targets: Idset
 
 
 class Administered(Live, frozen=True, gc=False):
@@ -303,6 +318,28 @@ class Administered(Live, frozen=True, gc=False):
     n: Place = 0
     party: str = ""
     """Who says so."""
+    is_noted: bool = False
+    """The resource service notes what happens to targets."""
+    asked: tuple[Drain, ...] = ()
+
+
+def _after_drain(was: Administered, record: Record) -> Administered:
+    """A drain or undrain takes effect when it is answered."""
+    found = message(record)
+    client = next(iter(getattr(found, "routes", ())), "")
+    topic = topic_of(record)
+    if isinstance(found, Request):
+        targets = idset_of(payload(record).get("targets")) or NONE
+        return was.but(asked=(*was.asked, Drain(client, topic, targets)))
+    asked = next((each for each in was.asked if each[:2] == (client, topic)), None)
+    if asked is None:
+        return was
+    was = was.but(asked=tuple(each for each in was.asked if each is not asked))
+    if errnum(record):
+        return was
+    if topic == topics.RESOURCE_DRAIN:
+        return was.but(drained=was.drained | asked.targets, n=record.n)
+    return was.but(drained=was.drained - asked.targets, n=record.n)
 
 
 def _fold_administered(
@@ -313,11 +350,13 @@ def _fold_administered(
     if record.kind == MODULE:  # a drain outlasts the service, what else it knew may not
         is_new = content.get("module") == was.party and content.get("what") == "started"
         return was.but(down=NONE, excluded=NONE) if is_new else was
+    if topic_of(record) in (topics.RESOURCE_DRAIN, topics.RESOURCE_UNDRAIN):
+        return _after_drain(was, record)
     if record.message is not None:
         excluded = idset_of(content.get("exclude"))
         return was if excluded is None else was.but(excluded=excluded, n=record.n)
     targets = idset_of(content.get("targets")) or NONE
-    was = was.but(n=record.n, party=record.party)
+    was = was.but(n=record.n, party=record.party, is_noted=True)
     match content.get("what"):
         case "down":
             return was.but(down=was.down | targets)
@@ -337,21 +376,18 @@ ADMINISTERED: Final = view(
     noted(Kind.RESOURCE),
     noted(Kind.MODULE),
     sent("response", topics.RESOURCE_STATUS),
+    received("request", topics.RESOURCE_DRAIN, topics.RESOURCE_UNDRAIN),
+    sent("response", topics.RESOURCE_DRAIN, topics.RESOURCE_UNDRAIN),
     key=no_key,
     fold=_fold_administered,
 )
-"""One state, from the resource service's own notes and what it says in resource.status."""
+"""One state, from the resource service's own notes, the drains that it has answered, and what it
+says in resource.status."""
 
 
 def administered(seen: Seen) -> Administered:
     found: Administered | None = seen.at(ADMINISTERED)
     return found or Administered()
-
-
-def wrote_r(record: Record) -> list[tuple[int, Idset, str]]:
-    """Job, targets and words of each R that a kvs.commit writes."""
-    found = [(jobid, r) for jobid, r in committed(record) if r is not None]
-    return [(jobid, targets_of(r.value) or NONE, r.what) for jobid, r in found]
 
 
 __all__ = [
@@ -367,5 +403,4 @@ __all__ = [
     "administered",
     "heard_by",
     "job_of_key",
-    "wrote_r",
 ]

@@ -171,7 +171,7 @@ class Asked(Live, frozen=True, gc=False):
     note: str | None = None
     """What it said."""
     free: Place = 0
-    """sched.free, not answered."""
+    """sched.free, not answered; the current edition has no answer."""
     freed: Place = 0
     """Its answer was taken up; the free event has not followed."""
 
@@ -229,7 +229,8 @@ def _after_asking(asked: Asked, priority: Any, record: Record) -> Asked:
             return asked.but(cancel=n)
         case topics.SCHED_PRIORITIZE:
             return asked.but(priority=priority)
-    return asked.but(free=n, granted=0, crossed=False)
+    is_answered = "R" not in payload(record)  # only in the classic edition
+    return asked.but(free=n if is_answered else 0, granted=0, crossed=False)
 
 
 def _after_answer(asked: Asked, record: Record, seen: Seen) -> Asked | None:

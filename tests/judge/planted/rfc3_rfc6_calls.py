@@ -35,7 +35,7 @@ def a_request_without_topic(trace: Trace) -> Trace:
     return edit(trace, find(trace, topics.SCHED_CANCEL, "request"), topic="")
 
 
-@PLANTED.violation("3.payload.1", "scheduler_reload")
+@PLANTED.violation("invariant.payload-is-object", "scheduler_reload")
 def a_request_with_text(trace: Trace) -> Trace:
     return edit(trace, find(trace, "resource.disconnect", "request"), payload="bye")
 

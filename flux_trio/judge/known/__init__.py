@@ -1,0 +1,94 @@
+r"""Known departures: violations of an implementation that are known, each with its reason.
+
+A file of departures is TOML:
+
+    [[known]]
+    clause = "32.start.20"
+    found = "got 'all'"
+    why = "The execution service releases all ranks at once and names them \"all\"."
+
+`found` is part of the text of the violations that are meant; without it, all of the clause are. The
+files of this package are shipped and may be named without directory and suffix: `flux-core-0.88`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from importlib import resources
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+
+from flux_trio.formats import FormatError
+from flux_trio.judge.engine.causes import Violation
+from flux_trio.judge.engine.judgement import Expected, Judgement
+from flux_trio.judge.engine.monitor import Verdict
+
+SUFFIX: Final = ".toml"
+
+Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Departure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Violations of `clause` whose text contains `found`, and the reason of them."""
+
+    clause: Text
+    why: Text
+    found: str = ""
+
+    def is_of(self, violation: Violation) -> bool:
+        """Whether a violation is one of those."""
+        return violation.clause == self.clause and self.found in violation.text
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    known: list[Departure]
+
+
+def shipped() -> list[str]:
+    """Return the names of the files in this package."""
+    files = resources.files(__package__).iterdir()
+    return sorted(each.name.removesuffix(SUFFIX) for each in files if each.name.endswith(SUFFIX))
+
+
+def load_shipped(name: str) -> list[Departure]:
+    """Return the departures of a file in this package."""
+    text = resources.files(__package__).joinpath(name + SUFFIX).read_text(encoding="utf-8")
+    return parse_known(text, name + SUFFIX)
+
+
+def parse_known(text: str, where: str = "known") -> list[Departure]:
+    """Decode a file of departures. Raises FormatError."""
+    try:
+        return msgspec.toml.decode(text, type=_File).known
+    except msgspec.ValidationError as error:
+        raise FormatError.of_msgspec(error).at(where) from None
+    except msgspec.DecodeError as error:
+        raise FormatError(f"TOML ({error})", text, where) from None
+
+
+def sort_known(judgement: Judgement, known: Iterable[Departure]) -> Judgement:
+    """Return the judgement with each known violation at the first departure that it is of.
+
+    A clause that was broken only so has the verdict KNOWN. A departure without violations did not
+    occur.
+    """
+    known = list(known)
+    if not known:
+        return judgement
+    unknown: list[Violation] = []
+    found: list[list[Violation]] = [[] for _ in known]
+    for violation in judgement.violations:
+        at = next((at for at, each in enumerate(known) if each.is_of(violation)), None)
+        (unknown if at is None else found[at]).append(violation)
+    broken = {violation.clause for violation in unknown}
+    verdicts = {
+        clause: Verdict.KNOWN if verdict == Verdict.BROKEN and clause not in broken else verdict
+        for clause, verdict in judgement.verdicts.items()
+    }
+    expected = tuple(
+        Expected(each.clause, each.why, tuple(those))
+        for each, those in zip(known, found, strict=True)
+    )
+    return replace(judgement, verdicts=verdicts, violations=tuple(unknown), known=expected)

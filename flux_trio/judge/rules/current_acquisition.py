@@ -1,0 +1,162 @@
+"""RFC 28 as the current edition has it: the clauses that this edition states otherwise.
+
+A peer acquires all resources at once. The first response has the inventory and the targets that are
+up; each later response has what has changed, in the keys `up`, `down`, `shrink`, `expiration`,
+`property-add` and `property-remove`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from flux_trio.formats import Idset
+from flux_trio.judge.checks.shapes import idset_of
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    errnum,
+    job_id,
+    message,
+    payload,
+    received,
+    sent,
+)
+from flux_trio.judge.rules.rfc28_responses import TELL, told_to
+from flux_trio.judge.rules.rfc28_scheduler import avoided
+from flux_trio.judge.views.acquiring import NONE, change_of
+from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
+from flux_trio.judge.views.jobs import LIFE
+from flux_trio.judge.views.resource_sets import ALLOCATING, allocated
+from flux_trio.judge.views.resources import AS_RECEIVED, AS_SENT, HELD, Acquired, heard_by
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules(current=True)
+
+CHANGES: Final = ("up", "down", "shrink", "expiration", "property-add", "property-remove")
+
+
+@RULES.judge("28.acquire.1", sent("request", topics.RESOURCE_ACQUIRE))
+def acquire_has_no_payload(record: Record, _seen: Seen) -> Said:
+    found = getattr(message(record), "payload", None)
+    return not found or Broken(f"resource.acquire: expected no payload, got {found!r:.80}")
+
+
+def _is_first(record: Record, seen: Seen) -> bool | None:
+    """Whether a response is the first to its acquire; None for an error, or an unknown acquire."""
+    had = told_to(record, seen)
+    return None if had is None or errnum(record) else not had.grown
+
+
+@RULES.judge("28.grow.2", TELL, views=[AS_SENT])
+def the_first_response_alone_has_the_inventory(record: Record, seen: Seen) -> Said:
+    is_first, told = _is_first(record, seen), payload(record)
+    if is_first is None:
+        return None
+    if not is_first:
+        has = "resources" in told
+        return not has or Broken("resource.acquire: resources: expected in the first response only")
+    if isinstance(told.get("resources"), dict):
+        return True
+    got = f"got {told['resources']!r:.80}" if "resources" in told else "it is missing"
+    return Broken(f"first response to resource.acquire: resources: expected an R (RFC 20), {got}")
+
+
+@RULES.judge("28.grow.3", TELL, views=[AS_SENT])
+def the_first_response_says_what_is_up(record: Record, seen: Seen) -> Said:
+    if not _is_first(record, seen):
+        return None
+    up = payload(record).get("up")
+    if idset_of(up) is not None:
+        return True
+    got = f"got {up!r:.80}" if "up" in payload(record) else "it is missing"
+    return Broken(f"first response to resource.acquire: up: expected an idset (RFC 22), {got}")
+
+
+@RULES.judge("28.background.7", TELL, views=[AS_SENT])
+def later_responses_say_what_has_changed(record: Record, seen: Seen) -> Said:
+    if _is_first(record, seen) is not False:
+        return None
+    if not payload(record).keys().isdisjoint(CHANGES):
+        return True
+    keys = ", ".join(CHANGES)
+    return Broken(f"resource.acquire: expected one of {keys}, got {payload(record)!r:.80}")
+
+
+def _changes(clause: str, key: str, before: Callable[[Acquired, Any], Idset], what: str) -> None:
+    """Register `clause`: the targets under `key` of a later response are among those `before`."""
+
+    @RULES.judge(clause, TELL, views=[AS_SENT])
+    def judge(record: Record, seen: Seen) -> Said:
+        had, told = told_to(record, seen), payload(record)
+        if had is None or not had.grown or key not in told or errnum(record):
+            return None
+        targets = idset_of(told[key])
+        if not targets:
+            expected = "expected an idset of some targets"
+            return Broken(f"resource.acquire: {key}: {expected}, got {told[key]!r:.80}")
+        if others := targets - before(had, told):
+            return Broken(
+                f"resource.acquire: {key}: targets {others} are not {what}", (had.changed,)
+            )
+        return True
+
+
+_changes("28.online.1", "up", lambda had, _told: had.offline, "acquired and down")
+_changes(
+    "28.offline.1",
+    "down",
+    lambda had, told: had.online | change_of(told).shrunk,
+    "acquired and up",
+)
+_changes(
+    "28.shrink.1",
+    "shrink",
+    lambda had, told: had.granted & (change_of(told).down | had.offline),
+    "acquired, and in down too",
+)
+
+
+def _avoids(clause: str, which: Callable[[Acquired], Idset], what: str) -> None:
+    """Register `clause`: a SUCCESS has no such target.
+
+    Only if the scheduler took up the job's request after the response that said so: then it had
+    taken up that response too.
+    """
+
+    @RULES.judge(clause, ALLOCATING, views=[AS_RECEIVED, SCHED_JOBS])
+    def judge(record: Record, seen: Seen) -> Said:
+        had = heard_by(seen, record.party)
+        targets = NONE if had is None else which(had)
+        if had is None or not targets:
+            return None
+        found = [r for r in allocated(record) if sched_job(seen, r.jobid).alloc > had.changed]
+        return avoided(found, targets, what, had.changed) if found else None
+
+
+def _unfreed(seen: Seen) -> Iterable[Broken]:
+    had = heard_by(seen, seen.facts.scheduler)
+    for jobid, held in seen.all(HELD).items() if had is not None else ():
+        targets = held.targets & (NONE if had is None else had.offline)
+        if targets and seen.at(LIFE, jobid) is None:
+            text = f"job {jobid} is over, and the scheduler was not told that it frees"
+            yield Broken(f"{text} targets {targets}, which are down", (held.n,), job=jobid)
+
+
+@RULES.judge(
+    "28.offline.5",
+    received("request", topics.SCHED_FREE),
+    views=[AS_RECEIVED, HELD, LIFE],
+    debts=_unfreed,
+)
+def targets_that_are_down_are_freed(record: Record, seen: Seen) -> Said:
+    """The free comes after the end of the job, when its resources are clean."""
+    had, held = heard_by(seen, record.party), seen.at(HELD, job_id(record))
+    return had is not None and held is not None and bool(held.targets & had.offline)
+
+
+_avoids("28.shrink.3", lambda had: had.taken, "shrunk")
+_avoids("28.offline.3", lambda had: had.offline, "down")

@@ -1,0 +1,127 @@
+"""RFC 27 as the current edition has it: hello with `partial-ok`, and free, which has R.
+
+A job may be freed in several parts; the last free is `final`. The scheduler does not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from flux_trio.judge.checks.shapes import BOOLEAN, JOB_ID, OBJECT
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    job_id,
+    logged,
+    message,
+    payload,
+    sent,
+    view,
+)
+from flux_trio.judge.engine.selector import EVENT
+from flux_trio.judge.views.holding import GRANTS, Grant
+from flux_trio.judge.views.jobs import LIFE, Life
+from flux_trio.judge.views.resource_sets import carried, is_part, resources_in
+from flux_trio.judge.views.scheduling import ASKED, LINK, asked_of, is_pending, link_of
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules(current=True)
+
+FREED: Final = sent("request", topics.SCHED_FREE)
+PARTIAL: Final = "partial-ok"
+
+
+@RULES.judge("27.hello.2", sent("request", topics.SCHED_HELLO))
+def hello_has_no_payload_or_partial_ok(record: Record, _seen: Seen) -> Said:
+    found: Any = getattr(message(record), "payload", None)
+    if not found:
+        return True
+    if isinstance(found, dict) and BOOLEAN.fits(found.get(PARTIAL, False)):
+        return True
+    expected = f"no payload, or an object whose {PARTIAL} is true or false"
+    return Broken(f"sched-hello: expected {expected}, got {found!r:.80}")
+
+
+@RULES.judge("27.free.2", FREED)
+def free_has_id_and_r(record: Record, _seen: Seen) -> Said:
+    told = payload(record)
+    wrong = [
+        f"{key}: expected {shape.words}, got {told[key]!r:.80}"
+        if key in told
+        else f"expected key {key}, {shape.words}; it is missing"
+        for key, shape in (("id", JOB_ID), ("R", OBJECT), ("final", BOOLEAN))
+        if not shape.fits(told.get(key, False if key == "final" else None))
+    ]
+    return Broken(f"sched.free request: {wrong[0]}") if wrong else True
+
+
+def _fold_unfreed(n: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
+    if record.kind == EVENT:
+        life: Life | None = seen.at(LIFE, job_id(record))
+        is_due = life is not None and not life.bypassed and link_of(seen).is_up
+        return record.n if is_due else n
+    return n if is_part(record) else None
+
+
+UNFREED: Final = view(
+    "unfreed",
+    logged("free"),
+    FREED,
+    key=job_id,
+    fold=_fold_unfreed,
+    reads=(LIFE, LINK),
+)
+"""By job id: its free event, until all of its resources are freed with sched.free."""
+
+
+def _unfreed(seen: Seen) -> Iterable[Broken]:
+    for jobid, n in seen.all(UNFREED).items():
+        yield Broken(f"job {jobid}: free event, and no final sched.free follows", (n,), job=jobid)
+
+
+@RULES.judge("27.free.1", FREED, views=[GRANTS, UNFREED], debts=_unfreed)
+def what_was_granted_is_freed_in_whole(record: Record, seen: Seen) -> Said:
+    grant: Grant | None = seen.at(GRANTS, job_id(record))
+    freed = resources_in(carried(record))
+    if grant is None or freed is None:
+        return None
+    if not freed.issubset(grant.resources):
+        held = grant.resources.summary()
+        text = f"job {job_id(record)}: {freed.summary()} is freed, but the job holds {held}"
+        return Broken(text, (grant.since,))
+    left = grant.resources.difference(freed)
+    if bool(left) is not (payload(record).get("final") is True):
+        return True
+    if left:
+        text = f"job {job_id(record)}: the final free leaves {left.summary()}"
+    else:
+        text = f"job {job_id(record)}: nothing is left to free: expected final true"
+    return Broken(text, (grant.since,))
+
+
+@RULES.judge("invariant.freed-once", FREED, views=[GRANTS, LINK])
+def an_allocation_is_freed_once(record: Record, seen: Seen) -> Said:
+    jobid = job_id(record)
+    if not link_of(seen).is_up or jobid is None:
+        return None
+    if seen.at(GRANTS, jobid) is not None:
+        return True
+    text = f"job {jobid}: sched.free, and by the messages it holds no resources"
+    return Broken(text, party=record.party)
+
+
+@RULES.judge(
+    "invariant.one-in-flight", sent("request", topics.SCHED_ALLOC, topics.SCHED_FREE), views=[ASKED]
+)
+def a_job_has_one_alloc_in_flight(record: Record, seen: Seen) -> Said:
+    """Frees are not answered, so that several may follow each other."""
+    asked = asked_of(seen, job_id(record))
+    if not is_pending(asked, seen):
+        return True
+    text = f"job {job_id(record)}: {message(record).topic} while its sched.alloc is open"  # type: ignore[union-attr]
+    return Broken(text, (asked.alloc,), party=record.party)

@@ -1,0 +1,81 @@
+"""RFC 32 as the current edition has it: start has R, and `reattached` answers a reattach."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from flux_trio.judge.checks.shapes import OBJECT, one_of, require_key
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, job_id, payload, sent
+from flux_trio.judge.engine.trait import CARRIES_R
+from flux_trio.judge.rules.rfc20_use import END
+from flux_trio.judge.rules.rfc32_start import SENT, reattach_is_for_what_should_still_run
+from flux_trio.judge.views.eventlogs import LOG
+from flux_trio.judge.views.execution import LINK, START, STARTS, start_of
+from flux_trio.judge.views.holding import WRITTEN, Written
+from flux_trio.judge.views.resource_sets import carried, number_of, resources_in
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules(current=True)
+
+ANSWERED: Final = sent("response", START)
+STARTED, REATTACHED = "start", "reattached"
+
+require_key(RULES, "32.start.11", SENT, key="R", shape=OBJECT)
+RULES.judge("32.start.9", SENT, views=(LOG,))(reattach_is_for_what_should_still_run)
+
+require_key(
+    RULES,
+    "32.start.16",
+    ANSWERED,
+    key="type",
+    shape=one_of(STARTED, REATTACHED, "release", "exception", "finish"),
+)
+
+
+@RULES.judge("32.start.10", ANSWERED, views=(LINK, STARTS))
+def a_reattach_is_answered_with_reattached(record: Record, seen: Seen) -> Said:
+    start, told = start_of(seen, record), payload(record)
+    if start is None or errnum(record) or told.get("type") not in (STARTED, REATTACHED):
+        return None
+    expected = REATTACHED if start.reattach else STARTED
+    if told["type"] != expected:
+        asked = f"start with reattach {str(start.reattach).lower()}"
+        text = f"job {job_id(record)}: {asked}: expected {expected}, got {told['type']}"
+        return Broken(text, (start.sent,))
+    return True
+
+
+_ROUNDING_S: Final = 1e-6
+
+
+@RULES.judge(
+    "20.overview.4",
+    sent("request", START, topics.SCHED_FREE, mark=CARRIES_R),
+    views=(WRITTEN, END),
+)
+def others_get_the_r_that_was_allocated(record: Record, seen: Seen) -> Said:
+    """A free may be of a part, which 27.free.1 judges, and its R need not have times."""
+    jobid = job_id(record)
+    written: Written | None = seen.at(WRITTEN, jobid)
+    r = carried(record)
+    found = resources_in(r)
+    if written is None or written.resources is None or found is None:
+        return None
+    had = written.resources
+    if not found.issubset(had):
+        return Broken(f"{_what(record)}: {found.summary()} is not of {had.summary()}", (written.n,))
+    if payload(record).get("reattach") is None:
+        return True
+    if found.groups != had.groups:
+        text = f"{_what(record)}: expected all of {had.summary()}, got {found.summary()}"
+        return Broken(text, (written.n,))
+    _, end, n, _ = seen.at(END, jobid) or (None, None, 0, 0)
+    got: Any = number_of(r, "expiration")
+    if isinstance(end, (int, float)) and abs(got - end) > _ROUNDING_S:
+        return Broken(f"{_what(record)}: expiration: expected {end}, got {got}", (n,))
+    return True
+
+
+def _what(record: Record) -> str:
+    return f"R of job {job_id(record)} in {getattr(record.message, 'topic', '')}"

@@ -1,0 +1,59 @@
+"""What a response to resource.acquire says (RFC 28), in the keys of either edition.
+
+The classic edition has a `type` and says one thing; the current edition has no `type`, and its keys
+say what has changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from flux_trio.formats import Idset
+from flux_trio.judge.checks.shapes import idset_of
+
+NONE: Final = Idset()
+
+
+class Change(NamedTuple):
+    """What has changed for the peer that acquires."""
+
+    resources: Any = None
+    """An R that is added, or the whole inventory; None if there is none."""
+    up: Idset = NONE
+    down: Idset = NONE
+    shrunk: Idset = NONE
+    expiration: float | None = None
+    """Of the inventory, seconds since the Unix epoch; None if it stays."""
+
+
+NO_CHANGE: Final = Change()
+
+
+def change_of(told: dict[str, Any]) -> Change:
+    """Return what a response says; what cannot be read is empty."""
+    match told.get("type"):
+        case None:
+            return Change(
+                told.get("resources"),
+                _targets(told, "up"),
+                _targets(told, "down"),
+                _targets(told, "shrink"),
+                _time(told.get("expiration")),
+            )
+        case "grow":
+            return Change(told.get("resources"), up=_targets(told, "online"))
+        case "shrink":
+            return Change(shrunk=_targets(told, "targets"))
+        case "online":
+            return Change(up=_targets(told, "targets"))
+        case "offline":
+            return Change(down=_targets(told, "targets"))
+    return NO_CHANGE
+
+
+def _targets(told: dict[str, Any], key: str) -> Idset:
+    return idset_of(told.get(key)) or NONE
+
+
+def _time(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) else None

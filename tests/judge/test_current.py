@@ -1,0 +1,324 @@
+"""Clauses as the current edition has them: violations planted in what real flux-core said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flux_trio.judge.rules import CURRENT_RULES
+from tests.support.recorded import Told, broken, judged, recording
+
+LIFECYCLE, DRAIN, DOWN, NODES, REATTACH, PARTS, UPDATE = "01", "20", "21", "22", "24", "30", "40"
+
+Change = Callable[[Told], Any]
+PLANTED: list[tuple[str, str, str, Change, bool]] = []
+
+
+def planted(clause: str, number: str, *, owed: bool = False) -> Callable[[Change], Change]:
+    """Register a function that changes a recording so that it breaks the clause.
+
+    One that is `owed` shows at the end of the trace.
+    """
+
+    def register(change: Change) -> Change:
+        PLANTED.append((f"{clause}: {change.__name__}", clause, number, change, owed))
+        return change
+
+    return register
+
+
+def messages(told: Told, topic: str, type_: str, **keys: Any) -> list[Any]:
+    return [
+        each
+        for each in told["messages"]
+        if (each["topic"], each["type"]) == (topic, type_)
+        and not each.get("errnum")
+        and all(each.get("payload", {}).get(key) == value for key, value in keys.items())
+    ]
+
+
+def first(told: Told, topic: str, type_: str, **keys: Any) -> Any:
+    return messages(told, topic, type_, **keys)[0]["payload"]
+
+
+def success(told: Told, nth: int = 0) -> Any:
+    return messages(told, "sched.alloc", "response", type=0)[nth]["payload"]
+
+
+def acquired(told: Told, nth: int = 0) -> Any:
+    return messages(told, "resource.acquire", "response")[nth]["payload"]
+
+
+def start(told: Told) -> Any:
+    return first(told, "job-exec.start", "request")
+
+
+def free(told: Told) -> Any:
+    return first(told, "sched.free", "request")
+
+
+# --- resources
+
+
+@planted("invariant.no-double-allocation", NODES)
+def two_running_jobs_on_one_core(told: Told) -> None:
+    given, other = success(told)["R"], success(told, 1)["R"]
+    other["execution"].update(R_lite=given["execution"]["R_lite"])
+    other["execution"].update(nodelist=given["execution"]["nodelist"])
+
+
+@planted("25.resources.7", LIFECYCLE)
+def more_cores_than_asked_for(told: Told) -> None:
+    success(told)["R"]["execution"]["R_lite"][0]["children"]["core"] = "0-1"
+
+
+@planted("25.resources.7", NODES)
+def fewer_cores_than_asked_for(told: Told) -> None:
+    most = max(
+        (each["payload"] for each in messages(told, "sched.alloc", "response", type=0)),
+        key=lambda payload: len(str(payload["R"])),
+    )
+    most["R"]["execution"]["R_lite"][0]["children"]["core"] = "0"
+
+
+@planted("20.overview.3", LIFECYCLE)
+def a_core_that_is_not_there(told: Told) -> None:
+    success(told)["R"]["execution"]["R_lite"][0]["children"]["core"] = "7"
+
+
+@planted("14.attributes.2", "29")
+def an_expiration_that_is_not_of_the_job(told: Told) -> None:
+    success(told)["R"]["execution"]["expiration"] += 60
+
+
+@planted("20.overview.4", LIFECYCLE)
+def started_on_another_core(told: Told) -> None:
+    start(told)["R"]["execution"]["R_lite"][0]["children"]["core"] = "1"
+
+
+@planted("20.overview.4", "29")
+def started_with_another_expiration(told: Told) -> None:
+    start(told)["R"]["execution"]["expiration"] += 60
+
+
+@planted("20.format.2", LIFECYCLE)
+def a_start_with_r_of_another_version(told: Told) -> None:
+    start(told)["R"]["version"] = 2
+
+
+@planted("20.nodelist.3", LIFECYCLE)
+def a_free_with_another_host(told: Told) -> None:
+    free(told)["R"]["execution"]["nodelist"] = ["node7"]
+
+
+@planted("20.nslots.4", LIFECYCLE)
+def a_grant_of_no_slots(told: Told) -> None:
+    success(told)["R"]["execution"]["nslots"] = 0
+
+
+@planted("20.format.8", LIFECYCLE)
+def an_inventory_without_cores(told: Told) -> None:
+    del acquired(told)["resources"]["execution"]["R_lite"][0]["children"]["core"]
+
+
+# --- acquire
+
+
+@planted("28.acquire.1", LIFECYCLE)
+def an_acquire_with_a_group(told: Told) -> None:
+    messages(told, "resource.acquire", "request")[0]["payload"] = {"group": "default"}
+
+
+@planted("28.grow.2", LIFECYCLE)
+def a_first_response_without_resources(told: Told) -> None:
+    del acquired(told)["resources"]
+
+
+@planted("28.grow.2", LIFECYCLE)
+def resources_in_a_later_response(told: Told) -> None:
+    acquired(told, 1)["resources"] = acquired(told)["resources"]
+
+
+@planted("28.grow.3", LIFECYCLE)
+def a_first_response_without_up(told: Told) -> None:
+    del acquired(told)["up"]
+
+
+@planted("28.background.7", LIFECYCLE)
+def a_later_response_that_says_nothing(told: Told) -> None:
+    acquired(told, 1).clear()
+
+
+@planted("28.background.5", LIFECYCLE)
+def a_target_that_is_up_and_not_in_resources(told: Told) -> None:
+    acquired(told)["up"] = "9"
+
+
+@planted("28.online.1", DRAIN)
+def up_of_what_is_up(told: Told) -> None:
+    messages(told, "resource.acquire", "response", up="1")[0]["payload"]["up"] = "0"
+
+
+@planted("28.offline.1", DRAIN)
+def down_of_what_is_no_target(told: Told) -> None:
+    messages(told, "resource.acquire", "response", down="1")[0]["payload"]["down"] = "9"
+
+
+@planted("28.shrink.1", DOWN)
+def shrink_of_what_is_not_down(told: Told) -> None:
+    messages(told, "resource.acquire", "response", down="3")[0]["payload"]["down"] = "2"
+
+
+@planted("28.criteria.4", DRAIN, owed=True)
+def a_drain_that_is_not_told(told: Told) -> None:
+    last = told["messages"].index(messages(told, "resource.acquire", "response", down="2-3")[0])
+    del told["messages"][last:]
+
+
+@planted("28.offline.3", DRAIN)
+def a_grant_of_what_is_down(told: Told) -> None:
+    asked = messages(told, "sched.alloc", "request")[-1]
+    at = told["messages"].index(asked)
+    down = {"from": "resource", "to": "sched-simple", "type": "response"}
+    down |= {"topic": "resource.acquire", "payload": {"down": "0-3"}, "t_rel": asked["t_rel"]}
+    told["messages"].insert(at, down)
+
+
+@planted("28.shrink.3", DOWN)
+def a_grant_of_what_was_shrunk(told: Told) -> None:
+    asked = messages(told, "sched.alloc", "request")[0]
+    down = messages(told, "resource.acquire", "response", shrink="3")[0]
+    told["messages"].remove(down)
+    down["t_rel"] = asked["t_rel"]
+    down["payload"] = {"down": "0-3", "shrink": "0-3"}
+    told["messages"].insert(told["messages"].index(asked), down)
+
+
+@planted("28.offline.5", LIFECYCLE, owed=True)
+def nothing_is_freed_of_what_is_down(told: Told) -> None:
+    (freed,) = messages(told, "sched.free", "request")
+    at = told["messages"].index(freed)
+    down = {"from": "resource", "to": "sched-simple", "type": "response", "t_rel": freed["t_rel"]}
+    told["messages"][at:] = [down | {"topic": "resource.acquire", "payload": {"down": "0"}}]
+
+
+# --- hello and free
+
+
+@planted("27.hello.2", LIFECYCLE)
+def partial_ok_that_is_no_boolean(told: Told) -> None:
+    first(told, "job-manager.sched-hello", "request")["partial-ok"] = 1
+
+
+@planted("27.free.2", LIFECYCLE)
+def a_free_without_r(told: Told) -> None:
+    del free(told)["R"]
+
+
+@planted("27.free.1", LIFECYCLE)
+def a_free_of_another_core(told: Told) -> None:
+    free(told)["R"]["execution"]["R_lite"][0]["children"]["core"] = "1"
+
+
+@planted("27.free.1", LIFECYCLE)
+def a_last_free_that_is_not_final(told: Told) -> None:
+    free(told)["final"] = False
+
+
+@planted("27.free.1", PARTS)
+def a_final_free_that_leaves_something(told: Told) -> None:
+    parts = messages(told, "sched.free", "request", final=False)
+    parts[0]["payload"]["final"] = True
+
+
+@planted("27.free.1", LIFECYCLE, owed=True)
+def no_free_at_all(told: Told) -> None:
+    told["messages"].remove(messages(told, "sched.free", "request")[0])
+
+
+@planted("invariant.freed-once", LIFECYCLE)
+def freed_twice(told: Told) -> None:
+    (freed,) = messages(told, "sched.free", "request")
+    told["messages"].insert(told["messages"].index(freed), freed)
+
+
+@planted("invariant.one-in-flight", LIFECYCLE)
+def freed_while_it_is_asked_for(told: Told) -> None:
+    (freed,) = messages(told, "sched.free", "request")
+    (asked,) = messages(told, "sched.alloc", "request")
+    told["messages"].insert(told["messages"].index(asked) + 1, freed | {"t_rel": asked["t_rel"]})
+
+
+# --- execution
+
+
+@planted("32.start.11", LIFECYCLE)
+def a_start_without_r(told: Told) -> None:
+    del start(told)["R"]
+
+
+@planted("32.start.9", LIFECYCLE)
+def a_reattach_of_what_has_not_started(told: Told) -> None:
+    start(told)["reattach"] = True
+
+
+@planted("32.start.16", LIFECYCLE)
+def an_answer_of_no_type(told: Told) -> None:
+    first(told, "job-exec.start", "response", type="start")["type"] = "begin"
+
+
+@planted("32.start.10", LIFECYCLE)
+def reattached_to_what_was_started(told: Told) -> None:
+    first(told, "job-exec.start", "response", type="start")["type"] = "reattached"
+
+
+@pytest.mark.parametrize(
+    ("clause", "number", "change", "owed"),
+    [pytest.param(*rest, id=name) for name, *rest in PLANTED],
+)
+def test_planted_violation_is_named(clause: str, number: str, change: Change, owed: bool) -> None:
+    told = recording(number)
+    assert clause not in broken(told, at_rest=owed)
+    change(told)
+    assert clause in broken(told, at_rest=owed)
+
+
+def test_every_rule_of_the_current_edition_has_a_violation() -> None:
+    rules = {rule.clause for rule in CURRENT_RULES if rule.is_current}
+    assert sorted(rules - {clause for _, clause, *_ in PLANTED}) == []
+
+
+# --- no false alarms
+
+
+def test_frees_of_parts_follow_each_other() -> None:
+    """invariant.one-in-flight is not broken: no free is answered."""
+    assert judged(recording(PARTS)).verdicts["invariant.one-in-flight"] == "kept"
+
+
+def crashed(number: str) -> Told:
+    """The broker is killed while a job runs; it comes back, and the job is started again."""
+    told = recording(number)
+    said = told["messages"]
+    begun = next(
+        at
+        for at, each in enumerate(said)
+        if each["topic"] == "job-exec.start" and each.get("payload", {}).get("type") == "start"
+    )
+    hellos = ("job-manager.exec-hello", "job-manager.sched-hello", "job-manager.sched-ready")
+    again = [each for each in said[:begun] if each["topic"] in hellos]
+    restart = [each | {"t_rel": said[begun]["t_rel"]} for each in again]
+    asked = start(told) | {"reattach": True}
+    begin = {"t_rel": said[begun]["t_rel"], "from": "job-manager", "to": "job-exec"}
+    begin |= {"type": "request", "topic": "job-exec.start", "payload": asked}
+    reattached = said[begun] | {"payload": said[begun]["payload"] | {"type": "reattached"}}
+    told["messages"] = [*said[: begun + 1], *restart, begin, reattached, *said[begun + 1 :]]
+    return told
+
+
+def test_what_a_killed_broker_left_open_is_void_when_it_is_back() -> None:
+    """32.impl.4: a second exec-hello of the same service, then a start of what was started."""
+    found = {each.clause: each.text for each in judged(crashed(LIFECYCLE)).violations}
+    assert found.keys() & {"32.impl.4", "32.hello.8"} == set()

@@ -1,0 +1,54 @@
+"""What real flux-core said, as records for the judge: whole, or changed.
+
+A recording is one JSON object with the messages in router order and the eventlog of each job.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.judge import Judgement, judge_trace, load_clauses
+from flux_trio.judge.known import load_shipped, sort_known
+from flux_trio.judge.rules import CURRENT_RULES
+from flux_trio.trace import read_trace
+
+DATA: Final = Path(__file__).parent.parent / "data" / "messages"
+KNOWN: Final = load_shipped("flux-core-0.88")
+_CLAUSES: Final = load_clauses()
+
+Told = dict[str, Any]
+"""A recording as decoded JSON."""
+
+
+def numbers() -> list[str]:
+    """The numbers of the recordings, as the files are named."""
+    return sorted(path.name[:2] for path in DATA.glob("*.json"))
+
+
+@functools.cache
+def text_of(number: str) -> bytes:
+    """The recording as JSON."""
+    (path,) = DATA.glob(f"{number}-*.json")
+    return path.read_bytes()
+
+
+def recording(number: str) -> Told:
+    """The recording; a new value each time, which may be changed."""
+    found: Told = msgspec.json.decode(text_of(number))
+    return found
+
+
+def judged(told: Told, *, at_rest: bool = False) -> Judgement:
+    """Judge a recording by the current edition, without what is known of flux-core 0.88."""
+    source = read_trace([msgspec.json.encode(told).decode()])
+    judgement = judge_trace(source, CURRENT_RULES, _CLAUSES, classic=False, at_rest=at_rest)
+    return sort_known(judgement, KNOWN)
+
+
+def broken(told: Told, *, at_rest: bool = False) -> set[str]:
+    """The clauses that are broken."""
+    return {each.clause for each in judged(told, at_rest=at_rest).violations}
