@@ -18,6 +18,7 @@ from flux_trio.messages.payloads import expect_payload, payload_bytes
 from flux_trio.messages.rpc import (
     Calls,
     check_owner,
+    check_user,
     disconnect_request,
     end_of_stream,
     respond,
@@ -69,6 +70,7 @@ __all__ = [
     "UnfitError",
     "check_object",
     "check_owner",
+    "check_user",
     "disconnect_request",
     "end_of_stream",
     "expect_payload",

@@ -105,6 +105,12 @@ def check_owner(request: Request) -> None:
         raise FluxError(Errno.EPERM, "Request requires owner credentials")
 
 
+def check_user(request: Request, userid: int, refusal: str) -> None:
+    """Raise FluxError(EPERM) with `refusal` unless the sender is `userid` or the instance owner."""
+    if not request.is_owner and request.userid != userid:
+        raise FluxError(Errno.EPERM, refusal)
+
+
 def unknown_method(service: str, name: str) -> FluxError:
     """Return the error for a method that `service` does not have."""
     return FluxError(Errno.ENOSYS, f"no method {name} in service {service}")

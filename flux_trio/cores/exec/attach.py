@@ -89,7 +89,7 @@ class Attachments(Part):
         jobid = payload.id
         job = self._jobs.get(jobid)
         if job is not None:
-            job.check_access(request)
+            check_access(request, job.userid)
         self._of_user.take(request.userid)
         attachment = Attachment(request, Credit(payload.credit), jobid)
         self._streams.add(attachment)

@@ -265,16 +265,12 @@ class ExecCore(CorePart):
 
     def _kill(self, request: Request) -> None:
         payload = job_requests.KILL.read(request)
-        job = self._jobs.get(payload.id)
-        name = format_fluid(payload.id, "f58")
-        if job is None:
-            raise FluxError(Errno.ENOENT, f"job {name} is not running")
-        job.check_access(request)
+        job = self._jobs.asked_about(request, payload.id)
         if not 1 <= payload.signum <= SIGNUM_MAX:
             text = f"signum: expected 1 to {SIGNUM_MAX}, got {payload.signum}"
             raise FluxError(Errno.EINVAL, text)
         if job.phase is not Phase.RUNNING:
-            raise FluxError(Errno.EINVAL, f"job {name} is not running")
+            raise FluxError(Errno.EINVAL, f"job {format_fluid(job.id, 'f58')} is not running")
         self._runs.signal(job, payload.signum)
         self._outbox.send(respond(request))
 

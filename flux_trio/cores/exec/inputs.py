@@ -43,10 +43,7 @@ class Inputs(Part):
         """
         payload = exec_requests.INPUT.read(request)
         name = format_fluid(payload.id, "f58")
-        job = self._jobs.get(payload.id)
-        if job is None:
-            raise FluxError(Errno.ENOENT, f"job {name} is not running")
-        job.check_access(request)
+        job = self._jobs.asked_about(request, payload.id)
         if job.phase is not Phase.RUNNING:
             raise FluxError(Errno.ENOENT, f"job {name} is not running")
         if job.start is None or not job.start.input:

@@ -21,9 +21,10 @@ from flux_trio.formats import (
     Jobspec,
     ResourceSet,
     apply_update,
+    format_fluid,
     parse_eventlog,
 )
-from flux_trio.messages import Errno, FluxError, Request
+from flux_trio.messages import Errno, FluxError, Request, check_user
 from flux_trio.protocols import Job as StoredJob
 from flux_trio.protocols import JobEvent
 from flux_trio.shell.protocol import Start
@@ -81,10 +82,6 @@ class Job(msgspec.Struct, eq=False):
         """
         return self.expiration + self.stepped if self.expiration else 0.0
 
-    def check_access(self, request: Request) -> None:
-        """Raise FluxError(EPERM) unless `request` is from the owner or the job's user."""
-        check_access(request, self.userid)
-
     def read_environment(self, text: str) -> None:
         """Take the environment of the tasks from the stored jobspec. FormatError.
 
@@ -124,6 +121,15 @@ class Jobs(Part):
         """The job, None for one that this service does not know."""
         return self.by_id.get(jobid)
 
+    def asked_about(self, request: Request, jobid: int) -> Job:
+        """Return the job that a user's request is about. Raises FluxError: ENOENT, EPERM."""
+        job = self.by_id.get(jobid)
+        if job is None:
+            name = format_fluid(jobid, "f58")
+            raise FluxError(Errno.ENOENT, f"job {name} is not running")
+        check_access(request, job.userid)
+        return job
+
     def running(self, jobid: int) -> Job | None:
         """The job if it is RUNNING."""
         job = self.by_id.get(jobid)
@@ -137,9 +143,8 @@ class Jobs(Part):
 
 
 def check_access(request: Request, userid: int) -> None:
-    """Raise FluxError(EPERM) unless `request` is from the owner or from `userid`."""
-    if not request.is_owner and request.userid != userid:
-        raise FluxError(Errno.EPERM, f"{request.topic}: the job belongs to another user")
+    """Raise FluxError(EPERM) unless the sender is the job's user or the instance owner."""
+    check_user(request, userid, f"{request.topic}: the job belongs to another user")
 
 
 def completed_status(exec_log: str) -> int | None:

@@ -23,6 +23,7 @@ from flux_trio.messages import (
     FluxError,
     Request,
     Response,
+    check_user,
     expect_payload,
     respond,
     respond_error,
@@ -139,8 +140,7 @@ class Info(Part):
         record = self._records.find(jobid)
         if record is None:
             raise FluxError(Errno.ENOENT, UNKNOWN_JOB)
-        if not request.is_owner and request.userid != record.userid:
-            raise FluxError(Errno.EPERM, RESTRICTED)
+        check_user(request, record.userid, RESTRICTED)
         return record
 
 

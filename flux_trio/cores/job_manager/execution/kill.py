@@ -19,6 +19,7 @@ from flux_trio.messages import (
     FluxError,
     Request,
     Response,
+    check_user,
     respond,
     respond_error,
 )
@@ -40,13 +41,11 @@ class Kills(Part):
         """job-manager.kill: a signal for one job, by its user or the owner."""
         payload = job_requests.KILL.read(request)
         _check_signal(payload.signum)
-        job = self._ledger.jobs.get(payload.id)
+        denied = "guests may only send signals to their own jobs"
+        absent = Absent(payload.id, Errno.EINVAL, inactive_errnum=Errno.EINVAL)
+        job = self._ledger.asked_about(request, payload.id, denied, absent)
         if job is None:
-            absent = Absent(payload.id, Errno.EINVAL, inactive_errnum=Errno.EINVAL)
-            self._ledger.refuse(request, absent)
             return
-        if not request.is_owner and request.userid != job.userid:
-            raise FluxError(Errno.EPERM, "guests may only send signals to their own jobs")
         if not job.state & RUNNING or not self._exec.service:
             raise FluxError(Errno.EINVAL, "job is not running")
         signal = job_requests.KILL.write(job_requests.Kill(job.id, payload.signum))
@@ -57,8 +56,7 @@ class Kills(Part):
         """job-manager.killall: a signal for all of a user's jobs; {"count", "errors"}."""
         payload = job_requests.KILL_ALL.read(request)
         _check_signal(payload.signum)
-        if not request.is_owner and request.userid != payload.userid:
-            raise FluxError(Errno.EPERM, "guests can only kill their own jobs")
+        check_user(request, payload.userid, "guests can only kill their own jobs")
         chosen = [
             job
             for job in self._ledger.running.values()

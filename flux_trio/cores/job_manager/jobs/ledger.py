@@ -30,7 +30,7 @@ from flux_trio.formats import (
     job_key,
 )
 from flux_trio.messages import Event as EventMessage
-from flux_trio.messages import Request, topics
+from flux_trio.messages import Request, check_user, topics
 from flux_trio.messages.types import NORESPONSE, PRIVATE, USERID_UNKNOWN
 from flux_trio.protocols import (
     HOOK,
@@ -165,6 +165,21 @@ class Ledger(Commits):
         if jobid in self.jobs or jobid in self.recent:
             return True
         return jobid <= self.last_stored and jobid not in self.unheard
+
+    def asked_about(
+        self, request: Request, jobid: int, denied: str, absent: Absent | None = None
+    ) -> ActiveJob | None:
+        """Return the active job that a user's request is about.
+
+        None: the job is not active, and the request is refused, as `absent` says. Raises
+        FluxError(EPERM) with the text `denied` for another user's job.
+        """
+        job = self.jobs.get(jobid)
+        if job is None:
+            self.refuse(request, absent or Absent(jobid))
+        else:
+            check_user(request, job.userid, denied)
+        return job
 
     def refuse(self, request: Request, absent: Absent) -> None:
         """Answer a request about a job that is not active, once it is known whether it was."""

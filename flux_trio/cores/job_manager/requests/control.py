@@ -5,7 +5,7 @@ The texts of refusals are flux-core's where it has them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from flux_trio.cores.job_manager.calls import Absent
 from flux_trio.cores.job_manager.execution.side import ExecSide
@@ -19,6 +19,7 @@ from flux_trio.messages import (
     Errno,
     FluxError,
     Request,
+    check_user,
     respond,
 )
 from flux_trio.protocols import (
@@ -28,6 +29,8 @@ from flux_trio.protocols import (
     JobEvent,
     JobState,
 )
+
+RAISE_DENIED: Final = "guests can only raise exceptions on their own jobs"
 
 
 class Control(Part):
@@ -50,13 +53,9 @@ class Control(Part):
         payload = job_requests.RAISE.read(request)
         _check_exception(payload)
         self._ledger.check_room()
-        job = self._ledger.jobs.get(payload.id)
+        job = self._ledger.asked_about(request, payload.id, RAISE_DENIED)
         if job is None:
-            self._ledger.refuse(request, Absent(payload.id))
             return
-        if not request.is_owner and request.userid != job.userid:
-            text = "guests can only raise exceptions on their own jobs"
-            raise FluxError(Errno.EPERM, text)
         self._raise(request, job, payload)
         self._ledger.send(respond(request))
 
@@ -64,9 +63,7 @@ class Control(Part):
         """job-manager.raiseall: an exception on every job of a user in some states."""
         payload = job_requests.RAISE_ALL.read(request)
         _check_exception(payload)
-        if not request.is_owner and payload.userid != request.userid:
-            text = "guests can only raise exceptions on their own jobs"
-            raise FluxError(Errno.EPERM, text)
+        check_user(request, payload.userid, RAISE_DENIED)
         jobs = self._ledger.active_of(payload.userid)
         chosen = [job for job in jobs if job.state & payload.states]
         errors = 0
@@ -92,15 +89,13 @@ class Control(Part):
         payload = job_requests.URGENCY.read(request)
         if not URGENCY_MIN <= payload.urgency <= URGENCY_MAX:
             raise FluxError(Errno.EINVAL, "urgency value is out of range")
-        job = self._ledger.jobs.get(payload.id)
+        denied = "guests can only reprioritize their own jobs"
+        absent = Absent(payload.id, text="unknown job")
+        job = self._ledger.asked_about(request, payload.id, denied, absent)
         if job is None:
-            self._ledger.refuse(request, Absent(payload.id, text="unknown job"))
             return
-        if not request.is_owner:
-            if request.userid != job.userid:
-                raise FluxError(Errno.EPERM, "guests can only reprioritize their own jobs")
-            if payload.urgency > max(URGENCY_DEFAULT, job.urgency):
-                raise FluxError(Errno.EINVAL, "guests can only adjust urgency <= default")
+        if not request.is_owner and payload.urgency > max(URGENCY_DEFAULT, job.urgency):
+            raise FluxError(Errno.EINVAL, "guests can only adjust urgency <= default")
         if job.state in (JobState.RUN, JobState.CLEANUP):
             text = "urgency cannot be changed once resources are allocated"
             raise FluxError(Errno.EINVAL, text)

@@ -5,12 +5,11 @@ Left out: volatile memos, which flux-core keeps out of the eventlog.
 
 from __future__ import annotations
 
-from flux_trio.cores.job_manager.calls import Absent
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits
 from flux_trio.cores.state import Part
 from flux_trio.editions import job_requests
-from flux_trio.messages import Errno, FluxError, Request, respond
+from flux_trio.messages import Request, respond
 from flux_trio.protocols import JobEvent
 
 
@@ -24,12 +23,10 @@ class Memos(Part):
     def memo(self, request: Request) -> None:
         """Log the memo of an active job, by its user or the owner."""
         payload = job_requests.MEMO.read(request)
-        job = self._ledger.jobs.get(payload.id)
+        denied = "guests can only add a memo to their own jobs"
+        job = self._ledger.asked_about(request, payload.id, denied)
         if job is None:
-            self._ledger.refuse(request, Absent(payload.id))
             return
-        if not request.is_owner and request.userid != job.userid:
-            raise FluxError(Errno.EPERM, "guests can only add a memo to their own jobs")
         self._ledger.check_room()
         size = self._limits.check_memo(job, payload.memo)
         self._limits.check_event(request, job, JobEvent.MEMO, payload.memo)

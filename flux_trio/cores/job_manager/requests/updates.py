@@ -71,11 +71,14 @@ class Updates(Part):
     def update(self, request: Request) -> None:
         """job-manager.update: by the owner, or for a job of theirs by its user."""
         payload = job_requests.UPDATE.read(request)
-        job = self._ledger.jobs.get(payload.id)
+        denied = "guests may only update their own jobs"
+        absent = Absent(payload.id, inactive_errnum=Errno.EINVAL)
+        job = self._ledger.asked_about(request, payload.id, denied, absent)
         if job is None:
-            self._ledger.refuse(request, Absent(payload.id, inactive_errnum=Errno.EINVAL))
             return
-        _check_user(job, request)
+        if not request.is_owner and job.immutable:
+            text = "job is immutable due to previous instance owner update"
+            raise FluxError(Errno.EPERM, text)
         check_update_keys(payload.updates)
         self._limits.check_event(request, job, JobEvent.JOBSPEC_UPDATE, payload.updates)
         try:
@@ -204,12 +207,3 @@ class Updates(Part):
 
     def _refuse(self, updating: Updating, text: str) -> None:
         self._ledger.send(respond_error(updating.request, Errno.EINVAL, text))
-
-
-def _check_user(job: ActiveJob, request: Request) -> None:
-    """Raise FluxError(EPERM) unless the sender may update this job."""
-    if not request.is_owner and request.userid != job.userid:
-        raise FluxError(Errno.EPERM, "guests may only update their own jobs")
-    if not request.is_owner and job.immutable:
-        text = "job is immutable due to previous instance owner update"
-        raise FluxError(Errno.EPERM, text)
