@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from flux_trio.editions.journal import Ended
 from flux_trio.formats import format_fluid
 from flux_trio.messages import USERID_UNKNOWN
 
@@ -33,26 +34,6 @@ NAME_CHARS_MAX: Final = 1024  # of a job's name, as it is listed
 
 _US: Final = 1_000_000
 _USEC_MAX: Final = float(1 << 63)  # fits the 16 digits of a key
-
-
-class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One finished job; `usec` is when it became inactive, microseconds since the Unix epoch."""
-
-    id: int
-    usec: int
-    userid: int
-    result: int  # a protocols.JobResult
-    name: int  # the mark of its name
-    queue: int  # the mark of its queue
-
-    @property
-    def key(self) -> str:
-        """Where the kvs keeps it."""
-        return f"{ENDED}.{self.usec:016x}.{self.id:016x}"
-
-    @property
-    def value(self) -> str:
-        return f"[{self.userid},{self.result},{self.name},{self.queue}]"
 
 
 class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -69,6 +50,16 @@ _DAMAGED: Final = _Value(USERID_UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
 def active_key(jobid: int) -> str:
     """The key that says that a job is active."""
     return f"{ACTIVE}.{jobid:016x}"
+
+
+def ended_key(job: Ended) -> str:
+    """The key that says that a job is finished."""
+    return f"{ENDED}.{job.usec:016x}.{job.id:016x}"
+
+
+def ended_value(job: Ended) -> str:
+    """What the kvs keeps of a finished job in the index."""
+    return f"[{job.userid},{job.result},{job.name},{job.queue}]"
 
 
 def jobid_in(key: str) -> int:
@@ -97,7 +88,7 @@ def read_ended(key: str, value: str | None) -> Ended:
 def ended_ops(jobs: Iterable[Ended]) -> list[list[str]]:
     """The kvs ops by which active jobs become finished ones."""
     jobs = list(jobs)
-    puts = [["put", job.key, job.value] for job in jobs]
+    puts = [["put", ended_key(job), ended_value(job)] for job in jobs]
     return puts + [["unlink", active_key(job.id)] for job in jobs]
 
 
@@ -113,7 +104,7 @@ def refusal_ops(jobid: int) -> list[list[str]]:
 
 def purge_ops(job: Ended) -> list[list[str]]:
     """The ops that take away all that the kvs keeps of a finished job."""
-    return [["unlink", format_fluid(job.id, "kvs")], ["unlink", job.key]]
+    return [["unlink", format_fluid(job.id, "kvs")], ["unlink", ended_key(job)]]
 
 
 # --- marks

@@ -1,7 +1,7 @@
 """The methods of a service: which function takes a request, and who may ask. Pure.
 
-Every service answers `<service>.stats-get` to everybody: {"requests": {topic: how many came}}, each
-of its topics being there, beside what the service itself counts.
+Every service answers `<service>.stats-get` to everybody: how many requests came, for each of its
+topics, and what the service itself counts.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from flux_trio.cores.state import Part
+from flux_trio.editions import flux
 from flux_trio.formats import FormatError
 from flux_trio.messages import (
     Errno,
@@ -53,7 +54,8 @@ class Methods(Part):
             if request.topic in self.counts:
                 self.counts[request.topic] += 1
             if request.topic == self._stats_topic:
-                return respond(request, {"requests": dict(self.counts)} | self._stats())
+                counts = flux.RequestCounts(dict(self.counts))
+                return respond(request, flux.stats(counts) | self._stats())
             self._find(request)(request)
         except FluxError as error:
             return respond_error(request, error.errnum, error.text)

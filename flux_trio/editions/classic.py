@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.editions import rfc27, rfc28, rfc32
+from flux_trio.editions import rfc27, rfc28, rfc32, rfc33
 from flux_trio.editions.edition import Edition
 
 CLASSIC: Final = Edition(
@@ -28,5 +28,6 @@ CLASSIC: Final = Edition(
     start=rfc32.START_WITHOUT_R,
     start_answer=rfc32.CLASSIC_ANSWERS,
     hello_needs_no_start_outstanding=True,
+    queue_status=rfc33.QUEUE_STATUS_WITHOUT_PARENT,
     defaults_are_applied_by_job_manager=True,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.editions import rfc27, rfc28, rfc32
+from flux_trio.editions import rfc27, rfc28, rfc32, rfc33
 from flux_trio.editions.edition import Edition
 
 CURRENT: Final = Edition(
@@ -31,5 +31,6 @@ CURRENT: Final = Edition(
     start=rfc32.START,
     start_answer=rfc32.CURRENT_ANSWERS,
     hello_needs_no_start_outstanding=False,
+    queue_status=rfc33.QUEUE_STATUS,
     defaults_are_applied_by_job_manager=False,
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flux_trio.editions import rfc27, rfc28, rfc32
+from flux_trio.editions import rfc27, rfc28, rfc32, rfc33
 from flux_trio.editions.codec import Codec
 
 
@@ -42,4 +42,5 @@ class Edition:
     hello_needs_no_start_outstanding: bool  # Hello: refused while a start is outstanding
 
     # RFC 33
+    queue_status: Codec[rfc33.QueueStatus]
     defaults_are_applied_by_job_manager: bool  # Jobspec Defaults Policy, Note

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.editions.codec import codec
+from flux_trio.editions.streams import CreditKey
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -17,24 +18,17 @@ class Input(msgspec.Struct, frozen=True):
     eof: bool = False
 
 
-class JournalContext(msgspec.Struct, frozen=True):
-    """Of the contexts of resource-update and release: the keys that matter to the service."""
+class InputTaken(msgspec.Struct, frozen=True):
+    """The <service>.input response; `open`: more input can be taken."""
 
-    expiration: float | None = None
-    final: bool = False
-
-
-class JournalEvent(msgspec.Struct, frozen=True):
-    """An event of a job's eventlog."""
-
-    name: str
-    context: JournalContext | None = None
+    open: bool
 
 
-class Journal(msgspec.Struct, frozen=True):
-    """A job-manager.events-journal response: id of a job, place in its eventlog, event."""
+class Attach(msgspec.Struct, frozen=True):
+    """The <service>.attach request; the responses are RFC 24's."""
 
-    events: list[tuple[int, int, JournalEvent]]
+    id: int
+    credit: CreditKey | None = None
 
 
 class Stats(msgspec.Struct, frozen=True):
@@ -44,7 +38,8 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 INPUT: Final = codec(Input)
-JOURNAL: Final = codec(Journal)
+INPUT_TAKEN: Final = codec(InputTaken)
+ATTACH: Final = codec(Attach)
 
 
 def stats(counted: Stats) -> dict[str, Any]:

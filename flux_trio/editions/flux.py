@@ -17,6 +17,24 @@ Reason = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"\A[^\ud800-\udff
 DrainMode = Literal["update", "overwrite", "force-overwrite"]
 
 
+class ConfigReload(msgspec.Struct, frozen=True):
+    """The <service>.config-reload request: the whole configuration as one object."""
+
+    config: dict[str, Any]
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The <service>.config-reload response of a service that does not go by it, and why."""
+
+    refusal: str
+
+
+class RequestCounts(msgspec.Struct, frozen=True):
+    """What every service has in its <service>.stats-get response: requests by topic."""
+
+    requests: dict[str, int]
+
+
 class Drain(msgspec.Struct, frozen=True):
     """The resource.drain and resource.undrain requests; targets are an idset or a hostlist."""
 
@@ -119,12 +137,14 @@ class SchedStats(msgspec.Struct, frozen=True):
     nodes: SchedNodes
 
 
-def stats(counted: ResourceStats | SchedStats) -> dict[str, Any]:
+def stats(counted: RequestCounts | ResourceStats | SchedStats) -> dict[str, Any]:
     """What a service counts, for its answer to stats-get."""
     plain: dict[str, Any] = msgspec.to_builtins(counted)
     return plain
 
 
+CONFIG_RELOAD: Final = codec(ConfigReload)
+REFUSED: Final = codec(Refused)
 DRAIN: Final = codec(Drain)
 DOWN: Final = codec(Down)
 TARGETS: Final = codec(Targets)

@@ -1,16 +1,18 @@
-"""What users, and services in their place, ask the job manager about jobs; flux-core's payloads.
+"""What users and administrators ask the job manager about jobs; flux-core's payloads.
 
 No RFC describes them; `type`, `severity`, `note`, `urgency` and `memo` are RFC 21's.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from flux_trio.editions.codec import codec
 from flux_trio.messages.types import USERID_UNKNOWN
+
+UNLIMITED: Final = -1
 
 
 class Raise(msgspec.Struct, frozen=True):
@@ -97,6 +99,72 @@ class Waited(msgspec.Struct, frozen=True):
     waitstatus: int | None = None
 
 
+class HistoryGet(msgspec.Struct, frozen=True):
+    """The job-manager.history.get request: a slice in Python's spelling, such as "[:4]"."""
+
+    slice: str
+
+
+class JobIds(msgspec.Struct, frozen=True):
+    """The job-manager.history.get response."""
+
+    jobs: list[int]
+
+
+class Purge(msgspec.Struct, frozen=True):
+    """The job-manager.purge request; `age_limit` in seconds.
+
+    A job is purged when it is beyond either limit. Without `force` such jobs are only counted.
+    """
+
+    age_limit: Annotated[float, msgspec.Meta(ge=UNLIMITED)] = UNLIMITED
+    num_limit: Annotated[int, msgspec.Meta(ge=UNLIMITED)] = UNLIMITED
+    batch: Annotated[int, msgspec.Meta(ge=1)] = 50
+    force: bool = False
+
+
+class PurgeId(msgspec.Struct, frozen=True):
+    """The job-manager.purge-id request; without `force` the job is only counted."""
+
+    id: int
+    force: bool = False
+
+
+class Purged(msgspec.Struct, frozen=True):
+    """The responses of job-manager.purge and job-manager.purge-id."""
+
+    count: int
+
+
+class SchedStats(msgspec.Struct, frozen=True):
+    """Where the job manager stands with the scheduler: its link, and numbers of jobs."""
+
+    link: str
+    waiting: int
+    outstanding: int
+
+
+class ExecStats(msgspec.Struct, frozen=True):
+    """The execution service that said hello, "" if there is no such service."""
+
+    service: str
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """What the job manager counts for job-manager.stats-get; `states` are jobs by state."""
+
+    states: dict[str, int]
+    sched: SchedStats
+    exec: ExecStats
+    inactive_jobs: int
+
+
+def stats(counted: Stats) -> dict[str, Any]:
+    """The counts as plain data."""
+    plain: dict[str, Any] = msgspec.to_builtins(counted)
+    return plain
+
+
 class JobException(msgspec.Struct, frozen=True):
     """The event job-exception."""
 
@@ -116,4 +184,9 @@ MEMO: Final = codec(Memo)
 UPDATE: Final = codec(Update)
 WAIT: Final = codec(Wait)
 WAITED: Final = codec(Waited)
+HISTORY_GET: Final = codec(HistoryGet)
+JOB_IDS: Final = codec(JobIds)
+PURGE: Final = codec(Purge)
+PURGE_ID: Final = codec(PurgeId)
+PURGED: Final = codec(Purged)
 JOB_EXCEPTION: Final = codec(JobException)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -122,6 +122,28 @@ class Damage(msgspec.Struct, frozen=True):
 
     key: str
     text: str
+
+
+class HeldStats(msgspec.Struct, frozen=True):
+    """Requests that wait for room on the disk, and the bytes of their keys and texts."""
+
+    requests: int
+    bytes: int
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """What kvs.stats-get counts beside requests."""
+
+    waiting: int
+    watches: int
+    damaged: int
+    held: HeldStats
+
+
+def stats(counted: Stats) -> dict[str, Any]:
+    """The counts as plain data."""
+    plain: dict[str, Any] = msgspec.to_builtins(counted)
+    return plain
 
 
 COMMIT: Final[Codec[Commit[KvsOp]]] = codec(Commit)

@@ -90,6 +90,7 @@ class UrgencyContext(msgspec.Struct):
 
 class Alloc(msgspec.Struct):
     annotations: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    bypass: bool | msgspec.UnsetType = msgspec.UNSET  # flux-core's: no scheduler granted it
 
 
 class Release(msgspec.Struct):
@@ -108,10 +109,17 @@ class Finish(msgspec.Struct):
     status: int
 
 
-class Exceptional(msgspec.Struct):
+class Raised(msgspec.Struct, frozen=True):
+    """What an exception event says of the exception."""
+
     type: str
     severity: Severity
     note: str = ""
+
+
+class Exceptional(Raised, frozen=True):
+    """The context of an exception event; `userid` is who raised it."""
+
     userid: int | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -152,9 +160,9 @@ def is_fatal(name: str, context: Mapping[str, Any] | None) -> bool:
     return name == JobEvent.EXCEPTION and context is not None and context.get("severity") == 0
 
 
-def read_exception(context: Mapping[str, Any]) -> Exceptional:
-    """The context of an exception event that was checked, or logged by the job manager."""
-    return Exceptional(context["type"], context["severity"], context.get("note", ""))
+def read_exception(context: Mapping[str, Any]) -> Raised:
+    """The context of an exception event that was checked, or logged here. Raises KeyError."""
+    return Raised(context["type"], context["severity"], context.get("note", ""))
 
 
 def is_final_release(name: str, context: Mapping[str, Any] | None) -> bool:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
 from flux_trio.editions.codec import Carrier, Codec, codec, convert
 from flux_trio.messages import Errno, FluxError, Payload, expect_payload
+
+
+class StartType(StrEnum):
+    """The `type` of a <service>.start response; the classic edition has no `reattached`."""
+
+    START = "start"
+    REATTACHED = "reattached"
+    RELEASE = "release"
+    EXCEPTION = "exception"
+    FINISH = "finish"
 
 
 class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,12 +86,12 @@ class _Answer(msgspec.Struct):
 
 
 _CLASSIC: Final[Mapping[str, type[Report]]] = {
-    "start": Started,
-    "release": Released,
-    "exception": Raised,
-    "finish": Finished,
+    StartType.START.value: Started,
+    StartType.RELEASE.value: Released,
+    StartType.EXCEPTION.value: Raised,
+    StartType.FINISH.value: Finished,
 }
-_CURRENT: Final[Mapping[str, type[Report]]] = {**_CLASSIC, "reattached": Reattached}
+_CURRENT: Final[Mapping[str, type[Report]]] = {**_CLASSIC, StartType.REATTACHED.value: Reattached}
 
 
 def _answers(types: Mapping[str, type[Report]]) -> Codec[StartAnswer]:

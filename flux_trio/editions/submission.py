@@ -75,6 +75,17 @@ class Info(msgspec.Struct):
     max_jobid: int
 
 
+class Stats(msgspec.Struct, frozen=True):
+    """What job-ingest.stats-get counts beside requests: batches that are stored or decided on."""
+
+    submitting: int
+
+
+def stats(counted: Stats) -> dict[str, Any]:
+    """The counts as plain data."""
+    return msgspec.structs.asdict(counted)
+
+
 def _write_new_jobs(new: NewJobs) -> Payload:
     return {"jobs": [msgspec.structs.asdict(job) for job in new.jobs]}
 

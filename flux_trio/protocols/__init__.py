@@ -17,7 +17,7 @@ from flux_trio.protocols.alloc import (
     LinkState,
     merge_annotations,
 )
-from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState, StartType
+from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
 from flux_trio.protocols.hook_states import (
     ASKING,
     AT_REST,
@@ -175,7 +175,6 @@ __all__ = [
     "Reprioritize",
     "SetPriority",
     "Standings",
-    "StartType",
     "Step",
     "Story",
     "Table",

@@ -6,18 +6,7 @@ has the name, and decides when to send a start again (readings: Exec override).
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from flux_trio.protocols.table import Member, Table
-
-
-class StartType(StrEnum):
-    """The `type` of a <service>.start response (RFC 32, Start Request)."""
-
-    START = "start"
-    RELEASE = "release"
-    EXCEPTION = "exception"
-    FINISH = "finish"
 
 
 class ExecState(Member):

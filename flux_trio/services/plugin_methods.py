@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 import trio
 
+from flux_trio.editions import plugin_requests
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import (
     ORDERS,
@@ -26,40 +26,16 @@ from flux_trio.jobtap import (
 from flux_trio.messages import (
     Errno,
     FluxError,
+    Payload,
     Request,
     Response,
     check_owner,
-    expect_payload,
     respond,
     respond_error,
     topics,
 )
 
-Answer = Callable[[Request], Awaitable[dict[str, Any]]]
-
-
-class Change(msgspec.Struct):
-    """The job-manager.jobtap request: remove by name or glob, then load by name or path.
-
-    `order` is that in which a loaded plugin is told of the active jobs.
-    """
-
-    load: str | None = None
-    remove: str | None = None
-    conf: dict[str, Any] = {}
-    order: str = "none"
-
-
-class Listing(msgspec.Struct):
-    """The job-manager.jobtap-list request; `all` is with those that are builtin."""
-
-    all: bool = False
-
-
-class Query(msgspec.Struct):
-    """The job-manager.jobtap-query request."""
-
-    name: str
+Answer = Callable[[Request], Awaitable[Payload]]
 
 
 class PluginMethods:
@@ -121,22 +97,26 @@ class PluginMethods:
 
     # --- about plugins
 
-    async def _change(self, request: Request) -> dict[str, Any]:
-        change = expect_payload(request, Change)
+    async def _change(self, request: Request) -> Payload:
+        change = plugin_requests.CHANGE.read(request)
         async with self._changing:
             found = None if change.load is None else self._find(change.load, change.order)
             removed = await self._host.remove(change.remove) if change.remove is not None else []
             try:
-                loaded = {} if found is None else await self._load(*found, change.conf)
+                if found is not None:
+                    plugin, path = found
+                    await self._host.load(plugin, change.conf, path)
             except PluginError:
                 if removed:
                     self._host.announce()
                 raise
-            if loaded:
-                await self._host.replay(loaded["name"], change.order)
+            changed = plugin_requests.Changed(removed)
+            if found is not None:
+                await self._host.replay(plugin.name, change.order)
+                changed = plugin_requests.Changed(removed, plugin.name, path)
             elif removed:
                 self._host.announce()
-        return {"removed": removed} | loaded
+        return plugin_requests.CHANGED.write(changed)
 
     def _find(self, what: str, order: str) -> tuple[Plugin, str]:
         """What is not there, or cannot be run, removes nothing."""
@@ -144,19 +124,16 @@ class PluginMethods:
             raise PluginError(f"expected an order of {', '.join(ORDERS)}, got {order}")
         return self._loader.find(what)
 
-    async def _load(self, plugin: Plugin, path: str, conf: dict[str, Any]) -> dict[str, str]:
-        await self._host.load(plugin, conf, path)
-        return {"name": plugin.name, "path": path}
+    async def _list(self, request: Request) -> Payload:
+        names = self._host.names(builtins=plugin_requests.LISTING.read(request).all)
+        return plugin_requests.LISTED.write(plugin_requests.Listed(names))
 
-    async def _list(self, request: Request) -> dict[str, Any]:
-        return {"plugins": self._host.names(builtins=expect_payload(request, Listing).all)}
-
-    async def _query(self, request: Request) -> dict[str, Any]:
-        return await self._host.query(expect_payload(request, Query).name)
+    async def _query(self, request: Request) -> Payload:
+        return await self._host.query(plugin_requests.QUERY.read(request).name)
 
     # --- to plugins
 
-    async def _serve(self, method: PluginMethod, request: Request) -> dict[str, Any]:
-        payload = request.payload if isinstance(request.payload, dict) else {}
-        asked = ServiceRequest(method.name, payload, request.userid, request.is_owner)
+    async def _serve(self, method: PluginMethod, request: Request) -> Payload:
+        arguments = plugin_requests.arguments_in(request)
+        asked = ServiceRequest(method.name, arguments, request.userid, request.is_owner)
         return await self._host.serve(method, asked)

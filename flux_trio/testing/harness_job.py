@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Event, format_fluid, job_key, parse_eventlog
 from flux_trio.messages import topics
-from flux_trio.protocols import Job, JobState, StartType, replay
+from flux_trio.protocols import Job, JobState, replay
 from flux_trio.testing.stage import Stage
 
 

@@ -16,11 +16,11 @@ from flux_trio.broker import Handle
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.requests.entrance import User
 from flux_trio.editions.rfc27 import AllocType
+from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid, format_r, job_key
 from flux_trio.instance import Instance, Surroundings, open_instance
 from flux_trio.jobtap import Plugin
 from flux_trio.messages import Event, Request, Response, topics
-from flux_trio.protocols import StartType
 from flux_trio.sim import make_machine
 from flux_trio.testing.fixtures import EPOCH, USERID
 from flux_trio.trace import Sink

@@ -17,8 +17,9 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.cores.job_index import Ended, ended_at, mark_of
+from flux_trio.cores.job_index import ended_at, ended_key, ended_value, mark_of
 from flux_trio.cores.kvs.ops import Append, Op, Put
+from flux_trio.editions.journal import Ended
 from flux_trio.formats import (
     Event,
     FluidGenerator,
@@ -107,7 +108,7 @@ def _job(jobid: int, t: float, name: str, resources: str) -> Iterator[Op]:
     yield Put(job_key(jobid, "jobspec"), msgspec.json.encode(jobspec).decode())
     yield Append(job_key(jobid, "eventlog"), format_eventlog(events))
     yield Put(job_key(jobid, "R"), resources)
-    yield Put(ended.key, ended.value)
+    yield Put(ended_key(ended), ended_value(ended))
 
 
 def _started(statedir: Path) -> dict[str, float]:

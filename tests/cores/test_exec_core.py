@@ -192,8 +192,8 @@ def test_only_expirations_and_releases_are_asked_of_the_journal() -> None:
 def test_malformed_journal_entry_is_logged_and_changes_nothing() -> None:
     script = ExecScript()
     assert script.journal is not None
-    bad = {"events": [[7, 9, {"name": "resource-update", "context": {"expiration": "x"}}]]}
-    (log,) = script(streamed(script.journal, bad))
+    bad = {"timestamp": 1.0, "name": "resource-update", "context": {"expiration": "x"}}
+    (log,) = script(streamed(script.journal, {"events": [[7, 9, bad]]}))
     assert isinstance(log, Log)
     assert "expiration" in log.text
 

@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.cores.job_index import Ended, active_key, read_ended, submit_op
+from flux_trio.cores.job_index import active_key, ended_key, ended_value, read_ended, submit_op
 from flux_trio.cores.job_list import JobListCore
 from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX
 from flux_trio.cores.turns import Exit, SetTimer
+from flux_trio.editions.journal import Ended
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response, topics
 from flux_trio.protocols import ACTIVE, RUNNING, JobState
@@ -319,6 +320,6 @@ def test_id_that_no_job_can_have_is_refused(listed: ListedJobs, jobid: int) -> N
 
 def test_place_of_a_finished_job_that_cannot_be_read_tells_of_the_job_all_the_same() -> None:
     job = Ended(7, 1_000_000, 1000, 1, 2, 3)
-    assert read_ended(job.key, job.value) == job
-    assert read_ended(job.key, "") == read_ended(job.key, None)
-    assert read_ended(job.key, "").id == 7
+    assert read_ended(ended_key(job), ended_value(job)) == job
+    assert read_ended(ended_key(job), "") == read_ended(ended_key(job), None)
+    assert read_ended(ended_key(job), "").id == 7

@@ -1,4 +1,4 @@
-"""Editions hold every key: cores name none of a payload that an RFC describes."""
+"""Editions hold every key: cores and services name none of a payload that an RFC describes."""
 
 from __future__ import annotations
 
@@ -7,39 +7,56 @@ from pathlib import Path
 import pytest
 
 import flux_trio
-from flux_trio.editions import rfc21, rfc27, rfc28, rfc32
-from tests.support.payload_keys import constants_in, keys_of, named_keys
+from flux_trio.editions import rfc21, rfc24, rfc27, rfc28, rfc32, rfc33
+from tests.support.payload_keys import constants_in, keys_of, named_keys, payloads_by_hand
 
-CORES = Path(flux_trio.__file__).parent / "cores"
-CONVERTED = (
-    "exec",
-    "ingest",
-    "job_manager/execution",
-    "job_manager/hooks",
-    "job_manager/scheduler",
-    "resource",
-    "sched",
+ROOT = Path(flux_trio.__file__).parent
+JOBSPEC = "attributes of a jobspec (RFC 14, 25), which is a format and no payload"
+RESOURCE_LOG = "contexts of the resource eventlog in the kvs, which none of these RFCs describes"
+OTHER_FORMATS = {
+    "cores/exec/placement.py": ({"type", "count"}, JOBSPEC),
+    "cores/exec/redirects.py": ({"type"}, JOBSPEC),
+    "cores/exec/templates.py": ({"id", "name"}, "tags that a user may put into a command"),
+    "cores/fingerprint.py": ({"expiration"}, "R (RFC 20), which is a format and no payload"),
+    "cores/job_index.py": ({"name"}, JOBSPEC),
+    "cores/job_manager/jobs/jobspecs.py": ({"queue"}, JOBSPEC),
+    "cores/resource/core.py": ({"reason"}, RESOURCE_LOG),
+    "cores/resource/downs.py": ({"reason"}, RESOURCE_LOG),
+    "cores/resource/drains.py": ({"reason"}, RESOURCE_LOG),
+}
+KEYS = keys_of([rfc21, rfc24, rfc27, rfc28, rfc32, rfc33])
+FILES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for package in ("cores", "services")
+    for path in sorted((ROOT / package).glob("**/*.py"))
+}
+CONSTANTS = constants_in(ROOT / name for name in FILES)
+ALL_FILES = pytest.mark.parametrize("name", FILES)
+
+
+@ALL_FILES
+def test_nobody_names_a_payload_key(name: str) -> None:
+    others, _reason = OTHER_FORMATS.get(name, (set(), ""))
+    named = {each.partition(": ")[2] for each in named_keys(FILES[name], KEYS, CONSTANTS)}
+    assert named == others
+
+
+@ALL_FILES
+def test_every_payload_is_of_a_type_of_editions(name: str) -> None:
+    assert payloads_by_hand(FILES[name]) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "expect_payload(request, Named)",
+        "jobid = request.payload",
+        'respond(request, {"count": 1})',
+        'self._outbox.ask(topics.KVS_COMMIT, {"ops": ops}, Stored())',
+    ],
 )
-OTHER_FORMATS = (
-    "exec/attach.py",  # the attach request is this service's own, and names a job
-    "exec/output.py",  # RFC 24
-    "exec/placement.py",  # shell options of a jobspec
-    "exec/redirects.py",  # shell options of a jobspec
-    "exec/templates.py",  # names that a user's template may use
-)
-KEYS = keys_of([rfc21, rfc27, rfc28, rfc32])
-FILES = [
-    path
-    for name in CONVERTED
-    for path in sorted((CORES / name).glob("**/*.py"))
-    if str(path.relative_to(CORES)) not in OTHER_FORMATS
-]
-CONSTANTS = constants_in(FILES)
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CORES)))
-def test_core_names_no_payload_key(path: Path) -> None:
-    assert named_keys(path.read_text(), KEYS, CONSTANTS) == []
+def test_a_payload_that_is_read_or_written_by_hand_is_found(source: str) -> None:
+    assert payloads_by_hand(source) != []
 
 
 def test_keys_of_the_rfcs_are_known() -> None:
@@ -74,6 +91,8 @@ def test_a_key_that_is_named_is_found(source: str) -> None:
         "class Call(msgspec.Struct):\n    id: int",
         'key = job_key(1, "R")',
         'Note(kind, {"id": 1})',
+        'self.notes.append((kind, {"id": 1}))',
+        "class Row(Struct, array_like=True):\n    id: int\nDecoder(Row)",
         "jobid = free.id",
         'text = "id"',
     ],

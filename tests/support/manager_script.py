@@ -28,6 +28,7 @@ from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
 from flux_trio.cores.job_manager.requests.entrance import FindUser, User, UserFound
 from flux_trio.cores.turns import ClearTimer, Exit, Log, Note, NoteAll, SetTimer, TimerFired
 from flux_trio.editions.rfc27 import AllocType
+from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import (
     Event as LogEvent,
 )
@@ -51,7 +52,6 @@ from flux_trio.protocols import (
     JobView,
     PluginReplayed,
     PostEvent,
-    StartType,
     replay,
     submit_event,
 )
@@ -445,7 +445,7 @@ def start_answer(jobid: int, kind: str, service: str = "job-exec") -> Response:
     """A start response: start, `finish STATUS`, `release [RANKS] [final]`, `exception SEVERITY`."""
     name, *words = kind.split()
     match StartType(name):
-        case StartType.START:
+        case StartType.START | StartType.REATTACHED:
             data: dict[str, Any] = {}
         case StartType.FINISH:
             data = {"status": int(words[0]) if words else 0}

@@ -10,6 +10,7 @@ from types import ModuleType
 import msgspec
 
 LOOK_UPS = ("get", "pop", "setdefault")
+SENDERS = ("respond", "respond_stream", "Request", "Response", "EventMessage", "ask", "call")
 CONVERTERS = ("expect_payload", "convert", "decode", "asdict", "to_builtins", "Decoder", "codec")
 
 
@@ -28,13 +29,14 @@ def keys_of(modules: Iterable[ModuleType]) -> frozenset[str]:
 def named_keys(source: str, keys: frozenset[str], constants: dict[str, str]) -> list[str]:
     """Each place in `source` that names one of `keys`, as `line: key`.
 
-    `constants` are names that stand for text; what a trace is told by a Note is no payload.
+    `constants` are names that stand for text. What a trace is told, by a Note or by an entry of
+    `notes`, is not a payload; nor is a struct that is an array in JSON.
     """
     tree = ast.parse(source)
     told = {
         id(inner)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _name(node.func) == "Note"
+        if isinstance(node, ast.Call) and _is_for_trace(node.func)
         for inner in ast.walk(node)
     }
     payloads = _payload_classes(tree)
@@ -63,6 +65,31 @@ def constants_in(paths: Iterable[Path]) -> dict[str, str]:
     return found
 
 
+def payloads_by_hand(source: str) -> list[str]:
+    """Each place in `source` that reads or writes a payload without an edition's type."""
+    return [
+        f"{getattr(node, 'lineno', 0)}: {ast.unparse(node)}"
+        for node in ast.walk(ast.parse(source))
+        if _is_by_hand(node)
+    ]
+
+
+def _is_by_hand(node: ast.AST) -> bool:
+    match node:
+        case ast.Name(id="expect_payload") | ast.Attribute(attr="payload"):
+            return True
+        case ast.Call(func=func, args=args) if _name(func) in SENDERS:
+            return any(isinstance(each, ast.Dict) and each.keys for each in args)
+    return False
+
+
+def _is_for_trace(function: ast.expr) -> bool:
+    match function:
+        case ast.Attribute(value=ast.Attribute(attr="notes"), attr="append"):
+            return True
+    return _name(function) == "Note"
+
+
 def _payload_classes(tree: ast.AST) -> set[str]:
     """The classes that a payload is made of or becomes, and those of their fields."""
     found = {
@@ -73,8 +100,13 @@ def _payload_classes(tree: ast.AST) -> set[str]:
         for inner in ast.walk(given)
         if isinstance(inner, ast.Name)
     }
-    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    waiting = [name for name in found if name in classes]
+    classes = {
+        node.name: node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not _is_array(node)
+    }
+    found &= classes.keys()
+    waiting = list(found)
     while waiting:
         for inner in ast.walk(classes[waiting.pop()]):
             if isinstance(inner, ast.Name) and inner.id in classes and inner.id not in found:
@@ -116,6 +148,10 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
     for line in node.body:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
             yield _wire_name(line.value) or line.target.id
+
+
+def _is_array(node: ast.ClassDef) -> bool:
+    return any(each.arg == "array_like" for each in node.keywords)
 
 
 def _has_base(node: ast.ClassDef, base: str) -> bool:

@@ -13,8 +13,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-import msgspec
-
 from flux_trio.cores.exec.attachments import Attachment, is_whole, next_parts
 from flux_trio.cores.exec.calls import POLL, EventlogRead, ExecOutbox, JobCounted, PieceRead
 from flux_trio.cores.exec.job import (
@@ -31,7 +29,7 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import EVENTLOG, fold_eventlog
 from flux_trio.cores.stored_output import check_not_purged, count_keys, output_key
 from flux_trio.cores.streams import Credit, JobStreams, StreamKey
-from flux_trio.editions.streams import CreditKey
+from flux_trio.editions import exec_requests
 from flux_trio.formats import FormatError, job_key
 from flux_trio.messages import (
     Errno,
@@ -39,7 +37,6 @@ from flux_trio.messages import (
     Request,
     Response,
     end_of_stream,
-    expect_payload,
     respond,
     respond_error,
     respond_stream,
@@ -53,11 +50,6 @@ READ_PARTS_MAX: Final = 32  # of one read: so many files, for one response each 
 STORED_PIECES_MAX: Final = 64  # of stored output in one turn, for a reader without credit
 ATTACHMENTS_OF_USER_MAX: Final = 1024  # open at once; beyond it EAGAIN
 POLLS_OF_USER_MAX: Final = 64  # streams that one poll reads on for; the others wait for the next
-
-
-class _AttachPayload(msgspec.Struct):
-    id: int
-    credit: CreditKey | None = None
 
 
 class Attachments(Part):
@@ -84,7 +76,7 @@ class Attachments(Part):
 
     def open(self, request: Request) -> None:
         """Take a request. Raises FluxError."""
-        payload = expect_payload(request, _AttachPayload)
+        payload = exec_requests.ATTACH.read(request)
         self._streams.check_new(request)
         jobid = payload.id
         job = self._jobs.get(jobid)

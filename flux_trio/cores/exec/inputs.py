@@ -64,7 +64,8 @@ class Inputs(Part):
         if request is not None and notice.refusal:
             self._outbox.send(respond_error(request, Errno.EIO, notice.refusal))
         elif request is not None:
-            self._outbox.send(respond(request, {"open": notice.open}))
+            taken = exec_requests.INPUT_TAKEN.write(exec_requests.InputTaken(notice.open))
+            self._outbox.send(respond(request, taken))
 
     def disconnect(self, sender: str) -> None:
         """The peer is gone: its writes end without an answer."""

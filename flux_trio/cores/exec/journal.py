@@ -11,7 +11,8 @@ from flux_trio.cores.exec.manager import Manager
 from flux_trio.cores.exec.runs import Runs
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.editions import exec_requests
+from flux_trio.editions import journal, rfc21
+from flux_trio.formats import Event, FormatError
 from flux_trio.messages import Flag, FluxError, Level, Response, topics
 from flux_trio.protocols import JobEvent
 
@@ -50,7 +51,7 @@ class Journal(Part):
     def follow(self) -> None:
         """Ask for events from here on; what was before is looked up where it matters."""
         self._follows = False
-        wanted = {"allow": {name.value: 1 for name in self._names}}
+        wanted = journal.FOLLOW.write(journal.Follow({name.value: 1 for name in self._names}))
         self._outbox.ask(topics.JOB_JOURNAL, wanted, JournalFollowed(), Flag.STREAMING)
 
     def told(self, response: Response) -> None:
@@ -65,23 +66,26 @@ class Journal(Part):
             self._follows = True
             self._ends.follows()
         try:
-            payload = exec_requests.JOURNAL.read(response)
+            batch = journal.BATCH.read(response)
         except FluxError as error:
             self._outbox.send(Log(Level.ERR, error.text))
             return
-        for jobid, _, event in payload.events:
-            self._told(jobid, event.name, event.context)
+        for jobid, _, event in batch.events:
+            try:
+                rfc21.check_context(event, event.name)
+            except FormatError as error:
+                self._outbox.send(Log(Level.ERR, f"{response.topic}: job {jobid}: {error}"))
+            else:
+                self._told(jobid, event)
 
     def take_expiration(self, jobid: int) -> float | None:
         """The new expiration of a job that is read only now, if there was one."""
         return self._updates.pop(jobid, None)
 
-    def _told(self, jobid: int, name: str, context: exec_requests.JournalContext | None) -> None:
-        if context is None:
-            return
-        if name == JobEvent.RESOURCE_UPDATE and context.expiration is not None:
-            self._expiration_changed(jobid, context.expiration)
-        elif name == JobEvent.RELEASE and context.final:
+    def _told(self, jobid: int, event: Event) -> None:
+        if event.name == JobEvent.RESOURCE_UPDATE:
+            self._expiration_changed(jobid, rfc21.expiration_in(event.context or {}, 0.0))
+        elif rfc21.is_final_release(event.name, event.context):
             self._ends.confirmed(jobid)
 
     def _expiration_changed(self, jobid: int, expiration: float) -> None:

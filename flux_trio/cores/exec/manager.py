@@ -15,7 +15,7 @@ from flux_trio.cores.exec.real import RealJobs
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Exit, Log
-from flux_trio.editions import Edition
+from flux_trio.editions import Edition, rfc33
 from flux_trio.editions.rfc32 import Hello
 from flux_trio.messages import Errno, Level, Request, Response, topics
 from flux_trio.messages.types import NORESPONSE
@@ -178,5 +178,5 @@ class Manager(Part):
     def _tell_reason(self) -> None:
         """Let `queue status` say why jobs wait for this service, or no longer."""
         self._told_reason = self._reason
-        reason = {"reason": self._told_reason}
+        reason = rfc33.HINDRANCE.write(rfc33.Hindrance(self._told_reason))
         self._outbox.send(Request(topics.JOB_HINDRANCE, reason, flags=NORESPONSE))

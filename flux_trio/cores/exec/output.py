@@ -1,9 +1,9 @@
 """Output of tasks as RFC 24 has it: data events, and the log that is kept of a job that is over.
 
-A data event says `stream`, `rank` (of the task), `data`, and `encoding` "base64" where the bytes
-are not UTF-8, or would more than double as JSON text (zeros do). Each stream is a file, so the
-order within one is kept and that between two is not; the log has one after the other. Left out:
-redirect events, input.
+Bytes are base64 in a data event if they are not UTF-8, or if JSON would need more than twice as
+many bytes for them (it does for zeros). Each stream is a file: the order within a stream is kept,
+the order between two streams is not, and the log has one stream after the other. Left out: redirect
+events, input.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from flux_trio.cores.exec.vocabulary import Chunk
+from flux_trio.editions import rfc24
 from flux_trio.formats import Event, FormatError, Idset, Jobspec, parse_event, parse_size
 from flux_trio.messages import Level
 from flux_trio.shell.protocol import STREAMS
@@ -38,13 +39,8 @@ def limit_of(jobspec: Jobspec, default: int) -> int:
 
 def log_begins(now: float, ntasks: int) -> Event:
     """The first event of the log of a job's output."""
-    header = {
-        "version": 1,
-        "encoding": dict.fromkeys(STREAMS, "UTF-8"),
-        "count": dict.fromkeys(STREAMS, ntasks),
-        "options": {},
-    }
-    return Event(now, "header", header)
+    header = rfc24.Header(1, dict.fromkeys(STREAMS, "UTF-8"), dict.fromkeys(STREAMS, ntasks))
+    return Event(now, "header", rfc24.write(header))
 
 
 def log_data(now: float, chunks: Iterable[Chunk]) -> list[Event]:
@@ -56,10 +52,11 @@ def log_ends(now: float, ntasks: int, note: str) -> list[Event]:
     """The last events; `note` says what is missing, "" for nothing."""
     events = []
     if note:
-        events.append(Event(now, "log", {"level": int(Level.WARNING), "message": note}))
+        warning = rfc24.Message(int(Level.WARNING), note)
+        events.append(Event(now, "log", rfc24.write(warning)))
     ranks = str(Idset.of(range(ntasks)))
-    ends = [{"stream": stream, "rank": ranks, "eof": True} for stream in STREAMS]
-    return [*events, *(Event(now, "data", end) for end in ends)]
+    ends = [rfc24.Data(stream, ranks, eof=True) for stream in STREAMS]
+    return [*events, *(Event(now, "data", rfc24.write(end)) for end in ends)]
 
 
 def logged_pieces(text: str, line: int, most: int) -> tuple[list[dict[str, Any]], int | None]:
@@ -73,18 +70,18 @@ def logged_pieces(text: str, line: int, most: int) -> tuple[list[dict[str, Any]]
     while line < len(lines) - 1:
         event = parse_event(lines[line])
         context = event.context or {}
-        is_data = event.name == "data" and "data" in context
+        is_data = event.name == "data" and rfc24.has_data(context)
         if is_data or event.name == "log":
             if len(found) == most:
                 return found, line
-            found.append(context if is_data else note_piece(str(context.get("message", ""))))
+            found.append(context if is_data else note_piece(rfc24.message_in(context)))
         line += 1
     return found, None
 
 
 def note_piece(text: str) -> dict[str, Any]:
     """A piece that tells something about the output; to a reader of output alone it is empty."""
-    return {"stream": "stderr", "rank": "0", "data": "", "note": text}
+    return rfc24.write(rfc24.Data("stderr", "0", "", note=text))
 
 
 def data_pieces(chunk: Chunk) -> Iterator[dict[str, Any]]:
@@ -115,16 +112,21 @@ def whole_length(data: bytes) -> int:
 
 
 def _context(chunk: Chunk, data: bytes) -> dict[str, Any]:
-    context: dict[str, Any] = {"stream": chunk.stream, "rank": str(chunk.taskid)}
+    text = _text_of(data)
+    encoding = "base64" if text is None else None
+    if text is None:
+        text = base64.b64encode(data).decode()
+    return rfc24.write(rfc24.Data(chunk.stream, str(chunk.taskid), text, encoding))
+
+
+def _text_of(data: bytes) -> str | None:
+    """None for bytes that are to be base64."""
+    if _more_than_doubles(data):
+        return None
     try:
-        context["data"] = data.decode()
-        is_text = not _more_than_doubles(data)
+        return data.decode()
     except UnicodeDecodeError:
-        is_text = False
-    if not is_text:
-        context["encoding"] = "base64"
-        context["data"] = base64.b64encode(data).decode()
-    return context
+        return None
 
 
 def _more_than_doubles(data: bytes) -> bool:

@@ -165,7 +165,7 @@ class IngestCore(CorePart):
 
     def _stats(self) -> dict[str, Any]:
         # Batches that are being stored or decided on.
-        return {"submitting": len(self._outbox.calls)}
+        return submission.stats(submission.Stats(len(self._outbox.calls)))
 
     def _submit(self, request: Request) -> None:
         new, text = _read(request)

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, assert_never
 
-import msgspec
-
 from flux_trio.config import Config
 from flux_trio.cores.configuring import configuration_in
 from flux_trio.cores.job_list.details import EVENTLOG, Details
@@ -36,7 +34,7 @@ from flux_trio.cores.job_list.exchange import (
 from flux_trio.cores.job_list.finished import Finished
 from flux_trio.cores.job_list.follow import Follower
 from flux_trio.cores.job_list.info import Info
-from flux_trio.cores.job_list.listing import IdRequest, Listings
+from flux_trio.cores.job_list.listing import Listings
 from flux_trio.cores.job_list.records import Records, folded
 from flux_trio.cores.job_list.watches import Watches
 from flux_trio.cores.kvs_calls import look_up, value_in
@@ -45,6 +43,7 @@ from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, CommonAction, CommonInput, TimerFired
+from flux_trio.editions import job_list, journal
 from flux_trio.formats import FormatError, job_key
 from flux_trio.messages import (
     ROLE_OWNER,
@@ -52,7 +51,6 @@ from flux_trio.messages import (
     FluxError,
     Request,
     Response,
-    expect_payload,
     respond,
     respond_error,
     tells_return_of,
@@ -60,13 +58,6 @@ from flux_trio.messages import (
 )
 
 _ABOUT_A_JOB: Final = (topics.LIST_ID, topics.INFO_LOOKUP, topics.INFO_WATCH)
-
-
-class _Purged(msgspec.Struct):
-    """The event job-purge-inactive."""
-
-    jobs: list[int]
-    times: list[int]
 
 
 class JobListCore(CorePart):
@@ -167,7 +158,7 @@ class JobListCore(CorePart):
         """A request about a job that is not active waits until its eventlog has been read."""
         if request.topic in _ABOUT_A_JOB:
             with suppress(FluxError, FormatError):  # the method itself says what is wrong
-                jobid = expect_payload(request, IdRequest).id
+                jobid = job_list.id_in(request)
                 if self._records.find(jobid) is None:
                     read = RecordRead(request, jobid)
                     self._exchange.ask(*look_up(job_key(jobid, EVENTLOG)), read)
@@ -214,7 +205,7 @@ class JobListCore(CorePart):
         self._records.finished = None
 
     def _purged(self, event: Event) -> None:
-        told = msgspec.convert(event.payload, _Purged)
+        told = journal.PURGED.read(event)
         for place in zip(told.times, told.jobs, strict=True):
             self._finished.purge(place)
 
@@ -224,7 +215,7 @@ class JobListCore(CorePart):
 
     def _stats(self) -> dict[str, Any]:
         jobs = len(self._records.jobs) + len(self._finished)
-        return {"jobs": jobs, "watches": self._watches.count}
+        return job_list.stats(job_list.Stats(jobs, self._watches.count))
 
     def _disconnect_list(self, request: Request) -> None:
         self._listings.forget(request.sender)

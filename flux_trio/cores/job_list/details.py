@@ -13,12 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.cores.job_index import Ended, name_of
+from flux_trio.cores.job_index import name_of
 from flux_trio.cores.job_list.exchange import Exchange, JobListCall, Listed
 from flux_trio.cores.job_list.records import Record, folded
 from flux_trio.cores.kvs_calls import look_up_all
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
+from flux_trio.editions.job_list import NO_FACTS, Facts
+from flux_trio.editions.journal import Ended
 from flux_trio.formats import (
     FormatError,
     Hostlist,
@@ -39,7 +41,6 @@ CWD_BYTES_MAX: Final = 4096  # of a working directory: Linux has none that is lo
 LOOKUP_CHARS_MAX: Final = 1 << 19  # of what is read at once; or one job, if that is longer
 CACHED_CHARS_MAX: Final = 1 << 14  # of a jobspec whose facts are remembered by its text
 
-Facts = dict[str, Any]
 Texts = dict[tuple[int, str], str | None]  # by job id and name
 
 
@@ -64,11 +65,6 @@ class _Kept(msgspec.Struct):
 
     facts: Facts
     updates: Mapping[str, Any] | None
-
-    @property
-    def nchars(self) -> int:
-        """How long the texts are."""
-        return sum(len(value) for value in self.facts.values() if isinstance(value, str))
 
 
 class Details(Part):
@@ -139,14 +135,14 @@ class Details(Part):
             return None
 
     def _facts(self, record: Record, texts: Texts) -> Facts:
-        return self._facts_in(JOBSPEC, record, texts) | self._facts_in(R, record, texts)
+        return self._facts_in(JOBSPEC, record, texts).updated(self._facts_in(R, record, texts))
 
     def _facts_in(self, name: str, record: Record, texts: Texts) -> Facts:
         place = (record.id, name)
         text = texts.get(place)
         if text is None:
             kept = self._kept.get(place)
-            return {} if kept is None else kept.facts
+            return NO_FACTS if kept is None else kept.facts
         facts = _jobspec_facts(text, record) if name == JOBSPEC else _r_facts(text)
         if record.is_active:
             self._keep(place, _Kept(facts, record.jobspec_updates))
@@ -155,14 +151,14 @@ class Details(Part):
     def _keep(self, place: tuple[int, str], kept: _Kept) -> None:
         self._drop(place)
         self._kept[place] = kept
-        self._nchars += kept.nchars
+        self._nchars += kept.facts.nchars
         while len(self._kept) > FACTS_MAX or self._nchars > FACTS_CHARS_MAX:
             self._drop(next(iter(self._kept)))
 
     def _drop(self, place: tuple[int, str]) -> None:
         kept = self._kept.pop(place, None)
         if kept is not None:
-            self._nchars -= kept.nchars
+            self._nchars -= kept.facts.nchars
 
 
 def _jobspec_facts(text: str, record: Record) -> Facts:
@@ -171,7 +167,7 @@ def _jobspec_facts(text: str, record: Record) -> Facts:
     try:
         return _facts_of(Jobspec.parse_general(current_jobspec(text, record)))
     except FormatError:
-        return {}
+        return NO_FACTS
 
 
 @lru_cache(maxsize=256)  # jobs next to one another are often alike
@@ -180,38 +176,37 @@ def _submitted_facts(text: str) -> Facts:
     try:
         return _facts_of(Jobspec.parse_general(_decode(text)))
     except FormatError:
-        return {}
+        return NO_FACTS
 
 
 def _facts_of(jobspec: Jobspec) -> Facts:
     cwd = jobspec.cwd
     if cwd is not None and len(cwd.encode(errors="surrogatepass")) > CWD_BYTES_MAX:
         cwd = None
-    facts = {
-        "name": name_of(jobspec.attribute("system.job.name"), jobspec.tasks[0].command[0]),
-        "cwd": cwd,
-        "queue": jobspec.queue,
-        "ntasks": jobspec.ntasks,
-        "nnodes": jobspec.nnodes,
+    return Facts(
+        name=name_of(jobspec.attribute("system.job.name"), jobspec.tasks[0].command[0]),
+        cwd=cwd,
+        queue=jobspec.queue,
+        ntasks=jobspec.ntasks,
+        nnodes=jobspec.nnodes,
         # of whole nodes, nobody knows before R how many cores they have
-        "ncores": None if jobspec.resources.exclusive else jobspec.ncores,
-        "duration": jobspec.duration,
-    }
-    return {key: value for key, value in facts.items() if value is not None}
+        ncores=None if jobspec.resources.exclusive else jobspec.ncores,
+        duration=jobspec.duration,
+    )
 
 
 def _r_facts(text: str) -> Facts:
     try:
         resources = ResourceSet.parse(text.encode())
     except FormatError:
-        return {}
-    return {
-        "ranks": resources.ranks.brackets(),
-        "nodelist": str(Hostlist.of(resources.hostnames)),
-        "nnodes": resources.nnodes,
-        "ncores": resources.ncores,
-        "expiration": resources.expiration,
-    }
+        return NO_FACTS
+    return Facts(
+        ranks=resources.ranks.brackets(),
+        nodelist=str(Hostlist.of(resources.hostnames)),
+        nnodes=resources.nnodes,
+        ncores=resources.ncores,
+        expiration=resources.expiration,
+    )
 
 
 def _decode(text: str) -> dict[str, object]:

@@ -6,11 +6,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from flux_trio.cores.job_index import Ended
 from flux_trio.cores.job_list.records import Record
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.streams import StreamKey
 from flux_trio.cores.turns import CommonAction
+from flux_trio.editions.journal import Ended
 from flux_trio.messages import Request, topics
 
 Listed: TypeAlias = Record | Ended

@@ -1,6 +1,6 @@
 """The finished jobs that lists choose from: 29 bytes each, in order of the time they ended.
 
-Of a finished job nothing is kept in memory but what lists are filtered by (`job_index.Ended`); its
+Of a finished job nothing is kept in memory but what lists are filtered by (`journal.Ended`); its
 row is made from its eventlog, jobspec and R when it is listed. The jobs are in blocks, each with an
 array for every column, so that a new job, which is nearly always the newest, costs the same however
 many there are. The place of a job is (usec, id): a list that goes on later finds where it was
@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from flux_trio.cores.job_index import Ended
 from flux_trio.cores.state import Part
+from flux_trio.editions.journal import Ended
 
 BLOCK_MAX: Final = 2048  # jobs in a block; a full one becomes two
 

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
-from flux_trio.cores.job_index import Ended
 from flux_trio.cores.job_list.exchange import RETRY_TIMER, Exchange, JournalTold, ScanCall
 from flux_trio.cores.job_list.finished import Finished
 from flux_trio.cores.job_list.records import JournalGap, Records, ended_of
 from flux_trio.cores.job_list.scan import Scan
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.formats import Event
-from flux_trio.messages import Errno, Flag, FluxError, Level, Response, expect_payload, topics
+from flux_trio.editions import journal
+from flux_trio.messages import Errno, Flag, FluxError, Level, Response, topics
 from flux_trio.protocols import InvalidTransition, JobEvent
 
 _CLEAN: Final = JobEvent.CLEAN.value
@@ -29,23 +26,13 @@ RETRY_S: Final = 1.0  # between the first two attempts to open the journal, then
 RETRY_S_MAX: Final = 64.0
 
 
-class JournalBatch(msgspec.Struct):
-    """A job-manager.events-journal response: id, place, event; place -1 is of no eventlog.
-
-    `ended` is about the jobs that the events end.
-    """
-
-    events: list[tuple[int, int, Event]]
-    ended: list[Ended] = []
-
-
 class Follower(Part):
     """Keeps the jobs up to date; `ready` once every active job has been read."""
 
     _matchtag: int
     _begun: bool
     _retry_s: float
-    _held: list[JournalBatch]
+    _held: list[journal.Batch]
     ready: bool
     hindrance: tuple[int, str] | None
 
@@ -71,7 +58,7 @@ class Follower(Part):
             self._retry()
         else:
             self._matchtag = self._exchange.ask(
-                topics.JOB_JOURNAL, {}, JournalTold(), int(Flag.STREAMING)
+                topics.JOB_JOURNAL, None, JournalTold(), int(Flag.STREAMING)
             )
 
     def manager_is_back(self) -> None:
@@ -86,13 +73,13 @@ class Follower(Part):
             self._lost(FluxError(response.errnum, response.error_text))
             return
         try:
-            self._take(expect_payload(response, JournalBatch))
+            self._take(journal.BATCH.read(response))
         except FluxError as error:
             self._lost(error)
         except (InvalidTransition, JournalGap) as error:
             self._lost(FluxError(Errno.EPROTO, str(error)))
 
-    def _take(self, batch: JournalBatch) -> None:
+    def _take(self, batch: journal.Batch) -> None:
         if not self._begun:  # from here on nothing is missed
             self._begun = True
             self.hindrance = None
@@ -103,14 +90,14 @@ class Follower(Part):
         else:
             self._apply(batch)
 
-    def _apply(self, batch: JournalBatch) -> None:
+    def _apply(self, batch: journal.Batch) -> None:
         records, over = self._records, self._scan.over
         ended = {job.id: job for job in batch.ended}
         for jobid, place, event in batch.events:
             if jobid in over:
                 continue  # its eventlog has been read to the end
             if place < 0:
-                records.annotate(jobid, (event.context or {}).get("annotations", {}))
+                records.annotate(jobid, journal.annotations_in(event))
                 continue
             if place and jobid not in records.jobs:
                 self._scan.look_at(jobid)  # it may have ended before active jobs were read

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -13,10 +13,11 @@ from flux_trio.cores.job_list.details import JOBSPEC, R, current_jobspec, curren
 from flux_trio.cores.job_list.exchange import Exchange, KeyRead
 from flux_trio.cores.job_list.listing import UNKNOWN_JOB
 from flux_trio.cores.job_list.records import Record, Records
-from flux_trio.cores.job_list.watches import Watches, WatchRequest
+from flux_trio.cores.job_list.watches import Watches
 from flux_trio.cores.kvs_calls import look_up, look_up_all, value_in, values_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_output import OUTPUT, output_key
+from flux_trio.editions import job_list
 from flux_trio.formats import FormatError, job_key
 from flux_trio.messages import (
     Errno,
@@ -24,7 +25,6 @@ from flux_trio.messages import (
     Request,
     Response,
     check_user,
-    expect_payload,
     respond,
     respond_error,
     topics,
@@ -35,25 +35,15 @@ OUTPUT_PIECES_MAX: Final = 16  # of a job's output in one answer: 10 MB at most;
 
 RESTRICTED: Final = "access is restricted to job/instance owner"  # flux-core's words
 
-_CURRENT: Final = {JOBSPEC: current_jobspec, R: current_r}
-
-
-class LookupRequest(msgspec.Struct):
-    """The job-info.lookup request; `current` applies the updates that the eventlog tells of."""
-
-    id: int
-    keys: list[str]
-    current: bool = False
-
 
 class _Lookup(msgspec.Struct):
     """One lookup under way; it is forgotten once it is answered."""
 
     request: Request
     record: Record
-    wanted: LookupRequest
+    wanted: job_list.Lookup
     left: int  # keys not read yet
-    found: dict[str, Any] = msgspec.field(default_factory=dict)
+    found: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Info(Part):
@@ -73,14 +63,14 @@ class Info(Part):
 
     def lookup(self, request: Request) -> None:
         """job-info.lookup: the values of all keys, or the first error."""
-        wanted = expect_payload(request, LookupRequest)
+        wanted = job_list.LOOKUP.read(request)
         record = self._find(request, wanted.id)
         keys = list(dict.fromkeys(wanted.keys))
         if len(keys) > LOOKUP_KEYS_MAX:
             text = f"{request.topic}: {len(keys)} keys, at most {LOOKUP_KEYS_MAX} in one request"
             raise FluxError(Errno.EMSGSIZE, text)
         if not keys:
-            self._exchange.send(respond(request, {"id": record.id}))
+            self._exchange.send(respond(request, job_list.found(record.id, {})))
             return
         self._last_number += 1
         self._lookups[self._last_number] = _Lookup(request, record, wanted, len(keys))
@@ -110,7 +100,7 @@ class Info(Part):
         lookup.left -= 1
         if not lookup.left:
             del self._lookups[call.lookup]
-            payload = {"id": lookup.record.id} | lookup.found
+            payload = job_list.found(lookup.record.id, lookup.found)
             self._exchange.send(respond(lookup.request, payload))
 
     def _value(self, lookup: _Lookup, key: str, response: Response) -> str:
@@ -120,10 +110,11 @@ class Info(Part):
             raise FluxError(error.errnum, f"{key}: {error.text}") from None
         if text is None:
             raise FluxError(Errno.ENOENT, f"{key}: key not found")
-        if not lookup.wanted.current or key not in _CURRENT:
+        if not lookup.wanted.current or key not in (JOBSPEC, R):
             return text
         try:
-            return msgspec.json.encode(_CURRENT[key](text, lookup.record)).decode()
+            current = current_jobspec if key == JOBSPEC else current_r
+            return msgspec.json.encode(current(text, lookup.record)).decode()
         except FormatError as error:
             raise FluxError(Errno.EINVAL, f"{key}: cannot apply its updates: {error}") from None
 
@@ -131,7 +122,7 @@ class Info(Part):
 
     def watch(self, request: Request) -> None:
         """job-info.eventlog-watch: every line, then ENODATA once the job is inactive."""
-        wanted = expect_payload(request, WatchRequest)
+        wanted = job_list.WATCH.read(request)
         self._watches.open(request, wanted, self._find(request, wanted.id))
 
     # --- who may

@@ -12,22 +12,24 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from itertools import takewhile
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
-from flux_trio.cores.job_index import UNKNOWN, Ended, cut_name, ended_at, mark_of
-from flux_trio.cores.job_list.details import Details, Facts
+from flux_trio.cores.job_index import UNKNOWN, cut_name, ended_at, mark_of
+from flux_trio.cores.job_list.details import Details
 from flux_trio.cores.job_list.exchange import Exchange, IdRead, Listed, SliceRead
 from flux_trio.cores.job_list.finished import NEWEST, Finished, Place
 from flux_trio.cores.job_list.records import Record, Records
-from flux_trio.cores.job_list.rows import Row, Sized, in_pages, row_of
+from flux_trio.cores.job_list.rows import Sized, in_pages, row_of
 from flux_trio.cores.job_list.stats import job_stats
 from flux_trio.cores.kvs_calls import values_in
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
 from flux_trio.cores.streams import Credit, Stream, StreamKey, Streams
-from flux_trio.editions.streams import CreditKey
+from flux_trio.editions import job_list
+from flux_trio.editions.job_list import Facts, Row
+from flux_trio.editions.journal import Ended
 from flux_trio.messages import (
     USERID_UNKNOWN,
     Errno,
@@ -35,7 +37,6 @@ from flux_trio.messages import (
     Request,
     Response,
     end_of_stream,
-    expect_payload,
     respond,
     respond_error,
     respond_stream,
@@ -54,35 +55,11 @@ STREAMS_OF_USER_MAX: Final = 64  # lists with credit open at once; beyond it EAG
 UNKNOWN_JOB: Final = "unknown job id"
 
 
-class ListRequest(msgspec.Struct):
-    """The job-list.list request; `max_entries` 0 is all.
-
-    `since` and `results` are about inactive jobs only: those that ended after that time, and with
-    one of these results (a mask, 0 for any). Without `states` it is about pending and running jobs,
-    without `queues` about those of the default queue (RFC 33, Job Submission and Listing Tools); an
-    empty list is all queues.
-    """
-
-    max_entries: Annotated[int, msgspec.Meta(ge=0)] = 1000
-    states: int = ACTIVE
-    userid: int = USERID_UNKNOWN
-    since: float = 0.0
-    results: int = 0
-    name: str = ""
-    queues: list[str] | None = None
-    credit: CreditKey | None = None
-
-
-class IdRequest(msgspec.Struct):
-    """The job-list.list-id request."""
-
-    id: int
-
-
 class _Listing(Stream):
     """One list request under way."""
 
-    wanted: ListRequest
+    wanted: job_list.List
+    states: int  # a mask
     queues: frozenset[str]  # empty: any queue
     rows_left: int | None  # None: no limit
     active: array[int] | None = None  # ids, in order, once it is begun
@@ -100,14 +77,14 @@ class _Listing(Stream):
     def wants(self, record: Record, facts: Facts) -> bool:
         """Whether a candidate of which this is known is to be listed."""
         wanted = self.wanted
-        if not record.state & wanted.states or not self._wants_user(record.userid):
+        if not record.state & self.states or not self._wants_user(record.userid):
             return False
         result = record.result
         if result is not None and wanted.results and not result & wanted.results:
             return False
-        if wanted.name and facts.get("name") != cut_name(wanted.name):
+        if wanted.name and facts.name != cut_name(wanted.name):
             return False
-        return not self.queues or facts.get("queue") in self.queues
+        return not self.queues or facts.queue in self.queues
 
     def may_want(self, job: Ended) -> bool:
         """Whether a finished job is to be looked at, by what the index says of it."""
@@ -159,7 +136,7 @@ class Listings(Part):
 
     def list_jobs(self, request: Request) -> None:
         """job-list.list: the jobs that are asked for, in order."""
-        wanted = expect_payload(request, ListRequest)
+        wanted = job_list.LIST.read(request)
         if (request.sender, request.matchtag) in self._open:
             raise FluxError(Errno.EPROTO, f"{request.topic}: expected a matchtag not in use")
         if wanted.credit is not None:
@@ -167,7 +144,12 @@ class Listings(Part):
                 raise FluxError(Errno.EPROTO, f"{request.topic}: credit is for streams")
             self._streams.take(request.userid)
         listing = _Listing(
-            request, Credit(wanted.credit), wanted, self._queues(wanted), wanted.max_entries or None
+            request,
+            Credit(wanted.credit),
+            wanted,
+            ACTIVE if wanted.states is None else wanted.states,
+            self._queues(wanted),
+            wanted.max_entries or None,
         )
         self._open.add(listing)
         self._queue(listing)
@@ -188,7 +170,7 @@ class Listings(Part):
 
     def list_id(self, request: Request) -> None:
         """job-list.list-id: one job."""
-        record = self._records.find(expect_payload(request, IdRequest).id)
+        record = self._records.find(job_list.id_in(request))
         if record is None:
             raise FluxError(Errno.ENOENT, UNKNOWN_JOB)
         keys = tuple(self._details.keys_of([record]))
@@ -200,7 +182,8 @@ class Listings(Part):
     def stats(self, request: Request) -> None:
         """job-list.job-stats, when all finished jobs have been counted."""
         if self._finished.is_complete:
-            self._exchange.send(respond(request, job_stats(self._records.counts, self._finished)))
+            counted = job_stats(self._records.counts, self._finished)
+            self._exchange.send(respond(request, job_list.JOB_STATS.write(counted)))
         else:
             self._counting.append(request)
 
@@ -269,7 +252,7 @@ class Listings(Part):
     def _answer_id(self, request: Request, known: list[tuple[Record, Facts]]) -> None:
         ((record, facts),) = known
         self._records.restore_step(record)
-        self._exchange.send(respond(request, {"job": row_of(record, facts).row}))
+        self._exchange.send(respond(request, job_list.one_row(row_of(record, facts).row)))
 
     # --- making a list
 
@@ -305,7 +288,7 @@ class Listings(Part):
         """Send what is ready; whether more may be made."""
         while listing.pages and listing.credit.allows(1):
             listing.credit.spend()
-            page = {"jobs": listing.pages.popleft()}
+            page = job_list.rows(listing.pages.popleft())
             self._exchange.send(respond_stream(listing.request, page))
         if listing.is_over and not (listing.pages or listing.retried):
             self._end(listing)
@@ -342,15 +325,15 @@ class Listings(Part):
     def _choose(self, listing: _Listing) -> tuple[list[Listed], bool]:
         """The next candidates, and False when finished jobs are not known so far yet."""
         if listing.active is None:
-            listing.active = array("Q", self._records.in_order(listing.wanted.states))
-            if listing.wanted.states & JobState.INACTIVE:
+            listing.active = array("Q", self._records.in_order(listing.states))
+            if listing.states & JobState.INACTIVE:
                 self._begun[listing.stream] = listing
         wanted = SLICE_JOBS if listing.rows_left is None else min(SLICE_JOBS, listing.rows_left)
         found: list[Listed] = []
         looks = self._choose_active(listing, found, wanted)
         if len(found) == wanted or looks == LOOKS_MAX:
             return found, True
-        if not listing.wanted.states & JobState.INACTIVE:
+        if not listing.states & JobState.INACTIVE:
             listing.is_over = True
             return found, True
         return found, self._choose_finished(listing, found, wanted, LOOKS_MAX - looks)
@@ -358,7 +341,7 @@ class Listings(Part):
     def _choose_active(self, listing: _Listing, found: list[Listed], wanted: int) -> int:
         """Adds to `found`; how many jobs were looked at."""
         assert listing.active is not None
-        states, userid = listing.wanted.states, listing.wanted.userid
+        states, userid = listing.states, listing.wanted.userid
         end = min(len(listing.active), listing.at + LOOKS_MAX)
         begun = listing.at
         while listing.at < end and len(found) < wanted:
@@ -444,7 +427,7 @@ class Listings(Part):
         if listing.request.is_streaming:
             self._exchange.send(end_of_stream(listing.request))
         else:
-            self._exchange.send(respond(listing.request, {"jobs": listing.rows}))
+            self._exchange.send(respond(listing.request, job_list.rows(listing.rows)))
 
     def _close(self, listing: _Listing) -> None:
         self._open.remove(listing)
@@ -452,7 +435,7 @@ class Listings(Part):
         if listing.credit.left is not None:
             self._streams.give_back(listing.request.userid)
 
-    def _queues(self, wanted: ListRequest) -> frozenset[str]:
+    def _queues(self, wanted: job_list.List) -> frozenset[str]:
         if wanted.queues is not None:
             return frozenset(wanted.queues)
         return frozenset() if self.default_queue is None else frozenset([self.default_queue])

@@ -14,9 +14,11 @@ from typing import Any, Final
 
 from sortedcontainers import SortedList
 
-from flux_trio.cores.job_index import UNKNOWN, Ended, ended_at
+from flux_trio.cores.job_index import UNKNOWN, ended_at
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import fold_eventlog
+from flux_trio.editions.journal import Ended
+from flux_trio.editions.rfc21 import Raised, read_exception
 from flux_trio.formats import Event
 from flux_trio.messages import ProtocolError
 from flux_trio.protocols import (
@@ -64,8 +66,8 @@ class Record(Job):
         "t_run",
     )
 
-    worst = Rare[dict[str, Any] | None](None)
-    """Context of the most severe exception, the first of several."""
+    worst = Rare[Raised | None](None)
+    """The most severe exception, the first of several."""
 
     stepped = Rare(0.0)
     """Seconds that the wall clock was set by between `t_run` and `t_cleanup`, or now."""
@@ -90,9 +92,9 @@ class Record(Job):
 
 
 def _exception(record: Record, event: Event) -> None:
-    context = event.context or {}
-    if record.worst is None or context["severity"] < record.worst["severity"]:
-        record.worst = context
+    raised = read_exception(event.context or {})
+    if record.worst is None or raised.severity < record.worst.severity:
+        record.worst = raised
 
 
 # What a record keeps of an event beyond what `Job` does.

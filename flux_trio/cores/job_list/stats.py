@@ -6,24 +6,26 @@ Counted as jobs change, so that an answer costs nothing. Left out: counts by que
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 
 from flux_trio.cores.job_list.finished import Finished
+from flux_trio.editions.job_list import JobStats
 from flux_trio.protocols import JobResult, JobState
 
 _STATES: Final = tuple(state for state in JobState if state is not JobState.NEW)
-_RESULTS: Final = {
-    JobResult.COMPLETED: "successful",
-    JobResult.FAILED: "failed",
-    JobResult.CANCELED: "canceled",
-    JobResult.TIMEOUT: "timeout",
-}
 
 
-def job_stats(counts: Counter[int], finished: Finished) -> dict[str, Any]:
+def job_stats(counts: Counter[int], finished: Finished) -> JobStats:
     """The response: `counts` are those of active jobs, by state."""
-    results = {name: finished.counts[result] for result, name in _RESULTS.items()}
+    results = {result: finished.counts[result] for result in JobResult}
     states = {state.name.lower(): counts[state] for state in _STATES}
     states["inactive"] = sum(results.values())
     states["total"] = sum(states.values())
-    return {"job_states": states, **results, "inactive_purged": finished.npurged, "queues": []}
+    return JobStats(
+        job_states=states,
+        successful=results[JobResult.COMPLETED],
+        failed=results[JobResult.FAILED],
+        canceled=results[JobResult.CANCELED],
+        timeout=results[JobResult.TIMEOUT],
+        inactive_purged=finished.npurged,
+    )

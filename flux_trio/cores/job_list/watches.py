@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from flux_trio.cores.job_list.exchange import Exchange, JobCounted, LogChanged, LogRead
 from flux_trio.cores.job_list.records import Record
 from flux_trio.cores.kvs_calls import cancel_watch, change_in, look_up, value_in, watch_key
@@ -19,7 +17,7 @@ from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_output import OUTPUT, check_not_purged, count_keys, output_key
 from flux_trio.cores.streams import Credit, JobStream, JobStreams, StreamKey
-from flux_trio.editions.streams import CreditKey
+from flux_trio.editions import job_list
 from flux_trio.formats import job_key
 from flux_trio.messages import (
     Errno,
@@ -40,18 +38,6 @@ WATCHES_OF_USER_MAX: Final = 1024  # open at once; beyond it EAGAIN
 HELD_CHARS_MAX: Final = 1 << 16
 # Of a value that is longer than so many times that, it is this part: each read takes all of it.
 READS_MAX: Final = 32
-
-
-class WatchRequest(msgspec.Struct):
-    """The job-info.eventlog-watch request; `path` is below the job's directory.
-
-    Without `follow` the stream ends with what is stored now; `credit` is that of the stream.
-    """
-
-    id: int
-    path: str = "eventlog"
-    follow: bool = True
-    credit: CreditKey | None = None
 
 
 class _Watch(JobStream):
@@ -115,7 +101,7 @@ class Watches(Part):
         self._watches = JobStreams()
         self._of_user = Allowance(WATCHES_OF_USER_MAX, "eventlog watches")
 
-    def open(self, request: Request, wanted: WatchRequest, record: Record) -> None:
+    def open(self, request: Request, wanted: job_list.Watch, record: Record) -> None:
         """job-info.eventlog-watch of a job that its sender may read. Raises FluxError."""
         self._watches.check_new(request)
         self._of_user.take(request.userid)
@@ -216,7 +202,8 @@ class Watches(Part):
     def _tell(self, watch: _Watch) -> None:
         """Send what there is credit for; then read on, or end."""
         for line in watch.take_lines():
-            self._exchange.send(respond_stream(watch.request, {"event": line}))
+            told = job_list.WATCHED_LINE.write(job_list.WatchedLine(line))
+            self._exchange.send(respond_stream(watch.request, told))
         if watch.reading or watch.has_line:  # without credit
             return
         if watch.behind:

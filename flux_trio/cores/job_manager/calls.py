@@ -11,11 +11,11 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from flux_trio.cores.job_index import Ended
 from flux_trio.cores.job_manager.hooks.waiting import BypassStored, Proposal
 from flux_trio.cores.job_manager.requests.entrance import FindUser, UserFound
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import CommonAction, CommonInput
+from flux_trio.editions.journal import Ended
 from flux_trio.formats import LOST_AND_FOUND, ResourceSet, format_fluid
 from flux_trio.messages import Errno, Request, Response, respond_error
 from flux_trio.protocols import (

@@ -20,6 +20,8 @@ from typing import Any, ClassVar, Final, TypeAlias, assert_never
 from flux_trio.cores.kvs.answers import Answers
 from flux_trio.cores.kvs.damage import Damages
 from flux_trio.cores.kvs.ops import (
+    COMMIT,
+    PAGE,
     CommitOps,
     Damaged,
     Fetched,
@@ -53,7 +55,6 @@ from flux_trio.messages import (
     Level,
     Request,
     Response,
-    expect_payload,
     respond,
     respond_error,
     tells_return_of,
@@ -146,15 +147,17 @@ class KvsCore(CorePart):
 
     def _stats(self) -> dict[str, Any]:
         held = self._room.held
-        return {
-            "waiting": len(self._queue),
-            "watches": len(self._watches),
-            "damaged": len(self._damages),
-            "held": {"requests": len(held.queue), "bytes": held.nbytes},
-        }
+        return kvs.stats(
+            kvs.Stats(
+                waiting=len(self._queue),
+                watches=len(self._watches),
+                damaged=len(self._damages),
+                held=kvs.HeldStats(requests=len(held.queue), bytes=held.nbytes),
+            )
+        )
 
     def _commit(self, request: Request) -> None:
-        asked = expect_payload(request, CommitOps)
+        asked = COMMIT.read(request)
         ops = asked.ops
         if len(ops) > COMMIT_OPS_MAX:
             text = f"{len(ops)} ops: at most {COMMIT_OPS_MAX} in one commit"
@@ -184,7 +187,7 @@ class KvsCore(CorePart):
         self._read(Read(request, [check_key(prefix) if prefix else ""]))
 
     def _page(self, request: Request) -> None:
-        page = expect_payload(request, Page)
+        page = PAGE.read(request)
         for key in (page.prefix, page.after):
             if key:
                 check_key(key)

@@ -12,6 +12,7 @@ import msgspec
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import CommonAction
 from flux_trio.editions import kvs
+from flux_trio.editions.codec import codec
 from flux_trio.formats.meanings import KvsKey, KvsText
 from flux_trio.messages import Errno, FluxError
 
@@ -74,6 +75,10 @@ class Page(kvs.Page, frozen=True, gc=False):
         if not self.after:
             return first, last
         return (first, min(self.after, last)) if self.reverse else (max(self.after, first), last)
+
+
+COMMIT: Final = codec(CommitOps)
+PAGE: Final = codec(Page)
 
 
 @dataclass(frozen=True, slots=True)

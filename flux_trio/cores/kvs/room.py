@@ -14,6 +14,7 @@ from flux_trio.cores.kvs.ops import KvsOutbox
 from flux_trio.cores.kvs.waiting import NO_ROOM, Commit, Held, Reading, Round, Waiting
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
+from flux_trio.editions import rfc33
 from flux_trio.messages import Errno, Level, Request, respond_error, topics
 from flux_trio.messages.types import NORESPONSE
 
@@ -94,5 +95,5 @@ class Room(Part):
 
     def tell_hindrance(self) -> None:
         """Tell the job manager why jobs wait; it may be away."""
-        reason = {"reason": self.held.reason}
+        reason = rfc33.HINDRANCE.write(rfc33.Hindrance(self.held.reason))
         self._outbox.send(Request(topics.JOB_HINDRANCE, reason, flags=NORESPONSE))

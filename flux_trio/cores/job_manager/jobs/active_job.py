@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from flux_trio.config import QUEUE_KEY
-from flux_trio.cores.job_index import Ended, ended_at, mark_of, name_mark
+from flux_trio.cores.job_index import ended_at, mark_of, name_mark
 from flux_trio.cores.job_manager.hooks.waiting import Deferred, LogEvent
 from flux_trio.cores.job_manager.jobs.jobspecs import KeptJobspec
 from flux_trio.editions import rfc21
+from flux_trio.editions.journal import Ended
 from flux_trio.formats import (
     FormatError,
     ResourceSet,
@@ -123,10 +125,10 @@ class ActiveJob(Job):
         """R without its scheduling key; None before RUN."""
         if self.granted is None or not self.was_posted(JobEvent.ALLOC):
             return None
-        resources: dict[str, Any] = self.granted.to_json()
+        granted = self.granted
         if self.expiration is not None:
-            resources["execution"]["expiration"] = self.expiration
-        return resources
+            granted = replace(granted, expiration=self.expiration)
+        return granted.to_json()
 
     @property
     def is_asked(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.cores.job_index import Ended, ended_ops
+from flux_trio.cores.job_index import ended_ops
 from flux_trio.cores.job_manager.calls import (
     EventsStored,
     JobManagerAction,
@@ -24,6 +24,7 @@ from flux_trio.cores.job_manager.calls import (
 from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Exit, NoteAll
+from flux_trio.editions.journal import Ended
 from flux_trio.formats import Event, format_event, job_key
 from flux_trio.messages import Errno, FluxError, Payload, Request, Response, service_of
 

@@ -326,8 +326,9 @@ class Ledger(Commits):
         return list(self.jobs.values())
 
     def _tell(self, job: ActiveJob, event: Event) -> None:
-        data = {"id": job.id, "name": event.name, "context": event.context or {}}
-        self.notes.append((_EVENT, data))
+        self.notes.append(
+            (_EVENT, {"id": job.id, "name": event.name, "context": event.context or {}})
+        )
         self.nlogged += 1
         for tell in self.on_logged:
             tell(job, event)

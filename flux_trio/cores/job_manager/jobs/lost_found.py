@@ -26,7 +26,7 @@ from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
 from flux_trio.cores.kvs_calls import check, commit_ops, page_in, read_page
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.editions import kvs
+from flux_trio.editions import journal, kvs
 from flux_trio.formats import LOST_AND_FOUND, job_directory_of, parse_fluid
 from flux_trio.messages import ROLE_OWNER, Event, FluxError, Level, Response, topics
 from flux_trio.messages.types import PRIVATE
@@ -122,7 +122,7 @@ class LostAndFound(Part):
         self._ledger.forget_inactive(job.jobid)
         if done.usec is not None:
             self._ledger.ninactive -= 1
-            payload = {"jobs": [job.jobid], "times": [done.usec]}
+            payload = journal.PURGED.write(journal.Purged([job.jobid], [done.usec]))
             self._ledger.send(Event(topics.JOB_PURGE_EVENT, payload, flags=PRIVATE))
         text = f"{job.directory}: moved to {LOST_AND_FOUND}: {job.reason}"
         self._ledger.outbox.send(Log(Level.CRIT, text))

@@ -1,11 +1,10 @@
 """Purging: finished jobs are taken away for good, the oldest first, or those that are named.
 
-`job-manager.purge` {age_limit, num_limit, batch, force} and `job-manager.purge-id` {id, force} are
-flux-core's, and so are `[job-manager] inactive-age-limit` and `inactive-num-limit`, by which the
-same is done every PURGE_S seconds. All that is stored of a job goes in one commit: its directory
-with its output, and its place in the index of finished jobs. The same commit writes the greatest
-job id down, so that no id is used again. When it is durable, the event `job-purge-inactive` tells
-of it.
+`job-manager.purge` and `job-manager.purge-id` are flux-core's, and so are `[job-manager]
+inactive-age-limit` and `inactive-num-limit`, by which the same is done every PURGE_S seconds. All
+that is stored of a job goes in one commit: its directory with its output, and its place in the
+index of finished jobs. The same commit writes the greatest job id down, so that no id is used
+again. When it is durable, the event `job-purge-inactive` tells of it.
 
 A commit takes away at most one job whose output is long, since others wait for the commit: a
 gigabyte takes seconds. One purge is under way at a time, so that no job is counted twice; the
@@ -17,12 +16,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
 from flux_trio.config import JobManagerConfig
-from flux_trio.cores.job_index import ENDED, UNKNOWN, Ended, ended_at, purge_ops, read_ended
+from flux_trio.cores.job_index import ENDED, UNKNOWN, ended_at, purge_ops, read_ended
 from flux_trio.cores.job_manager.calls import (
     Named,
     NamedRead,
@@ -49,6 +48,9 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import EVENTLOG, fold_eventlog
 from flux_trio.cores.stored_output import output_key
 from flux_trio.cores.turns import Log
+from flux_trio.editions import job_requests, journal
+from flux_trio.editions.job_requests import UNLIMITED
+from flux_trio.editions.journal import Ended
 from flux_trio.formats import job_key, parse_duration
 from flux_trio.messages import (
     Errno,
@@ -57,7 +59,6 @@ from flux_trio.messages import (
     Level,
     Request,
     Response,
-    expect_payload,
     respond,
     respond_error,
     topics,
@@ -67,27 +68,7 @@ from flux_trio.protocols import Job
 
 PURGE_S: Final = 2.0  # flux-core's heartbeat, by which it purges
 PAGE_JOBS: Final = 200  # of one commit
-UNLIMITED: Final = -1
 EVERY_JOB: Final = 1 << 62  # a batch as large as there are jobs
-
-
-class PurgeRequest(msgspec.Struct):
-    """The job-manager.purge request; -1 is no limit, `age_limit` in seconds.
-
-    A job is purged when it is beyond either limit. Without `force` such jobs are only counted.
-    """
-
-    age_limit: Annotated[float, msgspec.Meta(ge=UNLIMITED)] = UNLIMITED
-    num_limit: Annotated[int, msgspec.Meta(ge=UNLIMITED)] = UNLIMITED
-    batch: Annotated[int, msgspec.Meta(ge=1)] = 50
-    force: bool = False
-
-
-class PurgeIdRequest(msgspec.Struct):
-    """The job-manager.purge-id request; without `force` the job is only counted."""
-
-    id: int
-    force: bool = False
 
 
 class Purge(Part):
@@ -116,16 +97,16 @@ class Purge(Part):
     # --- requests
 
     def purge(self, request: Request) -> None:
-        """job-manager.purge: {"count"} of jobs that were purged, or would be."""
-        wanted = expect_payload(request, PurgeRequest)
+        """job-manager.purge: answered with the number of jobs that were purged, or would be."""
+        wanted = job_requests.PURGE.read(request)
         left = wanted.batch if wanted.force else EVERY_JOB
         self._begin(
             Run(request, self._before(wanted.age_limit), wanted.num_limit, left, wanted.force)
         )
 
     def purge_id(self, request: Request) -> None:
-        """job-manager.purge-id: one job; {"count": 1}."""
-        wanted = expect_payload(request, PurgeIdRequest)
+        """job-manager.purge-id: one job."""
+        wanted = job_requests.PURGE_ID.read(request)
         if wanted.id in self._ledger.jobs:
             raise FluxError(Errno.EINVAL, "cannot purge active job")
         job_key(wanted.id, "eventlog")  # no job has another id
@@ -199,7 +180,8 @@ class Purge(Part):
 
     def _end(self, request: Request | None, count: int) -> None:
         if request is not None:
-            self._ledger.send(respond(request, {"count": count}))
+            payload = job_requests.PURGED.write(job_requests.Purged(count))
+            self._ledger.send(respond(request, payload))
         self._next()
 
     def _next(self) -> None:
@@ -297,7 +279,8 @@ class Purge(Part):
             if (recent := self._ledger.forget_inactive(job.id)) is not None:
                 self._forgotten(recent)
         self._purged(jobs)
-        payload = {"jobs": [job.id for job in jobs], "times": [job.usec for job in jobs]}
+        told = journal.Purged([job.id for job in jobs], [job.usec for job in jobs])
+        payload = journal.PURGED.write(told)
         self._ledger.send(Event(topics.JOB_PURGE_EVENT, payload, flags=PRIVATE))
 
 

@@ -44,15 +44,18 @@ class Rest(Part):
         if not due or self._ledger.outbox.calls:
             return
         self.told = self._ledger.nlogged
-        account = {
-            "service": topics.JOB_MANAGER,
-            "scheduler": self._scheduler.link.name.lower(),
-            "exec": self._exec.service,
-            "outstanding": self._scheduler.outstanding(),
-            "waiting": self._scheduler.waiting(),
-            "jobs": [[job.id, job.state.name, _reason(job)] for job in jobs.values()],
-        }
-        self._ledger.outbox.send(Note(Kind.STATE, account))
+        account = Note(
+            Kind.STATE,
+            {
+                "service": topics.JOB_MANAGER,
+                "scheduler": self._scheduler.link.name.lower(),
+                "exec": self._exec.service,
+                "outstanding": self._scheduler.outstanding(),
+                "waiting": self._scheduler.waiting(),
+                "jobs": [[job.id, job.state.name, _reason(job)] for job in jobs.values()],
+            },
+        )
+        self._ledger.outbox.send(account)
 
 
 def _reason(job: ActiveJob) -> str:

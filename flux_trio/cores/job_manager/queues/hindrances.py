@@ -7,17 +7,10 @@ is back. The text is for people; no decision depends on it.
 
 from __future__ import annotations
 
-import msgspec
-
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.state import Part
-from flux_trio.messages import Request, expect_payload, respond, topics
-
-
-class Hindrance(msgspec.Struct):
-    """The job-manager.hindrance request."""
-
-    reason: str
+from flux_trio.editions import rfc33
+from flux_trio.messages import Request, respond, topics
 
 
 class Hindrances(Part):
@@ -40,7 +33,7 @@ class Hindrances(Part):
 
     def tell(self, request: Request) -> None:
         """Keep what the sender says, in place of what it said before."""
-        reason = expect_payload(request, Hindrance).reason
+        reason = rfc33.HINDRANCE.read(request).reason
         if reason:
             self.reasons[request.sender] = reason
         else:

@@ -6,7 +6,6 @@ A change is in force at once and answered when it is durable, unless it is not t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -25,13 +24,13 @@ from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.kvs_calls import cannot_read, commit_ops, look_up, value_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
+from flux_trio.editions import flux, rfc33
 from flux_trio.messages import (
     Errno,
     FluxError,
     Level,
     Request,
     Response,
-    expect_payload,
     respond,
     respond_error,
 )
@@ -96,48 +95,41 @@ class QueueMethods(Part):
 
     def names(self, request: Request) -> None:
         """job-manager.queue-list: the names, and which is the default queue."""
-        payload: dict[str, Any] = {"queues": self._queues.names}
-        if self._queues.config.default_queue is not None:
-            payload["default"] = self._queues.config.default_queue
-        self._ledger.answer_at_once(respond(request, payload))
+        listed = rfc33.QueueList(self._queues.names, self._queues.config.default_queue)
+        self._ledger.answer_at_once(respond(request, rfc33.QUEUE_LIST.write(listed)))
 
     def status(self, request: Request) -> None:
         """job-manager.queue-status: whether one queue takes and schedules jobs.
 
-        {"enable", "start", "disable_reason"?, "stop_reason"?, "blocked"?, "silent"?, "held"?} as in
-        flux-core: `blocked` is "scheduler" when the queue is started and only the scheduler is
-        missing. `silent`, ours, has a text for each service that says why it cannot do its part
-        (`Hindrances`), that is missing while jobs wait for it, or that was asked something and
-        has not answered for no reason that is told. `held`, ours too, says why
-        plugins hold jobs, and how many: {reason: count}.
-
-        It is answered at once, also while no event can be stored.
+        `silent` has a text for each service that says why it cannot do its part (`Hindrances`),
+        that is missing while jobs wait for it, or that has not answered a request and gives no
+        reason. The answer does not wait for a commit: it comes even if no event can be stored.
         """
-        queue = self._queues.find(expect_payload(request, QueueStatus).name)
+        queue = self._queues.find(rfc33.QUEUE_STATUS_REQUEST.read(request).name)
         online = self._scheduler.link == LinkState.READY
         started = queue.state.is_started
-        status: dict[str, Any] = {"enable": queue.state.is_enabled, "start": started and online}
-        if queue.disable_reason is not None:
-            status["disable_reason"] = queue.disable_reason
         stop_reason = queue.stop_reason if online else "Scheduler is offline"
-        if not status["start"] and stop_reason is not None:
-            status["stop_reason"] = stop_reason
-        if started and not online:
-            status["blocked"] = "scheduler"
         silent = [
             silence.text(self._ledger.now)
             for sender, silence in self._silences()
             if not self._hindrances.excuse(sender)
         ]
-        if waits := [*self._hindrances.texts, *filter(None, [self._execution.absence, *silent])]:
-            status["silent"] = waits
-        if held := self._ledger.tally.reasons(queue.name):
-            status["held"] = held
-        self._ledger.answer_at_once(respond(request, status))
+        waits = [*self._hindrances.texts, *filter(None, [self._execution.absence, *silent])]
+        status = rfc33.QueueStatus(
+            enable=queue.state.is_enabled,
+            start=started and online,
+            disable_reason=queue.disable_reason,
+            stop_reason=None if started and online else stop_reason,
+            blocked="scheduler" if started and not online else None,
+            silent=waits or None,
+            held=self._ledger.tally.reasons(queue.name) or None,
+        )
+        payload = self._ledger.edition.queue_status.write(status)
+        self._ledger.answer_at_once(respond(request, payload))
 
     def enable(self, request: Request) -> None:
         """job-manager.queue-enable: take jobs, or refuse them with a reason."""
-        asked = expect_payload(request, QueueEnable)
+        asked = rfc33.QUEUE_ENABLE.read(request)
         if not asked.enable and asked.reason is None:
             raise FluxError(Errno.EINVAL, "reason is required for disable")
         event = QueueEvent.ENABLE if asked.enable else QueueEvent.DISABLE
@@ -145,7 +137,7 @@ class QueueMethods(Part):
 
     def start_or_stop(self, request: Request) -> None:
         """job-manager.queue-start: schedule jobs, or stop it and cancel what is pending."""
-        asked = expect_payload(request, QueueStart)
+        asked = rfc33.QUEUE_START.read(request)
         event = QueueEvent.START if asked.start else QueueEvent.STOP
         self._change(request, asked, event, None if asked.start else asked.reason)
         self._scheduler.queues_changed()
@@ -161,7 +153,7 @@ class QueueMethods(Part):
         if refusal is not None:
             # those asked before the one that refused go by the old one again
             self._hooks.ask_configuration(self._queues.config, ConfiguredAgain())
-            self._ledger.send(respond(request, {"refusal": refusal}))
+            self._ledger.send(respond(request, flux.REFUSED.write(flux.Refused(refusal))))
             return
         self._queues.configure(config)
         self._purge.configure(config.job_manager)
@@ -171,7 +163,7 @@ class QueueMethods(Part):
     def _change(
         self,
         request: Request,
-        asked: QueueEnable | QueueStart,
+        asked: rfc33.QueueEnable | rfc33.QueueStart,
         event: QueueEvent,
         reason: str | None,
     ) -> None:

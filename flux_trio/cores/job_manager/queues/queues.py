@@ -8,33 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from flux_trio.config import Config
 from flux_trio.cores.state import Part
+from flux_trio.editions.rfc33 import SavedQueue, read_checkpoint, write_checkpoint
 from flux_trio.messages import Errno, FluxError
 from flux_trio.protocols import QUEUE, QueueEvent
 
 CHECKPOINT_KEY: Final = "checkpoint.job-manager"
 
 Name = str | None  # of a queue; None: the anonymous one
-
-
-class SavedQueue(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One queue in the checkpoint, as in flux-core's; without a name the anonymous one."""
-
-    enable: bool
-    start: bool
-    name: str | None = None
-    disable_reason: str | None = None
-    stop_reason: str | None = None
-
-
-class Checkpoint(msgspec.Struct, frozen=True):
-    """The checkpoint's text, as JSON."""
-
-    queues: list[SavedQueue]
-    version: int = 1
 
 
 class Queue:
@@ -136,15 +118,14 @@ class Queues(Part):
 
     def checkpoint(self) -> str:
         """What is to survive a restart."""
-        saved = [queue.saved for queue in self.by_name.values()]
-        return msgspec.json.encode(Checkpoint(saved)).decode()
+        return write_checkpoint(queue.saved for queue in self.by_name.values())
 
     def restore(self, text: str) -> None:
         """Take up a checkpoint; queues that are configured no more are forgotten.
 
         Raises msgspec.MsgspecError for a text that is none.
         """
-        for saved in msgspec.json.decode(text, type=Checkpoint).queues:
+        for saved in read_checkpoint(text):
             queue = self.by_name.get(saved.name)
             if queue is not None:
                 queue.restore(saved)

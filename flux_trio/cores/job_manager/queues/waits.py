@@ -8,20 +8,12 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import msgspec
-
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.state import Part
-from flux_trio.messages import Request, expect_payload, respond
+from flux_trio.editions import rfc33
+from flux_trio.messages import Request, respond
 from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobState
-
-
-class WaitRequest(msgspec.Struct):
-    """job-manager.drain and job-manager.idle; all queues without a name."""
-
-    name: str | None = None
-
 
 What: TypeAlias = tuple[int, str | None]
 """States, a mask, and a queue or all: no job may be in any of these states there."""
@@ -61,7 +53,7 @@ class Waits(Part):
                         self._answer(request, states, name)
 
     def _wait(self, request: Request, states: int) -> None:
-        name = expect_payload(request, WaitRequest).name
+        name = rfc33.QUEUE_WAIT.read(request).name
         if name is not None:
             self._queues.find(name)
         senders = self.open.setdefault((states, name), {})
@@ -72,4 +64,5 @@ class Waits(Part):
             self._ledger.send(respond(request))
             return
         pending = self._ledger.tally.jobs(JobState.NEW | PENDING, name)
-        self._ledger.send(respond(request, {"pending": pending}))
+        answer = rfc33.QUEUE_IDLE.write(rfc33.QueueIdle(pending))
+        self._ledger.send(respond(request, answer))

@@ -118,16 +118,14 @@ class Control(Part):
         tally = self._ledger.tally
         counts = {state.name.lower(): tally.jobs(state) for state in JobState}
         counts["inactive"] += self._ledger.ninactive
-        return {
-            "states": counts,
-            "sched": {
-                "link": self._scheduler.link.name.lower(),
-                "waiting": self._scheduler.waiting(),
-                "outstanding": self._scheduler.outstanding(),
-            },
-            "exec": {"service": self._exec.service},
-            "inactive_jobs": self._ledger.ninactive,
-        }
+        sched = job_requests.SchedStats(
+            self._scheduler.link.name.lower(),
+            self._scheduler.waiting(),
+            self._scheduler.outstanding(),
+        )
+        execution = job_requests.ExecStats(self._exec.service)
+        counted = job_requests.Stats(counts, sched, execution, self._ledger.ninactive)
+        return job_requests.stats(counted)
 
 
 def _check_exception(asked: job_requests.Raise | job_requests.RaiseAll) -> None:

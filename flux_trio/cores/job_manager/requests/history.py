@@ -12,21 +12,20 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
-
-from flux_trio.cores.job_index import ENDED, Ended, read_ended
+from flux_trio.cores.job_index import ENDED, read_ended
 from flux_trio.cores.job_manager.calls import HistoryRead
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.kvs_calls import page_in, read_page
 from flux_trio.cores.state import Part
+from flux_trio.editions import job_requests
+from flux_trio.editions.journal import Ended
 from flux_trio.formats import Event
 from flux_trio.messages import (
     Errno,
     FluxError,
     Request,
     Response,
-    expect_payload,
     respond,
     respond_error,
 )
@@ -66,12 +65,6 @@ class JobIds:
         return self._ids[::-1][chosen].tolist()
 
 
-class HistoryGet(msgspec.Struct):
-    """The request: a slice in Python's spelling, such as "[:4]"."""
-
-    slice: str
-
-
 class History(Part):
     """Answers history requests."""
 
@@ -87,8 +80,8 @@ class History(Part):
         ledger.tell_of(JobEvent.VALIDATE, self._accepted)
 
     def get(self, request: Request) -> None:
-        """{"jobs": ids} of the sender's own jobs."""
-        text = expect_payload(request, HistoryGet).slice
+        """job-manager.history.get: the ids of the sender's own jobs."""
+        text = job_requests.HISTORY_GET.read(request).slice
         chosen = _read_slice(text)
         if self.lists is not None:
             self._answer(request, chosen)
@@ -142,7 +135,8 @@ class History(Part):
 
     def _answer(self, request: Request, chosen: slice) -> None:
         ids = (self.lists or {}).get(request.userid, JobIds())
-        self._ledger.send(respond(request, {"jobs": ids.latest(chosen)}))
+        payload = job_requests.JOB_IDS.write(job_requests.JobIds(ids.latest(chosen)))
+        self._ledger.send(respond(request, payload))
 
     def _accepted(self, job: ActiveJob, _event: Event) -> None:
         if self.lists is not None:

@@ -1,6 +1,6 @@
 """Resources that a plugin gives a job in job.state.sched: no scheduler is asked, or told.
 
-R is committed, then alloc is logged with {"bypass": true}, by which a later life of the job manager
+R is committed, then alloc is logged with `bypass`, by which a later life of the job manager
 knows that no scheduler has to free it.
 """
 
@@ -17,6 +17,7 @@ from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.state import Part
+from flux_trio.editions import rfc21
 from flux_trio.formats import ResourceSet, job_key
 from flux_trio.messages import Response
 from flux_trio.protocols import JobEvent, JobState
@@ -59,4 +60,4 @@ class Bypass(Part):
         """Run `job` on what it was given, unless it was given something else since."""
         if job.allocating == commit and job.state == JobState.SCHED:
             job.granted = resources
-            self._ledger.log_now(job, JobEvent.ALLOC, {"bypass": True})
+            self._ledger.log_now(job, JobEvent.ALLOC, rfc21.write(rfc21.Alloc(bypass=True)))

@@ -1,0 +1,195 @@
+"""What users ask job-list and job-info, and what they are answered; flux-core's payloads.
+
+They are the same in all editions. `clock_step` in a row is our own: by how many seconds the wall
+clock was set while the job ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+
+from flux_trio.editions.codec import codec
+from flux_trio.editions.streams import CreditKey
+from flux_trio.messages import USERID_UNKNOWN, Payload, Request
+
+Row: TypeAlias = dict[str, Any]
+"""A job as it is listed, by key."""
+
+
+class List(msgspec.Struct, frozen=True):
+    """The job-list.list request; `max_entries` 0 is all.
+
+    `since` and `results` are about inactive jobs only: those that ended after that time, and with
+    one of these results (a mask, 0 for any). Without `states`, a mask too, it is about pending and
+    running jobs; without `queues` about those of the default queue (RFC 33, Job Submission and
+    Listing Tools). An empty list is all queues.
+    """
+
+    max_entries: Annotated[int, msgspec.Meta(ge=0)] = 1000
+    states: int | None = None
+    userid: int = USERID_UNKNOWN
+    since: float = 0.0
+    results: int = 0
+    name: str = ""
+    queues: list[str] | None = None
+    credit: CreditKey | None = None
+
+
+class ListId(msgspec.Struct, frozen=True):
+    """The job-list.list-id request."""
+
+    id: int
+
+
+def id_in(request: Request) -> int:
+    """The job that a request is about, whatever else it has. Raises FluxError."""
+    return LIST_ID.read(request).id
+
+
+class ListedJob(msgspec.Struct, frozen=True):
+    """What a row has of a job's eventlog; times are seconds since the Unix epoch."""
+
+    id: int
+    userid: int
+    urgency: int
+    priority: int
+    t_submit: float
+    state: int
+    exception_occurred: bool
+    t_depend: float | None = None
+    t_run: float | None = None
+    t_cleanup: float | None = None
+    t_inactive: float | None = None
+    success: bool | None = None
+    result: int | None = None
+    exception_type: str | None = None
+    exception_severity: int | None = None
+    exception_note: str | None = None
+    waitstatus: int | None = None
+    annotations: dict[str, Any] | None = None
+    dependencies: list[str] | None = None
+    expiration: float | None = None  # after resource-update events
+    clock_step: float | None = None
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a row has of a job's jobspec and R; None is not known."""
+
+    name: str | None = None
+    cwd: str | None = None
+    queue: str | None = None
+    ntasks: int | None = None
+    nnodes: int | None = None
+    ncores: int | None = None
+    duration: float | None = None
+    ranks: str | None = None
+    nodelist: str | None = None
+    expiration: float | None = None
+
+    def updated(self, later: Facts) -> Facts:
+        """These facts, with those of `later` in their place where it has any."""
+        if later == NO_FACTS:
+            return self
+        both = zip(_values_of(self), _values_of(later), strict=True)
+        return Facts(*(before if after is None else after for before, after in both))
+
+    @property
+    def nchars(self) -> int:
+        """How many characters the texts have together."""
+        return sum(len(value) for value in _values_of(self) if isinstance(value, str))
+
+
+_values_of = msgspec.structs.astuple
+NO_FACTS: Final = Facts()
+_JOB_KEYS: Final = ListedJob.__struct_fields__
+_FACT_KEYS: Final = Facts.__struct_fields__
+REQUIRED: Final = frozenset(
+    field.name for field in msgspec.structs.fields(ListedJob) if field.required
+)
+"""The keys that every row has."""
+
+
+def row(job: ListedJob, facts: Facts) -> Row:
+    """A job as it is listed, without the keys whose values are not known."""
+    held = zip(_JOB_KEYS, _values_of(job), strict=True)
+    told = {key: value for key, value in held if value is not None}
+    for key, value in zip(_FACT_KEYS, _values_of(facts), strict=True):
+        if value is not None:
+            told.setdefault(key, value)
+    return told
+
+
+def rows(listed: Sequence[Row]) -> Payload:
+    """A job-list.list response: all that is listed, or a page of a stream."""
+    return {"jobs": listed}
+
+
+def one_row(listed: Row) -> Payload:
+    """The job-list.list-id response."""
+    return {"job": listed}
+
+
+class JobStats(msgspec.Struct, frozen=True):
+    """The job-list.job-stats response: jobs by state, and how those that are over ended."""
+
+    job_states: dict[str, int]
+    successful: int
+    failed: int
+    canceled: int
+    timeout: int
+    inactive_purged: int
+    queues: list[Any] = []
+
+
+class Lookup(msgspec.Struct, frozen=True):
+    """The job-info.lookup request; `current` applies the updates that the eventlog tells of."""
+
+    id: int
+    keys: list[str]
+    current: bool = False
+
+
+def found(jobid: int, values: dict[str, str]) -> Payload:
+    """The job-info.lookup response: the values that were asked for, by their own keys."""
+    return {"id": jobid} | values
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """The job-info.eventlog-watch request; `path` is below the job's directory.
+
+    Without `follow` the stream ends with what is stored now.
+    """
+
+    id: int
+    path: str = "eventlog"
+    follow: bool = True
+    credit: CreditKey | None = None
+
+
+class WatchedLine(msgspec.Struct, frozen=True):
+    """A job-info.eventlog-watch response: one line of the eventlog, without its newline."""
+
+    event: str
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """What job-list.stats-get counts beside requests: jobs, and open eventlog watches."""
+
+    jobs: int
+    watches: int
+
+
+def stats(counted: Stats) -> dict[str, Any]:
+    """The counts as plain data."""
+    return msgspec.structs.asdict(counted)
+
+
+LIST: Final = codec(List)
+LIST_ID: Final = codec(ListId)
+JOB_STATS: Final = codec(JobStats)
+LOOKUP: Final = codec(Lookup)
+WATCH: Final = codec(Watch)
+WATCHED_LINE: Final = codec(WatchedLine)

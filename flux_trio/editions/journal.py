@@ -1,0 +1,90 @@
+"""What the job manager tells the services that follow jobs: events, ends, purges.
+
+The requests are flux-core's; `ended` and the event job-purge-inactive are our own. They are the
+same in all editions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from flux_trio.editions.codec import codec
+from flux_trio.formats import Event
+from flux_trio.messages import Payload
+
+ANNOTATIONS: Final = "annotations"
+"""The name of an entry that is no event of an eventlog: it tells all annotations of a job."""
+
+Entry: TypeAlias = list[Any]
+"""Job id, place, event. The place counts the events of the job from 0; it is -1 for annotations."""
+
+
+class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One finished job; `usec` is when it became inactive, microseconds since the Unix epoch."""
+
+    id: int
+    usec: int
+    userid: int
+    result: int  # a protocols.JobResult
+    name: int  # the mark of its name: see `cores.job_index`
+    queue: int  # the mark of its queue
+
+
+class Follow(msgspec.Struct, frozen=True):
+    """The job-manager.events-journal request; `allow` has the names of the events to be told."""
+
+    allow: dict[str, int] | None = None
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """A job-manager.events-journal response; `ended` are the jobs that its events end."""
+
+    events: list[tuple[int, int, Event]]
+    ended: list[Ended] = []
+
+
+class Purged(msgspec.Struct, frozen=True):
+    """The event job-purge-inactive: job ids, and when each job ended (see `Ended.usec`)."""
+
+    jobs: list[int]
+    times: list[int]
+
+
+def entry(jobid: int, place: int, event: Event) -> Entry:
+    """An event of a job's eventlog."""
+    # by hand, since every event passes here
+    told: dict[str, Any] = {"timestamp": event.timestamp, "name": event.name}
+    if event.context is not None:
+        told["context"] = event.context
+    return [jobid, place, told]
+
+
+def annotated(jobid: int, now: float, told: dict[str, Any]) -> Entry:
+    """All annotations of a job, which are in no eventlog before the alloc event."""
+    context = {"annotations": told}
+    return [jobid, -1, {"timestamp": now, "name": ANNOTATIONS, "context": context}]
+
+
+def annotations_in(event: Event) -> dict[str, Any]:
+    """The annotations that an entry with place -1 tells."""
+    told: dict[str, Any] = (event.context or {}).get("annotations", {})
+    return told
+
+
+def named(entries: Iterable[Entry], names: Container[str]) -> list[Entry]:
+    """The entries with one of `names`."""
+    return [each for each in entries if each[2]["name"] in names]
+
+
+def write(entries: Sequence[Entry], ended: Iterable[Ended] = ()) -> Payload:
+    """The payload of a job-manager.events-journal response."""
+    over = [msgspec.to_builtins(job) for job in ended]
+    return {"events": entries, "ended": over} if over else {"events": entries}
+
+
+FOLLOW: Final = codec(Follow)
+BATCH: Final = codec(Batch)
+PURGED: Final = codec(Purged)

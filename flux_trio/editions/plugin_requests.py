@@ -1,0 +1,60 @@
+"""What the instance owner asks about the job manager's plugins; flux-core's payloads."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.editions.codec import codec
+from flux_trio.messages import Request
+
+
+class Change(msgspec.Struct, frozen=True):
+    """The job-manager.jobtap request: remove by name or glob, then load by name or path.
+
+    `order` is the order in which a loaded plugin is told of the active jobs.
+    """
+
+    load: str | None = None
+    remove: str | None = None
+    conf: dict[str, Any] = {}
+    order: str = "none"
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """The job-manager.jobtap response: names of removed plugins; name and path of a loaded one."""
+
+    removed: list[str]
+    name: str | None = None
+    path: str | None = None
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """The job-manager.jobtap-list request; with `all` builtin plugins are listed too."""
+
+    all: bool = False
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """The job-manager.jobtap-list response."""
+
+    plugins: list[str]
+
+
+class Query(msgspec.Struct, frozen=True):
+    """The job-manager.jobtap-query request."""
+
+    name: str
+
+
+def arguments_in(request: Request) -> dict[str, Any]:
+    """The payload of a request to a plugin, whose keys are the plugin's own; {} without one."""
+    return request.payload if isinstance(request.payload, dict) else {}
+
+
+CHANGE: Final = codec(Change)
+CHANGED: Final = codec(Changed)
+LISTING: Final = codec(Listing)
+LISTED: Final = codec(Listed)
+QUERY: Final = codec(Query)
