@@ -28,6 +28,7 @@ VALUES = (
     jobtap.NotAllowed,
     jobtap.PluginError,
 )
+_PACKAGE = jobtap.__name__
 _OF_THE_HOST = ("take", "drop", "clear", "recount", "of")  # methods that are not for authors
 
 
@@ -64,9 +65,9 @@ def _described(found: type) -> str:
 
 
 def _members(found: type) -> str:
-    return _lines(
-        _member(name, value) for name, value in vars(found).items() if _is_shown(name, value)
-    )
+    ours = [each for each in reversed(found.__mro__) if each.__module__.startswith(_PACKAGE)]
+    members = [member for each in ours for member in vars(each).items()]
+    return _lines(_member(name, value) for name, value in members if _is_shown(name, value))
 
 
 def _is_shown(name: str, value: Any) -> bool:

@@ -14,10 +14,10 @@ from flux_trio.jobtap.counter import Counter, counter
 from flux_trio.jobtap.decorators import enter, leave, on, service
 from flux_trio.jobtap.errors import NotAllowed, PluginError, Reject
 from flux_trio.jobtap.host import ORDERS, PluginHost, open_host
-from flux_trio.jobtap.job import Job
+from flux_trio.jobtap.job import Job, JobLookup
 from flux_trio.jobtap.loaded import PluginMethod
 from flux_trio.jobtap.loading import Loader, load_file, search_path
-from flux_trio.jobtap.plugin import JobLookup, Plugin
+from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.values import Dependency, ServiceRequest, UpdateAllowed
 from flux_trio.messages import Errno, FluxError, Level
 from flux_trio.protocols import (

@@ -110,6 +110,10 @@ class Asking:
         """A failure or refusal ends the chain."""
         return self.error is not None or self.reject is not None
 
+    def is_about(self, jobid: int) -> bool:
+        """Return whether the question is about this job."""
+        return self.question.job is not None and self.question.job.id == jobid
+
     def posts_to(self, jobid: int) -> Iterator[tuple[str, dict[str, Any]]]:
         """Events that will be logged to a job with the answer."""
         for each in self.operations or ():

@@ -1,20 +1,13 @@
-"""What the host is given, and what is said of one call of a plugin."""
+"""What the host is given of the instance, and the record of one call of a plugin."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import inf
-from types import CoroutineType
 from typing import Any, NamedTuple
 
-import trio
-
 from flux_trio.formats import format_fluid
-from flux_trio.jobtap.catalogue import Hook
-from flux_trio.jobtap.errors import Reject
 from flux_trio.jobtap.loaded import Entry
-from flux_trio.jobtap.plain import readable
 from flux_trio.messages import Errno, FluxError
 from flux_trio.protocols import JobView
 
@@ -54,10 +47,6 @@ class NoJobs:
         return ()
 
 
-class NoAnswer(Exception):
-    """An async handler took too long."""
-
-
 class Call(NamedTuple):
     """One call of a handler: how many operations there were before, and when it began."""
 
@@ -84,40 +73,6 @@ def note_of(
         "error": error,
         "duration": duration,
     }
-
-
-def is_awaitable(said: Any) -> bool:
-    """Whether a handler is async: it has only begun."""
-    return type(said) is CoroutineType or hasattr(type(said), "__await__")
-
-
-def failure_in(raised: BaseException) -> BaseException:
-    """What an async function of a plugin raised, without that it was cancelled besides.
-
-    What was only cancelled, or interrupted, is raised again. A Cancelled that belongs to no scope
-    around here, since somebody kept it, is a failure as any other.
-    """
-    failure = raised.split(trio.Cancelled)[1] if isinstance(raised, BaseExceptionGroup) else raised
-    if failure is None or isinstance(failure, KeyboardInterrupt):
-        raise raised
-    if isinstance(failure, trio.Cancelled) and trio.current_effective_deadline() == -inf:
-        raise raised
-    return failure
-
-
-def refusal_in(error: BaseException | None, hook: Hook) -> str | None:
-    """The sentence of a Reject where it is an answer to `hook`; None for any other error."""
-    reason = getattr(error, "reason", None) if isinstance(error, Reject) and hook.rejects else None
-    return readable(reason) if isinstance(reason, str) and reason.strip() else None
-
-
-def describe(error: BaseException) -> str:
-    """One line about what a plugin raised."""
-    try:
-        text = str(error)
-    except Exception as another:  # noqa: BLE001 - the plugin's own code
-        text = f"(its text cannot be told: {type(another).__name__})"
-    return text if isinstance(error, NoAnswer) else readable(f"{type(error).__name__}: {text}")
 
 
 def blame(entry: Entry, hook: str, view: JobView | None, problem: str) -> str:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from math import isclose, isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flux_trio.jobtap.job import Job
 from flux_trio.protocols import JobState
 
-if TYPE_CHECKING:
-    from flux_trio.jobtap.job import Job
-
-Key = Callable[["Job"], Hashable]
-Amount = Callable[["Job"], float]
+Key = Callable[[Job], Hashable]
+Amount = Callable[[Job], float]
 
 
 class Counter(Mapping[Hashable, float]):
@@ -72,9 +70,11 @@ class Counter(Mapping[Hashable, float]):
         return sum(self._totals.values())
 
     def update(self, job: Job) -> None:
-        """Count `job` anew: its key or its amount has changed."""
+        """Count the job as it is now: its key or its amount has changed."""
         self.drop(job.id)
-        self.take(job, job.state)
+        now = job._now()
+        if now is not None:
+            self.take(now, now.state)
 
     # --- for the host
 

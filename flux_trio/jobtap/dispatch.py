@@ -8,35 +8,23 @@ This is the one place besides the module supervisor that catches `Exception` bro
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
+from collections.abc import Awaitable
 from time import perf_counter
 from typing import Any, Final
 
 import trio
 
+from flux_trio.config import Config
 from flux_trio.jobtap.asking import Asking
-from flux_trio.jobtap.calls import (
-    Call,
-    Given,
-    NoAnswer,
-    NoJobs,
-    blame,
-    describe,
-    failure_in,
-    is_awaitable,
-    note_of,
-    refusal_in,
-)
+from flux_trio.jobtap.calling import HOOK, Caller, thinking
+from flux_trio.jobtap.calls import Call, Given, blame, note_of
 from flux_trio.jobtap.catalogue import CUSTOM, hook_of
 from flux_trio.jobtap.errors import PluginError
-from flux_trio.jobtap.handlers import Function
+from flux_trio.jobtap.failures import NoAnswer, describe, failure_in, is_awaitable, refusal_in
 from flux_trio.jobtap.job import Job
 from flux_trio.jobtap.loaded import Entry, Loaded
 from flux_trio.jobtap.results import problem_with, shown
-from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog, stepped
-from flux_trio.messages import Level
+from flux_trio.jobtap.watchdog import BLOCKED_S
 from flux_trio.protocols import (
     CONF_UPDATE,
     DESTROY,
@@ -44,42 +32,45 @@ from flux_trio.protocols import (
     AskHook,
     HookAnswer,
     HookAnswered,
-    Jobs,
     JobView,
+    PluginInterests,
 )
-from flux_trio.trace import Kind
 
-_HOOK: Final[str] = Kind.HOOK.value  # looked up once: every call is traced
 _CHAINS_MAX: Final = 4096  # topics of updates and events are other people's words
 
-# What an async handler asks for goes into the answer that it is part of.
-_thinking: ContextVar[Asking | None] = ContextVar("thinking", default=None)
 
-
-class Dispatcher:
+class Dispatcher(Caller):
     """Chains of handlers by topic, and the questions that async ones still think about.
 
-    `jobs` is set by whoever has them, before anything is asked.
+    `config` is the configuration that no plugin has refused.
     """
 
-    def __init__(self, given: Given, blocked_s: float = BLOCKED_S) -> None:
-        self.given = given
-        self._now, self._note_all = given.now, given.note_all
-        self.jobs: Jobs = NoJobs()
+    def __init__(self, given: Given, config: Config, blocked_s: float = BLOCKED_S) -> None:
+        super().__init__(given, blocked_s)
+        self.config = config
         self.plugins: list[Loaded] = []  # in the order they are asked
         self.subscribers: dict[int, set[str]] = {}  # job id → plugins that are told of its events
-        self.watchdog = Watchdog(blocked_s, self._blocked)
+        self.topics_changed = True  # the job manager does not know which topics are handled now
+        self._unsaid: dict[int, bool] = {}  # jobs that were or are subscribed; is it so now?
         self._chains: dict[str, list[Entry]] = {}
         self._thinking: dict[int, Asking] = {}
-        self._asking: Asking | None = None  # whose sync handler runs
 
     # --- the job machine's side (`Plugins`)
 
-    def handles(self, topic: str) -> bool:
-        return topic == DESTROY or bool(self._chain(topic))
-
-    def subscribed(self, jobid: int) -> bool:
-        return jobid in self.subscribers
+    def news(self) -> PluginInterests | None:
+        if not (self.topics_changed or self._unsaid):
+            return None
+        topics = None
+        if self.topics_changed:
+            handled = [topic for loaded in self.plugins for topic in loaded.topics()]
+            topics = tuple(dict.fromkeys([DESTROY, *handled]))  # at which the host forgets the job
+        unsaid, self._unsaid = self._unsaid, {}
+        self.topics_changed = False
+        return PluginInterests(
+            topics,
+            subscribed=tuple(jobid for jobid, is_so in unsaid.items() if is_so),
+            unsubscribed=tuple(jobid for jobid, is_so in unsaid.items() if not is_so),
+        )
 
     def ask(self, question: AskHook) -> HookAnswer | None:
         chain = self._chain(question.topic)
@@ -104,18 +95,26 @@ class Dispatcher:
                     self._told(asking, answer)
         if topic == DESTROY:
             self.subscribers.pop(job.id, None)
+            self._unsaid.pop(job.id, None)  # the job manager forgets the job by itself
             for loaded in self.plugins:
-                loaded.forget(job)
+                self._leave(loaded, job)
+                loaded.data.pop(job.id, None)
 
     # --- what plugins ask of it
 
-    @property
-    def asking(self) -> Asking | None:
-        """The question whose handler runs now, in this task."""
-        if self._asking is not None:
-            return self._asking
-        asking = _thinking.get()
-        return None if asking is None or asking.closed else asking
+    def subscribe(self, jobid: int, plugin: str) -> None:
+        """Tell `plugin` of this job's events."""
+        names = self.subscribers.setdefault(jobid, set())
+        if not names:
+            self._unsaid[jobid] = True
+        names.add(plugin)
+
+    def unsubscribe(self, jobid: int, plugin: str) -> None:
+        """Tell `plugin` of no more events of this job."""
+        names = self.subscribers.get(jobid, set())
+        names.discard(plugin)
+        if not names and self.subscribers.pop(jobid, None) is not None:
+            self._unsaid[jobid] = False
 
     def call(self, topic: str, args: Any) -> Any:
         """Ask the handlers of a plugin's own topic; the last answer that is not None."""
@@ -128,80 +127,22 @@ class Dispatcher:
             answer = answer if said is None else said
         return answer
 
-    def timed(self, entry: Entry, view: JobView | None, arg: Any) -> Any:
-        """Call a handler that is no answer to a question; what it raises goes on."""
-        began, t_began = self.given.now(), perf_counter()
-        problem = None
-        try:
-            return self.watched(entry, view, arg)
-        except BaseException as error:
-            problem = describe(error)
-            raise
-        finally:
-            self._record(entry, entry.label, view, None, problem, began, t_began)
+    # --- what a plugin has entered
 
-    def watched(self, entry: Entry, view: JobView | None, *args: Any) -> Any:
-        """Call something of a plugin under the watchdog's eyes; what it raises goes on."""
-        outer = self.watchdog.running
-        self.watchdog.running = (entry, view)
-        try:
-            return entry.function(*args)
-        finally:
-            self.watchdog.running = outer
+    def forget(self, loaded: Loaded) -> None:
+        """The plugin is gone: it leaves every state it was told of, and nothing is kept for it."""
+        for jobid in [] if loaded.tracker is None else loaded.tracker.entered:
+            view = self.jobs.get(jobid)
+            if view is not None:
+                self._leave(loaded, view)
+        loaded.data.clear()
+        for jobid in list(self.subscribers):
+            self.unsubscribe(jobid, loaded.name)
 
-    def attempt(self, function: Function, *args: Any) -> tuple[Any, BaseException | None]:
-        """Call something of a plugin: what it returned, or raised."""
-        try:
-            return function(*args), None
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 - a plugin must not end the host
-            return None, error
-
-    async def awaited(
-        self,
-        entry: Entry,
-        view: JobView | None,
-        awaitable: Awaitable[Any],
-        is_over: Callable[[], bool] = lambda: False,
-    ) -> Any:
-        """Await something of a plugin, under the watchdog's eyes, until it has to end."""
-
-        def step(begins: bool) -> None:
-            self.watchdog.running = (entry, view) if begins else None
-
-        return await stepped(awaitable, step, lambda: entry.owner.is_ending or is_over())
-
-    async def outcome(self, entry: Entry, arg: Any) -> tuple[Any, BaseException | None]:
-        """What a handler that may be async returned or raised; it has the plugin's deadline."""
-        _thinking.set(None)
-        limit_s = entry.owner.deadline
-        began, t_began = self._now(), perf_counter()
-        said, error = self.attempt(self.watched, entry, None, arg)
-        if error is None and is_awaitable(said):
-            with trio.move_on_after(limit_s) as limit:
-                said, error = await self.ended(entry, said)
-            if limit.cancelled_caught:
-                error = NoAnswer(f"no answer in {limit_s:g} s")
-        problem = None if error is None else describe(error)
-        self._record(entry, entry.label, None, None, problem, began, t_began)
-        return said, error
-
-    async def ended(
-        self, entry: Entry, awaitable: Awaitable[Any]
-    ) -> tuple[Any, BaseException | None]:
-        """What something async of a plugin, that is no hook, returned or raised."""
-        _thinking.set(None)
-        try:
-            return await self.awaited(entry, None, awaitable), None
-        except BaseException as raised:  # noqa: BLE001 - as above
-            return None, failure_in(raised)
-
-    def failed(self, text: str, error: BaseException | None) -> None:
-        """Something of a plugin did not work: say so, with the place if it raised."""
-        frames = traceback.extract_tb(error.__traceback__) if error is not None else []
-        where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-        self.given.log(Level.ERR, text + where)
+    def _leave(self, loaded: Loaded, view: JobView) -> None:
+        if loaded.tracker is not None:
+            for error in loaded.tracker.gone(Job(view, None, loaded.keeper)):
+                self.failed(f"plugin {loaded.name} failed to leave {view.state.name}", error)
 
     # --- one question
 
@@ -232,7 +173,7 @@ class Dispatcher:
                 said, error, taken = None, None, True
                 try:
                     if entry.of_job:
-                        job = Job(entry.owner, view, question)  # type: ignore[arg-type]  # is of a job
+                        job = Job(view, question, entry.owner.keeper)  # type: ignore[arg-type]  # is of a job
                         said = entry.function(job, arg) if entry.extra else entry.function(job)
                     else:
                         said = entry.function(arg) if entry.extra else entry.function()
@@ -275,7 +216,7 @@ class Dispatcher:
         if now == began:  # a clock that stands still while a handler runs is a virtual one
             for note in notes:
                 note["duration"] = 0.0
-        self._note_all(_HOOK, notes)
+        self._note_all(HOOK, notes)
         notes.clear()
         return now
 
@@ -289,7 +230,7 @@ class Dispatcher:
         """Wait for an async handler, then go on with the others."""
         entry, view = call.entry, asking.question.job
         limit_s = entry.owner.deadline
-        _thinking.set(asking)
+        thinking.set(asking)
 
         def is_over() -> bool:
             return asking.scope.cancel_called or limit.cancel_called
@@ -342,23 +283,6 @@ class Dispatcher:
                 self.failed(asking.error, error)  # else the job machine logs it
         return self._record(entry, question.topic, question.job, result, problem, *call.times)
 
-    def _record(
-        self,
-        entry: Entry,
-        hook: str,
-        view: JobView | None,
-        result: Any,
-        problem: str | None,
-        began: float,
-        t_began: float,
-    ) -> tuple[float, float]:
-        """One call, in the trace by the instance's clock and in the statistics by the real one."""
-        ended, t_ended = self._now(), perf_counter()
-        entry.spent(t_ended - t_began)
-        jobid = None if view is None else view.id
-        self._note_all(_HOOK, [note_of(entry, hook, jobid, result, problem, ended - began)])
-        return ended, t_ended
-
     def _answered(self, asking: Asking, answer: HookAnswer) -> None:
         self.given.tell(HookAnswered(asking.question.ticket, answer))
 
@@ -366,13 +290,6 @@ class Dispatcher:
         """Nobody waits for an answer: what was asked for goes to the job machine by itself."""
         for operation in answer.operations:
             self.given.tell(operation)
-
-    def _blocked(self, running: tuple[Entry, JobView | None], stack: str) -> None:
-        entry, view = running
-        text = blame(
-            entry, entry.label, view, f"blocked the instance without a checkpoint:\n{stack}"
-        )
-        self.given.log(Level.ERR, text)
 
 
 def _taken(asking: Asking, said: Any) -> tuple[Any, str | None]:

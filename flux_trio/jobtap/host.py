@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -19,15 +18,18 @@ import trio
 from flux_trio.config import Config
 from flux_trio.formats.glob import glob_matches, is_glob
 from flux_trio.jobtap.asking import Asking
-from flux_trio.jobtap.calls import Given, blame, describe, is_awaitable, note_of
+from flux_trio.jobtap.calls import Given, blame
 from flux_trio.jobtap.catalogue import CUSTOM, hook_of
 from flux_trio.jobtap.dispatch import Dispatcher
 from flux_trio.jobtap.errors import NotAllowed, PluginError
+from flux_trio.jobtap.failures import attempt, describe
 from flux_trio.jobtap.handlers import read_handlers
 from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod
-from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, STACK_CHARS_MAX, plain, readable
+from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, plain, readable
 from flux_trio.jobtap.plugin import Plugin
+from flux_trio.jobtap.reach import Reach
 from flux_trio.jobtap.recounting import recount
+from flux_trio.jobtap.tracking import Tracker
 from flux_trio.jobtap.values import ServiceRequest
 from flux_trio.jobtap.watchdog import BLOCKED_S
 from flux_trio.messages import Errno, FluxError, Level, topics
@@ -39,7 +41,6 @@ from flux_trio.protocols import (
     PluginReplayed,
     PluginsChanged,
 )
-from flux_trio.trace import Kind
 
 END_S: Final = 5.0  # for the tasks of a plugin that is removed
 RECOUNT_S: Final = 60.0
@@ -63,10 +64,8 @@ class PluginHost(Dispatcher):
         config: Config | None = None,
         blocked_s: float = BLOCKED_S,
     ) -> None:
-        super().__init__(given, blocked_s)
-        self.config = config or Config()
+        super().__init__(given, config or Config(), blocked_s)
         self.nursery = nursery
-        self.is_ending = False
         self._methods: dict[str, PluginMethod] = {}  # by topic
         self._tickets = 0
         self._recounted = given.now()
@@ -82,7 +81,7 @@ class PluginHost(Dispatcher):
         Without `conf` it keeps the one that it was given when it was made.
         What it has to be told of active jobs comes with `replay`.
         """
-        loaded, error = self.attempt(self._make, plugin, conf, path)
+        loaded, error = attempt(self._make, plugin, conf, path)
         if isinstance(error, PluginError):
             raise error
         if error is not None:
@@ -102,9 +101,13 @@ class PluginHost(Dispatcher):
 
     def _make(self, plugin: Plugin, conf: dict[str, Any] | None, path: str) -> Loaded:
         plugin.name = plugin.name or _name_of_class(plugin)
-        loaded = Loaded(self, plugin, read_handlers(plugin), path)
+        loaded = Loaded(plugin, read_handlers(plugin), path)
+        reach = Reach(self, loaded)
+        loaded.keeper = reach
+        follows = loaded.handlers.follows_states
+        loaded.tracker = Tracker(loaded.handlers, reach) if follows else None
         plugin.conf = dict(plugin.conf if conf is None else conf)
-        plugin._jobtap = loaded
+        plugin._jobtap = reach
         return loaded
 
     async def replay(self, name: str, order: str = "none") -> None:
@@ -146,6 +149,7 @@ class PluginHost(Dispatcher):
     def _changed(self) -> None:
         """Another list of plugins: what was looked up in it may be otherwise."""
         self._chains.clear()
+        self.topics_changed = True
         self._methods = {
             f"{topics.JOB_MANAGER}.{loaded.name.lstrip('.')}.{method.name}": method
             for loaded in self.plugins
@@ -166,7 +170,7 @@ class PluginHost(Dispatcher):
         if asked is not None and asked.error is not None:
             raise PluginError(asked.error)
         own = asked.said or {} if asked is not None else {}
-        counters, error = self.attempt(loaded.counters)
+        counters, error = attempt(loaded.counters)
         try:
             found = plain(own, "answer", ANSWER_BYTES_MAX)
         except NotAllowed as unfit:
@@ -229,24 +233,6 @@ class PluginHost(Dispatcher):
 
     # --- what runs beside the job manager's turns
 
-    async def run_task(self, loaded: Loaded, function: Callable[..., Any], args: Any) -> None:
-        """A plugin's background task: what it raises ends it alone, and is told."""
-        entry = Entry(loaded, f"task {getattr(function, '__name__', function)}", function, CUSTOM)
-        began = self.given.now()
-        awaitable, error = self.attempt(function, *args)
-        if error is None and not is_awaitable(awaitable):
-            error = TypeError(f"expected an async function, got one that returned {awaitable!r}")
-        if error is None:
-            _, error = await self.ended(entry, awaitable)
-        if error is not None:
-            text = f"plugin {loaded.name}: {entry.label} ended: {describe(error)}"
-            stack = "".join(traceback.format_exception(error))
-            self.given.log(Level.ERR, f"{text}\n{readable(stack, STACK_CHARS_MAX)}")
-            note = note_of(
-                entry, entry.label, None, None, describe(error), self.given.now() - began
-            )
-            self.given.note_all(Kind.HOOK, [note])
-
     def recount_at_rest(self) -> None:
         """Recount when that is cheap and nothing is under way; at most every RECOUNT_S seconds."""
         now = self.given.now()
@@ -300,7 +286,7 @@ class PluginHost(Dispatcher):
         if asked is not None and asked.is_decided:
             raise PluginError(asked.error or asked.reject)
         entry = Entry(loaded, "loaded", loaded.plugin.loaded, CUSTOM)
-        _, error = self.attempt(self.watched, entry, None)
+        _, error = attempt(self.watched, entry, None)
         if error is not None:
             raise PluginError(f"plugin {loaded.name} failed when it was loaded: {describe(error)}")
 
@@ -323,12 +309,12 @@ class PluginHost(Dispatcher):
             await loaded.ended.wait()
         if limit.cancelled_caught:
             self._name_as_staying(loaded)
-        loaded.forget_all()
+        self.forget(loaded)
         self._tell_removed(loaded)
 
     def _tell_removed(self, loaded: Loaded) -> None:
         entry = Entry(loaded, "removed", loaded.plugin.removed, CUSTOM)
-        _, error = self.attempt(self.watched, entry, None)
+        _, error = attempt(self.watched, entry, None)
         if error is not None:
             self.failed(
                 f"plugin {loaded.name} failed when it was removed: {describe(error)}", error

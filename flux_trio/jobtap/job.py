@@ -1,22 +1,20 @@
-"""`Job`: what a handler holds of a job. It reads the job itself, as it is at that moment, and what
-it asks for is checked at the call.
+"""`Job`: what a handler is given of a job, a value that never changes.
 
-An operation called while a hook runs goes into that hook's answer, and is done when the hook has
-returned; called at any other time it goes to the job machine. Nothing happens inside the call.
+It shows the job as it was when the hook was asked or the job was looked up. What it can do with
+the job are operations; each is checked at the call against the job as it is then. An operation
+called in a hook goes into the answer of that hook, and is performed when the hook has returned.
+One called at any other time goes to the job manager as an input. Nothing happens inside the call.
 """
 
 from __future__ import annotations
 
-import copy
-import functools
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
 
-import msgspec
-
-from flux_trio.formats import Event, Jobspec, format_fluid
+from flux_trio.config import Config
 from flux_trio.jobtap.errors import NotAllowed
-from flux_trio.jobtap.plain import plain, read_only
+from flux_trio.jobtap.job_value import JobValue
+from flux_trio.jobtap.plain import plain
 from flux_trio.jobtap.results import priority_of
 from flux_trio.protocols import (
     Annotate,
@@ -31,165 +29,33 @@ from flux_trio.protocols import (
 )
 from flux_trio.protocols.operations import Queued, is_repeat, refusal
 
-if TYPE_CHECKING:
-    from flux_trio.jobtap.plugin import Plugin
+T = TypeVar("T")
 
 R_BYTES_MAX = 2**22  # of 16,384 nodes that have nothing in common
-_JOBSPECS_KEPT = 64  # parsed once for all plugins of a chain, and its next states
 
 
-class Keeper(Protocol):
-    """What a job's handle needs of the host: the record of the plugin that holds it."""
+class Job(JobValue, frozen=True, eq=False):
+    """One job, for one plugin: a value that may be kept and never changes.
 
-    plugin: Plugin
+    `plugin.jobs.get(job.id)` shows the same job as it is now.
+    """
 
-    def do(self, operation: Operation) -> None:
-        """Put it into the answer of the hook that runs, else to the job machine."""
-
-    def queued(self, view: JobView) -> Queued:
-        """What waits to be logged, with what the hook that runs has asked for."""
-
-    def allocate(self, question: AskHook | None, resource_set: dict[str, Any]) -> None:
-        """Run the job of `question` on these resources. Raises NotAllowed."""
-
-    def data_of(self, view: JobView) -> dict[str, Any]:
-        """What the plugin keeps for a job."""
-
-    def subscribe(self, view: JobView) -> None:
-        """Tell the plugin of this job's events."""
-
-    def unsubscribe(self, jobid: int) -> None:
-        """No longer."""
-
-
-class Job:
-    """One job, for one plugin. Keep it as long as you like; `view` is the host's."""
-
-    __slots__ = ("_keeper", "_question", "view")
-
-    def __init__(self, keeper: Keeper, view: JobView, question: AskHook | None) -> None:
-        self._keeper = keeper
-        self.view = view
-        self._question = question
-
-    def __repr__(self) -> str:
-        return f"<Job {format_fluid(self.id, 'f58')} {self.state.name}>"
-
-    # --- what it is
+    _keeper: Keeper
 
     @property
-    def id(self) -> int:
-        """The job id."""
-        return self.view.id
-
-    @property
-    def userid(self) -> int:
-        """Who submitted it."""
-        return self.view.userid
-
-    @property
-    def urgency(self) -> int:
-        """0 to 31; 0 holds the job and 31 expedites it, whatever a plugin says."""
-        return self.view.urgency
-
-    @property
-    def priority(self) -> int:
-        """The last one given, 0 to 4294967295."""
-        return self.view.priority
-
-    @property
-    def state(self) -> JobState:
-        """Where it is now; during a hook it does not change."""
-        return self.view.state
-
-    @property
-    def t_submit(self) -> float:
-        """Seconds since the Unix epoch."""
-        return self.view.t_submit
-
-    @property
-    def flags(self) -> int:
-        """A mask of JobFlag (RFC 21, Submit Event)."""
-        return self.view.flags
-
-    @property
-    def dependencies(self) -> frozenset[str]:
-        """What it waits for now, by description."""
-        return frozenset(self.view.dependencies or ())
-
-    @property
-    def prologs(self) -> frozenset[str]:
-        """Those that hold its start now, by description."""
-        return frozenset(self.view.prologs or ())
-
-    @property
-    def start_requested(self) -> bool:
-        """Whether it may be running: the execution service has been asked to start it."""
-        return self.view.start_requested
-
-    @property
-    def epilogs(self) -> frozenset[str]:
-        """Those that hold its resources now, by description."""
-        return frozenset(self.view.epilogs or ())
-
-    @property
-    def annotations(self) -> dict[str, Any]:
-        """All there are (RFC 27, Alloc Annotate)."""
-        return copy.deepcopy(self.view.annotations or {})
-
-    @property
-    def raw_jobspec(self) -> dict[str, Any]:
-        """The jobspec as JSON has it, without the environment, updates applied; a copy."""
-        decoded: dict[str, Any] = msgspec.json.decode(self.view.current_jobspec_bytes())
-        return decoded
-
-    @property
-    def jobspec(self) -> Jobspec:
-        """The same, parsed (RFC 14), to be read only. Raises FormatError for one that is none."""
-        return _parse(self.view.current_jobspec_bytes())
-
-    @property
-    def R(self) -> dict[str, Any] | None:  # noqa: N802 - RFC 20's name for it
-        """Its resources from RUN on (an RFC 20 object without `scheduling`), None before."""
-        return self.view.resource_set()
-
-    @property
-    def result(self) -> str | None:
-        """In CLEANUP and INACTIVE: completed, failed, canceled or timeout; None before."""
-        return _result_of(self.view)
-
-    @property
-    def exception(self) -> dict[str, Any] | None:
-        """Context of the fatal exception that ended it (RFC 21, Exception Event)."""
-        return None if self.view.exception is None else dict(self.view.exception)
-
-    # --- why it is here
-
-    @property
-    def plugin(self) -> Plugin:
+    def plugin(self) -> PluginSelf:
         """The plugin that holds this handle: what a module plugin has in place of `self`."""
         return self._keeper.plugin
-
-    @property
-    def topic(self) -> str:
-        """The hook this handle was given to, "" for one that was looked up."""
-        return self._question.topic if self._question else ""
-
-    @property
-    def previous(self) -> JobState | None:
-        """In job.state.*: the state it came from."""
-        return self._question.previous if self._question else None
-
-    @property
-    def event(self) -> Event | None:
-        """In job.state.* and job.event.*: the event that caused this."""
-        args = self._question.args if self._question else None
-        return copy.deepcopy(args) if isinstance(args, Event) else None
 
     @property
     def data(self) -> dict[str, Any]:
         """The plugin's own, for this job; gone with the job or the plugin."""
         return self._keeper.data_of(self.view)
+
+    def _now(self) -> Job | None:
+        """The same job as it is now; None if it is over and cannot be looked up."""
+        now = self._keeper.current(self.view)
+        return None if now is None else Job(now, None, self._keeper)
 
     # --- what may be done with it; all raise NotAllowed, naming the rule
 
@@ -233,18 +99,21 @@ class Job:
         Silent when it would open a dependency, prolog or epilog that is open.
         """
         wanted = plain(context or {}, str(name))
-        queued = list(self._keeper.queued(self.view))
+        now = self._keeper.current(self.view)
+        if now is None:
+            raise NotAllowed(f"{name}: the job is inactive")
+        queued = list(self._keeper.queued(now))
         # a repeat is told all the same: so the plugin goes on with what an earlier life left open
-        if not is_repeat(self.view, name, wanted, queued):
-            rule = refusal(self.view, name, wanted, queued)
+        if not is_repeat(now, name, wanted, queued):
+            rule = refusal(now, name, wanted, queued)
             if rule is not None:
                 raise NotAllowed(rule)
         self._keeper.do(PostEvent(self.id, str(name), wanted, self.plugin.name))
 
     def event_posted(self, name: str) -> bool:
-        """Whether an event of this name was logged, or is about to be."""
-        queued = self._keeper.queued(self.view)
-        return self.view.was_posted(name) or any(name == each for each, _ in queued)
+        """Whether an event of this name has been logged by now, or is about to be."""
+        now = self._keeper.current(self.view) or self.view
+        return now.was_posted(name) or any(name == each for each, _ in self._keeper.queued(now))
 
     def raise_exception(self, type: str, severity: int = 0, note: str = "") -> None:  # noqa: A002 - RFC 21's word
         """Log an exception; severity 0 ends the job, 1 to 7 only record. Not fatal in NEW."""
@@ -264,7 +133,8 @@ class Job:
 
     def annotate(self, annotations: Mapping[str, Any]) -> None:
         """Merge annotations into the job's; None removes a key (RFC 27, Alloc Annotate)."""
-        if self.state == JobState.INACTIVE:
+        now = self._keeper.current(self.view)
+        if now is None or now.state == JobState.INACTIVE:
             raise NotAllowed("only active jobs have annotations")
         self._keeper.do(Annotate(self.id, plain(annotations, "annotations"), self.plugin.name))
 
@@ -281,16 +151,97 @@ class Job:
         self._keeper.unsubscribe(self.id)
 
 
-@functools.lru_cache(maxsize=_JOBSPECS_KEPT)
-def _parse(jobspec: bytes) -> Jobspec:
-    return read_only(Jobspec.parse_general(jobspec))
+class JobLookup(Protocol):
+    """`Plugin.jobs`: jobs by id."""
+
+    def get(self, jobid: int) -> Job | None:
+        """An active job, or one that became inactive a short while ago; None for others."""
+
+    def active(self) -> Iterator[Job]:
+        """All that are not inactive, oldest first."""
+
+    def result(self, jobid: int) -> str | None:
+        """How a job in CLEANUP or INACTIVE ended: completed, failed, canceled, timeout."""
 
 
-def _result_of(view: JobView) -> str | None:
-    if view.state not in (JobState.CLEANUP, JobState.INACTIVE):
-        return None
-    if view.exception is not None:
-        return {"cancel": "canceled", "timeout": "timeout"}.get(view.exception["type"], "failed")
-    if view.status is None:
-        return "failed"
-    return "completed" if view.status == 0 else "failed"
+class Host(Protocol):
+    """What a loaded plugin reaches of the instance; gone when the plugin is removed."""
+
+    @property
+    def owner(self) -> int:
+        """The instance owner's userid."""
+
+    @property
+    def users(self) -> Any:
+        """The user database."""
+
+    @property
+    def config(self) -> Config:
+        """The instance's configuration."""
+
+    @property
+    def jobs(self) -> JobLookup:
+        """Jobs by id."""
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch, by the instance's clock."""
+
+    def passed(self) -> float:
+        """Seconds since some moment."""
+
+    def clock_look_s(self) -> float:
+        """How long to wait at most before asking `now` again."""
+
+    def log(self, level: int, text: str) -> None:
+        """Write to the instance's log."""
+
+    def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        """Run `function` in the plugin's nursery."""
+
+    def call(self, topic: str, args: Any = None) -> Any:
+        """Ask the other plugins."""
+
+    async def rpc(self, topic: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Ask a service of the instance."""
+
+    def reprioritize_all(self) -> None:
+        """Have all priorities asked for again."""
+
+
+class PluginSelf(Host, Protocol):
+    """A plugin, as the handles of its jobs know it: `Plugin` has all of this."""
+
+    name: str
+    conf: dict[str, Any]
+
+    def read_conf(self, shape: type[T]) -> T:
+        """Return `conf` as a msgspec struct. Raises Reject."""
+
+
+class Keeper(Protocol):
+    """What a job's handle needs of the host of the plugin that holds it."""
+
+    @property
+    def plugin(self) -> PluginSelf:
+        """The plugin that holds it."""
+
+    def do(self, operation: Operation) -> None:
+        """Put it into the answer of the hook that runs, else to the job machine."""
+
+    def current(self, view: JobView) -> JobView | None:
+        """Return the job of `view` as it is now; None if it is over and cannot be looked up."""
+
+    def queued(self, view: JobView) -> Queued:
+        """Return what waits to be logged, with what the hook that runs has asked for."""
+
+    def allocate(self, question: AskHook | None, resource_set: dict[str, Any]) -> None:
+        """Run the job of `question` on these resources. Raises NotAllowed."""
+
+    def data_of(self, view: JobView) -> dict[str, Any]:
+        """What the plugin keeps for a job."""
+
+    def subscribe(self, view: JobView) -> None:
+        """Tell the plugin of this job's events. Raises NotAllowed if the job is inactive."""
+
+    def unsubscribe(self, jobid: int) -> None:
+        """No longer."""

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from flux_trio.jobtap.calls import describe
 from flux_trio.jobtap.errors import PluginError
+from flux_trio.jobtap.failures import describe
 from flux_trio.jobtap.handlers import ModulePlugin, is_plugin_module
 from flux_trio.jobtap.plugin import Plugin
 

@@ -5,77 +5,18 @@ A module with decorated functions is one as well; then `job.plugin` is what `sel
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
+from flux_trio.config import Config
 from flux_trio.jobtap.errors import PluginError, Reject
-
-if TYPE_CHECKING:
-    from flux_trio.config import Config
-    from flux_trio.jobtap.job import Job
+from flux_trio.jobtap.job import Host, JobLookup
 
 T = TypeVar("T")
 
 DEADLINE_S: Final = 60.0  # an async hook that takes longer holds its job for no good reason
-
-
-class JobLookup(Protocol):
-    """`Plugin.jobs`: jobs by id."""
-
-    def get(self, jobid: int) -> Job | None:
-        """An active job, or one that became inactive a short while ago; None for others."""
-
-    def active(self) -> Iterator[Job]:
-        """All that are not inactive, oldest first."""
-
-    def result(self, jobid: int) -> str | None:
-        """How a job in CLEANUP or INACTIVE ended: completed, failed, canceled, timeout."""
-
-
-class Host(Protocol):
-    """What a loaded plugin reaches of the instance; gone when the plugin is removed."""
-
-    @property
-    def owner(self) -> int:
-        """The instance owner's userid."""
-
-    @property
-    def users(self) -> Any:
-        """The user database."""
-
-    @property
-    def config(self) -> Config:
-        """The instance's configuration."""
-
-    @property
-    def jobs(self) -> JobLookup:
-        """Jobs by id."""
-
-    def now(self) -> float:
-        """Seconds since the Unix epoch, by the instance's clock."""
-
-    def passed(self) -> float:
-        """Seconds since some moment."""
-
-    def clock_look_s(self) -> float:
-        """How long to wait at most before asking `now` again."""
-
-    def log(self, level: int, text: str) -> None:
-        """Write to the instance's log."""
-
-    def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
-        """Run `function` in the plugin's nursery."""
-
-    def call(self, topic: str, args: Any) -> Any:
-        """Ask the other plugins."""
-
-    async def rpc(self, topic: str, payload: dict[str, Any] | None) -> dict[str, Any]:
-        """Ask a service of the instance."""
-
-    def reprioritize_all(self) -> None:
-        """Have all priorities asked for again."""
 
 
 class Plugin:

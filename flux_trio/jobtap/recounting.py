@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from flux_trio.jobtap.calls import Given, describe
+from flux_trio.jobtap.calls import Given
 from flux_trio.jobtap.counter import Counter
+from flux_trio.jobtap.failures import describe
 from flux_trio.jobtap.job import Job
 from flux_trio.jobtap.loaded import Loaded
 from flux_trio.jobtap.tracking import Tracker
@@ -43,7 +44,7 @@ def _active(loaded: Loaded, tracker: Tracker, jobs: Jobs) -> Iterator[Job]:
     for jobid in tracker.entered:
         view = jobs.get(jobid)
         if view is not None and view.state != JobState.INACTIVE:
-            yield Job(loaded, view, None)
+            yield Job(view, None, loaded.keeper)
 
 
 def _differences(counter: Counter, kept: dict[Hashable, float]) -> Iterator[str]:

@@ -6,26 +6,31 @@ the plugin's removal does it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from flux_trio.jobtap.handlers import Function
+from flux_trio.jobtap.failures import attempt
+from flux_trio.jobtap.handlers import Function, Handlers
 from flux_trio.jobtap.job import Job
-from flux_trio.protocols import JobState, JobView
-
-if TYPE_CHECKING:
-    from flux_trio.jobtap.loaded import Loaded
+from flux_trio.protocols import JobState
 
 Handling = dict[JobState, list[Function]]
+
+
+class StateRunner(Protocol):
+    """Calls the state handlers of one plugin."""
+
+    def run_state_handler(self, label: str, function: Function, job: Job) -> BaseException | None:
+        """Call an enter or leave handler; return what it raised."""
 
 
 class Tracker:
     """Calls the enter and leave handlers of one plugin, and keeps its counters."""
 
-    def __init__(self, owner: Loaded) -> None:
-        self._owner = owner
-        self._enter = owner.handlers.enter
-        self._leave = owner.handlers.leave
-        self.counters = owner.handlers.counters
+    def __init__(self, handlers: Handlers, runner: StateRunner) -> None:
+        self._enter = handlers.enter
+        self._leave = handlers.leave
+        self.counters = handlers.counters
+        self._runner = runner
         self._in: dict[int, JobState] = {}
 
     def moved(self, job: Job) -> None:
@@ -39,7 +44,7 @@ class Tracker:
             self._in[job.id] = state
         errors = [
             *self._run(self._leave, before, job),
-            *[self._owner.attempt(counter.take, job, state) for counter in self.counters],
+            *[attempt(counter.take, job, state)[1] for counter in self.counters],
             *self._run(self._enter, state, job),
         ]
         for error in errors:
@@ -48,17 +53,17 @@ class Tracker:
 
     def updated(self, job: Job) -> None:
         """Its jobspec has changed: count it anew. Raises what the first counter raised."""
-        errors = [self._owner.attempt(counter.update, job) for counter in self.counters]
+        errors = [attempt(counter.update, job)[1] for counter in self.counters]
         for error in errors:
             if error is not None:
                 raise error
 
-    def gone(self, view: JobView) -> list[BaseException]:
+    def gone(self, job: Job) -> list[BaseException]:
         """The job is over, or the plugin: leave what it was in. What was raised."""
         for counter in self.counters:
-            counter.drop(view.id)
-        before = self._in.pop(view.id, None)
-        errors = self._run(self._leave, before, Job(self._owner, view, None))
+            counter.drop(job.id)
+        before = self._in.pop(job.id, None)
+        errors = self._run(self._leave, before, job)
         return [error for error in errors if error is not None]
 
     @property
@@ -73,6 +78,6 @@ class Tracker:
             return []
         what = "enter" if handlers is self._enter else "leave"
         return [
-            self._owner.run_state_handler(f"{what} {state.name}", function, job)
+            self._runner.run_state_handler(f"{what} {state.name}", function, job)
             for function in handlers.get(state, ())
         ]

@@ -9,12 +9,13 @@ answer; others come as inputs at any time. The topics are those of jobtap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
 
+from flux_trio.formats.glob import glob_matches, is_glob
 from flux_trio.protocols.job import JobState
 
 CREATE: Final = "job.create"
@@ -48,7 +49,7 @@ UNAVAILABLE: Final = Unavailable()
 
 
 class JobView(Protocol):
-    """The part of a job that a plugin may read."""
+    """The part of a job that a plugin may read: a value that never changes."""
 
     @property
     def id(self) -> int:
@@ -68,7 +69,7 @@ class JobView(Protocol):
 
     @property
     def state(self) -> JobState:
-        """Where it is now."""
+        """The state of the job when the view was made."""
 
     @property
     def t_submit(self) -> float:
@@ -79,15 +80,15 @@ class JobView(Protocol):
         """A mask of JobFlag."""
 
     @property
-    def dependencies(self) -> set[str] | None:
+    def dependencies(self) -> Set[str] | None:
         """Descriptions of dependencies that are not satisfied yet."""
 
     @property
-    def prologs(self) -> set[str] | None:
+    def prologs(self) -> Set[str] | None:
         """Descriptions of prologs that run now."""
 
     @property
-    def epilogs(self) -> set[str] | None:
+    def epilogs(self) -> Set[str] | None:
         """Descriptions of epilogs that run now."""
 
     @property
@@ -95,7 +96,7 @@ class JobView(Protocol):
         """Alloc was logged and free was not."""
 
     @property
-    def dependencies_met(self) -> set[str] | None:
+    def dependencies_met(self) -> Set[str] | None:
         """Descriptions of dependencies that were satisfied or removed."""
 
     @property
@@ -124,7 +125,7 @@ class JobView(Protocol):
         """Return R (RFC 20) without its scheduling key; None before RUN."""
 
     def queued(self) -> Iterable[tuple[str, Mapping[str, Any]]]:
-        """Return events (name, context) that will be logged after the current hook's answer."""
+        """Return events (name, context) that wait for the answer of a hook of the job."""
 
 
 class Jobs(Protocol):
@@ -278,18 +279,37 @@ class PluginReplayed(msgspec.Struct, frozen=True):
     ticket: int
 
 
-class Handlers(Protocol):
-    """Which topics and jobs the plugins handle, as the job manager's core sees it."""
+class PluginInterests(msgspec.Struct, frozen=True):
+    """What plugins want to hear: input of the job manager, before all others of a turn.
 
-    def handles(self, topic: str) -> bool:
-        """Return whether any plugin handles `topic`; otherwise no question is needed."""
+    `topics` are all topics and globs that a plugin handles now, None if they have not changed.
+    `subscribed` and `unsubscribed` are the jobs whose first subscription came and whose last one
+    ended since the job manager was told before.
+    """
 
-    def subscribed(self, jobid: int) -> bool:
-        """Return whether any plugin has subscribed to this job's events."""
+    topics: tuple[str, ...] | None = None
+    subscribed: tuple[int, ...] = ()
+    unsubscribed: tuple[int, ...] = ()
 
 
-class Plugins(Handlers, Protocol):
+def handles(pattern: str, topic: str) -> bool:
+    """Return whether a handler of `pattern`, a topic or a glob of topics, handles `topic`.
+
+    A glob that is broader than job.dependency. matches no dependency: a plugin that looks at every
+    hook does not know every scheme thereby.
+    """
+    if not is_glob(pattern):
+        return topic == pattern
+    if topic.startswith(DEPENDENCY_PREFIX) and not pattern.startswith(DEPENDENCY_PREFIX):
+        return False
+    return glob_matches(pattern, topic)
+
+
+class Plugins(Protocol):
     """The dispatcher of hooks, as the job manager's service sees it."""
+
+    def news(self) -> PluginInterests | None:
+        """Return what has changed since the last call; None if nothing has."""
 
     def ask(self, question: AskHook) -> HookAnswer | None:
         """Return the answer; None if it comes later, as HookAnswered."""

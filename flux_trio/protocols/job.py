@@ -8,7 +8,7 @@ initiates transitions.
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from flux_trio.editions import rfc21
 from flux_trio.editions.rfc21 import JobEvent
@@ -192,8 +192,55 @@ def step_of(event: Event) -> Step:
     return Step.EXCEPTION_FATAL if fatal else Step.EXCEPTION_MINOR
 
 
-class Job:
-    """One job, built from its eventlog. Sets and dictionaries are None until first used."""
+class JobFacts:
+    """What follows from a job's fields; classes that derive from this have the fields."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def posted(self) -> int:
+            """The names of the events applied, as a mask of _BITS."""
+
+        @property
+        def rare(self) -> dict[str, Any] | None:
+            """See `Rare`."""
+
+    dependencies = Rare[frozenset[str] | None](None)
+    """Descriptions that are open now."""
+    dependencies_met = Rare[frozenset[str] | None](None)
+    """Descriptions that were open and are removed."""
+    epilogs = Rare[frozenset[str] | None](None)
+    """Descriptions that are open now."""
+    exception = Rare[dict[str, Any] | None](None)
+    """Context of the first severity 0 exception: the root cause."""
+    expiration = Rare[float | None](None)
+    """From the last resource-update, in seconds since the Unix epoch."""
+    posted_others = Rare[frozenset[str] | None](None)
+    """Names of logged events that RFC 21 does not define."""
+    prologs = Rare[frozenset[str] | None](None)
+    """Descriptions that are open now."""
+
+    @property
+    def has_resources(self) -> bool:
+        """Return whether alloc was applied and free was not."""
+        return self.posted & _HELD == _ALLOCATED
+
+    @property
+    def started(self) -> bool:
+        return bool(self.posted & _STARTED)
+
+    def was_posted(self, name: str) -> bool:
+        """Return whether an event `name` was applied."""
+        return bool(self.posted & _BITS.get(name, 0)) or name in (self.posted_others or ())
+
+
+class Job(JobFacts):
+    """One job, built from its eventlog. Sets and dictionaries are None until first used.
+
+    They are replaced, never modified in place: others hold them too.
+    """
 
     __slots__ = (
         "annotations",  # RFC 27; volatile until alloc
@@ -212,30 +259,19 @@ class Job:
         "userid",
     )
 
+    posted: int
+    rare: dict[str, Any] | None
+
     bypassed = Rare(False)
     """A plugin gave the job its resources; the scheduler does not know of them."""
-    dependencies = Rare[set[str] | None](None)
-    """Descriptions that are open now."""
-    dependencies_met = Rare[set[str] | None](None)
-    """Descriptions that were open and are removed."""
-    epilogs = Rare[set[str] | None](None)
-    """Descriptions that are open now."""
-    exception = Rare[dict[str, Any] | None](None)
-    """Context of the first severity 0 exception: the root cause."""
     exception_is_late = Rare(False)
     """That exception came after the finish event and does not change the result."""
-    expiration = Rare[float | None](None)
-    """From the last resource-update, in seconds since the Unix epoch."""
     immutable = Rare(False)
     """The owner has changed the jobspec, so the user may not change it."""
     memo = Rare[dict[str, Any] | None](None)
-    posted_others = Rare[set[str] | None](None)
-    """Names of logged events that RFC 21 does not define."""
-    prologs = Rare[set[str] | None](None)
-    """Descriptions that are open now."""
 
     def __init__(self, jobid: int) -> None:
-        self.rare: dict[str, Any] | None = None
+        self.rare = None
         self.id = jobid
         self.state = JOB.initial
         self.userid = 0
@@ -256,15 +292,6 @@ class Job:
     @property
     def is_active(self) -> bool:
         return self.state != JobState.INACTIVE
-
-    @property
-    def has_resources(self) -> bool:
-        """Return whether alloc was applied and free was not."""
-        return self.posted & _HELD == _ALLOCATED
-
-    @property
-    def started(self) -> bool:
-        return bool(self.posted & _STARTED)
 
     @property
     def success(self) -> bool:
@@ -295,11 +322,7 @@ class Job:
         if bit is not None:
             self.posted |= bit
         else:
-            self.posted_others = (self.posted_others or set()) | {event.name}
-
-    def was_posted(self, name: str) -> bool:
-        """Return whether an event `name` was applied."""
-        return bool(self.posted & _BITS.get(name, 0)) or name in (self.posted_others or ())
+            self.posted_others = (self.posted_others or frozenset()) | {event.name}
 
 
 def replay(jobid: int, events: list[Event]) -> Job:
@@ -353,13 +376,13 @@ def _set_flags(job: Job, event: Event) -> None:
 
 
 def _dependency_add(job: Job, event: Event) -> None:
-    job.dependencies = (job.dependencies or set()) | {_description(event)}
+    job.dependencies = (job.dependencies or frozenset()) | {_description(event)}
 
 
 def _dependency_remove(job: Job, event: Event) -> None:
     gone = {_description(event)}
-    job.dependencies_met = (job.dependencies_met or set()) | gone
-    job.dependencies = (job.dependencies or set()) - gone or None
+    job.dependencies_met = (job.dependencies_met or frozenset()) | gone
+    job.dependencies = (job.dependencies or frozenset()) - gone or None
 
 
 def _priority(job: Job, event: Event) -> None:
@@ -377,19 +400,19 @@ def _alloc(job: Job, event: Event) -> None:
 
 
 def _prolog_start(job: Job, event: Event) -> None:
-    job.prologs = (job.prologs or set()) | {_description(event)}
+    job.prologs = (job.prologs or frozenset()) | {_description(event)}
 
 
 def _prolog_finish(job: Job, event: Event) -> None:
-    job.prologs = (job.prologs or set()) - {_description(event)} or None
+    job.prologs = (job.prologs or frozenset()) - {_description(event)} or None
 
 
 def _epilog_start(job: Job, event: Event) -> None:
-    job.epilogs = (job.epilogs or set()) | {_description(event)}
+    job.epilogs = (job.epilogs or frozenset()) | {_description(event)}
 
 
 def _epilog_finish(job: Job, event: Event) -> None:
-    job.epilogs = (job.epilogs or set()) - {_description(event)} or None
+    job.epilogs = (job.epilogs or frozenset()) - {_description(event)} or None
 
 
 def _release(job: Job, event: Event) -> None:

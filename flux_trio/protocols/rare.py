@@ -10,6 +10,14 @@ T = TypeVar("T")
 class HasRare(Protocol):
     """An object with rare attributes; `rare` is None until one is set."""
 
+    @property
+    def rare(self) -> dict[str, Any] | None:
+        """The attributes that are set, by name."""
+
+
+class SetsRare(Protocol):
+    """An object whose rare attributes may be set."""
+
     rare: dict[str, Any] | None
 
 
@@ -32,7 +40,7 @@ class Rare(Generic[T]):
         value: T = rare.get(self._name, self._default)
         return value
 
-    def __set__(self, holder: HasRare, value: T) -> None:
+    def __set__(self, holder: SetsRare, value: T) -> None:
         if value is not self._default:
             if holder.rare is None:
                 holder.rare = {}

@@ -54,7 +54,7 @@ async def run(
             users=users,
         )
         async with open_host(given, config) as host:
-            core = JobManagerCore(handle.userid, host, config)
+            core = JobManagerCore(handle.userid, config)
             host.jobs = core
 
             async def find_user(userid: int) -> None:

@@ -32,15 +32,20 @@ class PluginTurns:
     def turn(self, now: float, inputs: list[Any]) -> list[JobManagerAction]:
         """See `Core`."""
         core = self._core
-        actions = core.turn(now, inputs)
+        actions = core.turn(now, self._with_news(inputs))
         while core.is_turning:
             todo: deque[Any] = deque(actions)
             while todo:
                 reply = self._do(todo.popleft())
                 if reply is not None:
-                    todo.extendleft(reversed(core.turn(now, [reply])))
-            actions = core.turn(now, [])
+                    todo.extendleft(reversed(core.turn(now, self._with_news([reply]))))
+            actions = core.turn(now, self._with_news([]))
         return actions
+
+    def _with_news(self, inputs: list[Any]) -> list[Any]:
+        """`inputs` behind what plugins want to hear, if that has changed."""
+        news = self._plugins.news()
+        return inputs if news is None else [news, *inputs]
 
     def _do(self, action: PluginAction) -> HookAnswered | HookPostponed | None:
         match action:

@@ -7,14 +7,12 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from msgspec import structs
 
 from flux_trio.config import Config, parse_config
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.turns import ClockStepped
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.messages import topics
-from flux_trio.protocols import AskHook, TellPlugins
 from tests.support.asking import OWNER_USERID
 from tests.support.manager_script import USERID, ManagerScript, alloc_answer
 from tests.support.reborn_twin import Twins
@@ -28,35 +26,18 @@ queue = "batch"
 
 
 class ManagerTwins(Twins):
-    """Twins whose questions to plugins are equal when they are about the same job."""
-
     @property
     def is_turning(self) -> bool:
         is_turning: bool = self.core.is_turning
         assert self.twin.is_turning == is_turning
         return is_turning
 
-    def turn(self, now: float, inputs: Any) -> Any:
-        """Return the actions of the core; those of its twin are the same."""
-        actions = self.core.turn(now, list(inputs))
-        assert _shown(self.twin.turn(now, list(inputs))) == _shown(actions)
-        return actions
-
-
-def _shown(actions: list[Any]) -> list[Any]:
-    return [
-        structs.replace(each, job=each.job and each.job.id)
-        if isinstance(each, AskHook | TellPlugins)
-        else each
-        for each in actions
-    ]
-
 
 class TwinScript(ManagerScript):
     """The script with twins in place of its core."""
 
     def _make_core(self, config: Config | None) -> Any:
-        return ManagerTwins(lambda: JobManagerCore(OWNER_USERID, self.plugins, config))
+        return ManagerTwins(lambda: JobManagerCore(OWNER_USERID, config), is_numbered=False)
 
 
 class Reborn(RuleBasedStateMachine):

@@ -176,7 +176,7 @@ def test_requests_wait_until_all_has_been_read_back() -> None:
     before = ManagerScript(kvs=kvs)
     before.submission(1)
     plugins = ScriptedPlugins((), {}, [])
-    core = PluginTurns(JobManagerCore(1000, plugins), plugins)
+    core = PluginTurns(JobManagerCore(1000), plugins)
     queues, marks = core.start(START)
     assert core.turn(START, [asked("job-manager.stats-get")]) == []
     assert core.turn(START, kvs.take(queues, "job-manager")) == []
@@ -196,7 +196,7 @@ def test_job_whose_eventlog_is_none_is_set_aside_and_logged(m: ManagerScript) ->
 
 
 def test_store_that_cannot_be_read_ends_the_service() -> None:
-    core = JobManagerCore(1000, ScriptedPlugins((), {}, []))
+    core = JobManagerCore(1000)
     _, marks = core.start(START)
     error = Response(marks.topic, "disk: gone", Errno.EIO, marks.matchtag)
     assert core.turn(START, [error]) == [Exit("cannot read the jobs: disk: gone")]

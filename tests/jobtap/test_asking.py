@@ -73,8 +73,8 @@ async def test_only_those_that_handle_the_topic_are_asked() -> None:
     async with rig(*chain(PRIORITY, asks(asked, "a")), other) as r:
         r.ask("job.validate")
         assert asked == ["other"]
-        assert r.host.handles(PRIORITY)
-        assert not r.host.handles("job.state.run")
+        assert r.interests.handled(PRIORITY)
+        assert not r.interests.handled("job.state.run")
 
 
 async def test_question_may_be_put_to_one_plugin_only() -> None:
@@ -113,9 +113,9 @@ async def test_glob_of_all_hooks_knows_no_scheme_of_dependencies() -> None:
         handling("job.*", lambda job: None, "all"),
         handling("job.dependency.*", lambda job, dependency: None, "schemes"),
     ) as r:
-        assert r.host.handles("job.dependency.x")
+        assert r.interests.handled("job.dependency.x")
         await r.host.remove("schemes")
-        assert not r.host.handles("job.dependency.x")
+        assert not r.interests.handled("job.dependency.x")
 
 
 async def test_later_value_overwrites_an_earlier_one_and_none_does_not() -> None:
@@ -446,15 +446,15 @@ async def test_events_go_to_those_who_subscribed_to_the_job() -> None:
     follows.name, other.name = "follows", "other"
     event = jobtap.Event(5.0, "memo", {})
     async with rig(follows, other) as r:
-        assert not r.host.subscribed(7)
+        assert 7 not in r.interests.subscribed
         r.ask(only="follows")
-        assert r.host.subscribed(7)
-        assert not r.host.subscribed(8)
+        assert 7 in r.interests.subscribed
+        assert 8 not in r.interests.subscribed
         r.host.tell("job.event.memo", JOB, event)
         assert r.told == [PostEvent(7, "seen", {"name": "memo"}, "follows")]
         assert events_of(r, "other") == []
         r.ask(job=replace(JOB, urgency=0), only="follows")
-        assert not r.host.subscribed(7)
+        assert 7 not in r.interests.subscribed
 
 
 async def test_who_fails_at_an_event_does_not_keep_it_from_others() -> None:
@@ -479,10 +479,11 @@ async def test_subscription_and_data_end_with_the_job() -> None:
     async with rig(Keeps()) as r:
         r.ask()
         r.ask()
-        r.host.tell("job.destroy", replace(JOB, state=JobState.INACTIVE))
+        r.jobs(over := replace(JOB, state=JobState.INACTIVE))
+        r.host.tell("job.destroy", over)
         assert r.logged == []
-        assert not r.host.subscribed(7)
-        handle = jobtap.Job(r.host.find("keeps"), replace(JOB, state=JobState.INACTIVE), None)
+        assert 7 not in r.interests.subscribed
+        handle = jobtap.Job(over, None, r.host.find("keeps").keeper)
         assert handle.data == {}
         with pytest.raises(jobtap.NotAllowed, match="no more events"):
             handle.subscribe()

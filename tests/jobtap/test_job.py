@@ -91,13 +91,39 @@ async def test_job_shows_what_it_is_and_why_it_is_here() -> None:
     ]
 
 
-async def test_handle_that_is_kept_shows_the_job_as_it_is_later() -> None:
-    view = SeenJob(state=State.SCHED)
+async def test_job_that_is_kept_is_judged_as_it_is_at_the_call() -> None:
     kept: list[jobtap.Job] = []
-    async with rig(handling("job.state.sched", lambda job: kept.append(job))) as r:
-        r.ask("job.state.sched", view)
-        object.__setattr__(view, "state", State.RUN)
-    assert kept[0].state == State.RUN
+    job = SeenJob(state=State.RUN)
+    async with rig(handling("job.state.run", lambda job: kept.append(job))) as r:
+        r.jobs(job)
+        r.ask("job.state.run", job)
+        kept[0].prolog_start("p")
+        r.jobs(replace(job, start_requested=True, posted=("start",)))
+        with pytest.raises(NotAllowed, match="before the start request"):
+            kept[0].prolog_start("p")
+        assert kept[0].event_posted("start")
+        r.jobs()
+        with pytest.raises(NotAllowed, match="the job is inactive"):
+            kept[0].post("late")
+        with pytest.raises(NotAllowed, match="only active jobs"):
+            kept[0].annotate({})
+        with pytest.raises(NotAllowed, match="no more events"):
+            kept[0].subscribe()
+        kept[0].data["n"] = 1
+        assert kept[0].data == {}, "data of a job that is over is not kept"
+    assert (kept[0].state, kept[0].start_requested) == (State.RUN, False)
+
+
+@pytest.mark.parametrize("name", ["state", "priority", "view", "_keeper", "mine"])
+async def test_writing_to_a_job_is_an_error(name: str) -> None:
+    def write(job: jobtap.Job) -> None:
+        with pytest.raises(AttributeError):
+            setattr(job, name, 3)
+        with pytest.raises(AttributeError):
+            setattr(job.view, name, 3)
+
+    async with rig(handling("job.new", write)) as r:
+        assert r.answer("job.new").error is None
 
 
 @pytest.mark.parametrize(
@@ -116,14 +142,14 @@ async def test_result_is_there_once_the_job_has_ended(
 ) -> None:
     async with rig(handling("job.new", lambda job: None)) as r:
         r.jobs(SeenJob(**facts))
-        assert r.host.find("a").jobs.result(7) == result
-        assert r.host.find("a").jobs.result(8) is None
+        assert r.host.find("a").plugin.jobs.result(7) == result
+        assert r.host.find("a").plugin.jobs.result(8) is None
 
 
 async def test_other_jobs_are_found_by_id_and_the_active_ones_in_order() -> None:
     async with rig(handling("job.new", lambda job: None)) as r:
         r.jobs(SeenJob(id=3), SeenJob(id=2, state=State.INACTIVE), SeenJob(id=5))
-        jobs = r.host.find("a").jobs
+        jobs = r.host.find("a").plugin.jobs
         assert [job.id for job in jobs.active()] == [3, 5]
         found = jobs.get(2)
         assert found is not None
@@ -339,7 +365,7 @@ async def test_priority_annotations_and_reprioritizing_go_into_the_answer() -> N
 async def test_outside_a_hook_an_operation_goes_to_the_job_machine() -> None:
     async with rig(handling("job.new", lambda job: None)) as r:
         r.jobs(SeenJob(state=State.DEPEND))
-        found = r.host.find("a").jobs.get(7)
+        found = r.host.find("a").plugin.jobs.get(7)
         assert found is not None
         found.add_dependency("x")
         assert r.told == [PostEvent(7, "dependency-add", {"description": "x"}, "a")]

@@ -177,7 +177,7 @@ async def test_removed_plugin_is_never_called_again(autojump_clock: MockClock) -
         r.host.tell("job.inactive-add", JOB)
         await trio.sleep(1000)
         assert plugin.heard == ["task ended", "removed"]
-        assert not r.host.handles(PRIORITY)
+        assert not r.interests.handled(PRIORITY)
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ async def test_counters_are_recounted_at_rest_once_a_minute(autojump_clock: Mock
         r.host.recount_at_rest()
         assert r.logged == []
         await trio.sleep(60)
-        r.ask("job.validate")
+        r.ask("job.validate", replace(NEW, id=8))
         r.host.recount_at_rest()
         assert r.logged == []
         await trio.sleep(11)
@@ -299,7 +299,7 @@ async def test_key_that_fails_at_a_recount_is_told() -> None:
 
     async with rig(Fails()) as r:
         job = r.move(NEW, State.SCHED, State.RUN)
-        handle = jobtap.Job(r.host.find("fails"), job, None)
+        handle = jobtap.Job(job, None, r.host.find("fails").keeper)
         handle.data.clear()
         assert r.host.recount() == 0
         assert r.logged == ["plugin fails: counter running: KeyError: 'bank'"]

@@ -50,6 +50,7 @@ from flux_trio.protocols import (
     Job,
     JobState,
     JobView,
+    PluginInterests,
     PluginReplayed,
     PostEvent,
     replay,
@@ -96,9 +97,20 @@ class ScriptedPlugins:
         self.heard: list[str] = []  # topics asked and told
         self.everything = False
         self._did = did
+        self._said = PluginInterests()
 
-    def handles(self, topic: str) -> bool:
-        return self.everything or topic in self.waiting or topic in self.answers
+    def news(self) -> PluginInterests | None:
+        """What has changed since the last time, of what a test may change at any time."""
+        handled = ["*", "job.dependency.*"] if self.everything else []
+        topics = tuple(sorted({*handled, *self.waiting, *self.answers}))
+        before = set(self._said.subscribed)
+        news = PluginInterests(
+            None if topics == self._said.topics else topics,
+            tuple(sorted(self.subscriptions - before)),
+            tuple(sorted(before - self.subscriptions)),
+        )
+        self._said = PluginInterests(topics, tuple(self.subscriptions))
+        return None if news == PluginInterests() else news
 
     def ask(self, question: AskHook) -> HookAnswer | None:
         self.questions.append(question)
@@ -116,9 +128,6 @@ class ScriptedPlugins:
 
     def tell(self, topic: str, _job: JobView, _args: Any = None) -> None:
         self.heard.append(topic)
-
-    def subscribed(self, jobid: int) -> bool:
-        return jobid in self.subscriptions
 
 
 def posting(*posts: Posted, **what: Any) -> Callable[[AskHook], HookAnswer]:
@@ -187,7 +196,7 @@ class ManagerScript:
             self.attach_sched()
 
     def _make_core(self, config: Config | None) -> Any:
-        return JobManagerCore(OWNER_USERID, self.plugins, config)
+        return JobManagerCore(OWNER_USERID, config)
 
     # --- what happens
 

@@ -10,6 +10,7 @@ from typing import Any
 import trio
 
 from flux_trio.config import Config
+from flux_trio.cores.job_manager.hooks.interests import Interests
 from flux_trio.jobtap import Given, HookAnswer, Plugin, PluginHost, UpdateAsked, on, open_host
 from flux_trio.protocols import AskHook, HookAnswered, JobState, JobView
 from tests.support.job_view import SeenJob
@@ -55,6 +56,7 @@ class Rig:
         self.recounts: list[dict[str, Any]] = []
         self.logged: list[str] = []
         self.called: list[tuple[str, Any]] = []
+        self._interests = Interests()
 
     @property
     def given(self) -> Given:
@@ -70,11 +72,21 @@ class Rig:
         )
 
     def jobs(self, *jobs: SeenJob) -> None:
-        self.host.jobs = SomeJobs(jobs)
+        """From now on these are the jobs that there are, and those that are asked about later."""
+        self._jobs = self.host.jobs = SomeJobs(jobs)
+
+    @property
+    def interests(self) -> Interests:
+        """What the job manager knows that plugins want to hear."""
+        if (news := self.host.news()) is not None:
+            self._interests.take(news)
+        return self._interests
 
     def ask(
         self, topic: str = PRIORITY, job: SeenJob | None = JOB, args: Any = None, **more: Any
     ) -> HookAnswer | None:
+        if job is not None:
+            self._jobs.by_id[job.id] = job
         return self.host.ask(AskHook(more.pop("ticket", 1), topic, job, args, **more))
 
     def answer(self, *question: Any, **more: Any) -> HookAnswer:
@@ -112,6 +124,7 @@ async def rig(
     """A host with these plugins, for the length of the block."""
     made = Rig()
     async with open_host(made.given, config, blocked_s) as made.host:
+        made.jobs()
         for plugin in plugins:
             await made.host.load(plugin)
         made.told.clear()

@@ -23,6 +23,7 @@ from flux_trio.protocols import (
     HookPostponed,
     Operation,
     PluginAction,
+    PluginInterests,
     PluginReplayed,
     PluginsChanged,
 )
@@ -301,7 +302,13 @@ OtherCall: TypeAlias = (
 """Calls for users, queues and what is stored."""
 
 JobManagerInput: TypeAlias = (
-    CommonInput | HookAnswered | HookPostponed | Operation | PluginsChanged | UserFound
+    CommonInput
+    | HookAnswered
+    | HookPostponed
+    | Operation
+    | PluginInterests
+    | PluginsChanged
+    | UserFound
 )
 JobManagerCall: TypeAlias = JobCall | OtherCall
 JobManagerTimer: TypeAlias = Literal["purge", "sweep"]

@@ -104,13 +104,13 @@ from flux_trio.protocols import (
     INACTIVE_ADD,
     INACTIVE_REMOVE,
     Annotate,
-    Handlers,
     HookAnswered,
     HookPostponed,
     JobEvent,
     JobState,
     JobView,
     LinkEvent,
+    PluginInterests,
     PluginsChanged,
     PostEvent,
     Reprioritize,
@@ -130,11 +130,11 @@ class JobManagerCore(CorePart):
     _inputs: deque[JobManagerInput]  # of this turn, not taken in
     _changed: deque[ActiveJob]  # jobs whose due action is looked at in this turn
 
-    def __init__(self, owner: int, plugins: Handlers, config: Config | None = None) -> None:
+    def __init__(self, owner: int, config: Config | None = None) -> None:
         self._outbox: JobManagerOutbox = Outbox()
         config = config or Config()
         self._ledger = Ledger(self._outbox, owner, config.edition_value)
-        self._hooks = Hooks(self._ledger, plugins)
+        self._hooks = Hooks(self._ledger)
         self._queues = Queues(config)
         self._entrance: Entrance[Comer] = Entrance(self._queues)
         self._scheduler = SchedulerSide(self._ledger, self._queues)
@@ -181,12 +181,13 @@ class JobManagerCore(CorePart):
         }
 
     def get(self, jobid: int) -> JobView | None:
-        """The job, for plugins (protocols.Jobs)."""
-        return self._ledger.get(jobid)
+        """The job as it is now, for plugins (protocols.Jobs)."""
+        job = self._ledger.get(jobid)
+        return None if job is None else job.snapshot()
 
     def active(self) -> Iterable[JobView]:
         """All active jobs, the oldest first, for plugins (protocols.Jobs)."""
-        return self._ledger.active()
+        return (job.snapshot() for job in self._ledger.active())
 
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> bool:
         """Put records of hooks among the events of this turn; False when there is no turn."""
@@ -207,7 +208,11 @@ class JobManagerCore(CorePart):
 
         As long as `is_turning`, what is returned is for plugins alone. Each reply of theirs is to
         be an input, which leads to further questions, if any; with no input the turn goes on.
+        `PluginInterests` come before all other inputs.
         """
+        if inputs and isinstance(inputs[0], PluginInterests):
+            self._hooks.interests.take(inputs[0])
+            inputs = inputs[1:]
         if self.is_turning:
             for reply in inputs:
                 assert isinstance(reply, HookAnswered | HookPostponed)

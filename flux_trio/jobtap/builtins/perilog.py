@@ -186,8 +186,9 @@ class Perilog(jobtap.Plugin):
 
     def _prolog_over(self, run: Run, note: str) -> None:
         run.is_over = True
-        if run.job.state is jobtap.State.CLEANUP:
-            self._wind_up(run.job)
+        job = self.jobs.get(run.job.id)
+        if job is not None and job.state is jobtap.State.CLEANUP:
+            self._wind_up(job)
         elif run.worst.failed:
             run.job.raise_exception("prolog", 0, note)  # on_cleanup does the rest
         else:

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from flux_trio.config import Config
+from flux_trio.cores.job_manager.hooks.interests import Interests
 from flux_trio.cores.job_manager.hooks.waiting import (
     Answered,
     ConfigurationThen,
@@ -37,13 +38,13 @@ from flux_trio.messages import Level
 from flux_trio.protocols import (
     AT_REST,
     CONF_UPDATE,
+    DESTROY,
     EVENT_PREFIX,
     STATE_TOPICS,
     THINKING,
     UPDATED,
     AskHook,
     CancelHook,
-    Handlers,
     HookAnswer,
     HookAnswered,
     HookEvent,
@@ -108,9 +109,9 @@ class Hooks(Part):
     last_ticket: int
     went_back: dict[int, int]  # id → times it left SCHED for PRIORITY in this turn
 
-    def __init__(self, ledger: Ledger, plugins: Handlers) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._plugins = plugins
+        self.interests = Interests()
         self.carrier: Carrier
         self.open = {}
         self.at_once = set()
@@ -122,10 +123,6 @@ class Hooks(Part):
         ledger.ask_hooks = self._logged
 
     # --- asking
-
-    def handles(self, topic: str) -> bool:
-        """Whether any plugin would be asked."""
-        return self._plugins.handles(topic)
 
     def ask(
         self,
@@ -142,10 +139,10 @@ class Hooks(Part):
         Returns the answer if nobody has to be asked. Else returns None, and the carrier does `then`
         with the answer once what the plugins want done with the job is.
         """
-        if not self._plugins.handles(topic):
+        if not self.interests.handled(topic):
             return NOTHING_SAID
         self.last_ticket += 1
-        self._put(job, AskHook(self.last_ticket, topic, view or job, args, only), then)
+        self._put(job, AskHook(self.last_ticket, topic, view or job.snapshot(), args, only), then)
         return None
 
     def ask_state(
@@ -161,11 +158,11 @@ class Hooks(Part):
         """
         job.question += 1
         topic = STATE_TOPICS[job.state]
-        if not self._plugins.handles(topic):
+        if not self.interests.handled(topic):
             self.carrier.entered(job, NOTHING_SAID)
             return
         self.last_ticket += 1
-        question = AskHook(self.last_ticket, topic, job, event, only, previous)
+        question = AskHook(self.last_ticket, topic, job.snapshot(), event, only, previous)
         self._put(job, question, StateAnswered(job.question))
 
     def ask_configuration(self, config: Config, then: ConfigurationThen) -> None:
@@ -193,8 +190,10 @@ class Hooks(Part):
 
     def tell(self, topic: str, job: ActiveJob, args: Any = None) -> None:
         """Tell plugins, and go on."""
-        if self._plugins.handles(topic):
-            self.actions.append(TellPlugins(topic, job, args))
+        if self.interests.handled(topic):
+            self.actions.append(TellPlugins(topic, job.snapshot(), args))
+        if topic == DESTROY:
+            self.interests.forget(job.id)
 
     # --- answers
 
@@ -312,9 +311,9 @@ class Hooks(Part):
     def _logged(self, job: ActiveJob, event: Event) -> None:
         if not job.introduced:
             return
-        if self._plugins.subscribed(job.id):
-            self.actions.append(TellPlugins(EVENT_PREFIX + event.name, job, event))
-        if event.name == JobEvent.JOBSPEC_UPDATE and self._plugins.handles(UPDATED):
+        if job.id in self.interests.subscribed:
+            self.actions.append(TellPlugins(EVENT_PREFIX + event.name, job.snapshot(), event))
+        if event.name == JobEvent.JOBSPEC_UPDATE and self.interests.handled(UPDATED):
             answer = self.ask(job, UPDATED, UpdateHeard(event), event.context)
             if answer is not None:
                 self.update_heard(job, event, answer)

@@ -86,7 +86,7 @@ class Introduction(Part):
 
     def _ask(self, job: ActiveJob, chain: Chain) -> HookAnswer | None:
         topic, args = chain.steps[chain.place]
-        if self._hooks.handles(topic):
+        if self._hooks.interests.handled(topic):
             only = chain.purpose.plugin if isinstance(chain.purpose, Present) else None
             return self._hooks.ask(job, topic, StepAnswered(chain), args, only=only)
         if topic.startswith(DEPENDENCY_PREFIX):

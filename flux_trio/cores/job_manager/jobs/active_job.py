@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,11 +12,11 @@ from flux_trio.config import QUEUE_KEY
 from flux_trio.cores.job_index import ended_at, mark_of, name_mark
 from flux_trio.cores.job_manager.hooks.waiting import Deferred, LogEvent
 from flux_trio.cores.job_manager.jobs.jobspecs import KeptJobspec
+from flux_trio.cores.job_manager.jobs.snapshot import ActiveFacts, JobSnapshot
 from flux_trio.editions import rfc21
 from flux_trio.editions.journal import Ended
 from flux_trio.formats import (
     FormatError,
-    ResourceSet,
     apply_update,
     parse_eventlog,
 )
@@ -25,7 +24,6 @@ from flux_trio.protocols import (
     ASKING,
     HOLDING,
     HOOK,
-    ExecState,
     Job,
     JobEvent,
     JobState,
@@ -35,7 +33,7 @@ from flux_trio.protocols import (
 _LEFT_BY_NO_EXCEPTION = (JobState.NEW, JobState.CLEANUP, JobState.INACTIVE)
 
 
-class ActiveJob(Job):
+class ActiveJob(ActiveFacts, Job):
     """A job that is not over, with what the job manager keeps beside its eventlog."""
 
     __slots__ = (
@@ -48,18 +46,15 @@ class ActiveJob(Job):
         "ticket",  # of the last question to plugins
     )
 
+    kept_jobspec: KeptJobspec
+    jobspec_updates: dict[str, Any] | None
+
     allocating = Rare[int | None](None)
     """The number of the commit of R that a plugin gave it, None when there is none."""
-    granted = Rare[ResourceSet | None](None)
-    """R, from the grant that stood on; None when there is none or it cannot be read."""
     stepped = Rare(0.0)
     """Seconds that the wall clock was set by since it got its resources, in this life."""
     sent_updates = Rare[dict[str, Any] | None](None)
     """The jobspec_updates that the last sched.alloc went by."""
-    start = Rare(ExecState.IDLE)
-    """Where the job stands with the execution service; only `ExecSide` changes it."""
-    updated = Rare[tuple[dict[str, Any], bytes] | None](None)
-    """`jobspec` with the updates beside it, once it was asked for."""
     waiting_for = Rare[str | None](None)
     """Why a plugin holds the job in its state, None when none does."""
 
@@ -87,24 +82,6 @@ class ActiveJob(Job):
         """What its queue is with these jobspec-updates."""
         return updates[QUEUE_KEY] if updates and QUEUE_KEY in updates else self.kept_jobspec.queue
 
-    def current_jobspec(self) -> dict[str, Any]:
-        """The jobspec object with every jobspec-update applied (RFC 33, Note).
-
-        Not to be changed: jobs have parts of it in common.
-        """
-        jobspec = self.kept_jobspec.json
-        for path, value in (self.jobspec_updates or {}).items():
-            jobspec = apply_update(jobspec, path, value)
-        return jobspec
-
-    def current_jobspec_bytes(self) -> bytes:
-        """The same as JSON."""
-        if not self.jobspec_updates:
-            return self.jobspec
-        if self.updated is None or self.updated[0] is not self.jobspec_updates:
-            self.updated = (self.jobspec_updates, msgspec.json.encode(self.current_jobspec()))
-        return self.updated[1]
-
     def has_jobspec(self, updates: Mapping[str, Any]) -> bool:
         """Whether the jobspec is as `updates` would make it."""
         updated = self.current_jobspec()
@@ -112,23 +89,34 @@ class ActiveJob(Job):
             updated = apply_update(updated, path, value)
         return updated == self.current_jobspec()
 
-    def with_updates(self, updates: dict[str, Any]) -> ActiveJob:
-        """The job as it would be with these jobspec-updates; nobody may change it."""
-        copy = ActiveJob.__new__(ActiveJob)
-        for name in (*Job.__slots__, *ActiveJob.__slots__):
-            setattr(copy, name, getattr(self, name))
-        copy.rare = self.rare and dict(self.rare)
-        copy.jobspec_updates = (self.jobspec_updates or {}) | updates
-        return copy
+    def snapshot(self) -> JobSnapshot:
+        """The job as it is now, for plugins."""
+        return JobSnapshot(
+            self.id,
+            self.userid,
+            self.urgency,
+            self.priority,
+            self.state,
+            self.t_submit,
+            self.flags,
+            self.status,
+            self.posted,
+            self.annotations,
+            self.jobspec_updates,
+            self.kept_jobspec,
+            self.rare and self.rare.copy(),
+            tuple(self.queued()) if self.deferred else (),
+        )
 
-    def resource_set(self) -> dict[str, Any] | None:
-        """R without its scheduling key; None before RUN."""
-        if self.granted is None or not self.was_posted(JobEvent.ALLOC):
-            return None
-        granted = self.granted
-        if self.expiration is not None:
-            granted = replace(granted, expiration=self.expiration)
-        return granted.to_json()
+    def snapshot_with(self, updates: dict[str, Any]) -> JobSnapshot:
+        """The job as it would be with these jobspec-updates, for plugins."""
+        merged = (self.jobspec_updates or {}) | updates
+        return msgspec.structs.replace(self.snapshot(), jobspec_updates=merged)
+
+    def queued(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the events that wait for the answer of a hook, oldest first."""
+        waiting = [each for each in self.deferred or () if isinstance(each, LogEvent)]
+        return [(each.name, each.context or {}) for each in waiting]
 
     @property
     def is_asked(self) -> bool:
@@ -139,16 +127,6 @@ class ActiveJob(Job):
     def is_held(self) -> bool:
         """Plugins hold it in its state, for the reason in `waiting_for`."""
         return self.hook in HOLDING
-
-    @property
-    def start_requested(self) -> bool:
-        """The service has been asked to start it, or one has started it."""
-        return self.started or self.start not in (ExecState.IDLE, ExecState.ABANDONED)
-
-    def queued(self) -> list[tuple[str, dict[str, Any]]]:
-        """Events that wait for a hook's answer, oldest first."""
-        waiting = [each for each in self.deferred or () if isinstance(each, LogEvent)]
-        return [(each.name, each.context or {}) for each in waiting]
 
 
 def is_over(eventlog: str | None) -> bool:

@@ -69,7 +69,7 @@ class Jobspecs(Part):
         queue, name = _queue_in(jobspec), name_mark(jobspec)
         like = self.like.get(userid)
         if like is not None:
-            difference = _difference(jobspec, like.text)
+            difference = _difference(jobspec, like.text) if jobspec != like.text else b""
             if len(difference) * GAIN_MIN <= len(jobspec):
                 return KeptJobspec(like, difference, queue, name)
         like = self.like[userid] = Whole(jobspec)

@@ -141,7 +141,7 @@ class Updates(Part):
         if updating.is_validated:
             self._check_expiration(job, updating)
             return
-        view = job.with_updates(updating.updates)
+        view = job.snapshot_with(updating.updates)
         answer = self._hooks.ask(job, VALIDATE, UpdateValidated(updating), view=view)
         if answer is not None:
             self.validated(job, updating, answer)

@@ -1,0 +1,48 @@
+"""What plugins want to hear, as the service tells it: see `PluginInterests`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flux_trio.cores.state import Part
+from flux_trio.protocols import PluginInterests, handles
+
+TOPICS_MAX: Final = 4096
+"""Topics that are looked up at a time; users choose those of updates and of events."""
+
+
+class Interests(Part):
+    """Which hooks plugins handle, and to the events of which jobs they subscribed."""
+
+    patterns: tuple[str, ...]  # topics and globs
+    subscribed: set[int]
+
+    def __init__(self) -> None:
+        self.patterns = ()
+        self.subscribed = set()
+        self._known: dict[str, bool] = {}  # computed from `patterns`, by topic
+
+    def taken_up(self) -> None:
+        self._known.clear()
+
+    def take(self, news: PluginInterests) -> None:
+        """Plugins were loaded, removed, or have subscribed."""
+        if news.topics is not None:
+            self.patterns = news.topics
+            self._known.clear()
+        self.subscribed.update(news.subscribed)
+        self.subscribed.difference_update(news.unsubscribed)
+
+    def handled(self, topic: str) -> bool:
+        """Return whether any plugin handles `topic`."""
+        known = self._known.get(topic)
+        if known is None:
+            if len(self._known) >= TOPICS_MAX:
+                self._known.clear()
+            known = any(handles(each, topic) for each in self.patterns)
+            self._known[topic] = known
+        return known
+
+    def forget(self, jobid: int) -> None:
+        """The job is over: the host has dropped its subscriptions."""
+        self.subscribed.discard(jobid)

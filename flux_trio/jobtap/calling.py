@@ -1,0 +1,162 @@
+"""Calling plugins: under the eyes of the watchdog, timed and traced, whatever they do."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from time import perf_counter
+from typing import Any, Final
+
+import trio
+
+from flux_trio.jobtap.asking import Asking
+from flux_trio.jobtap.calls import Given, NoJobs, blame, note_of
+from flux_trio.jobtap.catalogue import CUSTOM
+from flux_trio.jobtap.failures import NoAnswer, attempt, describe, failure_in, is_awaitable
+from flux_trio.jobtap.loaded import Entry, Loaded
+from flux_trio.jobtap.plain import STACK_CHARS_MAX, readable
+from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog, stepped
+from flux_trio.messages import Level
+from flux_trio.protocols import Jobs, JobView
+from flux_trio.trace import Kind
+
+HOOK: Final[str] = Kind.HOOK.value  # looked up once: every call is traced
+
+# What an async handler asks for goes into the answer that it is part of.
+thinking: ContextVar[Asking | None] = ContextVar("thinking", default=None)
+
+
+class Caller:
+    """Calls functions of plugins.
+
+    `jobs` is set by whoever has them, before anything is asked. `is_ending` says that the instance
+    ends: what is async of a plugin has been cancelled.
+    """
+
+    def __init__(self, given: Given, blocked_s: float = BLOCKED_S) -> None:
+        self.given = given
+        self.jobs: Jobs = NoJobs()
+        self.watchdog = Watchdog(blocked_s, self._blocked)
+        self.is_ending = False
+        self._now, self._note_all = given.now, given.note_all
+        self._asking: Asking | None = None  # whose sync handler runs
+
+    @property
+    def asking(self) -> Asking | None:
+        """The question whose handler runs now, in this task."""
+        if self._asking is not None:
+            return self._asking
+        asking = thinking.get()
+        return None if asking is None or asking.closed else asking
+
+    def timed(self, entry: Entry, view: JobView | None, arg: Any) -> Any:
+        """Call a handler that is no answer to a question; what it raises goes on."""
+        began, t_began = self.given.now(), perf_counter()
+        problem = None
+        try:
+            return self.watched(entry, view, arg)
+        except BaseException as error:
+            problem = describe(error)
+            raise
+        finally:
+            self._record(entry, entry.label, view, None, problem, began, t_began)
+
+    def watched(self, entry: Entry, view: JobView | None, *args: Any) -> Any:
+        """Call something of a plugin under the watchdog's eyes; what it raises goes on."""
+        outer = self.watchdog.running
+        self.watchdog.running = (entry, view)
+        try:
+            return entry.function(*args)
+        finally:
+            self.watchdog.running = outer
+
+    async def awaited(
+        self,
+        entry: Entry,
+        view: JobView | None,
+        awaitable: Awaitable[Any],
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> Any:
+        """Await something of a plugin, under the watchdog's eyes, until it has to end."""
+
+        def step(begins: bool) -> None:
+            self.watchdog.running = (entry, view) if begins else None
+
+        def is_over_now() -> bool:
+            return entry.owner.is_removed or self.is_ending or is_over()
+
+        return await stepped(awaitable, step, is_over_now)
+
+    async def outcome(self, entry: Entry, arg: Any) -> tuple[Any, BaseException | None]:
+        """What a handler that may be async returned or raised; it has the plugin's deadline."""
+        thinking.set(None)
+        limit_s = entry.owner.deadline
+        began, t_began = self._now(), perf_counter()
+        said, error = attempt(self.watched, entry, None, arg)
+        if error is None and is_awaitable(said):
+            with trio.move_on_after(limit_s) as limit:
+                said, error = await self.ended(entry, said)
+            if limit.cancelled_caught:
+                error = NoAnswer(f"no answer in {limit_s:g} s")
+        problem = None if error is None else describe(error)
+        self._record(entry, entry.label, None, None, problem, began, t_began)
+        return said, error
+
+    async def ended(
+        self, entry: Entry, awaitable: Awaitable[Any]
+    ) -> tuple[Any, BaseException | None]:
+        """What something async of a plugin, that is no hook, returned or raised."""
+        thinking.set(None)
+        try:
+            return await self.awaited(entry, None, awaitable), None
+        except BaseException as raised:  # noqa: BLE001 - as above
+            return None, failure_in(raised)
+
+    async def run_task(self, loaded: Loaded, function: Callable[..., Any], args: Any) -> None:
+        """A plugin's background task: what it raises ends it alone, and is told."""
+        entry = Entry(loaded, f"task {getattr(function, '__name__', function)}", function, CUSTOM)
+        began = self.given.now()
+        awaitable, error = attempt(function, *args)
+        if error is None and not is_awaitable(awaitable):
+            error = TypeError(f"expected an async function, got one that returned {awaitable!r}")
+        if error is None:
+            _, error = await self.ended(entry, awaitable)
+        if error is not None:
+            text = f"plugin {loaded.name}: {entry.label} ended: {describe(error)}"
+            stack = "".join(traceback.format_exception(error))
+            self.given.log(Level.ERR, f"{text}\n{readable(stack, STACK_CHARS_MAX)}")
+            note = note_of(
+                entry, entry.label, None, None, describe(error), self.given.now() - began
+            )
+            self.given.note_all(HOOK, [note])
+
+    def failed(self, text: str, error: BaseException | None) -> None:
+        """Something of a plugin did not work: say so, with the place if it raised."""
+        frames = traceback.extract_tb(error.__traceback__) if error is not None else []
+        where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+        self.given.log(Level.ERR, text + where)
+
+    def _record(
+        self,
+        entry: Entry,
+        hook: str,
+        view: JobView | None,
+        result: Any,
+        problem: str | None,
+        began: float,
+        t_began: float,
+    ) -> tuple[float, float]:
+        """One call, in the trace by the instance's clock and in the statistics by the real one."""
+        ended, t_ended = self._now(), perf_counter()
+        entry.spent(t_ended - t_began)
+        jobid = None if view is None else view.id
+        self._note_all(HOOK, [note_of(entry, hook, jobid, result, problem, ended - began)])
+        return ended, t_ended
+
+    def _blocked(self, running: tuple[Entry, JobView | None], stack: str) -> None:
+        entry, view = running
+        text = blame(
+            entry, entry.label, view, f"blocked the instance without a checkpoint:\n{stack}"
+        )
+        self.given.log(Level.ERR, text)

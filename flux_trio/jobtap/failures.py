@@ -1,0 +1,62 @@
+"""Calling code of a plugin, whatever it does; what it raised, and how that is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from types import CoroutineType
+from typing import Any
+
+import trio
+
+from flux_trio.jobtap.catalogue import Hook
+from flux_trio.jobtap.errors import Reject
+from flux_trio.jobtap.plain import readable
+
+
+class NoAnswer(Exception):
+    """An async handler took too long."""
+
+
+def attempt(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
+    """Call code of a plugin; return what it returned, and what it raised."""
+    try:
+        return function(*args), None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a plugin must not end the host
+        return None, error
+
+
+def is_awaitable(said: Any) -> bool:
+    """Whether a handler is async: it has only begun."""
+    return type(said) is CoroutineType or hasattr(type(said), "__await__")
+
+
+def failure_in(raised: BaseException) -> BaseException:
+    """What an async function of a plugin raised, without that it was cancelled besides.
+
+    What was only cancelled, or interrupted, is raised again. A Cancelled that belongs to no scope
+    around here, since somebody kept it, is a failure as any other.
+    """
+    failure = raised.split(trio.Cancelled)[1] if isinstance(raised, BaseExceptionGroup) else raised
+    if failure is None or isinstance(failure, KeyboardInterrupt):
+        raise raised
+    if isinstance(failure, trio.Cancelled) and trio.current_effective_deadline() == -inf:
+        raise raised
+    return failure
+
+
+def refusal_in(error: BaseException | None, hook: Hook) -> str | None:
+    """The sentence of a Reject where it is an answer to `hook`; None for any other error."""
+    reason = getattr(error, "reason", None) if isinstance(error, Reject) and hook.rejects else None
+    return readable(reason) if isinstance(reason, str) and reason.strip() else None
+
+
+def describe(error: BaseException) -> str:
+    """One line about what a plugin raised."""
+    try:
+        text = str(error)
+    except Exception as another:  # noqa: BLE001 - the plugin's own code
+        text = f"(its text cannot be told: {type(another).__name__})"
+    return text if isinstance(error, NoAnswer) else readable(f"{type(error).__name__}: {text}")

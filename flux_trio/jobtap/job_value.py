@@ -1,0 +1,146 @@
+"""`JobValue`: what a plugin reads of a job. It shows the job as it was at one moment."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.formats import Event, Jobspec, format_fluid
+from flux_trio.jobtap.plain import read_only
+from flux_trio.protocols import AskHook, JobState, JobView
+
+_JOBSPECS_KEPT: Final = 64  # parsed once for all plugins of a chain, and its next states
+
+
+class JobValue(msgspec.Struct, frozen=True, eq=False):
+    """A job when a hook was asked about it, or it was looked up; `view` is for the host."""
+
+    view: JobView
+    _question: AskHook | None
+
+    def __repr__(self) -> str:
+        return f"<Job {format_fluid(self.id, 'f58')} {self.state.name}>"
+
+    # --- what it is
+
+    @property
+    def id(self) -> int:
+        """The job id."""
+        return self.view.id
+
+    @property
+    def userid(self) -> int:
+        """Who submitted it."""
+        return self.view.userid
+
+    @property
+    def urgency(self) -> int:
+        """0 to 31; 0 holds the job and 31 expedites it, whatever a plugin says."""
+        return self.view.urgency
+
+    @property
+    def priority(self) -> int:
+        """The last one given, 0 to 4294967295."""
+        return self.view.priority
+
+    @property
+    def state(self) -> JobState:
+        """Its state when the hook was asked, or the job was looked up."""
+        return self.view.state
+
+    @property
+    def t_submit(self) -> float:
+        """Seconds since the Unix epoch."""
+        return self.view.t_submit
+
+    @property
+    def flags(self) -> int:
+        """A mask of JobFlag (RFC 21, Submit Event)."""
+        return self.view.flags
+
+    @property
+    def dependencies(self) -> frozenset[str]:
+        """The descriptions of what it waited for."""
+        return frozenset(self.view.dependencies or ())
+
+    @property
+    def prologs(self) -> frozenset[str]:
+        """The descriptions of the prologs that held its start."""
+        return frozenset(self.view.prologs or ())
+
+    @property
+    def start_requested(self) -> bool:
+        """Whether it might be running: the execution service had been asked to start it."""
+        return self.view.start_requested
+
+    @property
+    def epilogs(self) -> frozenset[str]:
+        """The descriptions of the epilogs that held its resources."""
+        return frozenset(self.view.epilogs or ())
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        """All there are (RFC 27, Alloc Annotate)."""
+        return copy.deepcopy(self.view.annotations or {})
+
+    @property
+    def raw_jobspec(self) -> dict[str, Any]:
+        """The jobspec as JSON has it, without the environment, updates applied; a copy."""
+        decoded: dict[str, Any] = msgspec.json.decode(self.view.current_jobspec_bytes())
+        return decoded
+
+    @property
+    def jobspec(self) -> Jobspec:
+        """The same, parsed (RFC 14), to be read only. Raises FormatError for one that is none."""
+        return _parse(self.view.current_jobspec_bytes())
+
+    @property
+    def R(self) -> dict[str, Any] | None:  # noqa: N802 - RFC 20's name for it
+        """Its resources from RUN on (an RFC 20 object without `scheduling`), None before."""
+        return self.view.resource_set()
+
+    @property
+    def result(self) -> str | None:
+        """In CLEANUP and INACTIVE: completed, failed, canceled or timeout; None before."""
+        return _result_of(self.view)
+
+    @property
+    def exception(self) -> dict[str, Any] | None:
+        """Context of the fatal exception that ended it (RFC 21, Exception Event)."""
+        return copy.deepcopy(self.view.exception)
+
+    # --- why it is here
+
+    @property
+    def topic(self) -> str:
+        """The hook this handle was given to, "" for one that was looked up."""
+        return self._question.topic if self._question else ""
+
+    @property
+    def previous(self) -> JobState | None:
+        """In job.state.*: the state it came from."""
+        return self._question.previous if self._question else None
+
+    @property
+    def event(self) -> Event | None:
+        """In job.state.* and job.event.*: the event that caused this."""
+        args = self._question.args if self._question else None
+        return copy.deepcopy(args) if isinstance(args, Event) else None
+
+
+@functools.lru_cache(maxsize=_JOBSPECS_KEPT)
+def _parse(jobspec: bytes) -> Jobspec:
+    return read_only(Jobspec.parse_general(jobspec))
+
+
+def _result_of(view: JobView) -> str | None:
+    if view.state not in (JobState.CLEANUP, JobState.INACTIVE):
+        return None
+    if view.exception is not None:
+        return {"cancel": "canceled", "timeout": "timeout"}.get(view.exception["type"], "failed")
+    if view.status is None:
+        return "failed"
+    return "completed" if view.status == 0 else "failed"

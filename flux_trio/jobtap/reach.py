@@ -1,0 +1,173 @@
+"""What a loaded plugin reaches: the instance, its jobs, and what it may do with them."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final
+
+from flux_trio.clock import passing, wait_s_max
+from flux_trio.config import Config
+from flux_trio.formats import FormatError, ResourceSet
+from flux_trio.jobtap.dispatch import Dispatcher
+from flux_trio.jobtap.errors import NotAllowed
+from flux_trio.jobtap.failures import attempt
+from flux_trio.jobtap.handlers import Function
+from flux_trio.jobtap.job import Job, Keeper
+from flux_trio.jobtap.loaded import STATE_HANDLER, Loaded
+from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, plain, readable
+from flux_trio.jobtap.plugin import Plugin
+from flux_trio.messages import Level
+from flux_trio.protocols import (
+    STATE_TOPICS,
+    AskHook,
+    JobState,
+    JobView,
+    Operation,
+    Reprioritize,
+)
+from flux_trio.protocols.operations import Queued
+
+_SCHED: Final = STATE_TOPICS[JobState.SCHED]
+
+
+class Reach:
+    """One plugin's `Host`, the `Keeper` of its jobs, and the `StateRunner` of its tracker."""
+
+    def __init__(self, host: Dispatcher, loaded: Loaded) -> None:
+        self._host = host
+        self._loaded = loaded
+
+    # --- what job handles ask (`Keeper`)
+
+    @property
+    def plugin(self) -> Plugin:
+        return self._loaded.plugin
+
+    def do(self, operation: Operation) -> None:
+        asking = self._host.asking
+        if asking is None:
+            self._host.given.tell(operation)
+        else:
+            asking.do(operation)
+
+    def current(self, view: JobView) -> JobView | None:
+        found = self._host.jobs.get(view.id)
+        if found is not None:
+            return found
+        asking = self._host.asking
+        return view if asking is not None and asking.is_about(view.id) else None
+
+    def queued(self, view: JobView) -> Queued:
+        yield from view.queued()
+        asking = self._host.asking
+        if asking is not None:
+            yield from asking.posts_to(view.id)
+
+    def allocate(self, question: AskHook | None, resource_set: dict[str, Any]) -> None:
+        asking = self._host.asking
+        if asking is None or asking.question is not question or question.topic != _SCHED:
+            raise NotAllowed(f"a job is allocated in its {_SCHED} only")
+        try:
+            ResourceSet.parse(resource_set, "R")
+        except FormatError as error:
+            raise NotAllowed(str(error)) from None
+        asking.resource_set = resource_set
+
+    def data_of(self, view: JobView) -> dict[str, Any]:
+        data = self._loaded.data.get(view.id)
+        if data is None:
+            data = {}
+            if self._is_active(view) and not self._loaded.is_removed:
+                self._loaded.data[view.id] = data
+        return data
+
+    def subscribe(self, view: JobView) -> None:
+        if not self._is_active(view):
+            raise NotAllowed("an inactive job has no more events")
+        self._host.subscribe(view.id, self._loaded.name)
+
+    def _is_active(self, view: JobView) -> bool:
+        """Return whether the job is active now; a plugin may have kept an old view of it."""
+        now = self.current(view)
+        return now is not None and now.state != JobState.INACTIVE
+
+    def unsubscribe(self, jobid: int) -> None:
+        self._host.unsubscribe(jobid, self._loaded.name)
+
+    # --- what its tracker asks
+
+    def run_state_handler(self, label: str, function: Function, job: Job) -> BaseException | None:
+        """Call an enter or leave handler; what it raised."""
+        entry = self._loaded.entry(label, function, STATE_HANDLER)
+        said, error = attempt(self._host.timed, entry, job.view, job)
+        if said is not None:
+            return TypeError(f"{label}: expected None, got {reprlib.repr(said)}")
+        return error
+
+    # --- what the plugin asks (`Host`)
+
+    @property
+    def owner(self) -> int:
+        return self._host.given.owner
+
+    @property
+    def users(self) -> Any:
+        return self._host.given.users
+
+    @property
+    def config(self) -> Config:
+        return self._host.config
+
+    @property
+    def jobs(self) -> Jobs:
+        return Jobs(self._host, self)
+
+    def now(self) -> float:
+        return self._host.given.now()
+
+    def passed(self) -> float:
+        return passing(self._host.given.now)()
+
+    def clock_look_s(self) -> float:
+        return wait_s_max(self._host.given.now)
+
+    def log(self, level: int, text: str) -> None:
+        self._host.given.log(Level(level), readable(f"{self._loaded.name}: {text}"))
+
+    def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        if self._loaded.is_removed:
+            raise NotAllowed(f"plugin {self._loaded.name} is removed")
+        if not callable(function):
+            raise TypeError(f"start_soon expected an async function, not called, got {function!r}")
+        self._loaded.nursery.start_soon(self._host.run_task, self._loaded, function, args)
+
+    def call(self, topic: str, args: Any = None) -> Any:
+        return self._host.call(topic, args)
+
+    async def rpc(self, topic: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
+        asked = None if payload is None else plain(payload, topic, ANSWER_BYTES_MAX)
+        return await self._host.given.rpc(topic, asked)
+
+    def reprioritize_all(self) -> None:
+        self.do(Reprioritize(self._loaded.name))
+
+
+class Jobs:
+    """Jobs by id, as handles of one plugin (`JobLookup`)."""
+
+    def __init__(self, host: Dispatcher, keeper: Keeper) -> None:
+        self._host = host
+        self._keeper = keeper
+
+    def get(self, jobid: int) -> Job | None:
+        view = self._host.jobs.get(jobid)
+        return None if view is None else Job(view, None, self._keeper)
+
+    def active(self) -> Iterator[Job]:
+        for view in self._host.jobs.active():
+            yield Job(view, None, self._keeper)
+
+    def result(self, jobid: int) -> str | None:
+        job = self.get(jobid)
+        return None if job is None else job.result
