@@ -36,12 +36,6 @@ HAPPY = [
 ]
 
 
-@pytest.fixture
-def m() -> ManagerScript:
-    """A job manager with a scheduler and an execution service."""
-    return ManagerScript(peers=True)
-
-
 def test_job_runs_from_submit_to_inactive(m: ManagerScript) -> None:
     """21.states.1-6, 27.background.3, 27.background.4, 27.success.6, 27.free.1, 27.free.9,
     32.start.1, 32.start.30, 21.criteria.3, 21.criteria.6, 21.criteria.7: the whole way.

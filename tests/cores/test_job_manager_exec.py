@@ -10,12 +10,6 @@ from tests.support.manager_script import JOBSPEC, USERID, ManagerScript, start_a
 
 
 @pytest.fixture
-def m() -> ManagerScript:
-    """A job manager with a scheduler and an execution service."""
-    return ManagerScript(peers=True)
-
-
-@pytest.fixture
 def alone() -> ManagerScript:
     """A job manager with a scheduler alone."""
     m = ManagerScript()

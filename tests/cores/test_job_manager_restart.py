@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from flux_trio.cores.job_index import submit_op
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.turns import Exit
@@ -22,12 +20,6 @@ from tests.support.manager_script import (
     ScriptedPlugins,
     key,
 )
-
-
-@pytest.fixture
-def m() -> ManagerScript:
-    """The first job manager."""
-    return ManagerScript(peers=True)
 
 
 def test_pending_job_gets_flux_restart_and_is_asked_for_again(m: ManagerScript) -> None:

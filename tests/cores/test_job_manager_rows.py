@@ -21,11 +21,6 @@ from tests.support.manager_script import (
 NOTES = {"annotations": {"sched": {"queue": 1}}}
 
 
-@pytest.fixture
-def m() -> ManagerScript:
-    return ManagerScript(peers=True)
-
-
 def link(m: ManagerScript) -> str:
     state: str = m.stats()["sched"]["link"]
     return state

@@ -21,12 +21,6 @@ from tests.support.manager_script import (
 
 
 @pytest.fixture
-def m() -> ManagerScript:
-    """A job manager with a scheduler and an execution service."""
-    return ManagerScript(peers=True)
-
-
-@pytest.fixture
 def alone() -> ManagerScript:
     """A job manager whose scheduler has not come yet."""
     m = ManagerScript()

@@ -171,7 +171,7 @@ class JobListCore(CorePart):
             case JournalTold():
                 self._follower.told(response)
             case ActiveListed() | ActiveLogs() | EndedPage() | StrayLog() as step:
-                self._follower.scanned(step, response)
+                self._follower.scan.take(step, response)
                 self._listings.filled()
             case SliceRead() as read:
                 self._listings.take_slice(read, response)

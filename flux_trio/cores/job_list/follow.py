@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.cores.job_list.exchange import RETRY_TIMER, Exchange, JournalTold, ScanCall
+from flux_trio.cores.job_list.exchange import RETRY_TIMER, Exchange, JournalTold
 from flux_trio.cores.job_list.finished import Finished
 from flux_trio.cores.job_list.records import JournalGap, Records, ended_of
 from flux_trio.cores.job_list.scan import Scan
@@ -40,7 +40,7 @@ class Follower(Part):
         self._exchange = exchange
         self._records = records
         self._finished = finished
-        self._scan = Scan(exchange, records, finished, self._scanned)
+        self.scan = Scan(exchange, records, finished, self._scanned)
         self._matchtag = 0  # of the journal
         self._begun = False  # whether the journal has told anything
         self._retry_s = RETRY_S
@@ -48,13 +48,9 @@ class Follower(Part):
         self.ready = False
         self.hindrance = None  # errnum and text, once the journal has ended
 
-    def scanned(self, step: ScanCall, response: Response) -> None:
-        """An answer for the reading of jobs."""
-        self._scan.take(step, response)
-
     def open(self) -> None:
         """Ask for the journal, unless the eventlogs are still being read for the last one."""
-        if self._scan.running:
+        if self.scan.running:
             self._retry()
         else:
             self._matchtag = self._exchange.ask(
@@ -84,14 +80,14 @@ class Follower(Part):
             self._begun = True
             self.hindrance = None
             self._retry_s = RETRY_S
-            self._scan.start()
-        if self._scan.running:
+            self.scan.start()
+        if self.scan.running:
             self._held.append(batch)
         else:
             self._apply(batch)
 
     def _apply(self, batch: journal.Batch) -> None:
-        records, over = self._records, self._scan.over
+        records, over = self._records, self.scan.over
         ended = {job.id: job for job in batch.ended}
         for jobid, place, event in batch.events:
             if jobid in over:
@@ -100,7 +96,7 @@ class Follower(Part):
                 records.annotate(jobid, journal.annotations_in(event))
                 continue
             if place and jobid not in records.jobs:
-                self._scan.look_at(jobid)  # it may have ended before active jobs were read
+                self.scan.look_at(jobid)  # it may have ended before active jobs were read
                 continue
             records.take(jobid, place, event)
             if event.name == _CLEAN:

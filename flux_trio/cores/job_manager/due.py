@@ -31,8 +31,8 @@ class Due(Part):
         self._exec = execution
         self._by_state: dict[JobState, Callable[[ActiveJob], None]] = {
             JobState.DEPEND: self._in_depend,
-            JobState.SCHED: self._in_sched,
-            JobState.RUN: self._in_run,
+            JobState.SCHED: scheduler.consider,
+            JobState.RUN: execution.consider,
             JobState.CLEANUP: self._in_cleanup,
             JobState.INACTIVE: self._in_inactive,
         }
@@ -45,12 +45,6 @@ class Due(Part):
     def _in_depend(self, job: ActiveJob) -> None:
         if not job.dependencies:
             self._ledger.log(job, JobEvent.DEPEND)
-
-    def _in_sched(self, job: ActiveJob) -> None:
-        self._scheduler.consider(job)
-
-    def _in_run(self, job: ActiveJob) -> None:
-        self._exec.consider(job)
 
     def _in_cleanup(self, job: ActiveJob) -> None:
         if not job.has_resources:

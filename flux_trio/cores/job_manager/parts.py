@@ -90,7 +90,7 @@ class Parts(Part):
         introduction = Introduction(ledger, hooks)
         orphans = Orphans(ledger)
         priorities = Priorities(ledger, hooks, scheduler, self.sweeps)
-        bypass = Bypass(ledger, hooks, scheduler)
+        self.bypass = bypass = Bypass(ledger, hooks, scheduler)
         self.entering = Entering(ledger, hooks, scheduler, priorities, bypass)
         self.operations = Operations(ledger, scheduler, priorities, orphans)
         self.submission = Submission(ledger, hooks, self.entrance, introduction, self.limits)

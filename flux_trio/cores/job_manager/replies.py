@@ -85,7 +85,7 @@ class Replies(Part):
             case UpdateProposed() | LifetimeProposed():
                 self._parts.carrier.proposed(call, response)
             case BypassStored():
-                self._parts.carrier.bypass_stored(call, response)
+                self._parts.bypass.stored(call, response)
             case _:
                 self._take_other_call(call, response)
 

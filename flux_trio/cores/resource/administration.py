@@ -6,8 +6,6 @@ becomes an event, and the event changes the state once it is durable.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from flux_trio.cores.resource.checks import Checks
 from flux_trio.cores.resource.downs import Downs
 from flux_trio.cores.resource.drains import Drains
@@ -72,10 +70,6 @@ class Administration(Part):
     def stop_checking(self, now: float) -> Event | None:
         """The event that brings up what only a check would: none is configured any more."""
         return self.downs.up(now, self._inventory.ranks, "check")
-
-    def find_missing(self, now: float, missing: Mapping[int, str]) -> None:
-        """At a start: what is missing of each target."""
-        self.downs.find_missing(now, missing)
 
     def _targets(self, text: str) -> Idset:
         return parse_targets(text, self._inventory)

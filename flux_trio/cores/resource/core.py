@@ -305,7 +305,7 @@ class ResourceCore(CorePart):
             self._outbox.send(Exit(f"cannot read {EVENTLOG_KEY}: {error}"))
             return
         self._replayed = True
-        self._administration.find_missing(now, self._missing)
+        self._administration.downs.find_missing(now, self._missing)
         for targets, down in self._administration.downs.by_idset().items():
             self._note(_noted(OFFLINE), Idset.parse(targets))
             reason = f": {down.reason}" if down.reason else ""

@@ -22,7 +22,6 @@ from flux_trio.cores.job_manager.hooks.waiting import (
     AskPriority,
     AskState,
     AskUpdate,
-    BypassStored,
     Change,
     ConfigurationThen,
     Configured,
@@ -212,7 +211,3 @@ class Carrier:
                 self._parts.lifetime.answered(jobid, expiration, accepted=accepted)
             case _:
                 assert_never(proposal)
-
-    def bypass_stored(self, stored: BypassStored, response: Response) -> None:
-        """R that a plugin gave a job is stored, or is not."""
-        self._parts.bypass.stored(stored, response)

@@ -101,7 +101,7 @@ class Replay(Part):
             if isinstance(step, MarksRead) and error.errnum == Errno.EBADMSG:
                 self._go_on_without_marks(error)
             else:
-                self._say(cannot_read("the jobs", error))
+                self._ledger.outbox.send(cannot_read("the jobs", error))
 
     # --- the steps, in order
 
@@ -116,7 +116,7 @@ class Replay(Part):
         """Few state files have any: more likely is that only pages of finished jobs are damaged."""
         self._take_marks([None, None])
         text = f"the greatest id of a purged job is not known, it may be used again: {error.text}"
-        self._say(Log(Level.CRIT, text))
+        self._ledger.outbox.send(Log(Level.CRIT, text))
 
     def _take_last(self, keys: list[str]) -> None:
         for key in keys:
@@ -178,7 +178,7 @@ class Replay(Part):
             self._lost_found.begin(jobid, job_key(jobid, EVENTLOG), error.text)
             return
         if jobspec is None:
-            self._say(Exit(f"cannot read {job_key(jobid, 'jobspec')}: no such key"))
+            self._ledger.outbox.send(Exit(f"cannot read {job_key(jobid, 'jobspec')}: no such key"))
             return
         kept = self._ledger.jobspecs.keep(job.userid, redacted_bytes(jobspec.encode()))
         active = revive(job, kept)
@@ -201,7 +201,4 @@ class Replay(Part):
             job.granted = parse_r(r)
         except (FluxError, FormatError) as error:
             text = f"job {job.id}: what it holds is not known: {error}"
-            self._say(Log(Level.CRIT, text))
-
-    def _say(self, action: Log | Exit) -> None:
-        self._ledger.outbox.send(action)
+            self._ledger.outbox.send(Log(Level.CRIT, text))
