@@ -7,6 +7,8 @@ and their normalised states are equal: each numbered value is replaced by its pl
     a matchtag                           its rank among those of the same sender
     a Time                               ["time", 0.1]: seconds from the turn's `now`
     a Last, `now` itself                 left out
+    what is kept for the text of errors  left out
+    what is made of other values         whether it is there
 
 0 and infinity stay as they are: they stand for "not set" and "never". What a value means, its type
 says (`formats/meanings.py`): annotations in the bodies of classes, the return type of
@@ -23,6 +25,7 @@ import hashlib
 import json
 import math
 import re
+from array import array
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -46,17 +49,23 @@ from typing import (
 
 import msgspec
 
-from flux_trio.cores.contents import contents_of
+from flux_trio.cores.contents import class_of, contents_of
 from flux_trio.cores.job_index import ACTIVE, ENDED
+from flux_trio.editions import Codec
 from flux_trio.formats import FormatError, parse_eventlog
-from flux_trio.formats.meanings import Items, Meaning, Number
-from flux_trio.messages import Request
+from flux_trio.formats.meanings import Items, Keys, Meaning, Number
+from flux_trio.messages import Event, FluxError, Request, Response
+from flux_trio.protocols import Rare
 
 Normal: TypeAlias = Any
 """What JSON can hold."""
 
 Hint: TypeAlias = Any
 """A type, as an annotation has it."""
+
+PayloadTypes: TypeAlias = Mapping[str | tuple[type, str], Any]
+"""As what the payload of a message is read, a type or a Codec: by topic that of a request, by
+(class, topic) that of a response or an event."""
 
 TIME_DIGITS: Final = 5
 """Decimals of a difference of times: floats near today's epoch are 2.4e-7 s apart, and what was
@@ -66,6 +75,8 @@ _DIGEST_BYTES: Final = 16
 _JOB: Final = "job"
 _STAMP: Final = "stamp"
 _MATCHTAG: Final = "matchtag"
+_US: Final = 1e6
+_NO_USEC: Final = 1 << 63
 
 _COLLECTIONS: Final = (list, deque, set, frozenset, dict, OrderedDict, Counter, tuple)
 
@@ -85,7 +96,7 @@ class HasState(Protocol):
         """The attributes that are its state."""
 
 
-def normalised(parts: Mapping[str, HasState], payload_types: Mapping[str, Any]) -> Normal:
+def normalised(parts: Mapping[str, HasState], payload_types: PayloadTypes) -> Normal:
     """The state of `parts`, by path and attribute, without its numbering.
 
     `payload_types` says by topic as what the payload of a request is read.
@@ -151,7 +162,7 @@ _LEFT_OUT: Final = object()
 class _Walk:
     """Goes through a state; keeps the numbers and times that it meets for `_Places`."""
 
-    def __init__(self, payload_types: Mapping[str, Any]) -> None:
+    def __init__(self, payload_types: PayloadTypes) -> None:
         self._payload_types = payload_types
         self._seen: dict[int, int] | None = {}  # objects that can change; None for JSON
         self._kept: list[Any] = []  # so that no id() is used again meanwhile
@@ -170,13 +181,16 @@ class _Walk:
                 return self._scalar(value, _meaning(hint, value), beside)
             case bytes():
                 return ["bytes", value.hex()]
+            case array():
+                meaning = _meaning(hint, value)
+                return ["array", *(self._scalar(each, meaning, beside) for each in value)]
         if type(value) in _COLLECTIONS:
-            bare, meaning = _resolve(hint, _class_of(value), len(value))
+            bare, meaning = _resolve(hint, class_of(value), len(value))
             if meaning is Meaning.JSON:
                 return self._fixed(lambda: self._collection(value, bare, beside))
             return self._collection(value, bare, beside)
-        if isinstance(value, Request):
-            return self._request(value)
+        if isinstance(value, Request | Response | Event):
+            return self._message(value)
         return self._object(value)
 
     def attributes(
@@ -185,7 +199,14 @@ class _Walk:
         """The values by name, each by its own hint; what is left out is not among them."""
         found = {}
         for name, value in held.items():
-            walked = self.value(value, hints.get(name, Any), beside)
+            hint = hints.get(name, Any)
+            match _own_meaning(hint):
+                case Meaning.FOR_PEOPLE:
+                    walked = _LEFT_OUT
+                case Meaning.DERIVED:
+                    walked = value is not None
+                case _:
+                    walked = self.value(value, hint, beside)
             if walked is not _LEFT_OUT:
                 found[str(name)] = walked
             beside = _next_to(beside, value, hints.get(name, Any))
@@ -197,6 +218,8 @@ class _Walk:
                 return self._number(kind, value, beside)
             case Meaning.TIME if isinstance(value, (int, float)):
                 return self._time(value)
+            case Meaning.USEC if isinstance(value, int):
+                return self._usec(value)
             case Meaning.NOW if isinstance(value, (int, float)):
                 self.now = value
                 return _LEFT_OUT
@@ -206,6 +229,8 @@ class _Walk:
                 return self._key(value)
             case Meaning.KVS_TEXT if isinstance(value, str):
                 return self._text(value, beside.key)
+            case Meaning.EVENTLOG if isinstance(value, str):
+                return self._eventlog(value)
         if isinstance(value, int) and value.bit_length() > 63:
             return ["int", hex(value)]  # a bit set of any length
         if isinstance(value, float) and not math.isfinite(value):
@@ -225,6 +250,9 @@ class _Walk:
         self.times.add(value)
         return _Moment(value)
 
+    def _usec(self, value: int) -> Any:
+        return self._time(value / _US if value < _NO_USEC else math.inf)
+
     # Collections and objects
 
     def _collection(self, value: Any, hint: Hint, beside: _Beside) -> Any:
@@ -240,8 +268,8 @@ class _Walk:
         return [kind, *self._items(value, _item_hints(hint, len(value)), beside)]
 
     def _pairs(self, value: Mapping[Any, Any], hint: Hint, beside: _Beside) -> Iterable[Any]:
-        if is_typeddict(hint):
-            named = get_type_hints(hint, include_extras=True)
+        if isinstance(hint, Keys) or is_typeddict(hint):
+            named = _types_by_key(hint.shape if isinstance(hint, Keys) else hint)
             for key, held in value.items():
                 yield [key, self.value(held, named.get(key, Any), beside)]
             return
@@ -259,8 +287,8 @@ class _Walk:
             beside = _next_to(beside, item, hint)
         return found
 
-    def _object(self, value: Any) -> Any:
-        same = self._seen_before(value) if not _is_value(_class_of(value)) else None
+    def _object(self, value: Any, beside: _Beside = _NOWHERE) -> Any:
+        same = self._seen_before(value) if not _is_value(class_of(value)) else None
         if same is not None:
             return same
         kind, held = contents_of(value)
@@ -269,8 +297,8 @@ class _Walk:
         if kind == "tuple":
             held = dict(zip(value._fields, held, strict=True))
         elif kind == "state":
-            return [name, self.value(held, _state_hint(_class_of(value)), _NOWHERE)]
-        return [name, self.attributes(held, hints, _NOWHERE)]
+            return [name, self.value(held, _state_hint(class_of(value)), _NOWHERE)]
+        return [name, self.attributes(held, hints, beside)]
 
     def _seen_before(self, value: Any) -> Any:
         if self._seen is None:
@@ -281,16 +309,32 @@ class _Walk:
         self._kept.append(value)
         return None
 
-    def _request(self, request: Request) -> Any:
-        """A request that waits; nobody changes a payload that was sent, so it is a value."""
-        held = {name: getattr(request, name) for name in request.__struct_fields__}
-        wanted = self._payload_types.get(request.topic)
-        if wanted is not None:
-            with suppress(msgspec.ValidationError):
-                held["payload"] = msgspec.convert(held["payload"], wanted)
-        beside = _Beside(peer=request.sender)
-        found = self._fixed(lambda: self.attributes(held, _hints_of(request), beside))
-        return ["Request", found]
+    def _message(self, message: Request | Response | Event) -> Any:
+        """A message that waits; nobody changes a payload that was sent, so it is a value."""
+        held = {name: getattr(message, name) for name in message.__struct_fields__}
+        kind = type(message)
+        match self._payload_types.get(message.topic if kind is Request else (kind, message.topic)):
+            case None:
+                pass
+            case Codec(read=read):
+                with suppress(FluxError, FormatError):
+                    held["payload"] = read(message)
+            case wanted:
+                with suppress(msgspec.ValidationError):
+                    held["payload"] = msgspec.convert(held["payload"], wanted)
+        peer = "" if isinstance(message, Event) or not message.routes else message.routes[0]
+        beside, hints = _Beside(peer=peer), _hints_of(message)
+        payload = held.pop("payload")
+
+        def walk() -> Any:
+            found = self.attributes(held, hints, beside)
+            if isinstance(payload, msgspec.Struct):
+                found["payload"] = self._object(payload, beside)
+            else:
+                found["payload"] = self.value(payload, hints["payload"], beside)
+            return found
+
+        return [kind.__name__, self._fixed(walk)]
 
     def _fixed(self, walk: Callable[[], Any]) -> Any:
         """What `walk` finds, of which nothing can change."""
@@ -310,14 +354,13 @@ class _Walk:
             return ["key", "job", jobid, found["rest"] or ""]
         if found["active"]:
             return ["key", ACTIVE, self._number(_JOB, int(found["active"], 16))]
-        ended_at = self._number(_STAMP, int(found["usec"], 16) / 1e6)
+        ended_at = self._usec(int(found["usec"], 16))
         return ["key", ENDED, ended_at, self._number(_JOB, int(found["ended"], 16))]
 
     def _text(self, text: str, key: str) -> Any:
         """A value of the kvs: eventlogs (RFC 18) and R (RFC 20) have times in them."""
         if key.endswith(".eventlog"):
-            with suppress(FormatError):
-                return ["eventlog", *map(self._event, parse_eventlog(text))]
+            return self._eventlog(text)
         if key.endswith(".R"):
             with suppress(msgspec.MsgspecError):
                 resources = msgspec.json.decode(text, type=_R)
@@ -325,6 +368,15 @@ class _Walk:
                 rest = _R_TIMES.sub(r"\1", text)
                 return ["R", *map(self._time, times), rest]
         return text
+
+    def _eventlog(self, text: str) -> Any:
+        """The lines of an eventlog; what follows the last whole one is not looked at."""
+        end = text.rfind("\n") + 1
+        try:
+            events = parse_eventlog(text[:end])
+        except FormatError:
+            return text
+        return ["eventlog", *map(self._event, events), text[end:]]
 
     def _event(self, event: Any) -> Any:
         stamp = self._number(_STAMP, event.timestamp)
@@ -383,10 +435,6 @@ def _origin(hint: Hint) -> Any:
     return get_origin(hint)
 
 
-def _class_of(value: Any) -> Any:
-    return type(value)
-
-
 @lru_cache(maxsize=4096)
 def _resolve(hint: Hint, kind: Any, length: int) -> tuple[Hint, Any]:
     """The member of `hint` that a value of class `kind` is of, and what it means.
@@ -401,23 +449,34 @@ def _resolve(hint: Hint, kind: Any, length: int) -> tuple[Hint, Any]:
     return fits[0] if fits else (Any, None)
 
 
+def _own_meaning(hint: Hint) -> Any:
+    """What the whole of an attribute with this type means."""
+    return hint.__metadata__[0] if _origin(hint) is Annotated else None
+
+
 def _members(hint: Hint, meaning: Any = None) -> Iterable[tuple[Hint, Any]]:
     if _origin(hint) is Annotated:
-        own = [each for each in hint.__metadata__ if isinstance(each, (Number, Meaning, Items))]
+        own = [
+            each for each in hint.__metadata__ if isinstance(each, (Number, Meaning, Items, Keys))
+        ]
         yield from _members(hint.__origin__, own[0] if own else meaning)
     elif _origin(hint) in (Union, UnionType):
         for each in get_args(hint):
             yield from _members(each, meaning)
-    elif isinstance(meaning, Items):
+    elif isinstance(meaning, (Items, Keys)):
         yield meaning, None
     else:
         yield hint, meaning
 
 
+def _types_by_key(shape: Any) -> Mapping[str, Hint]:
+    return get_type_hints(shape, include_extras=True) if is_typeddict(shape) else dict(shape)
+
+
 def _may_hold(hint: Hint, kind: type, length: int) -> bool:
     if isinstance(hint, Items):
         return kind is list
-    if is_typeddict(hint):
+    if isinstance(hint, Keys) or is_typeddict(hint):
         return kind is dict
     origin = _origin(hint) or hint
     if not isinstance(origin, type):
@@ -429,7 +488,7 @@ def _may_hold(hint: Hint, kind: type, length: int) -> bool:
 
 
 def _meaning(hint: Hint, value: Any) -> Any:
-    return _resolve(hint, _class_of(value), 0)[1]
+    return _resolve(hint, class_of(value), 0)[1]
 
 
 def _next_to(beside: _Beside, value: Any, hint: Hint) -> _Beside:
@@ -459,11 +518,20 @@ def _class_hints(cls: type) -> dict[str, Hint]:
     for each in cls.__mro__:
         for base in each.__dict__.get("__orig_bases__", ()):
             stands_for |= _parameters_of(base)
-    return _filled(get_type_hints(cls, include_extras=True), stands_for)
+    hints = get_type_hints(cls, include_extras=True)
+    rare = {
+        name: each.hint
+        for base in cls.__mro__
+        for name, each in vars(base).items()
+        if isinstance(each, Rare)
+    }
+    if rare:
+        hints["rare"] = Annotated[dict[str, Any] | None, Keys(tuple(rare.items()))]
+    return _filled(hints, stands_for)
 
 
 def _hints_of(value: Any) -> dict[str, Hint]:
-    hints = _class_hints(_class_of(value))
+    hints = _class_hints(class_of(value))
     made_as = getattr(value, "__orig_class__", None)  # as in Outbox[Call, Action, str]()
     return hints if made_as is None else _filled(hints, _parameters_of(made_as))
 

@@ -13,6 +13,7 @@ import msgspec
 from flux_trio.cores.job_index import ACTIVE, jobid_in
 from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, Ask, look_up_all, page_in, read_page
 from flux_trio.formats import Event, FormatError, job_key, parse_eventlog
+from flux_trio.formats.meanings import JobId, KvsKey
 from flux_trio.messages import Errno, FluxError, Response
 from flux_trio.protocols import InvalidTransition, Job, apply_all
 
@@ -22,8 +23,8 @@ EVENTLOG = "eventlog"
 class ActivePage(msgspec.Struct, frozen=True):
     """Active jobs on one page of the index; the next page begins at `after`, None for the last."""
 
-    jobids: tuple[int, ...]
-    after: str | None
+    jobids: tuple[JobId, ...]
+    after: KvsKey | None
 
 
 def read_active(after: str = "") -> Ask:

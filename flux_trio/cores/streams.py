@@ -19,7 +19,7 @@ from typing import Generic, TypeAlias, TypeVar
 import msgspec
 
 from flux_trio.editions.streams import CANCEL, CREDIT_MAX, GRANT
-from flux_trio.formats.meanings import Matchtag, Peer
+from flux_trio.formats.meanings import JobId, Matchtag, Peer
 from flux_trio.messages import Errno, FluxError, Request
 
 StreamKey: TypeAlias = tuple[Peer, Matchtag]
@@ -61,7 +61,7 @@ class Stream(msgspec.Struct):
 class JobStream(Stream):
     """A stream about one job."""
 
-    jobid: int
+    jobid: JobId
 
 
 StreamT = TypeVar("StreamT", bound=Stream)

@@ -7,10 +7,11 @@ are handed over at once, so that a core can make one commit, or one batch, of a 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias
 
 import msgspec
 
+from flux_trio.formats.meanings import Meaning, Time
 from flux_trio.messages import Event, Request, Response
 
 
@@ -22,7 +23,7 @@ class SetTimer(msgspec.Struct, frozen=True):
     """
 
     key: Hashable
-    at: float
+    at: Time
 
 
 class ClearTimer(msgspec.Struct, frozen=True):
@@ -51,7 +52,7 @@ class Log(msgspec.Struct, frozen=True):
     """Write `text` to the instance's log; `level` is a syslog severity, 0-7."""
 
     level: int
-    text: str
+    text: Annotated[str, Meaning.FOR_PEOPLE]
 
 
 class Note(msgspec.Struct, frozen=True):

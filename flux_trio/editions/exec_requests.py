@@ -8,12 +8,13 @@ import msgspec
 
 from flux_trio.editions.codec import codec
 from flux_trio.editions.streams import CreditKey
+from flux_trio.formats.meanings import JobId
 
 
 class Input(msgspec.Struct, frozen=True):
     """The <service>.input request; `data` is base64 in the message."""
 
-    id: int
+    id: JobId
     data: bytes = b""
     eof: bool = False
 
@@ -27,7 +28,7 @@ class InputTaken(msgspec.Struct, frozen=True):
 class Attach(msgspec.Struct, frozen=True):
     """The <service>.attach request; the responses are RFC 24's."""
 
-    id: int
+    id: JobId
     credit: CreditKey | None = None
 
 

@@ -13,9 +13,10 @@ import msgspec
 
 from flux_trio.editions.codec import codec
 from flux_trio.editions.streams import CreditKey
+from flux_trio.formats.meanings import JobId, JobRow, Time
 from flux_trio.messages import USERID_UNKNOWN, Payload, Request
 
-Row: TypeAlias = dict[str, Any]
+Row: TypeAlias = JobRow
 """A job as it is listed, by key."""
 
 
@@ -31,7 +32,7 @@ class List(msgspec.Struct, frozen=True):
     max_entries: Annotated[int, msgspec.Meta(ge=0)] = 1000
     states: int | None = None
     userid: int = USERID_UNKNOWN
-    since: float = 0.0
+    since: Time = 0.0
     results: int = 0
     name: str = ""
     queues: list[str] | None = None
@@ -41,7 +42,7 @@ class List(msgspec.Struct, frozen=True):
 class ListId(msgspec.Struct, frozen=True):
     """The job-list.list-id request."""
 
-    id: int
+    id: JobId
 
 
 def id_in(request: Request) -> int:
@@ -52,7 +53,7 @@ def id_in(request: Request) -> int:
 class ListedJob(msgspec.Struct, frozen=True):
     """What a row has of a job's eventlog; times are seconds since the Unix epoch."""
 
-    id: int
+    id: JobId
     userid: int
     urgency: int
     priority: int
@@ -147,7 +148,7 @@ class JobStats(msgspec.Struct, frozen=True):
 class Lookup(msgspec.Struct, frozen=True):
     """The job-info.lookup request; `current` applies the updates that the eventlog tells of."""
 
-    id: int
+    id: JobId
     keys: list[str]
     current: bool = False
 
@@ -163,7 +164,7 @@ class Watch(msgspec.Struct, frozen=True):
     Without `follow` the stream ends with what is stored now.
     """
 
-    id: int
+    id: JobId
     path: str = "eventlog"
     follow: bool = True
     credit: CreditKey | None = None

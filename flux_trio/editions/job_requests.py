@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from flux_trio.editions.codec import codec
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages.types import USERID_UNKNOWN
 
 UNLIMITED: Final = -1
@@ -18,7 +19,7 @@ UNLIMITED: Final = -1
 class Raise(msgspec.Struct, frozen=True):
     """The job-manager.raise request."""
 
-    id: int
+    id: JobId
     type: str
     severity: int
     note: str = ""
@@ -45,7 +46,7 @@ class Counted(msgspec.Struct, frozen=True):
 class Urgency(msgspec.Struct, frozen=True):
     """The job-manager.urgency request."""
 
-    id: int
+    id: JobId
     urgency: int
 
 
@@ -58,7 +59,7 @@ class OldUrgency(msgspec.Struct, frozen=True):
 class Kill(msgspec.Struct, frozen=True):
     """The job-manager.kill request, and the <service>.kill request that follows."""
 
-    id: int
+    id: JobId
     signum: int
 
 
@@ -73,27 +74,27 @@ class KillAll(msgspec.Struct, frozen=True):
 class Memo(msgspec.Struct, frozen=True):
     """The job-manager.memo request; a value of null removes its key."""
 
-    id: int
+    id: JobId
     memo: dict[str, Any]
 
 
 class Update(msgspec.Struct, frozen=True):
     """The job-manager.update request: values by jobspec key path."""
 
-    id: int
+    id: JobId
     updates: dict[str, Any]
 
 
 class Wait(msgspec.Struct, frozen=True):
     """The job-manager.wait request."""
 
-    id: int
+    id: JobId
 
 
 class Waited(msgspec.Struct, frozen=True):
     """The job-manager.wait response; no `waitstatus` when an exception ended the job."""
 
-    id: int
+    id: JobId
     success: bool
     errstr: str
     waitstatus: int | None = None
@@ -108,7 +109,7 @@ class HistoryGet(msgspec.Struct, frozen=True):
 class JobIds(msgspec.Struct, frozen=True):
     """The job-manager.history.get response."""
 
-    jobs: list[int]
+    jobs: list[JobId]
 
 
 class Purge(msgspec.Struct, frozen=True):
@@ -126,7 +127,7 @@ class Purge(msgspec.Struct, frozen=True):
 class PurgeId(msgspec.Struct, frozen=True):
     """The job-manager.purge-id request; without `force` the job is only counted."""
 
-    id: int
+    id: JobId
     force: bool = False
 
 
@@ -168,7 +169,7 @@ def stats(counted: Stats) -> dict[str, Any]:
 class JobException(msgspec.Struct, frozen=True):
     """The event job-exception."""
 
-    id: int
+    id: JobId
     type: str
     severity: int
 

@@ -13,20 +13,21 @@ import msgspec
 
 from flux_trio.editions.codec import codec
 from flux_trio.formats import Event
+from flux_trio.formats.meanings import JobId, JournalEntry, Usec
 from flux_trio.messages import Payload
 
 ANNOTATIONS: Final = "annotations"
 """The name of an entry that is no event of an eventlog: it tells all annotations of a job."""
 
-Entry: TypeAlias = list[Any]
+Entry: TypeAlias = JournalEntry
 """Job id, place, event. The place counts the events of the job from 0; it is -1 for annotations."""
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One finished job; `usec` is when it became inactive, microseconds since the Unix epoch."""
 
-    id: int
-    usec: int
+    id: JobId
+    usec: Usec
     userid: int
     result: int  # a protocols.JobResult
     name: int  # the mark of its name: see `cores.job_index`
@@ -42,15 +43,15 @@ class Follow(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct, frozen=True):
     """A job-manager.events-journal response; `ended` are the jobs that its events end."""
 
-    events: list[tuple[int, int, Event]]
+    events: list[tuple[JobId, int, Event]]
     ended: list[Ended] = []
 
 
 class Purged(msgspec.Struct, frozen=True):
     """The event job-purge-inactive: job ids, and when each job ended (see `Ended.usec`)."""
 
-    jobs: list[int]
-    times: list[int]
+    jobs: list[JobId]
+    times: list[Usec]
 
 
 def entry(jobid: int, place: int, event: Event) -> Entry:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from flux_trio.editions.codec import Carrier, Codec, codec
+from flux_trio.formats.meanings import JobId, Stamp, Time
 from flux_trio.messages import Errno, FluxError, Payload, Request, expect_payload
 
 LIMIT_MAX: Final = 2**31 - 1
@@ -39,10 +40,10 @@ class Hello(msgspec.Struct, frozen=True):
 class HeldJob(msgspec.Struct, frozen=True):
     """A job-manager.sched-hello response; `free` is an idset of ranks that are freed already."""
 
-    id: int
+    id: JobId
     priority: Priority
     userid: int
-    t_submit: float
+    t_submit: Stamp
     free: str | None = None
 
 
@@ -62,24 +63,24 @@ class Waiting(msgspec.Struct, frozen=True):
 class Alloc(msgspec.Struct):
     """The sched.alloc request."""
 
-    id: int
+    id: JobId
     priority: Priority
     userid: int
     jobspec: dict[str, Any]
-    t_submit: float = 0.0
+    t_submit: Stamp = 0.0
 
 
 class AllocAnswer(msgspec.Struct):
     """A sched.alloc response."""
 
-    id: int
+    id: JobId
     type: AllocType
     annotations: dict[str, Any] | None = None
     note: str | None = None
 
 
 class _AllocAnswer(msgspec.Struct):
-    id: int
+    id: JobId
     type: Annotated[int, msgspec.Meta(ge=0, le=3)]
     annotations: dict[str, Any] | None = None
     note: str | None = None
@@ -102,13 +103,13 @@ def _write_alloc_answer(answer: AllocAnswer) -> Payload:
 class Cancel(msgspec.Struct, frozen=True):
     """The sched.cancel request."""
 
-    id: int
+    id: JobId
 
 
 class Prioritize(msgspec.Struct, frozen=True):
     """The sched.prioritize request: job ids with their new priorities."""
 
-    jobs: list[tuple[int, Priority]]
+    jobs: list[tuple[JobId, Priority]]
 
 
 def _write_prioritize(prioritize: Prioritize) -> Payload:
@@ -118,14 +119,14 @@ def _write_prioritize(prioritize: Prioritize) -> Payload:
 class Expiration(msgspec.Struct, frozen=True):
     """The sched.expiration request, in seconds since the Unix epoch; the text says whole ones."""
 
-    id: int
-    expiration: float
+    id: JobId
+    expiration: Time
 
 
 class Free(msgspec.Struct, frozen=True):
     """The sched.free request; `R` is what is freed, `final` says that nothing is left."""
 
-    id: int
+    id: JobId
     R: dict[str, Any] | None = None
     final: bool = False
 
@@ -133,7 +134,7 @@ class Free(msgspec.Struct, frozen=True):
 class FreeAnswer(msgspec.Struct, frozen=True):
     """The sched.free response, where the edition has one."""
 
-    id: int
+    id: JobId
 
 
 class SchedAnnotations(msgspec.Struct, frozen=True):

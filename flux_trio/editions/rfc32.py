@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from flux_trio.editions.codec import Carrier, Codec, codec, convert
+from flux_trio.formats.meanings import JobId, JsonObject
 from flux_trio.messages import Errno, FluxError, Payload, expect_payload
 
 
@@ -32,9 +33,9 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Start(msgspec.Struct):
     """The <service>.start request; `R` is what the job was allocated."""
 
-    id: int
+    id: JobId
     userid: int
-    jobspec: dict[str, Any]
+    jobspec: JsonObject
     reattach: bool
     R: dict[str, Any] | None = None
 
@@ -75,7 +76,7 @@ Report: TypeAlias = Started | Reattached | Released | Raised | Finished
 class StartAnswer:
     """A <service>.start response."""
 
-    id: int
+    id: JobId
     report: Report
 
 

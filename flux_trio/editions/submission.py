@@ -52,7 +52,7 @@ class NewJobs(msgspec.Struct):
 class Refusals(msgspec.Struct):
     """The job-manager.submit response: why not, by job; `full` are the users who met a limit."""
 
-    errors: list[tuple[int, str]]
+    errors: list[tuple[JobId, str]]
     full: list[int] | None = None
 
 

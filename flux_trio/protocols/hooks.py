@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from flux_trio.formats.glob import glob_matches, is_glob
+from flux_trio.formats.meanings import JobId
 from flux_trio.protocols.job import JobState
 
 CREATE: Final = "job.create"
@@ -144,7 +145,7 @@ class Jobs(Protocol):
 class PostEvent(msgspec.Struct, frozen=True):
     """Log an event of a job: a dependency, prolog, epilog, exception, jobspec-update, flags."""
 
-    id: int
+    id: JobId
     name: str
     context: dict[str, Any]
     plugin: str
@@ -153,7 +154,7 @@ class PostEvent(msgspec.Struct, frozen=True):
 class SetPriority(msgspec.Struct, frozen=True):
     """Set a job's priority after the hook; None means that it became unavailable."""
 
-    id: int
+    id: JobId
     priority: int | None
     plugin: str
 
@@ -161,7 +162,7 @@ class SetPriority(msgspec.Struct, frozen=True):
 class Annotate(msgspec.Struct, frozen=True):
     """Merge annotations into a job's annotations (RFC 27, Alloc Annotate); None removes a key."""
 
-    id: int
+    id: JobId
     annotations: dict[str, Any]
     plugin: str
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from flux_trio.editions import rfc21
 from flux_trio.editions.rfc21 import JobEvent
 from flux_trio.formats import Event
+from flux_trio.formats.meanings import JobId, Stamp, Time
 from flux_trio.protocols.rare import Rare
 from flux_trio.protocols.table import InvalidTransition, Member, Table
 
@@ -215,7 +216,7 @@ class JobFacts:
     """Descriptions that are open now."""
     exception = Rare[dict[str, Any] | None](None)
     """Context of the first severity 0 exception: the root cause."""
-    expiration = Rare[float | None](None)
+    expiration = Rare[Time | None](None)
     """From the last resource-update, in seconds since the Unix epoch."""
     posted_others = Rare[frozenset[str] | None](None)
     """Names of logged events that RFC 21 does not define."""
@@ -259,8 +260,10 @@ class Job(JobFacts):
         "userid",
     )
 
+    id: JobId
     posted: int
     rare: dict[str, Any] | None
+    t_submit: Stamp
 
     bypassed = Rare(False)
     """A plugin gave the job its resources; the scheduler does not know of them."""

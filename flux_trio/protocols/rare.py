@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, get_args
 
 T = TypeVar("T")
 
@@ -29,6 +29,12 @@ class Rare(Generic[T]):
 
     def __init__(self, default: T) -> None:
         self._default = default
+
+    @property
+    def hint(self) -> Any:
+        """Return the type of the value that the class of the holder states; Any without one."""
+        stated = get_args(getattr(self, "__orig_class__", None))
+        return stated[0] if stated else Any
 
     def __set_name__(self, _owner: type, name: str) -> None:
         self._name = name

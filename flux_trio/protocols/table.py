@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import Annotated, ClassVar, Final, Generic, TypeVar
 
-from flux_trio.formats.meanings import JobId
+from flux_trio.formats.meanings import JobId, Meaning
 from flux_trio.messages import ProtocolError
 
 S = TypeVar("S", bound=Enum)
@@ -84,7 +84,7 @@ class Table(Generic[S, E]):
 class Story(Generic[E]):
     """The last events of one kind of conversation, of all jobs together, for an error's text."""
 
-    events: deque[tuple[JobId, E]]
+    events: Annotated[deque[tuple[JobId, E]], Meaning.FOR_PEOPLE]
 
     def __init__(self) -> None:
         self.events = deque(maxlen=STORY_MAX)

@@ -66,7 +66,7 @@ class TwinScript(ExecScript):
 
     def __init__(self, *, simulate: bool) -> None:
         config = ExecConfig(simulate=simulate, output_limit="40")
-        self.core: Any = Twins(lambda: ExecCore(config, has_shell=True), is_numbered=False)
+        self.core: Any = Twins(lambda: ExecCore(config, has_shell=True))
         self.now = START
         self.kvs = {}
         self.down = {}

@@ -288,5 +288,5 @@ def test_job_id_that_is_not_typed_as_one_is_found(monkeypatch: pytest.MonkeyPatc
 
     twins = Twins(Unmarked)
     twins.start(1.0)
-    with pytest.raises(AssertionError, match=r"core\._last: 1 != 1003"):
+    with pytest.raises(AssertionError, match=r"core\._last: 1 != 4"):
         twins.turn(1.0, [alloc(1)])

@@ -27,7 +27,7 @@ class TwinListed(ListedJobs):
 
     def __init__(self) -> None:
         super().__init__()
-        self.core: Any = Twins(JobListCore, is_numbered=False)
+        self.core: Any = Twins(JobListCore)
         self.now = 1000.0
         self.waits = False
         self.answers: list[Response] = []

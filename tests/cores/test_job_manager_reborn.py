@@ -37,7 +37,7 @@ class TwinScript(ManagerScript):
     """The script with twins in place of its core."""
 
     def _make_core(self, config: Config | None) -> Any:
-        return ManagerTwins(lambda: JobManagerCore(OWNER_USERID, config), is_numbered=False)
+        return ManagerTwins(lambda: JobManagerCore(OWNER_USERID, config))
 
 
 class Reborn(RuleBasedStateMachine):
@@ -206,7 +206,7 @@ class Reborn(RuleBasedStateMachine):
         name, context = post
         self.m.post(data.draw(st.sampled_from(self.jobids)), name, **context)
 
-    @rule(seconds=st.sampled_from([0.1, 5.0]))
+    @rule(seconds=st.sampled_from([0.125, 5.0]))
     def time_passes(self, seconds: float) -> None:
         self.m.wait(seconds)
 

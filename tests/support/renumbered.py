@@ -12,20 +12,25 @@ from typing import Any, Final
 import msgspec
 from msgspec import structs
 
+from flux_trio.cores.exec.vocabulary import OutputRead
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.formats import Event as LogEvent
 from flux_trio.formats import format_eventlog, parse_eventlog
 from flux_trio.messages import Event, Request, Response
+from flux_trio.protocols import HookAnswered
+from flux_trio.shell.protocol import Listing
 
 LATER_S: Final = 4096.0  # a power of two: the sums are exact
+_LATER_US: Final = int(LATER_S * 1e6)
 BURNT_TAGS: Final = 3  # matchtags that nothing is asked by, in each turn
 
 _ID_NAMES: Final = {"id", "jobid", "max_jobid", "ids"}
-_PAIR_NAMES: Final = {"errors", "jobs"}  # lists of [id, something]
-_TIME_NAMES: Final = {"expiration", "starttime", "t_submit"}
+_PAIR_NAMES: Final = {"errors", "jobs", "events", "ended"}  # lists of [id, something, …]
+_TIME_NAMES: Final = {"expiration", "starttime", "t_submit", "timestamp"}
 _DOTHEX: Final = re.compile(r"(?<=job\.)[0-9a-f]{4}(?:\.[0-9a-f]{4}){3}")
 _HEX: Final = re.compile(r"(?<=active\.)[0-9a-f]{16}")
+_ENDED: Final = re.compile(r"ended\.([0-9a-f]{16})\.([0-9a-f]{16})")
 
 
 class Renumbered:
@@ -87,6 +92,15 @@ class Renumbered:
                 return structs.replace(item, payload=self._told(item.payload))
             case TimerFired(key):
                 return TimerFired(self._keys.get(key, key))
+            case Listing(ended):
+                return Listing([self.jobid(each) for each in ended])
+            case OutputRead(key=(sender, tag)):
+                item = structs.replace(item, key=(sender, self._other_tag(tag)))
+            case HookAnswered(answer=answer):
+                done = tuple(self._input(each) for each in answer.operations)
+                return structs.replace(item, answer=structs.replace(answer, operations=done))
+        if hasattr(item, "id"):
+            return structs.replace(item, id=self.jobid(item.id))
         return item
 
     def _other_tag(self, tag: int) -> int:
@@ -94,7 +108,7 @@ class Renumbered:
 
     def jobid(self, jobid: int) -> int:
         """What this core knows the job as."""
-        return self._made.get(jobid, jobid * 3 + (1000 if jobid else 0))
+        return self._made.get(jobid, jobid + 3 if 0 < jobid < 7 else jobid * 3 + (jobid and 1000))
 
     def _told(self, value: Any, name: str = "") -> Any:
         match value:
@@ -110,8 +124,10 @@ class Renumbered:
                 return self._text(value)
             case dict():
                 return {key: self._told(each, key) for key, each in value.items()}
-            case [int(jobid), rest] if name in _PAIR_NAMES:
-                return [self.jobid(jobid), rest]
+            case [int(jobid), int(usec), *rest] if name == "ended":
+                return [self.jobid(jobid), usec + _LATER_US, *rest]
+            case [int(jobid), *rest] if name in _PAIR_NAMES:
+                return [self.jobid(jobid), *map(self._told, rest)]
             case list():
                 return [self._told(each, name) for each in value]
         return value
@@ -127,8 +143,14 @@ class Renumbered:
                 return format_eventlog(events)
             told = self._told(msgspec.json.decode(text))
             return msgspec.json.encode(told).decode()
+        text = _ENDED.sub(self._ended_key, text)
         text = _HEX.sub(lambda found: f"{self.jobid(int(found[0], 16)):016x}", text)
         return _DOTHEX.sub(dothex, text)
 
+    def _ended_key(self, found: re.Match[str]) -> str:
+        usec, jobid = int(found[1], 16), int(found[2], 16)
+        return f"ended.{usec + _LATER_US:016x}.{self.jobid(jobid):016x}"
+
     def _event(self, event: LogEvent) -> LogEvent:
-        return structs.replace(event, timestamp=event.timestamp + LATER_S)
+        context = event.context and self._told(event.context)
+        return structs.replace(event, timestamp=event.timestamp + LATER_S, context=context)

@@ -31,6 +31,7 @@ from flux_trio.cores.stored_output import check_not_purged, count_keys, output_k
 from flux_trio.cores.streams import Credit, JobStreams, StreamKey
 from flux_trio.editions import exec_requests
 from flux_trio.formats import FormatError, job_key
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -58,7 +59,7 @@ class Attachments(Part):
     _streams: JobStreams[Attachment]
     _idle: dict[int, dict[StreamKey, Attachment]]
     _of_user: Allowance
-    left: list[int]
+    left: list[JobId]
 
     def __init__(self, outbox: ExecOutbox, jobs: Jobs) -> None:
         self._outbox = outbox

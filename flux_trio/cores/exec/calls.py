@@ -10,6 +10,7 @@ import msgspec
 from flux_trio.cores.exec.vocabulary import ExecAction
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.streams import StreamKey
+from flux_trio.formats.meanings import JobId
 
 
 class HelloSaid(msgspec.Struct, frozen=True):
@@ -36,46 +37,46 @@ class StoredKey(Enum):
 class KeyRead(msgspec.Struct, frozen=True):
     """Answers the read of `key` of the job `id`, which is being prepared."""
 
-    id: int
+    id: JobId
     key: StoredKey
 
 
 class ExpirationRead(msgspec.Struct, frozen=True):
     """Answers the read of the eventlog of the job `id`, which runs."""
 
-    id: int
+    id: JobId
 
 
 class OutputPut(msgspec.Struct, frozen=True):
     """Answers the commit of a piece of a job's output."""
 
-    id: int
+    id: JobId
 
 
 class EndPut(msgspec.Struct, frozen=True):
     """Answers the commit of the end of a job's output, and of how the job ended."""
 
-    id: int
+    id: JobId
 
 
 class EndRead(msgspec.Struct, frozen=True):
     """Answers the read of what is stored of the end of a job that the shell host still has."""
 
-    id: int
+    id: JobId
 
 
 class EventlogRead(msgspec.Struct, frozen=True):
     """Answers the read of the eventlog of the job whose output a stream carries."""
 
     stream: StreamKey
-    id: int
+    id: JobId
 
 
 class PieceRead(msgspec.Struct, frozen=True):
     """Answers the read of the piece of a job's stored output where a stream is."""
 
     stream: StreamKey
-    id: int
+    id: JobId
     piece: int
 
 
@@ -83,7 +84,7 @@ class JobCounted(msgspec.Struct, frozen=True):
     """Answers whether a job is still stored whose output has no further piece."""
 
     stream: StreamKey
-    id: int
+    id: JobId
 
 
 ExecCall: TypeAlias = (
@@ -118,7 +119,7 @@ class TimerKey(NamedTuple):
     """The keys of the exec core's timers; the last two kinds have one timer each."""
 
     kind: TimerKind
-    id: int = 0
+    id: JobId = 0
 
 
 POLL: TimerKey = TimerKey(TimerKind.POLL)

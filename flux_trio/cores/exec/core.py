@@ -59,10 +59,11 @@ from flux_trio.cores.exec.vocabulary import (
     ShellInput,
     ShellLost,
 )
+from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, Log, TimerFired
-from flux_trio.editions import CLASSIC, Edition, exec_requests, job_requests
+from flux_trio.editions import CLASSIC, Edition, exec_requests, job_requests, rfc32
 from flux_trio.formats import format_fluid, parse_duration, parse_size
 from flux_trio.messages import (
     ROLE_OWNER,
@@ -147,6 +148,15 @@ class ExecCore(CorePart):
             },
             stats=(topics.stats_of(service), self._stats),
         )
+
+    @property
+    def payload_types(self) -> PayloadTypes:
+        service = self._manager.service
+        return {
+            f"{service}.{topics.START_METHOD}": rfc32.Start,
+            f"{service}.{_method(topics.EXEC_ATTACH)}": exec_requests.Attach,
+            f"{service}.{_method(topics.EXEC_INPUT)}": exec_requests.Input,
+        }
 
     def start(self, now: float) -> list[ExecAction]:
         """Say hello (32.hello.1); where jobs need the shell host, once that answers."""

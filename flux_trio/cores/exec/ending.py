@@ -19,6 +19,7 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import fold_eventlog, look_up_jobs
 from flux_trio.cores.turns import Log
 from flux_trio.formats import FormatError, format_fluid
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import FluxError, Level, Response
 from flux_trio.protocols import Job as StoredJob
 from flux_trio.shell.protocol import Ack
@@ -27,7 +28,7 @@ from flux_trio.shell.protocol import Ack
 class Ends(Part):
     """Forgets jobs here, and acknowledges them to the shell host, if the instance has one."""
 
-    _unconfirmed: set[int]
+    _unconfirmed: set[JobId]
     _confirms: bool
 
     def __init__(

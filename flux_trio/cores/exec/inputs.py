@@ -14,6 +14,7 @@ from flux_trio.cores.exec.vocabulary import ToShell
 from flux_trio.cores.state import Part
 from flux_trio.editions import exec_requests
 from flux_trio.formats import format_fluid
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -29,7 +30,7 @@ INPUT_BYTES_MAX: Final = 1 << 16  # of one request
 class Inputs(Part):
     """The writes that are under way."""
 
-    _writes: dict[int, Request | None]
+    _writes: dict[JobId, Request | None]
 
     def __init__(self, outbox: ExecOutbox, jobs: Jobs) -> None:
         self._outbox = outbox

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ from flux_trio.formats import (
     format_fluid,
     parse_eventlog,
 )
+from flux_trio.formats.meanings import JobId, JsonObject, Matchtag, Meaning, Time
 from flux_trio.messages import Errno, FluxError, Request, check_user
 from flux_trio.protocols import Job as StoredJob
 from flux_trio.protocols import JobEvent
@@ -46,18 +47,18 @@ class Phase(Enum):
 class Job(msgspec.Struct, eq=False):
     """One job from its start request to its final release."""
 
-    id: int
+    id: JobId
     userid: int
-    jobspec: dict[str, Any]  # as it came; with the environment, once that is read
+    jobspec: JsonObject  # as it came; with the environment, once that is read
     reattach: bool = False  # of the first start request
     is_new: bool = True  # allocated since the hello: no other service can have started it
     phase: Phase = Phase.PREPARING
-    lookups: set[int] = set()  # matchtags of what is being read while PREPARING
+    lookups: set[Matchtag] = set()  # matchtags of what is being read while PREPARING
     killed: bool = False  # a fatal exception is known: do not launch, or end what runs
     stopping: bool = False  # a signal was sent, SIGKILL follows
     stepped: float = 0.0  # seconds that the wall clock was set by since the start request
-    expiration: float = 0.0  # seconds since the Unix epoch; 0.0 = no limit
-    started_at: float | None = None  # seconds since the Unix epoch
+    expiration: Time = 0.0  # seconds since the Unix epoch; 0.0 = no limit
+    started_at: Time | None = None  # seconds since the Unix epoch
     status: int | None = None  # wait(2) status, once known
     resources: ResourceSet | None = None  # R, once read
     simulation: Simulation | None = None  # None for a real job
@@ -65,7 +66,7 @@ class Job(msgspec.Struct, eq=False):
     is_confirmed: bool = False  # its final release is in the eventlog
     # Of real jobs only
     ntasks: int = 0  # processes, once known
-    start: Start | None = None  # what the shell host is asked to launch
+    start: Annotated[Start | None, Meaning.DERIVED] = None  # what the shell host is asked to launch
     warning: WarningSignal | None = None  # what it asked for before its time limit
     output_limit: int = 0  # bytes of output that are kept
     sizes: dict[tuple[int, str], int] | None = None  # (taskid, stream) -> bytes, at its end
@@ -112,7 +113,7 @@ class Job(msgspec.Struct, eq=False):
 class Jobs(Part):
     """The jobs that this service was asked to start and has not forgotten."""
 
-    by_id: dict[int, Job]
+    by_id: dict[JobId, Job]
 
     def __init__(self) -> None:
         self.by_id = {}

@@ -13,6 +13,7 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import journal, rfc21
 from flux_trio.formats import Event, FormatError
+from flux_trio.formats.meanings import JobId, Time
 from flux_trio.messages import Flag, FluxError, Level, Response, topics
 from flux_trio.protocols import JobEvent
 
@@ -28,7 +29,7 @@ class Journal(Part):
     """
 
     _follows: bool
-    _updates: dict[int, float]
+    _updates: dict[JobId, Time]
 
     def __init__(
         self,

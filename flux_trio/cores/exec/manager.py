@@ -17,6 +17,7 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Exit, Log
 from flux_trio.editions import Edition, rfc33
 from flux_trio.editions.rfc32 import Hello
+from flux_trio.formats.meanings import Time
 from flux_trio.messages import Errno, Level, Request, Response, topics
 from flux_trio.messages.types import NORESPONSE
 
@@ -41,7 +42,7 @@ class Manager(Part):
 
     sender: str
     owner: int
-    attached_at: float | None
+    attached_at: Time | None
     _link: Link
     _hindrance: str
     _told_reason: str
@@ -61,7 +62,7 @@ class Manager(Part):
         self._jobs = jobs
         self._starts = starts
         self._real = real
-        self._service = service
+        self.service = service
         self._edition = edition
         self._needs_shell = needs_shell
         self.sender = topics.JOB_MANAGER  # of the latest start request
@@ -81,7 +82,7 @@ class Manager(Part):
     def _hello(self) -> None:
         self._link = Link.ASKED
         self._outbox.ask(
-            topics.EXEC_HELLO, self._edition.exec_hello.write(Hello(self._service)), HelloSaid()
+            topics.EXEC_HELLO, self._edition.exec_hello.write(Hello(self.service)), HelloSaid()
         )
 
     def hello_answered(self, response: Response) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.cores.state import Part
+from flux_trio.formats.meanings import JobId, Time
 
 RETRY_S: Final = 1.0
 RETRIES_MAX: Final = 16  # of one second; jobs that are asked for in vain go to the end
@@ -18,7 +19,7 @@ RETRIES_MAX: Final = 16  # of one second; jobs that are asked for in vain go to 
 class Postponements(Part):
     """The jobs that wait, and why the last of them could not be started."""
 
-    _retry_at: dict[int, float]
+    _retry_at: dict[JobId, Time]
     _text: str
 
     def __init__(self) -> None:

@@ -16,6 +16,7 @@ from flux_trio.cores.exec.job import SEVERITY_FATAL, SEVERITY_NOTE, Job, Phase
 from flux_trio.cores.state import Part
 from flux_trio.editions import Edition
 from flux_trio.editions.rfc32 import Finished, Raised, Released, Report, StartAnswer, Started
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Request, respond
 from flux_trio.protocols import EXECUTION, ExecEvent, ExecState, Standings
 
@@ -37,8 +38,8 @@ class Starts(Part):
     """All start streams. `over` has the jobs whose final release came up in this turn."""
 
     streams: Streams
-    over: list[int]
-    _requests: dict[int, Request]
+    over: list[JobId]
+    _requests: dict[JobId, Request]
 
     def __init__(self, outbox: ExecOutbox, edition: Edition) -> None:
         self._outbox = outbox

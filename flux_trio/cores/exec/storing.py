@@ -29,6 +29,7 @@ from flux_trio.cores.stored_output import output_key
 from flux_trio.cores.turns import Log
 from flux_trio.editions import rfc21
 from flux_trio.formats import format_eventlog, format_fluid, job_key
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Level, Response
 
 LANE_BYTES_MAX: Final = 4 * READ_BYTES_MAX  # on its way in one lane, as bytes that were written
@@ -38,7 +39,7 @@ JOB_BYTES: Final = 1 << 11  # what a job costs there beside its output
 class _Lane(msgspec.Struct):
     """Jobs that wait to be read, each once, and the bytes of those that are on their way."""
 
-    waiting: deque[int] = msgspec.field(default_factory=deque)
+    waiting: deque[JobId] = msgspec.field(default_factory=deque)
     nbytes: int = 0
 
 

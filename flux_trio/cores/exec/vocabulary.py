@@ -8,6 +8,7 @@ import msgspec
 
 from flux_trio.cores.streams import StreamKey
 from flux_trio.cores.turns import CommonAction, CommonInput
+from flux_trio.formats.meanings import JobId
 from flux_trio.shell.protocol import ShellNotice, ShellRequest
 
 
@@ -33,7 +34,7 @@ class ReadOutput(msgspec.Struct, frozen=True):
     """
 
     key: StreamKey | None
-    id: int
+    id: JobId
     parts: tuple[FilePart, ...]
 
 
@@ -50,7 +51,7 @@ class OutputRead(msgspec.Struct, frozen=True):
     """What was found of a `ReadOutput`; parts without a byte are left out."""
 
     key: StreamKey | None
-    id: int
+    id: JobId
     chunks: tuple[Chunk, ...]
 
 

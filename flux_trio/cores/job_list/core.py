@@ -14,6 +14,7 @@ from typing import Any, Final, assert_never
 
 from flux_trio.config import Config
 from flux_trio.cores.configuring import configuration_in
+from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.job_list.details import EVENTLOG, Details
 from flux_trio.cores.job_list.exchange import (
     RETRY_TIMER,
@@ -43,7 +44,7 @@ from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, CommonAction, CommonInput, TimerFired
-from flux_trio.editions import job_list, journal
+from flux_trio.editions import job_list, journal, streams
 from flux_trio.formats import FormatError, job_key
 from flux_trio.messages import (
     ROLE_OWNER,
@@ -93,6 +94,19 @@ class JobListCore(CorePart):
             },
             stats=(topics.stats_of(topics.JOB_LIST), self._stats),
         )
+
+    @property
+    def payload_types(self) -> PayloadTypes:
+        return {
+            topics.LIST_LIST: job_list.List,
+            topics.LIST_ID: job_list.ListId,
+            topics.LIST_CANCEL: streams.Cancel,
+            topics.INFO_LOOKUP: job_list.Lookup,
+            topics.INFO_WATCH: job_list.Watch,
+            topics.INFO_WATCH_CANCEL: streams.Cancel,
+            topics.credit_of(topics.LIST_LIST): streams.Grant,
+            topics.credit_of(topics.INFO_WATCH): streams.Grant,
+        }
 
     def start(self, now: float) -> list[CommonAction]:
         """Follow the jobs from here on."""

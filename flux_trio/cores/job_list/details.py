@@ -29,6 +29,7 @@ from flux_trio.formats import (
     apply_update,
     job_key,
 )
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import FluxError, Level
 
 JOBSPEC: Final = "jobspec"
@@ -73,7 +74,7 @@ class Details(Part):
     Facts are kept of active jobs alone, which are listed again and again.
     """
 
-    _kept: dict[tuple[int, str], _Kept]
+    _kept: dict[tuple[JobId, str], _Kept]
     _nchars: int
 
     def __init__(self, exchange: Exchange) -> None:

@@ -11,6 +11,7 @@ from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.streams import StreamKey
 from flux_trio.cores.turns import CommonAction
 from flux_trio.editions.journal import Ended
+from flux_trio.formats.meanings import JobId, KvsKey
 from flux_trio.messages import Request, topics
 
 Listed: TypeAlias = Record | Ended
@@ -31,8 +32,8 @@ class ActiveLogs(msgspec.Struct, frozen=True):
     """Answers the read of eventlogs of active jobs; the next page begins at `after`, if any."""
 
     scan: int
-    jobids: tuple[int, ...]
-    after: str | None
+    jobids: tuple[JobId, ...]
+    after: KvsKey | None
 
 
 class EndedPage(msgspec.Struct, frozen=True):
@@ -45,7 +46,7 @@ class StrayLog(msgspec.Struct, frozen=True):
     """Answers the read of the eventlog of a job that only the journal has told of."""
 
     scan: int
-    jobid: int
+    jobid: JobId
 
 
 class SliceRead(msgspec.Struct, frozen=True):
@@ -53,7 +54,7 @@ class SliceRead(msgspec.Struct, frozen=True):
 
     list: StreamKey
     jobs: tuple[Listed, ...]
-    keys: tuple[tuple[int, str], ...]  # job id and name, as the values come
+    keys: tuple[tuple[JobId, str], ...]  # job id and name, as the values come
 
 
 class IdRead(msgspec.Struct, frozen=True):
@@ -61,14 +62,14 @@ class IdRead(msgspec.Struct, frozen=True):
 
     request: Request
     job: Record
-    keys: tuple[tuple[int, str], ...]
+    keys: tuple[tuple[JobId, str], ...]
 
 
 class RecordRead(msgspec.Struct, frozen=True):
     """Answers the read of the eventlog of the job that a request is about."""
 
     request: Request
-    jobid: int
+    jobid: JobId
 
 
 class KeyRead(msgspec.Struct, frozen=True):
@@ -88,7 +89,7 @@ class LogRead(msgspec.Struct, frozen=True):
     """Answers the `number`th read of `key`, for a stream of an eventlog."""
 
     stream: StreamKey
-    key: str
+    key: KvsKey
     number: int
 
 

@@ -17,10 +17,11 @@ from typing import Final, TypeAlias
 
 from flux_trio.cores.state import Part
 from flux_trio.editions.journal import Ended
+from flux_trio.formats.meanings import JobId, JobIds, Numbers, Usec, Usecs
 
 BLOCK_MAX: Final = 2048  # jobs in a block; a full one becomes two
 
-Place: TypeAlias = tuple[int, int]
+Place: TypeAlias = tuple[Usec, JobId]
 """(usec, id): when a job ended, and its id."""
 
 NEWEST: Final[Place] = (1 << 64, 0)
@@ -29,19 +30,22 @@ NEWEST: Final[Place] = (1 << 64, 0)
 _COLUMNS: Final = ("Q", "Q", "I", "B", "I", "I")  # as the fields of _Block, in this order
 
 
+Columns: TypeAlias = tuple[Usecs, JobIds, Numbers, Numbers, Numbers, Numbers]
+
+
 class _Block:
     """Some jobs next to one another, the oldest first."""
 
     __slots__ = ("columns", "ids", "names", "queues", "results", "usecs", "userids")
 
     def __init__(self, columns: tuple[array[int], ...] | None = None) -> None:
-        self.columns = columns or tuple(array(code) for code in _COLUMNS)
+        self.columns: tuple[array[int], ...] = columns or tuple(array(code) for code in _COLUMNS)
         self.usecs, self.ids, self.userids, self.results, self.names, self.queues = self.columns
 
-    def __getstate__(self) -> tuple[array[int], ...]:
-        return self.columns
+    def __getstate__(self) -> Columns:
+        return self.usecs, self.ids, self.userids, self.results, self.names, self.queues
 
-    def __setstate__(self, columns: tuple[array[int], ...]) -> None:
+    def __setstate__(self, columns: Columns) -> None:
         self.columns = columns
         self.usecs, self.ids, self.userids, self.results, self.names, self.queues = columns
 

@@ -17,6 +17,7 @@ from flux_trio.cores.job_list.scan import Scan
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import journal
+from flux_trio.formats.meanings import Matchtag
 from flux_trio.messages import Errno, Flag, FluxError, Level, Response, topics
 from flux_trio.protocols import InvalidTransition, JobEvent
 
@@ -29,7 +30,7 @@ RETRY_S_MAX: Final = 64.0
 class Follower(Part):
     """Keeps the jobs up to date; `ready` once every active job has been read."""
 
-    _matchtag: int
+    _matchtag: Matchtag
     _begun: bool
     _retry_s: float
     _held: list[journal.Batch]

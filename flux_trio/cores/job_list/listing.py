@@ -30,6 +30,7 @@ from flux_trio.cores.streams import Credit, Stream, StreamKey, Streams
 from flux_trio.editions import job_list
 from flux_trio.editions.job_list import Facts, Row
 from flux_trio.editions.journal import Ended
+from flux_trio.formats.meanings import JobId, JobIds
 from flux_trio.messages import (
     USERID_UNKNOWN,
     Errno,
@@ -62,9 +63,9 @@ class _Listing(Stream):
     states: int  # a mask
     queues: frozenset[str]  # empty: any queue
     rows_left: int | None  # None: no limit
-    active: array[int] | None = None  # ids, in order, once it is begun
+    active: JobIds | None = None  # ids, in order, once it is begun
     at: int = 0  # of the next of them
-    arrived: set[int] = msgspec.field(default_factory=set)  # of `active`: what ended since then
+    arrived: set[JobId] = msgspec.field(default_factory=set)  # of `active`: what ended since then
     place: Place = NEWEST  # of the finished job that was looked at last
     retried: deque[tuple[Listed, ...]] = msgspec.field(default_factory=deque)  # to be read in parts
     rows: list[Row] = msgspec.field(default_factory=list)  # of a list in one response

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from sortedcontainers import SortedList
 
@@ -20,6 +20,7 @@ from flux_trio.cores.stored_jobs import fold_eventlog
 from flux_trio.editions.journal import Ended
 from flux_trio.editions.rfc21 import Raised, read_exception
 from flux_trio.formats import Event
+from flux_trio.formats.meanings import JobId, Meaning, Stamp
 from flux_trio.messages import ProtocolError
 from flux_trio.protocols import (
     PENDING,
@@ -66,6 +67,12 @@ class Record(Job):
         "t_run",
     )
 
+    place: Annotated[int, Meaning.DERIVED]
+    t_cleanup: Stamp | None
+    t_depend: Stamp | None
+    t_inactive: Stamp | None
+    t_run: Stamp | None
+
     worst = Rare[Raised | None](None)
     """The most severe exception, the first of several."""
 
@@ -76,10 +83,10 @@ class Record(Job):
         super().__init__(jobid)
         self.counted = 0
         self.place = UNLISTED
-        self.t_depend: float | None = None
-        self.t_run: float | None = None
-        self.t_cleanup: float | None = None
-        self.t_inactive: float | None = None
+        self.t_depend = None
+        self.t_run = None
+        self.t_cleanup = None
+        self.t_inactive = None
 
     def apply(self, event: Event) -> None:
         """Fold one event in. Raises InvalidTransition as `Job.apply` does."""
@@ -123,11 +130,11 @@ last ones of this life of job-list. Of others it is what the eventlog's timestam
 class Records(Part):
     """The active jobs by id, and in order."""
 
-    jobs: dict[int, Record]
+    jobs: dict[JobId, Record]
     counts: Counter[int]
-    _running: dict[int, Record]
-    _steps: dict[int, float]
-    _changed: dict[int, Record]
+    _running: dict[JobId, Record]
+    _steps: dict[JobId, float]
+    _changed: dict[JobId, Record]
     _dropped: list[Record]
     finished: Record | None
     _unsorted: bool

@@ -33,6 +33,7 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import EVENTLOG, ActivePage, active_in, look_up_jobs, read_active
 from flux_trio.cores.turns import Log
 from flux_trio.formats import job_key
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Errno, FluxError, Level, Response
 from flux_trio.protocols import JobState
 
@@ -43,8 +44,8 @@ class Scan(Part):
     """One reading at a time, each with a number; `done` is called when active jobs are known."""
 
     _number: int
-    _found: set[int]
-    over: set[int]
+    _found: set[JobId]
+    over: set[JobId]
     running: bool
 
     def __init__(

@@ -19,6 +19,7 @@ from flux_trio.cores.stored_output import OUTPUT, check_not_purged, count_keys, 
 from flux_trio.cores.streams import Credit, JobStream, JobStreams, StreamKey
 from flux_trio.editions import job_list
 from flux_trio.formats import job_key
+from flux_trio.formats.meanings import EventlogText, Matchtag
 from flux_trio.messages import (
     Errno,
     Flag,
@@ -45,11 +46,11 @@ class _Watch(JobStream):
 
     path: str
     follow: bool
-    matchtag: int = 0  # of the kvs.watch, 0 when there is none
+    matchtag: Matchtag = 0  # of the kvs.watch, 0 when there is none
     is_last: bool = False  # the log grows no more, or is not to be followed
     piece: int = 0  # number of the key that is read; always 0 but for output
     told: int = 0  # characters of its value, in whole lines
-    held: str = ""  # what of the value comes after them, from `at` on
+    held: EventlogText = ""  # what of the value comes after them, from `at` on
     at: int = 0
     behind: bool = False  # the kvs has more than `held`
     reading: bool = False  # a lookup is under way

@@ -7,7 +7,7 @@ scheduler is asked for an update, is in `hooks.waiting`.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,7 @@ from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import CommonAction, CommonInput
 from flux_trio.editions.journal import Ended
 from flux_trio.formats import LOST_AND_FOUND, ResourceSet, format_fluid
+from flux_trio.formats.meanings import JobId, KvsKey, Meaning, Usec
 from flux_trio.messages import Errno, Request, Response, respond_error
 from flux_trio.protocols import (
     HookAnswered,
@@ -41,7 +42,7 @@ class Absent(msgspec.Struct, frozen=True):
     `inactive_errnum` is for one that is stored, `errnum` and `text` for one that is unknown.
     """
 
-    jobid: int
+    jobid: JobId
     errnum: int = Errno.ENOENT
     text: str = "unknown job id"
     inactive_errnum: int = Errno.ENOENT
@@ -65,7 +66,7 @@ class Refusal(msgspec.Struct, frozen=True):
 class GrantsRead(msgspec.Struct, frozen=True):
     """R of these grants is read: job ids, each with the number of its grant."""
 
-    grants: tuple[tuple[int, int], ...]
+    grants: tuple[tuple[JobId, int], ...]
 
 
 class InventoryRead(msgspec.Struct, frozen=True):
@@ -75,7 +76,7 @@ class InventoryRead(msgspec.Struct, frozen=True):
 class InventoryReadAgain(msgspec.Struct, frozen=True):
     """The same, since this grant names `resources` that the instance does not seem to have."""
 
-    jobid: int
+    jobid: JobId
     grant: int
     resources: ResourceSet
 
@@ -83,7 +84,7 @@ class InventoryReadAgain(msgspec.Struct, frozen=True):
 class ExpirationTold(msgspec.Struct, frozen=True):
     """The scheduler was told until when the job may run; the job manager goes by that already."""
 
-    jobid: int
+    jobid: JobId
 
 
 # --- users
@@ -133,8 +134,8 @@ class JobsRead(msgspec.Struct, frozen=True):
     `after` is None for the last page.
     """
 
-    jobids: tuple[int, ...]
-    after: str | None
+    jobids: tuple[JobId, ...]
+    after: KvsKey | None
 
 
 class EndedCount(msgspec.Struct, frozen=True):
@@ -148,14 +149,14 @@ class MigrationPage(msgspec.Struct, frozen=True):
 class MigrationJobs(msgspec.Struct, frozen=True):
     """Eventlogs and jobspecs of these jobs are read; `after` is None for the last page."""
 
-    jobids: tuple[int, ...]
-    after: str | None
+    jobids: tuple[JobId, ...]
+    after: KvsKey | None
 
 
 class MigrationStored(msgspec.Struct, frozen=True):
     """A part of the index is stored; `after` is None for the last one."""
 
-    after: str | None
+    after: KvsKey | None
 
 
 MigrationStep: TypeAlias = MigrationPage | MigrationJobs | MigrationStored
@@ -168,9 +169,9 @@ ReplayStep: TypeAlias = MarksRead | LastRead | ActiveRead | JobsRead | EndedCoun
 class Aside(msgspec.Struct, frozen=True):
     """A job that is being set aside: which of its keys is bad, and why."""
 
-    jobid: int
-    key: str
-    reason: str
+    jobid: JobId
+    key: KvsKey
+    reason: Annotated[str, Meaning.FOR_PEOPLE]
 
     @property
     def directory(self) -> str:
@@ -196,7 +197,7 @@ class ValuesCopied(msgspec.Struct, frozen=True):
     """Their copies are stored; the next values come after `after`, None after the last."""
 
     job: Aside
-    after: str | None
+    after: KvsKey | None
 
 
 class RowsRead(msgspec.Struct, frozen=True):
@@ -209,7 +210,7 @@ class SetAside(msgspec.Struct, frozen=True):
     """The last commit is stored; `usec` is when the job ended, None if it was in no index."""
 
     job: Aside
-    usec: int | None
+    usec: Usec | None
 
 
 AsideStep: TypeAlias = ValuesRead | ValuesCopied | RowsRead | SetAside
@@ -222,19 +223,19 @@ class Run(msgspec.Struct, frozen=True):
     """One purge by age and number: what it may take, and what it has taken."""
 
     request: Request | None  # None: by the configuration, which has the limits
-    before: int  # jobs that ended before this time are too old; microseconds since the Unix epoch
+    before: Usec  # jobs that ended before this time are too old
     num_limit: int
     left: int  # of its batch
     force: bool
     count: int = 0
-    after: str = ""  # where the next page begins, when jobs are only counted
+    after: KvsKey = ""  # where the next page begins, when jobs are only counted
 
 
 class Named(msgspec.Struct, frozen=True):
     """The purge of one job, by its id; without `force` the job is only counted."""
 
     request: Request
-    jobid: int
+    jobid: JobId
     force: bool
 
 

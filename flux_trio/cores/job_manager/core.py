@@ -16,11 +16,13 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Final
 
 from flux_trio.config import Config
+from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.job_manager.calls import (
     JobManagerAction,
     JobManagerInput,
     JobManagerOutbox,
 )
+from flux_trio.cores.job_manager.held import payload_types
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.parts import Parts
 from flux_trio.cores.job_manager.replies import Replies
@@ -75,6 +77,10 @@ class JobManagerCore(CorePart):
         self._changed = deque()
         self._backlog = Backlog()
         self._methods = parts.methods(self._hindrance, self._disconnect)
+
+    @property
+    def payload_types(self) -> PayloadTypes:
+        return payload_types(self._parts.ledger.edition, self._parts.exec.service)
 
     def get(self, jobid: int) -> JobView | None:
         """The job as it is now, for plugins (protocols.Jobs)."""

@@ -14,9 +14,10 @@ Left out: RFC 11's content-addressed tree, namespaces, snapshots of older roots.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, TypeAlias, assert_never
 
+from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.kvs.answers import Answers
 from flux_trio.cores.kvs.damage import Damages
 from flux_trio.cores.kvs.ops import (
@@ -74,7 +75,7 @@ class KvsCore(CorePart):
     _round: Round | None
     _failed: Stored | None
 
-    payload_types: ClassVar[Mapping[str, Any]] = {
+    payload_types: ClassVar[PayloadTypes] = {
         topics.KVS_COMMIT: CommitOps,
         topics.KVS_LOOKUP: kvs.Lookup,
         topics.KVS_LOOKUP_ALL: kvs.LookupAll,

@@ -28,6 +28,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar, assert_never
 
+from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.kvs_calls import cannot_read, commit_ops, look_up, value_in
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
@@ -96,7 +97,7 @@ class ResourceCore(CorePart):
     _waiting: deque[Request]
     _committing: tuple[Request | None, list[Event]] | None
 
-    payload_types: ClassVar[Mapping[str, Any]] = {topics.RESOURCE_EXPIRATION: flux.InstanceEnd}
+    payload_types: ClassVar[PayloadTypes] = {topics.RESOURCE_EXPIRATION: flux.InstanceEnd}
 
     def __init__(
         self,

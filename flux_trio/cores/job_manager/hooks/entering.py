@@ -16,6 +16,7 @@ from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.formats import FormatError, format_fluid
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Level
 from flux_trio.protocols import HookAnswer, JobState
 
@@ -23,7 +24,7 @@ from flux_trio.protocols import HookAnswer, JobState
 class Entering(Part):
     """Lets jobs go on, or holds them."""
 
-    held: dict[int, ActiveJob]  # by a failure
+    held: dict[JobId, ActiveJob]  # by a failure
 
     def __init__(
         self,

@@ -34,6 +34,7 @@ from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.formats import Event, format_fluid
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Level
 from flux_trio.protocols import (
     AT_REST,
@@ -107,7 +108,7 @@ class Hooks(Part):
     actions: list[PluginAction]  # to be done before anything else is taken in
     configuring: dict[int, ConfigurationThen]
     last_ticket: int
-    went_back: dict[int, int]  # id → times it left SCHED for PRIORITY in this turn
+    went_back: dict[JobId, int]  # times it left SCHED for PRIORITY in this turn
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

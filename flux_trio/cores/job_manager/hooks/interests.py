@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.cores.state import Part
+from flux_trio.formats.meanings import JobId
 from flux_trio.protocols import PluginInterests, handles
 
 TOPICS_MAX: Final = 4096
@@ -15,7 +16,7 @@ class Interests(Part):
     """Which hooks plugins handle, and to the events of which jobs they subscribed."""
 
     patterns: tuple[str, ...]  # topics and globs
-    subscribed: set[int]
+    subscribed: set[JobId]
 
     def __init__(self) -> None:
         self.patterns = ()

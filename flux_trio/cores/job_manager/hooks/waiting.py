@@ -7,12 +7,13 @@ many jobs is a `Sweep`, a call that is about one job a `JobCall`. `carrier.py` d
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from flux_trio.config import Config
 from flux_trio.formats import Event, ResourceSet
+from flux_trio.formats.meanings import JobId, Meaning, Time
 from flux_trio.messages import Request
 from flux_trio.protocols import HookAnswer, JobState, Operation
 
@@ -61,7 +62,7 @@ class Updating(msgspec.Struct, frozen=True):
     """One job-manager.update request, as far as it is decided."""
 
     request: Request
-    jobid: int
+    jobid: JobId
     updates: dict[str, Any]
     keys: tuple[str, ...]  # of `updates`, as the request has them
     place: int = 0  # the key that is asked about now
@@ -174,19 +175,19 @@ class ApplyUpdate(msgspec.Struct, frozen=True):
     """Log what `updating` asks for; the scheduler has agreed to `expiration`."""
 
     updating: Updating
-    expiration: int
+    expiration: Annotated[int, Meaning.TIME]
 
 
 class ProposeExpiration(msgspec.Struct, frozen=True):
     """Ask the scheduler whether the job may end with the instance, which ends at `end`."""
 
-    end: float
+    end: Time
 
 
 class ApplyExpiration(msgspec.Struct, frozen=True):
     """Log the expiration that the scheduler has agreed to."""
 
-    expiration: int
+    expiration: Annotated[int, Meaning.TIME]
 
 
 class AllocateBypass(msgspec.Struct, frozen=True):
@@ -234,14 +235,14 @@ class UpdateProposed(msgspec.Struct, frozen=True):
     """The scheduler is asked whether a job of this update may run until `expiration`."""
 
     updating: Updating
-    expiration: int
+    expiration: Annotated[int, Meaning.TIME]
 
 
 class LifetimeProposed(msgspec.Struct, frozen=True):
     """The same for a job that shall end with the instance."""
 
-    jobid: int
-    expiration: int
+    jobid: JobId
+    expiration: Annotated[int, Meaning.TIME]
 
 
 Proposal: TypeAlias = UpdateProposed | LifetimeProposed
@@ -250,6 +251,6 @@ Proposal: TypeAlias = UpdateProposed | LifetimeProposed
 class BypassStored(msgspec.Struct, frozen=True):
     """The commit of R that a plugin gave a job."""
 
-    jobid: int
+    jobid: JobId
     commit: int
     resources: ResourceSet

@@ -26,6 +26,7 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Exit, NoteAll
 from flux_trio.editions.journal import Ended
 from flux_trio.formats import Event, format_event, job_key
+from flux_trio.formats.meanings import EventlogText, JobId, JobNote, KvsOp
 from flux_trio.messages import Errno, FluxError, Payload, Request, Response, service_of
 
 # Jobs in one commit; a turn with more (everybody's jobs are canceled) makes several, in order.
@@ -48,10 +49,10 @@ class Commits(Part):
 
     messages: list[JobManagerAction]  # of this turn
     questions: list[JobManagerAction]  # of this turn, that reveal no event
-    notes: list[tuple[str, dict[str, Any]]]  # of this turn, for the trace
-    lines: dict[int, str]  # job id → what this turn adds to its eventlog
+    notes: list[tuple[str, JobNote]]  # of this turn, for the trace
+    lines: dict[JobId, EventlogText]  # what this turn adds to its eventlog
     over: list[Ended]  # jobs that became inactive in this turn
-    ops: list[list[str]]  # what this turn stores beside eventlogs
+    ops: list[KvsOp]  # what this turn stores beside eventlogs
     uncommitted: deque[Uncommitted]  # the oldest first
     waiting_bytes: int  # of events in them
     gone: set[str]  # peers that went in this turn

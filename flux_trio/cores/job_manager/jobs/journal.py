@@ -13,13 +13,14 @@ from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.state import Part
 from flux_trio.editions import journal
 from flux_trio.formats import Event
+from flux_trio.formats.meanings import Matchtag, Peer
 from flux_trio.messages import Errno, FluxError, Request, respond_stream
 
 
 class Journal(Part):
     """Followers, what each wants, and what this turn has for them."""
 
-    followers: dict[tuple[str, int], tuple[Request, frozenset[str] | None]]
+    followers: dict[tuple[Peer, Matchtag], tuple[Request, frozenset[str] | None]]
     entries: list[journal.Entry]  # of this turn
     names: set[str]  # of events among them
 

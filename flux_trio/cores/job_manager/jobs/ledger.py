@@ -29,6 +29,7 @@ from flux_trio.formats import (
     Event,
     job_key,
 )
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Event as EventMessage
 from flux_trio.messages import Request, check_user, topics
 from flux_trio.messages.types import NORESPONSE, PRIVATE, USERID_UNKNOWN
@@ -65,15 +66,15 @@ class Ledger(Commits):
     `owner` is the instance owner's userid.
     """
 
-    jobs: dict[int, ActiveJob]
-    running: dict[int, ActiveJob]  # those of `jobs` that are in RUN or CLEANUP
+    jobs: dict[JobId, ActiveJob]
+    running: dict[JobId, ActiveJob]  # those of `jobs` that are in RUN or CLEANUP
     ninactive: int  # finished jobs that are stored; nothing else is kept of them
-    unheard: set[int]  # ids of an earlier life whose jobs ingest submits only now
-    last_stored: int  # the greatest id of an earlier life: ids up to it are not used again
-    recent: dict[int, ActiveJob]  # those that became inactive last
-    max_jobid: int
+    unheard: set[JobId]  # ids of an earlier life whose jobs ingest submits only now
+    last_stored: JobId  # the greatest id of an earlier life: ids up to it are not used again
+    recent: dict[JobId, ActiveJob]  # those that became inactive last
+    max_jobid: JobId
     resumed: list[ActiveJob]  # read back, to be looked at when all have been
-    dirty: dict[int, ActiveJob]  # jobs whose due action is to be looked at
+    dirty: dict[JobId, ActiveJob]  # jobs whose due action is to be looked at
     hook_story: Story[HookEvent]
     nlogged: int  # events so far
 

@@ -28,6 +28,7 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import journal, kvs
 from flux_trio.formats import LOST_AND_FOUND, job_directory_of, parse_fluid
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import ROLE_OWNER, Event, FluxError, Level, Response, topics
 from flux_trio.messages.types import PRIVATE
 
@@ -40,7 +41,7 @@ _ENDED_KEY: Final = re.compile(rf"{ENDED}\.[0-9a-f]{{16}}\.[0-9a-f]{{16}}")
 class LostAndFound(Part):
     """Sets jobs aside, each in steps of its own."""
 
-    jobs: set[int]  # on their way
+    jobs: set[JobId]  # on their way
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

@@ -15,6 +15,7 @@ from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.state import Part
 from flux_trio.editions import rfc21
+from flux_trio.formats.meanings import JobId
 from flux_trio.protocols import JobEvent
 
 LOST_STATUS: Final = 1 << 8
@@ -27,7 +28,7 @@ _SEVERITIES = {"prolog": 0, "epilog": 1}
 class Orphans(Part):
     """By job, until its hooks have been asked."""
 
-    open: dict[int, set[tuple[str, str]]]  # kind and description, by job id
+    open: dict[JobId, set[tuple[str, str]]]  # kind and description, by job id
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

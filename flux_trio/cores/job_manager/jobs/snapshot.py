@@ -14,6 +14,7 @@ import msgspec
 
 from flux_trio.cores.job_manager.jobs.jobspecs import KeptJobspec
 from flux_trio.formats import ResourceSet, apply_update
+from flux_trio.formats.meanings import JobId, Stamp
 from flux_trio.protocols import ExecState, JobEvent, JobFacts, JobState, Rare
 
 UPDATED_MAX: Final = 64
@@ -71,12 +72,12 @@ class ActiveFacts(JobFacts):
 class JobSnapshot(ActiveFacts, msgspec.Struct, frozen=True):
     """`JobView` as a value; the fields are those of `ActiveJob`."""
 
-    id: int
+    id: JobId
     userid: int
     urgency: int
     priority: int
     state: JobState
-    t_submit: float
+    t_submit: Stamp
     flags: int
     status: int | None
     posted: int

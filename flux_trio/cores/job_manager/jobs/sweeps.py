@@ -13,6 +13,7 @@ from flux_trio.cores.job_manager.hooks.waiting import Sweep
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.state import Part
+from flux_trio.formats.meanings import JobId
 
 SLICE_JOBS: Final = 300
 """Jobs a turn: below 25 ms with hooks of 50 us each, since a request may have to wait for two
@@ -39,7 +40,7 @@ class Sweeps(Part):
     """One after another; `sweeper` is set once all parts are made."""
 
     open: deque[Sweep]
-    jobids: deque[int] | None  # those left of the first sweep; None until it has begun
+    jobids: deque[JobId] | None  # those left of the first sweep; None until it has begun
     left: int  # jobs that this turn may still look at
 
     def __init__(self, ledger: Ledger) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from flux_trio.cores.state import Part
+from flux_trio.formats.meanings import JobId
 from flux_trio.protocols import JobState
 
 Name = str | None  # of a queue; None: the anonymous one
@@ -17,7 +18,7 @@ class Tally(Part):
     """The counts; the part that changes a job tells of it."""
 
     states: dict[Name, Counter[JobState]]
-    held_jobs: dict[int, tuple[Name, str]]  # id → queue and reason it is counted under
+    held_jobs: dict[JobId, tuple[Name, str]]  # id → queue and reason it is counted under
     held_for: dict[Name, Counter[str]]
 
     def __init__(self) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from flux_trio.cores.job_manager.jobs.jobspecs import KeptJobspec
 from flux_trio.cores.state import Part
+from flux_trio.formats.meanings import JobId
 
 EVENT_OVERHEAD_BYTES: Final = 80  # of a line of the eventlog beside its context: time, name, quotes
 
@@ -21,7 +22,7 @@ def event_bytes(context: dict[str, Any] | None) -> int:
 class UserJobs(Part):
     """Counts the jobs of everybody but the instance owner, who has no limit."""
 
-    sizes: dict[int, dict[int, int]]  # userid → job id → bytes of its jobspec
+    sizes: dict[int, dict[JobId, int]]  # userid → job id → bytes of its jobspec
     totals: dict[int, int]  # userid → the sum of those
 
     def __init__(self, owner: int) -> None:
@@ -55,7 +56,7 @@ class UserJobs(Part):
 class JobBytes(Part):
     """Bytes of something that few active jobs have, and their sum for each user."""
 
-    sizes: dict[int, int]  # by job id
+    sizes: dict[JobId, int]
     totals: dict[int, int]  # by userid
 
     def __init__(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.cores.state import Part
+from flux_trio.formats.meanings import Time
 
 SILENCE_S_MIN: Final = 1.0
 """An answer may take that long before anybody is told of it."""
@@ -13,7 +14,7 @@ SILENCE_S_MIN: Final = 1.0
 class Silence(Part):
     """From the first message after the other's last word, until its next one."""
 
-    since: float | None  # seconds since the Unix epoch
+    since: Time | None
 
     def __init__(self, who: str) -> None:
         self._who = who

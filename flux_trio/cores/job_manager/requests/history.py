@@ -21,6 +21,7 @@ from flux_trio.cores.state import Part
 from flux_trio.editions import job_requests
 from flux_trio.editions.journal import Ended
 from flux_trio.formats import Event
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -44,10 +45,10 @@ class JobIds:
     def __init__(self, jobids: Iterable[int] = ()) -> None:
         self._ids = array("Q", sorted(jobids))
 
-    def __getstate__(self) -> list[int]:
+    def __getstate__(self) -> list[JobId]:
         return self._ids.tolist()
 
-    def __setstate__(self, jobids: list[int]) -> None:
+    def __setstate__(self, jobids: list[JobId]) -> None:
         self._ids = array("Q", jobids)
 
     def add(self, jobid: int) -> None:
@@ -69,7 +70,7 @@ class History(Part):
     """Answers history requests."""
 
     lists: dict[int, JobIds] | None  # by user, once they were asked for
-    read: dict[int, set[int]]  # by user, while the index is read
+    read: dict[int, set[JobId]]  # by user, while the index is read
     waiting: list[tuple[Request, str]]  # meanwhile, each with its slice
 
     def __init__(self, ledger: Ledger) -> None:

@@ -22,6 +22,7 @@ from flux_trio.cores.job_manager.requests.user_limits import UserLimits
 from flux_trio.cores.state import Part
 from flux_trio.editions import submission as payloads
 from flux_trio.editions.submission import NewJob
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import FluxError, Request, respond, topics
 from flux_trio.protocols import (
     DESTROY,
@@ -36,7 +37,7 @@ class Batch(msgspec.Struct):
 
     request: Request
     open: int  # jobs that are not decided
-    errors: list[tuple[int, str]] = []
+    errors: list[tuple[JobId, str]] = []
     full: set[int] = set()  # users who have met a limit
 
 
@@ -50,7 +51,7 @@ class New(msgspec.Struct, frozen=True):
 class Again(msgspec.Struct, frozen=True):
     """A job that was stored but not acknowledged when the job manager stopped."""
 
-    jobid: int
+    jobid: JobId
 
 
 Comer: TypeAlias = New | Again

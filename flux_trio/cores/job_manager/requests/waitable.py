@@ -16,6 +16,7 @@ from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.state import Part
 from flux_trio.editions import job_requests, rfc21
 from flux_trio.formats import Event
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Errno, FluxError, Request, respond, respond_error
 from flux_trio.protocols import JobEvent, JobFlag
 
@@ -29,10 +30,10 @@ _WAITABLE = JobFlag.WAITABLE.value  # as a number: each event of each job is loo
 class Waitable(Part):
     """Waitable jobs, results nobody has asked for, and who waits."""
 
-    results: dict[int, int | str]  # by job id, oldest first: see `_result_of`
-    waiting: dict[int, Request]  # by the id of an active job
+    results: dict[JobId, int | str]  # oldest first: see `_result_of`
+    waiting: dict[JobId, Request]  # for an active job
     for_any: deque[Request]  # for the next job, whichever it is
-    active: set[int] | None  # waitable jobs; None until first asked for
+    active: set[JobId] | None  # waitable jobs; None until first asked for
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

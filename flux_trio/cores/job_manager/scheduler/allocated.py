@@ -13,6 +13,7 @@ from typing import Final
 
 from flux_trio.cores.state import Part
 from flux_trio.formats import Idset, ResourceSet
+from flux_trio.formats.meanings import JobId
 
 PLANES_KEPT: Final = 1024  # by what jobs are given of a node: most are given the same
 
@@ -21,7 +22,7 @@ class Allocated(Part):
     """For each core and gpu the ranks on which it is taken: a look costs little with many nodes."""
 
     taken: dict[int, int]  # see `_planes`
-    holders: dict[int, ResourceSet]  # by job id
+    holders: dict[JobId, ResourceSet]
     overlaps: bool  # two jobs hold the same, as an earlier life has left it
 
     def __init__(self) -> None:

@@ -20,6 +20,7 @@ from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.state import Part
 from flux_trio.editions.rfc27 import Alloc, Cancel, Free, Prioritize
+from flux_trio.formats.meanings import JobId, Stamp
 from flux_trio.messages import Errno, FluxError, Payload, Request, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.protocols import (
@@ -31,7 +32,7 @@ from flux_trio.protocols import (
     Standings,
 )
 
-Rank: TypeAlias = tuple[int, float, int]
+Rank: TypeAlias = tuple[int, Stamp, JobId]
 """The order of requests, the best first: minus the priority, submit time, job id."""
 
 _OUT: Final = frozenset({AllocState.PENDING, AllocState.CANCELING})
@@ -93,8 +94,8 @@ class Requests(Part):
 
     allocs: Allocs
     queued: Ranked
-    sent: dict[int, Rank]  # of requests that are out: the ranks that the scheduler knows
-    reranked: dict[int, int]  # id → new priority, for the next prioritize
+    sent: dict[JobId, Rank]  # of requests that are out: the ranks that the scheduler knows
+    reranked: dict[JobId, int]  # new priority, for the next prioritize
     holds_prioritize: bool  # many are being reranked: the scheduler hears of all at once
 
     def __init__(self, ledger: Ledger, silence: Silence) -> None:

@@ -24,6 +24,7 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import look_up_jobs
 from flux_trio.editions import flux
 from flux_trio.formats import FormatError, ResourceSet, job_key, parse_r
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Errno, FluxError, Response, topics
 
 
@@ -47,8 +48,8 @@ class Verdicts(Protocol):
 class Grants(Part):
     """Grants that are being judged, and what jobs hold; `verdicts` is set by its maker."""
 
-    open: dict[int, Judging]  # by job id, in the order they came
-    asked: list[int]  # job ids of those of this turn
+    open: dict[JobId, Judging]  # in the order they came
+    asked: list[JobId]  # those of this turn
     last_number: int
     inventory: ResourceSet | None
 

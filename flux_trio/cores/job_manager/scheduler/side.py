@@ -24,6 +24,7 @@ from flux_trio.cores.turns import Log
 from flux_trio.editions import Codec, flux, rfc21, rfc27
 from flux_trio.editions.rfc27 import AllocAnswer, AllocType, Expiration, HeldJob, Waiting
 from flux_trio.formats import ResourceSet
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -57,7 +58,7 @@ Answer = TypeVar("Answer")
 class SchedulerSide(Part):
     """The conversation with the service that holds `sched`."""
 
-    held: dict[int, dict[str, Any]]  # annotations of good grants of jobs whose hook is being asked
+    held: dict[JobId, dict[str, Any]]  # annotations of good grants; a hook of these jobs is asked
     link: LinkState
     sender: str  # who said hello
     limit: int | None  # None: unlimited
