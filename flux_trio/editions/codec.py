@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from flux_trio.formats import FormatError, ResourceSet
 from flux_trio.messages import Errno, Event, FluxError, Payload, Request, Response, expect_payload
 
 Carrier: TypeAlias = Request | Response | Event
@@ -53,6 +54,18 @@ def _writer(shape: type[StructT], without: frozenset[str]) -> Callable[[StructT]
         return held or None
 
     return write
+
+
+def read_r(message: Carrier, value: dict[str, Any] | None) -> ResourceSet:
+    """The R of a payload that must have one. FluxError(EPROTO)."""
+    if value is None:
+        raise FluxError(
+            Errno.EPROTO, f"{message.topic}: payload: Object missing required field `R`"
+        )
+    try:
+        return ResourceSet.parse(value, "R")
+    except FormatError as error:
+        raise FluxError(Errno.EPROTO, f"{message.topic}: payload: {error}") from None
 
 
 def convert(value: Any, shape: type[T], message: Carrier, where: str = "payload") -> T:

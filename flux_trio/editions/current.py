@@ -1,6 +1,11 @@
-"""The current edition: the newest text of RFC 27, 28, 32 and 33, as far as it is keys and values.
+"""The current edition: the newest text of RFC 27, 28 and 32, as far as it is keys and values.
 
-No instance starts with it: the behaviour that it asks for beyond its payloads is not there.
+Where flux-core differs from the text, an answer here is flux-core's: R in a SUCCESS is required,
+and a hello says `partial-ok` in any case. One answer is the text's: an execution service may say
+hello while starts are outstanding, which flux-core refuses; to accept it harms nobody.
+
+No instance starts with this edition: the behaviour that it asks for beyond its payloads is not
+there, such as frees of a part of what a job holds, and RFC 33's virtual queues.
 """
 
 from __future__ import annotations
@@ -17,20 +22,21 @@ CURRENT: Final = Edition(
     sched_ready=rfc27.READY,
     waiting=rfc27.WAITING,
     alloc=rfc27.ALLOC,
-    alloc_answer=rfc27.ALLOC_ANSWER,
+    alloc_answer=rfc27.ALLOC_ANSWER_WITH_R,
     annotations=rfc27.write_current_annotations,
     cancel=rfc27.CANCEL,
     prioritize=rfc27.PRIORITIZE,
     expiration=rfc27.EXPIRATION,
     free=rfc27.FREE,
+    feasibility=rfc27.FEASIBILITY,
     free_answer=None,
     acquire=rfc28.ACQUIRE_ALL,
     changes=rfc28.KEYED_CHANGES,
     release=None,
+    shrink_ends_jobs=False,
     exec_hello=rfc32.HELLO,
     start=rfc32.START,
     start_answer=rfc32.CURRENT_ANSWERS,
     hello_needs_no_start_outstanding=False,
     queue_status=rfc33.QUEUE_STATUS,
-    defaults_are_applied_by_job_manager=False,
 )

@@ -28,12 +28,14 @@ class Edition:
     prioritize: Codec[rfc27.Prioritize]
     expiration: Codec[rfc27.Expiration]
     free: Codec[rfc27.Free]
+    feasibility: Codec[rfc27.Feasibility] | None  # None: there is no service `feasibility`
     free_answer: Codec[rfc27.FreeAnswer] | None  # None: sched.free has no response
 
     # RFC 28
     acquire: Codec[rfc28.Acquire]
     changes: Codec[Sequence[rfc28.Change]]
     release: Codec[rfc28.Release] | None  # None: a shrink is not acknowledged
+    shrink_ends_jobs: bool  # Shrink: jobs on the targets get a fatal exception
 
     # RFC 32
     exec_hello: Codec[rfc32.Hello]
@@ -43,4 +45,3 @@ class Edition:
 
     # RFC 33
     queue_status: Codec[rfc33.QueueStatus]
-    defaults_are_applied_by_job_manager: bool  # Jobspec Defaults Policy, Note

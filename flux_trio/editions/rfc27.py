@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from flux_trio.editions.codec import Carrier, Codec, codec
+from flux_trio.editions.codec import Carrier, Codec, codec, read_r
+from flux_trio.formats import ResourceSet
 from flux_trio.formats.meanings import JobId, Stamp, Time
 from flux_trio.messages import Errno, FluxError, Payload, Request, expect_payload
 
@@ -71,12 +72,13 @@ class Alloc(msgspec.Struct):
 
 
 class AllocAnswer(msgspec.Struct):
-    """A sched.alloc response."""
+    """A sched.alloc response; `R` is what the job gets, where the edition has it in a SUCCESS."""
 
     id: JobId
     type: AllocType
     annotations: dict[str, Any] | None = None
     note: str | None = None
+    R: ResourceSet | None = None
 
 
 class _AllocAnswer(msgspec.Struct):
@@ -84,6 +86,7 @@ class _AllocAnswer(msgspec.Struct):
     type: Annotated[int, msgspec.Meta(ge=0, le=3)]
     annotations: dict[str, Any] | None = None
     note: str | None = None
+    R: dict[str, Any] | None = None
 
 
 def _read_alloc_answer(message: Carrier) -> AllocAnswer:
@@ -91,12 +94,28 @@ def _read_alloc_answer(message: Carrier) -> AllocAnswer:
     return AllocAnswer(read.id, AllocType(read.type), read.annotations, read.note)
 
 
-def _write_alloc_answer(answer: AllocAnswer) -> Payload:
+def _read_alloc_answer_with_r(message: Carrier) -> AllocAnswer:
+    read = expect_payload(message, _AllocAnswer)
+    kind = AllocType(read.type)
+    resources = None
+    if kind is AllocType.SUCCESS:
+        resources = read_r(message, read.R)
+    return AllocAnswer(read.id, kind, read.annotations, read.note, resources)
+
+
+def _write_alloc_answer(answer: AllocAnswer) -> dict[str, Any]:
     payload: dict[str, Any] = {"id": answer.id, "type": int(answer.type)}
     if answer.annotations is not None:
         payload["annotations"] = answer.annotations
     if answer.note is not None:
         payload["note"] = answer.note
+    return payload
+
+
+def _write_alloc_answer_with_r(answer: AllocAnswer) -> Payload:
+    payload = _write_alloc_answer(answer)
+    if answer.type is AllocType.SUCCESS and answer.R is not None:
+        return payload | {"R": answer.R.to_json()}
     return payload
 
 
@@ -124,11 +143,38 @@ class Expiration(msgspec.Struct, frozen=True):
 
 
 class Free(msgspec.Struct, frozen=True):
-    """The sched.free request; `R` is what is freed, `final` says that nothing is left."""
+    """The sched.free request; `R` is what is freed, `final` says that nothing is left.
 
+    The job manager has no `R` for a job whose R it could not read.
+    """
+
+    id: JobId
+    R: ResourceSet | None = None
+    final: bool = True
+
+
+class _Free(msgspec.Struct):
     id: JobId
     R: dict[str, Any] | None = None
     final: bool = False
+
+
+def _write_free(free: Free) -> Payload:
+    payload: dict[str, Any] = {"id": free.id}
+    if free.R is not None:
+        payload["R"] = free.R.to_json()
+    return payload | {"final": True} if free.final else payload
+
+
+def _read_free(message: Carrier) -> Free:
+    read = expect_payload(message, _Free)
+    return Free(read.id, read_r(message, read.R), read.final)
+
+
+class Feasibility(msgspec.Struct, frozen=True):
+    """The feasibility.check request; its response is empty, or an error that says why not."""
+
+    jobspec: dict[str, Any]
 
 
 class FreeAnswer(msgspec.Struct, frozen=True):
@@ -194,10 +240,14 @@ HELD_JOB: Final = codec(HeldJob)
 READY: Final = codec(Ready)
 WAITING: Final = codec(Waiting)
 ALLOC: Final = codec(Alloc)
-ALLOC_ANSWER: Final = Codec(_write_alloc_answer, _read_alloc_answer)
+ALLOC_ANSWER: Final[Codec[AllocAnswer]] = Codec(_write_alloc_answer, _read_alloc_answer)
+ALLOC_ANSWER_WITH_R: Final = Codec(_write_alloc_answer_with_r, _read_alloc_answer_with_r)
 CANCEL: Final = codec(Cancel)
 PRIORITIZE: Final = Codec(_write_prioritize, codec(Prioritize).read)
 EXPIRATION: Final = codec(Expiration)
-FREE_WHOLE: Final = codec(Free, without=frozenset({"R", "final"}))
-FREE: Final = codec(Free)
+FREE_WHOLE: Final[Codec[Free]] = Codec(
+    lambda free: {"id": free.id}, lambda message: Free(expect_payload(message, FreeAnswer).id)
+)
+FREE: Final = Codec(_write_free, _read_free)
+FEASIBILITY: Final = codec(Feasibility)
 FREE_ANSWER: Final = codec(FreeAnswer)

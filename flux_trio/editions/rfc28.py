@@ -5,7 +5,7 @@ A response to resource.acquire is a sequence of changes: of one in the classic e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -75,7 +75,15 @@ class Offline:
     targets: Idset
 
 
-Change: TypeAlias = Grown | Expires | Shrunk | Online | Offline
+@dataclass(frozen=True, slots=True)
+class PropertiesChanged:
+    """Targets got properties (RFC 20), or lost them; only the current edition tells of it."""
+
+    added: Mapping[str, Idset]
+    removed: Mapping[str, Idset]
+
+
+Change: TypeAlias = Grown | Expires | Shrunk | Online | Offline | PropertiesChanged
 
 
 # Classic: the `type` of a response says which keys it has.
@@ -125,6 +133,8 @@ def _typed(change: Change) -> _Typed:
             return _Online(str(targets))
         case Offline(targets):
             return _Offline(str(targets))
+        case PropertiesChanged():
+            raise TypeError("the classic edition has no change of properties")
 
 
 def _read_typed(message: Carrier) -> Sequence[Change]:
@@ -163,6 +173,8 @@ class _Told(msgspec.Struct, omit_defaults=True):
     down: str | None = None
     shrink: str | None = None
     expiration: float | None = None
+    property_add: dict[str, str] | None = msgspec.field(default=None, name="property-add")
+    property_remove: dict[str, str] | None = msgspec.field(default=None, name="property-remove")
 
 
 def _write_keyed(changes: Sequence[Change]) -> Payload:
@@ -179,6 +191,9 @@ def _write_keyed(changes: Sequence[Change]) -> Payload:
                 told.up = str(targets)
             case Offline(targets):
                 told.down = str(targets)
+            case PropertiesChanged(added, removed):
+                told.property_add = _plain_properties(added)
+                told.property_remove = _plain_properties(removed)
     return _plain(told)
 
 
@@ -199,7 +214,19 @@ def _read_keyed(message: Carrier) -> Sequence[Change]:
         changes.append(Offline(down))
     if told.expiration is not None:
         changes.append(Expires(told.expiration))
+    added = _properties(told.property_add, "property-add")
+    removed = _properties(told.property_remove, "property-remove")
+    if added or removed:
+        changes.append(PropertiesChanged(added, removed))
     return changes
+
+
+def _plain_properties(properties: Mapping[str, Idset]) -> dict[str, str] | None:
+    return {name: str(ids) for name, ids in properties.items()} or None
+
+
+def _properties(told: dict[str, str] | None, key: str) -> dict[str, Idset]:
+    return {name: _idset(ids, f"{key}.{name}") for name, ids in (told or {}).items()}
 
 
 def _plain(wire: msgspec.Struct) -> dict[str, Any]:

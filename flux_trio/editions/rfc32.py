@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.editions.codec import Carrier, Codec, codec, convert
+from flux_trio.editions.codec import Carrier, Codec, codec, convert, read_r
+from flux_trio.formats import ResourceSet
 from flux_trio.formats.meanings import JobId, JsonObject
 from flux_trio.messages import Errno, FluxError, Payload, expect_payload
 
@@ -31,13 +32,49 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Start(msgspec.Struct):
-    """The <service>.start request; `R` is what the job was allocated."""
+    """The <service>.start request; `R` is what the job was allocated, where the edition has it.
+
+    The job manager has no `R` for a job whose R it could not read.
+    """
 
     id: JobId
     userid: int
     jobspec: JsonObject
     reattach: bool
+    R: ResourceSet | None = None
+
+
+class _Start(msgspec.Struct):
+    id: int
+    userid: int
+    jobspec: dict[str, Any]
+    reattach: bool
     R: dict[str, Any] | None = None
+
+
+def _write_start(start: Start) -> dict[str, Any]:
+    return {
+        "id": start.id,
+        "userid": start.userid,
+        "jobspec": start.jobspec,
+        "reattach": start.reattach,
+    }
+
+
+def _write_start_with_r(start: Start) -> Payload:
+    payload = _write_start(start)
+    return payload if start.R is None else payload | {"R": start.R.to_json()}
+
+
+def _read_start(message: Carrier) -> Start:
+    read = expect_payload(message, _Start)
+    return Start(read.id, read.userid, read.jobspec, read.reattach)
+
+
+def _read_start_with_r(message: Carrier) -> Start:
+    read = expect_payload(message, _Start)
+    resources = read_r(message, read.R)
+    return Start(read.id, read.userid, read.jobspec, read.reattach, resources)
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -116,7 +153,7 @@ def _answers(types: Mapping[str, type[Report]]) -> Codec[StartAnswer]:
 
 
 HELLO: Final = codec(Hello)
-START_WITHOUT_R: Final = codec(Start, without=frozenset({"R"}))
-START: Final = codec(Start)
+START_WITHOUT_R: Final[Codec[Start]] = Codec(_write_start, _read_start)
+START: Final = Codec(_write_start_with_r, _read_start_with_r)
 CLASSIC_ANSWERS: Final = _answers(_CLASSIC)
 CURRENT_ANSWERS: Final = _answers(_CURRENT)

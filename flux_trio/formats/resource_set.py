@@ -245,6 +245,17 @@ class ResourceSet:
         """Return the same resources as an allocation of `nslots` slots; None: no allocation."""
         return replace(self, nslots=nslots)
 
+    def with_properties(
+        self, added: Mapping[str, Idset], removed: Mapping[str, Idset]
+    ) -> ResourceSet:
+        """Return the same resources with properties added to ranks, and removed from ranks."""
+        changed = dict(self.properties)
+        for name, ranks in added.items():
+            changed[name] = self.ranks_with_property(name) | ranks
+        for name, ranks in removed.items():
+            changed[name] = changed.get(name, _NONE) - ranks
+        return replace(self, properties=_reduced(changed, self.ranks))
+
     def with_scheduling(self, scheduling: Mapping[str, object] | None) -> ResourceSet:
         return replace(self, scheduling=scheduling)
 

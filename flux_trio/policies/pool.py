@@ -115,6 +115,11 @@ class Pool:
             times = (self.inventory.starttime, expiration)
             self._set_inventory(self.inventory.with_times(*times))
 
+    def change_properties(self, added: Mapping[str, Idset], removed: Mapping[str, Idset]) -> None:
+        """Give ranks properties, or take them away; unknown ranks are ignored."""
+        if self.inventory:
+            self._set_inventory(self.inventory.with_properties(added, removed))
+
     def shrink(self, ranks: int) -> None:
         """Forget `ranks`; allocations on them may still be freed. Unknown ranks are ignored."""
         ranks &= self._ranks

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from flux_trio.formats import ResourceSet
+from flux_trio.formats import Idset, ResourceSet
 from flux_trio.policies.lanes import POLICIES, Lanes
 from flux_trio.policies.policy import Decisions, Policy
 from flux_trio.policies.shape import Allocation, Shape
@@ -121,6 +121,11 @@ class Schedule:
     def expire(self, expiration: float) -> None:
         """Set the end of all resources: seconds since the Unix epoch, 0 for never."""
         self.state.pool.expire(expiration)
+        self.policy.reshaped()
+
+    def change_properties(self, added: Mapping[str, Idset], removed: Mapping[str, Idset]) -> None:
+        """Give ranks properties, or take them away (RFC 20)."""
+        self.state.pool.change_properties(added, removed)
         self.policy.reshaped()
 
     def shrink(self, ranks: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from flux_trio.config import SchedConfig
 from flux_trio.cores.sched.core import SchedCore
+from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import ResourceSet, format_fluid
 from flux_trio.messages import Errno, Request, Response, topics
 from tests.support.asking import asked
@@ -53,8 +54,8 @@ def r_key(jobid: int) -> str:
 class SchedScript:
     """Feeds a core; KVS requests are answered at once unless `kvs_waits`."""
 
-    def __init__(self, policy: str = "fifo", **config: Any) -> None:
-        self.core = SchedCore(SchedConfig(policy=policy, **config))  # type: ignore[arg-type]
+    def __init__(self, policy: str = "fifo", *, edition: Edition = CLASSIC, **config: Any) -> None:
+        self.core = SchedCore(SchedConfig(policy=policy, **config), edition)  # type: ignore[arg-type]
         self.now = START
         self.kvs: dict[str, str] = {}
         self.kvs_waits = False

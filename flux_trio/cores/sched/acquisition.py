@@ -18,6 +18,7 @@ from flux_trio.editions.rfc28 import (
     Grown,
     Offline,
     Online,
+    PropertiesChanged,
     Release,
     Shrunk,
 )
@@ -32,6 +33,7 @@ _EVENTS: dict[type[Change], AcquireEvent] = {
     Shrunk: AcquireEvent.SHRINK,
     Online: AcquireEvent.ONLINE,
     Offline: AcquireEvent.OFFLINE,
+    PropertiesChanged: AcquireEvent.ONLINE,  # which RFC 28 allows at the same times
 }
 
 

@@ -37,8 +37,16 @@ from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, CommonInput, Note, TimerFired
 from flux_trio.editions import CLASSIC, Edition, flux
 from flux_trio.editions.rfc27 import AllocAnswer, AllocType, FreeAnswer, SchedAnnotations, jobid_in
-from flux_trio.editions.rfc28 import Change, Expires, Grown, Offline, Online, Shrunk
-from flux_trio.formats import Idset
+from flux_trio.editions.rfc28 import (
+    Change,
+    Expires,
+    Grown,
+    Offline,
+    Online,
+    PropertiesChanged,
+    Shrunk,
+)
+from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import (
     Errno,
     Event,
@@ -176,6 +184,8 @@ class SchedCore(CorePart):
                 self._context.schedule.offline(targets.bits)
             case Shrunk(targets):
                 self._shrink(targets.bits)
+            case PropertiesChanged(added, removed):
+                self._context.schedule.change_properties(added, removed)
             case _:
                 assert_never(change)
 
@@ -201,7 +211,8 @@ class SchedCore(CorePart):
         """Release what is free, tell who holds the rest, judge requests anew."""
         ranks, self._shrunk = self._shrunk, 0
         self._acquisition.release(self._context.schedule.take_left())
-        for jobid in self._context.schedule.holders(ranks):
+        holders = self._context.schedule.holders(ranks) if self._edition.shrink_ends_jobs else ()
+        for jobid in holders:
             note = f"its nodes of rank {Idset.from_bits(ranks)} were removed from the instance"
             self._context.raise_exception(jobid, "shrink", note)
         self._judge_queue()
@@ -345,8 +356,8 @@ class SchedCore(CorePart):
 
     def _succeed(self, one: Granting) -> None:
         self._context.allocs.step(one.job.id, AllocEvent.SUCCESS)
-        annotations = difference(one.outdated, NOTHING, one.summary)
-        self._answer(one.job.id, AllocType.SUCCESS, annotations)
+        annotations = difference(one.outdated, NOTHING, one.resources.summary())
+        self._answer(one.job.id, AllocType.SUCCESS, annotations, resources=one.resources)
 
     def _deny(self, jobid: int, note: str) -> None:
         self._annotator.forget(jobid)
@@ -359,10 +370,11 @@ class SchedCore(CorePart):
         kind: AllocType,
         sched: SchedAnnotations | None = None,
         note: str | None = None,
+        resources: ResourceSet | None = None,
     ) -> None:
         """A sched.alloc response: matchtag and errnum are 0, the id says whose (RFC 27)."""
         annotations = None if sched is None else self._edition.annotations(sched)
-        answer = AllocAnswer(jobid, kind, annotations, note)
+        answer = AllocAnswer(jobid, kind, annotations, note, resources)
         payload = self._edition.alloc_answer.write(answer)
         self._context.send(Response(topics.SCHED_ALLOC, payload, routes=self._manager))
 

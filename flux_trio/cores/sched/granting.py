@@ -13,7 +13,7 @@ from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.sched.annotations import Told
 from flux_trio.cores.sched.context import Context, GrantNumber, GrantsStored
 from flux_trio.cores.state import Part
-from flux_trio.formats import format_r, job_key
+from flux_trio.formats import ResourceSet, format_r, job_key
 from flux_trio.formats.meanings import JobId, KvsOp, Last
 from flux_trio.messages import Response
 from flux_trio.policies import Grant, Job
@@ -27,8 +27,7 @@ class Granting:
     """A job whose grant is revoked may get another one; the number tells the two apart."""
     job: Job
     grant: Grant
-    summary: str
-    """The resources, for people."""
+    resources: ResourceSet
     outdated: Told
     """What was told while the job waited."""
 
@@ -68,7 +67,7 @@ class Grantings(Part):
         )
         self._ops.append(["put", job_key(job.id, "R"), format_r(resources)])
         self._last_number += 1
-        granting = Granting(self._last_number, job, grant, resources.summary(), outdated)
+        granting = Granting(self._last_number, job, grant, resources, outdated)
         self._by_id[job.id] = granting
         self._granted.append((job.id, self._last_number))
 

@@ -97,12 +97,14 @@ class ExecSide(Part):
     # --- what the execution service says
 
     def hello(self, request: Request) -> None:
-        """job-manager.exec-hello: a service takes over, unless another has starts outstanding."""
+        """job-manager.exec-hello: a service takes over; not always while starts are outstanding."""
         service = self._ledger.edition.exec_hello.read(request).service
         busy = sum(job.start in OUTSTANDING for job in self._ledger.running.values())
         if busy and self._ledger.edition.hello_needs_no_start_outstanding:
             text = f"{self.service} has {busy} start requests outstanding"
             raise FluxError(Errno.EINVAL, text)
+        if busy:
+            self.lost(f"{service} takes over", Level.INFO)
         self.service = service
         self.sender = request.sender
         self.silence.broken()
@@ -149,7 +151,7 @@ class ExecSide(Part):
             return
         self._step(job, ExecEvent.REQUEST)
         reattach = job.started and job.status is None
-        start = Start(job.id, job.userid, job.current_jobspec(), reattach)
+        start = Start(job.id, job.userid, job.current_jobspec(), reattach, job.granted)
         payload = self._ledger.edition.start.write(start)
         self.silence.asked(self._ledger.now)
         self._ledger.send(Request(f"{self.service}.{topics.START_METHOD}", payload))

@@ -20,6 +20,7 @@ from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.state import Part
 from flux_trio.editions.rfc27 import Alloc, Cancel, Free, Prioritize
+from flux_trio.formats import ResourceSet
 from flux_trio.formats.meanings import JobId, Stamp
 from flux_trio.messages import Errno, FluxError, Payload, Request, topics
 from flux_trio.messages.types import NORESPONSE
@@ -136,10 +137,14 @@ class Requests(Part):
         self.reranked.pop(jobid, None)
         self._send(topics.SCHED_CANCEL, self._edition.cancel.write(Cancel(jobid)), NORESPONSE)
 
-    def free(self, jobid: int) -> None:
-        """Give back what the scheduler has granted."""
+    def free(self, jobid: int, granted: ResourceSet | None) -> None:
+        """Give back what the scheduler has granted; None if its R is not known."""
         self.step(jobid, AllocEvent.FREE)
-        self._send(topics.SCHED_FREE, self._edition.free.write(Free(jobid)), 0)
+        payload = self._edition.free.write(Free(jobid, granted))
+        if self._edition.free_answer is None:
+            self._ledger.send(Request(topics.SCHED_FREE, payload, flags=NORESPONSE))
+        else:
+            self._send(topics.SCHED_FREE, payload, 0)
 
     def rerank(self, job: ActiveJob) -> None:
         """Tell the scheduler the priority of a job whose request is out, if it is another."""

@@ -33,6 +33,7 @@ class Judging(msgspec.Struct, frozen=True):
 
     number: int
     annotations: dict[str, Any]  # that the scheduler sent with it
+    granted: ResourceSet | None = None  # R, where the edition has it in the answer
 
 
 class Verdicts(Protocol):
@@ -72,11 +73,19 @@ class Grants(Part):
         """All that jobs hold; None if they hold nothing."""
         return self.allocated.total()
 
-    def judge(self, jobid: int, annotations: dict[str, Any]) -> None:
-        """The scheduler has said SUCCESS: judge R, and tell `verdicts`."""
+    def judge(self, jobid: int, annotations: dict[str, Any], granted: ResourceSet | None) -> None:
+        """The scheduler has said SUCCESS: judge R, and tell `verdicts`.
+
+        `granted` is R in its answer. The one that is judged is that of the kvs.
+        """
         self.last_number += 1
-        self.open[jobid] = Judging(self.last_number, annotations)
+        self.open[jobid] = Judging(self.last_number, annotations, granted)
         self.asked.append(jobid)
+
+    def judged(self, jobid: int) -> ResourceSet | None:
+        """R in the answer whose grant is being judged, None when there is none."""
+        judging = self.open.get(jobid)
+        return None if judging is None else judging.granted
 
     def end_turn(self) -> None:
         """Look up what was granted in this turn."""

@@ -136,10 +136,15 @@ class SchedulerSide(Part):
         if self.link == LinkState.READY and self.requests.state(job.id) == AllocState.ALLOCATED:
             self._free(job.id)
 
-    def _free(self, jobid: int) -> None:
-        self.requests.free(jobid)
+    def _free(self, jobid: int, granted: ResourceSet | None = None) -> None:
+        """Free what was `granted` just now, or what the job holds."""
+        if granted is None and (job := self._ledger.jobs.get(jobid)) is not None:
+            granted = self.grants.judged(jobid) or job.granted
+        self.requests.free(jobid, granted)
         self.held.pop(jobid, None)
         self.grants.give_back(jobid)
+        if self._ledger.edition.free_answer is None:
+            self._freed(jobid)
 
     def end_turn(self) -> None:
         """Send what the turn made due."""
@@ -249,11 +254,14 @@ class SchedulerSide(Part):
         self.silence.broken()
         try:
             answer = _expect_answer(response, self._ledger.edition.free_answer)
-            self.requests.take_step(answer.id, AllocEvent.FREED)
+            self._freed(answer.id)
         except FluxError as error:
             self.lost(error.text, LinkEvent.SUSPEND)
-            return
-        job = self._ledger.jobs.get(answer.id)
+
+    def _freed(self, jobid: int) -> None:
+        """The resources are the scheduler's again. Raises FluxError if none were to be freed."""
+        self.requests.take_step(jobid, AllocEvent.FREED)
+        job = self._ledger.jobs.get(jobid)
         if job is not None and job.state == JobState.CLEANUP and not job.bypassed:
             if job.has_resources:
                 self._ledger.log_now(job, JobEvent.FREE)
@@ -269,9 +277,9 @@ class SchedulerSide(Part):
                 return
             raise
         if kind == AllocType.SUCCESS and (job is None or not job.state & MAY_BE_GRANTED):
-            self._free(answer.id)  # it was canceled meanwhile: freed at once
+            self._free(answer.id, answer.R)  # it was canceled meanwhile: freed at once
         elif kind == AllocType.SUCCESS:
-            self.grants.judge(answer.id, answer.annotations or {})
+            self.grants.judge(answer.id, answer.annotations or {}, answer.R)
         elif job is not None and job.state == JobState.SCHED:
             self._not_granted(answer, kind, job)
 
