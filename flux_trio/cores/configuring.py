@@ -1,6 +1,6 @@
 """The <service>.config-reload request.
 
-The answer is empty if the service goes by the new configuration from now on; else it says why not.
+The answer is empty if the service has taken the new configuration; otherwise it says why not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from flux_trio.messages import Errno, FluxError, Request
 
 
 def configuration_in(request: Request) -> Config:
-    """The new configuration; FluxError(EINVAL) with the path of the field that cannot be read."""
+    """Return the new configuration. FluxError(EINVAL) names the field that cannot be read."""
     try:
         return read_config(flux.CONFIG_RELOAD.read(request).config)
     except FormatError as error:

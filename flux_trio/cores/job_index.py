@@ -1,14 +1,14 @@
-"""Which jobs there are: the kvs keys by which active and finished jobs are found. Pure.
+"""The index of jobs: the kvs keys by which services find active and finished jobs. Pure.
 
-`active.<id>` is there from the commit that stores a job's submit event to the one that stores its
-clean event; its value is empty. From then on `ended.<time>.<id>` is there instead, until the job
-is purged. These keys sort by the time the job became inactive, so that the newest jobs are the last
-page and the oldest the first. An instance that starts reads the active jobs alone; finished jobs
-cost it nothing but a row on disk.
+The key `active.<id>` exists from the commit that stores a job's submit event to the commit that
+stores its clean event; its value is empty. From then on the key `ended.<time>.<id>` exists, until
+the job is purged. These keys sort by the time at which the job became inactive: the oldest jobs are
+on the first page, the newest on the last. An instance that starts reads the active jobs only; a
+finished job costs it a row on disk.
 
-The value of an `ended` key is what lists are filtered by, so that a list reads no job that it does
-not show: [userid, result, name, queue]. Name and queue are marks, 32-bit numbers that equal texts
-have in common. They only sort out: a job whose mark fits is still compared by its jobspec.
+The value of an `ended` key is [userid, result, name, queue]. Lists are filtered by it, so that a
+list reads only jobs that it may show. Name and queue are marks: 32-bit numbers that are the same
+for equal texts. Different texts may have the same mark, so a list compares the jobspec, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ACTIVE: Final = "active"
 ENDED: Final = "ended"
 
 UNKNOWN: Final = 0
-"""The mark of a text that is not known, and the result that is not: it may be any."""
+"""The mark of an unknown text, and an unknown result: either may be any."""
 
 NAME_CHARS_MAX: Final = 1024  # of a job's name, as it is listed
 
@@ -48,62 +48,63 @@ _DAMAGED: Final = _Value(USERID_UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
 
 
 def active_key(jobid: int) -> str:
-    """The key that says that a job is active."""
+    """Return the key that marks a job as active."""
     return f"{ACTIVE}.{jobid:016x}"
 
 
 def ended_key(job: Ended) -> str:
-    """The key that says that a job is finished."""
+    """Return the key that marks a job as finished."""
     return f"{ENDED}.{job.usec:016x}.{job.id:016x}"
 
 
 def ended_value(job: Ended) -> str:
-    """What the kvs keeps of a finished job in the index."""
+    """Return the value of `ended_key`."""
     return f"[{job.userid},{job.result},{job.name},{job.queue}]"
 
 
 def jobid_in(key: str) -> int:
-    """The job that an `active` or `ended` key is about."""
+    """Return the job of an `active` or `ended` key."""
     return int(key[-16:], 16)
 
 
 def ended_at(t_inactive: float) -> int:
-    """`usec` of a job that became inactive then, seconds since the Unix epoch.
+    """Return `usec` of a job that became inactive at `t_inactive`, seconds since the Unix epoch.
 
-    Users ask with times of any size: one that no job can have is the first or last possible.
+    Users ask with times of any size: a time that no job can have becomes the first or the last
+    that a job can have.
     """
     return round(min(max(0.0, t_inactive * _US), _USEC_MAX))
 
 
 def read_ended(key: str, value: str | None) -> Ended:
-    """What the kvs keeps of one finished job; None is a value that is damaged."""
+    """Return the entry of a finished job; the value is None if it is damaged."""
     told = _DAMAGED
     if value is not None:
-        with suppress(msgspec.MsgspecError):  # what a repair could not find again
+        with suppress(msgspec.MsgspecError):  # a repair could not restore the value
             told = _VALUE.decode(value)
     usec = int(key.split(".", 2)[1], 16)
     return Ended(jobid_in(key), usec, told.userid, told.result, told.name, told.queue)
 
 
 def ended_ops(jobs: Iterable[Ended]) -> list[list[str]]:
-    """The kvs ops by which active jobs become finished ones."""
+    """Return the kvs ops that move jobs from the active ones to the finished ones."""
     jobs = list(jobs)
     puts = [["put", ended_key(job), ended_value(job)] for job in jobs]
     return puts + [["unlink", active_key(job.id)] for job in jobs]
 
 
 def submit_op(jobid: int) -> list[str]:
-    """The op that goes with a job's submit event."""
+    """Return the op that is committed with a job's submit event."""
     return ["append", active_key(jobid), ""]
 
 
 def refusal_ops(jobid: int) -> list[list[str]]:
-    """The ops by which a job that was refused never was."""
+    """Return the ops that remove a job that was refused."""
     return [["unlink", format_fluid(jobid, "kvs")], ["unlink", active_key(jobid)]]
 
 
 def purge_ops(job: Ended) -> list[list[str]]:
-    """The ops that take away all that the kvs keeps of a finished job."""
+    """Return the ops that remove everything that the kvs has of a finished job."""
     return [["unlink", format_fluid(job.id, "kvs")], ["unlink", ended_key(job)]]
 
 
@@ -111,7 +112,7 @@ def purge_ops(job: Ended) -> list[list[str]]:
 
 
 def mark_of(text: str | None) -> int:
-    """The mark of a name, or of a queue; None is the anonymous queue."""
+    """Return the mark of a name or of a queue; None is the anonymous queue."""
     return zlib.crc32((text or "").encode("utf-8", "surrogatepass")) or 1
 
 
@@ -133,14 +134,14 @@ class _Jobspec(msgspec.Struct, frozen=True):
 
 
 def name_of(named: Any, command: str) -> str:
-    """A job's name: `attributes.system.job.name`, or the last part of its command; cut."""
+    """Return a job's name, cut: `attributes.system.job.name`, or the last part of its command."""
     if isinstance(named, str):
         return cut_name(named)
     return cut_name(command.rpartition("/")[2] or command)
 
 
 def cut_name(name: str) -> str:
-    """The beginning of a name that is too long to be listed."""
+    """Return as much of a name as a list shows."""
     return name[:NAME_CHARS_MAX]
 
 
@@ -149,6 +150,6 @@ def name_mark(jobspec: bytes) -> int:
         spec = msgspec.json.decode(jobspec, type=_Jobspec)
         command = spec.tasks[0].command[0]
     except (msgspec.MsgspecError, IndexError):
-        return UNKNOWN  # as no name is listed of it
+        return UNKNOWN  # lists show no name for it
     job = spec.attributes.system.job
     return mark_of(name_of(job.get("name") if isinstance(job, dict) else None, command))

@@ -1,4 +1,4 @@
-"""The methods of a service: which function takes a request, and who may ask. Pure.
+"""The methods of a service: which function takes a request, and who may send it. Pure.
 
 Every service answers `<service>.stats-get` to everybody: how many requests came, for each of its
 topics, and what the service itself counts.
@@ -29,10 +29,10 @@ Stats: TypeAlias = Callable[[], dict[str, Any]]
 
 
 class Methods(Part):
-    """Functions by topic: those for the instance owner alone, and those for everybody.
+    """Functions by topic: some for the instance owner only, the others for everybody.
 
-    A function answers when it can; what it raises as FluxError or FormatError is the answer.
-    `stats` is what the service counts, by its stats-get topic.
+    A function may answer later. A FluxError or FormatError that it raises becomes the answer.
+    `stats` is the stats-get topic and the function that returns what the service counts.
     """
 
     counts: dict[str, int]
@@ -49,7 +49,7 @@ class Methods(Part):
         self.counts = dict.fromkeys([*for_owner, *for_all, self._stats_topic], 0)
 
     def call(self, request: Request) -> Response | None:
-        """Hand `request` over; the answer when it is one at once: an error, or the counts."""
+        """Call the function for `request`; return an error or the counts, else None."""
         try:
             if request.topic in self.counts:
                 self.counts[request.topic] += 1

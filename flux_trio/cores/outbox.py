@@ -1,7 +1,7 @@
 """The outbox of a core: this turn's actions, the calls it has open, the timers it has set. Pure.
 
-Each core has one, and all of its parts send by it. What a call is for is a frozen value, by which
-the core finds in one `match` what to do with the answer.
+Each core has one, and all parts of the core send through it. A call is a frozen value that says
+what its answer is for; the core finds in one `match` what to do with the answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 class Outbox(Part, Generic[CallT, ActionT, KeyT]):
-    """`CallT`: what calls are for. `ActionT`: the core's own actions. `KeyT`: keys of timers.
+    """`CallT`: the calls. `ActionT`: the core's own actions. `KeyT`: the keys of timers.
 
     `now` is the time of this turn, seconds since the Unix epoch.
     """
@@ -37,12 +37,12 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
         self.actions = []
 
     def send(self, action: CommonAction | ActionT | None) -> None:
-        """Do `action` at the end of the turn; None is a response that nobody wants."""
+        """Do `action` at the end of the turn; None stands for a response that no one wants."""
         if action is not None:
             self.actions.append(action)
 
     def send_all(self, actions: Iterable[CommonAction | ActionT]) -> None:
-        """Do all of `actions`, in order, at the end of the turn."""
+        """Do `actions`, in order, at the end of the turn."""
         self.actions += actions
 
     def ask(self, topic: str, payload: Payload, call: CallT, flags: int = 0) -> int:
@@ -52,24 +52,24 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
         return matchtag
 
     def set_timer(self, key: KeyT, at: float) -> None:
-        """Hand back `TimerFired(key)` at `at` (seconds since the Unix epoch), once."""
+        """Ask for one `TimerFired(key)` at the time `at` (seconds since the Unix epoch)."""
         self.timers[key] = at
         self.actions.append(SetTimer(key, at))
 
     def clear_timer(self, key: KeyT) -> None:
-        """Do not fire `key`; nothing is sent when it is not set."""
+        """Clear the timer `key`, if it is set."""
         if self.timers.pop(key, None) is not None:
             self.actions.append(ClearTimer(key))
 
     def fired(self, key: KeyT) -> None:
-        """The timer `key` has fired: it is set no longer."""
+        """The timer `key` has fired, so it is no longer set."""
         self.timers.pop(key, None)
 
     def clock_stepped(self, by: float) -> None:
-        """The wall clock was set by `by` seconds: timers mean durations, and move with it."""
+        """The wall clock was set by `by` seconds; timers mean durations, so they move with it."""
         self.timers = {key: at + by for key, at in self.timers.items()}
 
     def take_actions(self) -> list[Any]:
-        """The actions since the last time, in order."""
+        """Return the actions since the last call, in order."""
         actions, self.actions = self.actions, []
         return actions

@@ -1,6 +1,6 @@
-"""How much of a service one user may have at once, so that there is some for the others. Pure.
+"""Limits on how much of a service one user may use at once, so that others can use it. Pure.
 
-The instance owner is a user like the others here: nobody uses up what another one has.
+The instance owner has the same limits as other users.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Message = TypeVar("Message")
 
 
 class Allowance:
-    """Counts, for each user, how many of one thing are open; `most` is each user's limit.
+    """Counts for each user how many things of one kind are open; `most` is each user's limit.
 
-    `what` names the thing in the error, in the plural.
+    `what` is the plural noun for these things in the error.
     """
 
     def __init__(self, most: int, what: str) -> None:
         self._most = most
         self._what = what
-        self._open: dict[int, int] = {}  # by userid; nobody has 0
+        self._open: dict[int, int] = {}  # by userid; a user without any is absent
 
     def take(self, userid: int) -> None:
-        """One more is open. Raises FluxError(EAGAIN), which names the limit, and counts nothing."""
+        """Count one more. Raises FluxError(EAGAIN), which names the limit, at the limit."""
         count = self._open.get(userid, 0)
         if count >= self._most:
             text = f"user {userid} has {count} {self._what} open, the most that one user may have"
@@ -46,27 +46,27 @@ class Allowance:
         self._open[userid] = count + 1
 
     def give_back(self, userid: int) -> None:
-        """One of them has ended."""
+        """Count one less."""
         self._open[userid] -= 1
         if not self._open[userid]:
             del self._open[userid]
 
 
 class Backlog(Generic[Message]):
-    """What a service that is starting has been sent, in order; it takes it up once it is ready.
+    """Messages, in order, that a service gets while it starts; it takes them once it is ready.
 
-    Requests of guests are bounded for each user in number and bytes, since a request without a
-    response is counted nowhere else. A guest who leaves takes along what waits, and so is not told
-    of later.
+    Requests of guests are bounded for each user in number and bytes, since nothing else counts a
+    request without a response. The requests of a guest who leaves are dropped, and so is the
+    request that tells of the leaving.
     """
 
     def __init__(self) -> None:
         self._waiting: list[Message] = []
         self._guests: dict[int, tuple[int, int]] = {}  # by userid: number and bytes
-        self._senders: set[str] = set()  # guests' peers that have something here
+        self._senders: set[str] = set()  # peers of guests whose requests wait here
 
     def put(self, message: Message) -> Response | None:
-        """Keep `message`; if there is no room for it, the error response to it, if it wants one."""
+        """Keep `message`; return an error response instead if there is no room for it."""
         if isinstance(message, Request) and not message.is_owner:
             if _is_disconnect(message):
                 self._leave(message.sender)
@@ -87,13 +87,13 @@ class Backlog(Generic[Message]):
         return iter(self._waiting)
 
     def take(self) -> list[Message]:
-        """All that waits; it is here no more."""
+        """Remove and return all messages."""
         waiting, self._waiting = self._waiting, []
         self._guests, self._senders = {}, set()
         return waiting
 
     def take_about(self, about: Collection[str]) -> list[Message]:
-        """The requests with one of those topics; they wait here no more."""
+        """Remove and return the requests with one of these topics."""
 
         def is_meant(message: Message) -> bool:
             return isinstance(message, Request) and message.topic in about
@@ -103,14 +103,14 @@ class Backlog(Generic[Message]):
         return taken
 
     def _silence(self, sender: str) -> None:
-        """A peer of the owner is gone: answer none of its requests (RFC 6, Disconnection)."""
+        """A peer of the owner is gone: do not answer its requests (RFC 6, Disconnection)."""
         self._waiting = [
             without_response(each) if isinstance(each, Request) and each.sender == sender else each
             for each in self._waiting
         ]
 
     def _leave(self, sender: str) -> None:
-        """What the peer has sent goes; it counts for its user until the service is ready."""
+        """Drop what the peer has sent; it counts for its user until the service is ready."""
         if sender in self._senders:
             self._senders.discard(sender)
             self._waiting = [

@@ -1,11 +1,11 @@
-"""Where the kvs has the output of a job that is over: one RFC 24 eventlog, spread over keys. Pure.
+"""The output of a finished job in the kvs: one RFC 24 eventlog in several keys. Pure.
 
-`job.<id>.guest.output` holds its beginning. Output that is longer goes on in `guest.output.1`,
-`guest.output.2` and so on, whole lines in each; the first of these keys that is absent ends it. So
-no value is larger than a message may be, whatever the job has written.
+`job.<id>.guest.output` holds its beginning. Longer output goes on in `guest.output.1`,
+`guest.output.2` and so on, with whole lines in each; the output ends before the first of these keys
+that is absent. So no value is larger than a message may be.
 
-A key is absent, too, when the job was purged while its output was read. So a reader who finds no
-further key asks `kvs.count` for the job: without any key the output was cut off.
+A key is also absent if the job was purged while its output was read. So a reader who finds no
+further key asks `kvs.count` for the job: if the job has no key at all, the output was cut off.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OUTPUT: Final = "guest.output"
 
 
 def output_key(piece: int) -> str:
-    """The name, below the job's key, of piece 0, 1, 2 and so on of its output."""
+    """Return the name, below the job's key, of piece 0, 1, 2 and so on of its output."""
     return f"{OUTPUT}.{piece}" if piece else OUTPUT
 
 

@@ -1,7 +1,7 @@
-"""A turn of a service's loop: what came in, what to do about it. Pure.
+"""A turn of a service's loop: the inputs and the actions that all cores have in common. Pure.
 
-Every core speaks this vocabulary and adds actions and inputs of its own. All inputs that wait
-are handed over at once, so that a core can make one commit, or one batch, of a turn.
+Each core adds actions and inputs of its own. A core gets all waiting inputs at once, so that it can
+make one commit, or one batch, in a turn.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from flux_trio.messages import Event, Request, Response
 class SetTimer(msgspec.Struct, frozen=True):
     """Hand back `TimerFired(key)` once the time is `at` (seconds since the Unix epoch).
 
-    It fires when as much time has passed as `at` is ahead now, however the wall clock is set
-    meanwhile. A timer with the same key is replaced.
+    The timer measures a duration: if the wall clock is set meanwhile, it fires after the same time.
+    It replaces a timer with the same key.
     """
 
     key: Hashable
@@ -27,22 +27,22 @@ class SetTimer(msgspec.Struct, frozen=True):
 
 
 class ClearTimer(msgspec.Struct, frozen=True):
-    """Forget the timer `key`; nothing happens when there is none."""
+    """Forget the timer `key`, if it is set."""
 
     key: Hashable
 
 
 class TimerFired(msgspec.Struct, frozen=True):
-    """The time a `SetTimer` asked for has come."""
+    """The time of a `SetTimer` has come."""
 
     key: Hashable
 
 
 class ClockStepped(msgspec.Struct, frozen=True):
-    """The wall clock was set by `by` seconds; it comes before all else of its turn.
+    """The wall clock was set by `by` seconds; this input is the first of its turn.
 
-    Timers that are set fire when they would have: they mean durations. A core that holds a moment
-    which ends a duration adds `by` to it, and sets a timer for a date anew.
+    Timers mean durations, so those that are set need no change. A core adds `by` to each time in
+    its state that is the end of a duration, and sets timers for dates again.
     """
 
     by: float
@@ -56,20 +56,20 @@ class Log(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Put a record of `kind` into the trace: something a monitor should see besides messages."""
+    """Put a record of `kind` into the trace, for monitors; messages are traced anyway."""
 
     kind: str
     data: dict[str, Any]
 
 
 class NoteAll(msgspec.Struct, frozen=True):
-    """The same for several (kind, data), in order: where there are many, one by one is too slow."""
+    """Put several records, (kind, data) each, into the trace, in order; this is faster."""
 
     notes: Sequence[tuple[str, dict[str, Any]]]
 
 
 class Exit(msgspec.Struct, frozen=True):
-    """The service cannot go on: leave the module with `reason` as its error."""
+    """The service cannot go on: end the module with `reason` as its error."""
 
     reason: str
 
@@ -86,4 +86,4 @@ class Core(Protocol):
         """The first actions, before any input."""
 
     def turn(self, now: float, inputs: list[Any], /) -> list[Any]:
-        """Take everything that waited, in order; return what to do, in order."""
+        """Take the waiting inputs in order; return the actions in order."""

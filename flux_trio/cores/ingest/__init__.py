@@ -1,1 +1,1 @@
-"""Ingest: takes submissions, checks jobspecs, gives out job ids, stores what RFC 16 asks for."""
+"""Ingest takes submissions, checks jobspecs, gives out job ids and stores new jobs (RFC 16)."""

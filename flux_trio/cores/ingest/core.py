@@ -1,8 +1,8 @@
-"""Ingest: a submission becomes a stored job, and is answered when it is durable.
+"""Ingest: it stores a submission as a job, and answers when the job is durable.
 
-What comes in one turn is one batch: the jobspecs and submit events in one commit, then one
+The submissions of one turn are one batch: one commit with the jobspecs and submit events, then one
 job-manager.submit, then the answers. A job that the job manager refuses is removed again. Left out:
-signatures (RFC 15); the broker vouches for the userid.
+signatures (RFC 15); the broker guarantees the userid.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ from flux_trio.protocols import (
     submit_event,
 )
 
-# The most jobs in one batch: a bound on one commit, and on how long the first waits for the last.
+# Jobs in one batch: it bounds a commit, and the time that the first job waits for the last.
 BATCH_JOBS_MAX = 1024
 
-# An ingest that was reloaded may have stored jobs that the job manager has not heard of. Their ids
-# are ahead of the last one it knows, by the time a commit takes.
+# Before a reload, ingest may have stored jobs that the job manager does not know yet. The time in
+# their ids is later than that in the last id it knows, by at most the time of a commit.
 UNHEARD_MS_MAX = 60_000
 
-CACHED_BYTES_MAX: Final = 1 << 14  # of a jobspec whose judgment is remembered by its text
+CACHED_BYTES_MAX: Final = 1 << 14  # of a jobspec whose check is cached by its text
 
 TEXT_BYTES_MAX: Final = {"system.job.name": 1024, "system.cwd": 4096}
-"""Of attributes that lists show and that have no natural length."""
+"""Bounds of attributes that lists show."""
 
 
 class _Batch(msgspec.Struct):
-    """Submissions of one turn, by job id."""
+    """The submissions of one turn."""
 
     requests: dict[JobId, Request] = msgspec.field(default_factory=dict)
     jobs: list[submission.NewJob] = msgspec.field(default_factory=list)
@@ -71,7 +71,7 @@ class _Batch(msgspec.Struct):
 
 
 class LastIdRead(msgspec.Struct, frozen=True):
-    """Answers job-manager.getinfo: the ids that an earlier life has given out."""
+    """Answers job-manager.getinfo: the last id that was given out before this start."""
 
 
 class RoomTold(msgspec.Struct, frozen=True):
@@ -98,10 +98,10 @@ IngestAction: TypeAlias = CommonAction
 
 
 class IngestCore(CorePart):
-    """Batches under way, and the ids given out.
+    """The batches that are under way, and the ids.
 
-    A job beyond a limit of its user is refused by the job manager, when it is stored already. From
-    then on jobs of that user are stored only if the job manager has said that there is room.
+    The job manager refuses a job beyond a limit of its user, when the job is already stored. From
+    then on, ingest stores jobs of that user only after the job manager has said that there is room.
     """
 
     _full: set[int]
@@ -113,11 +113,11 @@ class IngestCore(CorePart):
 
     def __init__(self) -> None:
         self._outbox = Outbox[IngestCall, IngestAction, str]()
-        self._full = set()  # users who have met a limit; a check that finds room ends it
-        self._unchecked = {}  # of this turn, by the users in `_full`
-        self._ids = None  # until the job manager has told the last id
-        self._refusal = ""  # set while nobody holds the job manager's name: getinfo met ENOSYS
-        self._backlog = Backlog()  # until `_ids` is there
+        self._full = set()  # users who have met a limit; removed when there is room again
+        self._unchecked = {}  # submissions of this turn, by user in `_full`
+        self._ids = None  # None until the job manager has told the last id
+        self._refusal = ""  # set while there is no job manager: getinfo was answered ENOSYS
+        self._backlog = Backlog()  # requests that wait for `_ids`
         self._batch = _Batch()
         farewell = topics.disconnect_of(topics.JOB_INGEST)
         self._methods = Methods(
@@ -127,13 +127,13 @@ class IngestCore(CorePart):
         )
 
     def start(self, now: float) -> list[IngestAction]:
-        """Ask where the ids of an earlier life ended; submissions wait for it."""
+        """Ask for the last job id so far; submissions wait for it."""
         self._outbox.now = now
         self._ask_last_id()
         return self._outbox.take_actions()
 
     def turn(self, now: float, inputs: Sequence[CommonInput]) -> list[IngestAction]:
-        """Check what was submitted, and take the batches one step on."""
+        """Check submissions, and take the batches one step further."""
         self._outbox.now = now
         requests: list[Request] = []
         for message in inputs:
@@ -158,13 +158,13 @@ class IngestCore(CorePart):
         self._outbox.ask(topics.JOB_GETINFO, None, LastIdRead())
 
     def _event(self, event: Event) -> None:
-        """Ask again when there is a job manager after there was none."""
+        """Ask again when the job manager is back."""
         if self._refusal and tells_return_of(topics.JOB_MANAGER, event):
             self._refusal = ""
             self._ask_last_id()
 
     def _stats(self) -> dict[str, Any]:
-        # Batches that are being stored or decided on.
+        # batches that the kvs stores or the job manager decides on
         return submission.stats(submission.Stats(len(self._outbox.calls)))
 
     def _submit(self, request: Request) -> None:
@@ -175,7 +175,7 @@ class IngestCore(CorePart):
             self._take_in(request, new, text)
 
     def _check_room(self) -> None:
-        """Ask about submissions of users who have met a limit, before they cost disk."""
+        """Ask about submissions of users who have met a limit, before they are stored."""
         unchecked, self._unchecked = self._unchecked, {}
         for userid, requests in unchecked.items():
             sizes = [_limited_bytes(request) for request in requests]
@@ -184,7 +184,7 @@ class IngestCore(CorePart):
             self._outbox.ask(topics.JOB_SUBMIT_ROOM, payload, call)
 
     def _checked(self, check: RoomTold, response: Response) -> None:
-        """Take in the submissions that there is room for."""
+        """Accept the submissions that there is room for; refuse the others."""
         if response.errnum:
             text = f"cannot submit the job: {response.error_text}"
             for request in check.requests:
@@ -201,11 +201,11 @@ class IngestCore(CorePart):
 
     def _take_in(self, request: Request, new: submission.Submit, text: bytes) -> None:
         """Put a job into the batch of this turn."""
-        assert self._ids is not None  # requests wait until it is there
+        assert self._ids is not None  # submissions wait for it
         now = self._outbox.now
         jobid = self._ids.next(int(now * 1000))
         event = submit_event(now, request.userid, new.urgency, new.flags)
-        # of a new job nothing is there to be replaced, and to append is cheaper than to put
+        # the keys of a new job are absent, and an append is cheaper than a put
         self._batch.ops.append(["append", job_key(jobid, "jobspec"), text.decode()])
         self._batch.ops.append(["append", job_key(jobid, "eventlog"), format_event(event)])
         self._batch.ops.append(submit_op(jobid))
@@ -219,7 +219,7 @@ class IngestCore(CorePart):
     def _store(self) -> None:
         if self._batch.jobs:
             batch, self._batch = self._batch, _Batch()
-            # a submit is refused, rather than held, while the disk is full
+            # while the disk is full, a submit is refused at once
             self._outbox.ask(*commit_ops(batch.ops, wait=False), BatchStored(batch))
 
     def _take_response(self, now: float, response: Response) -> None:
@@ -245,7 +245,7 @@ class IngestCore(CorePart):
                 assert_never(call)
 
     def _number_from(self, now: float, response: Response) -> None:
-        if response.errnum == Errno.ENOSYS:  # the broker's: there is no job manager now
+        if response.errnum == Errno.ENOSYS:  # from the broker: there is no job manager now
             self._refusal = response.error_text
             for request in self._backlog.take():
                 self._outbox.send(respond_error(request, Errno.ENOSYS, self._refusal))
@@ -259,7 +259,7 @@ class IngestCore(CorePart):
         self._ids.advance_past(last)
 
     def _decided(self, batch: _Batch, response: Response) -> None:
-        """The job manager has taken the jobs of a batch, or refuses them."""
+        """The job manager has accepted or refused each job of a batch."""
         if response.errnum:
             text = f"cannot submit the job: {response.error_text}"
             self._fail(batch, response.errnum, text)
@@ -288,29 +288,29 @@ class IngestCore(CorePart):
 
 
 def _read(request: Request) -> tuple[submission.Submit, bytes]:
-    """A submission, and its jobspec as JSON. Raises FluxError."""
+    """Return a submission, and its jobspec as JSON. Raises FluxError."""
     new = submission.SUBMIT.read(request)
     if not request.is_owner:
         _check_guest(new)
     text = msgspec.json.encode(new.jobspec)
     try:
         if len(text) <= CACHED_BYTES_MAX:
-            _judge_cached(text)
+            _check_jobspec_cached(text)
         else:
-            _judge(text)
+            _check_jobspec(text)
     except FormatError as error:
         raise FluxError(Errno.EINVAL, str(error)) from None
     return new, text
 
 
 def _limited_bytes(request: Request) -> int:
-    """What a submission counts for its user's limit: its jobspec without the environment."""
+    """Return the bytes that count for the user's limit: the jobspec without the environment."""
     new = submission.SUBMIT.read(request)
     return len(msgspec.json.encode(Jobspec.parse(new.jobspec).without_environment()))
 
 
 def _check_guest(new: submission.Submit) -> None:
-    """Refuse what only the instance owner may ask for, with flux-core's errnos and words."""
+    """Raise FluxError, with flux-core's errnos and texts, for what only the owner may ask."""
     if new.flags & JobFlag.NOVALIDATE:
         text = "only the instance owner can submit with FLUX_JOB_NOVALIDATE"
         raise FluxError(Errno.EPERM, text)
@@ -323,11 +323,11 @@ def _check_guest(new: submission.Submit) -> None:
 
 
 def _forget(_request: Request) -> None:
-    """A submitter is gone: its jobs stay, and its answers are dropped on the way."""
+    """A submitter is gone: its jobs stay, and the broker drops the answers to it."""
 
 
-def _judge(text: bytes) -> None:
-    """Raises FormatError for what is no jobspec, or has a text that is too long to be listed."""
+def _check_jobspec(text: bytes) -> None:
+    """Raise FormatError for an invalid jobspec, or one with a text that is too long for lists."""
     jobspec = Jobspec.parse(text)
     for path, most in TEXT_BYTES_MAX.items():
         value = jobspec.attribute(path)
@@ -336,4 +336,4 @@ def _judge(text: bytes) -> None:
             raise FormatError(f"at most {most} bytes", value, where)
 
 
-_judge_cached = lru_cache(maxsize=16)(_judge)  # many that are submitted together differ in nothing
+_check_jobspec_cached = lru_cache(maxsize=16)(_check_jobspec)  # jobspecs of a batch are often equal

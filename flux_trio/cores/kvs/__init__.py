@@ -1,5 +1,5 @@
-"""The key-value store's decisions: order, durability before answers, watches. Pure.
+"""The kvs service decides the order of commits and reads, and answers when they are durable. Pure.
 
-`core.KvsCore` serves kvs.commit {ops}, lookup {key}, dir and count {prefix}, page {prefix, after,
-limit}, watch {key}, watch-cancel; `ops` has what it asks of a store (`flux_trio.store`).
+`core.KvsCore` serves the requests of `editions/kvs.py`. `ops` has the actions for a store
+(`flux_trio.store`) and the store's answers.
 """

@@ -1,12 +1,13 @@
-"""What the key-value store decides: order, durability before answers, watches. Pure.
+"""The kvs service: it orders commits and reads, and answers a commit when it is durable. Pure.
 
-Keys are names joined by periods, as in RFC 16; values are text that grows by appending. Work goes
-to the store in rounds, one at a time: a round is one transaction of every commit that waited, then
-the reads that waited. Commits are stored in the order they came, and a sender's read sees what that
-sender committed before it and nothing it committed after. Only the instance owner is served.
+Keys are names joined by periods, as in RFC 16; values are text, to which commits may append. Work
+goes to the store in rounds, one at a time: a round is one transaction of the commits that waited,
+then the reads that waited. Commits are stored in the order in which they came. A read sees all that
+its sender committed before it, and nothing that its sender committed after it. Only the instance
+owner is served.
 
-A full disk is no failure (`room.py`). Any other error of the store is final: later commits are
-refused.
+A full disk is not an error (`room.py`). Any other error of the store is final: the service refuses
+all later commits.
 
 Left out: RFC 11's content-addressed tree, namespaces, snapshots of older roots.
 """
@@ -69,7 +70,7 @@ KvsInput: TypeAlias = CommonInput | Stored | Fetched | Damaged
 
 
 class KvsCore(CorePart):
-    """The whole state of the kvs service; the values themselves are the store's."""
+    """The whole state of the kvs service; the store has the values."""
 
     _queue: deque[Waiting]
     _round: Round | None
@@ -91,7 +92,7 @@ class KvsCore(CorePart):
         self._watches = Watches(self._outbox, self._damages)
         self._answers = Answers(self._outbox, self._damages, self._watches)
         self._room = Room(self._outbox)
-        self._queue = deque()  # bounded by the senders' own inboxes
+        self._queue = deque()  # as many as the senders may have open
         self._round = None  # set while the store works
         self._failed = None  # set once a transaction failed; never cleared
         self._methods = Methods(
@@ -111,12 +112,11 @@ class KvsCore(CorePart):
         )
 
     def start(self, now: float) -> list[KvsAction]:
-        """Nothing to do before the first request."""
         self._outbox.now = now
         return []
 
     def turn(self, now: float, inputs: Sequence[KvsInput]) -> list[KvsAction]:
-        """Take requests and what came back from the store; answer, and begin the next round."""
+        """Take requests and the store's answers; answer, and begin the next round."""
         self._outbox.now = now
         for item in inputs:
             match item:
@@ -227,7 +227,7 @@ class KvsCore(CorePart):
             self._answers.fetch(work)
 
     def _stored(self, done: Stored) -> None:
-        """Answer the commits of the round: nobody hears of a change before it is durable."""
+        """Answer the commits of the round, which are durable only now."""
         work = self._expect_round()
         if done.errnum == Errno.ENOSPC:
             self._queue = self._room.met_full_disk(work, done.text, self._queue)

@@ -1,4 +1,4 @@
-"""What a commit is made of, what is a key or a value, and what the core asks of a store. Pure."""
+"""The ops of a commit, the checks of keys and values, and the actions for a store. Pure."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _KEY = re.compile(rf"{_NAME}(?:\.{_NAME})*")
 
 
 class Put(msgspec.Struct, frozen=True, array_like=True, tag="put", gc=False):
-    """`["put", key, text]`: the value of `key` is `text` and nothing else."""
+    """`["put", key, text]`: make `text` the value of `key`."""
 
     key: KvsKey
     text: KvsText
 
 
 class Append(msgspec.Struct, frozen=True, array_like=True, tag="append", gc=False):
-    """`["append", key, text]`: `text` goes to the end of the value, which may be absent."""
+    """`["append", key, text]`: add `text` to the end of the value, which may be absent."""
 
     key: KvsKey
     text: KvsText
 
 
 class Unlink(msgspec.Struct, frozen=True, array_like=True, tag="unlink", gc=False):
-    """`["unlink", key]`: `key` and every key below it are gone, if they were there."""
+    """`["unlink", key]`: remove `key` and every key below it, if they are there."""
 
     key: KvsKey
 
@@ -56,7 +56,7 @@ class StoreOps:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Input: the transaction is durable, or `errnum` and `text` say why nothing of it is."""
+    """Input: the transaction is durable, or `errnum` and `text` say why it was not stored."""
 
     errnum: int = 0
     text: str = ""
@@ -70,7 +70,7 @@ class Page(kvs.Page, frozen=True, gc=False):
     """The kvs.page request as this service reads it."""
 
     def bounds(self) -> tuple[str, str]:
-        """The keys of the page lie strictly between these two."""
+        """Return two texts; the keys of the page lie strictly between them."""
         first, last = span(self.prefix)
         if not self.after:
             return first, last
@@ -83,25 +83,25 @@ PAGE: Final = codec(Page)
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """In place of a value that is not what was committed; `text` names the key and says why."""
+    """Stands for a value that differs from the committed one; `text` names the key and says why."""
 
     text: str
-    key: str = ""  # "" when it is not known
-    remains: str = ""  # what of the value is as it was
+    key: str = ""  # "" if it is not known
+    remains: str = ""  # the undamaged part of the value
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """A slice of a sweep: the next one begins `after` this key; None at the end."""
+    """A slice of a sweep over all keys; the next slice begins `after` this key, None at the end."""
 
     after: str | None
     damaged: list[Damaged]
-    keys: int = 0  # how many it has read
+    keys: int = 0  # number of keys read
 
 
 @dataclass(frozen=True, slots=True)
 class PageRead:
-    """The keys of a page, and a value for each; no values when they were not wanted."""
+    """The keys of a page, and a value for each; `values` is empty if the page wants only keys."""
 
     keys: list[str]
     values: Sequence[str | Damaged | None]
@@ -109,7 +109,7 @@ class PageRead:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Action: read the values of `keys`, list and count what is below prefixes, read `pages`.
+    """Action: read the values of `keys`, list or count the keys below prefixes, read `pages`.
 
     The answer is `Fetched`.
     """
@@ -122,7 +122,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Input: for each of `keys` a value, None if absent; for each of `prefixes` sorted keys."""
+    """Input: a value for each of `keys`, None if absent; sorted keys for each of `prefixes`."""
 
     values: Sequence[str | Damaged | None]
     listings: list[list[str]]
@@ -134,16 +134,16 @@ class Fetched:
 
 KvsAction: TypeAlias = CommonAction | StoreOps | Fetch
 KvsOutbox: TypeAlias = Outbox[Never, KvsAction, str]
-"""The kvs asks no service, so it has no calls."""
+"""The kvs sends no request that is answered, so it has no calls."""
 
 
 def span(prefix: str) -> tuple[str, str]:
-    """Between these two lies every key below `prefix`: "/" follows "." in code-point order."""
+    """Return two texts; every key below `prefix` lies between them ("/" follows "." in Unicode)."""
     return (f"{prefix}.", f"{prefix}/") if prefix else ("", KEY_CHAR_LAST)
 
 
 def check_key(key: str) -> str:
-    """`key` if it is one, otherwise FluxError(EINVAL)."""
+    """Return `key`. Raises FluxError(EINVAL) if it is not a key."""
     if len(key) > KEY_CHARS_MAX or not _KEY.fullmatch(key):
         raise FluxError(
             Errno.EINVAL,
@@ -154,19 +154,19 @@ def check_key(key: str) -> str:
 
 
 def checked_bytes(ops: Sequence[Op]) -> int:
-    """How long the keys and texts of `ops` are as UTF-8.
+    """Return the size of the keys and texts of `ops` in UTF-8.
 
-    FluxError(EMSGSIZE or EINVAL) unless each key is one and each text may be put or appended.
+    Raises FluxError, EMSGSIZE or EINVAL, for a bad key, or a text that may not be stored.
     """
     nbytes = _plain_bytes(ops)
     return sum(map(_checked_bytes, ops)) if nbytes is None else nbytes
 
 
 def _plain_bytes(ops: Sequence[Op]) -> int | None:
-    """The same for what nearly every commit is: all of it ASCII, and together no longer than one.
+    """Return the same, fast, for ops that are all ASCII and together shorter than one may be.
 
-    None means that each is to be looked at. Keys that are joined by periods have no empty name if
-    what comes of it begins and ends with none, and has no two in a row.
+    Returns None for other ops, which must be checked one by one. The keys are joined by periods and
+    checked as one text: a period at its begin or end, or two in a row, show an empty name.
     """
     keys = [op.key for op in ops]
     texts = [op.text for op in ops if type(op) is Put or type(op) is Append]
@@ -182,16 +182,13 @@ def _plain_bytes(ops: Sequence[Op]) -> int | None:
 
 
 def _checked_bytes(op: Op) -> int:
-    """How long the key and the text of `op` are as UTF-8.
-
-    FluxError(EMSGSIZE or EINVAL) unless the key is one and the text may be put or appended.
-    """
+    """Return the size of the key and the text of `op` in UTF-8. Raises as `checked_bytes` does."""
     key = check_key(op.key)
     nbytes = len(key.encode())
     if isinstance(op, Unlink):
         return nbytes
     text = op.text
-    if text.isascii() and len(text) <= VALUE_BYTES_MAX:  # nearly every text
+    if text.isascii() and len(text) <= VALUE_BYTES_MAX:  # almost every text
         return nbytes + len(text)
     return nbytes + _text_bytes(key, text)
 

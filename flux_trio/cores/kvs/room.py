@@ -1,7 +1,7 @@
 """What the kvs does while its disk is full (ENOSPC): it holds commits in order, and tries again.
 
 The first commit is tried again once a second, while reads go on. A commit that asks not to wait is
-refused at once. The job manager is told why commits wait, so that `queue status` says it. Pure.
+refused at once. The job manager is told why commits wait, and `queue status` shows it. Pure.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from flux_trio.editions import rfc33
 from flux_trio.messages import Errno, Level, Request, respond_error, topics
 from flux_trio.messages.types import NORESPONSE
 
-ROUND_OPS_MAX: Final = 4096  # where a round stops taking in commits: about 0.02 s of disk
-RETRY_S: Final = 1.0  # between two tries while there is no room
+ROUND_OPS_MAX: Final = 4096  # a round takes no commit beyond it: about 0.02 s of disk
+RETRY_S: Final = 1.0  # between two tries
 RETRY_TIMER: Final = "retry"
 
 

@@ -1,8 +1,8 @@
-"""What waits in the kvs: requests that wait for the store, and those that wait for room. Pure.
+"""Requests that wait in the kvs: for the store, or for room on the disk. Pure.
 
 When the disk is full, commits are not refused: they are held here, in order, and tried again. A
-read waits with them only if its sender committed something there that it may be about, so that a
-sender still sees what it committed before; all other reads go on.
+read waits with them only if one of its sender's commits here may change what it reads, so that a
+sender still sees what it has committed; all other reads go on.
 """
 
 from __future__ import annotations
@@ -18,25 +18,24 @@ from flux_trio.formats.meanings import KvsKey, Stamp
 from flux_trio.messages import Errno, FluxError, Request, topics, without_response
 
 HELD_BYTES_MAX: Final = 64 << 20
-"""Bytes of keys and texts that may wait for room. When they are full, further commits are refused
-with ENOSPC, although their senders would wait: a sender that cannot go on then ends, and nothing
-that it acknowledged is lost. The commits that were under way when the disk filled are held in any
-case."""
+"""Bytes of keys and texts that may wait for room. Further commits are refused with ENOSPC, although
+their senders would wait: a service that cannot go on then ends, and loses nothing that it has
+acknowledged. The commits that were under way when the disk became full are held in any case."""
 
 NO_ROOM: Final = "no room: the disk is full"
-"""For those who asked; the log and `queue status` say more."""
+"""The text of refusals; the log and `queue status` say more."""
 
 ROUND_BYTES_MAX: Final = 4 << 20
-"""Where a round stops taking in commits, in bytes: a small commit waits for no more than that, and
-not for all that was committed before it."""
+"""Bytes of commits beyond which a round takes no further commit: a small commit need not wait for
+more than that."""
 
 PROBE: Final[tuple[Op, ...]] = (Put("kvs-room", " " * 16_384), Unlink("kvs-room"))
-"""What is written when no commit waits, to see whether there is room; it leaves nothing behind."""
+"""Written to find out whether there is room while no commit waits; it leaves no key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit; one that does not `wait` is refused while there is no room."""
+    """A commit; without `wait` it is refused while there is no room."""
 
     request: Request
     ops: list[Op]
@@ -50,7 +49,7 @@ class Read:
 
     request: Request
     names: list[KvsKey]  # keys, or the prefix of a listing or count
-    chars_max: int = 0  # where the answer to a lookup of many keys ends; 0: nowhere
+    chars_max: int = 0  # the answer ends with the value that goes beyond it; 0: no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ Waiting: TypeAlias = Commit | Reading
 
 @dataclass(slots=True)
 class Round:
-    """What the store is doing; `commits` is emptied once they are answered."""
+    """The work that the store is doing; `commits` becomes empty when they are answered."""
 
     commits: list[Commit] = field(default_factory=list)
     lookups: list[Read] = field(default_factory=list)
@@ -73,14 +72,14 @@ class Round:
     listings: list[Read] = field(default_factory=list)
     pages: list[PageAsked] = field(default_factory=list)
     counts: list[Read] = field(default_factory=list)
-    postponed: list[Reading] = field(default_factory=list)  # not to be answered by this round
+    postponed: list[Reading] = field(default_factory=list)  # a later round answers them
     n_ops: int = 0
     nbytes: int = 0  # of its commits
-    gone: set[str] = field(default_factory=set)  # senders that left while it was under way
-    is_probe: bool = False  # it writes only to see whether there is room
+    gone: set[str] = field(default_factory=set)  # senders that have left since it began
+    is_probe: bool = False  # it writes PROBE instead of commits
 
     def take_from(self, queue: deque[Waiting], ops_max: int) -> None:
-        """Take up all before the first commit whose sender reads first: that read must miss it."""
+        """Take requests up to a commit whose sender reads before it: the read must not see it."""
         readers: set[str] = set()
         while queue:
             waiting = queue[0]
@@ -111,16 +110,15 @@ class Round:
 
     @property
     def ops(self) -> list[Op]:
-        """Everything that it writes."""
         return [*PROBE] if self.is_probe else [op for commit in self.commits for op in commit.ops]
 
     def answers(self, read: Reading) -> bool:
-        """Whether `read` is answered at the end: no later round does it, its sender is there."""
+        """Return whether this round answers `read`: no later one does, and its sender is there."""
         is_there = read.request.sender not in self.gone
         return is_there and not any(read is each for each in self.postponed)
 
     def leave(self, sender: str) -> None:
-        """Answer nothing to `sender`, which is gone."""
+        """Send no answers to `sender`, which is gone."""
         self.gone.add(sender)
         silent = without_answers(self.commits, sender)
         self.commits = [each for each in silent if isinstance(each, Commit)]
@@ -134,16 +132,16 @@ class Held:
     _written: dict[str, set[KvsKey]]
 
     def __init__(self) -> None:
-        self.reason = ""  # why there is no room, in the store's words; "" while there is
+        self.reason = ""  # why there is no room, in the store's words; "" while there is room
         self.since = 0.0  # of `reason`, seconds since the Unix epoch
-        self.is_due = False  # to be tried now
-        self.ops_max = 1  # of the next try: the first commit alone, more once that was stored
+        self.is_due = False  # the next round tries them
+        self.ops_max = 1  # of the next try: 1 is the first commit only; more once that is stored
         self.nbytes = 0
         self.queue = deque()  # bounded by HELD_BYTES_MAX and the senders' reads
-        self._written = {}  # keys of commits by sender, since the disk is full
+        self._written = {}  # keys in commits since the disk became full, by sender
 
     def hold(self, commit: Commit) -> None:
-        """Keep a new commit. Raises FluxError(ENOSPC) when it does not wait, or too much does."""
+        """Keep a new commit. Raises FluxError(ENOSPC) if it does not wait, or if too much waits."""
         if not commit.wait:
             raise FluxError(Errno.ENOSPC, NO_ROOM)
         if self.nbytes + commit.nbytes > HELD_BYTES_MAX:
@@ -152,13 +150,12 @@ class Held:
         self.keep(commit)
 
     def hold_read(self, read: Reading) -> None:
-        """Keep a read that concerns a commit here."""
         self.queue.append(read)
 
     def put_back(self, work: Round, commits: list[Commit]) -> None:
-        """Keep, before all others, the `commits` that `work` tried in vain.
+        """Keep the `commits` that `work` could not store, before all others.
 
-        Reads of `work` that must see one of them are postponed.
+        The reads of `work` that must see one of them are postponed.
         """
         for commit in commits:
             self._count(commit)
@@ -171,11 +168,11 @@ class Held:
         self._count(commit)
 
     def leave(self, sender: str) -> None:
-        """Answer nothing to `sender`, which is gone."""
+        """Send no answers to `sender`, which is gone."""
         self.queue = without_answers(self.queue, sender)
 
     def concerns(self, read: Reading) -> bool:
-        """Whether the sender of `read` has a commit here that may change what it reads."""
+        """Return whether the sender of `read` has a commit here that may change what it reads."""
         written = self._written.get(read.request.sender)
         if written is None:
             return False
@@ -185,7 +182,7 @@ class Held:
         return any(above in written for name in names for above in _and_above(name))
 
     def take(self, work: Round) -> None:
-        """Move into `work` what is to be tried now."""
+        """Move into `work` the requests that are to be tried now."""
         work.is_probe = not self.queue
         work.take_from(self.queue, self.ops_max)
         self.nbytes -= sum(commit.nbytes for commit in work.commits)
@@ -197,10 +194,10 @@ class Held:
 
 
 def without_answers(queue: Iterable[Waiting], gone: str) -> deque[Waiting]:
-    """`queue` without the reads of the sender `gone`; its commits are stored and not answered.
+    """Return `queue` without the reads of the sender `gone`, and with its commits unanswered.
 
-    A service that comes back has the same name: it must see what was committed in its name, in the
-    order of that, and no answer that is not its own.
+    A service that comes back has the same name as before: it must see the earlier commits of that
+    name, in order, and must not get answers to its predecessor.
     """
     return deque(
         replace(each, request=without_response(each.request))
@@ -212,6 +209,6 @@ def without_answers(queue: Iterable[Waiting], gone: str) -> deque[Waiting]:
 
 
 def _and_above(key: str) -> Iterable[str]:
-    """The key, and the keys that it is below: an unlink of one of those removes it."""
+    """Return `key` and the keys above it: an unlink of any of them removes it."""
     names = key.split(".")
     return (".".join(names[:n]) for n in range(len(names), 0, -1))

@@ -1,7 +1,7 @@
 """kvs.watch: streams of the changes of one key. Pure.
 
-A watch reads its key once, and is told of each change from then on. What changes while its reader
-has no credit is not kept: the key is read again when the reader grants more.
+A watch reads its key once, and its reader is told of each change from then on. While the reader has
+no credit, changes are not kept: the key is read again when the reader grants more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The resource service: what there is, what of it can be used, and who schedules it (RFC 28).
+"""The resource service: which targets the instance has, which can be used, who schedules them.
 
-An execution target is a rank of R; `inventory_from_config` says which targets there are.
-`ResourceCore` gives their groups to schedulers and keeps from them what is drained, down or
-excluded.
+An execution target is a rank of R (RFC 28); `inventory_from_config` reads the targets from the
+configuration. `ResourceCore` lets schedulers acquire groups of targets, and tells them which
+targets they cannot use: those that are drained, down or excluded.
 """
 
 from flux_trio.cores.resource.core import EVENTLOG_KEY, ResourceCore

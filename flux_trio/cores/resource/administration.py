@@ -1,7 +1,7 @@
-"""Why targets cannot be used though they are there: drained, or down. Pure.
+"""The targets that cannot be used because they are drained or down. Pure.
 
-Both are folds of `resource.eventlog` (RFC 18): a request, or what the check command has found,
-becomes an event, and the event changes the state once it is durable.
+Both are folded from `resource.eventlog` (RFC 18). A request, or a result of the check command,
+becomes an event; the event changes the state when it is durable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flux_trio.messages import Request, topics
 
 
 class Administration(Part):
-    """The drained targets and those that are down, of an `inventory`."""
+    """The drained targets of an `inventory`, and those that are down."""
 
     def __init__(self, inventory: ResourceSet) -> None:
         self.hosts = Hosts(inventory)
@@ -27,11 +27,11 @@ class Administration(Part):
 
     @property
     def unavailable(self) -> Idset:
-        """The targets that are offline to a scheduler (28.offline.6)."""
+        """Return the targets that are offline to a scheduler (28.offline.6)."""
         return self.drains.targets | self.downs.targets
 
     def replay(self, eventlog: str) -> None:
-        """Fold a whole log. FormatError that names the line."""
+        """Fold a whole log. Raises FormatError that names the line."""
         for number, event in enumerate(parse_eventlog(eventlog), start=1):
             try:
                 self.apply(event)
@@ -39,12 +39,12 @@ class Administration(Part):
                 raise error.at(f"line {number}") from None
 
     def apply(self, event: Event) -> None:
-        """Fold one event. FormatError."""
+        """Fold one event. Raises FormatError."""
         self.drains.apply(event)
         self.downs.apply(event)
 
     def event_for(self, now: float, request: Request, exclude: Idset) -> Event | None:
-        """The event that does what `request` asks, None if it is so already. FluxError."""
+        """Return the event for a `request`, None if it changes nothing. Raises FluxError."""
         if request.topic == topics.RESOURCE_DOWN:
             down = flux.DOWN.read(request)
             return self.downs.down(now, self._targets(down.targets), "operator", down.reason)
@@ -58,7 +58,7 @@ class Administration(Part):
         return self.drains.undrain(now, targets, asked.reason, asked.mode)
 
     def events_for(self, now: float, checks: Checks) -> list[Event]:
-        """The events for what the check command has found."""
+        """Return the events for the results of the check command."""
         events = [
             self.downs.up(now, targets, "check")
             if problem is None
@@ -68,7 +68,7 @@ class Administration(Part):
         return [event for event in events if event is not None]
 
     def stop_checking(self, now: float) -> Event | None:
-        """The event that brings up what only a check would: none is configured any more."""
+        """Return the event that brings up what a check has put down; no check is configured now."""
         return self.downs.up(now, self._inventory.ranks, "check")
 
     def _targets(self, text: str) -> Idset:

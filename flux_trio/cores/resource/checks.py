@@ -1,7 +1,7 @@
-"""When the check command of `[resource.check]` is run, and what it has found. Pure.
+"""Runs of the check command of `[resource.check]`, and their results. Pure.
 
-A sweep runs it once for each target. The next sweep begins `interval` seconds after this one began,
-and not before this one is over. What a sweep finds is kept until it is written to the eventlog.
+A sweep runs the command once for each target. The next sweep begins `interval` seconds after this
+one began, but not before this one is over. Results are kept until they are written to the eventlog.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ class RunCheck(msgspec.Struct, frozen=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """Input: the check command has looked at a target; `problem` is None when it is well."""
+    """Input: the check command has checked a target; `problem` is None if it found no problem."""
 
     target: int
     problem: str | None
 
 
 class NotChecked(msgspec.Struct, frozen=True):
-    """Input: the check command could not be run: nothing is known of the target."""
+    """Input: the check command could not be run, so the state of the target is not known."""
 
     target: int
     text: str
 
 
 class Checks(Part):
-    """One sweep after the other over `hosts`, by target."""
+    """Sweeps over `hosts`, by target, one after the other."""
 
     _began_at: Time
     _running: set[int]
@@ -48,23 +48,22 @@ class Checks(Part):
         self._hosts = hosts
         self._interval_s = interval_s
         self._began_at = 0.0
-        self._running = set()  # targets of this sweep that nobody has told of yet
-        self._complained = False  # in this sweep the log has a check that could not be run
-        self._found = {}  # by target, latest; not handed out yet
+        self._running = set()  # targets of this sweep without a result
+        self._complained = False  # the log was told in this sweep of a check that could not be run
+        self._found = {}  # problems by target, until `take_found`
 
     def begin(self, now: float) -> list[RunCheck]:
-        """Begin a sweep; the one before is over."""
+        """Begin a sweep; the last one must be over."""
         self._began_at, self._complained = now, False
         self._running = set(self._hosts)
         return [RunCheck(target, host) for target, host in self._hosts.items()]
 
     def checked(self, checked: Checked) -> None:
-        """Keep what was found."""
         self._running.discard(checked.target)
         self._found[checked.target] = checked.problem
 
     def not_checked(self, failed: NotChecked) -> str | None:
-        """What the log should say: once in a sweep, since it would be the same for all."""
+        """Return a text for the log, once in a sweep: it would be the same for each target."""
         self._running.discard(failed.target)
         if self._complained:
             return None
@@ -72,11 +71,11 @@ class Checks(Part):
         return f"rank {failed.target}: the check cannot be run: {failed.text}"
 
     def next_at(self) -> float | None:
-        """When the next sweep is to begin; None while this one goes on."""
+        """Return when the next sweep begins; None while this one goes on."""
         return None if self._running else self._began_at + self._interval_s
 
     def take_found(self) -> Iterator[tuple[str | None, Idset]]:
-        """What was found since the last time: targets by problem, None for those that are well."""
+        """Yield the results since the last call: targets by problem, None for no problem."""
         found, self._found = self._found, {}
         alike: dict[str | None, list[int]] = {}
         for target, problem in found.items():

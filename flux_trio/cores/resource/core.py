@@ -1,22 +1,20 @@
-"""What the resource service decides: RFC 28 from the resource side, and administration. Pure.
+"""The resource service: RFC 28 from the resource side, and administration. Pure.
 
-`resource.acquire` and `resource.release` are the RFC's; a stream tells its holder of every change.
-Administration is the instance owner's, targets being text, an idset or a hostlist:
+`resource.acquire` and `resource.release` are RFC 28's; a stream tells its holder of every change.
+The other requests are for the instance owner (`editions/flux.py` has their payloads). Targets are
+text: an idset or a hostlist.
 
-- `resource.drain` {"targets", "reason"?} and `resource.undrain` {"targets"}, answered with nothing
-  once the event is durable in the kvs at `resource.eventlog`, from which a start replays them;
-- `resource.targets-down` {"targets", "reason"?} and `resource.targets-up` {"targets"}: the targets
-  have failed, or are back; answered as a drain is, and kept as one. The check command's word
-  (`[resource.check]`) is kept so, too. Everybody who subscribes gets the event `resource-offline`
-  {"targets", "reason"} or `resource-online` {"targets"};
-- `resource.exclude` {"targets"}, "" for none: the members of the exclude group from now on, until
-  the next start, when the configuration says again;
-- `resource.expiration-update` {"expiration"}, when the whole instance ends, 0 for never: whoever
-  acquired gets R anew, everybody else the event `resource-expiration` {"expiration"};
-- `resource.status`, for everybody: {"R": all resources, "drained": {idset: {"timestamp": seconds,
-  "reason": text}}, "offline": idset, "down": {idset: {"timestamp": seconds, "by": "operator",
-  "check" or "start", "reason": text}}, "exclude": idset}. Offline are those that are down; drained
-  ones are offline to a scheduler too (28.offline.6) but not listed there.
+- `resource.drain` and `resource.undrain` are answered when the event is durable in the kvs, at
+  `resource.eventlog`; a start replays that eventlog.
+- `resource.targets-down` and `resource.targets-up` say that targets have failed, or are back. They
+  are stored and answered as a drain is, and results of the check command (`[resource.check]`) are
+  stored, too. Subscribers get the event `resource-offline` or `resource-online`.
+- `resource.exclude` sets the members of the exclude group until the next start, which takes them
+  from the configuration again; "" means no member.
+- `resource.expiration-update` says when the whole instance ends, 0 for never. Holders of a group
+  get R with the new time, subscribers the event `resource-expiration`.
+- `resource.status` is for everybody. Its offline targets are those that are down; drained targets
+  are offline to a scheduler, too (28.offline.6), but are listed apart.
 
 Left out: which drained targets still have jobs, since only the job manager knows.
 """
@@ -71,7 +69,7 @@ CHECK_TIMER: Final = "check"
 
 @dataclass(frozen=True, slots=True)
 class EventlogRead:
-    """Answers the read of what earlier runs have logged."""
+    """Answers the read of the eventlog that earlier runs have written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +85,8 @@ ResourceAction: TypeAlias = CommonAction | RunCheck
 class ResourceCore(CorePart):
     """The whole state of the resource service. `exclude` is among the targets of `inventory`.
 
-    `missing` says what this machine lacks of targets, which are down from the start. With
-    `check_interval_s` the check command looks at every target that often (seconds).
+    `missing` says by target what this machine lacks of it; these targets are down from the start.
+    `check_interval_s` is the time between two sweeps of the check command, None without one.
     """
 
     _inventory: ResourceSet
@@ -111,15 +109,15 @@ class ResourceCore(CorePart):
         self._edition = edition
         self._inventory = inventory
         self._groups = Groups(inventory, exclude, edition)
-        self._administration = Administration(inventory)  # of durable events
+        self._administration = Administration(inventory)  # folded from durable events
         self._missing = dict(missing or {})
         self._checks: Checks | None = None
         if check_interval_s is not None:
             self._checks = Checks(self._administration.hosts.by_target, check_interval_s)
         self._outbox = Outbox[ResourceCall, ResourceAction, str]()
-        self._replayed = False  # until then requests wait: the first grow must tell the truth
+        self._replayed = False  # requests wait for it, since the first grow needs the state
         self._early = []
-        self._waiting = deque()  # administration that is logged, one at a time
+        self._waiting = deque()  # requests that become events, one at a time
         self._committing = None
         self._methods = Methods(
             for_owner={
@@ -140,13 +138,13 @@ class ResourceCore(CorePart):
         )
 
     def start(self, now: float) -> list[ResourceAction]:
-        """Ask for what earlier runs have logged."""
+        """Ask for the eventlog that earlier runs have written."""
         self._outbox.now = now
         self._outbox.ask(*look_up(EVENTLOG_KEY), EventlogRead())
         return self._outbox.take_actions()
 
     def turn(self, now: float, inputs: Sequence[ResourceInput]) -> list[ResourceAction]:
-        """Take requests, checks and the kvs's answers; tell those who acquired what changed."""
+        """Take requests, checks and the kvs's answers; tell the holders of groups what changed."""
         self._outbox.now = now
         for item in inputs:
             match item:
@@ -214,7 +212,7 @@ class ResourceCore(CorePart):
         self._outbox.send(respond(request))
 
     def _expire(self, request: Request) -> None:
-        """The instance runs in a job, and that has a new end."""
+        """The job that the instance runs in has a new end."""
         expiration = flux.INSTANCE_END.read(request).expiration
         starttime = self._inventory.starttime
         if 0 < expiration <= starttime:
@@ -238,9 +236,9 @@ class ResourceCore(CorePart):
         self._outbox.send(respond(request, flux.RESOURCE_STATUS.write(status)))
 
     def _commit_next(self, now: float) -> None:
-        """Make the next change that is in order durable; each is judged on the last.
+        """Make the next valid change durable; a change is checked when the last one is durable.
 
-        An excluded target cannot be drained too (flux-config-resource(5), `exclude`).
+        An excluded target cannot be drained, too (flux-config-resource(5), `exclude`).
         """
         if self._committing or not self._replayed:
             return
@@ -263,7 +261,7 @@ class ResourceCore(CorePart):
             self._commit(None, self._administration.events_for(now, self._checks))
 
     def _commit(self, request: Request | None, events: list[Event]) -> None:
-        """Log `events`, which are what `request` asks for, if it was asked for; none is nothing."""
+        """Log `events`, if there are any; `request` is answered when they are durable."""
         if not events:
             return
         self._committing = (request, events)
@@ -277,7 +275,7 @@ class ResourceCore(CorePart):
             self._outbox.send_all(self._checks.begin(now))
 
     def _checked(self, result: Checked | NotChecked) -> None:
-        assert self._checks is not None  # else nobody would run any
+        assert self._checks is not None  # only a service with checks gets results
         if isinstance(result, Checked):
             self._checks.checked(result)
         elif complaint := self._checks.not_checked(result):
@@ -325,7 +323,7 @@ class ResourceCore(CorePart):
         if response.errnum and request is not None:
             self._outbox.send(respond_error(request, response.errnum, response.error_text))
             return
-        for event in events:  # our own even if they are not durable: a start repeats them
+        for event in events:  # without a request also if they are not durable: a start repeats them
             self._apply(event)
         if request is not None:
             self._outbox.send(respond(request))
@@ -354,7 +352,7 @@ class ResourceCore(CorePart):
 
 
 def _noted(event: str) -> str:
-    """The name that the trace has for an event of the eventlog."""
+    """Return the name that the trace has for an event of the eventlog."""
     if event == OFFLINE:
         return "down"
     return "up" if event == ONLINE else event

@@ -5,7 +5,7 @@ is down because the operator says so, because the check command (`[resource.chec
 it, or because this machine lacks its cores when the service starts. The operator overrides the
 others: the check does not bring up a target that the operator has put down, and after `online` by
 the operator a target is up until the check finds it down again. The eventlog does not have the
-targets that the start finds, since each start looks anew.
+targets that the start finds, since each start looks for them again.
 """
 
 from __future__ import annotations

@@ -53,9 +53,9 @@ class Drains(Marks[_Context, Drain]):
         exclude: Idset,
         mode: DrainMode | None = None,
     ) -> Event | None:
-        """Return the event that drains `targets`, None if all of them are drained already.
+        """Return the event that drains `targets`, None if that changes nothing.
 
-        Raises FluxError: EEXIST when one of them is drained with a reason, EINVAL when excluded.
+        Raises FluxError: EEXIST if a target is drained with a reason, EINVAL if one is excluded.
         """
         drained = Idset.of(t for t in targets if t in self._marks and self._marks[t].reason)
         if mode == "update":
@@ -79,7 +79,7 @@ class Drains(Marks[_Context, Drain]):
     ) -> Event | None:
         """Return the event that undrains `targets`, None if that changes nothing.
 
-        Raises FluxError(EEXIST) when one is not drained.
+        Raises FluxError(EEXIST) if a target is not drained.
         """
         others = targets - self.targets
         if others and mode is None:

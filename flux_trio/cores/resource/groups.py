@@ -1,7 +1,8 @@
-"""RFC 28's resource groups: for each, who has acquired it and what they were told. Pure.
+"""RFC 28's resource groups: for each, its holder and what the holder was told. Pure.
 
-A target belongs to `default` or to `exclude`. One that leaves a group is shrunk from whoever has
-acquired that group, and goes to the other only when released: no target is ever held twice.
+A target belongs to `default` or to `exclude`. A target that leaves a group is shrunk from the
+holder of that group, and goes to the other group only when the holder has released it. So no target
+has two holders.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ class Group:
 
     def _forget_targets(self) -> None:
         self._granted = _NONE  # grown and not shrunk
-        self._online = _NONE  # those of them last told to be online
+        self._online = _NONE  # targets of `_granted` that the holder knows as online
         self.unreleased = _NONE  # shrunk and not released
 
     @property
     def holder(self) -> str | None:
-        """The peer that has acquired it."""
+        """Return the peer that has acquired the group, if any."""
         return self.request.sender if self.request else None
 
     def acquire(self, request: Request) -> None:
-        """`request` is the stream from now on. FluxError(EBUSY) when there is one already."""
+        """Take `request` as the stream. Raises FluxError(EBUSY) if the group has a holder."""
         if self.holder is not None:
             text = f"resource group {self.name} is already acquired by {self.holder}"
             raise FluxError(Errno.EBUSY, text)
@@ -63,7 +64,7 @@ class Group:
         self._forget_targets()
 
     def release(self, targets: Idset) -> None:
-        """FluxError(EPROTO) unless all `targets` were shrunk and not released (28.release.6)."""
+        """Raises FluxError(EPROTO) unless all `targets` wait for their release (28.release.6)."""
         if not targets or not targets <= self.unreleased:
             is_shrinking = ACQUIRE.allows(self._state, AcquireEvent.RELEASE)
             waiting = f"targets {self.unreleased}" if is_shrinking else "nothing"
@@ -76,7 +77,7 @@ class Group:
         self._step(AcquireEvent.RELEASE if self.unreleased else AcquireEvent.RELEASE_LAST)
 
     def shrink(self, members: Idset) -> list[Change]:
-        """Take back what is no longer among `members`."""
+        """Take back the targets that are no longer among `members`."""
         lost = self._granted - members
         if not lost:
             return []
@@ -87,7 +88,7 @@ class Group:
         return [Shrunk(lost)]
 
     def grow(self, members: Idset, up: Idset) -> list[Change]:
-        """Give `members`, which nobody else holds, and say which of all are `up` now."""
+        """Give `members`, which the other group does not hold; tell which targets are `up`."""
         if self.request is None:
             return []
         told = self._grow(members - self._granted, up)
@@ -102,7 +103,7 @@ class Group:
         return told
 
     def renew(self, inventory: ResourceSet) -> list[Change]:
-        """From now on the resources are those of `inventory`, the same for another time."""
+        """Take `inventory`: the same resources with another expiration."""
         self._inventory = inventory
         if not self._granted:
             return []
@@ -126,7 +127,7 @@ class Group:
 
 
 class Groups(Part):
-    """Both groups of `inventory`; `exclude` is the members of the group of that name."""
+    """Both groups of `inventory`; `exclude` has the members of the group of that name."""
 
     exclude: Idset
     _groups: dict[str, Group]
@@ -138,11 +139,11 @@ class Groups(Part):
         self._groups = {name: Group(name, inventory) for name in (DEFAULT_GROUP, EXCLUDE_GROUP)}
 
     def members(self, name: str) -> Idset:
-        """The targets of a group, held or not."""
+        """Return the targets of a group, with or without a holder."""
         return self.exclude if name == EXCLUDE_GROUP else self._all - self.exclude
 
     def acquire(self, name: str, request: Request) -> None:
-        """FluxError: ENOENT for an unknown group or one without targets, EBUSY for one held."""
+        """Raises FluxError: ENOENT for an unknown or empty group, EBUSY for one with a holder."""
         group = self._groups.get(name)
         if group is None:
             known = " and ".join(self._groups)
@@ -152,7 +153,7 @@ class Groups(Part):
         group.acquire(request)
 
     def release(self, name: str, sender: str, targets: Idset) -> None:
-        """FluxError(EPROTO) when `sender` does not hold the group, or it has less to release."""
+        """Raises FluxError(EPROTO) if `sender` does not hold the group, or not these targets."""
         group = self._groups.get(name)
         if group is None or group.holder != sender:
             text = f"resource.release: group {name} is not acquired by {sender}"
@@ -160,13 +161,13 @@ class Groups(Part):
         group.release(targets)
 
     def disconnect(self, peer: str) -> None:
-        """What `peer` had acquired is free again."""
+        """The groups of `peer`, which is gone, can be acquired again."""
         for group in self._groups.values():
             if group.holder == peer:
                 group.disconnect()
 
     def renew(self, inventory: ResourceSet) -> list[Response]:
-        """What the holders are told when `inventory`, the same resources, has other times."""
+        """Return what the holders are told of `inventory`: the same resources with other times."""
         return [
             told
             for group in self._groups.values()
@@ -174,7 +175,7 @@ class Groups(Part):
         ]
 
     def tell(self, up: Idset) -> list[Response]:
-        """What the holders do not know yet, when exactly the targets `up` can be used."""
+        """Return what the holders do not know yet; `up` are the targets that can be used now."""
         told = []
         for name, group in self._groups.items():
             told += self._responses(group, group.shrink(self.members(name)))
@@ -186,7 +187,7 @@ class Groups(Part):
         return told
 
     def _responses(self, group: Group, changes: Iterable[Change]) -> list[Response]:
-        """A response for each change, as long as somebody holds the group."""
+        """Return a response for each change, if the group has a holder."""
         request = group.request
         if request is None:
             return []

@@ -1,4 +1,4 @@
-"""Execution targets: the inventory as the configuration spells it, and targets as people name them.
+"""Execution targets: the inventory in the configuration, and the targets that a request names.
 
 RFC 28 maps all resources to targets, which are the ranks of R (RFC 20). Pure.
 """
@@ -15,21 +15,21 @@ _NONE = Idset()
 
 
 class Hosts:
-    """Which target is on which host, as events of `resource.eventlog` name both."""
+    """Which target is on which host; events of `resource.eventlog` name both."""
 
     def __init__(self, inventory: ResourceSet) -> None:
         self.by_target = inventory.hosts
         self._targets = {host: rank for rank, host in reversed(self.by_target.items())}
 
     def context(self, targets: Idset) -> dict[str, str]:
-        """The keys `idset` and `nodelist` of an event."""
+        """Return the keys `idset` and `nodelist` of an event."""
         nodelist = Hostlist.of(self.by_target[target] for target in targets)
         return {"idset": str(targets), "nodelist": str(nodelist)}
 
     def find(self, idset: str, nodelist: str) -> Iterator[int]:
-        """The targets that an event means: hosts may have other numbers now, or be gone.
+        """Yield the targets that an event means: a host may have another rank now, or be gone.
 
-        FormatError.
+        Raises FormatError.
         """
         for rank, host in zip(Idset.parse(idset), Hostlist.parse(nodelist), strict=False):
             if self.by_target.get(rank) == host:
@@ -39,10 +39,10 @@ class Hosts:
 
 
 def inventory_from_config(entries: Sequence[ResourceEntry]) -> ResourceSet:
-    """The resources that `[[resource.config]]` lists, as flux-config-resource(5) has it.
+    """Return the resources that `[[resource.config]]` lists (flux-config-resource(5)).
 
-    Targets are numbered in the order hosts are first named. An entry for a host named before adds
-    to what that host has. Raises FormatError that names the entry, or the hosts without a core.
+    Targets have ranks in the order in which hosts are named first. A later entry for the same host
+    adds resources to it. Raises FormatError that names the entry, or the hosts without a core.
     """
     ranks: dict[str, int] = {}
     cores: dict[int, Idset] = {}
@@ -93,12 +93,12 @@ def _read_ids(text: str | None, key: str) -> Idset:
 
 
 def inventory_of_machine(hostname: str, cores: Idset, targets: int) -> ResourceSet:
-    """One machine posing as `targets` targets, each of which has all its cores."""
+    """Return `targets` targets on one machine; each has all of its cores."""
     return ResourceSet.build(((n, cores.bits, 0) for n in range(targets)), lambda _: hostname)
 
 
 def parse_targets(text: str, inventory: ResourceSet) -> Idset:
-    """The targets that an idset or a hostlist names; FluxError(EINVAL) if one is not there."""
+    """Return the targets of an idset or a hostlist. FluxError(EINVAL) for an unknown one."""
     try:
         targets = Idset.parse(text)
     except FormatError:

@@ -1,7 +1,4 @@
-"""The scheduler: RFC 27 and RFC 28 as a scheduler speaks them, over a policy of `policies`.
-
-`SchedCore` is the whole of its decisions.
-"""
+"""The scheduler: the scheduler's side of RFC 27 and RFC 28, with a policy of `policies`."""
 
 from flux_trio.cores.sched.core import SchedCore
 

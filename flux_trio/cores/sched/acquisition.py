@@ -1,7 +1,7 @@
-"""RFC 28 from the side of the one who acquires: one group, what it has, what was taken away.
+"""RFC 28 from the scheduler's side: it acquires one group and releases what is shrunk from it.
 
-A response that cannot be read, or that RFC 28 does not allow here, is met like an error response:
-logged, and the scheduler leaves.
+The scheduler logs an error response and ends. It does the same for a response that it cannot read,
+or that RFC 28 does not allow at this point.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from flux_trio.protocols import ACQUIRE, AcquireEvent, AcquireState, InvalidTran
 
 _EVENTS: dict[type[Change], AcquireEvent] = {
     Grown: AcquireEvent.GROW,
-    Expires: AcquireEvent.GROW,  # classic tells of it by a grow
+    Expires: AcquireEvent.GROW,  # in the classic edition it is a grow
     Shrunk: AcquireEvent.SHRINK,
     Online: AcquireEvent.ONLINE,
     Offline: AcquireEvent.OFFLINE,
@@ -47,15 +47,14 @@ class Acquisition(Part):
         self._state = ACQUIRE.initial
 
     def start(self) -> None:
-        """Acquire the group."""
         self._state = ACQUIRE.step(self._state, AcquireEvent.ACQUIRE)
         payload = self._context.edition.acquire.write(Acquire(DEFAULT_GROUP))
         self._context.ask(topics.RESOURCE_ACQUIRE, payload, Acquired(), int(STREAMING))
 
     def release(self, ranks: int) -> None:
-        """Nobody holds `ranks` any more, which were shrunk: say so (28.shrink.6)."""
+        """Release `ranks`, which were shrunk and which no job holds any more (28.shrink.6)."""
         if not ranks or self._state is AcquireState.IDLE:
-            return  # after an error response there is nobody to release them to
+            return  # after an error response the group is not acquired
         last = not self._context.schedule.leaving
         event = AcquireEvent.RELEASE_LAST if last else AcquireEvent.RELEASE
         self._state = ACQUIRE.step(self._state, event)
@@ -64,12 +63,12 @@ class Acquisition(Part):
             self._context.ask(topics.RESOURCE_RELEASE, payload, Released())
 
     def released(self, response: Response) -> None:
-        """A release was answered, which only an error matters of."""
+        """Take the answer to a release: an error ends the scheduler."""
         if response.errnum:
             self._context.give_up(f"{response.topic}: {response.error_text}")
 
     def heard(self, response: Response) -> Sequence[Change]:
-        """What a response of the stream says; nothing when the scheduler leaves because of it."""
+        """Return the changes in a response; none of them if the scheduler ends because of it."""
         try:
             if response.errnum:
                 self._state = ACQUIRE.step(self._state, AcquireEvent.ERROR)

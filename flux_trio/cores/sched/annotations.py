@@ -1,7 +1,7 @@
-"""What people are told about jobs that wait: RFC 27, Alloc Annotate.
+"""Annotations of jobs that wait: why they wait and when they may start (RFC 27, Alloc Annotate).
 
-Estimates change with every job that starts or ends, and most are out of date before anyone
-looks: so what is new is told once in a while, and only what differs from what was told last.
+Estimates change with every job that starts or ends, and most are out of date before a user looks.
+So annotations are sent at most once in ANNOTATE_DELAY_S, and only those that have changed.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from flux_trio.formats.meanings import JobId, Time
 from flux_trio.policies import Job, Shape
 
 ANNOTATE_DELAY_S: Final = 0.1
-"""From a change to its annotation: too short to be noticed, and spares jobs that start sooner."""
+"""Seconds from a change to its annotation. A job that starts sooner needs no annotation."""
 
 NO_ROOM: Final = "insufficient resources"
 NO_NODES: Final = "insufficient resources: nodes that would do are offline"
 
 
 class Told(NamedTuple):
-    """Why one job waits and when it may start, as the job manager was told."""
+    """The annotations of one job: why it waits, and when it may start."""
 
     reason: str | None = None
     start: Time | None = None
@@ -35,7 +35,7 @@ NOTHING: Final = Told()
 
 
 class Annotator(Part):
-    """Keeps what was told of each job that waits, and what should be."""
+    """Keeps, for each job that waits, the annotations that were sent and those that hold now."""
 
     _told: dict[JobId, Told]
     _waiting: dict[JobId, tuple[Shape, Time | None]]
@@ -46,14 +46,14 @@ class Annotator(Part):
         self._waiting = {}
 
     def look(self, waiting: Mapping[Job, float | None]) -> bool:
-        """Take what a policy says of those that wait; whether there is something to tell."""
+        """Take from a policy when each job may start; return whether annotations have changed."""
         self._waiting = {job.id: (job.shape, start) for job, start in waiting.items()}
         if not waiting and not self._told:
             return False
         return self._wanted() != self._told
 
     def changes(self) -> list[tuple[int, SchedAnnotations]]:
-        """What to tell, by job id."""
+        """Return the annotations to send, by job id."""
         wanted = self._wanted()
         told, self._told = self._told, wanted
         pairs = [(jobid, told.get(jobid, NOTHING), now) for jobid, now in wanted.items()]
@@ -61,12 +61,12 @@ class Annotator(Part):
         return [(jobid, difference(old, new)) for jobid, old, new in pairs if old != new]
 
     def forget(self, jobid: int) -> Told:
-        """The job waits no longer. Returns what was told of it, which is out of date."""
+        """Forget a job that waits no longer; return its annotations, which are out of date."""
         self._waiting.pop(jobid, None)
         return self._told.pop(jobid, NOTHING)
 
     def forget_all(self) -> None:
-        """Nobody has been told anything."""
+        """Forget all jobs: a new job manager knows no annotations."""
         self._told, self._waiting = {}, {}
 
     def _wanted(self) -> dict[int, Told]:
@@ -81,7 +81,7 @@ class Annotator(Part):
 
 
 def difference(told: Told, now: Told, summary: str | UnsetType = UNSET) -> SchedAnnotations:
-    """The annotations that make `now` of `told`; `summary` is of the resources, once granted."""
+    """Return the annotations that change `told` into `now`; `summary` names granted resources."""
     return SchedAnnotations(
         resource_summary=summary,
         reason_pending=UNSET if now.reason == told.reason else now.reason,

@@ -1,4 +1,4 @@
-"""What the parts of the scheduler share: the outbox, the schedule, where each job stands."""
+"""The state that the parts of the scheduler share: the outbox, the schedule, the alloc states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOG_ERR: Final = 3  # syslog severity
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """Answers resource.acquire: each response changes what there is."""
+    """Answers resource.acquire: each response changes the resources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class JobsTold:
-    """Answers the sched-hello of this number: one job a response."""
+    """Answers the sched-hello with this number: one job in each response."""
 
     hello: HelloNumber
 
 
 @dataclass(frozen=True, slots=True)
 class HoldersRead:
-    """Answers the read of R of `jobids`, which the hello of this number has told of."""
+    """Answers the lookup of R of `jobids`, which the hello with this number has told of."""
 
     hello: HelloNumber
     jobids: tuple[JobId, ...]
@@ -47,7 +47,7 @@ class HoldersRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadyHeard:
-    """Answers the sched-ready that followed the hello of this number."""
+    """Answers the sched-ready that followed the hello with this number."""
 
     hello: HelloNumber
 
@@ -65,13 +65,13 @@ SchedAction: TypeAlias = CommonAction
 
 
 class Allocs(Standings[AllocState, AllocEvent]):
-    """Where each job stands with the job manager."""
+    """The alloc state of each job (RFC 27)."""
 
     table = ALLOC
 
 
 class Context(Outbox[SchedCall, SchedAction, SchedTimer]):
-    """The outbox, and what all parts decide on."""
+    """The outbox, with the state that all parts decide by."""
 
     schedule: Schedule
     allocs: Allocs
@@ -83,15 +83,14 @@ class Context(Outbox[SchedCall, SchedAction, SchedTimer]):
         self.allocs = Allocs()
 
     def log_error(self, text: str) -> None:
-        """Say in the log what somebody did wrong."""
         self.send(Log(LOG_ERR, text))
 
     def raise_exception(self, jobid: int, kind: str, note: str) -> None:
-        """Raise a fatal exception of a job, which must not go on using its resources."""
+        """Raise a fatal exception of a job, so that it stops using its resources."""
         raised = job_requests.Raise(jobid, kind, 0, note)
         self.send(Request(topics.JOB_RAISE, job_requests.RAISE.write(raised), flags=NORESPONSE))
 
     def give_up(self, reason: str) -> None:
-        """Log `reason` and leave, as RFC 27 and 28 want it of errors that nobody can repair."""
+        """Log `reason` and end the scheduler, as RFC 27 and 28 require for errors of a peer."""
         self.log_error(reason)
         self.send(Exit(reason))

@@ -1,11 +1,9 @@
-"""The scheduler's decisions: RFC 27 from its side, with RFC 28 in `acquisition`. Pure.
+"""The scheduler's side of RFC 27, with RFC 28 in `acquisition`. Pure.
 
-It acquires resources, learns from hello what is allocated (`greeting`), says ready, and then
-answers sched.alloc as its policy decides, once R is durable (`granting`). A request canceled in
-between is answered CANCEL and its R is removed.
-
-Of its own it counts for `sched.stats-get` {"policy", "pending", "granting", "allocated", "nodes":
-{"all", "up"}}, counts all but the first. Left out: resource groups other than `default`.
+The scheduler acquires resources, learns by hello which are allocated (`greeting`), says ready, and
+then answers sched.alloc as its policy decides, when R is durable (`granting`). If the request is
+canceled before that, the answer is CANCEL and R is removed. Left out: resource groups other than
+`default`.
 """
 
 from __future__ import annotations
@@ -81,15 +79,15 @@ class SchedCore(CorePart):
         self._config = config
         self._edition = edition
         self._context = Context(Schedule(config.policy, queues), edition)
-        self._shapes = Shapes()  # derived: parsed again when it is empty
+        self._shapes = Shapes()  # derived from requests: parsed again if it is empty
         self._annotator = Annotator(self._context)
         self._acquisition = Acquisition(self._context)
         self._greeter = Greeter(self._context, config)
-        self._manager = (topics.JOB_MANAGER,)  # the route to who sends requests, its name first
+        self._manager = (topics.JOB_MANAGER,)  # the route to the job manager; its name comes first
         self._granting = Grantings(self._context)
         self._reranking = Reranking(self._context, self._granting)
         self._is_busy = False  # a job waits or holds something
-        self._shrunk = 0  # ranks whose holders were not told of it, as a bit set
+        self._shrunk = 0  # bit set of shrunk ranks whose holders do not know of it yet
         self._methods = Methods(
             for_owner={
                 topics.SCHED_ALLOC: self._alloc,
@@ -103,13 +101,13 @@ class SchedCore(CorePart):
         )
 
     def start(self, now: float) -> list[SchedAction]:
-        """Acquire resources; the rest follows from the answer."""
+        """Acquire resources."""
         self._context.now = now
         self._acquisition.start()
         return self._context.take_actions()
 
     def turn(self, now: float, inputs: Sequence[CommonInput]) -> list[SchedAction]:
-        """Take what came, then let the policy decide once."""
+        """Take the inputs, then let the policy decide once."""
         self._context.now = now
         for item in inputs:
             match item:
@@ -168,11 +166,11 @@ class SchedCore(CorePart):
         elif fired.key == "rerank":
             self._context.fired("rerank")
 
-    # Resources and job manager come and go
+    # Resources and the job manager come and go
 
     def _resources_changed(self, change: Change) -> None:
         match change:
-            case Grown():  # the schedule has it already
+            case Grown():  # `Acquisition` has told the schedule
                 if not self._greeter.has_begun:
                     self._greeter.say_hello()
             case Expires(expiration):
@@ -194,7 +192,7 @@ class SchedCore(CorePart):
             self._greeter.say_hello()
 
     def _shrink(self, ranks: int) -> None:
-        """28.shrink; before hello has told who holds what, nobody can say what is free."""
+        """Lose `ranks` (28.shrink). Before hello tells of the holders, no rank is known as free."""
         self._take_back(ranks)
         self._context.schedule.shrink(ranks)
         self._shrunk |= ranks
@@ -202,13 +200,13 @@ class SchedCore(CorePart):
             self._shrunk_or_ready()
 
     def _take_back(self, ranks: int) -> None:
-        """28.shrink.3, 28.offline.3: jobs that were granted any of `ranks` but not told, wait."""
+        """Revoke grants of `ranks` before SUCCESS; the jobs wait (28.shrink.3, 28.offline.3)."""
         for one in self._granting:
             if one.grant.allocation.ranks & ranks:
                 self._context.schedule.submit(self._granting.revoke(one))
 
     def _shrunk_or_ready(self) -> None:
-        """Release what is free, tell who holds the rest, judge requests anew."""
+        """Release free ranks, raise exceptions of jobs on the others, check requests again."""
         ranks, self._shrunk = self._shrunk, 0
         self._acquisition.release(self._context.schedule.take_left())
         holders = self._context.schedule.holders(ranks) if self._edition.shrink_ends_jobs else ()
@@ -218,7 +216,7 @@ class SchedCore(CorePart):
         self._judge_queue()
 
     def _judge_queue(self) -> None:
-        """Deny what can never be had (28.shrink.7)."""
+        """Deny requests that can never be granted (28.shrink.7)."""
         notes: dict[Shape, str | None] = {}
         for job in list(self._context.schedule.state.queue):
             if job.shape not in notes:
@@ -229,7 +227,7 @@ class SchedCore(CorePart):
                 self._deny(job.id, note)
 
     def _disconnect(self, request: Request) -> None:
-        """A peer is gone; if it is the job manager, all jobs are told anew by the next one."""
+        """A peer is gone; the next job manager tells of all jobs again."""
         if request.sender != self._manager[0]:
             return
         self._granting.forget_all()
@@ -239,7 +237,7 @@ class SchedCore(CorePart):
             self._context.allocs.step(jobid, AllocEvent.LOST)
         self._context.schedule.forget_jobs()
         if self._greeter.has_begun and not self._greeter.said_in_this_turn:
-            # A slow scheduler hears of two ends in one turn: one hello is enough then.
+            # a slow scheduler may learn of two ends in one turn: one hello is enough
             self._greeter.lost()
             self._greeter.say_hello()
 
@@ -249,7 +247,7 @@ class SchedCore(CorePart):
         self._manager = request.routes
         try:
             asked = self._edition.alloc.read(request)
-        except FluxError as error:  # an error response could not name the job (27.impl.10)
+        except FluxError as error:  # an error response cannot name the job (27.impl.10)
             self._refuse(jobid_in(request), error.text)
             return
         try:
@@ -263,7 +261,7 @@ class SchedCore(CorePart):
         except ValueError as error:  # FormatError is one
             self._deny(asked.id, f"invalid jobspec: {error}")
             return
-        # Before the first grow nothing can be said of what there is (28.grow.7).
+        # before the first grow the resources are not known (28.grow.7)
         shortfall = self._context.schedule.shortfall(job.shape) if self._greeter.is_ready else None
         if shortfall is not None:
             self._deny(asked.id, shortfall)
@@ -283,7 +281,7 @@ class SchedCore(CorePart):
         try:
             self._context.allocs.step(jobid, AllocEvent.FREE)
         except InvalidTransition as error:
-            # 27.impl.11: even then the answer is no error, which could not name the job.
+            # 27.impl.11: the answer is not an error, which cannot name the job
             self._context.log_error(f"job {jobid}: {error}")
         else:
             self._context.allocs.step(jobid, AllocEvent.FREED)
@@ -294,7 +292,7 @@ class SchedCore(CorePart):
     def _cancel(self, request: Request) -> None:
         jobid = self._edition.cancel.read(request).id
         if self._context.allocs.step(jobid, AllocEvent.CANCEL) is not AllocState.CANCELING:
-            return  # nothing pending: ignored (27.cancel.6)
+            return  # no pending request: ignored (27.cancel.6)
         if (one := self._granting.get(jobid)) is not None:
             self._granting.revoke(one)
         else:
@@ -313,7 +311,7 @@ class SchedCore(CorePart):
         if not self._context.allocs.allows(asked.id, AllocEvent.EXPIRATION):
             raise FluxError(Errno.ENOENT, f"job {asked.id} has no allocation")
         horizon = self._context.schedule.state.horizon
-        # Whole seconds may be rounded up (readings: sched.expiration).
+        # the seconds may be rounded up (readings: sched.expiration)
         if asked.expiration > horizon + 1:
             text = f"expiration {asked.expiration} is beyond that of the instance, {horizon}"
             raise FluxError(Errno.EINVAL, text)
@@ -322,7 +320,7 @@ class SchedCore(CorePart):
         self._context.send(respond(request))
 
     def _silently(self, method: Callable[[Request], None], request: Request) -> None:
-        """Call a method that never answers, not even with an error (27.cancel.4)."""
+        """Call a method whose request gets no answer, and no error either (27.cancel.4)."""
         try:
             method(request)
         except (FluxError, InvalidTransition) as error:
@@ -346,7 +344,7 @@ class SchedCore(CorePart):
     def _decide(self) -> None:
         now = self._context.now
         if now >= self._context.schedule.state.horizon:
-            return  # the instance is at its end: nothing could run
+            return  # the instance ends: no job can run
         decisions = self._context.schedule.decide(now)
         for job, grant in decisions.started:
             self._granting.grant(job, grant, self._annotator.forget(job.id))
@@ -372,14 +370,14 @@ class SchedCore(CorePart):
         note: str | None = None,
         resources: ResourceSet | None = None,
     ) -> None:
-        """A sched.alloc response: matchtag and errnum are 0, the id says whose (RFC 27)."""
+        """Send a sched.alloc response: matchtag and errnum are 0, the id names the job (RFC 27)."""
         annotations = None if sched is None else self._edition.annotations(sched)
         answer = AllocAnswer(jobid, kind, annotations, note, resources)
         payload = self._edition.alloc_answer.write(answer)
         self._context.send(Response(topics.SCHED_ALLOC, payload, routes=self._manager))
 
     def _note_rest(self) -> None:
-        """Tell the trace when nobody waits for or holds anything any more."""
+        """Tell the trace when the last job that waited or held resources has gone."""
         state = self._context.schedule.state
         if self._greeter.is_ready and self._is_busy and not state.queue and not state.grants:
             self._is_busy = False

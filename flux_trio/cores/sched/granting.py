@@ -1,6 +1,6 @@
-"""From a decision to SUCCESS: R is written, and when it is durable the job is told (27.success.1).
+"""Grants: R is committed, and SUCCESS is sent when R is durable (27.success.1).
 
-All grants of a turn are one commit. A grant that is revoked before its job is told leaves no R.
+All grants of a turn are one commit. If a grant is revoked before SUCCESS is sent, R is removed.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from flux_trio.policies import Grant, Job
 
 @dataclass(slots=True, eq=False)
 class Granting:
-    """A grant whose R is not known to be durable yet."""
+    """A grant whose R may not be durable yet."""
 
     number: GrantNumber
-    """A job whose grant is revoked may get another one; the number tells the two apart."""
+    """Tells this grant from a later one: a job whose grant is revoked may get another."""
     job: Job
     grant: Grant
     resources: ResourceSet
     outdated: Told
-    """What was told while the job waited."""
+    """The annotations of the job from when it waited."""
 
 
 class Grantings(Part):
@@ -44,8 +44,8 @@ class Grantings(Part):
         self._context = context
         self._by_id = {}
         self._last_number = 0
-        self._granted = []  # in this turn: job ids and numbers
-        self._ops = []  # what this turn writes
+        self._granted = []  # job ids and numbers of grants of this turn
+        self._ops = []  # ops of this turn
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -54,11 +54,10 @@ class Grantings(Part):
         return iter(list(self._by_id.values()))
 
     def get(self, jobid: int) -> Granting | None:
-        """The grant of job `jobid`; None when it has none on its way."""
         return self._by_id.get(jobid)
 
     def grant(self, job: Job, grant: Grant, outdated: Told) -> None:
-        """Write R of `grant`; `outdated` was told of the job while it waited."""
+        """Write R of `grant`; `outdated` are the annotations of the job from when it waited."""
         pool = self._context.schedule.state.pool
         properties = pool.inventory.properties if pool.inventory else {}
         expiration = grant.end if grant.end < math.inf else 0.0
@@ -72,18 +71,18 @@ class Grantings(Part):
         self._granted.append((job.id, self._last_number))
 
     def revoke(self, one: Granting) -> Job:
-        """Take back a grant whose job was not told; the job neither waits nor holds anything."""
+        """Take back a grant before SUCCESS; the job then neither waits nor holds resources."""
         del self._by_id[one.job.id]
         self._context.schedule.free(one.job.id)
         self._ops.append(["unlink", job_key(one.job.id, "R")])
         return one.job
 
     def forget_all(self) -> None:
-        """Tell no job of its grant: the job manager that asked for them is gone."""
+        """Forget the grants: the job manager that requested them is gone."""
         self._by_id.clear()
 
     def commit(self) -> None:
-        """Write R of the turn's grants, and remove R of those it revoked."""
+        """Commit R of the turn's grants, and remove R of grants that were revoked."""
         if not self._ops:
             return
         ops, self._ops = self._ops, []
@@ -91,7 +90,7 @@ class Grantings(Part):
         self._context.ask(*commit_ops(ops), GrantsStored(granted))
 
     def stored(self, call: GrantsStored, response: Response) -> list[Granting]:
-        """The grants that are durable now, and were not revoked meanwhile."""
+        """Return the grants that are durable now and were not revoked meanwhile."""
         if response.errnum:
             self._context.give_up(f"{response.topic}: {response.error_text}")
             return []

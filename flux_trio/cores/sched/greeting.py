@@ -1,8 +1,7 @@
-"""RFC 27, Hello and Ready: learning what is allocated, and saying that requests may come.
+"""RFC 27, Hello and Ready: the scheduler learns which resources are allocated, and says ready.
 
-ENOSYS comes from the broker while there is no job manager, so it is no answer to hello, neither to
-the first one nor to a later one. Hello is said again once somebody holds the job manager's name
-(readings: Job manager gone), which the event `service-back` tells.
+While there is no job manager, the broker answers hello with ENOSYS. The scheduler then says hello
+again when the event `service-back` tells that the job manager is back (readings: Job manager gone).
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ Holding: TypeAlias = Annotated[list[Any], Items((JobId, RObject))]
 
 @dataclass(slots=True)
 class Hello:
-    """What one hello has told so far."""
+    """The answers to one hello so far."""
 
     number: HelloNumber
     told_all: bool = False
-    """ENODATA has come."""
+    """Whether ENODATA has come."""
     unread: list[JobId] = field(default_factory=list)
-    """Jobs whose R is not asked for yet."""
+    """Jobs whose R is yet to be looked up."""
     reads: int = 0
-    """Reads of R that are not answered."""
+    """Number of lookups of R that are not answered yet."""
     allocated: list[Holding] = field(default_factory=list)
     """[id, R] of each job that holds resources."""
 
 
 class Greeter(Part):
-    """The link to the job manager. Each hello has a number; late answers to an earlier one count
-    for nothing.
+    """The link to the job manager. Each hello has a number, by which answers to an earlier hello
+    are ignored.
     """
 
     link: LinkState
@@ -63,17 +62,17 @@ class Greeter(Part):
 
     @property
     def is_ready(self) -> bool:
-        """Whether sched-ready is answered: requests may come."""
+        """Return whether sched-ready is answered, so that requests may come."""
         return self.link is LinkState.READY
 
     @property
     def has_begun(self) -> bool:
-        """Whether a hello was ever said; the first one follows the first grow."""
+        """Return whether hello was said; the first hello follows the first grow."""
         return self._hello.number > 0
 
     @property
     def waits(self) -> bool:
-        """Whether hello is to be said once somebody holds the job manager's name."""
+        """Return whether hello is to be said when the job manager is back."""
         return self.has_begun and self.link is LinkState.DETACHED
 
     def say_hello(self) -> None:
@@ -85,15 +84,15 @@ class Greeter(Part):
         self._context.ask(topics.SCHED_HELLO, payload, JobsTold(self._hello.number), int(STREAMING))
 
     def lost(self) -> None:
-        """The job manager is gone; what it was asked is not answered by the next one."""
+        """The job manager is gone; the next one does not answer the requests to this one."""
         self.link = LINK.step(self.link, LinkEvent.LOST)
 
     def is_current(self, number: int) -> bool:
-        """Whether the hello of this number is the last one, and the link is not lost."""
+        """Return whether the hello with this number is the last one, and the link is not lost."""
         return number == self._hello.number and self.link is not LinkState.DETACHED
 
     def jobs_told(self, call: JobsTold, response: Response) -> None:
-        """A response to hello: a job, or the end."""
+        """Take a response to hello: a job, or the end."""
         if not self.is_current(call.hello):
             return
         match response.errnum:
@@ -124,14 +123,14 @@ class Greeter(Part):
             self._read_holders()
 
     def _read_holders(self) -> None:
-        """Read R of the jobs told of since the last time."""
+        """Look up R of the jobs that hello has told of since the last lookup."""
         jobids, self._hello.unread = tuple(self._hello.unread), []
         self._hello.reads += 1
         call = HoldersRead(self._hello.number, jobids)
         self._context.ask(*look_up_jobs(jobids, ["R"]), call)
 
     def holders_read(self, call: HoldersRead, response: Response) -> None:
-        """Mark as taken what those jobs hold."""
+        """Mark the resources of these jobs as allocated."""
         if not self.is_current(call.hello):
             return
         self._hello.reads -= 1
@@ -144,7 +143,7 @@ class Greeter(Part):
             self._ready_if_complete()
 
     def _mark(self, jobid: int, text: str | None) -> None:
-        """The job holds the R of that text."""
+        """Mark the resources in R, as `text`, as allocated to the job."""
         if text is None:
             self._refuse(jobid, "its R is not in the kvs")
             return
@@ -156,7 +155,7 @@ class Greeter(Part):
             self._hello.allocated.append([jobid, msgspec.json.decode(text)])
 
     def _refuse(self, jobid: int, note: str) -> None:
-        """A job whose resources cannot be marked must not go on using them."""
+        """Raise an exception of a job whose resources cannot be marked, so that it ends."""
         self._context.log_error(f"job {jobid}: {note}")
         self._context.raise_exception(jobid, "scheduler-restart", note)
 
@@ -169,7 +168,7 @@ class Greeter(Part):
         self._context.ask(topics.SCHED_READY, payload, ReadyHeard(self._hello.number))
 
     def ready_heard(self, call: ReadyHeard, response: Response) -> bool:
-        """Whether requests may come from now on."""
+        """Take the answer to sched-ready; return whether requests may come from now on."""
         if not self.is_current(call.hello) or response.errnum == Errno.ENOSYS:
             return False  # the job manager is gone; its disconnect says so too
         if response.errnum:

@@ -1,4 +1,4 @@
-"""What sched.alloc asks for: its jobspec as a shape, which many requests share."""
+"""The resources that sched.alloc requests: a shape from its jobspec, which many requests share."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from flux_trio.formats import FormatError, Jobspec, Wanted
 from flux_trio.policies import Job, Shape
 
 SHAPES_MAX: Final = 10_000
-"""Different requests remembered; few people think of more. All are forgotten when there are more,
-since jobs that wait keep theirs."""
+"""Different shapes that are kept. Beyond it all are dropped; jobs that wait keep theirs."""
 
 
 class Shapes:
-    """Jobspecs to shapes, the same one for the same request, so that it is parsed once."""
+    """Finds the shape of a jobspec; equal resource requests share a shape, which is parsed once."""
 
     def __init__(self) -> None:
         self._shapes: dict[bytes, Shape] = {}
 
     def job(self, asked: Alloc) -> Job:
-        """The request as a job that waits. Raises FormatError with the place in the jobspec."""
+        """Return the request as a waiting job. Raises FormatError with the place in the jobspec."""
         try:
             wanted = Wanted.read(asked.jobspec)
         except FormatError as error:
@@ -35,7 +34,7 @@ class Shapes:
             if len(self._shapes) >= SHAPES_MAX:
                 self._shapes.clear()
             shape = self._shapes[key] = _shape_of(asked.jobspec)
-        duration = wanted.duration or math.inf  # 0 is unset (RFC 25)
+        duration = wanted.duration or math.inf  # 0 means no limit (RFC 25)
         return Job(
             asked.id, shape, duration, asked.priority, asked.t_submit, sys.intern(wanted.queue)
         )

@@ -1,6 +1,6 @@
-"""New priorities of jobs that wait, put into effect a slice a turn: others are served between.
+"""New priorities of waiting jobs. A turn applies a slice of them, so that others do not wait long.
 
-What comes later about a job counts, and nothing is decided before all have their new places.
+The latest priority of a job counts. The policy decides again when all priorities are applied.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from flux_trio.formats.meanings import JobId
 from flux_trio.protocols import AllocEvent, AllocState
 
 SLICE_JOBS: Final = 4096
-"""Jobs a turn: about 15 ms."""
+"""Jobs in a turn: about 15 ms."""
 
 
 class Reranking(Part):
-    """Priorities that are to be given, by job id."""
+    """The priorities that are to be applied, by job id."""
 
     _priorities: dict[JobId, int]
 
@@ -30,19 +30,19 @@ class Reranking(Part):
         self._priorities = {}
 
     def add(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Job ids and their new priorities."""
+        """Take job ids and their new priorities."""
         self._priorities.update(pairs)
 
     def forget(self, jobid: int) -> None:
-        """The job is asked for anew, or no more: what was said before is past."""
+        """Forget the priority of a job whose request has ended or was sent again."""
         self._priorities.pop(jobid, None)
 
     def forget_all(self) -> None:
-        """All jobs are told anew."""
+        """Forget all priorities: the job manager sends its requests again."""
         self._priorities.clear()
 
     def step(self) -> bool:
-        """Give a slice of them; whether there are none left."""
+        """Apply a slice of the priorities; return whether all are applied."""
         for jobid in list(islice(self._priorities, SLICE_JOBS)):
             priority = self._priorities.pop(jobid)
             state = self._context.allocs.step(jobid, AllocEvent.PRIORITIZE)
@@ -50,5 +50,5 @@ class Reranking(Part):
                 continue  # ids without a pending request are ignored (RFC 27, Prioritize)
             self._context.schedule.prioritize(jobid, priority)
             if (one := self._granting.get(jobid)) is not None:
-                one.job.priority = priority  # should it have to wait again
+                one.job.priority = priority  # if its grant is revoked it waits again
         return not self._priorities

@@ -1,6 +1,6 @@
-"""What this scheduler reads of RFC 33's scheduler policy: `policy`, for all queues or for one.
+"""The key `policy` of RFC 33's scheduler table, for all queues or for one.
 
-The table is a scheduler's own: other keys are let be.
+The table belongs to schedulers: this one ignores its other keys.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from flux_trio.policies import POLICIES
 def scheduler_policies(
     config: Config, policy: str | None = None
 ) -> tuple[SchedConfig, dict[str, str]]:
-    """`[sched]` with the general policy, and the policy of each named queue; `policy` overrides.
+    """Return `[sched]` with the general policy, and the policy of each named queue.
 
-    Raises FormatError for one that there is not.
+    `policy` overrides both. Raises FormatError for an unknown policy.
     """
     general = policy or _policy_in(config, None) or config.sched.policy
     queues = {name: policy or _policy_in(config, name) or general for name in config.queues}
@@ -27,7 +27,7 @@ def scheduler_policies(
 
 
 def _policy_in(config: Config, queue: str | None) -> Any:
-    """What a queue's scheduler table says, the general one where it says nothing."""
+    """Return a queue's policy; the general policy if its table has no such key."""
     policy = config.policy_for(queue).scheduler.get("policy")
     if policy is not None and policy not in POLICIES:
         table = "policy" if queue is None else f"queues.{queue}.policy"
