@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
+import time
 
 from tests.planter import reach, running
 from tests.planter.findings import KEPT, ROOT, Findings, code_now, equivalents, records_of, report
@@ -19,6 +21,7 @@ from tests.planter.mutants import FAMILIES, Mutant, mutants_of
 
 def main(arguments: list[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
+    begin = time.monotonic()
     known = equivalents()
     code = code_now()
     chosen = _chosen(asked.family, asked.only)
@@ -43,7 +46,15 @@ def main(arguments: list[str] | None = None) -> int:
             running.run(plan, tests)
     text, is_well = report(chosen, findings, known)
     print(text)
+    if not asked.report:
+        print(f"this run: {(time.monotonic() - begin) / 60:.1f} min, {_cpu_min():.1f} min of CPU")
     return 0 if is_well else 1
+
+
+def _cpu_min() -> float:
+    """Processor time of this process and of those that it has waited for, in minutes."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used) / 60
 
 
 def _parser() -> argparse.ArgumentParser:

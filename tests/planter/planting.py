@@ -23,6 +23,8 @@ PLANTED: Final = "PLANTER_PLANTED"
 """Environment variable: `FAMILY MUTANT`, in a process that has one."""
 RECORDS: Final = "PLANTER_RECORDS"
 """Environment variable: `FAMILY DIRECTORY`, in a process that records."""
+REFUSED: Final = "PLANTER_REFUSED"
+"""Environment variable: the file for pairs without a row (tests/support/refusals.py)."""
 
 SITE: Final = str(Path(__file__).parent / "site")
 
@@ -48,12 +50,18 @@ def is_planted() -> bool:
 
 def at_start() -> None:
     """In a new process: do the same as the one that started it, once the program is imported."""
+    if path := os.environ.get(REFUSED):
+        _after_import("flux_trio.protocols", lambda: _report_refused(path))
     if told := os.environ.get(PLANTED):
         family, mutant = told.split(" ", 1)
         _after_import(FAMILIES[family][1], lambda: mutants_of(family)[mutant].plant())
     elif told := os.environ.get(RECORDS):
         family, directory = told.split(" ", 1)
         _after_import(FAMILIES[family][1], lambda: _record(family, directory))
+
+
+def _report_refused(path: str) -> None:
+    importlib.import_module("tests.support.refusals").report_to(path)
 
 
 def _record(family: str, directory: str) -> None:

@@ -24,6 +24,7 @@ from flux_trio.judge.rules import ALL_RULES
 from flux_trio.testing.watching import LONG_TEXT
 from flux_trio.trace import read_trace
 from flux_trio.views import verdict_text
+from tests.planter.planting import SITE
 
 DEADLINE_S = 300.0  # only what hangs takes so long, however busy the machine is
 FLUX_TRIO = (sys.executable, "-m", "flux_trio")
@@ -46,7 +47,8 @@ properties = ["big"]
 def environment(**more: str) -> dict[str, str]:
     """This process's, without what would lead to another instance."""
     inherited = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
-    path = os.pathsep.join(filter(None, [str(ROOT), inherited.get("PYTHONPATH")]))
+    places = dict.fromkeys([str(ROOT), SITE, *inherited.get("PYTHONPATH", "").split(os.pathsep)])
+    path = os.pathsep.join(filter(None, places))
     return inherited | {"PYTHONPATH": path} | more
 
 

@@ -2,19 +2,22 @@
 
 A service answers such a pair as its protocol wants, so a missing row can look like an error of the
 other side. `EXPECTED` lists the pairs that a test brings about on purpose; every other pair fails
-the test in which it occurs.
+the test in which it occurs. Instances that a test starts as processes write their pairs to a file.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final
 
 from flux_trio.protocols import InvalidTransition
-from tests.planter.planting import is_planted
+from tests.planter.planting import REFUSED, is_planted
 from tests.planter.tables import TABLES, is_of_tests, place_of
 
 EXPECTED: Final[dict[str, str]] = {
@@ -48,28 +51,62 @@ EXPECTED: Final[dict[str, str]] = {
 """Which pair, and who does what wrong."""
 
 _NAMES: Final = {table.name: name for name, table in TABLES.items()}
-_refused: list[str] = []
 
 
-def _note_refusals() -> None:
-    """Note each pair that a table of the program refuses from now on, unless a test asks for it."""
-    init = InvalidTransition.__init__
+class _Noting:
+    """Notes each pair that a table of the program refuses, unless a test asks the table for it."""
 
-    def noted(self: InvalidTransition, table: str, state: Enum, event: Enum, *rest: Any) -> None:
-        init(self, table, state, event, *rest)
-        name = _NAMES.get(table)
-        if name is None or is_of_tests(sys._getframe(1)):
-            return
-        rows = vars(TABLES[name])["rows"]  # unseen by a probe: the test has not read them
-        if event in rows[state]:
-            return
-        _refused.append(place_of(name, state, event))
+    def __init__(self) -> None:
+        self.pairs: set[str] = set()
+        self.file: Path | None = None  # of the process that started this one
 
-    changed: Any = InvalidTransition
-    changed.__init__ = noted
+    def install(self) -> None:
+        init = InvalidTransition.__init__
+
+        def noted(
+            error: InvalidTransition, table: str, state: Enum, event: Enum, *rest: Any
+        ) -> None:
+            init(error, table, state, event, *rest)
+            name = _NAMES.get(table)
+            if name is None or is_of_tests(sys._getframe(1)):
+                return
+            rows = vars(TABLES[name])["rows"]  # unseen by a probe: the test has not read them
+            if event not in rows[state]:
+                self._note(place_of(name, state, event))
+
+        changed: Any = InvalidTransition
+        changed.__init__ = noted
+
+    def _note(self, pair: str) -> None:
+        self.pairs.add(pair)
+        if self.file is not None and not is_planted():
+            with suppress(OSError), self.file.open("a", encoding="utf-8") as file:
+                file.write(pair + "\n")
 
 
-_note_refusals()
+_noting = _Noting()
+_noting.install()
+
+
+def report_to(path: str) -> None:
+    """Append refused pairs to the file at `path`, for the test that started this process."""
+    _noting.file = Path(path)
+
+
+def watch_processes() -> None:
+    """Let the processes that this one starts from now on report to it."""
+    _noting.file = None
+    os.environ[REFUSED] = str(Path(tempfile.gettempdir()) / f"refused-{os.getpid()}")
+
+
+def take_refused() -> set[str]:
+    """Return the pairs that were refused since the last call, here and in other processes."""
+    found, _noting.pairs = _noting.pairs, set()
+    if path := os.environ.get(REFUSED):
+        with suppress(FileNotFoundError):
+            found |= set(Path(path).read_text(encoding="utf-8").splitlines())
+            Path(path).unlink()
+    return found
 
 
 @contextmanager
@@ -78,10 +115,9 @@ def none_but_expected() -> Iterator[None]:
 
     A process with a mutant passes: a row that was deleted is not noticed by this alone.
     """
-    _refused.clear()
+    take_refused()
     yield
-    found = sorted({pair for pair in _refused if pair not in EXPECTED})
-    _refused.clear()
+    found = sorted(take_refused() - EXPECTED.keys())
     assert not found or is_planted(), (
         f"{', '.join(found)}: occurred, and is not in its table; "
         "when a test does that on purpose, list it in tests/support/refusals.py"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.planter.tables import TABLES
+from tests.support.instance import environment
 from tests.support.manager_script import ManagerScript
-from tests.support.refusals import EXPECTED, none_but_expected
+from tests.support.refusals import EXPECTED, none_but_expected, take_refused
 
 
 @pytest.fixture
@@ -36,3 +40,18 @@ def test_no_pair_that_has_a_row_is_listed() -> None:
         name, state, event = pair.split()
         row = next(row for each, row in TABLES[name].rows.items() if each.name == state)
         assert event not in [each.name for each in row], pair
+
+
+@pytest.mark.real
+def test_pair_in_an_instance_that_the_test_starts_is_reported_to_it() -> None:
+    program = (
+        "from tests.support.manager_script import ManagerScript\n"
+        "m = ManagerScript(peers=True)\n"
+        "m.running(1)\n"
+        "m.execute(1, 'finish', 'release final')\n"
+        "m.alloc(1)\n"
+    )
+    take_refused()
+    subprocess.run([sys.executable, "-c", program], env=environment(), check=True)
+    assert take_refused() == {"ALLOC FREEING SUCCESS"}
+    assert take_refused() == set()

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-if "PLANTER_PLANTED" in os.environ or "PLANTER_RECORDS" in os.environ:
+if {"PLANTER_PLANTED", "PLANTER_RECORDS", "PLANTER_REFUSED"} & os.environ.keys():
     sys.path.append(str(Path(__file__).parents[3]))
     from tests.planter.planting import at_start
 
