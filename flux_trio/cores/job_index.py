@@ -86,11 +86,15 @@ def read_ended(key: str, value: str | None) -> Ended:
     return Ended(jobid_in(key), usec, told.userid, told.result, told.name, told.queue)
 
 
-def ended_ops(jobs: Iterable[Ended]) -> list[list[str]]:
-    """Return the kvs ops that move jobs from the active ones to the finished ones."""
+def ended_ops(jobs: Iterable[Ended], *, are_new: bool = True) -> list[list[str]]:
+    """Return the kvs ops that move jobs from the active ones to the finished ones.
+
+    `are_new` says that their `ended` keys are not there: to append is cheaper than to put.
+    """
     jobs = list(jobs)
-    puts = [["put", ended_key(job), ended_value(job)] for job in jobs]
-    return puts + [["unlink", active_key(job.id)] for job in jobs]
+    write = "append" if are_new else "put"
+    ops = [[write, ended_key(job), ended_value(job)] for job in jobs]
+    return ops + [["unlink", active_key(job.id)] for job in jobs]
 
 
 def submit_op(jobid: int) -> list[str]:

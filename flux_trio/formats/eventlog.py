@@ -7,7 +7,7 @@ forbids them. Timestamps may descend, since several writers may append.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -26,7 +26,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 _decode = msgspec.json.Decoder(Event).decode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
-_encode = msgspec.json.Encoder().encode
+_encode_lines = msgspec.json.Encoder().encode_lines
 
 
 def parse_event(line: str) -> Event:
@@ -61,17 +61,17 @@ def parse_eventlog(text: str) -> list[Event]:
 
 def format_event(event: Event) -> str:
     """Return one line of JSON with its newline; FormatError for an invalid time."""
-    if not 0 < event.timestamp < math.inf:
-        raise FormatError("a number above 0", event.timestamp, "timestamp")
-    return _encode(event).decode() + "\n"
+    return format_eventlog([event])
 
 
-def format_eventlog(events: Iterable[Event]) -> str:
-    """Return the events as complete lines; FormatError if `events` is empty.
+def format_eventlog(events: Sequence[Event]) -> str:
+    """Return the events as complete lines; FormatError for an invalid time, or without events.
 
     RFC 18: an eventlog is never created empty, and an append has at least one event.
     """
-    text = "".join([format_event(event) for event in events])
-    if not text:
+    if not events:
         raise FormatError("one event or more", Words("none"))
-    return text
+    for event in events:
+        if not 0 < event.timestamp < math.inf:
+            raise FormatError("a number above 0", event.timestamp, "timestamp")
+    return _encode_lines(events).decode()

@@ -44,8 +44,8 @@ def test_counts_are_those_of_the_jobs_as_they_are(
         else:
             tally.held(jobid, queue, reason)
         jobs[jobid] = (queue, state, reason)
-    tally.went(9, None, JobState.RUN)
     tally.came(None, JobState.RUN)
+    tally.went(9, None, JobState.RUN)
     assert tally.jobs(ACTIVE | JobState.NEW) == len(jobs)
     for name in ("batch", "debug"):
         of_queue = [job for job in jobs.values() if job[0] == name]

@@ -76,7 +76,8 @@ class ActiveJob(ActiveFacts, Job):
     @property
     def queue(self) -> str | None:
         """Its queue (RFC 33); None for the anonymous one."""
-        return self.queue_by(self.jobspec_updates)
+        updates = self.jobspec_updates
+        return self.queue_by(updates) if updates else self.kept_jobspec.queue
 
     def queue_by(self, updates: dict[str, Any] | None) -> str | None:
         """What its queue is with these jobspec-updates."""

@@ -25,8 +25,8 @@ from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Exit, NoteAll
 from flux_trio.editions.journal import Ended
-from flux_trio.formats import Event, format_event, job_key
-from flux_trio.formats.meanings import EventlogText, JobId, JobNote, KvsOp
+from flux_trio.formats import Event, format_eventlog, job_key
+from flux_trio.formats.meanings import JobId, JobNote, KvsOp
 from flux_trio.messages import Errno, FluxError, Payload, Request, Response, service_of
 
 # Jobs in one commit; a turn with more (everybody's jobs are canceled) makes several, in order.
@@ -50,7 +50,7 @@ class Commits(Part):
     messages: list[JobManagerAction]  # of this turn
     questions: list[JobManagerAction]  # of this turn, that reveal no event
     notes: list[tuple[str, JobNote]]  # of this turn, for the trace
-    lines: dict[JobId, EventlogText]  # what this turn adds to its eventlog
+    logged: dict[JobId, list[Event]]  # what this turn adds to its eventlog
     over: list[Ended]  # jobs that became inactive in this turn
     ops: list[KvsOp]  # what this turn stores beside eventlogs
     uncommitted: deque[Uncommitted]  # the oldest first
@@ -62,7 +62,7 @@ class Commits(Part):
         self.messages = []
         self.questions = []
         self.notes = []
-        self.lines = {}
+        self.logged = {}
         self.over = []
         self.ops = []
         self.uncommitted = deque()
@@ -114,9 +114,13 @@ class Commits(Part):
         """Put `ops` into this turn's commit; the messages of this turn wait for it."""
         self.ops += ops
 
-    def add_line(self, jobid: int, event: Event) -> None:
+    def add_event(self, jobid: int, event: Event) -> None:
         """Put an event of the job into this turn's commit."""
-        self.lines[jobid] = self.lines.get(jobid, "") + format_event(event)
+        events = self.logged.get(jobid)
+        if events is None:
+            self.logged[jobid] = [event]
+        else:
+            events.append(event)
 
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
         """Put records into the trace, in their place among this turn's."""
@@ -158,10 +162,13 @@ class Commits(Part):
         if self.notes:
             send_all([NoteAll(self.notes)])
             self.notes = []
-        ops = [["append", job_key(jobid, "eventlog"), text] for jobid, text in self.lines.items()]
+        ops = [
+            ["append", job_key(jobid, "eventlog"), format_eventlog(events)]
+            for jobid, events in self.logged.items()
+        ]
         ops += ended_ops(self.over)
         ops += self.ops
-        self.lines, self.over, self.ops = {}, [], []
+        self.logged, self.over, self.ops = {}, [], []
         for start in range(0, len(ops), COMMIT_OPS_MAX):
             self._commit(ops[start : start + COMMIT_OPS_MAX])
         messages, self.messages = self.messages, []
@@ -173,7 +180,7 @@ class Commits(Part):
         send_all(questions)
 
     def _commit(self, ops: list[list[str]]) -> None:
-        nbytes = sum(len(op[-1]) for op in ops)  # JSON: few characters are not ASCII
+        nbytes = sum([len(op[-1]) for op in ops])  # JSON: few characters are not ASCII
         self.uncommitted.append(Uncommitted(nbytes))
         self.waiting_bytes += nbytes
         self.outbox.ask(*commit_ops(ops), EventsStored())

@@ -126,9 +126,9 @@ class Ledger(Commits):
 
     def log_now(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
         """Log an event of `job`, whatever hook is being asked."""
-        event = Event(self.now, name, context)
+        event = Event(self.outbox.now, name, context)
         self._apply(job, event)
-        self.add_line(job.id, event)
+        self.add_event(job.id, event)
         self.dirty[job.id] = job
         if name in _FURTHER:
             self._go_further(job, event)
@@ -198,7 +198,7 @@ class Ledger(Commits):
         """A job that was refused: it never was (RFC 21, Invalidate Event)."""
         self._remove(job)
         self.dirty.pop(job.id, None)
-        self.lines.pop(job.id, None)
+        self.logged.pop(job.id, None)
         event = Event(self.now, JobEvent.INVALIDATE)
         job.apply(event)
         job.asked = job.state  # plugins are told job.destroy alone
@@ -253,7 +253,7 @@ class Ledger(Commits):
         del self.jobs[job.id]
         self.running.pop(job.id, None)
         for sizes in (self.asked_bytes, self.posted_bytes, self.memo_bytes):
-            sizes.put(job.userid, job.id, 0)
+            sizes.went(job.userid, job.id)
         self.users.went(job.userid, job.id)
         self.tally.went(job.id, job.queue, job.state)
 

@@ -86,7 +86,7 @@ class Migration(Part):
                     over.append(ended(revive(job, kept), events[-1].timestamp))
             except FluxError as error:
                 self._lost_found.begin(jobid, job_key(jobid, EVENTLOG), error.text)
-        ops = ended_ops(over) + ops
+        ops = ended_ops(over, are_new=False) + ops  # a migration may begin anew
         if step.after is None:
             ops.append(["unlink", MIGRATION_KEY])
         self._commit(ops, step.after)

@@ -16,6 +16,7 @@ from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Note
 from flux_trio.messages import topics
+from flux_trio.protocols import HOOK, JobState
 from flux_trio.trace import Kind
 
 JOBS_PER_EVENT: Final = 4
@@ -23,6 +24,8 @@ JOBS_PER_EVENT: Final = 4
 
 JOBS_MAX: Final = 1000
 """No account is given of more: it would take longer than a turn may, and stay in the trace."""
+
+_STATES: Final = {state: state.name for state in JobState}  # reading a member's name is slow
 
 
 class Rest(Part):
@@ -52,13 +55,13 @@ class Rest(Part):
                 "exec": self._exec.service,
                 "outstanding": self._scheduler.outstanding(),
                 "waiting": self._scheduler.waiting(),
-                "jobs": [[job.id, job.state.name, _reason(job)] for job in jobs.values()],
+                "jobs": [[job.id, _STATES[job.state], _reason(job)] for job in jobs.values()],
             },
         )
         self._ledger.outbox.send(account)
 
 
 def _reason(job: ActiveJob) -> str:
-    if job.is_asked:
-        return "a plugin is being asked"
-    return job.waiting_for or ""
+    if job.hook is HOOK.initial:
+        return ""
+    return "a plugin is being asked" if job.is_asked else job.waiting_for or ""

@@ -41,17 +41,17 @@ class Tally(Part):
 
     def went(self, jobid: int, queue: Name, state: JobState) -> None:
         """It is active no more."""
-        self._of(queue)[state] -= 1
+        self.states[queue][state] -= 1
         self.released(jobid)
 
     def moved(self, queue: Name, before: JobState, after: JobState) -> None:
-        states = self._of(queue)
+        states = self.states[queue]
         states[before] -= 1
         states[after] += 1
 
     def requeued(self, jobid: int, state: JobState, before: Name, after: Name) -> None:
         """From one queue to another."""
-        self._of(before)[state] -= 1
+        self.states[before][state] -= 1
         self._of(after)[state] += 1
         if jobid in self.held_jobs:
             self.held(jobid, after, self.held_jobs[jobid][1])

@@ -71,8 +71,13 @@ class JobBytes(Part):
         """How many all active jobs of a user have."""
         return self.totals.get(userid, 0)
 
+    def went(self, userid: int, jobid: int) -> None:
+        """A job of the user is active no more."""
+        if jobid in self.sizes:
+            self.put(userid, jobid, 0)
+
     def put(self, userid: int, jobid: int, size: int) -> None:
-        """A job of the user has so many now; 0 is none, or that it is active no more."""
+        """A job of the user has so many now; 0 is none."""
         total = self.of_user(userid) - self.of_job(jobid) + size
         for sizes, key, number in ((self.sizes, jobid, size), (self.totals, userid, total)):
             if number:
