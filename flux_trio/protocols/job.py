@@ -7,6 +7,7 @@ initiates transitions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Any, Final
 
@@ -315,14 +316,13 @@ class Job(JobFacts):
 
     def apply(self, event: Event) -> None:
         """Apply one event; InvalidTransition if RFC 21 does not allow it in this state."""
-        after = JOB.step(self.state, step_of(event))
-        change = _CHANGES.get(event.name)
+        step, change, bit = _MEANINGS.get(event.name, _OTHER)
+        after = JOB.step(self.state, step or step_of(event))
         if change is not None:
             change(self, event)
         self.state = after
         self.nevents += 1
-        bit = _BITS.get(event.name)
-        if bit is not None:
+        if bit:
             self.posted |= bit
         else:
             self.posted_others = (self.posted_others or frozenset()) | {event.name}
@@ -461,3 +461,9 @@ _CHANGES = {
     JobEvent.EXCEPTION.value: _exception,
     JobEvent.MEMO.value: _memo,
 }
+
+# By name: the table's event (None for an exception: its severity decides), the change, the bit.
+_MEANINGS: Final[dict[str, tuple[Step | None, Callable[[Job, Event], None] | None, int]]] = {
+    name: (_STEPS.get(name), _CHANGES.get(name), bit) for name, bit in _BITS.items()
+}
+_OTHER: Final = (Step.OTHER, None, 0)

@@ -94,18 +94,13 @@ class Record(Job):
         super().apply(event)
         if self.state is not before and self.state in _TIMES:
             setattr(self, _TIMES[self.state], event.timestamp)
-        if (further := _FURTHER.get(event.name)) is not None:
-            further(self, event)
+        if event.name == _EXCEPTION:
+            raised = read_exception(event.context or {})
+            if self.worst is None or raised.severity < self.worst.severity:
+                self.worst = raised
 
 
-def _exception(record: Record, event: Event) -> None:
-    raised = read_exception(event.context or {})
-    if record.worst is None or raised.severity < record.worst.severity:
-        record.worst = raised
-
-
-# What a record keeps of an event beyond what `Job` does.
-_FURTHER: Final = {JobEvent.EXCEPTION.value: _exception}
+_EXCEPTION: Final = JobEvent.EXCEPTION.value
 _INVALIDATE: Final = JobEvent.INVALIDATE.value
 
 
