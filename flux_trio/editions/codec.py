@@ -35,9 +35,9 @@ def codec(shape: type[StructT], *, without: frozenset[str] = frozenset()) -> Cod
     """
 
     def read(message: Carrier) -> StructT:
-        if not without:
-            return expect_payload(message, shape)
         held = message.payload if isinstance(message.payload, dict) else {}
+        if without.isdisjoint(held):
+            return expect_payload(message, shape)
         return convert({k: v for k, v in held.items() if k not in without}, shape, message)
 
     return Codec(_writer(shape, without), read)
@@ -45,12 +45,21 @@ def codec(shape: type[StructT], *, without: frozenset[str] = frozenset()) -> Cod
 
 def _writer(shape: type[StructT], without: frozenset[str]) -> Callable[[StructT], Payload]:
     fields = msgspec.structs.fields(shape)
-    if not without and all(f.required and f.name == f.encode_name for f in fields):
+    renamed = [(f.name, f.encode_name) for f in fields if f.name != f.encode_name]
+    absent = [f.encode_name for f in fields if f.encode_name in without]
+    optional = [f.encode_name for f in fields if not f.required and f.encode_name not in without]
+    if not (renamed or absent or optional):
         return msgspec.structs.asdict
-    keys = [(f.name, f.encode_name) for f in fields if f.encode_name not in without]
 
     def write(value: StructT) -> Payload:
-        held = {key: it for name, key in keys if (it := getattr(value, name)) is not None}
+        held = msgspec.structs.asdict(value)
+        for name, key in renamed:
+            held[key] = held.pop(name)
+        for key in absent:
+            del held[key]
+        for key in optional:
+            if held[key] is None:
+                del held[key]
         return held or None
 
     return write

@@ -151,8 +151,8 @@ _CONTEXTS: dict[str, type[msgspec.Struct]] = {
 
 def write(context: msgspec.Struct) -> dict[str, Any]:
     """The context of an event, of the type that this module has for the event's name."""
-    held = msgspec.structs.asdict(context)
-    return {key: value for key, value in held.items() if value is not msgspec.UNSET}
+    held: dict[str, Any] = msgspec.to_builtins(context)
+    return held
 
 
 def is_fatal(name: str, context: Mapping[str, Any] | None) -> bool:

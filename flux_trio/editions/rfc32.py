@@ -137,8 +137,9 @@ def _answers(types: Mapping[str, type[Report]]) -> Codec[StartAnswer]:
     names = {report: name for name, report in types.items()}
 
     def write(answer: StartAnswer) -> Payload:
-        data = msgspec.structs.asdict(answer.report)
-        return msgspec.structs.asdict(_Answer(answer.id, names[type(answer.report)], data))
+        report = answer.report
+        data = msgspec.structs.asdict(report)
+        return {"id": answer.id, "type": names[type(report)], "data": data}
 
     def read(message: Carrier) -> StartAnswer:
         answer = expect_payload(message, _Answer)
