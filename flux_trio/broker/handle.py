@@ -41,7 +41,7 @@ class Handle(ABC):
         self.userid = userid  # the instance owner's: the module has the owner's rights
         self.now = clock  # seconds since the Unix epoch
         self.passed = passing(clock)  # monotonic seconds, for durations
-        self.t_active = clock()  # when the module last received or sent a message
+        self.t_active = clock()  # when the module last received a message or made a call
         # (place of the send, message), or (-1, value) for a value that the module posted to itself
         self._inbox: Inbox[tuple[int, Any]] = Inbox()
         self._calls: Calls[trio.MemorySendChannel[Response]] = Calls()
@@ -112,6 +112,7 @@ class Handle(ABC):
         """
         answers, incoming = trio.open_memory_channel[Response](math.inf)  # bounded by the sender
         matchtag = self._calls.open(answers)
+        self.t_active = self.now()
         self.send(Request(topic, payload, matchtag, int(flags)))
         try:
             async with aclosing(_payloads(incoming)) as payloads:
@@ -175,7 +176,6 @@ class LocalHandle(Handle):
 
     def send(self, message: Request | Response | Event) -> None:
         self._router.route(self.peer, message)
-        self.t_active = self._router.trace.t
 
     def log(self, level: int, text: str) -> None:
         self._log.write(LogEntry(self.now(), level, self.name, text))

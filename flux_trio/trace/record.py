@@ -57,14 +57,10 @@ Sink = Callable[[Record], object]
 
 
 class Trace:
-    """Numbers the records and passes each to every sink, in order, at once.
-
-    `t` is the time of the last message sent or received, in seconds since the Unix epoch.
-    """
+    """Numbers the records and passes each to every sink, in order, at once."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self.t = 0.0
         self._sinks: list[Sink] = []
         self._n = 0
 
@@ -82,24 +78,22 @@ class Trace:
     def sent(self, party: str, peer: str, message: Message) -> int:
         """Record that `party` sent `message` to `peer`; return its place in the order."""
         self._n = n = self._n + 1
-        self.t = now = self._now()
         if self._sinks:
-            self._emit(Record(n, now, _SEND, party, peer, 0, message))
+            self._emit(Record(n, self._now(), _SEND, party, peer, 0, message))
         return n
 
     def received(self, party: str, peer: str, message: Message, ref: int) -> None:
         """Record that `party` received the message sent at place `ref`."""
         self._n = n = self._n + 1
-        self.t = now = self._now()
         if self._sinks:
-            self._emit(Record(n, now, _RECV, party, peer, ref, message))
+            self._emit(Record(n, self._now(), _RECV, party, peer, ref, message))
 
     def received_all(self, party: str, taken: Sequence[tuple[int, Any]]) -> None:
         """Record that `party` received `taken`, pairs (place, message); skip places below 0."""
-        self.t = now = self._now()
         if not self._sinks:
-            self._n += sum(ref >= 0 for ref, _ in taken)
+            self._n += sum([ref >= 0 for ref, _ in taken])
             return
+        now = self._now()
         for ref, message in taken:
             if ref >= 0:
                 self._n = n = self._n + 1
