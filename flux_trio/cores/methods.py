@@ -43,8 +43,10 @@ class Methods(Part):
         for_all: Mapping[str, Method],
         stats: tuple[str, Stats],
     ) -> None:
-        self._for_owner = for_owner
-        self._for_all = for_all
+        self._by_topic = {
+            **{topic: (method, True) for topic, method in for_owner.items()},
+            **{topic: (method, False) for topic, method in for_all.items()},
+        }  # whether it is for the owner alone
         self._stats_topic, self._stats = stats
         self.counts = dict.fromkeys([*for_owner, *for_all, self._stats_topic], 0)
 
@@ -64,12 +66,12 @@ class Methods(Part):
         return None
 
     def _find(self, request: Request) -> Method:
-        topic = request.topic
-        if (method := self._for_all.get(topic)) is not None:
-            return method
-        if (method := self._for_owner.get(topic)) is not None:
+        found = self._by_topic.get(request.topic)
+        if found is None:
+            service = service_of(request.topic)
+            name = request.topic.removeprefix(f"{service}.")
+            raise unknown_method(service, name)
+        method, is_for_owner = found
+        if is_for_owner:
             check_owner(request)
-            return method
-        service = service_of(topic)
-        name = topic.removeprefix(f"{service}.")
-        raise unknown_method(service, name)
+        return method

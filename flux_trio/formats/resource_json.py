@@ -8,7 +8,7 @@ read; the rest belongs to the scheduler.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -31,6 +31,9 @@ from flux_trio.formats.resource_ops import Group, Groups, all_ranks, canonical
 
 VERSION: Final = 1
 WRITER_DEFAULT: Final = "fluxion"  # 20.scheduling.4
+
+CACHED_CHARS_MAX: Final = 64
+"""Idsets and hostlists up to that length are kept as they were read: they repeat in most R."""
 
 _WRITER = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(:.*)?", re.DOTALL)
 _KINDS = ("core", "gpu")
@@ -110,7 +113,7 @@ def _read_entries(entries: list[object]) -> Iterator[Group]:
     for index, value in enumerate(entries):
         try:
             entry = as_object(value)
-            ranks = _ids(entry, "rank", _bits)
+            ranks = _ids(entry, "rank")
             yield Group(ranks, *_read_children(get_object(entry, "children")))
         except FormatError as error:
             raise error.at(f"R_lite[{index}]") from None
@@ -119,16 +122,15 @@ def _read_entries(entries: list[object]) -> Iterator[Group]:
 def _read_children(children: Object) -> tuple[int, int]:
     try:
         only_keys(children, _KINDS)
-        cores = _ids(children, "core", _bits_cached)
-        return cores, _ids(children, "gpu", _bits_cached) if "gpu" in children else 0
+        return _ids(children, "core"), _ids(children, "gpu") if "gpu" in children else 0
     except FormatError as error:
         raise error.at("children") from None
 
 
-def _ids(parent: Object, key: str, bits_of: Callable[[str], int]) -> int:
+def _ids(parent: Object, key: str) -> int:
     text = get_str(parent, key)
     try:
-        bits = bits_of(text)
+        bits = _bits_cached(text) if len(text) <= CACHED_CHARS_MAX else _bits(text)
     except FormatError as error:
         raise error.at(key) from None
     if not bits:
@@ -140,7 +142,7 @@ def _bits(text: str) -> int:
     return Idset.parse(text).bits
 
 
-_bits_cached = lru_cache(maxsize=256)(_bits)  # for children: most entries repeat another's text
+_bits_cached = lru_cache(maxsize=1024)(_bits)  # most entries repeat another's text
 
 
 def _read_nodelist(entries: list[object], ranks: int) -> tuple[str, ...]:
@@ -151,7 +153,8 @@ def _read_nodelist(entries: list[object], ranks: int) -> tuple[str, ...]:
         try:
             if type(text) is not str:
                 raise FormatError("a string", text)
-            hosts += Hostlist.parse(text)
+            is_short = len(text) <= CACHED_CHARS_MAX and "[" not in text  # a few hosts
+            hosts += _hosts_cached(text) if is_short else Hostlist.parse(text)
         except FormatError as error:
             raise error.at(f"nodelist[{index}]") from None
         if len(hosts) > count:
@@ -160,6 +163,13 @@ def _read_nodelist(entries: list[object], ranks: int) -> tuple[str, ...]:
         got = Words(f"more than {count}" if len(hosts) > count else f"{len(hosts)}")
         raise FormatError(f"{count} hosts, one for each rank", got, "nodelist")
     return tuple(hosts)
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    return tuple(Hostlist.parse(text))
+
+
+_hosts_cached = lru_cache(maxsize=256)(_hosts)
 
 
 def _read_properties(execution: Object, ranks: int) -> dict[str, Idset]:
@@ -174,7 +184,7 @@ def _read_properties(execution: Object, ranks: int) -> dict[str, Idset]:
 
 def _read_property(properties: Object, name: str, ranks: int) -> Idset:
     check_property_name(name)
-    bits = _ids(properties, name, _bits)
+    bits = _ids(properties, name)
     if foreign := bits & ~ranks:
         got = Words(f"also {Idset.from_bits(foreign)}")
         raise FormatError("ranks that R_lite names", got, name)
