@@ -42,7 +42,7 @@ from flux_trio.broker import (
 from flux_trio.client import SOCKET_FILE, TOKEN_FILE, TOKEN_VARIABLE, URI_FILE, URI_VARIABLE
 from flux_trio.clock import LOOK_S, Clock, Steps
 from flux_trio.config import Config
-from flux_trio.cores.job_manager.requests.entrance import User
+from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.formats import FormatError, Idset, ResourceSet
 from flux_trio.jobtap import Plugin, search_path
 from flux_trio.jobtap.builtins import builtin_plugins

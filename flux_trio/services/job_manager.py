@@ -11,7 +11,7 @@ import trio
 from flux_trio.broker import Handle, LocalHandle
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.core import JobManagerCore
-from flux_trio.cores.job_manager.requests.entrance import FindUser, User, UserFound
+from flux_trio.cores.job_manager.requests.admissions import FindUser, User, UserFound
 from flux_trio.jobtap import Given, Loader, Plugin, PluginError, PluginHost, open_host
 from flux_trio.messages import Request, topics
 from flux_trio.protocols import PluginReplayed

@@ -8,7 +8,7 @@ import pwd
 
 import trio
 
-from flux_trio.cores.job_manager.requests.entrance import User
+from flux_trio.cores.job_manager.requests.admissions import User
 
 
 async def unix_user(userid: int) -> User:

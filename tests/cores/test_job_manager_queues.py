@@ -8,7 +8,7 @@ import pytest
 
 from flux_trio.config import CONSTRAINTS_KEY, DURATION_KEY, QUEUE_KEY, Config, parse_config
 from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
-from flux_trio.cores.job_manager.requests.entrance import User, UserFound
+from flux_trio.cores.job_manager.requests.admissions import User, UserFound
 from flux_trio.messages import topics
 from flux_trio.protocols import CONF_UPDATE, VALIDATE, AskHook, HookAnswer, JobState
 from tests.support.asking import asked_by_guest

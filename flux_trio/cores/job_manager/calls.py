@@ -1,8 +1,8 @@
-"""What the job manager does and waits for: its actions, timers and open calls. Pure.
+"""The actions, timers and open calls of the job manager. Pure.
 
-An open call is a frozen value that says what its answer is for. The core finds the part that takes
-the answer in one `match`. What plugins are asked, and what the
-scheduler is asked for an update, is in `hooks.waiting`.
+An open call is a frozen value that says what its answer is for; `replies.py` finds in one `match`
+the part that takes the answer. `hooks/waiting.py` has the questions to plugins, and those to the
+scheduler about an update.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from flux_trio.cores.job_manager.hooks.waiting import BypassStored, Proposal
-from flux_trio.cores.job_manager.requests.entrance import FindUser, UserFound
+from flux_trio.cores.job_manager.requests.admissions import FindUser, UserFound
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import CommonAction, CommonInput
 from flux_trio.editions.journal import Ended
@@ -33,13 +33,13 @@ from flux_trio.protocols import (
 
 
 class EventsStored(msgspec.Struct, frozen=True):
-    """The oldest commit of events is answered: messages wait for it."""
+    """Answers the oldest commit of events; messages wait for it."""
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """A job that is not active, and how a request about it is refused: errnum and text.
+    """A job that is not active, and the error for a request about it.
 
-    `inactive_errnum` is for one that is stored, `errnum` and `text` for one that is unknown.
+    `inactive_errnum` is for a finished job, `errnum` and `text` are for an unknown one.
     """
 
     jobid: JobId
@@ -54,7 +54,7 @@ class Absent(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """The eventlog of an absent job is read: it decides how `request` is refused."""
+    """Answers the lookup of an absent job's eventlog, which decides the error for `request`."""
 
     request: Request
     absent: Absent
@@ -64,17 +64,17 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class GrantsRead(msgspec.Struct, frozen=True):
-    """R of these grants is read: job ids, each with the number of its grant."""
+    """Answers the lookup of R of these grants: job ids, each with the number of its grant."""
 
     grants: tuple[tuple[JobId, int], ...]
 
 
 class InventoryRead(msgspec.Struct, frozen=True):
-    """The resource service tells what the instance has, after a sched-hello."""
+    """Answers the resource.status after a sched-hello."""
 
 
 class InventoryReadAgain(msgspec.Struct, frozen=True):
-    """The same, since this grant names `resources` that the instance does not seem to have."""
+    """Answers the resource.status for a grant of `resources` that seem to be unknown."""
 
     jobid: JobId
     grant: int
@@ -82,7 +82,7 @@ class InventoryReadAgain(msgspec.Struct, frozen=True):
 
 
 class ExpirationTold(msgspec.Struct, frozen=True):
-    """The scheduler was told until when the job may run; the job manager goes by that already."""
+    """Answers the sched.expiration that tells an expiration which is in force already."""
 
     jobid: JobId
 
@@ -91,24 +91,24 @@ class ExpirationTold(msgspec.Struct, frozen=True):
 
 
 class KillSent(msgspec.Struct, frozen=True):
-    """The execution service sends the signal that `request` asks for."""
+    """Answers the signal that `request` asks for."""
 
     request: Request
 
 
 class HistoryRead(msgspec.Struct, frozen=True):
-    """A page of the index of finished jobs is read."""
+    """Answers the read of a page of the index of finished jobs."""
 
 
 # --- queues
 
 
 class QueuesRead(msgspec.Struct, frozen=True):
-    """What an earlier life has stored of the queues is read."""
+    """Answers the lookup of the stored state of the queues."""
 
 
 class QueuesStored(msgspec.Struct, frozen=True):
-    """The change of queues that `request` asks for is stored."""
+    """Answers the commit of the change of queues that `request` asks for."""
 
     request: Request
 
@@ -117,19 +117,19 @@ class QueuesStored(msgspec.Struct, frozen=True):
 
 
 class MarksRead(msgspec.Struct, frozen=True):
-    """What earlier lives have written down is read: greatest id purged, migration under way."""
+    """Answers the lookup of the greatest purged id, and of the mark of an open migration."""
 
 
 class LastRead(msgspec.Struct, frozen=True):
-    """The last of the job directories is read: it has the greatest id."""
+    """Answers the read of the last job directories, which have the greatest id."""
 
 
 class ActiveRead(msgspec.Struct, frozen=True):
-    """A page of the index of active jobs is read."""
+    """Answers the read of a page of the index of active jobs."""
 
 
 class JobsRead(msgspec.Struct, frozen=True):
-    """What is stored of the jobs of a page is read; the next page begins at `after`.
+    """Answers the lookup of the values of the jobs on a page; the next page begins at `after`.
 
     `after` is None for the last page.
     """
@@ -139,22 +139,22 @@ class JobsRead(msgspec.Struct, frozen=True):
 
 
 class EndedCount(msgspec.Struct, frozen=True):
-    """Finished jobs are counted."""
+    """Answers the count of finished jobs."""
 
 
 class MigrationPage(msgspec.Struct, frozen=True):
-    """A page of the keys of all jobs is read."""
+    """Answers the read of a page of the keys of all jobs."""
 
 
 class MigrationJobs(msgspec.Struct, frozen=True):
-    """Eventlogs and jobspecs of these jobs are read; `after` is None for the last page."""
+    """Answers the lookup of eventlogs and jobspecs; `after` is None for the last page."""
 
     jobids: tuple[JobId, ...]
     after: KvsKey | None
 
 
 class MigrationStored(msgspec.Struct, frozen=True):
-    """A part of the index is stored; `after` is None for the last one."""
+    """Answers the commit of a part of the index; `after` is None for the last part."""
 
     after: KvsKey | None
 
@@ -167,7 +167,7 @@ ReplayStep: TypeAlias = MarksRead | LastRead | ActiveRead | JobsRead | EndedCoun
 
 
 class Aside(msgspec.Struct, frozen=True):
-    """A job that is being set aside: which of its keys is bad, and why."""
+    """A job that is being set aside: its bad key, and the reason."""
 
     jobid: JobId
     key: KvsKey
@@ -175,39 +175,38 @@ class Aside(msgspec.Struct, frozen=True):
 
     @property
     def directory(self) -> str:
-        """Where its values are."""
         return format_fluid(self.jobid, "kvs")
 
     def new_key(self, key: str) -> str:
-        """Where the value of `key` goes."""
+        """Return the key to which the value of `key` is copied."""
         return f"{LOST_AND_FOUND}{key.removeprefix('job')}"
 
     def bad_key(self, key: str) -> str:
-        """Where what is left of a bad value goes: it is no eventlog, or R, any more."""
+        """Return the key for the rest of a bad value, which is not a valid eventlog or R."""
         return f"{self.new_key(key)}-damaged"
 
 
 class ValuesRead(msgspec.Struct, frozen=True):
-    """Some of the job's values are read."""
+    """Answers the read of some of the job's values."""
 
     job: Aside
 
 
 class ValuesCopied(msgspec.Struct, frozen=True):
-    """Their copies are stored; the next values come after `after`, None after the last."""
+    """Answers the commit of copies; the next values come after `after`, None after the last."""
 
     job: Aside
     after: KvsKey | None
 
 
 class RowsRead(msgspec.Struct, frozen=True):
-    """A page of the index of finished jobs is read: the job's row is in it or comes later."""
+    """Answers the read of a page of the index of finished jobs, to find the job's entry."""
 
     job: Aside
 
 
 class SetAside(msgspec.Struct, frozen=True):
-    """The last commit is stored; `usec` is when the job ended, None if it was in no index."""
+    """Answers the last commit; `usec` is when the job ended, None without an entry."""
 
     job: Aside
     usec: Usec | None
@@ -220,15 +219,15 @@ AsideStep: TypeAlias = ValuesRead | ValuesCopied | RowsRead | SetAside
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One purge by age and number: what it may take, and what it has taken."""
+    """A purge by age and number: its limits, and the number of jobs so far."""
 
-    request: Request | None  # None: by the configuration, which has the limits
+    request: Request | None  # None: the configuration has the limits
     before: Usec  # jobs that ended before this time are too old
     num_limit: int
-    left: int  # of its batch
+    left: int  # jobs left of its batch
     force: bool
     count: int = 0
-    after: KvsKey = ""  # where the next page begins, when jobs are only counted
+    after: KvsKey = ""  # where the next page begins, if jobs are only counted
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -240,14 +239,14 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class RunRead(msgspec.Struct, frozen=True):
-    """The oldest jobs are read, at most `limit`."""
+    """Answers the read of the oldest jobs, at most `limit`."""
 
     run: Run
     limit: int
 
 
 class RunSized(msgspec.Struct, frozen=True):
-    """The jobs are looked for that have output of more than one piece."""
+    """Answers the lookup that finds jobs with more than one piece of output."""
 
     run: Run
     jobs: tuple[Ended, ...]
@@ -255,7 +254,7 @@ class RunSized(msgspec.Struct, frozen=True):
 
 
 class RunStored(msgspec.Struct, frozen=True):
-    """The jobs are removed."""
+    """Answers the commit that removes the jobs."""
 
     run: Run
     jobs: tuple[Ended, ...]
@@ -263,13 +262,13 @@ class RunStored(msgspec.Struct, frozen=True):
 
 
 class NamedRead(msgspec.Struct, frozen=True):
-    """The eventlog of the job is read."""
+    """Answers the lookup of the eventlog of the job."""
 
     named: Named
 
 
 class NamedStored(msgspec.Struct, frozen=True):
-    """The job is removed."""
+    """Answers the commit that removes the job."""
 
     named: Named
     job: Ended
@@ -288,7 +287,7 @@ JobCall: TypeAlias = (
     | Proposal
     | BypassStored
 )
-"""Calls on whose answers jobs go on."""
+"""Calls whose answers let jobs go on."""
 
 OtherCall: TypeAlias = (
     Refusal
@@ -300,7 +299,7 @@ OtherCall: TypeAlias = (
     | AsideStep
     | PurgeStep
 )
-"""Calls for users, queues and what is stored."""
+"""Calls for users, queues and the kvs."""
 
 JobManagerInput: TypeAlias = (
     CommonInput

@@ -26,7 +26,7 @@ from flux_trio.cores.job_manager.held import payload_types
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.parts import Parts
 from flux_trio.cores.job_manager.replies import Replies
-from flux_trio.cores.job_manager.requests.entrance import UserFound
+from flux_trio.cores.job_manager.requests.admissions import UserFound
 from flux_trio.cores.job_manager.requests.submission import submitted_in
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
@@ -55,17 +55,17 @@ from flux_trio.protocols import (
 )
 
 _ABOUT_QUEUES: Final = (topics.JOB_QUEUE_LIST, topics.JOB_QUEUE_STATUS)
-"""Requests by which people ask why nothing goes on."""
+"""Requests by which users find out why jobs wait."""
 
 
 class JobManagerCore(CorePart):
     """The whole state of the job manager; `owner` is the instance owner's userid."""
 
     is_turning: bool  # a turn has begun, and waits for plugins that answer at once
-    _resumed: bool  # everything has been read back
-    _backlog: Backlog[JobManagerInput]  # what came before that
-    _inputs: deque[JobManagerInput]  # of this turn, not taken in
-    _changed: deque[ActiveJob]  # jobs whose due action is looked at in this turn
+    _resumed: bool  # the state is read back
+    _backlog: Backlog[JobManagerInput]  # inputs from before that
+    _inputs: deque[JobManagerInput]  # inputs of this turn that are not taken yet
+    _changed: deque[ActiveJob]  # jobs for which an action may be due in this turn
 
     def __init__(self, owner: int, config: Config | None = None) -> None:
         self._outbox: JobManagerOutbox = Outbox()
@@ -92,13 +92,13 @@ class JobManagerCore(CorePart):
         return (job.snapshot() for job in self._parts.ledger.active())
 
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> bool:
-        """Put records of hooks among the events of this turn; False when there is no turn."""
+        """Put records of hooks among the events of this turn; return False if there is no turn."""
         if self.is_turning:
             self._parts.ledger.note_all(kind, notes)
         return self.is_turning
 
     def start(self, now: float) -> list[JobManagerAction]:
-        """Read back what an earlier life left."""
+        """Read the stored state."""
         self._outbox.now = now
         self._parts.queue_methods.start()
         self._parts.replay.start()
@@ -106,10 +106,10 @@ class JobManagerCore(CorePart):
         return self._outbox.take_actions()
 
     def turn(self, now: float, inputs: Sequence[JobManagerInput]) -> list[JobManagerAction]:
-        """Fold in what came, do what is due, and commit or send.
+        """Take the inputs, do what is due, and commit or send.
 
-        As long as `is_turning`, what is returned is for plugins alone. Each reply of theirs is to
-        be an input, which leads to further questions, if any; with no input the turn goes on.
+        While `is_turning`, the returned actions are for plugins only. Each of their replies must
+        be an input, which may lead to further questions; without an input the turn goes on.
         `PluginInterests` come before all other inputs.
         """
         if inputs and isinstance(inputs[0], PluginInterests):
@@ -132,7 +132,7 @@ class JobManagerCore(CorePart):
         return list(self._parts.hooks.take_actions())
 
     def _do_next(self) -> bool:
-        """Take in a message, or do what is due for a job; False when the turn is at its end."""
+        """Take an input, or do what is due for a job; return False at the end of the turn."""
         parts = self._parts
         if self._inputs:
             message = self._inputs.popleft()
@@ -161,10 +161,10 @@ class JobManagerCore(CorePart):
         parts.journal.end_turn()
         self.is_turning = False
         parts.ledger.end_turn()
-        self._outbox.send_all(parts.entrance.take_actions())
+        self._outbox.send_all(parts.admissions.take_actions())
         parts.sweeps.end_turn()
-        if not parts.sweeps.is_open and not parts.entrance.is_asking:
-            parts.rest.end_turn()
+        if not parts.sweeps.is_open and not parts.admissions.is_asking:
+            parts.quiescence.end_turn()
         return self._outbox.take_actions()
 
     def _resume(self) -> None:
@@ -180,7 +180,7 @@ class JobManagerCore(CorePart):
             parts.arrivals.resume(job)
         self._inputs.extend(self._backlog.take())
 
-    # --- what came in
+    # --- inputs
 
     def _take(self, message: JobManagerInput) -> None:
         if isinstance(message, Response) and message.matchtag:

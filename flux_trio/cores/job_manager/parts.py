@@ -21,19 +21,19 @@ from flux_trio.cores.job_manager.jobs.lifetime import Lifetime
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
 from flux_trio.cores.job_manager.jobs.orphans import Orphans
 from flux_trio.cores.job_manager.jobs.purge import Purge
+from flux_trio.cores.job_manager.jobs.quiescence import Quiescence
 from flux_trio.cores.job_manager.jobs.replay import Replay
-from flux_trio.cores.job_manager.jobs.rest import Rest
 from flux_trio.cores.job_manager.jobs.sweeps import Sweeps
 from flux_trio.cores.job_manager.queues.hindrances import Hindrances
 from flux_trio.cores.job_manager.queues.methods import QueueMethods
 from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.job_manager.queues.waits import Waits
+from flux_trio.cores.job_manager.requests.admissions import Admissions
 from flux_trio.cores.job_manager.requests.control import Control
-from flux_trio.cores.job_manager.requests.entrance import Entrance
 from flux_trio.cores.job_manager.requests.history import History
 from flux_trio.cores.job_manager.requests.memo import Memos
-from flux_trio.cores.job_manager.requests.submission import Comer, Submission
+from flux_trio.cores.job_manager.requests.submission import Candidate, Submission
 from flux_trio.cores.job_manager.requests.updates import Updates
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits
 from flux_trio.cores.job_manager.requests.waitable import Waitable
@@ -54,13 +54,13 @@ class Parts(Part):
         self.ledger = Ledger(outbox, owner, config.edition_value)
         self.hooks = Hooks(self.ledger)
         self.queues = Queues(config)
-        self.entrance: Entrance[Comer] = Entrance(self.queues)
+        self.admissions: Admissions[Candidate] = Admissions(self.queues)
         self.scheduler = SchedulerSide(self.ledger, self.queues)
         self.exec = ExecSide(self.ledger)
         self.journal = Journal(self.ledger)
         self.sweeps = Sweeps(self.ledger)
         self.waits = Waits(self.ledger, self.queues)
-        self.rest = Rest(self.ledger, self.scheduler, self.exec)
+        self.quiescence = Quiescence(self.ledger, self.scheduler, self.exec)
         self.history = History(self.ledger)
         self.due = Due(self.ledger, self.hooks, self.scheduler, self.exec)
         self.purge = Purge(self.ledger, self.history.purged, self.due.forgotten)
@@ -93,7 +93,7 @@ class Parts(Part):
         self.bypass = bypass = Bypass(ledger, hooks, scheduler)
         self.entering = Entering(ledger, hooks, scheduler, priorities, bypass)
         self.operations = Operations(ledger, scheduler, priorities, orphans)
-        self.submission = Submission(ledger, hooks, self.entrance, introduction, self.limits)
+        self.submission = Submission(ledger, hooks, self.admissions, introduction, self.limits)
         self.arrivals = Arrivals(
             ledger,
             hooks,

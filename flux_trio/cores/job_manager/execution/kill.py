@@ -1,7 +1,7 @@
-"""job-manager.kill and killall: signals for the processes of jobs, by way of the exec service.
+"""job-manager.kill and killall: signals for the processes of jobs, sent by the exec service.
 
-The job manager knows whose a job is and whether it runs; `<service>.kill`, ours beside RFC 32, does
-the rest.
+The job manager checks whose job it is and whether the job runs. The request `<service>.kill`, an
+extension of RFC 32, sends the signal.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ METHOD: Final = "kill"
 
 
 class Kills(Part):
-    """Answers both."""
+    """Answers job-manager.kill and job-manager.killall."""
 
     def __init__(self, ledger: Ledger, execution: ExecSide) -> None:
         self._ledger = ledger
         self._exec = execution
 
     def kill(self, request: Request) -> None:
-        """job-manager.kill: a signal for one job, by its user or the owner."""
+        """job-manager.kill: send a signal to one job, for its user or the owner."""
         payload = job_requests.KILL.read(request)
         _check_signal(payload.signum)
         denied = "guests may only send signals to their own jobs"
@@ -53,7 +53,7 @@ class Kills(Part):
         self._ledger.ask_when_durable(topic, signal, KillSent(request))
 
     def kill_all(self, request: Request) -> None:
-        """job-manager.killall: a signal for all of a user's jobs; {"count", "errors"}."""
+        """job-manager.killall: send a signal to all jobs of a user."""
         payload = job_requests.KILL_ALL.read(request)
         _check_signal(payload.signum)
         check_user(request, payload.userid, "guests can only kill their own jobs")
@@ -71,7 +71,7 @@ class Kills(Part):
         self._ledger.send(respond(request, job_requests.COUNTED.write(counted)))
 
     def answered(self, request: Request, response: Response) -> None:
-        """The execution service has sent the signal that `request` asks for, or cannot."""
+        """Pass on the execution service's answer."""
         if response.errnum:
             answer = respond_error(request, response.errnum, response.error_text)
         else:

@@ -1,4 +1,4 @@
-"""The job manager's side of RFC 32: who executes, what it is asked, what it says."""
+"""The job manager's side of RFC 32: the link to the execution service, starts and their answers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OUTSTANDING = (ExecState.STARTING, ExecState.RUNNING, ExecState.FINISHED)
 class ExecSide(Part):
     """The conversation with the execution service."""
 
-    service: str  # the name it registered, "" when there is none
+    service: str  # its registered name, "" while there is no service
     sender: str
     story: Story[ExecEvent]
 
@@ -57,7 +57,7 @@ class ExecSide(Part):
 
     @property
     def absence(self) -> str:
-        """Why jobs that could be started are not, for people; "" while there is a service."""
+        """Return why jobs with resources do not start, for users; "" while there is a service."""
         if self.service:
             return ""
         jobs = self._ledger.running.values()
@@ -66,38 +66,38 @@ class ExecSide(Part):
             f"no execution service: jobs with resources wait in RUN ({waiting})" if waiting else ""
         )
 
-    # --- what the job machine asks
+    # --- events of jobs
 
     def resumed(self, job: ActiveJob) -> None:
-        """A job was read back: a start was sent if it had resources and no prolog was open."""
-        if job.has_resources and not job.prologs:  # 21.events.22: no start before those
+        """A job was read back: its start was sent if it had resources and no open prolog."""
+        if job.has_resources and not job.prologs:  # 21.events.22: not before a prolog has finished
             is_finished = job.status is not None
             self._step(job, ExecEvent.RESUME_FINISHED if is_finished else ExecEvent.RESUME)
 
     def consider(self, job: ActiveJob) -> None:
-        """A job in RUN: start it when nothing holds it and there is a service."""
+        """Start a job in RUN, if there is a service and no prolog holds the job."""
         if not job.prologs:
             self._start(job)
 
     def is_done(self, job: ActiveJob) -> bool:
-        """Whether nothing of `job` runs, so that its resources may be freed.
+        """Return whether no process of `job` runs, so that its resources may be freed.
 
-        A job whose start was sent is asked about again, so that its final release still comes.
+        If its start was sent, the start is sent again, so that the final release still comes.
         """
         if job.released or job.start == ExecState.IDLE:
             return True
         if job.start == ExecState.RELEASED:
-            # the service went away after finish: nothing of the job runs
+            # the service went away after finish: no process of the job runs
             # (readings: Final release without finish)
             self._ledger.log(job, JobEvent.RELEASE, rfc21.write(rfc21.RELEASE_ALL))
             return True
         self._start(job)
         return False
 
-    # --- what the execution service says
+    # --- messages of the execution service
 
     def hello(self, request: Request) -> None:
-        """job-manager.exec-hello: a service takes over; not always while starts are outstanding."""
+        """job-manager.exec-hello: take a new service, unless starts to the last are outstanding."""
         service = self._ledger.edition.exec_hello.read(request).service
         busy = sum(job.start in OUTSTANDING for job in self._ledger.running.values())
         if busy and self._ledger.edition.hello_needs_no_start_outstanding:
@@ -112,7 +112,7 @@ class ExecSide(Part):
         self._ledger.dirty |= self._ledger.running
 
     def start_response(self, response: Response) -> None:
-        """An answer to <service>.start; a conventional error is the service's end."""
+        """Take an answer to <service>.start; an error response ends the link to the service."""
         self.silence.broken()
         if response.errnum:
             self.lost(f"{response.topic}: {response.error_text or response.errnum}")
@@ -130,7 +130,7 @@ class ExecSide(Part):
             self.lost(error.text)
 
     def lost(self, reason: str, level: Level = Level.ERR) -> None:
-        """The service is gone or failed: nothing more is sent until the next exec-hello."""
+        """The service is gone or has failed: send no start until the next exec-hello."""
         if not self.service:
             return
         self._ledger.send(Log(level, f"execution service {self.service} lost: {reason}"))
@@ -143,10 +143,10 @@ class ExecSide(Part):
             if job.start != ExecState.IDLE:
                 self._ledger.dirty[job.id] = job
 
-    # --- how
+    # --- starts
 
     def _start(self, job: ActiveJob) -> None:
-        """Ask the service to start `job`, unless there is none or it has been asked."""
+        """Send a start of `job`, if there is a service and no start was sent."""
         if not self.service or not EXECUTION.allows(job.start, ExecEvent.REQUEST):
             return
         self._step(job, ExecEvent.REQUEST)
@@ -160,7 +160,7 @@ class ExecSide(Part):
         match report:
             case Started() | Reattached():
                 self._step(job, ExecEvent.START)
-                if not job.started:  # a service that reattached may say so again
+                if not job.started:  # a service that reattached may answer start again
                     self._ledger.log(job, JobEvent.START)
             case Finished(status):
                 self._step(job, ExecEvent.FINISH)

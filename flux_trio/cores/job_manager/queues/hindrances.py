@@ -1,8 +1,8 @@
-"""job-manager.hindrance: why a service cannot do its part for now, so that `queue status` says it.
+"""job-manager.hindrance: why jobs wait for a service, so that `queue status` shows it.
 
-A service says {"reason": TEXT} when jobs begin to wait for it, and "" when they no longer do. The
-reason is forgotten when the service goes away, and the service says it again when the job manager
-is back. The text is for people; no decision depends on it.
+A service sends a reason when jobs begin to wait for it, and "" when they wait no longer. The reason
+is forgotten when the service goes away; the service sends it again when the job manager is back.
+The text is for users; no decision depends on it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flux_trio.messages import Request, respond, topics
 
 
 class Hindrances(Part):
-    """What services have said."""
+    """The reasons that services have sent."""
 
     reasons: dict[str, str]  # by the name of the service's peer
 
@@ -24,15 +24,15 @@ class Hindrances(Part):
 
     @property
     def texts(self) -> list[str]:
-        """The reasons that hold, each with who gave it."""
+        """Return the reasons, each with the name of its service."""
         return [f"{sender}: {reason}" for sender, reason in self.reasons.items()]
 
     def excuse(self, sender: str) -> bool:
-        """Whether it is said why that service does not answer; without the kvs none of them can."""
+        """Return whether a reason explains the silence of `sender`; all services need the kvs."""
         return sender in self.reasons or topics.KVS in self.reasons
 
     def tell(self, request: Request) -> None:
-        """Keep what the sender says, in place of what it said before."""
+        """Keep the sender's reason, in place of its last one."""
         reason = rfc33.HINDRANCE.read(request).reason
         if reason:
             self.reasons[request.sender] = reason
@@ -41,5 +41,4 @@ class Hindrances(Part):
         self._ledger.answer_at_once(respond(request))
 
     def forget(self, sender: str) -> None:
-        """A peer is gone."""
         self.reasons.pop(sender, None)

@@ -1,6 +1,6 @@
-"""What is asked about queues: `job-manager.queue-*`, with flux-core's payloads and texts.
+"""Requests about queues: `job-manager.queue-*`, with flux-core's payloads and texts.
 
-A change is in force at once and answered when it is durable, unless it is not to be kept.
+A change takes effect at once. It is answered when it is durable, or at once with `nocheckpoint`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class QueueStart(msgspec.Struct):
 
 
 class QueueMethods(Part):
-    """Answers requests about queues; `silences` are of those who may owe an answer, by name."""
+    """Answers requests about queues; `silences` are those of peers that may owe an answer."""
 
     restored: bool
 
@@ -90,16 +90,16 @@ class QueueMethods(Part):
         self.restored = False
 
     def start(self) -> None:
-        """Ask for what an earlier life left."""
+        """Ask for the stored state of the queues."""
         self._ledger.ask(*look_up(CHECKPOINT_KEY), QueuesRead())
 
     def names(self, request: Request) -> None:
-        """job-manager.queue-list: the names, and which is the default queue."""
+        """job-manager.queue-list: the names of the queues, and the default queue."""
         listed = rfc33.QueueList(self._queues.names, self._queues.config.default_queue)
         self._ledger.answer_at_once(respond(request, rfc33.QUEUE_LIST.write(listed)))
 
     def status(self, request: Request) -> None:
-        """job-manager.queue-status: whether one queue takes and schedules jobs.
+        """job-manager.queue-status: whether one queue accepts and schedules jobs.
 
         `silent` has a text for each service that says why it cannot do its part (`Hindrances`),
         that is missing while jobs wait for it, or that has not answered a request and gives no
@@ -128,7 +128,7 @@ class QueueMethods(Part):
         self._ledger.answer_at_once(respond(request, payload))
 
     def enable(self, request: Request) -> None:
-        """job-manager.queue-enable: take jobs, or refuse them with a reason."""
+        """job-manager.queue-enable: accept jobs, or refuse them with a reason."""
         asked = rfc33.QUEUE_ENABLE.read(request)
         if not asked.enable and asked.reason is None:
             raise FluxError(Errno.EINVAL, "reason is required for disable")
@@ -136,22 +136,22 @@ class QueueMethods(Part):
         self._change(request, asked, event, None if asked.enable else asked.reason)
 
     def start_or_stop(self, request: Request) -> None:
-        """job-manager.queue-start: schedule jobs, or stop it and cancel what is pending."""
+        """job-manager.queue-start: schedule jobs, or stop and cancel pending requests."""
         asked = rfc33.QUEUE_START.read(request)
         event = QueueEvent.START if asked.start else QueueEvent.STOP
         self._change(request, asked, event, None if asked.start else asked.reason)
         self._scheduler.queues_changed()
 
     def configure(self, request: Request) -> None:
-        """job-manager.config-reload: plugins may refuse it; jobs that are in stay as they are."""
+        """job-manager.config-reload: plugins may refuse it; existing jobs do not change."""
         config = configuration_in(request)
         self._hooks.ask_configuration(config, Configured(request, config))
 
     def configured(self, request: Request, config: Config, answer: HookAnswer) -> None:
-        """The plugins have said whether they take the configuration."""
+        """Take the answer of the plugins: they accept or refuse the configuration."""
         refusal = answer.reject or answer.error
         if refusal is not None:
-            # those asked before the one that refused go by the old one again
+            # plugins that have accepted it get the old one again
             self._hooks.ask_configuration(self._queues.config, ConfiguredAgain())
             self._ledger.send(respond(request, flux.REFUSED.write(flux.Refused(refusal))))
             return
@@ -176,7 +176,7 @@ class QueueMethods(Part):
         self._ledger.ask_when_durable(*commit_ops(ops), QueuesStored(request))
 
     def stored(self, request: Request, response: Response) -> None:
-        """The change that `request` asks for is stored, or cannot be."""
+        """Answer `request`, whose change is stored or could not be stored."""
         if response.errnum:
             text = f"done, but not kept for the next start: {response.error_text}"
             answer = respond_error(request, response.errnum, text)
@@ -185,7 +185,7 @@ class QueueMethods(Part):
         self._ledger.outbox.send(answer)
 
     def found(self, response: Response) -> None:
-        """What an earlier life has stored of the queues has come."""
+        """Take the stored state of the queues."""
         self.restored = True
         try:
             checkpoint = value_in(response)
@@ -197,7 +197,7 @@ class QueueMethods(Part):
         try:
             self._queues.restore(checkpoint)
         except msgspec.MsgspecError as error:
-            # what an administrator stopped must not go on by itself
+            # a queue that an administrator has stopped must not start by itself
             self._queues.stop_all("what was kept of the queues cannot be read")
             text = f"{CHECKPOINT_KEY}: {error}: all queues are stopped"
             self._ledger.outbox.send(Log(Level.CRIT, text))

@@ -1,7 +1,7 @@
-"""RFC 33: the queues there are, whether each takes jobs and schedules them, and why not.
+"""RFC 33: the queues, whether each accepts and schedules jobs, and why not.
 
-With named queues in the configuration there is no anonymous one. What is to survive a restart is
-one text in the kvs (`CHECKPOINT_KEY`). Left out: who waits in a queue, and who asks for a change.
+If the configuration has named queues, there is no anonymous queue. The state that survives a
+restart is one text in the kvs (`CHECKPOINT_KEY`). Left out: the jobs in a queue, and the requests.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from flux_trio.protocols import QUEUE, QueueEvent
 
 CHECKPOINT_KEY: Final = "checkpoint.job-manager"
 
-Name = str | None  # of a queue; None: the anonymous one
+Name = str | None  # of a queue; None: the anonymous queue
 
 
 class Queue:
     __slots__ = (
-        "disable_reason",  # set while it is disabled
+        "disable_reason",  # set while the queue is disabled
         "name",
-        "saved",  # what a restart is to find
+        "saved",  # the state for the next start
         "state",
-        "stop_reason",  # None also when it was stopped without one
+        "stop_reason",  # None also if it was stopped without a reason
     )
 
     def __init__(self, name: Name, started: bool) -> None:
@@ -36,7 +36,7 @@ class Queue:
         self.saved = self._as_it_is()
 
     def change(self, event: QueueEvent, reason: str | None = None, *, keep: bool = True) -> None:
-        """Enable, disable, start or stop it; `keep` over a restart as well."""
+        """Enable, disable, start or stop the queue; with `keep` also after a restart."""
         self.state = QUEUE.step(self.state, event)
         if event in (QueueEvent.ENABLE, QueueEvent.DISABLE):
             self.disable_reason = reason
@@ -46,7 +46,7 @@ class Queue:
             self.saved = self._as_it_is()
 
     def restore(self, saved: SavedQueue) -> None:
-        """Be as an earlier life of the job manager left it."""
+        """Take the state from before this start."""
         self.change(QueueEvent.ENABLE if saved.enable else QueueEvent.DISABLE, saved.disable_reason)
         self.change(QueueEvent.START if saved.start else QueueEvent.STOP, saved.stop_reason)
 
@@ -73,11 +73,11 @@ class Queues(Part):
 
     @property
     def names(self) -> list[str]:
-        """The named ones; none where there is only the anonymous queue."""
+        """Return the names of queues; empty if there is only the anonymous queue."""
         return [name for name in self.by_name if name is not None]
 
     def configure(self, config: Config) -> None:
-        """Have the queues of `config`; those that stay keep their state."""
+        """Take the queues of `config`; queues that stay keep their state."""
         self.config = config
         wanted: dict[Name, bool] = {name: each.started for name, each in config.queues.items()}
         if not wanted:
@@ -87,7 +87,7 @@ class Queues(Part):
         }
 
     def find(self, name: Name) -> Queue:
-        """Raises FluxError(EINVAL), in flux-core's words, when there is no such queue."""
+        """Return a queue. Raises FluxError(EINVAL), with flux-core's text, for an unknown one."""
         queue = self.by_name.get(name)
         if queue is None and name is None:
             raise FluxError(Errno.EINVAL, "a named queue is required")
@@ -96,7 +96,7 @@ class Queues(Part):
         return queue
 
     def meant(self, name: Name, *, everyone: bool) -> list[Queue]:
-        """The queues that an administrator's request is about. Raises FluxError(EINVAL)."""
+        """Return the queues that an administrator's request names. Raises FluxError(EINVAL)."""
         if name is None and (everyone or None in self.by_name):
             return list(self.by_name.values())
         if name is None:
@@ -104,12 +104,12 @@ class Queues(Part):
         return [self.find(name)]
 
     def schedules(self, name: Name) -> bool:
-        """Whether jobs of a queue may be sent to the scheduler; not if there is no such queue."""
+        """Return whether requests for jobs of a queue may be sent; False for an unknown queue."""
         queue = self.by_name.get(name)
         return queue is not None and queue.state.is_started
 
     def refusal(self, name: Name) -> str | None:
-        """Why a queue takes no jobs, in flux-core's words; None when it does. KeyError."""
+        """Return why a queue refuses jobs, in flux-core's words; None if it accepts. KeyError."""
         queue = self.by_name[name]
         if queue.state.is_enabled:
             return None
@@ -117,13 +117,13 @@ class Queues(Part):
         return f"job submission{where} is disabled: {queue.disable_reason}"
 
     def checkpoint(self) -> str:
-        """What is to survive a restart."""
+        """Return the text that survives a restart."""
         return write_checkpoint(queue.saved for queue in self.by_name.values())
 
     def restore(self, text: str) -> None:
-        """Take up a checkpoint; queues that are configured no more are forgotten.
+        """Take a checkpoint; ignore queues that are no longer configured.
 
-        Raises msgspec.MsgspecError for a text that is none.
+        Raises msgspec.MsgspecError for an invalid text.
         """
         for saved in read_checkpoint(text):
             queue = self.by_name.get(saved.name)
@@ -131,6 +131,6 @@ class Queues(Part):
                 queue.restore(saved)
 
     def stop_all(self, reason: str) -> None:
-        """Stop every queue, for this life only."""
+        """Stop every queue, until the next start."""
         for queue in self.by_name.values():
             queue.change(QueueEvent.STOP, reason, keep=False)

@@ -1,4 +1,4 @@
-"""How long somebody who was asked has said nothing: for people to see; nothing follows from it."""
+"""How long a service has owed an answer. Users see it; no decision depends on it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from flux_trio.cores.state import Part
 from flux_trio.formats.meanings import Time
 
 SILENCE_S_MIN: Final = 1.0
-"""An answer may take that long before anybody is told of it."""
+"""Seconds that an answer may take before `queue status` shows it."""
 
 
 class Silence(Part):
-    """From the first message after the other's last word, until its next one."""
+    """From the first request after a service's last message to its next message."""
 
     since: Time | None
 
@@ -21,26 +21,26 @@ class Silence(Part):
         self.since = None
 
     def asked(self, now: float) -> None:
-        """A message was sent that has to be answered."""
+        """A message was sent that the service must answer."""
         if self.since is None:
             self.since = now
 
     def broken(self) -> None:
-        """The other has said something, or is gone."""
+        """The service has sent a message, or is gone."""
         self.since = None
 
     def excused(self, now: float) -> None:
-        """It is said why there is no answer, or no longer: what was asked is waited for anew."""
+        """The service has given a reason, or withdrawn it: measure from now."""
         if self.since is not None:
             self.since = now
 
     def clock_stepped(self, by: float) -> None:
-        """The wall clock was set by `by` seconds: the silence is as long as it was."""
+        """The wall clock was set by `by` seconds: the length of the silence stays."""
         if self.since is not None:
             self.since += by
 
     def text(self, now: float) -> str:
-        """For people; "" when nobody has to wait."""
+        """Return a text for users; "" if no answer is due."""
         silent_s = 0.0 if self.since is None else now - self.since
         if silent_s < SILENCE_S_MIN:
             return ""

@@ -1,7 +1,7 @@
-"""Waiting for a queue to become empty or idle (RFC 33, Administrative Tools).
+"""Requests that wait for a queue to become empty or idle (RFC 33, Administrative Tools).
 
-Empty is a queue without active jobs, idle one without jobs in RUN or CLEANUP. It has to be so at
-one instant: at the end of a turn.
+An empty queue has no active job; an idle queue has no job in RUN or CLEANUP. A request is answered
+when that is so at the end of a turn.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from flux_trio.messages import Request, respond
 from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobState
 
 What: TypeAlias = tuple[int, str | None]
-"""States, a mask, and a queue or all: no job may be in any of these states there."""
+"""A mask of states, and a queue (None: all): the wait ends when no job there is in these states."""
 
 
 class Waits(Part):
     """Answers drain and idle requests."""
 
-    open: dict[What, dict[str, list[Request]]]  # then by sender
+    open: dict[What, dict[str, list[Request]]]  # each by sender
 
     def __init__(self, ledger: Ledger, queues: Queues) -> None:
         self._ledger = ledger
@@ -30,22 +30,22 @@ class Waits(Part):
         self.open = {}
 
     def drain(self, request: Request) -> None:
-        """job-manager.drain: answered when the queue, or each, is empty."""
+        """job-manager.drain: answered when the queue, or every queue, is empty."""
         self._wait(request, ACTIVE)
 
     def idle(self, request: Request) -> None:
-        """job-manager.idle: answered with the number of jobs that wait, when it is idle."""
+        """job-manager.idle: answered with the number of pending jobs when the queue is idle."""
         self._wait(request, RUNNING)
 
     def forget(self, sender: str) -> None:
-        """Nobody waits there any more."""
+        """Drop the requests of a peer that is gone."""
         for what, senders in list(self.open.items()):
             senders.pop(sender, None)
             if not senders:
                 del self.open[what]
 
     def end_turn(self) -> None:
-        """Answer those whose time has come."""
+        """Answer the requests whose condition holds."""
         for states, name in list(self.open):
             if not self._ledger.tally.jobs(states, name):
                 for requests in self.open.pop((states, name)).values():

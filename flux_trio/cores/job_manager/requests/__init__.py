@@ -1,1 +1,1 @@
-"""What users ask of the job manager: submit, exceptions, updates, memos, waits."""
+"""Requests of users: submit, exceptions, updates, memos, waits."""

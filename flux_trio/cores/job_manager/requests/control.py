@@ -1,6 +1,6 @@
-"""What users ask of their jobs: exceptions (cancel among them), urgency; and counts.
+"""Requests about jobs: exceptions (also cancel) and urgency; and the statistics.
 
-The texts of refusals are flux-core's where it has them.
+The texts of refusals are flux-core's, where it has one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RAISE_DENIED: Final = "guests can only raise exceptions on their own jobs"
 
 
 class Control(Part):
-    """Answers what users ask."""
+    """Answers requests for exceptions, urgency, information and statistics."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Control(Part):
         self._exec = execution
 
     def raise_one(self, request: Request) -> None:
-        """job-manager.raise: an exception on one job, by its user or the owner."""
+        """job-manager.raise: raise an exception on a job, for its user or the owner."""
         payload = job_requests.RAISE.read(request)
         _check_exception(payload)
         self._ledger.check_room()
@@ -60,7 +60,7 @@ class Control(Part):
         self._ledger.send(respond(request))
 
     def raise_all(self, request: Request) -> None:
-        """job-manager.raiseall: an exception on every job of a user in some states."""
+        """job-manager.raiseall: raise an exception on every job of a user in some states."""
         payload = job_requests.RAISE_ALL.read(request)
         _check_exception(payload)
         check_user(request, payload.userid, RAISE_DENIED)
@@ -72,7 +72,7 @@ class Control(Part):
             for job in chosen:
                 try:
                     self._raise(request, job, payload)
-                except FluxError:  # there is no room for it in the job's eventlog
+                except FluxError:  # the job's eventlog has no room for it
                     errors += 1
         counted = job_requests.Counted(len(chosen) - errors, errors)
         self._ledger.send(respond(request, job_requests.COUNTED.write(counted)))
@@ -85,7 +85,7 @@ class Control(Part):
         self._ledger.raise_exception(job, asked.type, asked.severity, asked.note, request.userid)
 
     def urgency(self, request: Request) -> None:
-        """job-manager.urgency: another urgency, as long as no resources are held."""
+        """job-manager.urgency: change the urgency of a job without resources."""
         payload = job_requests.URGENCY.read(request)
         if not URGENCY_MIN <= payload.urgency <= URGENCY_MAX:
             raise FluxError(Errno.EINVAL, "urgency value is out of range")
@@ -109,12 +109,12 @@ class Control(Part):
         self._ledger.send(respond(request, answer))
 
     def getinfo(self, request: Request) -> None:
-        """job-manager.getinfo: the greatest job id so far, by which ids go on after a restart."""
+        """job-manager.getinfo: the greatest job id so far; ids continue after it."""
         payload = submission.INFO.write(submission.Info(self._ledger.max_jobid))
         self._ledger.answer_at_once(respond(request, payload))
 
     def stats(self) -> dict[str, Any]:
-        """job-manager.stats-get: how many jobs there are in each state, and with the scheduler."""
+        """job-manager.stats-get: the number of jobs in each state, and at the scheduler."""
         tally = self._ledger.tally
         counts = {state.name.lower(): tally.jobs(state) for state in JobState}
         counts["inactive"] += self._ledger.ninactive

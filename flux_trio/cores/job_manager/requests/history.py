@@ -1,7 +1,7 @@
 """job-manager.history.get: the ids of a user's jobs, the latest first, as `flux job last` asks.
 
-The lists are made when first asked for, from the index of finished jobs, and kept up to date from
-there on: 8 bytes a job. Requests wait while the index is read.
+The first request makes the lists from the index of finished jobs; from then on they are kept up to
+date, at 8 bytes for each job. Requests wait while the index is read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SLICE: Final = re.compile(r"\[(-?\d*)(?::(-?\d*)(?::(-?\d*))?)?\]")
 
 
 class JobIds:
-    """Job ids, 8 bytes each, the smallest first."""
+    """Job ids in ascending order, 8 bytes each."""
 
     __slots__ = ("_ids",)
 
@@ -52,26 +52,26 @@ class JobIds:
         self._ids = array("Q", jobids)
 
     def add(self, jobid: int) -> None:
-        """Put an id that is not among them in its place."""
+        """Add an id, which must not be here."""
         insort(self._ids, jobid)
 
     def discard(self, jobid: int) -> None:
-        """Take an id out, if it is among them."""
+        """Remove an id, if it is here."""
         at = bisect_left(self._ids, jobid)
         if at < len(self._ids) and self._ids[at] == jobid:
             del self._ids[at]
 
     def latest(self, chosen: slice) -> list[int]:
-        """The ids in `chosen`, which counts from the latest."""
+        """Return the ids in `chosen`, which counts from the latest."""
         return self._ids[::-1][chosen].tolist()
 
 
 class History(Part):
     """Answers history requests."""
 
-    lists: dict[int, JobIds] | None  # by user, once they were asked for
+    lists: dict[int, JobIds] | None  # by user; None until the first request
     read: dict[int, set[JobId]]  # by user, while the index is read
-    waiting: list[tuple[Request, str]]  # meanwhile, each with its slice
+    waiting: list[tuple[Request, str]]  # requests meanwhile, each with its slice
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -93,18 +93,18 @@ class History(Part):
             self._ask("")
 
     def forget(self, sender: str) -> None:
-        """Nobody waits there any more; the index is read to its end all the same."""
+        """Drop the requests of a peer that is gone; the index is read to its end anyway."""
         self.waiting = [each for each in self.waiting if each[0].sender != sender]
 
     def purged(self, jobs: Iterable[Ended]) -> None:
-        """These are no more."""
+        """Forget jobs that were purged."""
         for job in jobs:
             self.read.get(job.userid, set()).discard(job.id)
             if self.lists is not None and job.userid in self.lists:
                 self.lists[job.userid].discard(job.id)
 
     def take_page(self, response: Response) -> None:
-        """A part of the index has come."""
+        """Take a page of the index."""
         try:
             page = page_in(response)
         except FluxError as error:
@@ -124,7 +124,7 @@ class History(Part):
         self._ledger.ask(*read_page(ENDED, PAGE_JOBS, after), HistoryRead())
 
     def _has_read(self) -> None:
-        """Active jobs come to the others, and what ended while the index was read."""
+        """Add active jobs, and jobs that ended while the index was read; answer the requests."""
         read, self.read = self.read, {}
         for job in self._ledger.known():
             if job.state != JobState.NEW:

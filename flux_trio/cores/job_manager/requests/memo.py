@@ -1,4 +1,4 @@
-"""job-manager.memo: what a user notes on a job, key by key (RFC 21, Memo Event).
+"""job-manager.memo: a user's notes on a job, key by key (RFC 21, Memo Event).
 
 Left out: volatile memos, which flux-core keeps out of the eventlog.
 """

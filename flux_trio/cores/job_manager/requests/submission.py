@@ -1,7 +1,7 @@
 """Submission: jobs that ingest has stored become active, or are refused with a reason.
 
-Ingest has written the jobspec and the submit event by the time a job comes here (RFC 16); a job
-that is refused leaves no trace in its eventlog, and ingest removes what it stored.
+Ingest has stored the jobspec and the submit event before it sends a job here (RFC 16). A refused
+job gets no further event, and ingest removes its values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flux_trio.cores.job_manager.hooks.introduction import Introduction
 from flux_trio.cores.job_manager.hooks.waiting import Admit, Readmit
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
-from flux_trio.cores.job_manager.requests.entrance import Admission, Entrance, UserFound
+from flux_trio.cores.job_manager.requests.admissions import Admission, Admissions, UserFound
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits
 from flux_trio.cores.state import Part
 from flux_trio.editions import submission as payloads
@@ -33,10 +33,10 @@ from flux_trio.protocols import (
 
 
 class Batch(msgspec.Struct):
-    """One submit request, until each of its jobs has been validated."""
+    """A submit request, until each of its jobs is validated."""
 
     request: Request
-    open: int  # jobs that are not decided
+    open: int  # jobs without a decision
     errors: list[tuple[JobId, str]] = []
     full: set[int] = set()  # users who have met a limit
 
@@ -49,16 +49,16 @@ class New(msgspec.Struct, frozen=True):
 
 
 class Again(msgspec.Struct, frozen=True):
-    """A job that was stored but not acknowledged when the job manager stopped."""
+    """A job whose submission was not acknowledged when the job manager stopped."""
 
     jobid: JobId
 
 
-Comer: TypeAlias = New | Again
+Candidate: TypeAlias = New | Again
 
 
 class Submission(Part):
-    """Takes in new jobs."""
+    """Accepts or refuses new jobs."""
 
     batches: dict[int, Batch]
     last_batch: int
@@ -67,20 +67,20 @@ class Submission(Part):
         self,
         ledger: Ledger,
         hooks: Hooks,
-        entrance: Entrance[Comer],
+        admissions: Admissions[Candidate],
         introduction: Introduction,
         limits: UserLimits,
     ) -> None:
         self._ledger = ledger
         self._limits = limits
         self._hooks = hooks
-        self._entrance = entrance
+        self._admissions = admissions
         self._introduction = introduction
         self.batches = {}
         self.last_batch = 0
 
     def submit(self, request: Request) -> None:
-        """job-manager.submit: answered with [id, reason] of those refused, when all are decided."""
+        """job-manager.submit: answered with [id, reason] of refused jobs, when all are decided."""
         jobs = payloads.NEW_JOBS.read(request).jobs
         if not jobs:
             self._ledger.send(respond(request, payloads.REFUSALS.write(payloads.Refusals([]))))
@@ -92,38 +92,38 @@ class Submission(Part):
             self._decide(New(new, batch), new.userid, new.jobspec)
 
     def found(self, message: UserFound) -> None:
-        """The user database has answered: go on with the jobs of this user."""
-        for comer, admission in self._entrance.found(message):
-            self._go_on(comer, admission)
+        """Take the answer of the user database: go on with the jobs of this user."""
+        for candidate, admission in self._admissions.found(message):
+            self._go_on(candidate, admission)
 
     def room(self, request: Request) -> None:
-        """job-manager.submit-room: {"refusals"}, for each jobspec the reason or null for room."""
+        """job-manager.submit-room: for each jobspec why there is no room, null if there is."""
         asked = payloads.ROOM_WANTED.read(request)
         refusals = self._limits.refusals(asked.userid, asked.sizes)
         self._ledger.answer_at_once(respond(request, payloads.ROOM.write(payloads.Room(refusals))))
 
     def revalidate(self, job: ActiveJob) -> None:
-        """A job that was stored but not acknowledged when the job manager stopped."""
+        """A job whose submission was not acknowledged when the job manager stopped."""
         self._decide(Again(job.id), job.userid, job.kept_jobspec.json)
 
-    def _decide(self, comer: Comer, userid: int, jobspec: dict[str, Any]) -> None:
-        admission = self._entrance.decide(comer, userid, system_of(jobspec))
+    def _decide(self, candidate: Candidate, userid: int, jobspec: dict[str, Any]) -> None:
+        admission = self._admissions.decide(candidate, userid, system_of(jobspec))
         if admission is not None:
-            self._go_on(comer, admission)
+            self._go_on(candidate, admission)
 
-    def _go_on(self, comer: Comer, admission: Admission) -> None:
-        match comer:
+    def _go_on(self, candidate: Candidate, admission: Admission) -> None:
+        match candidate:
             case New(job, batch):
                 self._admit(job, batch, admission)
             case Again(jobid):
                 self._readmit(jobid, admission)
             case _:
-                assert_never(comer)
+                assert_never(candidate)
 
     def _readmit(self, jobid: int, admission: Admission) -> None:
         job = self._ledger.jobs.get(jobid)
         if job is None or job.state != JobState.NEW:
-            return  # it was canceled while the user database was asked
+            return  # it was canceled meanwhile
         if admission.refusal is not None:
             self.decided_again(job, admission.refusal)
             return
@@ -131,7 +131,7 @@ class Submission(Part):
         self._introduction.admit(job, Readmit())
 
     def decided_again(self, job: ActiveJob, refusal: str | None) -> None:
-        """A job of an earlier life is valid, or is refused: then nothing is left of it."""
+        """A job from before this start is valid; or it is refused, and its values are removed."""
         if refusal is None:
             self._accept(job)
         else:
@@ -139,7 +139,7 @@ class Submission(Part):
             self._ledger.remove(job)
 
     def _update(self, job: ActiveJob, updates: dict[str, Any]) -> None:
-        """What its queue adds to the jobspec, before plugins see it (33.assignment.3)."""
+        """Add what the queue adds to the jobspec, before plugins see it (33.assignment.3)."""
         if updates and updates != job.jobspec_updates:
             self._ledger.log_now(job, JobEvent.JOBSPEC_UPDATE, updates)
 
@@ -164,7 +164,7 @@ class Submission(Part):
         self._introduction.admit(job, Admit(batch))
 
     def decided(self, job: ActiveJob, batch: int, refusal: str | None) -> None:
-        """A new job is valid, or is refused."""
+        """A new job is valid, or refused."""
         if refusal is None:
             self._accept(job)
             self._count(batch)
@@ -173,7 +173,7 @@ class Submission(Part):
             self._count(batch, (job.id, refusal))
 
     def _count(self, number: int, error: tuple[int, str] | None = None) -> None:
-        """One job of a batch is decided: answer the request after the last."""
+        """Count a decision on a job of a batch; answer the request after the last."""
         batch = self.batches[number]
         batch.open -= 1
         if error is not None:
@@ -192,14 +192,14 @@ class Submission(Part):
 
 
 def system_of(jobspec: dict[str, Any]) -> dict[str, Any]:
-    """`attributes.system`, empty for what is no jobspec: ingest lets none pass."""
+    """Return `attributes.system`; empty for an invalid jobspec, which ingest refuses."""
     attributes = jobspec.get("attributes")
     system = attributes.get("system") if isinstance(attributes, dict) else None
     return system if isinstance(system, dict) else {}
 
 
 def redacted(jobspec: dict[str, Any]) -> bytes:
-    """A jobspec as JSON, without the environment that only the shells need (RFC 27, Alloc)."""
+    """Return a jobspec as JSON, without the environment, which only shells need (RFC 27, Alloc)."""
     system = system_of(jobspec)
     if "environment" in system:
         rest = {key: value for key, value in system.items() if key != "environment"}
@@ -208,12 +208,12 @@ def redacted(jobspec: dict[str, Any]) -> bytes:
 
 
 def redacted_bytes(jobspec: bytes) -> bytes:
-    """The same for a jobspec that is JSON already."""
+    """Return the same for a jobspec that is JSON."""
     return redacted(msgspec.json.decode(jobspec))
 
 
 def submitted_in(messages: Iterable[Any]) -> set[int]:
-    """The jobs that these messages submit; what is wrong with one is told when it is taken up."""
+    """Return the jobs that these messages submit; errors in a message are found later."""
     jobids: set[int] = set()
     for message in messages:
         if isinstance(message, Request) and message.topic == topics.JOB_SUBMIT:

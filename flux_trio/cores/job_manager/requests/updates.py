@@ -1,11 +1,11 @@
-"""Updates of a job's jobspec: all of the keys asked for, or nothing.
+"""Updates of a job's jobspec: all keys of the request, or no key.
 
-job.update.KEY plugins say which keys may be updated by whom; a key that none knows is refused. What
-they have not validated goes through job.validate with the jobspec as it would be. A pending job
-then gets its `jobspec-update`, and is prioritized and requested again. When the duration of a
-running one changes, the scheduler is asked first whether the new expiration will do (RFC 27,
-Expiration); ENOSYS means that it does not care, and so does its absence. Refusals are in
-flux-core's words. Left out: feasibility.check; the scheduler denies what can never run.
+Plugins with a hook job.update.KEY decide who may update that key; a key without such a plugin is
+refused. Unless they have validated it, the updated jobspec goes through job.validate. A pending job
+then gets its `jobspec-update`, a new priority and a new request to the scheduler. If the duration
+of a running job changes, the scheduler must first accept the new expiration (RFC 27, Expiration);
+it accepts by ENOSYS, too, and a missing scheduler does not object. The texts of refusals are
+flux-core's. Left out: feasibility.check; the scheduler denies jobs that can never run.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Updates(Part):
         self._scheduler = scheduler
 
     def update(self, request: Request) -> None:
-        """job-manager.update: by the owner, or for a job of theirs by its user."""
+        """job-manager.update: update a job, for its user or the owner."""
         payload = job_requests.UPDATE.read(request)
         denied = "guests may only update their own jobs"
         absent = Absent(payload.id, inactive_errnum=Errno.EINVAL)
@@ -90,16 +90,16 @@ class Updates(Part):
         updating = Updating(request, job.id, payload.updates, tuple(payload.updates))
         self._hooks.when_free(job, AskUpdate(updating))
 
-    # --- what plugins say
+    # --- plugins
 
     def ask(self, job: ActiveJob, updating: Updating) -> None:
-        """Ask about one key after another, as long as the answers are there at once."""
+        """Ask about one key after another, as long as plugins answer at once."""
         following: Updating | None = updating
         while following is not None:
             following = self._ask_next(job, following)
 
     def key_answered(self, job: ActiveJob, updating: Updating, answer: HookAnswer) -> None:
-        """The plugins have said whether one key may be updated."""
+        """Take the answer of the plugins on one key."""
         following = self._heard(updating, answer)
         if following is not None:
             self.ask(job, following)
@@ -117,7 +117,7 @@ class Updates(Part):
         return None if answer is None else self._heard(updating, answer)
 
     def _heard(self, updating: Updating, answer: HookAnswer) -> Updating | None:
-        """The request with its next key; None when it is refused."""
+        """Return the request at its next key; None if it is refused."""
         refusal = answer.reject or answer.error
         if refusal is None and not answer.handled:
             refusal = f"update of {updating.keys[updating.place]} not supported"
@@ -147,17 +147,17 @@ class Updates(Part):
             self.validated(job, updating, answer)
 
     def validated(self, job: ActiveJob, updating: Updating, answer: HookAnswer) -> None:
-        """The plugins have answered job.validate."""
+        """Take the answer to job.validate."""
         refusal = answer.reject or answer.error
         if refusal is not None:
             self._refuse(updating, refusal)
         else:
             self._check_expiration(job, updating)
 
-    # --- what the scheduler says
+    # --- the scheduler
 
     def _check_expiration(self, job: ActiveJob, updating: Updating) -> None:
-        """A running job's scheduler is asked whether the new end of its resources will do."""
+        """Ask the scheduler whether a running job may keep its resources until the new end."""
         if job.state != JobState.RUN or DURATION not in updating.updates:
             self.apply(job, updating, None)
             return
@@ -165,7 +165,7 @@ class Updates(Part):
             self._refuse(updating, "unable to get job starttime")
             return
         duration = float(updating.updates[DURATION])
-        # whole seconds on this message, so that all three parties go by the same number
+        # whole seconds, so that all three parties use the same number
         expiration = math.ceil(job.granted.starttime + duration) if duration else 0
         if duration and expiration + job.stepped <= self._ledger.now:
             self._refuse(updating, "requested duration places job expiration in the past")
@@ -175,7 +175,7 @@ class Updates(Part):
             self.expiration_answered(updating, expiration, accepted=True)
 
     def expiration_answered(self, updating: Updating, expiration: int, *, accepted: bool) -> None:
-        """The scheduler has said whether the new expiration will do."""
+        """Take the answer of the scheduler on the new expiration."""
         job = self._ledger.jobs.get(updating.jobid)
         if not accepted:
             self._refuse(updating, "scheduler refused expiration update")
@@ -187,16 +187,16 @@ class Updates(Part):
     # --- the end
 
     def apply(self, job: ActiveJob, updating: Updating, expiration: int | None) -> None:
-        """Log what is asked for, with the expiration that the scheduler has agreed to."""
+        """Log the updates, with the expiration that the scheduler has accepted."""
         request = updating.request
         if job.state in _OVER:
             self._refuse(updating, ENDED_MEANWHILE)
             return
         if job.state == JobState.RUN and DURATION in updating.updates and expiration is None:
-            self._check_expiration(job, updating)  # it has started meanwhile
+            self._check_expiration(job, updating)  # the job has started meanwhile
             return
         if updating.is_validated and request.is_owner and request.userid != job.userid:
-            # or its user could go on from what no plugin has validated
+            # otherwise the user could update a jobspec that no plugin has validated
             self._ledger.log(job, JobEvent.SET_FLAGS, rfc21.write(rfc21.SetFlags(["immutable"])))
         self._ledger.log(job, JobEvent.JOBSPEC_UPDATE, updating.updates)
         self._scheduler.jobspec_changed(job)

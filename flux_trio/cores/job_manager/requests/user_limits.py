@@ -1,7 +1,8 @@
-"""What one user may have of the job manager: active jobs, bytes of their jobspecs, bytes of events.
+"""Limits of one user: active jobs, bytes of their jobspecs, bytes of events.
 
-`[job-manager.user-limits]` sets the limits. The instance owner has any number of jobs, and twice
-the bytes of events: a guest who fills the eventlog of a job does not keep the owner from it.
+`[job-manager.user-limits]` sets the limits. The instance owner may have any number of jobs, and
+twice the bytes of events, so that the owner can still log events of a job whose user is at the
+limit.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from flux_trio.editions import rfc21
 from flux_trio.messages import Errno, FluxError, Request
 from flux_trio.protocols import JobEvent
 
-NOTE_BYTES_MAX: Final = 4096  # of an exception's note, and of its type
-UPDATE_KEY_CHARS_MAX: Final = 255  # of a jobspec key path: hooks have a topic for each
+NOTE_BYTES_MAX: Final = 4096  # of the note, or the type, of an exception
+UPDATE_KEY_CHARS_MAX: Final = 255  # of a key path, which is part of a hook's topic
 
 OWNER_FACTOR: Final = 2
 
 
 class UserLimits(Part):
-    """Looks at what users ask for before it is done. Every refusal names the limit."""
+    """Checks requests of users. Every refusal names the limit."""
 
     def __init__(self, ledger: Ledger, queues: Queues) -> None:
         self._ledger = ledger
         self._queues = queues
 
     def refusal(self, userid: int, jobspec_bytes: int) -> str | None:
-        """Why the user may not have one more active job, None when there is room."""
+        """Return why the user may not have one more active job; None if there is room."""
         return self.refusals(userid, [jobspec_bytes])[0]
 
     def refusals(self, userid: int, sizes: Iterable[int]) -> list[str | None]:
-        """The same for several jobs, each with those before it that have room."""
+        """Return the same for several jobs; each counts for the jobs after it."""
         jobs, size = self._ledger.users.of(userid)
         refusals = []
         for jobspec_bytes in sizes:
@@ -62,9 +63,9 @@ class UserLimits(Part):
     def check_event(
         self, request: Request, job: ActiveJob, name: str, context: dict[str, Any]
     ) -> None:
-        """Count an event that a user asks for. Raises FluxError(ENOSPC) beyond the limit.
+        """Count an event that a user requests. Raises FluxError(ENOSPC) beyond the limit.
 
-        The exception that ends a job is always taken.
+        The exception that ends a job is always accepted.
         """
         limits = self._queues.config.job_manager.user_limits
         counted = self._ledger.asked_bytes
@@ -87,9 +88,9 @@ class UserLimits(Part):
         counted.put(job.userid, job.id, asked)
 
     def check_memo(self, job: ActiveJob, memo: dict[str, Any]) -> int:
-        """How many bytes the memos of the job are with `memo`, those that wait for a hook included.
+        """Return the bytes of the job's memos with `memo`, and with memos that wait for a hook.
 
-        Raises FluxError(ENOSPC) if they, or all of its user's, are too large then.
+        Raises FluxError(ENOSPC) if they, or all memos of the user, are too large then.
         """
         limits = self._queues.config.job_manager.user_limits
         counted = self._ledger.memo_bytes

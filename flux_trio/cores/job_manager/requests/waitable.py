@@ -1,9 +1,9 @@
-"""job-manager.wait: how a job that was submitted as waitable ended, told once, to one who waits.
+"""job-manager.wait: the result of a job that was submitted as waitable, told once.
 
-As wait(2) for children: a result is kept until somebody asks for it, by the job's id or as the next
-of any job; ECHILD says that there is nothing to wait for. Only the owner may submit such jobs and
-wait for them, since results that nobody asks for stay. Left out: results over a restart; a job that
-is active then can be waited for again.
+It works like wait(2) for children: a result is kept until a request asks for it, by the job's id or
+for any job. ECHILD says that there is no job to wait for. Only the owner may submit such jobs and
+wait for them, since results that no request asks for stay. Left out: results across a restart; a
+job that is active then can be waited for again.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ ANY_JOB: Final = (1 << 64) - 1  # flux-core's FLUX_JOBID_ANY
 
 NO_MORE: Final = "there are no more waitable jobs"
 
-_WAITABLE = JobFlag.WAITABLE.value  # as a number: each event of each job is looked at
+_WAITABLE = JobFlag.WAITABLE.value  # as a number: it is compared for each event
 
 
 class Waitable(Part):
-    """Waitable jobs, results nobody has asked for, and who waits."""
+    """Waitable jobs, their results, and the requests that wait."""
 
     results: dict[JobId, int | str]  # oldest first: see `_result_of`
-    waiting: dict[JobId, Request]  # for an active job
-    for_any: deque[Request]  # for the next job, whichever it is
-    active: set[JobId] | None  # waitable jobs; None until first asked for
+    waiting: dict[JobId, Request]  # by active job
+    for_any: deque[Request]  # for the next job that ends
+    active: set[JobId] | None  # waitable jobs; None until the first use
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -46,7 +46,7 @@ class Waitable(Part):
         ledger.tell_of(JobEvent.CLEAN, self._over)
 
     def wait(self, request: Request) -> None:
-        """job-manager.wait: answered when the job is over; the id may be ANY_JOB."""
+        """job-manager.wait: answered when the job has ended; the id may be ANY_JOB."""
         jobid = job_requests.WAIT.read(request).id
         if jobid == ANY_JOB:
             self._wait_for_any(request)
@@ -58,7 +58,7 @@ class Waitable(Part):
             self._ledger.send(respond_error(self.for_any.pop(), Errno.ECHILD, NO_MORE))
 
     def forget(self, sender: str) -> None:
-        """Nobody waits there any more."""
+        """Drop the requests of a peer that is gone."""
         self.for_any = deque(each for each in self.for_any if each.sender != sender)
         self.waiting = {
             jobid: each for jobid, each in self.waiting.items() if each.sender != sender
@@ -83,7 +83,7 @@ class Waitable(Part):
         self.waiting[jobid] = request
 
     def _jobs(self) -> set[int]:
-        """Active waitable jobs, also those of an earlier life; kept up to date from here on."""
+        """Return the active waitable jobs; the set is kept up to date from the first call on."""
         if self.active is None:
             jobs = self._ledger.jobs.values()
             self.active = {job.id for job in jobs if job.flags & _WAITABLE}
@@ -116,7 +116,7 @@ class Waitable(Part):
 
 
 def _result_of(job: ActiveJob) -> int | str:
-    """The wait status of its tasks, or the text of the exception that ended it."""
+    """Return the wait status of the tasks, or the text of the exception that ended the job."""
     if job.exception is None:
         return job.status or 0
     raised = rfc21.read_exception(job.exception)

@@ -1,8 +1,7 @@
-"""Who holds what, so that no two jobs are ever given the same cores or gpus.
+"""The cores and gpus that jobs hold, by which a grant of the same to two jobs is found.
 
-RFC 27 leaves the choice to the scheduler; what it chose is R (RFC 20). A job holds its R from
-SUCCESS until sched.free is sent, since the scheduler may give the same to others as soon as that
-comes (27.free.5).
+RFC 27 leaves the choice to the scheduler; R has its choice (RFC 20). A job holds its R from SUCCESS
+until sched.free is sent: the scheduler may grant the resources again when it gets that (27.free.5).
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from flux_trio.cores.state import Part
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.formats.meanings import JobId
 
-PLANES_KEPT: Final = 1024  # by what jobs are given of a node: most are given the same
+PLANES_KEPT: Final = 1024  # cached by the resources on a node: most jobs have the same
 
 
 class Allocated(Part):
-    """For each core and gpu the ranks on which it is taken: a look costs little with many nodes."""
+    """For each core and gpu, the ranks where a job holds it: cheap to look up on many nodes."""
 
     taken: dict[int, int]  # see `_planes`
     holders: dict[JobId, ResourceSet]
-    overlaps: bool  # two jobs hold the same, as an earlier life has left it
+    overlaps: bool  # two jobs hold the same since before this start
 
     def __init__(self) -> None:
         self.taken = {}
@@ -31,16 +30,16 @@ class Allocated(Part):
         self.overlaps = False
 
     def refill(self, holders: Iterable[tuple[int, ResourceSet]]) -> None:
-        """Forget all; these hold something, and may share it."""
+        """Forget all and take the resources of `holders`, which may overlap."""
         self.taken, self.holders, self.overlaps = {}, {}, False
         for jobid, resources in holders:
             self.take(jobid, resources)
 
     def shared(self, resources: ResourceSet) -> tuple[int, ResourceSet] | None:
-        """A job that holds some of `resources`, and which; None when nobody does."""
+        """Return a job that holds some of `resources`, and which of them; None if all are free."""
         taken = self.taken.get
         if not any(taken(plane, 0) & ranks for plane, ranks in _planes(resources)):
-            return None  # as nearly always: without a look at every job
+            return None  # the usual case: no need to look at every job
         for jobid, held in self.holders.items():
             both = resources.intersection(held)
             if both:
@@ -48,7 +47,7 @@ class Allocated(Part):
         return None
 
     def take(self, jobid: int, resources: ResourceSet) -> None:
-        """The job holds `resources`."""
+        """Let the job hold `resources`."""
         taken = self.taken
         for plane, ranks in _planes(resources):
             before = taken.get(plane, 0)
@@ -58,7 +57,7 @@ class Allocated(Part):
         self.holders[jobid] = resources
 
     def give_back(self, jobid: int) -> None:
-        """The job holds nothing; one that held nothing changes nothing."""
+        """Free the resources of the job, if it holds any."""
         resources = self.holders.pop(jobid, None)
         if resources is None:
             return
@@ -70,7 +69,7 @@ class Allocated(Part):
             taken[plane] &= ~ranks
 
     def total(self) -> ResourceSet | None:
-        """All that is held, without times and properties; None if nothing is."""
+        """Return what jobs hold, without times and properties; None if they hold nothing."""
         taken: dict[int, tuple[int, int]] = {}
         hosts: dict[int, str] = {}
         for resources in self.holders.values():
@@ -85,7 +84,7 @@ class Allocated(Part):
 
 
 def _planes(resources: ResourceSet) -> list[tuple[int, int]]:
-    """Each core as its bit, and each gpu as less than nothing, with the ranks it is named of."""
+    """Return pairs (plane, ranks): a core's bit, or minus a gpu's bit; the bit set of its ranks."""
     groups = resources.groups
     return [(plane, ranks) for ranks, cores, gpus in groups for plane in _of_node(cores, gpus)]
 

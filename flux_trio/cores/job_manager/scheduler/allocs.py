@@ -1,12 +1,11 @@
-"""RFC 27 requests: where each job stands with the scheduler, and which requests go out.
+"""RFC 27 requests: the alloc state of each job, and the order in which requests are sent.
 
-`Allocs` is the one value by job: only the steps of the table change it, a job that waits stands at
-its beginning. What else is kept is keyed by it: the rank of a job that waits, the rank by which the
-scheduler knows a request that is out. A standing outlives its job, because an answer may come after
-the job is gone.
+`Allocs` has the alloc state of each job, which only the steps of the table change. Beside it stand
+the rank of a job that waits, and the rank by which the scheduler knows a request that was sent. An
+alloc state outlives its job, because an answer may come after the job is gone.
 
-Requests go out in priority order, then submit time, then id, as far as the scheduler's mode lets
-them.
+Requests are sent in the order of priority, then submit time, then id, as many as the scheduler's
+mode allows.
 """
 
 from __future__ import annotations
@@ -34,24 +33,24 @@ from flux_trio.protocols import (
 )
 
 Rank: TypeAlias = tuple[int, Stamp, JobId]
-"""The order of requests, the best first: minus the priority, submit time, job id."""
+"""The place of a job in the order, the best first: minus the priority, submit time, job id."""
 
 _OUT: Final = frozenset({AllocState.PENDING, AllocState.CANCELING})
 
 
 def rank_of(job: ActiveJob) -> Rank:
-    """The rank of `job` now; the scheduler may not have heard of it."""
+    """Return the rank of `job` now; the scheduler may know an older one."""
     return (-job.priority, job.t_submit, job.id)
 
 
 class Allocs(Standings[AllocState, AllocEvent]):
-    """Where each job stands with the scheduler."""
+    """The alloc state of each job."""
 
     table = ALLOC
 
 
 class Ranked:
-    """Jobs that are eligible and for which no request is out, by rank."""
+    """Eligible jobs without a request at the scheduler, by rank."""
 
     __slots__ = ("_order", "_ranks")
 
@@ -69,35 +68,35 @@ class Ranked:
         return len(self._order)
 
     def add(self, job: ActiveJob) -> None:
-        """Put `job`, which is not among them, in its place."""
+        """Add `job`, which must not be here."""
         rank = self._ranks[job.id] = rank_of(job)
         self._order.add(rank)
 
     def discard(self, jobid: int) -> None:
-        """Take the job out, if it is among them."""
+        """Remove the job, if it is here."""
         rank = self._ranks.pop(jobid, None)
         if rank is not None:
             self._order.remove(rank)
 
     def pop_best(self) -> int:
-        """Take out the job of the best rank; its id."""
+        """Remove the job with the best rank; return its id."""
         jobid: int = self._order.pop(0)[-1]
         del self._ranks[jobid]
         return jobid
 
     def best(self, count: int) -> list[Rank]:
-        """The `count` best ranks."""
+        """Return the `count` best ranks."""
         return list(self._order[:count])
 
 
 class Requests(Part):
-    """Steps each job's standing, and sends the request that goes with the step."""
+    """Steps the alloc state of each job, and sends the request that goes with the step."""
 
     allocs: Allocs
     queued: Ranked
-    sent: dict[JobId, Rank]  # of requests that are out: the ranks that the scheduler knows
-    reranked: dict[JobId, int]  # new priority, for the next prioritize
-    holds_prioritize: bool  # many are being reranked: the scheduler hears of all at once
+    sent: dict[JobId, Rank]  # of requests at the scheduler: the rank that it knows
+    reranked: dict[JobId, int]  # new priorities, for the next sched.prioritize
+    holds_prioritize: bool  # set while many jobs are reranked: the scheduler is told of all at once
 
     def __init__(self, ledger: Ledger, silence: Silence) -> None:
         self._ledger = ledger
@@ -110,20 +109,20 @@ class Requests(Part):
         self.holds_prioritize = False
 
     def state(self, jobid: int) -> AllocState:
-        """Where a job stands with the scheduler."""
+        """Return the alloc state of a job."""
         return self.allocs.of(jobid)
 
     def sent_by_rank(self) -> list[int]:
-        """The jobs whose requests are out, the best first."""
+        """Return the jobs with a request at the scheduler, the best first."""
         return [rank[-1] for rank in sorted(self.sent.values())]
 
     def step(self, jobid: int, event: AllocEvent) -> None:
-        """Change the standing of a job. Raises InvalidTransition, and then it is unchanged."""
+        """Step the alloc state of a job. On InvalidTransition it is unchanged."""
         if self.allocs.step(jobid, event) not in _OUT:
             self.sent.pop(jobid, None)
 
     def take_step(self, jobid: int, event: AllocEvent) -> None:
-        """A step that the scheduler makes. Raises FluxError(EPROTO) that names the job."""
+        """Take a step that the scheduler makes. Raises FluxError(EPROTO) that names the job."""
         try:
             self.step(jobid, event)
         except InvalidTransition as error:
@@ -132,7 +131,7 @@ class Requests(Part):
     # --- about one job
 
     def cancel(self, jobid: int) -> None:
-        """Take back the request that is out."""
+        """Cancel the request at the scheduler."""
         self.step(jobid, AllocEvent.CANCEL)
         self.reranked.pop(jobid, None)
         self._send(topics.SCHED_CANCEL, self._edition.cancel.write(Cancel(jobid)), NORESPONSE)
@@ -147,17 +146,17 @@ class Requests(Part):
             self._send(topics.SCHED_FREE, payload, 0)
 
     def rerank(self, job: ActiveJob) -> None:
-        """Tell the scheduler the priority of a job whose request is out, if it is another."""
+        """Tell the scheduler a changed priority of a job with a request."""
         rank = rank_of(job)
         if rank != self.sent[job.id]:
             self.step(job.id, AllocEvent.PRIORITIZE)
             self.sent[job.id] = rank
             self.reranked[job.id] = job.priority
 
-    # --- what a turn made due
+    # --- the end of a turn
 
     def end_turn(self, limit: int | None) -> None:
-        """Send one prioritize, then requests up to `limit`, None for any number."""
+        """Send one sched.prioritize, then requests, at most `limit`; None means no limit."""
         if self.reranked and not self.holds_prioritize:
             payload = self._edition.prioritize.write(Prioritize(list(self.reranked.items())))
             self.reranked = {}
@@ -166,7 +165,7 @@ class Requests(Part):
             job = self._ledger.jobs[self.queued.pop_best()]
             if job.state == JobState.SCHED:
                 self._send_alloc(job)
-            # else this turn took it back to PRIORITY: it is considered again with the new one
+            # otherwise this turn took the job back to PRIORITY: it is queued again later
         if self.queued and limit is not None:
             self._make_room()
 
@@ -179,13 +178,13 @@ class Requests(Part):
         self._send(topics.SCHED_ALLOC, self._edition.alloc.write(asked), 0)
 
     def _make_room(self) -> None:
-        """A better job waits and the limit is reached: take back the lowest request.
+        """Cancel the lowest request if the limit is reached and a better job waits.
 
         See readings: Limited mode and priority.
         """
         (best,) = self.queued.best(1)
         if best >= max(self.sent.values()):
-            return  # as nearly always: without sorting them
+            return  # the usual case: no need to sort them
         lowest_first = sorted(self.sent.values(), reverse=True)
         for better, lowest in zip(self.queued.best(len(lowest_first)), lowest_first, strict=False):
             if better >= lowest:
@@ -194,6 +193,6 @@ class Requests(Part):
                 self.cancel(lowest[-1])
 
     def _send(self, topic: str, payload: Payload, flags: int) -> None:
-        """Send a request that has to be answered, if only by an answer to sched.alloc."""
+        """Send a request that is answered, if only by an answer to sched.alloc."""
         self._silence.asked(self._ledger.now)
         self._ledger.send(Request(topic, payload, flags=flags))

@@ -1,7 +1,7 @@
-"""Resources that a plugin gives a job in job.state.sched: no scheduler is asked, or told.
+"""Resources that a plugin gives a job in job.state.sched, without the scheduler.
 
-R is committed, then alloc is logged with `bypass`, by which a later life of the job manager
-knows that no scheduler has to free it.
+R is committed, then alloc is logged with `bypass`. After a restart, the job manager knows by it
+that no scheduler has to free the resources.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from flux_trio.protocols import JobEvent, JobState
 
 
 class Bypass(Part):
-    """Runs jobs on what plugins say."""
+    """Runs jobs on resources from plugins."""
 
-    last_commit: int  # its number: a job's `allocating` until it runs
+    last_commit: int  # number of the last commit of R; a job's `allocating` until it runs
 
     def __init__(self, ledger: Ledger, hooks: Hooks, scheduler: SchedulerSide) -> None:
         self._ledger = ledger
@@ -35,7 +35,7 @@ class Bypass(Part):
         self.last_commit = 0
 
     def allocate(self, job: ActiveJob, resource_set: dict[str, Any]) -> None:
-        """Run `job` on `resource_set`. Raises FormatError when that is no R (RFC 20)."""
+        """Run `job` on `resource_set`. Raises FormatError unless it is an R (RFC 20)."""
         resources = ResourceSet.parse(resource_set)
         self._scheduler.withdraw(job)
         self.last_commit += 1
@@ -46,10 +46,10 @@ class Bypass(Part):
         self._ledger.ask_when_durable(*commit_ops(ops), stored)
 
     def stored(self, stored: BypassStored, response: Response) -> None:
-        """R is in the kvs, or could not be stored: log alloc or an exception."""
+        """Log alloc if R is stored, else an exception."""
         job = self._ledger.jobs.get(stored.jobid)
         if job is None or job.allocating != stored.commit:
-            return  # it has come to its end, or was given other resources
+            return  # the job has ended, or was given other resources
         if response.errnum:
             note = f"failed to commit R to kvs: {response.error_text}"
             self._ledger.raise_exception(job, "alloc", 0, note)
@@ -57,7 +57,7 @@ class Bypass(Part):
             self._hooks.when_free(job, AllocateBypass(stored.commit, stored.resources))
 
     def allocated(self, job: ActiveJob, commit: int, resources: ResourceSet) -> None:
-        """Run `job` on what it was given, unless it was given something else since."""
+        """Run `job` on its resources, unless it was given others since."""
         if job.allocating == commit and job.state == JobState.SCHED:
             job.granted = resources
             self._ledger.log_now(job, JobEvent.ALLOC, rfc21.write(rfc21.Alloc(bypass=True)))

@@ -1,11 +1,11 @@
-"""R of each SUCCESS, judged before anyone goes by it (27.success.1, RFC 20).
+"""R of each SUCCESS is checked before the job runs on it (27.success.1, RFC 20).
 
-A grant is looked up in the kvs and must parse, name no core or gpu that another job holds, and none
-that the instance does not have. Those of a turn are looked up together, and judged in order.
+R is looked up in the kvs. It must parse, and each core and gpu in it must belong to the instance
+and be free. The grants of a turn are looked up together, and checked in order.
 
-The inventory is asked of the resource service at each sched-hello, and again before a scheduler is
-told that it granted what is not there: nobody says when it changes. As long as it is not known,
-because there is no resource service, grants are judged by the rest.
+The job manager asks the resource service for the inventory at each sched-hello. It asks again
+before it refuses a grant of unknown resources, since no event tells of a changed inventory. Without
+a resource service the inventory is unknown, and grants are checked without it.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from flux_trio.messages import Errno, FluxError, Response, topics
 
 
 class Judging(msgspec.Struct, frozen=True):
-    """A grant that is being judged; `number` tells it from another grant of the same job."""
+    """A grant that is being checked; `number` tells it from another grant of the same job."""
 
     number: int
-    annotations: dict[str, Any]  # that the scheduler sent with it
+    annotations: dict[str, Any]  # sent with SUCCESS
     granted: ResourceSet | None = None  # R, where the edition has it in the answer
 
 
 class Verdicts(Protocol):
-    """What follows when a grant has been judged."""
+    """What is called when a grant has been checked."""
 
     def accepted(self, jobid: int, annotations: dict[str, Any], resources: ResourceSet) -> None:
-        """Nothing is wrong with the grant of `resources`."""
+        """The grant of `resources` is valid."""
 
     def refused(self, text: str) -> None:
-        """Something is wrong with a grant; `text` says what was expected, and what came."""
+        """A grant is invalid; `text` says what was expected, and what came."""
 
 
 class Grants(Part):
-    """Grants that are being judged, and what jobs hold; `verdicts` is set by its maker."""
+    """Grants that are being checked, and the resources of jobs. The owner sets `verdicts`."""
 
-    open: dict[JobId, Judging]  # in the order they came
+    open: dict[JobId, Judging]  # in order of arrival
     asked: list[JobId]  # those of this turn
     last_number: int
     inventory: ResourceSet | None
@@ -64,17 +64,17 @@ class Grants(Part):
         self.inventory = None
 
     def begin(self, jobs: Iterable[ActiveJob]) -> None:
-        """A scheduler says hello, and is told that `jobs` hold resources."""
+        """A scheduler says hello; `jobs` hold resources."""
         self.allocated.refill([(job.id, job.granted) for job in jobs if job.granted is not None])
         self.inventory = None
         self._ledger.ask(topics.RESOURCE_STATUS, None, InventoryRead())
 
     def total(self) -> ResourceSet | None:
-        """All that jobs hold; None if they hold nothing."""
+        """Return the resources that jobs hold; None if they hold nothing."""
         return self.allocated.total()
 
     def judge(self, jobid: int, annotations: dict[str, Any], granted: ResourceSet | None) -> None:
-        """The scheduler has said SUCCESS: judge R, and tell `verdicts`.
+        """The scheduler has answered SUCCESS: check R, and call `verdicts`.
 
         `granted` is R in its answer. The one that is judged is that of the kvs.
         """
@@ -88,7 +88,7 @@ class Grants(Part):
         return None if judging is None else judging.granted
 
     def end_turn(self) -> None:
-        """Look up what was granted in this turn."""
+        """Look up R of the grants of this turn."""
         asked, self.asked = self.asked, []
         numbers = [(jobid, self.open[jobid].number) for jobid in asked if jobid in self.open]
         for start in range(0, len(numbers), LOOKUP_JOBS_MAX):
@@ -97,28 +97,28 @@ class Grants(Part):
             self._ledger.ask(*lookup, GrantsRead(tuple(some)))
 
     def give_back(self, jobid: int) -> None:
-        """The job holds nothing any more; a grant that is being judged is for nothing."""
+        """The job no longer holds resources; forget its grant that is being checked."""
         self.open.pop(jobid, None)
         self.allocated.give_back(jobid)
 
     def drop(self) -> list[int]:
-        """No grant that is being judged matters any more; their jobs."""
+        """Forget the grants that are being checked; return their jobs."""
         jobids = list(self.open)
         self.open.clear()
         return jobids
 
     def inventory_read(self, response: Response) -> None:
-        """The resource service has told what the instance has, or does not."""
+        """Take the answer to resource.status; an error leaves the inventory unknown."""
         self.inventory = _inventory_in(response)
 
     def inventory_read_again(self, call: InventoryReadAgain, response: Response) -> None:
-        """The same, for the grant that `call` names."""
+        """Take the same answer, for the grant that `call` names."""
         self.inventory_read(response)
         if self._is_open(call.jobid, call.grant):
             self._check(call.jobid, call.resources, inventory_is_fresh=True)
 
     def read(self, call: GrantsRead, response: Response) -> None:
-        """R of some grants has come."""
+        """Take R of some grants."""
         try:
             values = values_in(response)
         except FluxError as error:
@@ -144,7 +144,7 @@ class Grants(Part):
             self._check(jobid, resources, inventory_is_fresh=False)
 
     def _check(self, jobid: int, resources: ResourceSet, *, inventory_is_fresh: bool) -> None:
-        """Accept or refuse; ask for the inventory first if it might have changed."""
+        """Accept or refuse a grant; ask for the inventory first if it may have changed."""
         wrong = self._held_by_another(resources)
         if not wrong and (wrong := self._outside(resources)) and not inventory_is_fresh:
             again = InventoryReadAgain(jobid, self.open[jobid].number, resources)
@@ -173,7 +173,7 @@ class Grants(Part):
 
 
 def _inventory_in(response: Response) -> ResourceSet | None:
-    """All resources, as the resource service says; None when it does not."""
+    """Return all resources of the instance; None for an error of the resource service."""
     if response.errnum:
         return None
     try:

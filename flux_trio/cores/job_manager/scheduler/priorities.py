@@ -1,8 +1,8 @@
-"""Priorities: who says them, when they are logged, and what holds a job in PRIORITY.
+"""Priorities: who sets them, when they are logged, and why a job waits in PRIORITY.
 
-Urgency 0 and 31 override any plugin (held, expedited). An equal priority is not logged in SCHED,
-but in PRIORITY it is, since the event moves the job on. A job whose priority is unavailable waits
-in PRIORITY until a plugin sets one; for one in SCHED that is a plugin's fault: the old one stays.
+Urgency 0 (held) and 31 (expedited) override plugins. In SCHED an unchanged priority is not logged;
+in PRIORITY it is, since the event moves the job on. If the priority of a job is unavailable, the
+job waits in PRIORITY until a plugin sets one; a job in SCHED keeps its old priority.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from flux_trio.protocols import (
 )
 
 UNAVAILABLE_TEXT: Final = "priority unavailable"
-"""Why a job waits in PRIORITY that no plugin has given a priority."""
+"""The reason of a job that waits in PRIORITY for a plugin to set its priority."""
 
 _RANKED = JobState.PRIORITY | JobState.SCHED
 
-_PRIORITY: Final = JobEvent.PRIORITY  # looked up once: many are given at a time
+_PRIORITY: Final = JobEvent.PRIORITY  # looked up once, since many priorities are set at a time
 
 Said = int | Unavailable | None
 
 
 class Priorities(Part):
-    """Sets priorities, and asks for them."""
+    """Sets priorities, and asks plugins for them."""
 
-    is_due: bool  # asked for, and not begun
+    is_due: bool  # requested and not begun yet
 
     def __init__(
         self, ledger: Ledger, hooks: Hooks, scheduler: SchedulerSide, sweeps: Sweeps
@@ -58,7 +58,7 @@ class Priorities(Part):
         self.is_due = False
 
     def set(self, job: ActiveJob, said: Said) -> None:
-        """A plugin knows a job's priority, or knows it no more (None); elsewhere without effect."""
+        """Take a job's priority from a plugin, None for unavailable; only in PRIORITY and SCHED."""
         if not job.state & _RANKED:
             return
         priority = effective_priority(job, said)
@@ -69,23 +69,23 @@ class Priorities(Part):
             self._ledger.log_now(job, _PRIORITY, context)
 
     def ask_all(self) -> None:
-        """job.priority.get of all jobs in PRIORITY or SCHED; the scheduler is told all at once."""
+        """Call job.priority.get for jobs in PRIORITY or SCHED; tell the scheduler all at once."""
         if not self.is_due:
             self.is_due = True
             self._sweeps.begin(AskPriorities())
 
     def choose(self) -> Iterable[ActiveJob]:
-        """The jobs to ask about, now that their turn has come."""
+        """Return the jobs to ask about."""
         self.is_due = False
         self._scheduler.requests.holds_prioritize = True
         return self._ledger.active()
 
     def asked_all(self) -> None:
-        """The scheduler may hear of the new priorities."""
+        """All jobs have been asked about: the scheduler may be told of the new priorities."""
         self._scheduler.requests.holds_prioritize = False
 
     def ask(self, job: ActiveJob) -> None:
-        """Ask for the priority of one job, once no hook of it is being asked."""
+        """Ask for the priority of one job, when no other hook of it is under way."""
         if job.is_asked:
             self._hooks.when_free(job, AskPriority())
         elif job.state & _RANKED:
@@ -94,14 +94,14 @@ class Priorities(Part):
                 self.got(job, answer)
 
     def got(self, job: ActiveJob, answer: HookAnswer) -> None:
-        """The plugins have answered job.priority.get."""
+        """Take the answer to job.priority.get."""
         if answer.error is not None:
             self._hooks.log_error(job, answer)
         elif answer.priority is not None:
             self.set(job, answer.priority)
 
     def _miss(self, job: ActiveJob) -> None:
-        """Nobody has a priority for it."""
+        """The priority of the job is unavailable."""
         if job.state == JobState.PRIORITY:
             hold(self._ledger, self._scheduler, job, UNAVAILABLE_TEXT)
         else:
@@ -110,7 +110,7 @@ class Priorities(Part):
 
 
 def effective_priority(job: ActiveJob, said: Said) -> int | None:
-    """The priority to log, or None to wait; a value out of range was refused by the host."""
+    """Return the priority to log, None to wait. The plugin host refuses values out of range."""
     if job.urgency == URGENCY_HOLD:
         return PRIORITY_MIN
     if job.urgency == URGENCY_EXPEDITE:
@@ -119,7 +119,7 @@ def effective_priority(job: ActiveJob, said: Said) -> int | None:
 
 
 def hold(ledger: Ledger, scheduler: SchedulerSide, job: ActiveJob, reason: str) -> None:
-    """Keep `job` in its state, and say why; no request of it stays with the scheduler."""
+    """Hold `job` in its state for `reason`, and cancel its request to the scheduler."""
     if job.state & _RANKED:
         scheduler.withdraw(job)
     ledger.hold(job, reason)

@@ -1,7 +1,6 @@
-"""The job manager's side of RFC 27: what a job asks of the scheduler, what its answers mean.
+"""The job manager's side of RFC 27: when it requests resources, and what answers mean.
 
-Left out: which requests go out, and where each job stands (`allocs`); whether a grant is good
-(`grants`).
+`allocs` has the alloc states and sends the requests; `grants` checks grants.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from flux_trio.protocols import (
     merge_annotations,
 )
 
-# A job in any other state has been canceled since it was asked for.
+# a job in any other state was canceled after its request
 MAY_BE_GRANTED: Final = JobState.PRIORITY | JobState.SCHED
 
 Answer = TypeVar("Answer")
@@ -58,10 +57,10 @@ Answer = TypeVar("Answer")
 class SchedulerSide(Part):
     """The conversation with the service that holds `sched`."""
 
-    held: dict[JobId, dict[str, Any]]  # annotations of good grants; a hook of these jobs is asked
+    held: dict[JobId, dict[str, Any]]  # annotations of valid grants, for jobs with a hook under way
     link: LinkState
-    sender: str  # who said hello
-    limit: int | None  # None: unlimited
+    sender: str  # the peer that said hello
+    limit: int | None  # None: no limit
 
     def __init__(self, ledger: Ledger, queues: Queues) -> None:
         self._ledger = ledger
@@ -75,27 +74,27 @@ class SchedulerSide(Part):
         self.sender = ""
         self.limit = None
 
-    # --- for people
+    # --- for statistics
 
     def waiting(self) -> int:
-        """Jobs eligible but not sent: the count of sched-ready (readings: sched-ready's count)."""
+        """Return the number of eligible jobs without a request (readings: sched-ready's count)."""
         return len(self.requests.queued)
 
     def outstanding(self) -> int:
-        """Requests sent and not answered."""
+        """Return the number of requests that are not answered."""
         return len(self.requests.sent)
 
-    # --- what the job machine asks
+    # --- events of jobs
 
     def resumed(self, job: ActiveJob) -> None:
-        """A job was read back: what it holds is told to the next scheduler that says hello."""
+        """A job was read back; the next scheduler that says hello is told of its resources."""
         if _holds(job):
             self.requests.step(job.id, AllocEvent.RESUME)
 
     def consider(self, job: ActiveJob) -> None:
-        """A job in SCHED, new there or with another priority: queue it, or tell the scheduler."""
+        """Queue a job that is in SCHED, or tell the scheduler of its new priority."""
         if job.is_asked or job.is_held or job.allocating is not None:
-            return  # it is considered when that is settled
+            return  # it is considered when its grant is settled
         state = self.requests.state(job.id)
         if state == AllocState.PENDING:
             self._reconsider_sent(job)
@@ -108,31 +107,31 @@ class SchedulerSide(Part):
 
     def _reconsider_sent(self, job: ActiveJob) -> None:
         if job.priority == PRIORITY_MIN or job.jobspec_updates is not job.sent_updates:
-            self.requests.cancel(job.id)  # held, or to be asked for anew with another jobspec
+            self.requests.cancel(job.id)  # held, or requested again with another jobspec
         else:
             self.requests.rerank(job)
 
     def withdraw(self, job: ActiveJob) -> None:
-        """The job has left SCHED without resources: no request of it may stay."""
+        """The job has left SCHED without resources: cancel its request."""
         self.requests.queued.discard(job.id)
         state = self.requests.state(job.id)
-        if state == AllocState.ALLOCATED:  # granted, but no eventlog says so
+        if state == AllocState.ALLOCATED:  # granted, but alloc is not logged
             self._free(job.id)
         elif state == AllocState.PENDING:
             self.requests.cancel(job.id)
         self._ledger.annotate(job, None)
 
     def jobspec_changed(self, job: ActiveJob) -> None:
-        """A request that is out, or its grant, has the old jobspec: it is made again later."""
+        """The request, or the grant, has the old jobspec: the request is sent again later."""
         state = self.requests.state(job.id)
         if state == AllocState.PENDING:
             self.requests.cancel(job.id)
         elif state == AllocState.ALLOCATED and not job.has_resources:
             self._free(job.id)
-        self._drop_sched_annotations(job)  # they are about the request with the old jobspec
+        self._drop_sched_annotations(job)  # they belong to the request with the old jobspec
 
     def free(self, job: ActiveJob) -> None:
-        """Give back what `job` holds, now or after the next ready."""
+        """Free the resources of `job`, now or after the next ready."""
         if self.link == LinkState.READY and self.requests.state(job.id) == AllocState.ALLOCATED:
             self._free(job.id)
 
@@ -147,13 +146,13 @@ class SchedulerSide(Part):
             self._freed(jobid)
 
     def end_turn(self) -> None:
-        """Send what the turn made due."""
+        """Send the requests of the turn."""
         self.grants.end_turn()
         if self.link == LinkState.READY:
             self.requests.end_turn(self.limit)
 
     def queues_changed(self) -> None:
-        """Queues were started, stopped or configured anew: stopping cancels what is pending."""
+        """Queues were started, stopped or configured: a stopped queue cancels its requests."""
         jobs = self._ledger.jobs
         for jobid in self.requests.sent_by_rank():
             is_pending = self.requests.state(jobid) == AllocState.PENDING
@@ -168,7 +167,7 @@ class SchedulerSide(Part):
     # --- the scheduler comes and goes
 
     def hello(self, request: Request) -> None:
-        """job-manager.sched-hello: one response a job with resources, then ENODATA."""
+        """job-manager.sched-hello: a response for each job with resources, then ENODATA."""
         if not request.is_streaming:
             raise FluxError(Errno.EPROTO, "sched-hello needs the streaming flag")
         self._ledger.edition.sched_hello.read(request)
@@ -199,13 +198,13 @@ class SchedulerSide(Part):
         waiting = self._ledger.edition.waiting.write(Waiting(self.waiting()))
         self._ledger.send(respond(request, waiting))
         for job in self._in_order():
-            if job.state == JobState.CLEANUP:  # frees that waited for a scheduler
+            if job.state == JobState.CLEANUP:  # it waits for a scheduler that frees its resources
                 self._ledger.dirty[job.id] = job
             if _holds(job) and job.expiration is not None:
                 self._tell_expiration(job.id, job.expiration)
 
     def lost(self, reason: str, event: LinkEvent) -> None:
-        """No scheduler from here on: what was asked of it is asked of the next one."""
+        """The scheduler is gone: requests to it are sent to the next one."""
         was_attached = self.link != LinkState.DETACHED
         self.link = LINK.step(self.link, event)
         if was_attached:
@@ -213,7 +212,7 @@ class SchedulerSide(Part):
             self._end_conversation(reason, level)
 
     def _end_conversation(self, reason: str, level: Level) -> None:
-        """Every job that stands anywhere hears of it: its table says where it stands then."""
+        """Step the alloc state of every job by the loss; the table says what it becomes."""
         self._ledger.send(Log(level, f"scheduling suspended: {reason}"))
         self._ledger.unsend(topics.SCHED)
         self.requests.reranked.clear()
@@ -235,13 +234,13 @@ class SchedulerSide(Part):
                     self.consider(job)
 
     def _in_order(self) -> list[ActiveJob]:
-        """Jobs that run or have run, the oldest first."""
+        """Return the jobs that run or have run, the oldest first."""
         return [job for _, job in sorted(self._ledger.running.items())]
 
-    # --- what the scheduler answers
+    # --- answers of the scheduler
 
     def alloc_response(self, response: Response) -> None:
-        """An answer to sched.alloc. One that breaks RFC 27 suspends scheduling."""
+        """Take an answer to sched.alloc. An answer that violates RFC 27 suspends scheduling."""
         self.silence.broken()
         try:
             answer = _expect_answer(response, self._ledger.edition.alloc_answer)
@@ -250,7 +249,7 @@ class SchedulerSide(Part):
             self.lost(error.text, LinkEvent.SUSPEND)
 
     def free_response(self, response: Response) -> None:
-        """An answer to sched.free: the resources are the scheduler's again."""
+        """Take an answer to sched.free: the scheduler has the resources again."""
         self.silence.broken()
         try:
             answer = _expect_answer(response, self._ledger.edition.free_answer)
@@ -266,7 +265,7 @@ class SchedulerSide(Part):
             if job.has_resources:
                 self._ledger.log_now(job, JobEvent.FREE)
         elif job is not None and job.state == JobState.SCHED:
-            self.consider(job)  # what it was granted was not what it asks for now
+            self.consider(job)  # it was granted resources for an older request
 
     def _answered(self, answer: AllocAnswer, kind: AllocType) -> None:
         job = self._ledger.jobs.get(answer.id)
@@ -277,7 +276,9 @@ class SchedulerSide(Part):
                 return
             raise
         if kind == AllocType.SUCCESS and (job is None or not job.state & MAY_BE_GRANTED):
-            self._free(answer.id, answer.R)  # it was canceled meanwhile: freed at once
+            self._free(
+                answer.id, answer.R
+            )  # it was canceled meanwhile, so the grant is freed at once
         elif kind == AllocType.SUCCESS:
             self.grants.judge(answer.id, answer.annotations or {}, answer.R)
         elif job is not None and job.state == JobState.SCHED:
@@ -307,13 +308,13 @@ class SchedulerSide(Part):
             merged = merge_annotations(job.annotations, rfc27.NO_SCHED)
             self._ledger.annotate(job, merged)
 
-    # --- grants, judged
+    # --- checked grants
 
     def accepted(self, jobid: int, annotations: dict[str, Any], resources: ResourceSet) -> None:
-        """Nothing is wrong with a grant: the job gets it, once its hook is answered."""
+        """The grant is valid: the job gets the resources, when its hook is answered."""
         job = self._ledger.jobs[jobid]
         if not job.state & MAY_BE_GRANTED:
-            return  # it was canceled in this very turn, which frees it
+            return  # it was canceled in this turn, which frees the grant
         job.granted = resources
         if job.is_asked or job.state == JobState.PRIORITY:
             self.held[jobid] = annotations
@@ -321,7 +322,7 @@ class SchedulerSide(Part):
             self._allocate(job, annotations)
 
     def refused(self, text: str) -> None:
-        """Something is wrong with a grant: scheduling is suspended."""
+        """The grant is invalid: suspend scheduling."""
         self.lost(f"{topics.SCHED_ALLOC}: SUCCESS for {text}", LinkEvent.SUSPEND)
 
     def _allocate(self, job: ActiveJob, annotations: dict[str, Any]) -> None:
@@ -330,7 +331,7 @@ class SchedulerSide(Part):
         context = rfc21.Alloc(job.annotations or UNSET)
         self._ledger.log_now(job, JobEvent.ALLOC, rfc21.write(context))
 
-    # --- what jobs hold
+    # --- resources of jobs
 
     def resource_status(self, request: Request) -> None:
         """job-manager.resource-status: R of all that jobs hold together, null if nothing."""
@@ -339,10 +340,10 @@ class SchedulerSide(Part):
         self._ledger.answer_at_once(respond(request, flux.HELD_RESOURCES.write(held)))
 
     def propose_expiration(self, job: ActiveJob, expiration: int, proposal: Proposal) -> bool:
-        """Ask whether the resources of `job` may be its until `expiration`; the answer is to
-        `proposal`. Returns False when nobody is asked, and so nobody objects.
+        """Ask whether `job` may hold its resources until `expiration`; `proposal` gets the answer.
 
-        Nothing may be sent to a scheduler that is lost (27.impl.14, 27.finalization.4).
+        Returns False if there is no scheduler to ask, so that the change is accepted: no message
+        may be sent to a scheduler that is lost (27.impl.14, 27.finalization.4).
         """
         if self.link != LinkState.READY or job.bypassed:
             return False
@@ -352,14 +353,14 @@ class SchedulerSide(Part):
         return True
 
     def _tell_expiration(self, jobid: int, expiration: float) -> None:
-        """R in the kvs has the first one; this is in force, whatever the scheduler says."""
+        """Tell the scheduler the expiration that is in force; R in the kvs has the first one."""
         self.requests.step(jobid, AllocEvent.EXPIRATION)
         asked = Expiration(jobid, math.ceil(expiration))
         payload = self._ledger.edition.expiration.write(asked)
         self._ledger.ask_when_durable(topics.SCHED_EXPIRATION, payload, ExpirationTold(jobid))
 
     def expiration_told(self, jobid: int, response: Response) -> None:
-        """The scheduler has answered `_tell_expiration`; ENOSYS is one that does not care."""
+        """Take the answer to `_tell_expiration`; ENOSYS: the scheduler ignores expirations."""
         if response.errnum not in (0, Errno.ENOSYS):
             error = FluxError(response.errnum, response.error_text)
             text = f"job {jobid}: {topics.SCHED_EXPIRATION}: {error}"
@@ -367,12 +368,12 @@ class SchedulerSide(Part):
 
 
 def _holds(job: ActiveJob) -> bool:
-    """Whether `job` holds resources that a scheduler has to know of."""
+    """Return whether `job` holds resources that the scheduler must know of."""
     return job.has_resources and not job.bypassed
 
 
 def _expect_answer(response: Response, codec: Codec[Answer] | None) -> Answer:
-    """The payload; raises FluxError for a conventional error, a fatality whatever its errnum."""
+    """Return the payload. Raises FluxError for an error response, which is fatal here."""
     if response.errnum:
         error = FluxError(response.errnum, response.error_text)
         raise FluxError(response.errnum, f"{response.topic}: {error}")

@@ -28,7 +28,7 @@ JOBS_MAX: Final = 1000
 _STATES: Final = {state: state.name for state in JobState}  # reading a member's name is slow
 
 
-class Rest(Part):
+class Quiescence(Part):
     """Gives an account when something has happened since the last, and not too often."""
 
     told: int  # events up to the last account

@@ -1,9 +1,9 @@
-"""RFC 33, Request Validation: which queue a new job goes to, and whether it may.
+"""RFC 33, Request Validation: the queue of a new job, and whether the queue accepts the job.
 
-Whether the queue exists, takes jobs, and has the user among those who may submit; what it adds to
-the jobspec. Names and groups of a user are asked of the user database, which may take its time: the
-job waits, and no other. The instance owner is a user like others. Left out: limits, which are
-plugins'.
+The queue must exist and accept jobs, and its policy must allow the user; it may add to the jobspec.
+The user database has the names and groups of a user. It may take long to answer; only the jobs of
+that user wait for it. The instance owner is a user like others. Left out: limits, which plugins
+check.
 """
 
 from __future__ import annotations
@@ -18,47 +18,47 @@ from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.state import Part
 from flux_trio.formats import FormatError
 
-ComerT = TypeVar("ComerT")
+CandidateT = TypeVar("CandidateT")
 
 
 class User(msgspec.Struct, frozen=True):
-    """What the user database knows of a user id; `name` is None for one that it does not know."""
+    """A user in the user database; `name` is None for a user id that it does not know."""
 
     name: str | None = None
     groups: frozenset[str] = frozenset()
 
 
 class FindUser(msgspec.Struct, frozen=True):
-    """Action: ask the user database."""
+    """Action: ask the user database; the answer is `UserFound`."""
 
     userid: int
 
 
 class UserFound(msgspec.Struct, frozen=True):
-    """Input: its answer."""
+    """Input: the answer of the user database."""
 
     userid: int
     user: User
 
 
 class Admission(msgspec.Struct, frozen=True, gc=False):
-    """`refusal` says to the user why not; otherwise `updates` are the job's jobspec-update."""
+    """A decision: `refusal` says why not; otherwise `updates` are the job's jobspec-update."""
 
     updates: dict[str, Any] = {}
     refusal: str | None = None
 
 
-class Waiting(msgspec.Struct, Generic[ComerT], frozen=True):
-    """A job with these `attributes.system`, whose user is being asked for."""
+class Waiting(msgspec.Struct, Generic[CandidateT], frozen=True):
+    """A job with these `attributes.system`, which waits for the user database."""
 
-    comer: ComerT
+    candidate: CandidateT
     system: Mapping[str, Any]
 
 
-class Entrance(Part, Generic[ComerT]):
-    """Decides on jobs that come; `ComerT` is what the one who asks knows them by."""
+class Admissions(Part, Generic[CandidateT]):
+    """Decides on new jobs; `CandidateT` is the type by which the caller knows a job."""
 
-    waiting: dict[int, list[Waiting[ComerT]]]  # by userid
+    waiting: dict[int, list[Waiting[CandidateT]]]  # by userid
     actions: list[FindUser]  # of this turn
 
     def __init__(self, queues: Queues) -> None:
@@ -66,10 +66,12 @@ class Entrance(Part, Generic[ComerT]):
         self.waiting = {}
         self.actions = []
 
-    def decide(self, comer: ComerT, userid: int, system: Mapping[str, Any]) -> Admission | None:
-        """What is decided on a job with these `attributes.system`.
+    def decide(
+        self, candidate: CandidateT, userid: int, system: Mapping[str, Any]
+    ) -> Admission | None:
+        """Return the decision on a job with these `attributes.system`.
 
-        Returns None when its user must be asked for: then `found` has the decision.
+        Returns None if the user database must be asked: then `found` returns the decision.
         """
         assignment = self._assign(system)
         if isinstance(assignment, Admission):
@@ -78,26 +80,26 @@ class Entrance(Part, Generic[ComerT]):
             return Admission(assignment.updates)
         if userid not in self.waiting:
             self.actions.append(FindUser(userid))
-        self.waiting.setdefault(userid, []).append(Waiting(comer, system))
+        self.waiting.setdefault(userid, []).append(Waiting(candidate, system))
         return None
 
     @property
     def is_asking(self) -> bool:
-        """Whether the user database has not answered yet."""
+        """Return whether an answer of the user database is due."""
         return bool(self.waiting)
 
-    def found(self, message: UserFound) -> list[tuple[ComerT, Admission]]:
-        """The user database has answered: what is decided on the user's jobs, in order."""
+    def found(self, message: UserFound) -> list[tuple[CandidateT, Admission]]:
+        """Take the user database's answer; return the decisions on the user's jobs."""
         waiting = self.waiting.pop(message.userid, [])
-        return [(each.comer, self._decide_for(message, each.system)) for each in waiting]
+        return [(each.candidate, self._decide_for(message, each.system)) for each in waiting]
 
     def take_actions(self) -> list[FindUser]:
-        """The questions of this turn."""
+        """Return the questions of this turn."""
         actions, self.actions = self.actions, []
         return actions
 
     def _assign(self, system: Mapping[str, Any]) -> Assignment | Admission:
-        """The job's queue, or why it has none."""
+        """Return the job's queue, or a refusal."""
         try:
             assignment = assign(self._queues.config, system)
         except (NoQueue, FormatError) as error:
@@ -106,7 +108,7 @@ class Entrance(Part, Generic[ComerT]):
         return assignment if refusal is None else Admission(refusal=refusal)
 
     def _decide_for(self, found: UserFound, system: Mapping[str, Any]) -> Admission:
-        """By the configuration of now, which may be another than when the user was asked for."""
+        """Return the decision by the configuration, which may have changed since `decide`."""
         assignment = self._assign(system)
         if isinstance(assignment, Admission):
             return assignment
