@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cores.job_manager.jobs import rest
+from flux_trio.cores.job_manager.jobs import quiescence
 from flux_trio.trace import Kind
 from tests.support.manager_script import PRIORITIZE, ManagerScript
 
@@ -52,7 +52,7 @@ def test_no_account_without_anything_new() -> None:
     assert len(accounts(m)) == before
 
 
-@pytest.mark.parametrize(("count", "given"), [(rest.JOBS_MAX, 1), (rest.JOBS_MAX + 1, 0)])
+@pytest.mark.parametrize(("count", "given"), [(quiescence.JOBS_MAX, 1), (quiescence.JOBS_MAX + 1, 0)])
 def test_no_account_of_more_jobs_than_a_turn_has_time_for(count: int, given: int) -> None:
     m = ManagerScript()
     m.submit(*range(1, count + 1))
