@@ -1,9 +1,11 @@
 """Editions: the payloads of the RFCs, and what differs between versions of the RFCs, as values.
 
-An `Edition` has a codec for each payload and answers named questions; code asks the edition it was
-given and never compares its name. A file per RFC (`rfc27`, `rfc28`, `rfc32`) holds the payloads as
-types whose fields are the RFC's keys: no other package names a key. Neither edition of RFC 27 or 32
-has a version number on the wire, so an instance is told which it speaks.
+An `Edition` has a codec for each payload that editions differ in, and answers named questions. Code
+asks the edition that it was given; it never compares the edition's name. Each RFC has a file
+(`rfc21`, `rfc24`, `rfc27`, `rfc28`, `rfc32`, `rfc33`) whose types have the RFC's keys as fields.
+The other files have payloads that no RFC describes; they are the same in all editions. Cores and
+services do not name keys. Messages of RFC 27 and 32 have no version number, so the configuration
+says which edition an instance speaks.
 """
 
 from flux_trio.editions.classic import CLASSIC

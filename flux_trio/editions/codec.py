@@ -1,7 +1,7 @@
-"""How a payload is written and read: a `Codec` is the two functions for one kind of payload.
+"""How a payload is written and read: a `Codec` has one function for each.
 
-A payload that differs between editions only by keys is one type here; the edition that lacks a key
-neither writes nor reads it, and the field keeps its default.
+If a payload has more keys in one edition than in another, both editions have the same type. An
+edition without a key neither writes nor reads it; the field then has its default.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[T]):
-    """`read` raises FluxError(EPROTO) or FormatError: the key, what was expected, what came."""
+    """`read` raises FluxError(EPROTO) or FormatError that names key, expected and actual value."""
 
     write: Callable[[T], Payload]
     read: Callable[[Carrier], T]
 
 
 def codec(shape: type[StructT], *, without: frozenset[str] = frozenset()) -> Codec[StructT]:
-    """A struct whose fields are the keys; a field that is None is a key that is absent.
+    """Return the codec of a struct whose fields are the keys; a key is absent if its field is None.
 
-    `without` are the keys that the edition does not have.
+    The edition does not have the keys in `without`.
     """
 
     def read(message: Carrier) -> StructT:
@@ -66,7 +66,7 @@ def _writer(shape: type[StructT], without: frozenset[str]) -> Callable[[StructT]
 
 
 def read_r(message: Carrier, value: dict[str, Any] | None) -> ResourceSet:
-    """The R of a payload that must have one. FluxError(EPROTO)."""
+    """Return the R of a payload that must have one. Raises FluxError(EPROTO)."""
     if value is None:
         raise FluxError(
             Errno.EPROTO, f"{message.topic}: payload: Object missing required field `R`"
@@ -78,7 +78,7 @@ def read_r(message: Carrier, value: dict[str, Any] | None) -> ResourceSet:
 
 
 def convert(value: Any, shape: type[T], message: Carrier, where: str = "payload") -> T:
-    """A part of the payload of `message` as a `shape`. FluxError(EPROTO), naming `where`."""
+    """Convert a part of a payload to `shape`. Raises FluxError(EPROTO) that names `where`."""
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:

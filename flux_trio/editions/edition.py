@@ -1,4 +1,4 @@
-"""What an edition is: the payloads of the RFCs, each as a codec, and answers to questions."""
+"""What an edition is: a codec for each payload, and answers to questions."""
 
 from __future__ import annotations
 

@@ -44,5 +44,5 @@ ATTACH: Final = codec(Attach)
 
 
 def stats(counted: Stats) -> dict[str, Any]:
-    """The counts as plain data."""
+    """Return the counts as plain data."""
     return msgspec.structs.asdict(counted)

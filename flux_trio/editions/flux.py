@@ -1,4 +1,4 @@
-"""Payloads that no RFC describes, between services of an instance: flux-core's, or our own.
+"""Payloads between services that no RFC describes: flux-core's, or this project's own.
 
 They are the same in all editions.
 """
@@ -12,7 +12,7 @@ import msgspec
 from flux_trio.editions.codec import Codec, codec
 from flux_trio.formats.meanings import Time
 
-# A lone surrogate is no character, and cannot be written to an eventlog.
+# A lone surrogate is not a character, so an eventlog cannot have it.
 Reason = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"\A[^\ud800-\udfff]*\Z")]
 DrainMode = Literal["update", "overwrite", "force-overwrite"]
 
@@ -24,13 +24,13 @@ class ConfigReload(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The <service>.config-reload response of a service that does not go by it, and why."""
+    """The <service>.config-reload response of a service that refuses the configuration: why."""
 
     refusal: str
 
 
 class RequestCounts(msgspec.Struct, frozen=True):
-    """What every service has in its <service>.stats-get response: requests by topic."""
+    """The part of a <service>.stats-get response that every service has: requests by topic."""
 
     requests: dict[str, int]
 
@@ -57,20 +57,23 @@ class Targets(msgspec.Struct, frozen=True):
 
 
 class InstanceEnd(msgspec.Struct, frozen=True):
-    """The resource.expiration-update request and the event resource-expiration; 0 for never."""
+    """The resource.expiration-update request and the event resource-expiration.
+
+    The time is in seconds since the Unix epoch; 0 means that the instance has no end.
+    """
 
     expiration: Annotated[Time, msgspec.Meta(ge=0)]
 
 
 class DrainedTargets(msgspec.Struct, frozen=True):
-    """Since when (seconds since the Unix epoch) and why targets are drained."""
+    """Why targets are drained, and since when (seconds since the Unix epoch)."""
 
     timestamp: float
     reason: str = ""
 
 
 class DownTargets(msgspec.Struct, frozen=True):
-    """Since when (seconds since the Unix epoch), by whose word and why targets are down."""
+    """Why targets are down, who said so, and since when (seconds since the Unix epoch)."""
 
     timestamp: float = 0.0
     by: str = ""
@@ -88,26 +91,26 @@ class ResourceStatus(msgspec.Struct, frozen=True):
 
 
 class TargetsOffline(msgspec.Struct, frozen=True):
-    """The event resource-offline: an idset, and why these targets are down."""
+    """The event resource-offline: an idset of targets, and why they are down."""
 
     targets: str
     reason: str = ""
 
 
 class TargetsOnline(msgspec.Struct, frozen=True):
-    """The event resource-online: an idset."""
+    """The event resource-online: an idset of targets."""
 
     targets: str
 
 
 class HeldResources(msgspec.Struct, frozen=True):
-    """The job-manager.resource-status response: R of all that jobs hold, null if nothing."""
+    """The job-manager.resource-status response: R of all that jobs hold, null for nothing."""
 
     allocated: dict[str, Any] | None
 
 
 class ResourceNodes(msgspec.Struct, frozen=True):
-    """How many targets there are, are down, are drained."""
+    """Numbers of targets: all, those that are down, those that are drained."""
 
     all: int
     down: int
@@ -115,20 +118,20 @@ class ResourceNodes(msgspec.Struct, frozen=True):
 
 
 class ResourceStats(msgspec.Struct, frozen=True):
-    """What the resource service counts for resource.stats-get."""
+    """The resource service's part of resource.stats-get."""
 
     nodes: ResourceNodes
 
 
 class SchedNodes(msgspec.Struct, frozen=True):
-    """How many targets the scheduler has, and may use."""
+    """Numbers of targets: all that the scheduler has, and those that it may use."""
 
     all: int
     up: int
 
 
 class SchedStats(msgspec.Struct, frozen=True):
-    """What the scheduler counts for sched.stats-get."""
+    """The scheduler's part of sched.stats-get."""
 
     policy: str
     pending: int
@@ -138,7 +141,7 @@ class SchedStats(msgspec.Struct, frozen=True):
 
 
 def stats(counted: RequestCounts | ResourceStats | SchedStats) -> dict[str, Any]:
-    """What a service counts, for its answer to stats-get."""
+    """Return the counts as plain data."""
     plain: dict[str, Any] = msgspec.to_builtins(counted)
     return plain
 

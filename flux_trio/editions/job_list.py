@@ -184,7 +184,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 def stats(counted: Stats) -> dict[str, Any]:
-    """The counts as plain data."""
+    """Return the counts as plain data."""
     return msgspec.structs.asdict(counted)
 
 

@@ -37,7 +37,7 @@ class RaiseAll(msgspec.Struct, frozen=True):
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """The responses of job-manager.raiseall and job-manager.killall: jobs, and failures."""
+    """The job-manager.raiseall and job-manager.killall responses: numbers of jobs and errors."""
 
     count: int
     errors: int
@@ -92,7 +92,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Waited(msgspec.Struct, frozen=True):
-    """The job-manager.wait response; no `waitstatus` when an exception ended the job."""
+    """The job-manager.wait response; it has no `waitstatus` if an exception ended the job."""
 
     id: JobId
     success: bool
@@ -138,7 +138,7 @@ class Purged(msgspec.Struct, frozen=True):
 
 
 class SchedStats(msgspec.Struct, frozen=True):
-    """Where the job manager stands with the scheduler: its link, and numbers of jobs."""
+    """The state of the link to the scheduler, and numbers of jobs that wait or were sent."""
 
     link: str
     waiting: int
@@ -146,13 +146,13 @@ class SchedStats(msgspec.Struct, frozen=True):
 
 
 class ExecStats(msgspec.Struct, frozen=True):
-    """The execution service that said hello, "" if there is no such service."""
+    """The name of the execution service, "" if there is none."""
 
     service: str
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """What the job manager counts for job-manager.stats-get; `states` are jobs by state."""
+    """The job manager's part of job-manager.stats-get; `states` has numbers of jobs by state."""
 
     states: dict[str, int]
     sched: SchedStats
@@ -161,7 +161,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 def stats(counted: Stats) -> dict[str, Any]:
-    """The counts as plain data."""
+    """Return the counts as plain data."""
     plain: dict[str, Any] = msgspec.to_builtins(counted)
     return plain
 

@@ -141,7 +141,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 def stats(counted: Stats) -> dict[str, Any]:
-    """The counts as plain data."""
+    """Return the counts as plain data."""
     plain: dict[str, Any] = msgspec.to_builtins(counted)
     return plain
 

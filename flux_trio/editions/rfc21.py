@@ -1,7 +1,7 @@
 """RFC 21, Event Descriptions: the names of a job's events, and their contexts.
 
-`write` makes a context of a type. `check_context` judges events from outside (from a plugin, or
-from an eventlog that is replayed); the job manager's own events are correct by construction.
+`write` makes a context from a type. `check_context` checks events of plugins and of eventlogs that
+are replayed; the job manager's own events need no check.
 """
 
 from __future__ import annotations
@@ -150,50 +150,50 @@ _CONTEXTS: dict[str, type[msgspec.Struct]] = {
 
 
 def write(context: msgspec.Struct) -> dict[str, Any]:
-    """The context of an event, of the type that this module has for the event's name."""
+    """Return the context of an event."""
     held: dict[str, Any] = msgspec.to_builtins(context)
     return held
 
 
 def is_fatal(name: str, context: Mapping[str, Any] | None) -> bool:
-    """Whether an event is an exception of severity 0."""
+    """Return whether an event is an exception of severity 0."""
     return name == JobEvent.EXCEPTION and context is not None and context.get("severity") == 0
 
 
 def read_exception(context: Mapping[str, Any]) -> Raised:
-    """The context of an exception event that was checked, or logged here. Raises KeyError."""
+    """Return what the context of an exception event says. Raises KeyError."""
     return Raised(context["type"], context["severity"], context.get("note", ""))
 
 
 def is_final_release(name: str, context: Mapping[str, Any] | None) -> bool:
-    """Whether an event is the release after which the job holds nothing."""
+    """Return whether an event is the job's last release."""
     return name == JobEvent.RELEASE and context is not None and bool(context.get("final"))
 
 
 def expiration_in(context: Mapping[str, Any], otherwise: float) -> float:
-    """The expiration in the context of a resource-update event."""
+    """Return the expiration in the context of a resource-update event."""
     return float(context.get("expiration", otherwise))
 
 
 def userid_in(context: Mapping[str, Any], otherwise: int) -> int:
-    """The userid in the context of a submit event."""
+    """Return the userid in the context of a submit event."""
     userid: int = context.get("userid", otherwise)
     return userid
 
 
 def status_in(context: Mapping[str, Any]) -> object:
-    """The status in the context of a finish event, None when there is none."""
+    """Return the status in the context of a finish event, None if it has none."""
     return context.get("status")
 
 
 def description_in(context: Mapping[str, Any]) -> str:
-    """The description in the context of a prolog's or an epilog's event that was checked."""
+    """Return the description in the context of an event of a prolog or an epilog."""
     description: str = context["description"]
     return description
 
 
 def check_context(event: Event, where: str = "") -> None:
-    """Raise a FormatError that names the key, unless `event` is as RFC 21 describes it."""
+    """Raise FormatError that names the key if the context is not as RFC 21 describes it."""
     context = event.context or {}
     if event.name == JobEvent.JOBSPEC_UPDATE and not context:
         raise FormatError("at least one key path and value", context, where or event.name)

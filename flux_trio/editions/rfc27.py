@@ -1,7 +1,7 @@
 """RFC 27, Resource Allocation Protocol: the payloads between job manager and scheduler.
 
-Key names are the RFC's. `t_submit` in sched.alloc is an addition of the job manager's that need not
-be there (readings: t_submit in alloc).
+The fields have the RFC's key names. `t_submit` in sched.alloc is an optional addition of this job
+manager (readings: t_submit in alloc).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Alloc(msgspec.Struct):
 
 
 class AllocAnswer(msgspec.Struct):
-    """A sched.alloc response; `R` is what the job gets, where the edition has it in a SUCCESS."""
+    """A sched.alloc response; `R` is what the job gets, if a SUCCESS of the edition has it."""
 
     id: JobId
     type: AllocType
@@ -136,16 +136,16 @@ def _write_prioritize(prioritize: Prioritize) -> Payload:
 
 
 class Expiration(msgspec.Struct, frozen=True):
-    """The sched.expiration request, in seconds since the Unix epoch; the text says whole ones."""
+    """The sched.expiration request: seconds since the Unix epoch, whole ones in the text."""
 
     id: JobId
     expiration: Time
 
 
 class Free(msgspec.Struct, frozen=True):
-    """The sched.free request; `R` is what is freed, `final` says that nothing is left.
+    """The sched.free request; it frees `R`, and `final` says that it is the job's last one.
 
-    The job manager has no `R` for a job whose R it could not read.
+    `R` is None for a job whose R the job manager could not read.
     """
 
     id: JobId
@@ -178,13 +178,13 @@ class Feasibility(msgspec.Struct, frozen=True):
 
 
 class FreeAnswer(msgspec.Struct, frozen=True):
-    """The sched.free response, where the edition has one."""
+    """The sched.free response of an edition that has one."""
 
     id: JobId
 
 
 class SchedAnnotations(msgspec.Struct, frozen=True):
-    """The `sched` annotations: None (null) removes one that was set, UNSET leaves it as it is."""
+    """The `sched` annotations: None (null) removes an annotation, UNSET leaves it as it is."""
 
     resource_summary: str | UnsetType | None = UNSET
     reason_pending: str | UnsetType | None = UNSET
@@ -194,21 +194,21 @@ class SchedAnnotations(msgspec.Struct, frozen=True):
 
 
 def write_classic_annotations(sched: SchedAnnotations) -> dict[str, Any]:
-    """The `annotations` object that holds `sched`; the text has no selection_type."""
+    """Return the `annotations` object; the classic text has no selection_type."""
     if sched.selection_type is not UNSET:
         sched = msgspec.structs.replace(sched, selection_type=UNSET)
     return {"sched": msgspec.to_builtins(sched)}
 
 
 def write_current_annotations(sched: SchedAnnotations) -> dict[str, Any]:
-    """The `annotations` object that holds `sched`; the text has no queue."""
+    """Return the `annotations` object; the current text has no queue."""
     if sched.queue is not UNSET:
         sched = msgspec.structs.replace(sched, queue=UNSET)
     return {"sched": msgspec.to_builtins(sched)}
 
 
 def without_reason(annotations: Mapping[str, Any]) -> dict[str, Any]:
-    """`annotations` that give no reason_pending; without `sched` when nothing else is in it."""
+    """Return `annotations` without reason_pending, and without `sched` if that is empty then."""
     left = dict(annotations)
     sched = {key: value for key, value in left.pop("sched", {}).items() if key != "reason_pending"}
     return left | {"sched": sched} if sched else left
@@ -219,7 +219,7 @@ NO_SCHED: Final[Mapping[str, None]] = {"sched": None}
 
 
 def jobid_in(request: Request) -> int:
-    """The job that a request we cannot read is about. FluxError(EPROTO) when not even that."""
+    """Return the job id of a request that is wrong otherwise. Raises FluxError(EPROTO)."""
     payload = request.payload
     jobid = payload.get("id") if isinstance(payload, dict) else None
     if not isinstance(jobid, int) or isinstance(jobid, bool):

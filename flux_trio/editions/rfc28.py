@@ -1,6 +1,6 @@
 """RFC 28, Resource Acquisition Protocol: the payloads between scheduler and resource service.
 
-A response to resource.acquire is a sequence of changes: of one in the classic edition.
+A response to resource.acquire is a sequence of changes; in the classic edition it has one change.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from flux_trio.editions.codec import Carrier, Codec, codec
 from flux_trio.formats import FormatError, Idset, ResourceSet
 from flux_trio.messages import Payload, expect_payload
 
-DEFAULT_GROUP: Final = "default"  # all resources that no other group has
+DEFAULT_GROUP: Final = "default"  # the resources that are in no other group
 EXCLUDE_GROUP: Final = "exclude"
 
 
 class Acquire(msgspec.Struct, frozen=True):
-    """The resource.acquire request; where the edition has no groups, it is the default one."""
+    """The resource.acquire request; in an edition without groups it means the default group."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The resource.release request: no job holds these targets, which were shrunk."""
+    """The resource.release request: no job holds these shrunk targets any more."""
 
     group: str
     targets: Idset
@@ -35,7 +35,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """`resources` were added; `online` and `offline` are their targets, together all of them."""
+    """`resources` were added; each of their targets is in `online` or in `offline`."""
 
     resources: ResourceSet
     online: Idset
@@ -44,10 +44,10 @@ class Grown:
 
 @dataclass(frozen=True, slots=True)
 class Expires:
-    """All that was acquired ends at `expiration` (seconds since the Unix epoch, 0 for never).
+    """All acquired resources end at `expiration` (seconds since the Unix epoch, 0 for no end).
 
-    `acquired` repeats it with that end, for an edition that says so only by a grow; it is None when
-    the change was read.
+    The classic edition tells of it by a grow, for which `acquired` has all resources. `acquired` is
+    None in a change that was read.
     """
 
     expiration: float
@@ -70,14 +70,14 @@ class Online:
 
 @dataclass(frozen=True, slots=True)
 class Offline:
-    """These targets cannot be used for now."""
+    """These targets cannot be used until they are online again."""
 
     targets: Idset
 
 
 @dataclass(frozen=True, slots=True)
 class PropertiesChanged:
-    """Targets got properties (RFC 20), or lost them; only the current edition tells of it."""
+    """Properties (RFC 20) were added to targets, or removed; only the current edition has it."""
 
     added: Mapping[str, Idset]
     removed: Mapping[str, Idset]
@@ -125,7 +125,7 @@ def _typed(change: Change) -> _Typed:
         case Grown(resources, online, offline):
             return _Grow(resources.to_json(), str(online), str(offline))
         case Expires(_, acquired):
-            assert acquired is not None  # whoever tells of an expiration knows what was acquired
+            assert acquired is not None  # the resource service always sets it
             return _typed(acquired)
         case Shrunk(targets):
             return _Shrink(str(targets))
@@ -164,7 +164,7 @@ def _read_release(message: Carrier) -> Release:
     return Release(release.group, _idset(release.targets, "targets"))
 
 
-# Current: the keys say what a response tells.
+# Current: the keys of a response say which changes it has.
 
 
 class _Told(msgspec.Struct, omit_defaults=True):
@@ -198,7 +198,7 @@ def _write_keyed(changes: Sequence[Change]) -> Payload:
 
 
 def _read_keyed(message: Carrier) -> Sequence[Change]:
-    """The changes in the order in which they take effect; a target that is shrunk is not down."""
+    """Return the changes in the order in which they take effect; a shrunk target is not down."""
     told = expect_payload(message, _Told)
     changes: list[Change] = []
     up = _idset(told.up or "", "up")

@@ -32,9 +32,9 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Start(msgspec.Struct):
-    """The <service>.start request; `R` is what the job was allocated, where the edition has it.
+    """The <service>.start request; `R` is what the job was allocated, if the edition has the key.
 
-    The job manager has no `R` for a job whose R it could not read.
+    `R` is None for a job whose R the job manager could not read.
     """
 
     id: JobId
@@ -82,11 +82,11 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class Reattached(msgspec.Struct, frozen=True):
-    """The job's shells, which an earlier instance of the service had started, still run."""
+    """The job's shells still run; an earlier execution service had started them."""
 
 
 class Released(msgspec.Struct, frozen=True):
-    """`ranks`, an idset of execution targets, are released; `final`: these are the last."""
+    """`ranks`, an idset of execution targets, are released; with `final` they are the last."""
 
     ranks: str
     final: bool
@@ -133,7 +133,7 @@ _CURRENT: Final[Mapping[str, type[Report]]] = {**_CLASSIC, StartType.REATTACHED.
 
 
 def _answers(types: Mapping[str, type[Report]]) -> Codec[StartAnswer]:
-    """The responses of an edition in which `type` has these values."""
+    """Return the codec of an edition in which `type` has these values."""
     names = {report: name for name, report in types.items()}
 
     def write(answer: StartAnswer) -> Payload:

@@ -50,21 +50,21 @@ class NewJobs(msgspec.Struct):
 
 
 class Refusals(msgspec.Struct):
-    """The job-manager.submit response: why not, by job; `full` are the users who met a limit."""
+    """The job-manager.submit response: refused jobs with reasons; `full` are users at a limit."""
 
     errors: list[tuple[JobId, str]]
     full: list[int] | None = None
 
 
 class RoomWanted(msgspec.Struct):
-    """The job-manager.submit-room request: a user, and the bytes of jobspecs to be submitted."""
+    """The job-manager.submit-room request: a user, and the sizes of jobspecs in bytes."""
 
     userid: int
     sizes: list[int]
 
 
 class Room(msgspec.Struct):
-    """The job-manager.submit-room response: why not, for each jobspec; null if there is room."""
+    """The job-manager.submit-room response: for each jobspec a refusal; null if there is room."""
 
     refusals: list[str | None]
 
@@ -82,7 +82,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 def stats(counted: Stats) -> dict[str, Any]:
-    """The counts as plain data."""
+    """Return the counts as plain data."""
     return msgspec.structs.asdict(counted)
 
 
@@ -104,7 +104,7 @@ class _Ids(msgspec.Struct):
 
 
 def jobids_in(message: Carrier) -> set[int]:
-    """The jobs of a job-manager.submit request, whatever else is wrong with it. FluxError."""
+    """Return the job ids of a job-manager.submit request that may be wrong. Raises FluxError."""
     return {job.id for job in expect_payload(message, _Ids).jobs}
 
 

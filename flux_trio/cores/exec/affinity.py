@@ -1,8 +1,9 @@
 """Which cores and gpus a task may use: the shell options `cpu-affinity` and `gpu-affinity`. Pure.
 
-`on`, the default: all that R has on its rank. `per-task`: its share of them. `off`: cores are not
-bound, gpus not named. Gpus are named by CUDA_VISIBLE_DEVICES, as flux-core does it; -1 is none.
-Left out: `map:`, and what else flux-core's `cpu-affinity` may begin with.
+With `on`, the default, a task may use all that R has on its rank; with `per-task` it may use its
+share of that; with `off` cores are not bound and gpus are not named. CUDA_VISIBLE_DEVICES names the
+gpus, as in flux-core; -1 stands for no gpu. Left out: `map:` and the other forms of flux-core's
+`cpu-affinity`.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ class Affinities(NamedTuple):
 
 
 def affinities_of(jobspec: Jobspec) -> Affinities:
-    """What a jobspec asks for. ValueError."""
+    """Return the affinities that a jobspec asks for. Raises ValueError."""
     return Affinities(_affinity(jobspec, CPU_AFFINITY), _affinity(jobspec, GPU_AFFINITY))
 
 
 def bound_cores(affinity: Affinity, cores: Sequence[int], local_id: int, ntasks: int) -> list[int]:
-    """The cores of one of `ntasks` tasks on a rank that has `cores`; none is no binding.
+    """Return the cores of one of `ntasks` tasks on a rank; an empty list means no binding.
 
-    More tasks than cores share them.
+    Tasks share cores if there are more tasks than cores.
     """
     if affinity == "off":
         return []
@@ -48,10 +49,10 @@ def bound_cores(affinity: Affinity, cores: Sequence[int], local_id: int, ntasks:
 def gpu_environment(
     affinity: Affinity, gpus: Sequence[int], local_id: int, ntasks: int
 ) -> dict[str, str]:
-    """What tells a task its gpus."""
+    """Return the environment variables that tell a task its gpus."""
     if affinity == "off":
         return {}
-    if affinity == "per-task":  # what does not divide is left over, as in flux-core
+    if affinity == "per-task":  # gpus that cannot be divided evenly are left over, as in flux-core
         each = len(gpus) // ntasks
         gpus = gpus[local_id * each : (local_id + 1) * each]
     return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)) or "-1"}

@@ -1,11 +1,12 @@
 """`job-exec.attach`: the output of a job as a stream of RFC 24 data, from its beginning to its end.
 
-A job that runs is followed: its output files are read in rounds, a few of them at a time, and again
-every `POLL_S` while anyone looks. A job that is over has its output in the KVS, and its pieces are
-read one after the other. A job that is yet to start is waited for. ENODATA is the end.
+While a job runs, its output files are read in rounds, a few files at a time; a new round begins
+every `POLL_S` as long as the job has a stream. The output of a finished job is in the KVS, and its
+pieces are read one after the other. A stream of a job that has not started waits. ENODATA ends a
+stream.
 
-A stream keeps no output in memory, only its place. So a reader who has granted no credit costs
-nothing, and is read on for from that place.
+A stream keeps its place in the output, and no output. So a stream without credit costs nothing, and
+reading goes on from its place when it gets credit.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ from flux_trio.protocols import JobState
 from flux_trio.shell.protocol import STREAMS
 
 POLL_S: Final = 0.05
-READ_PARTS_MAX: Final = 32  # of one read: so many files, for one response each at least
+READ_PARTS_MAX: Final = 32  # files of one read, each for at least one response
 STORED_PIECES_MAX: Final = 64  # of stored output in one turn, for a reader without credit
 ATTACHMENTS_OF_USER_MAX: Final = 1024  # open at once; beyond it EAGAIN
 POLLS_OF_USER_MAX: Final = 64  # streams that one poll reads on for; the others wait for the next
 
 
 class Attachments(Part):
-    """All streams. `left` has the job of each that has ended in this turn."""
+    """All output streams; `left` has the jobs of the streams that have ended in this turn."""
 
     _streams: JobStreams[Attachment]
     _idle: dict[int, dict[StreamKey, Attachment]]
@@ -65,18 +66,18 @@ class Attachments(Part):
         self._outbox = outbox
         self._jobs = jobs
         self._streams = JobStreams()
-        # Those that have sent all there was, by userid: the next poll reads on for them.
+        # By userid, the streams that have sent all there was: the next poll reads on for them.
         self._idle = {}
         self._of_user = Allowance(ATTACHMENTS_OF_USER_MAX, "output streams")
         self.left = []
 
     def take_left(self) -> list[int]:
-        """The jobs of the streams that have ended since the last time."""
+        """Return the jobs of the streams that have ended since the last call."""
         left, self.left = self.left, []
         return left
 
     def open(self, request: Request) -> None:
-        """Take a request. Raises FluxError."""
+        """Open the stream that `request` asks for. Raises FluxError."""
         payload = exec_requests.ATTACH.read(request)
         self._streams.check_new(request)
         jobid = payload.id
@@ -105,16 +106,16 @@ class Attachments(Part):
         self._outbox.send(respond(request))
 
     def follows(self, jobid: int) -> bool:
-        """Whether anyone still reads the job's output files."""
+        """Return whether a stream still reads the job's output files."""
         return any(one.following for one in self._streams.of_job(jobid))
 
     def job_changed(self, job: Job) -> None:
-        """It has started, or all its output is there: read on."""
+        """Read on: `job` has started, or all its output is there."""
         for attachment in self._streams.of_job(job.id):
             self._follow(attachment, job)
 
     def job_is_dead(self, jobid: int) -> None:
-        """A job that is not in the table will never run."""
+        """Read what is stored of a job that this service does not have: it will never run."""
         for attachment in self._streams.of_job(jobid):
             self._read_stored(attachment)
 
@@ -124,15 +125,15 @@ class Attachments(Part):
         self._outbox.send(respond(request))
 
     def disconnect(self, sender: str) -> None:
-        """The peer is gone: its streams end without an answer."""
+        """End the streams of a peer that is gone, without an answer."""
         for attachment in self._streams.of_sender(sender):
             self._forget(attachment)
 
     def poll(self) -> None:
-        """The timer: read on for those that wait for more, for a few of each user in turn."""
+        """Read on for idle streams when the timer fires, for a few streams of each user."""
         for idle in list(self._idle.values()):
             for attachment in list(islice(idle.values(), POLLS_OF_USER_MAX)):
-                self._is_idle_no_more(attachment)
+                self._remove_idle(attachment)
                 job = self._jobs.get(attachment.jobid)
                 if job is not None:
                     self._follow(attachment, job)
@@ -142,7 +143,7 @@ class Attachments(Part):
     # Files
 
     def output_read(self, key: StreamKey, read: OutputRead) -> None:
-        """Send what was found; go on, wait, or end."""
+        """Send the output that was read; then read on, wait, or end the stream."""
         attachment, job = self._streams.get(key), self._jobs.get(read.id)
         if attachment is None or job is None:
             return
@@ -159,8 +160,8 @@ class Attachments(Part):
             self._end_round(attachment, job)
 
     def _end_round(self, attachment: Attachment, job: Job) -> None:
-        """Every file was looked at: end, begin the next round, or wait."""
-        if attachment.all_written and not attachment.found:  # files have lost what they had
+        """Every file was read: end the stream, begin the next round, or wait."""
+        if attachment.all_written and not attachment.found:  # the files are shorter than they were
             self._end(attachment)
         elif job.sizes is not None or attachment.more:
             self._follow(attachment, job)
@@ -169,7 +170,10 @@ class Attachments(Part):
             self._poll_later()
 
     def _send_chunk(self, attachment: Attachment, job: Job, chunk: Chunk) -> bool:
-        """Whether there was anything to send: a character that is cut off waits for its rest."""
+        """Send whole characters and return whether there were any.
+
+        A character that is cut off waits for its rest.
+        """
         end = chunk.offset + len(chunk.data)
         is_last = job.sizes is not None and end >= job.sizes.get((chunk.taskid, chunk.stream), 0)
         length = len(chunk.data) if is_last else whole_length(chunk.data)
@@ -182,7 +186,7 @@ class Attachments(Part):
         return length > 0
 
     def _follow(self, attachment: Attachment, job: Job) -> None:
-        """Read what may be new; a job that is not there yet is waited for."""
+        """Read output that may be new, unless the job has not started."""
         if attachment.reading or not attachment.following:
             return
         if job.phase is Phase.OVER and job.sizes is None:
@@ -205,10 +209,10 @@ class Attachments(Part):
         if POLL not in self._outbox.timers:
             self._outbox.set_timer(POLL, self._outbox.now + POLL_S)
 
-    # Jobs that are not in the table: over, or yet to start
+    # Jobs that this service does not have: they are over, or have not started
 
     def answered(self, call: EventlogRead | PieceRead | JobCounted, response: Response) -> None:
-        """The kvs says what it has of a job, for a stream that may have ended meanwhile."""
+        """Take an answer of the kvs, for a stream that may have ended meanwhile."""
         attachment = self._streams.get(call.stream)
         if attachment is None or attachment.jobid != call.id:
             return
@@ -222,7 +226,7 @@ class Attachments(Part):
                 self._job_counted(attachment, response)
 
     def _eventlog_read(self, attachment: Attachment, response: Response) -> None:
-        """The eventlog tells whose the job is, and whether anything of it will run."""
+        """Check by the eventlog whose the job is; read stored output if nothing of it will run."""
         stored = StoredJob(attachment.jobid)
         try:
             eventlog = value_in(response)
@@ -244,7 +248,7 @@ class Attachments(Part):
             self._read_stored(attachment)
 
     def _read_stored(self, attachment: Attachment) -> None:
-        """There are no output files (any more): what the job wrote is in the KVS, if anything."""
+        """Go on with stored output: the job has no output files, or no longer."""
         if attachment.following:
             attachment.following = False
             self._look_up(attachment)
@@ -258,7 +262,7 @@ class Attachments(Part):
             self._outbox.ask(*look_up(key), awaited)
 
     def _piece_read(self, attachment: Attachment, response: Response) -> None:
-        """Send of a piece what there is credit for; then the next piece, or the end."""
+        """Send as much of a piece as there is credit for; then read the next piece."""
         try:
             value = value_in(response)
         except FluxError as error:
@@ -287,7 +291,7 @@ class Attachments(Part):
                 self._look_up(attachment)
 
     def _job_counted(self, attachment: Attachment, response: Response) -> None:
-        """There is no further piece: that is the end, unless the job was purged."""
+        """End the stream after its last piece, or with an error if the job was purged."""
         try:
             check_not_purged(response)
         except FluxError as error:
@@ -308,10 +312,10 @@ class Attachments(Part):
     def _forget(self, attachment: Attachment) -> None:
         self._streams.remove(attachment)
         self._of_user.give_back(attachment.request.userid)
-        self._is_idle_no_more(attachment)
+        self._remove_idle(attachment)
         self.left.append(attachment.jobid)
 
-    def _is_idle_no_more(self, attachment: Attachment) -> None:
+    def _remove_idle(self, attachment: Attachment) -> None:
         userid = attachment.request.userid
         idle = self._idle.get(userid, {})
         if idle.pop(attachment.stream, None) is not None and not idle:

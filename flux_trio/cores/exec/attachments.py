@@ -1,4 +1,4 @@
-"""One stream of output, and its place in what a job writes. Data."""
+"""One output stream and its place in the output of a job. Data."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ READ_BYTES_MAX: Final = PART_PIECES_MAX * WHOLE_BYTES  # of one file at a time
 
 
 class Attachment(JobStream):
-    """One stream, and its place in the output."""
+    """One output stream and its place in the output."""
 
-    following: bool = True  # False once what is left comes from the KVS
-    # In the output files, by number: two files for each task
-    offsets: dict[int, int] = msgspec.field(default_factory=dict)  # bytes that were sent of each
-    file: int = 0  # the next one in this round; at 0 a round begins
-    reading: tuple[FilePart, ...] = ()  # what a ReadOutput is under way for
+    following: bool = True  # False once the rest comes from the KVS
+    # Bytes that were sent of the output files, by number: each task has two files
+    offsets: dict[int, int] = msgspec.field(default_factory=dict)
+    file: int = 0  # number of the next file; a round begins at 0
+    reading: tuple[FilePart, ...] = ()  # parts that a ReadOutput is under way for
     found: bool = False  # this round has found something
-    more: bool = False  # a file had as much as was asked for
-    all_written: bool = False  # the round began when the job had ended
+    more: bool = False  # a file had as many bytes as were asked for
+    all_written: bool = False  # the job had ended when the round began
     # In the KVS
     piece: int = 0  # number of the key
     line: int = 0  # of its value
@@ -34,7 +34,7 @@ class Attachment(JobStream):
 
 
 def is_whole(attachment: Attachment, job: Job) -> bool:
-    """Whether the job has ended and all of its files was sent."""
+    """Return whether the job has ended and the stream has sent all of its output."""
     if job.sizes is None:
         return False
     sent = attachment.offsets
@@ -45,12 +45,12 @@ def is_whole(attachment: Attachment, job: Job) -> bool:
 
 
 def next_parts(attachment: Attachment, job: Job, most: int) -> tuple[FilePart, ...]:
-    """What to read next in this round, for `most` responses; moves the place in the round.
+    """Return the parts to read next in this round, for `most` responses; move on in the round.
 
-    It is something of every file while the job runs, then of those with more to come.
+    While the job runs, every file has a part; afterwards only the files that have more output.
     """
     nfiles = job.ntasks * len(STREAMS)
-    share = most // nfiles if job.sizes is None else most  # while it runs, each file has one
+    share = most // nfiles if job.sizes is None else most  # each file has a part
     pieces = max(1, min(PART_PIECES_MAX, share))
     parts: list[FilePart] = []
     file = attachment.file

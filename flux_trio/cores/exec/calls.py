@@ -26,7 +26,7 @@ class TargetsAsked(msgspec.Struct, frozen=True):
 
 
 class StoredKey(Enum):
-    """What is read of a job that is to be started; the value is the key below the job's."""
+    """What the service reads of a job before it starts it; the value is the key's last part."""
 
     R = "R"
     JOBSPEC = "jobspec"
@@ -60,7 +60,7 @@ class EndPut(msgspec.Struct, frozen=True):
 
 
 class EndRead(msgspec.Struct, frozen=True):
-    """Answers the read of what is stored of the end of a job that the shell host still has."""
+    """Answers the read of the stored end of a job that the shell host still has."""
 
     id: JobId
 
@@ -81,7 +81,7 @@ class PieceRead(msgspec.Struct, frozen=True):
 
 
 class JobCounted(msgspec.Struct, frozen=True):
-    """Answers whether a job is still stored whose output has no further piece."""
+    """Answers whether a job is still stored; its output has no further piece."""
 
     stream: StreamKey
     id: JobId
@@ -107,8 +107,8 @@ class TimerKind(Enum):
 
     END = "a simulated job's end, or a time limit"
     WARN = "a signal that the job asked for, before its time limit"
-    KILL = "SIGKILL for what did not heed the signal before it"
-    STUCK = "processes that have not ended long after SIGKILL"
+    KILL = "SIGKILL for processes that still run after the first signal"
+    STUCK = "processes that still run long after SIGKILL"
     RETRY = "starts that the shell host could not do"
     POLL = "output that someone follows may have grown"
 

@@ -1,15 +1,17 @@
 """The execution service's decisions: RFC 32, with RFC 16 for what it reads and leaves in the KVS.
 
-Hello first, once the shell host answers (`manager.py`); then each start request becomes a `Job`,
-what the KVS has of it is read (`preparing.py`), and it is simulated (`simulated.py`) or run
-(`real.py`). `starts.py` has the answers, `ending.py` forgets jobs. Cancels come as `job-exception`
-events, new expirations by the job manager's journal (readings: How exec learns of cancels).
+The service says hello once the shell host answers (`manager.py`). Each start request then becomes a
+`Job`; what the KVS has of the job is read (`preparing.py`), and the job is simulated
+(`simulated.py`) or run (`real.py`). `starts.py` sends the answers, `ending.py` forgets jobs. The
+events `job-exception` tell of canceled jobs, the job manager's journal tells of new expirations
+(readings: How exec learns of cancels).
 
-A target that goes down ends the jobs on it (`targets.py`). The resource service tells of it by
-events; `resource.status` is asked after each hello, and when that service is back.
+A target that goes down ends the jobs on it (`targets.py`). The resource service publishes events
+about that; the service asks for `resource.status` after each hello, and when the resource service
+is back.
 
-Left out: launching as another user (RFC 15), and releasing resources in parts, which is never
-needed since all tasks of a job end on one machine.
+Left out: launching as another user (RFC 15), and releasing resources in parts, which is not needed
+because all tasks of a job end on one machine.
 """
 
 from __future__ import annotations
@@ -84,8 +86,8 @@ from flux_trio.shell.protocol import Done, Fed, Listing, Postponed, Started, Unk
 class ExecCore(CorePart):
     """One execution service.
 
-    `environment` is added to that of every task, as it is when the task starts. Without
-    `has_shell` there is no shell host, and jobs that are not simulated fail.
+    `environment` is added to the environment of every task, with the values that it has when the
+    task starts. Without `has_shell` there is no shell host, and jobs that are not simulated fail.
     """
 
     def __init__(
@@ -159,13 +161,13 @@ class ExecCore(CorePart):
         }
 
     def start(self, now: float) -> list[ExecAction]:
-        """Say hello (32.hello.1); where jobs need the shell host, once that answers."""
+        """Say hello (32.hello.1), or first wait for the shell host if jobs need it."""
         self._outbox.now = now
         self._manager.hello_if_able()
         return self._outbox.take_actions()
 
     def turn(self, now: float, inputs: Sequence[ExecInput]) -> list[ExecAction]:
-        """Take what waited, in order; then read on of what is to be stored."""
+        """Take the inputs in order; then read more of the output that is to be stored."""
         self._outbox.now = now
         for item in inputs:
             match item:
@@ -200,7 +202,7 @@ class ExecCore(CorePart):
             case JournalFollowed():
                 self._journal.told(response)
             case TargetsAsked():
-                if not response.errnum:  # else it is gone: `service-back` tells of the next one
+                if not response.errnum:  # else `service-back` tells of the next job manager
                     self._runs.targets_told(response)
             case KeyRead():
                 self._preparing.key_read(call, response)
@@ -213,7 +215,7 @@ class ExecCore(CorePart):
             case EventlogRead() | PieceRead() | JobCounted():
                 self._attachments.answered(call, response)
             case None:
-                pass  # it answers nothing that is open
+                pass  # no open call has this matchtag
             case _:
                 assert_never(call)
 
@@ -237,7 +239,7 @@ class ExecCore(CorePart):
                 self._runs.stuck(job)
 
     def _clock_stepped(self, by: float) -> None:
-        """Durations go on as they were: what was to come stays as far ahead."""
+        """Move all times by `by` seconds, so that durations stay as long as they were."""
         self._outbox.clock_stepped(by)
         self._manager.clock_stepped(by)
         self._real.postponements.clock_stepped(by)
@@ -254,7 +256,7 @@ class ExecCore(CorePart):
     def _start(self, request: Request) -> None:
         try:
             payload = self._edition.start.read(request)
-        except FluxError as error:  # without an id there is nothing to answer (32.impl.5)
+        except FluxError as error:  # an answer needs the job's id (32.impl.5)
             self._outbox.send(Log(Level.ERR, error.text))
             return
         self._manager.sender, self._manager.owner = request.sender, request.userid
@@ -336,7 +338,7 @@ class ExecCore(CorePart):
             case Unknown(jobid):
                 self._real.unknown(jobid)
             case Listing(ended):
-                self._ends.forget_unasked(ended)
+                self._ends.acknowledge_again(ended)
             case ShellConnected():
                 self._real.connected()
                 self._manager.shell_connected()
@@ -361,5 +363,5 @@ class ExecCore(CorePart):
 
 
 def _method(topic: str) -> str:
-    """The method of a topic: what follows the service name."""
+    """Return the method of a topic: the part after the service name."""
     return topic.partition(".")[2]

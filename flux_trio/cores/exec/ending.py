@@ -1,8 +1,8 @@
-"""The end of a job's story: this service forgets the job, and then the shell host may.
+"""The end of a job: first this service forgets the job, then the shell host may forget it.
 
-The shell host has the only other copy of what a job left. It keeps the job until the job manager
-has stored the final release: what was only told is lost when the instance is killed, or when its
-disk is full.
+The shell host has the only other copy of a job's output and status. It keeps the job until the job
+manager has stored the final release: an event that was sent and not stored is lost when the
+instance is killed, or when its disk is full.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ class Ends(Part):
         self._starts = starts
         self._attachments = attachments
         self._has_shell = has_shell
-        self._unconfirmed = set()  # forgotten here; the shell host has them until that
-        self._confirms = True  # is durable, which the job manager's journal tells, if it has one
+        # Jobs that are forgotten here, and that the shell host keeps until their release is durable
+        self._unconfirmed = set()
+        self._confirms = True  # a journal tells which releases are durable
 
     # Forgetting jobs here
 
     def settle_ended(self) -> None:
-        """At the end of a turn: look at the jobs that came to their end or lost a reader."""
+        """Forget, at the end of a turn, jobs that have ended or lost their last reader."""
         if self._starts.over:
             for jobid in self._starts.take_over():
                 job = self._jobs.get(jobid)
@@ -63,7 +64,7 @@ class Ends(Part):
                 self.settle(jobid)
 
     def settle(self, jobid: int) -> None:
-        """Forget a job whose story is told to the end, once nobody reads its files."""
+        """Forget a job whose final release was sent, once no stream reads its files."""
         job = self._jobs.get(jobid)
         if job is None or job.phase is not Phase.OVER:
             return
@@ -73,12 +74,12 @@ class Ends(Part):
             del self._jobs.by_id[jobid]
             self._starts.forget(jobid)
             if job.simulation is None and self._has_shell:
-                self._over(job)
+                self._forgotten(job)
 
     # Letting the shell host forget them
 
-    def _over(self, job: Job) -> None:
-        """The job manager was told all of a job, and nobody reads its files here."""
+    def _forgotten(self, job: Job) -> None:
+        """Let the shell host forget the job too, at once or when its release is durable."""
         if not job.is_stored:
             return
         if job.is_confirmed or not self._confirms:
@@ -87,7 +88,7 @@ class Ends(Part):
             self._unconfirmed.add(job.id)
 
     def confirmed(self, jobid: int) -> None:
-        """The final release of a job is durable: the shell host may forget it."""
+        """Let the shell host forget a job whose final release is durable."""
         job = self._jobs.get(jobid)
         if job is not None:
             job.is_confirmed = True
@@ -96,21 +97,21 @@ class Ends(Part):
             self._unconfirmed.remove(jobid)
             self._acknowledge(jobid)
 
-    def follows(self) -> None:
-        """A job manager tells from now on what is durable; what was before is looked up."""
+    def journal_begins(self) -> None:
+        """Look up the jobs of before; from now on the journal tells what is durable."""
         self._confirms = True
         over = [job.id for job in self._jobs.real(Phase.OVER)]
         for jobid in [*sorted(self._unconfirmed), *over]:
             self._look_up_end(jobid)
 
-    def follows_not(self) -> None:
-        """The job manager has no journal, so that what it was told must do."""
+    def journal_is_missing(self) -> None:
+        """Acknowledge all jobs: without a journal nobody will tell what is durable."""
         self._confirms = False
         for jobid in sorted(self._unconfirmed):
             self.confirmed(jobid)
 
-    def forget_unasked(self, ended: Iterable[int]) -> None:
-        """Acknowledge jobs of the shell host whose end is stored: the first Ack was lost."""
+    def acknowledge_again(self, ended: Iterable[int]) -> None:
+        """Acknowledge again the jobs whose end is stored: the first Ack was lost."""
         for jobid in ended:
             if self._jobs.get(jobid) is None:
                 self._unconfirmed.add(jobid)
@@ -121,7 +122,7 @@ class Ends(Part):
         self._outbox.ask(*look_up_jobs([jobid], names), EndRead(jobid))
 
     def end_read(self, jobid: int, response: Response) -> None:
-        """See whether all of a job is stored: what it left, and its final release."""
+        """Acknowledge the job if its output, its status and its final release are stored."""
         try:
             exec_log, eventlog = values_in(response)
             status = completed_status(exec_log or "")
@@ -134,5 +135,5 @@ class Ends(Part):
             self._outbox.send(Log(Level.ERR, f"job {name}: its end cannot be read: {error}"))
 
     def _acknowledge(self, jobid: int) -> None:
-        """Let the shell host forget the job: all that it knows is stored."""
+        """Let the shell host forget the job."""
         self._outbox.send(ToShell(Ack(jobid)))

@@ -1,7 +1,7 @@
-"""`job-exec.input`: what a command has on its standard input goes to the tasks of a job that runs.
+"""`job-exec.input`: the standard input of a command goes to the tasks of a job that runs.
 
-A request is answered once every task has room for what it brought: one write of each job is under
-way at any time, so that whoever writes waits for who reads, and nothing piles up here.
+A request is answered once every task has taken its data. Each job has at most one write under way,
+so a command waits for the tasks that read, and no data piles up here.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Inputs(Part):
     def __init__(self, outbox: ExecOutbox, jobs: Jobs) -> None:
         self._outbox = outbox
         self._jobs = jobs
-        self._writes = {}  # by job; None when who asked is gone
+        self._writes = {}  # by job; None if the sender has gone
 
     def write(self, request: Request, is_connected: bool) -> None:
-        """Take a request; the answer's `open` says whether more can be taken. Raises FluxError.
+        """Send the data to the tasks; the answer says whether they take more. Raises FluxError.
 
         `is_connected` says whether the shell host can be reached.
         """
@@ -60,7 +60,7 @@ class Inputs(Part):
         self._outbox.send(ToShell(Feed(payload.id, payload.data, payload.eof)))
 
     def fed(self, notice: Fed) -> None:
-        """The tasks have what came."""
+        """Answer the write of a job: its tasks have taken the data, or refused it."""
         request = self._writes.pop(notice.id, None)
         if request is not None and notice.refusal:
             self._outbox.send(respond_error(request, Errno.EIO, notice.refusal))
@@ -69,13 +69,13 @@ class Inputs(Part):
             self._outbox.send(respond(request, taken))
 
     def disconnect(self, sender: str) -> None:
-        """The peer is gone: its writes end without an answer."""
+        """Let the writes of a peer that is gone end without an answer."""
         for jobid, request in self._writes.items():
             if request is not None and request.sender == sender:
                 self._writes[jobid] = None
 
     def disconnected(self, reason: str) -> None:
-        """Nobody will tell what was taken of the writes that are under way."""
+        """Refuse the writes under way: the shell host cannot tell any more what the tasks took."""
         writes, self._writes = self._writes, {}
         for request in writes.values():
             if request is not None:

@@ -1,4 +1,4 @@
-"""One job as the exec service knows it, from its start request to its final release. Data."""
+"""One job of the exec service, from its start request to its final release. Data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SEVERITY_NOTE: Final = 2
 
 
 class Phase(Enum):
-    """How far the exec service is with a job, whoever hears of it."""
+    """How far the exec service is with a job."""
 
     PREPARING = "reading what the KVS has of it"
     LAUNCHING = "handed to the shell host"
@@ -49,12 +49,12 @@ class Job(msgspec.Struct, eq=False):
 
     id: JobId
     userid: int
-    jobspec: JsonObject  # as it came; with the environment, once that is read
+    jobspec: JsonObject  # of the start request; with the environment, once that is read
     reattach: bool = False  # of the first start request
-    is_new: bool = True  # allocated since the hello: no other service can have started it
+    is_new: bool = True  # allocated since the hello, so no other service has started it
     phase: Phase = Phase.PREPARING
-    lookups: set[Matchtag] = set()  # matchtags of what is being read while PREPARING
-    killed: bool = False  # a fatal exception is known: do not launch, or end what runs
+    lookups: set[Matchtag] = set()  # matchtags of open lookups while PREPARING
+    killed: bool = False  # a fatal exception is known: launch nothing, end all that runs
     stopping: bool = False  # a signal was sent, SIGKILL follows
     stepped: float = 0.0  # seconds that the wall clock was set by since the start request
     expiration: Time = 0.0  # seconds since the Unix epoch; 0.0 = no limit
@@ -67,7 +67,7 @@ class Job(msgspec.Struct, eq=False):
     # Of real jobs only
     ntasks: int = 0  # processes, once known
     start: Annotated[Start | None, Meaning.DERIVED] = None  # what the shell host is asked to launch
-    warning: WarningSignal | None = None  # what it asked for before its time limit
+    warning: WarningSignal | None = None  # the signal that it wants before its time limit
     output_limit: int = 0  # bytes of output that are kept
     sizes: dict[tuple[int, str], int] | None = None  # (taskid, stream) -> bytes, at its end
     keeping: Keeping | None = None  # how far its output is kept while STORING
@@ -76,18 +76,18 @@ class Job(msgspec.Struct, eq=False):
 
     @property
     def ends_at(self) -> float:
-        """When its time limit comes, as the wall shows it now; 0.0 never.
+        """Return the time of the job's time limit, by the wall clock as it is now; 0.0 for none.
 
-        `expiration` is as R, or the last resource-update event, was written. The clock may have
-        been set since: that changes no duration.
+        `expiration` comes from R, or from the last resource-update event. If the clock was set
+        since then, the durations stay the same.
         """
         return self.expiration + self.stepped if self.expiration else 0.0
 
     def read_environment(self, text: str) -> None:
-        """Take the environment of the tasks from the stored jobspec. FormatError.
+        """Take the environment of the tasks from the stored jobspec. Raises FormatError.
 
-        In all else the start request's jobspec counts; the environment is left out of messages
-        (RFC 27, Alloc).
+        Messages leave the environment out (RFC 27, Alloc). All else comes from the jobspec of the
+        start request.
         """
         environment = Jobspec.parse(text.encode()).environment if text else {}
         if environment:
@@ -95,7 +95,7 @@ class Job(msgspec.Struct, eq=False):
             self.jobspec = apply_update(self.jobspec, path, environment)
 
     def read_eventlog(self, text: str) -> None:
-        """Take from the job's eventlog what an exec service before this one knew. FluxError."""
+        """Take start, expiration and exceptions from the job's eventlog. Raises FluxError."""
         stored = StoredJob(self.id)
         events = fold_eventlog(stored, text)
         if self.started_at is None:
@@ -119,7 +119,7 @@ class Jobs(Part):
         self.by_id = {}
 
     def get(self, jobid: int) -> Job | None:
-        """The job, None for one that this service does not know."""
+        """Return the job; None if this service does not know it."""
         return self.by_id.get(jobid)
 
     def asked_about(self, request: Request, jobid: int) -> Job:
@@ -132,12 +132,12 @@ class Jobs(Part):
         return job
 
     def running(self, jobid: int) -> Job | None:
-        """The job if it is RUNNING."""
+        """Return the job if it is RUNNING, else None."""
         job = self.by_id.get(jobid)
         return job if job is not None and job.phase is Phase.RUNNING else None
 
     def real(self, *phases: Phase) -> Iterator[Job]:
-        """The jobs with processes that are in one of `phases`; they may change meanwhile."""
+        """Return a list of the jobs with processes that are in one of `phases`."""
         for job in list(self.by_id.values()):
             if job.simulation is None and job.phase in phases:
                 yield job
@@ -149,7 +149,10 @@ def check_access(request: Request, userid: int) -> None:
 
 
 def completed_status(exec_log: str) -> int | None:
-    """The status in the `complete` event of a guest.exec.eventlog, or None. FormatError."""
+    """Return the status in the `complete` event of a guest.exec.eventlog, None without one.
+
+    Raises FormatError.
+    """
     for event in parse_eventlog(exec_log):
         if event.name == "complete":
             status = rfc21.status_in(event.context or {})

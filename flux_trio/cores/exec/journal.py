@@ -1,4 +1,4 @@
-"""What the job manager's journal tells: new expirations, and which final releases are durable."""
+"""Following the job manager's journal: new expirations, and final releases that are durable."""
 
 from __future__ import annotations
 
@@ -17,16 +17,13 @@ from flux_trio.formats.meanings import JobId, Time
 from flux_trio.messages import Flag, FluxError, Level, Response, topics
 from flux_trio.protocols import JobEvent
 
-# New expirations of jobs that were not started yet, latest first to be kept: one is used up when
-# its job starts, and jobs that never start must not pile up.
+# New expirations that are kept for jobs that have not started, the latest ones. A job that starts
+# uses its own up; the bound is for jobs that never start.
 UPDATES_MAX: Final = 10_000
 
 
 class Journal(Part):
-    """The stream of events, from each hello that was accepted on.
-
-    `names` are the events that are asked for.
-    """
+    """The stream of events with `names`; it begins when the job manager accepts the hello."""
 
     _follows: bool
     _updates: dict[JobId, Time]
@@ -46,26 +43,26 @@ class Journal(Part):
         self._runs = runs
         self._ends = ends
         self._names = names
-        self._follows = False  # the journal has begun to tell
+        self._follows = False  # the journal has answered
         self._updates = {}  # see UPDATES_MAX
 
     def follow(self) -> None:
-        """Ask for events from here on; what was before is looked up where it matters."""
+        """Ask for events from now on; earlier events are looked up where they matter."""
         self._follows = False
         wanted = journal.FOLLOW.write(journal.Follow({name.value: 1 for name in self._names}))
         self._outbox.ask(topics.JOB_JOURNAL, wanted, JournalFollowed(), Flag.STREAMING)
 
     def told(self, response: Response) -> None:
-        """Take events; the end of the stream is also how a job manager that is gone shows."""
+        """Take events, or the end of the stream: then the job manager is gone."""
         if response.errnum:
             if self._follows:
                 self._manager.gone()
-            else:  # it has no journal: nobody tells new expirations, and what is durable
-                self._ends.follows_not()
+            else:  # it has no journal
+                self._ends.journal_is_missing()
             return
         if not self._follows:
             self._follows = True
-            self._ends.follows()
+            self._ends.journal_begins()
         try:
             batch = journal.BATCH.read(response)
         except FluxError as error:
@@ -80,7 +77,7 @@ class Journal(Part):
                 self._told(jobid, event)
 
     def take_expiration(self, jobid: int) -> float | None:
-        """The new expiration of a job that is read only now, if there was one."""
+        """Return the new expiration of a job that starts now; None if it has not changed."""
         return self._updates.pop(jobid, None)
 
     def _told(self, jobid: int, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""How far the output of one job is kept: which part is read next, what of it is kept. Pure."""
+"""How far the output of one job is stored: the part to read next, the bytes to keep. Pure."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ READ_PARTS_MAX: Final = 512
 
 
 class Keeping(msgspec.Struct):
-    """How far the output of one job is kept."""
+    """How far the output of one job is stored."""
 
     limit: int  # bytes
     total: int  # bytes that the job wrote
-    file: int = 0  # number of the file that is next; each task has len(STREAMS) of them
+    file: int = 0  # number of the next file; each task has len(STREAMS) files
     offset: int = 0  # bytes of that file that are kept
     kept: int = 0  # bytes, of all files
-    piece: int = 0  # number of the key that is next
-    reading: tuple[FilePart, ...] = ()  # what is read next, or is being read; nothing at the end
+    piece: int = 0  # number of the next key
+    reading: tuple[FilePart, ...] = ()  # parts to read next, or being read; none at the end
     cost: int = 0  # bytes on their way, counted in the job's lane
-    refused: str = ""  # why the kvs did not take a piece; then nothing more is kept
+    refused: str = ""  # why the kvs did not take a piece; then no more output is stored
 
     @property
     def is_one_part(self) -> bool:
-        """Whether one read is enough, so that the job belongs to the lane of the quiet."""
+        """Return whether one read is enough: then the job goes by the lane of short outputs."""
         return self.total <= READ_BYTES_MAX
 
 
 def plan(keeping: Keeping, ntasks: int, sizes: Mapping[tuple[int, str], int]) -> None:
-    """Set what is to be read next: nothing when all is kept that is to be."""
+    """Set the parts to read next; there are none once all output is stored."""
     parts: list[FilePart] = []
     room = min(READ_BYTES_MAX, keeping.limit - keeping.kept)
     file, offset = keeping.file, keeping.offset
@@ -54,9 +54,9 @@ def plan(keeping: Keeping, ntasks: int, sizes: Mapping[tuple[int, str], int]) ->
 def advance(
     keeping: Keeping, sizes: Mapping[tuple[int, str], int], chunks: tuple[Chunk, ...]
 ) -> tuple[Chunk, ...]:
-    """Move the place past what was read; returns what of it is kept, whole characters alone.
+    """Move past the output that was read; return the part of it to keep, in whole characters.
 
-    A file that has less than it had when the job ended is passed over.
+    A file that is shorter than it was when the job ended is passed over.
     """
     found = {(chunk.taskid, chunk.stream): chunk.data for chunk in chunks}
     asked = sum(part.nbytes for part in keeping.reading)
@@ -88,7 +88,7 @@ def _place(file: int) -> tuple[int, str]:
 
 
 def cut_off(keeping: Keeping) -> str:
-    """What the log says of output that it lacks; "" if it lacks none."""
+    """Return the note about output that the log leaves out; "" if it has all."""
     if keeping.refused:
         return f"output is cut off, the rest is refused: {keeping.refused}"
     lacks = keeping.total - keeping.kept

@@ -1,6 +1,6 @@
 """Limits of processes: flux-core's shell option `rlimit`, soft limits by name. Pure.
 
-`{"nofile": 1024, "core": -1}`, where -1 is no limit.
+The option is an object such as `{"nofile": 1024, "core": -1}`; -1 means no limit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Limit = Annotated[int, msgspec.Meta(ge=UNLIMITED, le=(1 << 63) - 1)]
 
 
 def limits_of(jobspec: Jobspec) -> dict[str, int]:
-    """The soft limits that a jobspec asks for. FormatError."""
+    """Return the soft limits that a jobspec asks for. Raises FormatError."""
     value = jobspec.attribute(RLIMIT)
     if value is None:
         return {}

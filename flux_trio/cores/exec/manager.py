@@ -1,7 +1,7 @@
-"""The conversation with the job manager beside its start requests: hello, and why jobs wait.
+"""The conversation with the job manager besides start requests: hello, and why jobs wait.
 
-A service that says hello while it can start no job would fail every job that it is given. So hello
-waits for the shell host, and is taken back when no shell host can be started.
+A service that cannot start jobs would fail every job that it gets. So it says hello only when the
+shell host answers, and takes the hello back if no shell host can be started.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STARTS_AGAIN: Final = "the shell host starts jobs again"
 
 
 class Link(Enum):
-    """How far the conversation with the job manager is."""
+    """Where the service stands with the job manager."""
 
     SILENT = "nothing is said: there is no shell host that could start a job"
     ASKED = "exec-hello is sent"
@@ -35,9 +35,9 @@ class Link(Enum):
 
 
 class Manager(Part):
-    """The job manager as this service knows it; `service` is the name that it is told.
+    """The job manager; it knows this service by the name `service`.
 
-    With `needs_shell` no job can be started while no shell host answers.
+    With `needs_shell` the service can start no job while no shell host answers.
     """
 
     sender: str
@@ -66,11 +66,11 @@ class Manager(Part):
         self._edition = edition
         self._needs_shell = needs_shell
         self.sender = topics.JOB_MANAGER  # of the latest start request
-        self.owner = -1  # and its userid: the instance owner's
+        self.owner = -1  # userid of its sender: the instance owner's
         self.attached_at = None  # time of the latest hello that was accepted
         self._link = Link.SILENT
         self._hindrance = ""  # why there is no shell host
-        self._told_reason = ""  # why jobs wait for this service, as the job manager was told last
+        self._told_reason = ""  # the reason that the job manager was told last
 
     # Hello
 
@@ -86,36 +86,36 @@ class Manager(Part):
         )
 
     def hello_answered(self, response: Response) -> bool:
-        """Whether hello was accepted."""
+        """Return whether hello was accepted; end the service if it was refused."""
         if not response.errnum:
             self._link, self.attached_at = Link.ATTACHED, self._outbox.now
             return True
-        if response.errnum == Errno.ENOSYS:  # the broker's: there is no job manager now
+        if response.errnum == Errno.ENOSYS:  # the broker answers: there is no job manager now
             self._link = Link.UNHEARD
         else:  # 32.hello.9
             self._outbox.send(Exit(f"{response.topic}: {response.error_text}"))
         return False
 
     def is_back(self) -> None:
-        """Somebody holds the name of the job manager, who has heard nothing yet."""
+        """Say hello to a job manager that has just registered its name."""
         if self._reason:
             self._tell_reason()
         if self._link is Link.UNHEARD:
             self._hello()
 
     def gone(self) -> None:
-        """The job manager has left; it is told of what runs when it is back."""
+        """The job manager has left; the next one will be told of the jobs that run."""
         if self._link is Link.ATTACHED:
             self._detach()
             self.hello_if_able()
 
     def clock_stepped(self, by: float) -> None:
-        """The wall clock was set by `by` seconds, and R is written by it."""
+        """Move the time of the hello: the times in R follow the wall clock."""
         if self.attached_at is not None:
             self.attached_at += by
 
     def _detach(self) -> None:
-        """The start requests end; what runs goes on, and is told to who asks next."""
+        """End the start streams; jobs that run go on, and the next job manager is told of them."""
         self._link = Link.SILENT
         self._starts.lost()
         for job in list(self._jobs.by_id.values()):
@@ -126,7 +126,7 @@ class Manager(Part):
     # Why jobs wait
 
     def shell_connected(self) -> None:
-        """A shell host answers, so that jobs can be started."""
+        """Say hello if needed: a shell host answers, so jobs can be started."""
         if self._hindrance:
             self._hindrance = ""
             self._outbox.send(Log(Level.INFO, SHELL_IS_BACK))
@@ -135,7 +135,7 @@ class Manager(Part):
             self._hello()
 
     def shell_failed(self, reason: str) -> None:
-        """No shell host can be started. Told again as long as it lasts; the log has it once."""
+        """No shell host can be started: log it once, however often this is called."""
         if reason == self._hindrance:
             return
         if not self._hindrance:
@@ -147,23 +147,23 @@ class Manager(Part):
             self._tell_reason()
 
     def withdraw_if_hindered(self) -> None:
-        """Take back a hello that was said before the shell host was lost."""
+        """Take the hello back if no shell host can be started."""
         if self._hindrance:
             self._withdraw()
 
     def _withdraw(self) -> None:
-        """No job can be started: take back the hello, so that jobs with resources wait in RUN.
+        """Take the hello back, so that jobs with resources wait in RUN.
 
-        A disconnect ends what is outstanding (readings: Exec override); an error response to a
-        start would do so too, but breaks 32.impl.5.
+        This is done by a disconnect, which ends the outstanding starts (readings: Exec override).
+        An error response to a start would end them too, but breaks 32.impl.5.
         """
         farewell = topics.disconnect_of(topics.JOB_MANAGER)
         self._outbox.send(Request(farewell, flags=NORESPONSE))
         self._detach()
-        self._tell_reason()  # it was forgotten with the rest
+        self._tell_reason()  # the disconnect made the job manager forget it
 
     def tell_changed_reason(self) -> None:
-        """At the end of a turn: what the shell host lacks has changed, or is there again."""
+        """Tell the job manager, at the end of a turn, if the reason why jobs wait has changed."""
         if self._reason == self._told_reason:
             return
         if not self._told_reason:
@@ -177,7 +177,7 @@ class Manager(Part):
         return self._hindrance or self._real.postponements.reason
 
     def _tell_reason(self) -> None:
-        """Let `queue status` say why jobs wait for this service, or no longer."""
+        """Send the reason why jobs wait, which `queue status` shows; "" if they do not wait."""
         self._told_reason = self._reason
         reason = rfc33.HINDRANCE.write(rfc33.Hindrance(self._told_reason))
         self._outbox.send(Request(topics.JOB_HINDRANCE, reason, flags=NORESPONSE))

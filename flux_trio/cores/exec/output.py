@@ -27,7 +27,7 @@ _ESCAPE_BYTES: Final = 6  # \u0000
 
 
 def limit_of(jobspec: Jobspec, default: int) -> int:
-    """How many bytes of a job's output are kept. FormatError."""
+    """Return how many bytes of a job's output are stored. Raises FormatError."""
     value = jobspec.attribute(LIMIT_OPTION)
     if value is None:
         return default
@@ -38,18 +38,18 @@ def limit_of(jobspec: Jobspec, default: int) -> int:
 
 
 def log_begins(now: float, ntasks: int) -> Event:
-    """The first event of the log of a job's output."""
+    """Return the first event of the log of a job's output."""
     header = rfc24.Header(1, dict.fromkeys(STREAMS, "UTF-8"), dict.fromkeys(STREAMS, ntasks))
     return Event(now, "header", rfc24.write(header))
 
 
 def log_data(now: float, chunks: Iterable[Chunk]) -> list[Event]:
-    """The events that say what is in `chunks`."""
+    """Return the events with the output in `chunks`."""
     return [Event(now, "data", piece) for chunk in chunks for piece in data_pieces(chunk)]
 
 
 def log_ends(now: float, ntasks: int, note: str) -> list[Event]:
-    """The last events; `note` says what is missing, "" for nothing."""
+    """Return the last events of the log; `note` says what output is missing, "" if none is."""
     events = []
     if note:
         warning = rfc24.Message(int(Level.WARNING), note)
@@ -60,10 +60,10 @@ def log_ends(now: float, ntasks: int, note: str) -> list[Event]:
 
 
 def logged_pieces(text: str, line: int, most: int) -> tuple[list[dict[str, Any]], int | None]:
-    """At most `most` pieces of a log, from `line` on, and the line after them, None at the end.
+    """Return at most `most` pieces of a log, from `line` on, and the next line, None at the end.
 
-    A piece is the context of a data event that has data. A log event is a piece without data of
-    standard error, with `note`: what there is to tell. Raises FormatError.
+    A piece is the context of a data event that has data. A log event becomes a piece of standard
+    error without data, whose `note` has the message. Raises FormatError.
     """
     found: list[dict[str, Any]] = []
     lines = text.split("\n")
@@ -80,12 +80,12 @@ def logged_pieces(text: str, line: int, most: int) -> tuple[list[dict[str, Any]]
 
 
 def note_piece(text: str) -> dict[str, Any]:
-    """A piece that tells something about the output; to a reader of output alone it is empty."""
+    """Return a piece without data, whose note tells something about the output."""
     return rfc24.write(rfc24.Data("stderr", "0", "", note=text))
 
 
 def data_pieces(chunk: Chunk) -> Iterator[dict[str, Any]]:
-    """The contexts of the data events that say what is in `chunk`.
+    """Yield the contexts of the data events with the output in `chunk`.
 
     Each has at most PIECE_BYTES_MAX bytes, so N of them hold any N * WHOLE_BYTES bytes.
     """
@@ -100,7 +100,7 @@ WHOLE_BYTES: Final = PIECE_BYTES_MAX - _CONTINUATION_MAX
 
 
 def whole_length(data: bytes) -> int:
-    """How much of `data` there is before a UTF-8 character that its end cuts off."""
+    """Return the length of `data` without a UTF-8 character that its end cuts off."""
     for back in range(1, min(_CONTINUATION_MAX, len(data)) + 1):
         byte = data[-back]
         if byte >= 0xC0:  # the first byte of a character of 2, 3 or 4
@@ -120,7 +120,7 @@ def _context(chunk: Chunk, data: bytes) -> dict[str, Any]:
 
 
 def _text_of(data: bytes) -> str | None:
-    """None for bytes that are to be base64."""
+    """Return the bytes as text; None if they are to be base64."""
     if _more_than_doubles(data):
         return None
     try:
@@ -130,6 +130,6 @@ def _text_of(data: bytes) -> str | None:
 
 
 def _more_than_doubles(data: bytes) -> bool:
-    """Whether JSON escapes make of `data` more than twice as many bytes."""
+    """Return whether `data` is more than twice as long as a JSON string."""
     escaped = len(data) - len(data.translate(None, _ESCAPED))
     return escaped * (_ESCAPE_BYTES - 1) > len(data)

@@ -1,10 +1,11 @@
-"""Where each task of a job is: on which rank of its R. Pure.
+"""Where each task of a job runs: the rank of R. Pure.
 
-Slots go to the ranks of R in ascending order, as many on each as its cores hold, or as the jobspec
-says for each node; tasks go to slots in blocks, or so many to each node or core as the shell option
-`per-resource` says. The shell option `taskmap` gives the ranks their tasks in another order:
-`cyclic` one after the other, or so many as its value says, `manual` as an RFC 34 task map says.
-Left out: flux-core's `hostfile`, since the file is not here.
+Slots go to the ranks of R in ascending order: as many to a rank as its cores have room for, or as
+many as the jobspec asks for on each node. Tasks go to slots in blocks. With the shell option
+`per-resource` each node or core gets a number of tasks instead. The shell option `taskmap` changes
+the order: with `cyclic` each rank in turn gets one task, or as many as the value says; with
+`manual` an RFC 34 task map says where each task goes. Left out: flux-core's `hostfile`, because the
+file is on the user's machine.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ class LayoutError(ValueError):
 
 
 class _PerResource(msgspec.Struct):
-    """The shell option of flux-core for so many tasks on each resource, whatever was asked for."""
+    """flux-core's shell option for a number of tasks on each node or core."""
 
     type: Literal["node", "core"]
     count: Annotated[int, msgspec.Meta(ge=1, le=TASKS_MAX)] = 1
 
 
 class _Taskmap(msgspec.Struct):
-    """The shell option of flux-core for another order of tasks; `value` is the scheme's own."""
+    """flux-core's shell option for another order of tasks; the scheme says what `value` means."""
 
     scheme: str
     value: str = ""
@@ -48,7 +49,10 @@ class Placement(NamedTuple):
 
 
 def place_tasks(jobspec: Jobspec, resources: ResourceSet) -> list[Placement]:
-    """The tasks in order. LayoutError if R has no room for the slots, or an option is wrong."""
+    """Return the tasks in order.
+
+    Raises LayoutError if R has no room for the slots, or if an option is wrong.
+    """
     per_resource = jobspec.attribute(PER_RESOURCE)
     if per_resource is None:
         ranks = _by_slot(jobspec, resources)
@@ -69,9 +73,9 @@ def place_tasks(jobspec: Jobspec, resources: ResourceSet) -> list[Placement]:
 
 
 def _by_slot(jobspec: Jobspec, resources: ResourceSet) -> list[int]:
-    """The rank of each task, given that slots share them."""
+    """Return the rank of each task, with tasks spread over the slots."""
     (task,) = jobspec.tasks
-    if task.ntasks > TASKS_MAX:  # before there is a list of them
+    if task.ntasks > TASKS_MAX:  # checked before a list of them is made
         raise LayoutError(f"expected at most {TASKS_MAX} tasks, got {task.ntasks}")
     slots = slot_ranks(jobspec, resources)
     share, more = divmod(task.ntasks, len(slots))
@@ -79,7 +83,7 @@ def _by_slot(jobspec: Jobspec, resources: ResourceSet) -> list[int]:
 
 
 def _by_resource(value: object, resources: ResourceSet) -> list[int]:
-    """The rank of each task, given that there are so many on each node or core of R."""
+    """Return the rank of each task, with a number of tasks on each node or core of R."""
     try:
         wanted = msgspec.convert(value, _PerResource)
     except msgspec.ValidationError as error:
@@ -91,7 +95,7 @@ def _by_resource(value: object, resources: ResourceSet) -> list[int]:
 
 
 def _mapped(option: object, ranks: list[int], resources: ResourceSet) -> list[int]:
-    """The rank of each task, where `ranks` is that of each in blocks."""
+    """Return the rank of each task after `taskmap`; `ranks` has them in blocks."""
     try:
         wanted = msgspec.convert(option, _Taskmap)
     except msgspec.ValidationError as error:
@@ -117,7 +121,7 @@ def _cyclic(value: str, ranks: list[int]) -> list[int]:
             count = min(int(value), left[rank])
             dealt += [rank] * count
             left[rank] -= count
-        left = +left  # without the ranks that have all of theirs
+        left = +left  # without the ranks that have got all their tasks
     return dealt
 
 
@@ -135,7 +139,7 @@ def _manual(value: str, ntasks: int, ranks: list[int]) -> list[int]:
 
 
 def slot_ranks(jobspec: Jobspec, resources: ResourceSet) -> list[int]:
-    """The rank of each slot. Raises LayoutError when R has no room for them."""
+    """Return the rank of each slot. Raises LayoutError if R has no room for the slots."""
     request = jobspec.request
     ranks: list[int] = []
     for rank in resources.ranks:

@@ -1,8 +1,8 @@
-"""Starts that the shell host could not do, because it lacks something: they are asked for again.
+"""Starts that the shell host has postponed because it lacks something: the service asks again.
 
-The host takes few words to say so, and much work to find out. So a job is asked for again at most
-once a second, and of many jobs that wait RETRIES_MAX a second; each job that starts shows that
-there is something again, and lets the next one be asked for at once.
+An attempt costs the host much work. So the service asks for a job at most once a second, and for at
+most RETRIES_MAX jobs a second. A job that starts shows that the host has what it lacked; then the
+service asks for the next job at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from flux_trio.cores.state import Part
 from flux_trio.formats.meanings import JobId, Time
 
 RETRY_S: Final = 1.0
-RETRIES_MAX: Final = 16  # of one second; jobs that are asked for in vain go to the end
+RETRIES_MAX: Final = 16  # a second; a job that is postponed again goes to the end
 
 
 class Postponements(Part):
@@ -28,7 +28,7 @@ class Postponements(Part):
 
     @property
     def reason(self) -> str:
-        """Why jobs wait, for people; "" if no job waits."""
+        """Return why jobs wait, as a text for people; "" if no job waits."""
         return f"the shell host cannot start jobs now: {self._text}" if self._retry_at else ""
 
     def __len__(self) -> int:
@@ -38,16 +38,16 @@ class Postponements(Part):
         return jobid in self._retry_at
 
     def add(self, jobid: int, text: str, now: float) -> None:
-        """The host has refused a start; `text` says why."""
+        """Add a job whose start the host has postponed; `text` says why."""
         self._text = text
         self._asked(jobid, now)
 
     def remove(self, jobid: int) -> bool:
-        """The job waits no more; returns whether it did."""
+        """Remove a job; return whether it was waiting."""
         return self._retry_at.pop(jobid, None) is not None
 
     def take_due(self, count: int, now: float) -> list[int]:
-        """Up to `count` jobs that are to be asked for now."""
+        """Return up to `count` jobs to ask for now."""
         due: list[int] = []
         for jobid, at in self._retry_at.items():
             if at > now or len(due) == count:
@@ -58,7 +58,7 @@ class Postponements(Part):
         return due
 
     def clock_stepped(self, by: float) -> None:
-        """The wall clock was set by `by` seconds, which changes no duration."""
+        """Move all times by `by` seconds, so that waiting times stay as long as they were."""
         self._retry_at = {jobid: at + by for jobid, at in self._retry_at.items()}
 
     def _asked(self, jobid: int, now: float) -> None:

@@ -1,7 +1,7 @@
-"""What the KVS has of a job that is to be started, or that runs already.
+"""Reading what the KVS has of a job before it starts, or of a job that runs already.
 
-R is the one thing looked up for a job that was allocated after the hello. For any other, and one to
-reattach, the past is looked up as well: its eventlog, and what an earlier exec service stored.
+For a job that was allocated after the hello, R and the jobspec are enough. For an older job, and
+for a job to reattach, the eventlog and the log of an earlier exec service are read too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENVIRONMENT: Final = "the job's environment"
 
 
 class Preparing(Part):
-    """Reads what is needed of a job, then lets it begin. `simulate`: every job pretends."""
+    """Reads the values of a job, then lets it begin; with `simulate` every job is simulated."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Preparing(Part):
         self._simulate = simulate
 
     def prepare(self, job: Job) -> None:
-        """Read R, which says what else there is to read."""
+        """Read R, which decides what else is read."""
         self._look_up(job, StoredKey.R)
 
     def _look_up(self, job: Job, key: StoredKey) -> None:
@@ -57,13 +57,13 @@ class Preparing(Part):
         job.lookups.add(self._outbox.ask(*lookup, KeyRead(job.id, key)))
 
     def key_read(self, call: KeyRead, response: Response) -> None:
-        """One key is read, or is not there. What the KVS cannot do fails the job."""
+        """Take the value of a key, or its absence; an error of the KVS fails the job."""
         job = self._jobs.get(call.id)
         if job is None or response.matchtag not in job.lookups:
-            return  # a job manager asked for it that is gone
+            return  # it was for a job manager that is gone
         job.lookups.remove(response.matchtag)
         if job.phase is not Phase.PREPARING:
-            return  # it failed meanwhile
+            return  # the job failed meanwhile
         try:
             text = value_in(response)
         except FluxError as error:
@@ -119,11 +119,11 @@ class Preparing(Part):
     # The expiration of a job that runs
 
     def read_expiration(self, job: Job) -> None:
-        """It may have changed while nobody told us: the eventlog has the last one."""
+        """Read the expiration from the eventlog: no journal has told whether it changed."""
         self._outbox.ask(*look_up(job_key(job.id, EVENTLOG)), ExpirationRead(job.id))
 
     def expiration_read(self, jobid: int, response: Response) -> None:
-        """The eventlog of a job that runs, or did a moment ago."""
+        """Take the expiration from the eventlog of a job that runs or has just ended."""
         job = self._jobs.running(jobid)
         if job is None:
             return

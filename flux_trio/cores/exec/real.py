@@ -33,16 +33,16 @@ from flux_trio.shell.protocol import (
     frame,
 )
 
-STUCK_S: Final = 30.0  # after SIGKILL, which ends in a moment what is not stuck in the kernel
+STUCK_S: Final = 30.0  # after SIGKILL, which ends at once a process that is not stuck in the kernel
 STUCK_NOTE: Final = "SIGKILL has not ended its processes; its resources stay allocated till then"
 
 
 class RealJobs(Part):
-    """What the core does with a job that has processes.
+    """Runs jobs that have processes.
 
-    `environment` is added to that of each task, `kill_grace_s` (seconds) lies between the first
-    signal and SIGKILL, `output_limit` (bytes) is for a job that sets none itself. `storing` takes
-    over a job that has ended.
+    `environment` is added to the environment of each task. `kill_grace_s` seconds pass between the
+    first signal and SIGKILL. `output_limit` bytes of output are stored, unless the jobspec sets a
+    limit. `storing` takes over a job that has ended.
     """
 
     is_connected: bool
@@ -65,13 +65,13 @@ class RealJobs(Part):
         self._kill_grace_s = kill_grace_s
         self._output_limit = output_limit
         self.is_connected = False  # a shell host answers
-        self.postponements = Postponements()  # jobs that it could not start
+        self.postponements = Postponements()  # jobs that the host could not start
 
     # Start
 
     def begin(self, job: Job) -> None:
-        """Launch it, or find it again."""
-        if job.status is not None:  # an exec service before this one saw its end, and stored it
+        """Launch the job, or find it again."""
+        if job.status is not None:  # an earlier exec service has stored its end
             self._starts.start(job)
             self._starts.finish(job, job.status)
             return
@@ -94,10 +94,10 @@ class RealJobs(Part):
         placements = place_tasks(jobspec, job.resources)
         job.ntasks = len(placements)
         job.start = start_request(job.id, jobspec, job.resources, placements, self._environment)
-        frame(job.start)  # refuses what is too long to be sent
+        frame(job.start)  # it refuses a request that is too long
 
     def _hand_over(self, job: Job) -> None:
-        """Whatever `reattach` says, the shell host launches an id at most once."""
+        """Ask the shell host to launch the job; it launches a job id at most once."""
         assert job.start is not None
         may_launch = job.phase is Phase.LAUNCHING and not job.reattach and not job.killed
         self._outbox.send(ToShell(job.start if may_launch else Attach(job.id)))
@@ -105,19 +105,19 @@ class RealJobs(Part):
     # The shell host
 
     def connected(self) -> None:
-        """There is a shell host, perhaps another than before: say everything again."""
+        """Repeat every request: the shell host may be another one than before."""
         self.is_connected = True
         for job in self._jobs.real(Phase.LAUNCHING, Phase.RUNNING):
             if job.id not in self.postponements:
                 self._hand_over(job)
 
     def disconnected(self, reason: str) -> None:
-        """Another connection is being made."""
+        """The connection is lost; the client makes another one."""
         self.is_connected = False
         self._outbox.send(Log(Level.WARNING, f"lost the shell host: {reason}"))
 
     def postponed(self, notice: Postponed) -> None:
-        """The host lacks something that it needs to start the job, which waits for it."""
+        """Let the job wait: the host lacks something that it needs to start it."""
         job = self._jobs.get(notice.id)
         if job is None or job.phase is not Phase.LAUNCHING:
             return
@@ -129,13 +129,13 @@ class RealJobs(Part):
         self.postponements.add(job.id, notice.text, self._outbox.now)
 
     def retry(self) -> None:
-        """Ask again for jobs that wait."""
+        """Ask again for postponed jobs."""
         if self.postponements:
             self._ask_again(RETRIES_MAX)
             self._set_retry()
 
     def give_up(self, job: Job) -> None:
-        """A job that waits to be started was ended before."""
+        """End a postponed job that was killed before it could start."""
         if self.postponements.remove(job.id):
             self._hand_over(job)
 
@@ -147,7 +147,7 @@ class RealJobs(Part):
         self._outbox.set_timer(RETRY, self._outbox.now + RETRY_S)
 
     def started(self, notice: Started) -> None:
-        """The job runs, or failed to; heard again after a new connection."""
+        """Take the news that the job runs; a new connection repeats it."""
         if self.postponements.remove(notice.id):
             self._ask_again(1)
         job = self._jobs.get(notice.id)
@@ -165,7 +165,7 @@ class RealJobs(Part):
             self.stop(job, SIGTERM)
 
     def unknown(self, jobid: int) -> None:
-        """The shell host never had the job: it is not launched now."""
+        """Fail a job that the shell host does not know: it must not be launched a second time."""
         job = self._jobs.get(jobid)
         if job is None or job.phase not in (Phase.LAUNCHING, Phase.RUNNING):
             return
@@ -199,7 +199,7 @@ class RealJobs(Part):
     # Time limit and signals
 
     def arm(self, job: Job) -> None:
-        """Set the timer for the time limit, and that of the warning before it."""
+        """Set the timers for the time limit and for the warning before it."""
         self._set_timer(TimerKind.END, job, job.ends_at)
         if job.warning is not None:
             at = max(job.ends_at - job.warning.before_s, self._outbox.now)
@@ -212,33 +212,33 @@ class RealJobs(Part):
             self._outbox.clear_timer(TimerKey(kind, job.id))
 
     def warn(self, job: Job) -> None:
-        """The time limit is near. To a job that ends already it would mean nothing."""
+        """Send the warning signal before the time limit, unless the job is being ended."""
         if job.warning is not None and job.phase is Phase.RUNNING and not job.stopping:
             self.signal(job, job.warning.signum)
 
     def expire(self, job: Job) -> None:
-        """The time limit has come."""
+        """End the job at its time limit."""
         if job.phase is Phase.RUNNING:
             self._starts.exception(job, TIME_LIMIT_NOTE, "timeout")
             self.stop(job, SIGALRM)
 
     def stop(self, job: Job, signum: int) -> None:
-        """Send `signum`, and SIGKILL to what still runs after the grace; only once."""
+        """Send `signum`, and SIGKILL to processes that still run after the grace; only once."""
         if job.phase is Phase.RUNNING and not job.stopping:
             job.stopping = True
             self.signal(job, signum)
             self._set_timer(TimerKind.KILL, job, self._outbox.now + self._kill_grace_s)
 
     def kill(self, job: Job) -> None:
-        """The grace is over."""
+        """Send SIGKILL: the grace is over."""
         if job.phase is Phase.RUNNING:
             self.signal(job, SIGKILL)
             self._set_timer(TimerKind.STUCK, job, self._outbox.now + STUCK_S)
 
     def stuck(self, job: Job, lost: str) -> None:
-        """SIGKILL has not ended it: say so, since its resources are not free until it ends.
+        """Note that SIGKILL has not ended the job: its resources stay in use until it ends.
 
-        `lost` says which of its targets are down, if any is.
+        `lost` names its targets that are down, "" if there are none.
         """
         if job.phase is Phase.RUNNING:
             self._starts.note(job, f"{STUCK_NOTE}{lost and f'; {lost}'}")

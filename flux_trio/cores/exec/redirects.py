@@ -1,8 +1,8 @@
 """Standard streams from and to files, as the shell options `input` and `output` say. Pure.
 
-`output.stdout` and `output.stderr` are {"type": "file", "path"}; errors go where output goes if
-nothing else is said of them. A path may have the tags of `templates`. `output.mode` says whether
-files are emptied. Left out: labels.
+`output.stdout` and `output.stderr` are {"type": "file", "path"}; without `output.stderr` errors go
+to the file for output. A path may have the tags of `templates`. `output.mode` says whether a file
+is emptied first. Left out: labels.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PLACES: Final = (("input", "stdin"), ("output", "stdout"), ("output", "stderr")
 
 
 def redirects_of(jobspec: Jobspec) -> dict[str, str]:
-    """The path template of each stream that has a file."""
+    """Return the path template of each stream that has a file."""
     found = {}
     for direction, stream in _PLACES:
         value = jobspec.attribute(f"system.shell.options.{direction}.{stream}")
@@ -30,13 +30,13 @@ def redirects_of(jobspec: Jobspec) -> dict[str, str]:
 
 
 def takes_input(jobspec: Jobspec) -> bool:
-    """Whether the tasks read what commands write to the job: {"type": "service"}, as in flux."""
+    """Return whether the tasks read the input that commands send to the job, as in flux-core."""
     value = jobspec.attribute("system.shell.options.input.stdin")
     return isinstance(value, dict) and value.get("type") == "service"
 
 
 def appends(jobspec: Jobspec) -> bool:
-    """Whether what is in the files for output stays there. FormatError."""
+    """Return whether output is appended to what the files hold. Raises FormatError."""
     mode = jobspec.attribute(OUTPUT_MODE)
     if mode not in (None, "append", "truncate"):
         raise FormatError("append or truncate", mode, OUTPUT_MODE)

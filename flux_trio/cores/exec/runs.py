@@ -1,4 +1,4 @@
-"""What is done with a job whether it has processes or pretends: begun, signalled, ended."""
+"""Beginning, signalling and ending jobs, whether they have processes or are simulated."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Runs(Part):
         self._has_shell = has_shell
 
     def begin(self, job: Job) -> None:
-        """All that is needed of it has been read: start it, or fail it."""
+        """Start a job whose values have been read, or fail it."""
         if job.status is None:
             self._tell_lost_targets(job)
         if job.simulation is not None:
             self._simulated.begin(job)
         elif job.killed and job.is_new:
-            self._starts.release(job)  # 32.start.35: nothing of it was ever started
+            self._starts.release(job)  # 32.start.35: no part of it was started
         elif not self._has_shell:
             self._starts.fail(job, NO_PROCESSES)
         elif job.userid != self._manager.owner:  # it would run with the owner's rights
@@ -61,18 +61,18 @@ class Runs(Part):
         self._kind(job).arm(job)
 
     def expire(self, job: Job) -> None:
-        """Its end has come, or its time limit."""
+        """End the job: its simulated end, or its time limit, has come."""
         self._kind(job).expire(job)
 
     def signal(self, job: Job, signum: int) -> None:
-        """Send a signal to a job that is RUNNING; it ends one that pretends."""
+        """Send a signal to a job that is RUNNING; any signal ends a simulated job."""
         if job.simulation is not None:
             self._simulated.stop(job, signum)
         else:
             self._real.signal(job, signum)
 
     def killed(self, job: Job) -> None:
-        """The job has a fatal exception: end what runs, launch nothing of it."""
+        """End a job that has a fatal exception, or do not launch it."""
         job.killed = True
         if job.phase is Phase.RUNNING:
             self._kind(job).stop(job, SIGTERM)
@@ -82,7 +82,7 @@ class Runs(Part):
     # Targets that go down
 
     def targets_told(self, message: Event | Response) -> None:
-        """Take in which targets are down, and end what is on them."""
+        """Note which targets are down, and end the jobs on them."""
         if not self._targets.learn(message):
             return
         for job in list(self._jobs.by_id.values()):
@@ -90,13 +90,13 @@ class Runs(Part):
                 self.killed(job)
 
     def stuck(self, job: Job) -> None:
-        """SIGKILL has not ended the job."""
+        """Tell that SIGKILL has not ended the job."""
         self._real.stuck(job, self._targets.lost_of(job))
 
     def _tell_lost_targets(self, job: Job) -> bool:
-        """The fatal exception of a job that has targets that are down, unless it has one already.
+        """Raise a fatal exception if targets of the job are down and it has no such exception.
 
-        All of the job ends, also what runs on other targets.
+        The whole job ends, also on its other targets.
         """
         if job.killed or not (lost := self._targets.lost_of(job)):
             return False

@@ -1,4 +1,4 @@
-"""Jobs that pretend to run: a start, a timer, an end. No process, no output."""
+"""Simulated jobs: a start, a timer, an end. They have no process and no output."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TIME_LIMIT_NOTE = "resource allocation expired"
 
 
 class SimulatedJobs(Part):
-    """What the core does with a job that has a `simulation`."""
+    """Runs jobs that have a `simulation`."""
 
     def __init__(self, outbox: ExecOutbox, starts: Starts) -> None:
         self._outbox = outbox
         self._starts = starts
 
     def begin(self, job: Job) -> None:
-        """Start it, or go on with it: its run time counts from its start."""
+        """Start the job, or go on with it; its run time counts from its first start."""
         simulation = _simulation(job)
         mock = simulation.mock_exception
         if job.killed and job.started_at is None:
@@ -42,7 +42,7 @@ class SimulatedJobs(Part):
                 self.arm(job)
 
     def arm(self, job: Job) -> None:
-        """Set the timer for the end of the job, or end it if that is past."""
+        """Set the timer for the end of the job, or end it if that time is past."""
         at, _ = _end(job)
         if at <= self._outbox.now:
             self.expire(job)
@@ -52,14 +52,14 @@ class SimulatedJobs(Part):
             self._outbox.set_timer(TimerKey(TimerKind.END, job.id), at)
 
     def expire(self, job: Job) -> None:
-        """Its end has come, or its time limit."""
+        """End the job: its end, or its time limit, has come."""
         _, timed_out = _end(job)
         if timed_out:
             self._starts.exception(job, TIME_LIMIT_NOTE, "timeout")
         self._finish(job, SIGALRM if timed_out else _simulation(job).status)
 
     def stop(self, job: Job, signum: int) -> None:
-        """End it as if every process had died of `signum`."""
+        """End the job as if `signum` had killed every process."""
         self._finish(job, signum)
 
     def _finish(self, job: Job, status: int) -> None:
@@ -68,7 +68,7 @@ class SimulatedJobs(Part):
 
 
 def _end(job: Job) -> tuple[float, bool]:
-    """When the job ends, and whether that is its time limit."""
+    """Return when the job ends, and whether that is its time limit."""
     simulation = _simulation(job)
     limit = job.ends_at or inf
     end = (job.started_at or 0.0) + job.stepped + simulation.run_s

@@ -1,6 +1,6 @@
-"""Jobs that only pretend: `attributes.system.exec.test` of a jobspec, as in flux-core's testexec.
+"""How a job is simulated: `attributes.system.exec.test` of a jobspec, as in flux-core's testexec.
 
-Left out of its keys: `override` and `reattach_finish`, which only its own tests use.
+Left out: the keys `override` and `reattach_finish`, which only flux-core's own tests use.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ class _Test(msgspec.Struct):
 
 
 class Simulation(msgspec.Struct, frozen=True):
-    """How a job pretends to run."""
+    """How a job is simulated."""
 
     run_s: float = 0.0
     """Seconds from its start to its end; `inf` to run until it is stopped."""
     until_limit: bool = False
-    """`run_s` is the job's own time limit: it then ends by itself just in time."""
+    """`run_s` is the job's time limit: the job ends by itself just in time."""
     status: int = 0
-    """The wait(2) status that it ends with."""
+    """The wait(2) status of its end."""
     mock_exception: str | None = None
-    """A key of `MOCK_TEXTS`: the phase in which it fails."""
+    """A key of `MOCK_TEXTS`: the phase in which the job fails."""
 
 
 def simulation_of(jobspec: dict[str, Any], simulate: bool) -> Simulation | None:
-    """How the job pretends to run; None for one that is real.
+    """Return how the job is simulated; None for a job with processes.
 
-    `simulate` makes a pretender of every job; it takes its time limit, if it does not say
-    otherwise. FormatError names the key that is wrong.
+    With `simulate` every job is simulated; it runs until its time limit if its jobspec has no other
+    time. Raises FormatError that names the wrong key.
     """
     system = _get(_get(jobspec, "attributes"), "system")
     test = _get(system, "exec").get("test")

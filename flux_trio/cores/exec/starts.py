@@ -1,10 +1,10 @@
-"""The start streams: what the job manager is told of each job (RFC 32, Start Request).
+"""The start streams: the responses to start requests (RFC 32, Start Request).
 
-Every answer is remembered with its job until the job is forgotten. So a start that is repeated is
-told the whole story again, whoever asks (readings: Exec override). While no start of a job is
-outstanding, its story goes on untold.
+A job keeps every response until it is forgotten. So a repeated start gets all of them again, from
+any job manager (readings: Exec override). While no start of a job is outstanding, its responses are
+kept and not sent.
 
-Where each stream stands is a state of the table EXECUTION, and nothing else says so.
+The state of each stream is a state of the table EXECUTION; no other value says where it stands.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _EVENTS: Final[dict[type[Report], ExecEvent]] = {
     Started: ExecEvent.START,
     Raised: ExecEvent.EXCEPTION,
     Finished: ExecEvent.FINISH,
-    Released: ExecEvent.RELEASE_FINAL,  # this service releases all at once
+    Released: ExecEvent.RELEASE_FINAL,  # this service releases all resources at once
 }
 
 
 class Streams(Standings[ExecState, ExecEvent]):
-    """Where the start stream of each job stands."""
+    """The state of the start stream of each job."""
 
     table = EXECUTION
 
 
 class Starts(Part):
-    """All start streams. `over` has the jobs whose final release came up in this turn."""
+    """All start streams; `over` has the jobs whose final release was due in this turn."""
 
     streams: Streams
     over: list[JobId]
@@ -46,38 +46,38 @@ class Starts(Part):
         self._edition = edition
         self.streams = Streams()
         self.over = []
-        self._requests = {}  # by job, of the streams that are outstanding
+        self._requests = {}  # by job, of its open stream
 
     def take_over(self) -> list[int]:
-        """The jobs whose final release came up since the last time."""
+        """Return the jobs whose final release was due since the last call."""
         over, self.over = self.over, []
         return over
 
     # The job manager asks, or is gone
 
     def ask(self, job: Job, request: Request) -> None:
-        """Open the stream of `job`; one before it has lost its reader, who would not ask again."""
+        """Open the stream of `job`; an earlier stream of it has lost its reader."""
         state = self.streams.of(job.id)
         if state is not ExecState.IDLE:
             state = self._lose(job.id)
         if state is ExecState.RELEASED:
-            self.streams.forget(job.id)  # it was told to its end, and is told once more
+            self.streams.forget(job.id)  # its last response was sent, and is sent again
         self.streams.step(job.id, ExecEvent.REQUEST)
         self._requests[job.id] = request
         for report in job.told:
             self._answer(job, request, report)
 
     def lost(self) -> None:
-        """The job manager is gone: no stream has a reader."""
+        """Close all streams: the job manager is gone."""
         for jobid in self.streams:
             self._lose(jobid)
 
     def is_told(self, job: Job) -> bool:
-        """Return whether a job manager was told the final release of `job`."""
+        """Return whether the final release of `job` was sent to a job manager."""
         return self.streams.of(job.id) is ExecState.RELEASED
 
     def forget(self, jobid: int) -> None:
-        """The stream of a job that is forgotten, or asked for anew, is no more."""
+        """Remove the stream of a job that is forgotten, or that is asked for again."""
         self.streams.forget(jobid)
         self._requests.pop(jobid, None)
 
@@ -88,34 +88,34 @@ class Starts(Part):
     # What it is told
 
     def exception(self, job: Job, note: str, kind: str = "exec") -> None:
-        """A fatal exception of the job (RFC 21)."""
+        """Raise a fatal exception of the job (RFC 21)."""
         job.killed = True
         self._tell(job, Raised(SEVERITY_FATAL, kind, note))
 
     def note(self, job: Job, note: str) -> None:
-        """An exception of the job that ends nothing, for its user to read (RFC 21)."""
+        """Raise an exception that does not end the job; its user can read it (RFC 21)."""
         self._tell(job, Raised(SEVERITY_NOTE, "exec", note))
 
     def start(self, job: Job) -> None:
-        """The job runs."""
+        """Tell that the job runs."""
         job.phase = Phase.RUNNING
         self._tell(job, Started())
 
     def finish(self, job: Job, status: int) -> None:
-        """The job has ended with the wait(2) status `status`, and uses nothing."""
+        """Tell that the job has ended with the wait(2) status `status`, and release all of it."""
         job.status = status
         self._tell(job, Finished(status))
         self.release(job)
 
     def release(self, job: Job) -> None:
-        """The job uses none of its resources: the last answer."""
+        """Release all resources of the job: the last response."""
         job.phase = Phase.OVER
         self.over.append(job.id)
         ranks = "" if job.resources is None else str(job.resources.ranks)
         self._tell(job, Released(ranks, final=True))
 
     def fail(self, job: Job, note: str) -> None:
-        """The job cannot be started: a fatal exception, and the release that must follow."""
+        """Raise a fatal exception of a job that cannot start, and release its resources."""
         self.exception(job, note)
         self.release(job)
 
@@ -129,4 +129,4 @@ class Starts(Part):
         if self.streams.step(job.id, _EVENTS[type(report)]) is ExecState.RELEASED:
             del self._requests[job.id]
         payload = self._edition.start_answer.write(StartAnswer(job.id, report))
-        self._outbox.send(respond(request, payload))  # errnum 0, whatever it says (32.impl.5)
+        self._outbox.send(respond(request, payload))  # errnum is 0 in every response (32.impl.5)

@@ -1,13 +1,14 @@
-"""Keeping the output of jobs that have ended: read from the shell host's files, put into the KVS.
+"""Storing the output of jobs that have ended: it is read from the shell host's files, part by part.
 
-A job's output is read one part at a time, and each part is a commit of its own; the next is read
-once that is durable. So a job has never more than READ_BYTES_MAX of its output in memory, however
-much it wrote. The last commit has the end of the log and guest.exec.eventlog; after it the job
-manager is told (RFC 16: the guest's content is there before).
+Each part is one commit; the next part is read once that commit is durable. So a job never has more
+than READ_BYTES_MAX of its output in memory. The last commit has the end of the log and
+guest.exec.eventlog; only then is the job manager told of the end (RFC 16: the guest's content is
+there before).
 
-Jobs whose output is one part go by one lane, longer ones by another. Each lane has a bound for what
-is on its way, so a huge neighbour delays nobody; and no two jobs share a commit, so that the kvs
-refuses one alone. What the output limit cuts off is told in the log, and never changes the result.
+Jobs whose output is one part go by one lane, jobs with longer output by another. Each lane has a
+bound in bytes for the parts under way, so a job with much output does not delay the others. No two
+jobs share a commit, so that the kvs can refuse one of them. If the output limit cuts output off,
+the log says so; the result of the job stays the same.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from flux_trio.formats import format_eventlog, format_fluid, job_key
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Level, Response
 
-LANE_BYTES_MAX: Final = 4 * READ_BYTES_MAX  # on its way in one lane, as bytes that were written
-JOB_BYTES: Final = 1 << 11  # what a job costs there beside its output
+LANE_BYTES_MAX: Final = 4 * READ_BYTES_MAX  # of output under way in one lane
+JOB_BYTES: Final = 1 << 11  # of a job under way, besides its output
 
 
 class _Lane(msgspec.Struct):
-    """Jobs that wait to be read, each once, and the bytes of those that are on their way."""
+    """Jobs that wait to be read, each once, and the bytes of the parts that are under way."""
 
     waiting: deque[JobId] = msgspec.field(default_factory=deque)
     nbytes: int = 0
 
 
 class Storing(Part):
-    """All jobs whose output is being kept."""
+    """Stores the output of all jobs that have ended."""
 
     _lanes: dict[bool, _Lane]
 
@@ -55,14 +56,14 @@ class Storing(Part):
         self._lanes = {True: _Lane(), False: _Lane()}  # by `Keeping.is_one_part`
 
     def begin(self, job: Job) -> None:
-        """The job has ended: `job.sizes` and `job.status` are known."""
+        """Begin with a job that has ended; `job.sizes` and `job.status` are known."""
         assert job.sizes is not None
         job.keeping = Keeping(job.output_limit, sum(job.sizes.values()))
         plan(job.keeping, job.ntasks, job.sizes)
         self._go_on(job)
 
     def output_read(self, read: OutputRead) -> None:
-        """A part of a job's output is here: commit it."""
+        """Commit a part of a job's output that was read."""
         job = self._jobs.get(read.id)
         if job is None or job.keeping is None:
             return
@@ -75,7 +76,7 @@ class Storing(Part):
             return
         events = [log_begins(self._outbox.now, job.ntasks)] if keeping.piece == 0 else []
         events += log_data(self._outbox.now, chunks)
-        if not events:  # the files have lost what they had
+        if not events:  # the files are shorter than they were
             self._arrived(keeping)
             self._go_on(job)
             return
@@ -84,7 +85,7 @@ class Storing(Part):
         self._outbox.ask(*commit_ops([put]), OutputPut(job.id))
 
     def put(self, call: OutputPut | EndPut, response: Response) -> None:
-        """What was committed is durable, or refused."""
+        """Take the answer to a commit."""
         job = self._jobs.get(call.id)
         if job is None or job.keeping is None:
             return
@@ -95,16 +96,16 @@ class Storing(Part):
             self._end_put(job, job.keeping, response)
 
     def _piece_put(self, job: Job, keeping: Keeping, response: Response) -> None:
-        """Read the next piece, or give up."""
+        """Read the next piece, or store no more output after an error."""
         if response.errnum:
             keeping.refused = response.error_text
             keeping.piece -= 1  # the end of the log goes there instead
         self._go_on(job)
 
     def _end_put(self, job: Job, keeping: Keeping, response: Response) -> None:
-        """Tell the job manager how the job ended: all that is kept of it is durable, or refused.
+        """Tell the job manager how the job ended, when its last commit is durable or refused.
 
-        What is not stored stays with the shell host: it is the only copy.
+        If something was refused, the shell host keeps its copy, which is the only one.
         """
         assert job.status is not None
         refused = response.error_text if response.errnum else keeping.refused
@@ -117,7 +118,7 @@ class Storing(Part):
         self._starts.finish(job, job.status)
 
     def read_on(self) -> None:
-        """Ask for what the lanes have room for; at the end of each turn."""
+        """Read as much output as the lanes have room for, at the end of each turn."""
         for lane in self._lanes.values():
             while lane.waiting and lane.nbytes < LANE_BYTES_MAX:
                 job = self._jobs.get(lane.waiting.popleft())
@@ -136,7 +137,7 @@ class Storing(Part):
             self._put_end(job, ())
 
     def _put_end(self, job: Job, chunks: tuple[Chunk, ...]) -> None:
-        """The last commit of the job: the end of its output, and how it ended."""
+        """Make the last commit of the job: the end of its output, and how it ended."""
         keeping = job.keeping
         assert keeping is not None
         now = self._outbox.now
@@ -150,7 +151,7 @@ class Storing(Part):
             ["put", job_key(job.id, StoredKey.EXEC_LOG.value), format_eventlog(job.exec_log)],
             ["put", job_key(job.id, output_key(keeping.piece)), format_eventlog(events)],
         ]
-        if not job.is_new:  # an earlier service may have kept more of it, with another limit
+        if not job.is_new:  # an earlier service may have stored more, with another limit
             ops.append(["unlink", job_key(job.id, output_key(keeping.piece + 1))])
         self._outbox.ask(*commit_ops(ops), EndPut(job.id))
 

@@ -1,7 +1,7 @@
-"""Which execution targets are down, as the resource service tells it. Pure.
+"""Which execution targets are down, by the resource service. Pure.
 
-Nothing can be started on a target that is down, and what runs there is lost: the whole job gets a
-fatal exception that names the target (28.offline.5). A target that is drained is not down.
+No job can start on a target that is down, and processes there are lost: their whole job gets a
+fatal exception that names the target (28.offline.5). A drained target is not down.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Targets(Part):
         self._down = {}
 
     def ask(self) -> None:
-        """Ask the resource service which targets are down: nothing has told it till now."""
+        """Ask the resource service which targets are down; later its events tell of changes."""
         self._outbox.ask(topics.RESOURCE_STATUS, None, TargetsAsked())
 
     def learn(self, message: Event | Response) -> bool:
-        """Take in what the resource service says; returns whether that could be read."""
+        """Take the resource service's answer or event; return whether it could be read."""
         try:
             match message.topic:
                 case topics.RESOURCE_STATUS:
@@ -46,9 +46,9 @@ class Targets(Part):
         return True
 
     def lost_of(self, job: Job) -> str:
-        """What the job is told of its targets that are down; "" if none is.
+        """Return a text with hosts, ranks and reasons of the job's targets that are down.
 
-        It has hosts, ranks and reasons.
+        Returns "" if none of its targets is down.
         """
         if job.resources is None or not self._down:
             return ""

@@ -1,14 +1,14 @@
-"""From a jobspec and R to processes: with which command, environment, files and cores.
+"""The processes of a job, by its jobspec and R: command, environment, files and cores of each task.
 
-A task has in its environment what the jobspec gives it, what the instance adds, and
+The environment of a task is that of the jobspec, with what the instance adds, and with
 
 - `FLUX_JOB_ID` (F58), `FLUX_JOB_SIZE` (tasks), `FLUX_JOB_NNODES` (ranks of R),
 - `FLUX_TASK_RANK` (in the job), `FLUX_TASK_LOCAL_ID` (on its rank),
-- `FLUX_TRIO_RANK` and `FLUX_TRIO_HOST`: the execution target it poses to be on,
+- `FLUX_TRIO_RANK` and `FLUX_TRIO_HOST`: its execution target,
 - CUDA_VISIBLE_DEVICES: its gpus.
 
-Tags of `templates` are filled in in its command, its files, and what the shell option `env-expand`
-adds to its environment.
+Tags of `templates` are filled in: in its command, in the paths of its files, and in the variables
+of the shell option `env-expand`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def start_request(
     placements: list[Placement],
     environment: Mapping[str, str],
 ) -> Start:
-    """What the shell host is to launch; `environment` is what the instance adds.
+    """Return the request to launch a job; the instance adds `environment`.
 
-    LayoutError, FormatError.
+    Raises LayoutError or FormatError.
     """
     given = {key: value for key, value in jobspec.environment.items() if value is not None}
     of_job = {
@@ -71,7 +71,7 @@ def start_request(
 def _bound(
     affinities: Affinities, resources: ResourceSet, placements: list[Placement]
 ) -> list[Task]:
-    """The tasks with what tells them where they are, and their cores."""
+    """Return the tasks with their cores, and with variables that say where they run."""
     counts = Counter(place.rank for place in placements)
     cores = {rank: list(resources.cores(rank)) for rank in counts}
     gpus = {rank: list(resources.gpus(rank)) for rank in counts}
@@ -97,7 +97,7 @@ def _of_task(place: Placement, host: str) -> dict[str, str]:
 
 
 class _Templates:
-    """What of a jobspec may have tags; false if nothing has to be done."""
+    """The parts of a jobspec that may have tags; false if there are no tags."""
 
     def __init__(self, jobspec: Jobspec) -> None:
         self._jobspec = jobspec
@@ -113,7 +113,7 @@ class _Templates:
     def fill_in(
         self, jobid: int, resources: ResourceSet, placements: list[Placement], tasks: list[Task]
     ) -> list[Task]:
-        """The tasks with their commands, files and environments."""
+        """Return the tasks with tags filled in."""
         hosts = resources.hosts
         of_job = job_tags(jobid, self._jobspec, len(placements), resources.nnodes)
         of_node = {

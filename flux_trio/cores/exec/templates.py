@@ -1,8 +1,8 @@
 """Mustache tags of a job's command, environment and files (flux-submit(1), Mustache Templates).
 
 Pure. {{id}} ({{id.dec}} and the other forms of an id), {{name}}, {{nnodes}}, {{size}}, {{task.id}},
-{{task.index}}, {{node.id}}, {{node.name}}, {{node.cores}} and their like of flux-core's shell; a
-tag that there is not stays as it is. Left out: {{tmpdir}}, since jobs have no such directory.
+{{task.index}}, {{node.id}}, {{node.name}}, {{node.cores}} and the other tags of flux-core's shell;
+an unknown tag stays as it is. Left out: {{tmpdir}}, because jobs have no directory of their own.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from flux_trio.formats import FluidForm, Idset, Jobspec, format_fluid
 
 _TAG: Final = re.compile(r"\{\{([^{}]+)\}\}")
 
-# Some texts are made only when they are asked for: words take long to load.
+# A function makes a text only when it is used: the words of one form of job ids load slowly.
 Tags: TypeAlias = Mapping[str, str | Callable[[], str]]
 
 
 def has_tags(text: str) -> bool:
-    """Whether there may be anything to fill in."""
+    """Return whether `text` may have tags."""
     return "{{" in text
 
 
 def job_tags(jobid: int, jobspec: Jobspec, ntasks: int, nnodes: int) -> Tags:
-    """The tags that are the same for all tasks."""
+    """Return the tags that are the same for all tasks."""
     ids = {
         f"{name}.{form}": partial(format_fluid, jobid, form)
         for name in ("id", "jobid")
@@ -47,7 +47,7 @@ def job_tags(jobid: int, jobspec: Jobspec, ntasks: int, nnodes: int) -> Tags:
 
 
 def node_tags(node: int, rank: int, host: str, cores: Idset, gpus: Idset) -> Tags:
-    """The tags of the `node`th of a job's nodes."""
+    """Return the tags of node number `node` of a job."""
     return {
         "node.id": str(node),
         "node.name": host,
@@ -59,7 +59,7 @@ def node_tags(node: int, rank: int, host: str, cores: Idset, gpus: Idset) -> Tag
 
 
 def task_tags(taskid: int, index: int) -> Tags:
-    """The tags of one task: its number in the job, and on its node."""
+    """Return the tags of one task, by its number in the job and on its node."""
     number, local = str(taskid), str(index)
     return {
         "task.id": number,
@@ -71,7 +71,7 @@ def task_tags(taskid: int, index: int) -> Tags:
 
 
 def filled_in(template: str, tags: Tags) -> str:
-    """The text that a template makes."""
+    """Return `template` with its tags filled in."""
 
     def text(match: re.Match[str]) -> str:
         value = tags.get(match[1], match[0])

@@ -1,4 +1,4 @@
-"""What the exec core says and hears beside messages: shell host, output files."""
+"""Inputs and actions of the exec core besides messages: shell host, output files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from flux_trio.shell.protocol import ShellNotice, ShellRequest
 
 
 class ToShell(msgspec.Struct, frozen=True):
-    """Send `request` to the shell host; dropped while there is no connection."""
+    """Send `request` to the shell host; it is dropped while there is no connection."""
 
     request: ShellRequest
 
 
 class FilePart(msgspec.Struct, frozen=True):
-    """Up to `nbytes` bytes of what a task has written to a stream, from `offset` on."""
+    """Up to `nbytes` bytes that a task has written to a stream, from `offset` on."""
 
     taskid: int
     stream: str
@@ -28,9 +28,9 @@ class FilePart(msgspec.Struct, frozen=True):
 
 
 class ReadOutput(msgspec.Struct, frozen=True):
-    """Read `parts` of a job's output and hand them back as `OutputRead`, with the same `key`.
+    """Read `parts` of a job's output; the input `OutputRead` with the same `key` has them.
 
-    `key` is the sender and matchtag of who attached, None for what is to be kept.
+    `key` is that of the stream which wants the output, None for output that is to be stored.
     """
 
     key: StreamKey | None
@@ -48,7 +48,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 class OutputRead(msgspec.Struct, frozen=True):
-    """What was found of a `ReadOutput`; parts without a byte are left out."""
+    """The output that a `ReadOutput` has found; parts without a byte are left out."""
 
     key: StreamKey | None
     id: JobId
@@ -56,20 +56,20 @@ class OutputRead(msgspec.Struct, frozen=True):
 
 
 class ShellConnected(msgspec.Struct, frozen=True):
-    """A shell host answers; which jobs it has that ended follows as `Listing`.
+    """A shell host answers; a `Listing` of its ended jobs follows.
 
-    What was sent before may not have reached it.
+    Requests of before may be lost.
     """
 
 
 class ShellLost(msgspec.Struct, frozen=True):
-    """The connection has ended; another is being made."""
+    """The connection has ended; the client makes another one."""
 
     reason: str
 
 
 class ShellFailed(msgspec.Struct, frozen=True):
-    """No shell host answers and none can be started; it is being tried again."""
+    """No shell host answers and none can be started; the client tries again."""
 
     reason: str
 

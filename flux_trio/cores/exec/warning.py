@@ -1,7 +1,7 @@
 """The signal that warns a job of its time limit: the shell option `signal` of flux-core. Pure.
 
-`{"signum": 10, "timeleft": 60}`: what is missing has these values, and so has the number 1 for
-both; 0 is none.
+The option is `{"signum": 10, "timeleft": 60}`; these are the defaults. The number 1 stands for both
+defaults, 0 for no warning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Option(msgspec.Struct):
 
 
 def warning_of(jobspec: Jobspec) -> WarningSignal | None:
-    """What a jobspec asks for. FormatError."""
+    """Return the warning that a jobspec asks for, None for no warning. Raises FormatError."""
     value = jobspec.attribute(SIGNAL_OPTION)
     if value is None or (isinstance(value, int) and not value):
         return None

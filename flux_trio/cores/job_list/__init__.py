@@ -1,6 +1,6 @@
-"""job-list and job-info: what users read about jobs, followed from the journal, read from the kvs.
+"""job-list and job-info: what users read about jobs, from the journal and from the kvs.
 
-`core.JobListCore` is the pure whole: `follow` and `scan` keep the `records` up to date, `listing`
+`core.JobListCore` is the core: `follow` and `scan` keep the `records` up to date, `listing`
 answers job-list, `info` answers job-info, `details` reads jobspec and R.
 """
 

@@ -1,9 +1,9 @@
 """The job list: what users read about jobs. Pure.
 
-It holds one small record an active job, folded from eventlog and journal (`follow`), and a few
-numbers of each finished one (`finished`); the rest it reads from the kvs when asked. Requests wait
-until every active job of before has been read, and are refused if there is no job manager then.
-While it is away later, lists tell what was last known.
+It holds a small record of each active job, folded from eventlog and journal (`follow`), and a few
+numbers of each finished job (`finished`). It reads the rest from the kvs when a request needs it.
+At the start, requests wait until every active job has been read; they are refused if there is no
+job manager then. If the job manager goes away later, lists show the last known state.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class JobListCore(CorePart):
         return self._exchange.take_actions()
 
     def turn(self, now: float, inputs: Sequence[CommonInput]) -> list[CommonAction]:
-        """Take answers first, so that requests see the newest; answer what can be answered."""
+        """Take answers first, so that requests see the newest state; then answer requests."""
         self._exchange.now = now
         self._listings.start_turn()
         requests: list[Request] = []
@@ -130,7 +130,7 @@ class JobListCore(CorePart):
                 case Event(topic=topics.JOB_PURGE_EVENT) if message.rolemask & ROLE_OWNER:
                     self._purged(message)
                 case Event():
-                    pass  # somebody else's
+                    pass  # about another service
                 case ClockStepped(by):
                     self._exchange.clock_stepped(by)
                     self._records.clock_stepped(by)
@@ -157,21 +157,21 @@ class JobListCore(CorePart):
         if self._follower.ready:
             for request in [*self._backlog.take(), *requests]:
                 self._call(request)
-        elif (hindrance := self._follower.hindrance) is not None:  # there is nothing to tell yet
+        elif (hindrance := self._follower.hindrance) is not None:  # no job is known yet
             for request in self._backlog.take():
                 self._exchange.send(respond_error(request, *hindrance))
 
     def _keep(self, request: Request, requests: list[Request]) -> None:
-        """Put `request` among the `requests` of this turn, or among what waits."""
+        """Add `request` to the `requests` of this turn, or to the backlog."""
         if self._follower.ready:
             requests.append(request)
         else:
             self._exchange.send(self._backlog.put(request))
 
     def _call(self, request: Request) -> None:
-        """A request about a job that is not active waits until its eventlog has been read."""
+        """Call the method; for a job that is not active, first read its eventlog."""
         if request.topic in _ABOUT_A_JOB:
-            with suppress(FluxError, FormatError):  # the method itself says what is wrong
+            with suppress(FluxError, FormatError):  # the method answers with the error
                 jobid = job_list.id_in(request)
                 if self._records.find(jobid) is None:
                     read = RecordRead(request, jobid)
@@ -202,7 +202,7 @@ class JobListCore(CorePart):
             case JobCounted() as awaited:
                 self._watches.counted(awaited, response)
             case None:
-                pass  # it answers nothing that is open
+                pass  # no open call has this matchtag
             case _:
                 assert_never(call)
 
@@ -213,7 +213,7 @@ class JobListCore(CorePart):
         except FluxError as error:
             self._exchange.send(respond_error(request, error.errnum, error.text))
             return
-        if record is not None and not record.is_active:  # else it was refused, or is unheard of
+        if record is not None and not record.is_active:  # else refused, or unknown
             self._records.finished = record
         self._exchange.send(self._methods.call(request))
         self._records.finished = None

@@ -1,8 +1,8 @@
-"""What is listed of a job beyond its eventlog: facts of its jobspec and of its R.
+"""What a list shows of a job's jobspec and R: its facts.
 
-Both are read from the kvs when a list needs them and kept for a while. What R says replaces what
-the jobspec asked for. A jobspec or R that cannot be understood has no facts. Left out: flux-core's
-per-resource shell option.
+Both are read from the kvs when a list needs them, and facts of active jobs are kept for a while. A
+fact of R replaces the jobspec's. A jobspec or R that cannot be parsed has no facts. Left out:
+flux-core's per-resource shell option.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from flux_trio.messages import FluxError, Level
 JOBSPEC: Final = "jobspec"
 R: Final = "R"
 EVENTLOG: Final = "eventlog"
-_FINISHED: Final = (EVENTLOG, JOBSPEC, R)  # what is read of a finished job
+_FINISHED: Final = (EVENTLOG, JOBSPEC, R)  # keys that are read of a finished job
 FACTS_MAX: Final = 20_000  # kept, of about 0.7 kB each; the oldest go first
 FACTS_CHARS_MAX: Final = 16 << 20  # of the texts in them
 CWD_BYTES_MAX: Final = 4096  # of a working directory: Linux has none that is longer
-LOOKUP_CHARS_MAX: Final = 1 << 19  # of what is read at once; or one job, if that is longer
+LOOKUP_CHARS_MAX: Final = 1 << 19  # of the values of one read, or of one job if that has more
 CACHED_CHARS_MAX: Final = 1 << 14  # of a jobspec whose facts are remembered by its text
 
 Texts = dict[tuple[int, str], str | None]  # by job id and name
 
 
 def current_jobspec(text: str, record: Record) -> dict[str, object]:
-    """The stored jobspec with every jobspec-update event applied; FormatError."""
+    """Return the stored jobspec with every jobspec-update applied. Raises FormatError."""
     jobspec = _decode(text)
     for path, value in (record.jobspec_updates or {}).items():
         jobspec = apply_update(jobspec, path, value)
@@ -54,7 +54,7 @@ def current_jobspec(text: str, record: Record) -> dict[str, object]:
 
 
 def current_r(text: str, record: Record) -> dict[str, object]:
-    """The stored R with the expiration of the last resource-update event; FormatError."""
+    """Return the stored R with the job's last expiration. Raises FormatError."""
     r = _decode(text)
     if record.expiration is None:
         return r
@@ -62,17 +62,14 @@ def current_r(text: str, record: Record) -> dict[str, object]:
 
 
 class _Kept(msgspec.Struct):
-    """Facts, and the updates they were made with: another object of them makes facts outdated."""
+    """Facts, and the jobspec updates that they include; with other updates they are outdated."""
 
     facts: Facts
     updates: Mapping[str, Any] | None
 
 
 class Details(Part):
-    """What lists need of jobs and do not have in memory, and the facts that are kept of some.
-
-    Facts are kept of active jobs alone, which are listed again and again.
-    """
+    """Reads what lists show of jobs; keeps the facts of active jobs, which are listed often."""
 
     _kept: dict[tuple[JobId, str], _Kept]
     _nchars: int
@@ -83,16 +80,16 @@ class Details(Part):
         self._nchars = 0  # of them
 
     def keys_of(self, jobs: Iterable[Listed]) -> Iterator[tuple[int, str]]:
-        """What has to be read of `jobs`: job ids and names."""
+        """Yield what has to be read of `jobs`: job id and key name."""
         for job in jobs:
             names = _FINISHED if isinstance(job, Ended) else self._missing(job)
             for name in names:
                 yield job.id, name
 
     def ask(self, keys: Sequence[tuple[int, str]], call: JobListCall) -> None:
-        """Read them; the answer to `call` is one kvs.lookup-all.
+        """Read `keys` by one kvs.lookup-all, whose answer is for `call`.
 
-        If they are of several jobs, the answer has the first values alone when all are too long.
+        If the values of several jobs are too long together, the answer has only the first ones.
         """
         wanted = [job_key(jobid, name) for jobid, name in keys]
         chars_max = None if keys[0][0] == keys[-1][0] else LOOKUP_CHARS_MAX
@@ -104,7 +101,7 @@ class Details(Part):
         keys: Iterable[tuple[int, str]],
         values: Iterable[str | None],
     ) -> list[tuple[Record, Facts]]:
-        """`jobs` with their facts, when `keys` have been read; without those that are gone."""
+        """Return the jobs that are still stored, with their facts; `keys` have been read."""
         texts = dict(zip(keys, values, strict=True))
         known = []
         for job in jobs:
@@ -114,7 +111,7 @@ class Details(Part):
         return known
 
     def forget(self, jobid: int) -> None:
-        """The job is over: its facts are not kept."""
+        """Drop the facts of a job that is over."""
         for name in (JOBSPEC, R):
             self._drop((jobid, name))
 
@@ -125,7 +122,7 @@ class Details(Part):
                 yield name
 
     def _finished(self, job: Ended, texts: Texts) -> Record | None:
-        """A finished job; None for one that was purged meanwhile or cannot be read."""
+        """Return a finished job; None if it was purged meanwhile or cannot be read."""
         text = texts[job.id, EVENTLOG]
         if text is None:
             return None
@@ -173,7 +170,7 @@ def _jobspec_facts(text: str, record: Record) -> Facts:
 
 @lru_cache(maxsize=256)  # jobs next to one another are often alike
 def _submitted_facts(text: str) -> Facts:
-    """Of a jobspec without updates; nobody may change it."""
+    """Return the facts of a jobspec without updates."""
     try:
         return _facts_of(Jobspec.parse_general(_decode(text)))
     except FormatError:
@@ -190,7 +187,7 @@ def _facts_of(jobspec: Jobspec) -> Facts:
         queue=jobspec.queue,
         ntasks=jobspec.ntasks,
         nnodes=jobspec.nnodes,
-        # of whole nodes, nobody knows before R how many cores they have
+        # how many cores a whole node has is known from R only
         ncores=None if jobspec.resources.exclusive else jobspec.ncores,
         duration=jobspec.duration,
     )

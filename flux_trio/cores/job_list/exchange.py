@@ -1,4 +1,4 @@
-"""What the core asks of other services, and what the answers are for. Pure."""
+"""The calls of the core to other services. Each value says what the answer is for. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flux_trio.formats.meanings import JobId, KvsKey
 from flux_trio.messages import Request, topics
 
 Listed: TypeAlias = Record | Ended
-"""A job to be listed: an active one, or what the index says of a finished one."""
+"""A job to be listed: an active job, or the entry of a finished job in the index."""
 
 
 class JournalTold(msgspec.Struct, frozen=True):
@@ -43,22 +43,22 @@ class EndedPage(msgspec.Struct, frozen=True):
 
 
 class StrayLog(msgspec.Struct, frozen=True):
-    """Answers the read of the eventlog of a job that only the journal has told of."""
+    """Answers the read of the eventlog of a job that is known from the journal only."""
 
     scan: int
     jobid: JobId
 
 
 class SliceRead(msgspec.Struct, frozen=True):
-    """Answers the read of what a list says of these jobs."""
+    """Answers the read of the values that a list shows of these jobs."""
 
     list: StreamKey
     jobs: tuple[Listed, ...]
-    keys: tuple[tuple[JobId, str], ...]  # job id and name, as the values come
+    keys: tuple[tuple[JobId, str], ...]  # job id and key name, in the order of the values
 
 
 class IdRead(msgspec.Struct, frozen=True):
-    """Answers the read of what list-id says of its job."""
+    """Answers the read of the values that list-id shows of its job."""
 
     request: Request
     job: Record
@@ -73,7 +73,7 @@ class RecordRead(msgspec.Struct, frozen=True):
 
 
 class KeyRead(msgspec.Struct, frozen=True):
-    """Answers the read of `key`, for the job-info.lookup of this number."""
+    """Answers the read of `key` for the job-info.lookup with this number."""
 
     lookup: int
     key: str
@@ -94,7 +94,7 @@ class LogRead(msgspec.Struct, frozen=True):
 
 
 class JobCounted(msgspec.Struct, frozen=True):
-    """Answers whether the job is still stored of a stream whose `number`th read found nothing."""
+    """Answers whether a job is still stored; read `number` of its stream has found no value."""
 
     stream: StreamKey
     number: int
@@ -113,7 +113,7 @@ JobListCall: TypeAlias = (
     | JobCounted
 )
 JobListTimer: TypeAlias = str | int
-"""The journal's topic, for the next attempt at it; or the user whose lists go on."""
+"""The journal's topic, for the next attempt to open it; or the user whose lists go on."""
 
 RETRY_TIMER = topics.JOB_JOURNAL
 

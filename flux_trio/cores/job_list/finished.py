@@ -1,10 +1,10 @@
 """The finished jobs that lists choose from: 29 bytes each, in order of the time they ended.
 
-Of a finished job nothing is kept in memory but what lists are filtered by (`journal.Ended`); its
-row is made from its eventlog, jobspec and R when it is listed. The jobs are in blocks, each with an
-array for every column, so that a new job, which is nearly always the newest, costs the same however
-many there are. The place of a job is (usec, id): a list that goes on later finds where it was
-whatever came or went meanwhile.
+Memory has only the values that lists filter by (`journal.Ended`). The row of a finished job is made
+from its eventlog, jobspec and R when it is listed. The jobs are in blocks with one array for each
+column, so the cost of adding a job does not grow with their number; nearly always it is the newest.
+The place of a job is (usec, id): with it a list finds where it was, whatever was added or purged
+meanwhile.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Place: TypeAlias = tuple[Usec, JobId]
 """(usec, id): when a job ended, and its id."""
 
 NEWEST: Final[Place] = (1 << 64, 0)
-"""Beyond every job."""
+"""A place after every job."""
 
-_COLUMNS: Final = ("Q", "Q", "I", "B", "I", "I")  # as the fields of _Block, in this order
+_COLUMNS: Final = ("Q", "Q", "I", "B", "I", "I")  # type codes, in the order of the fields of _Block
 
 
 Columns: TypeAlias = tuple[Usecs, JobIds, Numbers, Numbers, Numbers, Numbers]
@@ -56,7 +56,7 @@ class _Block:
         return self.usecs[at], self.ids[at]
 
     def find(self, place: Place) -> int:
-        """Of the first job at `place` or after it."""
+        """Return the index of the first job at `place` or after it."""
         usec, jobid = place
         first = bisect_left(self.usecs, usec)
         return bisect_left(self.ids, jobid, first, bisect_right(self.usecs, usec, first))
@@ -81,7 +81,7 @@ class _Block:
             del column[at]
 
     def split(self) -> _Block:
-        """The newer half; it is no longer here."""
+        """Remove the newer half of the jobs and return it."""
         middle = len(self) // 2
         newer = _Block(tuple(column[middle:] for column in self.columns))
         for column in self.columns:
@@ -90,7 +90,7 @@ class _Block:
 
 
 class Finished(Part):
-    """Those that are known by now. `counts` says how many there are of each result."""
+    """The finished jobs that are known by now; `counts` has the number of jobs by result."""
 
     _blocks: list[_Block]
     _firsts: list[Place]
@@ -103,22 +103,22 @@ class Finished(Part):
         self._firsts = []  # of each block
         self.counts = Counter()
         self.npurged = 0  # since the start
-        self._known_from = None  # every job from here on is known; None: every job
+        self._known_from = None  # every job from this place on is known; None if every job is
 
     @property
     def is_complete(self) -> bool:
-        """Whether every finished job is known."""
+        """Return whether every finished job is known."""
         return self._known_from is None
 
     def begin(self) -> None:
-        """Forget everything: the index is read anew."""
+        """Forget all jobs, before the index is read again."""
         self._blocks.clear()
         self._firsts.clear()
         self.counts.clear()
         self._known_from = NEWEST
 
     def fill(self, jobs: Sequence[Ended], *, is_last: bool) -> None:
-        """A page of the index, the newest first, that follows those before."""
+        """Add the next page of the index; its newest job comes first."""
         for job in jobs:
             self.add(job)
         if is_last:
@@ -130,7 +130,7 @@ class Finished(Part):
         return self.counts.total()
 
     def add(self, job: Ended) -> None:
-        """Take in a job; nothing changes for one that is there."""
+        """Add a job, unless it is there already."""
         place = (job.usec, job.id)
         if not self._blocks:
             self._blocks.append(_Block())
@@ -149,7 +149,7 @@ class Finished(Part):
         self._firsts[number] = block.place(0)
 
     def purge(self, place: Place) -> None:
-        """The job at `place` is gone for good."""
+        """Remove the job at `place`, which was purged."""
         self.npurged += 1
         if not self._blocks:
             return
@@ -166,9 +166,9 @@ class Finished(Part):
             del self._blocks[number], self._firsts[number]
 
     def before(self, place: Place, limit: int) -> tuple[list[Ended], bool]:
-        """At most `limit` jobs before `place`, the newest first, and whether these are all.
+        """Return at most `limit` jobs before `place`, the newest first, and whether these are all.
 
-        Fewer than `limit` that are not all are those that are known by now.
+        If there are fewer than `limit` and they are not all, the others are not known yet.
         """
         found: list[Ended] = []
         number = self._block_of(place) if self._blocks else -1
@@ -186,7 +186,7 @@ class Finished(Part):
         return found, self.is_complete
 
     def _block_of(self, place: Place) -> int:
-        """Number of the block where `place` is, or would be."""
+        """Return the number of the block where `place` is, or would be."""
         at = bisect_left(self._firsts, place)
         is_first = at < len(self._firsts) and self._firsts[at] == place
         return at if is_first else max(0, at - 1)

@@ -1,9 +1,9 @@
 """Following the jobs: the job manager's journal, and the eventlogs of before.
 
-The journal is opened first and the eventlogs are read once it is; what it tells meanwhile waits,
-and what was in an eventlog already is skipped. When the journal ends, because the job manager is
-gone, it is opened again as soon as there is another one, and the eventlogs of all jobs not known to
-be inactive are read again. What nobody tells the end of is tried again, less and less often.
+The journal is opened first, and the eventlogs are read after its first response. Events of the
+journal wait meanwhile; an event that an eventlog had already is skipped. When the job manager goes,
+the journal ends. It is opened again when the next job manager is there, and the eventlogs of all
+jobs that may be active are read again. If opening fails, the next attempt comes later each time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RETRY_S_MAX: Final = 64.0
 
 
 class Follower(Part):
-    """Keeps the jobs up to date; `ready` once every active job has been read."""
+    """Keeps the jobs up to date; it is `ready` once every active job has been read."""
 
     _matchtag: Matchtag
     _begun: bool
@@ -43,14 +43,14 @@ class Follower(Part):
         self._finished = finished
         self.scan = Scan(exchange, records, finished, self._scanned)
         self._matchtag = 0  # of the journal
-        self._begun = False  # whether the journal has told anything
+        self._begun = False  # the journal has answered
         self._retry_s = RETRY_S
-        self._held = []  # what it told while eventlogs are read
+        self._held = []  # batches that came while eventlogs are read
         self.ready = False
         self.hindrance = None  # errnum and text, once the journal has ended
 
     def open(self) -> None:
-        """Ask for the journal, unless the eventlogs are still being read for the last one."""
+        """Open the journal; try later if the eventlogs for the last one are still being read."""
         if self.scan.running:
             self._retry()
         else:
@@ -59,13 +59,13 @@ class Follower(Part):
             )
 
     def manager_is_back(self) -> None:
-        """Do not wait any longer."""
+        """Open the journal now rather than at the next attempt."""
         if RETRY_TIMER in self._exchange.timers:
             self._exchange.clear_timer(RETRY_TIMER)
             self.open()
 
     def told(self, response: Response) -> None:
-        """A response of the journal: events, or its end."""
+        """Take a response of the journal: events, or its end."""
         if response.errnum:
             self._lost(FluxError(response.errnum, response.error_text))
             return
@@ -77,7 +77,7 @@ class Follower(Part):
             self._lost(FluxError(Errno.EPROTO, str(error)))
 
     def _take(self, batch: journal.Batch) -> None:
-        if not self._begun:  # from here on nothing is missed
+        if not self._begun:  # from here on no event is missed
             self._begun = True
             self.hindrance = None
             self._retry_s = RETRY_S

@@ -37,7 +37,7 @@ RESTRICTED: Final = "access is restricted to job/instance owner"  # flux-core's 
 
 
 class _Lookup(msgspec.Struct):
-    """One lookup under way; it is forgotten once it is answered."""
+    """One lookup under way."""
 
     request: Request
     record: Record
@@ -62,7 +62,7 @@ class Info(Part):
     # --- lookup
 
     def lookup(self, request: Request) -> None:
-        """job-info.lookup: the values of all keys, or the first error."""
+        """job-info.lookup: answer with the values of all keys, or with the first error."""
         wanted = job_list.LOOKUP.read(request)
         record = self._find(request, wanted.id)
         keys = list(dict.fromkeys(wanted.keys))
@@ -84,10 +84,10 @@ class Info(Part):
                 self._exchange.ask(*look_up(job_key(record.id, key)), found)
 
     def found(self, call: KeyRead, response: Response) -> None:
-        """The value of one key of a lookup."""
+        """Take the value of one key; answer the lookup after its last key."""
         key, lookup = call.key, self._lookups.get(call.lookup)
         if lookup is None:
-            return  # another key was an error, which was the answer
+            return  # the error of another key was the answer
         try:
             if key == OUTPUT:
                 lookup.found[key] = _output(response)
@@ -121,7 +121,7 @@ class Info(Part):
     # --- eventlog-watch
 
     def watch(self, request: Request) -> None:
-        """job-info.eventlog-watch: every line, then ENODATA once the job is inactive."""
+        """job-info.eventlog-watch: send every line, and ENODATA once the job is inactive."""
         wanted = job_list.WATCH.read(request)
         self._watches.open(request, wanted, self._find(request, wanted.id))
 
@@ -136,7 +136,7 @@ class Info(Part):
 
 
 def _output(response: Response) -> str:
-    """The output of a job, which may be several keys. Raises FluxError."""
+    """Return the output of a job, which may be in several keys. Raises FluxError."""
     values = values_in(response)
     pieces = values[: values.index(None)] if None in values else values
     if not pieces:

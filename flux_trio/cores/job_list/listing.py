@@ -1,10 +1,10 @@
 """job-list.list and job-list.list-id: what everybody may read about every job.
 
 A list is a stream of pages, or one response if its request does not have the streaming flag. It is
-made in slices, one a turn, so that a long one holds up neither the kvs nor this service; it goes on
-as long as its reader has credit. The lists of one user are made one after another: hundreds of them
-take the others no more time than one. A list reads the jobs that it shows, and those whose name or
-queue is not known yet. Keys whose value is not known are left out.
+made in slices, one a turn, so that a long list delays neither the kvs nor this service; it goes on
+as long as its reader has credit. The lists of one user are made one after another, so hundreds of
+them delay other users no more than one does. A list reads the jobs that it shows, and jobs whose
+name or queue is not known yet. A row leaves out the keys whose values are not known.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from flux_trio.messages import (
 from flux_trio.protocols import ACTIVE, JobState
 
 SLICE_JOBS: Final = 64  # twice as many lookups at most; made in 2 ms
-JOB_CHARS: Final = 8192  # of what is stored: so many more count as another job
-LIST_JOBS: Final = 16  # that a list counts as itself, found or not: for reading the request
+JOB_CHARS: Final = 8192  # of values; this many more count as one more job
+LIST_JOBS: Final = 16  # that each list counts as, for reading its request
 GUEST_REST_S: Final = 0.016  # after a slice for a guest, so that most calls of others do not wait
 LOOKS_MAX: Final = 4096  # at jobs a turn, for a slice: about 2 ms
 ROWS_MAX: Final = 20_000  # of a list in one response: no frame holds more
@@ -57,7 +57,7 @@ UNKNOWN_JOB: Final = "unknown job id"
 
 
 class _Listing(Stream):
-    """One list request under way."""
+    """One list that is being made."""
 
     wanted: job_list.List
     states: int  # a mask
@@ -65,18 +65,19 @@ class _Listing(Stream):
     rows_left: int | None  # None: no limit
     active: JobIds | None = None  # ids, in order, once it is begun
     at: int = 0  # of the next of them
-    arrived: set[JobId] = msgspec.field(default_factory=set)  # of `active`: what ended since then
+    arrived: set[JobId] = msgspec.field(default_factory=set)  # those of `active` that ended since
     place: Place = NEWEST  # of the finished job that was looked at last
-    retried: deque[tuple[Listed, ...]] = msgspec.field(default_factory=deque)  # to be read in parts
+    # jobs to be read again, in parts
+    retried: deque[tuple[Listed, ...]] = msgspec.field(default_factory=deque)
     rows: list[Row] = msgspec.field(default_factory=list)  # of a list in one response
     nbytes: int = 0  # of them
     pages: deque[list[Row]] = msgspec.field(default_factory=deque)  # not sent yet
-    is_over: bool = False  # nothing is left but what `retried` has
-    reading: bool = False  # a slice was asked for
-    is_queued: bool = False  # it is among those of its user that are made
+    is_over: bool = False  # only the jobs in `retried` are left
+    reading: bool = False  # the values of a slice are being read
+    is_queued: bool = False  # it is in the queue of its user
 
     def wants(self, record: Record, facts: Facts) -> bool:
-        """Whether a candidate of which this is known is to be listed."""
+        """Return whether the job is to be listed, by its record and its facts."""
         wanted = self.wanted
         if not record.state & self.states or not self._wants_user(record.userid):
             return False
@@ -88,7 +89,7 @@ class _Listing(Stream):
         return not self.queues or facts.queue in self.queues
 
     def may_want(self, job: Ended) -> bool:
-        """Whether a finished job is to be looked at, by what the index says of it."""
+        """Return whether a finished job may be listed, by its entry in the index."""
         wanted = self.wanted
         if not self._wants_user(job.userid):
             return False
@@ -127,8 +128,8 @@ class Listings(Part):
         # Begun lists that tell of finished jobs: one of each user, and those with credit.
         self._begun = {}
         self._of_user = {}  # the first of each user is being made
-        self._unfilled = []  # need more of the index of finished jobs
-        self._counting = []  # need all of it
+        self._unfilled = []  # lists that need more of the index of finished jobs
+        self._counting = []  # requests that need all of it
         self._streams = Allowance(STREAMS_OF_USER_MAX, "lists with credit")
         self._taken = 0  # jobs taken into lists in this turn, or as much work
         self.default_queue = None
@@ -136,7 +137,7 @@ class Listings(Part):
     # --- requests
 
     def list_jobs(self, request: Request) -> None:
-        """job-list.list: the jobs that are asked for, in order."""
+        """job-list.list: begin a list."""
         wanted = job_list.LIST.read(request)
         if (request.sender, request.matchtag) in self._open:
             raise FluxError(Errno.EPROTO, f"{request.topic}: expected a matchtag not in use")
@@ -181,7 +182,7 @@ class Listings(Part):
             self._answer_id(request, self._details.known([record], (), []))
 
     def stats(self, request: Request) -> None:
-        """job-list.job-stats, when all finished jobs have been counted."""
+        """job-list.job-stats: answer once all finished jobs have been counted."""
         if self._finished.is_complete:
             counted = job_stats(self._records.counts, self._finished)
             self._exchange.send(respond(request, job_list.JOB_STATS.write(counted)))
@@ -189,7 +190,7 @@ class Listings(Part):
             self._counting.append(request)
 
     def forget(self, sender: str) -> None:
-        """Nobody waits for these lists any more."""
+        """Close the lists of a peer that is gone."""
         for listing in self._open.of_sender(sender):
             self._close(listing)
         self._counting = [each for each in self._counting if each.sender != sender]
@@ -197,16 +198,16 @@ class Listings(Part):
     # --- what happens meanwhile
 
     def start_turn(self) -> None:
-        """Another turn: more may be taken into lists."""
+        """Begin a turn: reset the count of jobs that were taken into lists."""
         self._taken = 0
 
     def ended(self, jobid: int) -> None:
-        """A job is over; a list that has it among the active ones has it not again."""
+        """Note a job that is over, so that no list has it twice."""
         for listing in self._begun.values():
             listing.arrived.add(jobid)
 
     def filled(self) -> None:
-        """More of the index of finished jobs is known."""
+        """Go on with requests that waited for more of the index of finished jobs."""
         unfilled, self._unfilled = self._unfilled, []
         for listing in unfilled:
             self._queue(listing)
@@ -216,7 +217,7 @@ class Listings(Part):
                 self.stats(request)
 
     def take_slice(self, read: SliceRead, response: Response) -> None:
-        """What is stored of the jobs of a slice."""
+        """Take the values of the jobs of a slice."""
         listing = self._open.get(read.list)
         if listing is None or not listing.reading:
             return
@@ -230,19 +231,19 @@ class Listings(Part):
         self._go_on_soon(listing.request.userid)
 
     def _take_values(self, listing: _Listing, read: SliceRead, values: list[str | None]) -> None:
-        """Take the jobs in whose values have come; the kvs gives only so much at once."""
+        """Add the jobs whose values have come; the kvs may have left out the last ones."""
         self._taken += sum(len(text) for text in values if text) // JOB_CHARS
         unread = {jobid for jobid, _ in read.keys[len(values) :]}
         jobs = tuple(takewhile(lambda job: job.id not in unread, read.jobs))
         rest = read.jobs[len(jobs) :]
-        if rest:  # a job that is too long for that is read alone, however long it is
+        if rest:  # a job that is too long for one read with others is read alone
             parts = [rest] if jobs else [rest[:1], rest[1:]]
             listing.retried.extendleft(part for part in reversed(parts) if part)
         known = self._details.known(jobs, read.keys[: len(values)], values)
         self._add(listing, known)
 
     def take_id(self, read: IdRead, response: Response) -> None:
-        """What is stored of one job."""
+        """Take the values of one job, and answer list-id."""
         try:
             known = self._details.known([read.job], read.keys, values_in(response))
         except FluxError as error:
@@ -258,7 +259,7 @@ class Listings(Part):
     # --- making a list
 
     def _queue(self, listing: _Listing) -> None:
-        """Have `listing` made after the others of its user."""
+        """Put `listing` after the other lists of its user."""
         if listing.is_queued:
             return
         listing.is_queued = True
@@ -269,7 +270,7 @@ class Listings(Part):
             self._go_on_soon(userid)
 
     def go_on(self, userid: int) -> None:
-        """The next slice of the list that is being made for a user."""
+        """Make the next slice for a user."""
         lists = self._of_user.get(userid, deque())
         while lists:
             listing = lists[0]
@@ -278,7 +279,7 @@ class Listings(Part):
             if self._open.is_open(listing) and self._has_room(listing):
                 self._slice(listing)
                 return
-            lists.popleft()  # nobody waits for it, or its reader has to be waited for
+            lists.popleft()  # it is closed, or its reader has no credit
             listing.is_queued = False
             if lists and self._taken >= SLICE_JOBS:
                 self._go_on_soon(userid)
@@ -286,7 +287,7 @@ class Listings(Part):
         self._of_user.pop(userid, None)
 
     def _has_room(self, listing: _Listing) -> bool:
-        """Send what is ready; whether more may be made."""
+        """Send the pages that are ready; return whether more may be made."""
         while listing.pages and listing.credit.allows(1):
             listing.credit.spend()
             page = job_list.rows(listing.pages.popleft())
@@ -297,7 +298,7 @@ class Listings(Part):
         return not listing.pages and bool(listing.credit.allows(1))
 
     def _slice(self, listing: _Listing) -> None:
-        """Choose the next jobs, and ask for what is stored of them."""
+        """Choose the next jobs, and read their values."""
         if listing.retried:
             jobs = listing.retried.popleft()
             is_filled = True
@@ -324,7 +325,7 @@ class Listings(Part):
             self.go_on(userid)
 
     def _choose(self, listing: _Listing) -> tuple[list[Listed], bool]:
-        """The next candidates, and False when finished jobs are not known so far yet."""
+        """Return the next candidates, and False if further finished jobs are not known yet."""
         if listing.active is None:
             listing.active = array("Q", self._records.in_order(listing.states))
             if listing.states & JobState.INACTIVE:
@@ -340,7 +341,7 @@ class Listings(Part):
         return found, self._choose_finished(listing, found, wanted, LOOKS_MAX - looks)
 
     def _choose_active(self, listing: _Listing, found: list[Listed], wanted: int) -> int:
-        """Adds to `found`; how many jobs were looked at."""
+        """Add candidates to `found`; return how many jobs were looked at."""
         assert listing.active is not None
         states, userid = listing.states, listing.wanted.userid
         end = min(len(listing.active), listing.at + LOOKS_MAX)
@@ -350,7 +351,7 @@ class Listings(Part):
             listing.at += 1
             record = self._records.jobs.get(jobid)
             if record is None:
-                listing.arrived.discard(jobid)  # it is over: it is listed with those
+                listing.arrived.discard(jobid)  # it is over: it is listed with the finished jobs
             elif record.state & states and userid in (USERID_UNKNOWN, record.userid):
                 found.append(record)
         return listing.at - begun
@@ -358,7 +359,7 @@ class Listings(Part):
     def _choose_finished(
         self, listing: _Listing, found: list[Listed], wanted: int, looks: int
     ) -> bool:
-        """Adds to `found`; False when finished jobs are not known so far yet."""
+        """Add candidates to `found`; return False if further jobs are not known yet."""
         jobs, are_all = self._finished.before(listing.place, looks)
         since = ended_at(listing.wanted.since)
         for job in jobs:
@@ -375,7 +376,7 @@ class Listings(Part):
         return are_all or len(jobs) == looks
 
     def _add(self, listing: _Listing, known: list[tuple[Record, Facts]]) -> None:
-        """Take jobs into the list."""
+        """Add rows of the jobs that are wanted."""
         self._taken += len(known)
         rows = []
         for record, facts in known:
@@ -393,7 +394,7 @@ class Listings(Part):
             self._add_to_response(listing, rows)
 
     def _add_to_response(self, listing: _Listing, rows: list[Sized]) -> None:
-        """Take rows into a list in one response, or refuse it."""
+        """Add rows to a list in one response; refuse the list if it is too long."""
         listing.rows += [row for row, _ in rows]
         listing.nbytes += sum(size for _, size in rows)
         if len(listing.rows) > ROWS_MAX or listing.nbytes > LIST_BYTES_MAX:
@@ -403,7 +404,7 @@ class Listings(Part):
             self._exchange.send(respond_error(listing.request, Errno.EMSGSIZE, text))
 
     def _unread(self, listing: _Listing, read: SliceRead, error: FluxError) -> None:
-        """One of many keys is damaged: read in halves, and leave out the job that it is of."""
+        """Handle a failed read: with a damaged key, read halves and leave that job out."""
         if error.errnum != Errno.EBADMSG:
             self._close(listing)
             self._exchange.send(respond_error(listing.request, error.errnum, error.text))
@@ -412,8 +413,9 @@ class Listings(Part):
             listing.retried.extendleft([read.jobs[middle:], read.jobs[:middle]])
 
     def _go_on_soon(self, userid: int) -> None:
-        """Go on in this turn after few jobs, else in the next: a list of jobs whose facts are all
-        known would hold up everybody until its end.
+        """Go on in this turn after few jobs, else in a later turn.
+
+        Without that, a list of jobs whose facts are all known would delay all others until its end.
         """
         if self._taken < SLICE_JOBS:
             self.go_on(userid)

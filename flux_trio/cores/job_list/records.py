@@ -1,9 +1,9 @@
 """The active jobs, folded from their eventlogs (RFC 21), and the order they are listed in.
 
-Pending jobs come first, by priority and then id; then those that run, newest first, as in
-flux-core; those that are over (`finished`) follow. Jobs in NEW have not been accepted and are not
-listed. What changed in a turn is put into its place once, at the end of it: a job seldom rests
-between two events.
+Pending jobs come first, by priority and then by id; then running jobs, newest first, as in
+flux-core; then finished jobs (`finished`). Jobs in NEW have not been accepted and are not listed. A
+job that changed gets its new place once, at the end of the turn: often several of its events come
+in one turn.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _TIMES: Final = {
 
 
 class JournalGap(ProtocolError):
-    """The journal told an event of a job without one before it."""
+    """An event of the journal came without the event before it."""
 
 
 class Record(Job):
@@ -59,7 +59,7 @@ class Record(Job):
     """
 
     __slots__ = (
-        "counted",  # the state that it is counted in; 0 not yet
+        "counted",  # the state that it is counted in; 0 if it is not counted
         "place",  # where it is listed: a rank among the pending, or one of the constants
         "t_cleanup",
         "t_depend",
@@ -74,10 +74,10 @@ class Record(Job):
     t_run: Stamp | None
 
     worst = Rare[Raised | None](None)
-    """The most severe exception, the first of several."""
+    """The most severe exception; the first one if several are equally severe."""
 
     stepped = Rare(0.0)
-    """Seconds that the wall clock was set by between `t_run` and `t_cleanup`, or now."""
+    """Seconds by which the wall clock was set between `t_run` and `t_cleanup`, or until now."""
 
     def __init__(self, jobid: int) -> None:
         super().__init__(jobid)
@@ -112,14 +112,14 @@ def folded(jobid: int, eventlog: str) -> Record:
 
 
 def ended_of(record: Record) -> Ended:
-    """What is kept of a finished job, when the journal does not tell its name and queue."""
+    """Return the entry of a finished job whose name and queue the journal has not told."""
     usec = ended_at(_time(record.t_inactive))
     return Ended(record.id, usec, record.userid, int(record.result or UNKNOWN), UNKNOWN, UNKNOWN)
 
 
 STEPS_MAX: Final = 10_000
-"""Finished jobs whose run time is told right although the wall clock was set while they ran: the
-last ones of this life of job-list. Of others it is what the eventlog's timestamps say."""
+"""Finished jobs whose run time is right although the wall clock was set while they ran: the last
+ones since the start of job-list. The run time of other jobs follows from their eventlogs."""
 
 
 class Records(Part):
@@ -141,40 +141,40 @@ class Records(Part):
         self._running = {}  # oldest first
         self._steps = {}  # of jobs that are over, by id; oldest first
         self._changed = {}  # in this turn
-        self._dropped = []  # jobs that ended while nobody told of it
+        self._dropped = []  # jobs whose end the journal has not told
         self.finished = None  # a finished job, while a request about it is answered
-        self._unsorted = False  # jobs came in another order than that of their times
+        self._unsorted = False  # running jobs are not in order of their times
 
     def taken_up(self) -> None:
         places = (record.place for record in self.jobs.values())
         self._pending = SortedList(place for place in places if place >= 0)
 
     def clock_stepped(self, by: float) -> None:
-        """The wall clock was set by `by` seconds, which is no time that jobs ran."""
+        """Count `by` seconds by which the wall clock was set as time that jobs did not run."""
         for record in self._running.values():
             if record.state is JobState.RUN:
                 record.stepped += by
 
     def in_order(self, states: int) -> list[int]:
-        """The ids of the jobs that may be in any of `states`, a mask, in the order of now.
+        """Return the ids of jobs that may be in any of `states`, a mask, in order.
 
-        Only numbers are copied here: of a million jobs in a few milliseconds.
+        Only numbers are copied, for a million jobs in a few milliseconds.
         """
         pending = [rank & ID_MASK for rank in self._pending] if states & PENDING else []
         running = reversed(self._running) if states & RUNNING else ()
         return [*pending, *running]
 
     def find(self, jobid: int) -> Record | None:
-        """An active job, or the finished one that `finished` is."""
+        """Return an active job, or the job in `finished`; None for another id."""
         if self.finished is not None and self.finished.id == jobid:
             return self.finished
         return self.jobs.get(jobid)
 
     def take(self, jobid: int, place: int, event: Event) -> None:
-        """Fold in the event at `place` of its eventlog, unless it has been already.
+        """Fold in the event at `place` of the job's eventlog, unless it was folded before.
 
-        Raises InvalidTransition when RFC 21 has no place for it, JournalGap when others are missing
-        before it.
+        Raises InvalidTransition if RFC 21 does not allow it, JournalGap if earlier events are
+        missing.
         """
         record = self.jobs.get(jobid) or Record(jobid)
         if place < record.nevents:
@@ -187,13 +187,13 @@ class Records(Part):
             del self.jobs[jobid], self._changed[jobid]
 
     def annotate(self, jobid: int, annotations: dict[str, Any]) -> None:
-        """Set the annotations of a job that waits for resources; with them they are an event's."""
+        """Set the annotations of a job without resources; later they come with the alloc event."""
         record = self.jobs.get(jobid)
         if record is not None and record.t_run is None:
             record.annotations = annotations or None
 
     def put(self, record: Record) -> None:
-        """A job as its eventlog tells it, instead of what was known of it."""
+        """Replace a job's record by one that was folded from its eventlog."""
         old = self.jobs.get(record.id)
         if old is not None:
             record.place, record.counted = old.place, old.counted
@@ -209,22 +209,22 @@ class Records(Part):
                 del self._steps[next(iter(self._steps))]
 
     def restore_step(self, record: Record) -> None:
-        """Tell a finished job, as its eventlog has it, what the clock was set by while it ran."""
+        """Set `stepped` of a finished job's record: its eventlog does not have it."""
         if record.id in self._steps:
             record.stepped = self._steps[record.id]
 
     def keep_only(self, jobids: Container[int]) -> None:
-        """Active jobs that are not among these are over."""
+        """Drop the active jobs that are not in `jobids`: they are over."""
         for record in list(self.jobs.values()):
             if record.id not in jobids:
                 self._drop(record)
 
     def sort(self) -> None:
-        """Jobs were put in order of their ids: at the end of this turn, go by their times."""
+        """Sort running jobs by their start times at the end of this turn."""
         self._unsorted = True
 
     def settle(self) -> list[Record]:
-        """Put what changed into its place; those that became inactive, which are here no more."""
+        """Put changed jobs into their places; return the jobs that became inactive."""
         changed, self._changed = self._changed, {}
         ended, self._dropped = self._dropped, []
         for record in changed.values():
@@ -242,7 +242,7 @@ class Records(Part):
         return ended
 
     def _count(self, record: Record) -> None:
-        """A job in NEW is counted nowhere: it may never be one."""
+        """Count the job in its state, except in NEW: it may be refused."""
         if record.state != JobState.NEW:
             self.counts[record.counted] -= 1
             self.counts[record.state] += 1

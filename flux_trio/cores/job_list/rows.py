@@ -1,7 +1,7 @@
 """A job as it is listed, and lists in pages. Pure.
 
-What users choose has no natural length (names, notes, annotations). So a row leaves out its longest
-values when it would be too long, and a page ends by its bytes: no list is too long for a frame.
+Users choose names, notes and annotations, which may have any length. So a row that is too long
+leaves out its longest values, and a page has a bound in bytes: every page fits in a frame.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Sized(NamedTuple):
 
 
 def row_of(record: Record, facts: Facts) -> Sized:
-    """One job as listed, in at most ROW_BYTES_MAX."""
+    """Return the row of a job, in at most ROW_BYTES_MAX bytes."""
     listed = _whole_row(record, facts)
     size = _size(listed)
     if size > ROW_BYTES_MAX:
@@ -34,7 +34,7 @@ def row_of(record: Record, facts: Facts) -> Sized:
 
 
 def in_pages(rows: list[Sized]) -> list[list[Row]]:
-    """`rows` in parts of at most PAGE_BYTES_MAX, or of one row."""
+    """Split `rows` into pages of at most PAGE_BYTES_MAX bytes, or of one longer row."""
     pages: list[list[Row]] = []
     left = 0
     for each in rows:

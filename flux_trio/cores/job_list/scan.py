@@ -1,8 +1,8 @@
-"""Reading which jobs there are: the active ones first, then, behind the back of users, the others.
+"""Reading which jobs there are: first active jobs, then finished jobs while requests are answered.
 
-The eventlogs of active jobs are read (RFC 16, Event Log), whose number the index in the kvs bounds
-(`services.job_index`). When they have been, requests are answered, and the index of finished jobs
-is read page by page, the newest first; a list that needs more of it waits for the next page.
+The eventlogs of the active jobs in the index (`cores.job_index`) are read first (RFC 16, Event
+Log). Then requests are answered, while the index of finished jobs is read page by page, the newest
+job first. A list that needs more of the index waits for the next page.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PAGE_JOBS: Final = 1000  # of the index of finished jobs: about 3 ms of this ser
 
 
 class Scan(Part):
-    """One reading at a time, each with a number; `done` is called when active jobs are known."""
+    """Reads all jobs, once or again; calls `done` when the active jobs are known."""
 
     _number: int
     _found: set[JobId]
@@ -55,13 +55,13 @@ class Scan(Part):
         self._records = records
         self._finished = finished
         self._done = done
-        self._number = 0  # of the reading that is under way or was the last
-        self._found = set()  # active jobs that this one has found
-        self.over = set()  # and those of them that turned out to be finished
+        self._number = 0  # of the last reading
+        self._found = set()  # active jobs that this reading has found
+        self.over = set()  # those of them that turned out to be finished
         self.running = False  # active jobs are being read
 
     def start(self) -> None:
-        """Ask which jobs are active, then for their eventlogs."""
+        """Begin a reading, which has a number of its own."""
         self._number += 1
         self.running = True
         self._found = set()
@@ -69,14 +69,14 @@ class Scan(Part):
         self._ask_active("")
 
     def look_at(self, jobid: int) -> None:
-        """Read the eventlog of one job, unless it is known to be over."""
+        """Read the eventlog of one job, unless the job is known to be over."""
         if jobid not in self.over:
-            self.over.add(jobid)  # or is to be known as an active one when the answer comes
+            self.over.add(jobid)  # the answer removes it from there if it is active
             read = StrayLog(self._number, jobid)
             self._exchange.ask(*look_up(job_key(jobid, EVENTLOG)), read)
 
     def take(self, step: ScanCall, response: Response) -> None:
-        """The answer to one question; it leads to the next."""
+        """Take the answer to one call and make the next one."""
         if step.scan != self._number:
             return
         try:
@@ -93,7 +93,7 @@ class Scan(Part):
             self._failed(step, error)
 
     def _failed(self, step: ScanCall, error: FluxError) -> None:
-        """A job that is damaged costs that job alone: each of its page is read by itself."""
+        """If a job of a page is damaged, read each by itself, so that only that one is left out."""
         if error.errnum == Errno.EBADMSG and isinstance(step, StrayLog):
             self._leave_out(error)
         elif error.errnum == Errno.EBADMSG and isinstance(step, ActiveLogs):
@@ -118,7 +118,7 @@ class Scan(Part):
 
     def _take_logs(self, read: ActiveLogs, values: list[str | None]) -> None:
         for jobid, text in zip(read.jobids, values, strict=True):
-            if text is not None:  # else it was refused meanwhile
+            if text is not None:  # else the job was refused meanwhile
                 self._fold(jobid, text)
         self._next_page(read.after)
 
@@ -149,7 +149,7 @@ class Scan(Part):
         self._fold(jobid, text)
 
     def _end_active(self) -> None:
-        """Jobs that were active and are not any more ended while nobody told of it."""
+        """End the reading of active jobs; jobs that it has not found are over."""
         self._records.keep_only(self._found)
         self._finished.begin()
         self.running = False

@@ -1,6 +1,6 @@
-"""job-list.job-stats: how many jobs there are in each state, and how those that are over ended.
+"""job-list.job-stats: how many jobs are in each state, and how the finished jobs have ended.
 
-Counted as jobs change, so that an answer costs nothing. Left out: counts by queue.
+Jobs are counted as they change, so an answer is quick. Left out: counts by queue.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _STATES: Final = tuple(state for state in JobState if state is not JobState.NEW)
 
 
 def job_stats(counts: Counter[int], finished: Finished) -> JobStats:
-    """The response: `counts` are those of active jobs, by state."""
+    """Return the response; `counts` are numbers of active jobs by state."""
     results = {result: finished.counts[result] for result in JobResult}
     states = {state.name.lower(): counts[state] for state in _STATES}
     states["inactive"] = sum(results.values())

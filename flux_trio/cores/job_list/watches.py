@@ -1,9 +1,10 @@
 """job-info.eventlog-watch: the lines of an eventlog of a job, from the first to the end of the job.
 
-While the job is active its log is followed with kvs.watch; once it is inactive the log is complete,
-and the rest is read. A stream keeps its place and at most some HELD_CHARS_MAX of what comes next. A
-reader without credit is read on for from its place, so it may pause as long as it likes. The output
-of a job (`guest.output`) may be several keys, which are read as one eventlog.
+While the job is active, the log is followed with kvs.watch; once the job is inactive, the log is
+complete and the rest is read. A stream keeps its place and at most some HELD_CHARS_MAX of the text
+after it. When a reader grants credit again, reading goes on from its place, so a reader may pause
+as long as it likes. The output of a job (`guest.output`) may be in several keys, which are read as
+one eventlog.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from flux_trio.messages import (
 from flux_trio.protocols import JobState
 
 WATCHES_OF_USER_MAX: Final = 1024  # open at once; beyond it EAGAIN
-# Of one stream, in memory beyond what its reader has credit for; or one line, if that is longer.
-# What is beyond is left in the kvs and read again.
+# Of the text of one stream that is held without credit; or one line, if that is longer. The rest is
+# left in the kvs and read later.
 HELD_CHARS_MAX: Final = 1 << 16
-# Of a value that is longer than so many times that, it is this part: each read takes all of it.
+# Of a value that is more than so many times as long, this part is held: each read is of all of it.
 READS_MAX: Final = 32
 
 
@@ -58,12 +59,12 @@ class _Watch(JobStream):
 
     @property
     def log_key(self) -> str:
-        """The key of the kvs that is read."""
+        """The kvs key that is being read."""
         name = output_key(self.piece) if self.path == OUTPUT else self.path
         return job_key(self.jobid, name)
 
     def take_lines(self) -> list[str]:
-        """The next whole lines, as many as there is credit for; the others are not looked at."""
+        """Remove and return the next whole lines, as many as there is credit for."""
         lines = []
         end = self.held.find("\n", self.at) + 1
         while end and self.credit.allows(1):
@@ -78,11 +79,11 @@ class _Watch(JobStream):
 
     @property
     def has_line(self) -> bool:
-        """Whether a whole line is held."""
+        """Return whether a whole line is held."""
         return self.held.find("\n", self.at) >= 0
 
     def hold(self, text: str) -> None:
-        """Keep of the `text` that follows in the kvs as much as may be held: all without credit."""
+        """Keep the beginning of `text`, or all of it if the stream has no bound."""
         most = max(HELD_CHARS_MAX, (self.told + len(text)) // READS_MAX)
         if self.credit.left is not None and len(text) > most:
             end = text.rfind("\n", 0, most) + 1 or text.find("\n") + 1 or len(text)
@@ -103,7 +104,7 @@ class Watches(Part):
         self._of_user = Allowance(WATCHES_OF_USER_MAX, "eventlog watches")
 
     def open(self, request: Request, wanted: job_list.Watch, record: Record) -> None:
-        """job-info.eventlog-watch of a job that its sender may read. Raises FluxError."""
+        """Open the stream of a job that the sender may read. Raises FluxError."""
         self._watches.check_new(request)
         self._of_user.take(request.userid)
         watch = _Watch(request, Credit(wanted.credit), record.id, wanted.path, wanted.follow)
@@ -131,12 +132,12 @@ class Watches(Part):
         self._exchange.send(respond(request, {}))
 
     def forget(self, sender: str) -> None:
-        """Nobody reads these streams any more."""
+        """End the streams of a peer that is gone."""
         for watch in self._watches.of_sender(sender):
             self._end(watch, None)
 
     def ended(self, jobid: int) -> None:
-        """The job is inactive: its eventlogs are complete in the kvs."""
+        """Read the rest of the logs of a job that is inactive: they are complete in the kvs."""
         for watch in self._watches.of_job(jobid):
             if not watch.is_last:
                 self._stop(watch)
@@ -145,13 +146,13 @@ class Watches(Part):
 
     @property
     def count(self) -> int:
-        """Number of open streams."""
+        """The number of open streams."""
         return len(self._watches)
 
     # What the kvs tells
 
     def changed(self, key: StreamKey, response: Response) -> None:
-        """The log of an active job has grown, or is gone."""
+        """Take a change of the log of an active job, or an error."""
         watch = self._watches.get(key)
         if watch is None:
             return
@@ -168,7 +169,7 @@ class Watches(Part):
         self._tell(watch)
 
     def read(self, awaited: LogRead, response: Response) -> None:
-        """The value of the key where a stream is."""
+        """Take the value of the key that a stream is reading."""
         watch = self._watches.get(awaited.stream)
         if watch is None or (watch.log_key, watch.reads) != (awaited.key, awaited.number):
             return
@@ -189,7 +190,7 @@ class Watches(Part):
             self._end(watch, respond_error(watch.request, Errno.ENOENT, text))
 
     def counted(self, awaited: JobCounted, response: Response) -> None:
-        """The key is absent: that is the end, unless the job was purged."""
+        """End the stream after its last key, or with an error if the job was purged."""
         watch = self._watches.get(awaited.stream)
         if watch is None or watch.reads != awaited.number:
             return
@@ -201,7 +202,7 @@ class Watches(Part):
             self._end(watch, end_of_stream(watch.request))
 
     def _tell(self, watch: _Watch) -> None:
-        """Send what there is credit for; then read on, or end."""
+        """Send as many lines as there is credit for; then read on, or end the stream."""
         for line in watch.take_lines():
             told = job_list.WATCHED_LINE.write(job_list.WatchedLine(line))
             self._exchange.send(respond_stream(watch.request, told))
@@ -214,7 +215,7 @@ class Watches(Part):
             self._end_piece(watch)
 
     def _end_piece(self, watch: _Watch) -> None:
-        """All of one value was told."""
+        """Go on with the next key after all of one value was sent, or end the stream."""
         if watch.path == OUTPUT:
             watch.piece += 1
             watch.told = 0
