@@ -139,10 +139,6 @@ class Standings(Generic[S, E]):
             self._states[jobid] = after
         return after
 
-    def allows(self, jobid: int, event: E) -> bool:
-        """Return whether the table allows `event` in the state of job `jobid`."""
-        return self.table.allows(self.of(jobid), event)
-
     def forget(self, jobid: int) -> None:
         """Drop the state of job `jobid`, whose conversation has ended: the next one starts anew."""
         self._states.pop(jobid, None)

@@ -32,7 +32,7 @@ DURATION_KEY: Final = "attributes.system.duration"
 UPDATES: Final = {
     UPDATE_PREFIX + each: HookAnswer(handled=True) for each in (NAME_KEY, DURATION_KEY)
 }
-E_1: Final = {"description": "e"}
+SECOND: Final = {"description": "e"}
 
 
 def posted(name: str, **context: Any) -> Doing:
@@ -80,47 +80,47 @@ def test_what_only_tells_something_moves_no_job(stage: Stage, fact: str) -> None
 
 SMALL_STEPS: Final[list[tuple[Stage, str, Doing]]] = [
     (Stage.NEW, "jobspec-update", posted("jobspec-update", **{NAME_KEY: "x"})),
-    (Stage.NEW, "dependency-add", posted("dependency-add", **E_1)),
+    (Stage.NEW, "dependency-add", posted("dependency-add", **SECOND)),
     (
         Stage.NEW,
         "dependency-remove",
-        both(posted("dependency-add", **E_1), posted("dependency-remove", **E_1)),
+        both(posted("dependency-add", **SECOND), posted("dependency-remove", **SECOND)),
     ),
     (Stage.NEW, "urgency", lambda m: m.urgency(1, 20)),
     (Stage.DEPEND, "jobspec-update", posted("jobspec-update", **{NAME_KEY: "x"})),
-    (Stage.DEPEND, "dependency-add", posted("dependency-add", **E_1)),
+    (Stage.DEPEND, "dependency-add", posted("dependency-add", **SECOND)),
     (
         Stage.DEPEND,
         "dependency-remove",
-        both(posted("dependency-add", **E_1), posted("dependency-remove", **E_1)),
+        both(posted("dependency-add", **SECOND), posted("dependency-remove", **SECOND)),
     ),
     (Stage.DEPEND, "urgency", lambda m: m.urgency(1, 20)),
     (Stage.PRIORITY, "jobspec-update", posted("jobspec-update", **{NAME_KEY: "x"})),
     (Stage.PRIORITY, "urgency", lambda m: m.urgency(1, 20)),
     (Stage.SCHED, "priority", lambda m: m.put(SetPriority(1, 20, PLUGIN))),
     (Stage.PROLOG, "jobspec-update", update(NAME_KEY, "x")),
-    (Stage.PROLOG, "prolog-start", posted("prolog-start", **E_1)),
+    (Stage.PROLOG, "prolog-start", posted("prolog-start", **SECOND)),
     (
         Stage.PROLOG,
         "prolog-finish",
-        both(posted("prolog-start", **E_1), posted("prolog-finish", **E_1, status=0)),
+        both(posted("prolog-start", **SECOND), posted("prolog-finish", **SECOND, status=0)),
     ),
     (Stage.RUN, "jobspec-update", update(NAME_KEY, "x")),
     (Stage.RUN, "release", lambda m: m.execute(1, "release 0")),
     (Stage.CLEANUP, "release", lambda m: m.execute(1, "release 0")),
-    (Stage.CLEANUP, "epilog-start", posted("epilog-start", **E_1)),
+    (Stage.CLEANUP, "epilog-start", posted("epilog-start", **SECOND)),
     (
         Stage.CLEANUP,
         "epilog-finish",
-        both(posted("epilog-start", **E_1), posted("epilog-finish", **E_1, status=0)),
+        both(posted("epilog-start", **SECOND), posted("epilog-finish", **SECOND, status=0)),
     ),
 ]
 """Where, the name of the event that it ends with, and what is done."""
 
 LEFT_OPEN: Final = {
-    "dependency-add": posted("dependency-remove", **E_1),
-    "prolog-start": posted("prolog-finish", **E_1, status=0),
-    "epilog-start": posted("epilog-finish", **E_1, status=0),
+    "dependency-add": posted("dependency-remove", **SECOND),
+    "prolog-start": posted("prolog-finish", **SECOND, status=0),
+    "epilog-start": posted("epilog-finish", **SECOND, status=0),
 }
 
 
@@ -198,11 +198,11 @@ def test_canceled_job_ends_once_its_prolog_has() -> None:
 
 def test_canceled_job_with_another_prolog_waits_for_that_too() -> None:
     m = job_at(Stage.PROLOG)
-    m.post(1, "prolog-start", **E_1)
+    m.post(1, "prolog-start", **SECOND)
     m.raise_(1)
     assert m.post(1, "prolog-finish", **PROLOG, status=0) == []
     assert states(m) == {JobState.CLEANUP: 1}
-    assert m.post(1, "prolog-finish", **E_1, status=0) == ["sched.free 1"]
+    assert m.post(1, "prolog-finish", **SECOND, status=0) == ["sched.free 1"]
 
 
 def test_start_that_crosses_the_cancel_starts_nothing() -> None:
@@ -230,10 +230,10 @@ def test_canceled_job_with_shells_is_over_when_they_are(stage: Stage) -> None:
 def test_epilog_that_starts_while_the_resources_are_freed_keeps_the_job() -> None:
     m = job_at(Stage.CLEANUP)
     m.execute(1, "release final")
-    m.post(1, "epilog-start", **E_1)
+    m.post(1, "epilog-start", **SECOND)
     m.freed(1)
     assert (m.names(1)[-1], states(m)) == ("free", {JobState.CLEANUP: 1})
-    m.post(1, "epilog-finish", **E_1, status=0)
+    m.post(1, "epilog-finish", **SECOND, status=0)
     assert (m.names(1)[-1], states(m)) == ("clean", {JobState.INACTIVE: 1})
 
 
@@ -278,7 +278,7 @@ def test_job_restarted_in_sched_waits_for_a_priority() -> None:
 def test_epilog_of_flux_core_that_begins_before_the_exception_is_read_back() -> None:
     """flux-core starts an epilog in RUN, before it logs the exception that ends the job."""
     m = job_at(Stage.RUN)
-    log = format_eventlog([event("epilog-start", **E_1)])
+    log = format_eventlog([event("epilog-start", **SECOND)])
     m.kvs.commit(["append", f"{key(1)}.eventlog", log])
     again = restarted(m)
     assert again.names(1)[-3:] == ["epilog-start", "epilog-finish", "exception"]

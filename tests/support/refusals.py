@@ -25,6 +25,8 @@ EXPECTED: Final[dict[str, str]] = {
     "ACQUIRE REQUESTED SHRINK": "resource service says shrink before grow",
     "ALLOC PENDING ALLOC": "job manager asks twice for one job",
     "ALLOC ALLOCATED ALLOC": "job manager asks for a job that holds resources",
+    "ALLOC IDLE EXPIRATION": "job manager tells of an end of what is not allocated",
+    "ALLOC PENDING EXPIRATION": "job manager tells of an end of what is not allocated",
     "ALLOC IDLE FREE": "job manager frees what is not allocated",
     "ALLOC PENDING FREE": "job manager frees what is not allocated",
     "ALLOC IDLE ANNOTATE": "scheduler annotates a job that it was not asked for",
@@ -45,6 +47,8 @@ EXPECTED: Final[dict[str, str]] = {
     "EXECUTION RELEASED EXCEPTION": "execution service goes on after the final release",
     "EXECUTION RELEASED RELEASE_FINAL": "execution service goes on after the final release",
     "HOOK ASKED ASK": "test asks plugins about a job that they are asked about",
+    "LINK DETACHED READY": "scheduler says ready without hello",
+    "LINK READY READY": "scheduler says ready twice",
     "JOB NEW ALLOC": "journal has an event before those that must come first",
     "JOB CLEANUP URGENCY": "plugin posts an event that has no place in the job's state",
 }

@@ -28,7 +28,7 @@ ANSWERS: Final[dict[str, Saying]] = {
     PRIORITIZE: HookAnswer(),  # no plugin knows a priority yet
     "job.state.run": posting(("prolog-start", PROLOG)),
 }
-"""Plugins that hold the job wherever it waits for none else."""
+"""Plugins that keep the job in DEPEND, PRIORITY and RUN until the test leads it on."""
 
 
 class Stage(Enum):
@@ -65,7 +65,7 @@ _ON: Final[dict[Stage, Callable[[ManagerScript], Any]]] = {
 
 
 def job_at(stage: Stage, **answers: Saying) -> ManagerScript:
-    """A job manager whose job 1 waits at `stage`; `answers` are of further plugins."""
+    """Return a job manager whose job 1 waits at `stage`; `answers` are those of more plugins."""
     first = ManagerScript(config=CLOSED, users={USERID: User("alice")}, hooks=[VALIDATE])
     first.submit(1, queue="closed")
     m = first.restarted(config=CLOSED, answers=ANSWERS | answers, peers=True)
@@ -74,7 +74,7 @@ def job_at(stage: Stage, **answers: Saying) -> ManagerScript:
 
 
 def restarted(m: ManagerScript) -> ManagerScript:
-    """The next job manager over the store of `m`, with the same plugins."""
+    """Return the next job manager over the store of `m`, with the same plugins."""
     return m.restarted(config=CLOSED, answers=ANSWERS, peers=True)
 
 
@@ -88,6 +88,6 @@ def go_on(m: ManagerScript, here: Stage, there: Stage = Stage.INACTIVE) -> list[
 
 
 def states(m: ManagerScript) -> dict[JobState, int]:
-    """How many jobs there are in each state, as the job manager counts them."""
+    """Return how many jobs are in each state, as the job manager counts them."""
     counts = m.stats()["states"]
     return {JobState[name.upper()]: count for name, count in counts.items() if count}

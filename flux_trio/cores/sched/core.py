@@ -308,14 +308,15 @@ class SchedCore(CorePart):
         asked = self._edition.expiration.read(request)
         if asked.expiration < 0 or not math.isfinite(asked.expiration):
             raise FluxError(Errno.EINVAL, f"invalid expiration {asked.expiration}")
-        if not self._context.allocs.allows(asked.id, AllocEvent.EXPIRATION):
-            raise FluxError(Errno.ENOENT, f"job {asked.id} has no allocation")
+        try:
+            self._context.allocs.step(asked.id, AllocEvent.EXPIRATION)
+        except InvalidTransition:
+            raise FluxError(Errno.ENOENT, f"job {asked.id} has no allocation") from None
         horizon = self._context.schedule.state.horizon
         # the seconds may be rounded up (readings: sched.expiration)
         if asked.expiration > horizon + 1:
             text = f"expiration {asked.expiration} is beyond that of the instance, {horizon}"
             raise FluxError(Errno.EINVAL, text)
-        self._context.allocs.step(asked.id, AllocEvent.EXPIRATION)
         self._context.schedule.extend(asked.id, min(asked.expiration or math.inf, horizon))
         self._context.send(respond(request))
 

@@ -41,6 +41,7 @@ from flux_trio.protocols import (
     PRIORITY_MIN,
     AllocEvent,
     AllocState,
+    InvalidTransition,
     JobEvent,
     JobState,
     LinkEvent,
@@ -50,6 +51,8 @@ from flux_trio.protocols import (
 
 # a job in any other state was canceled after its request
 MAY_BE_GRANTED: Final = JobState.PRIORITY | JobState.SCHED
+
+HELLO_FIRST: Final = "sched-ready: expected sched-hello first"
 
 Answer = TypeVar("Answer")
 
@@ -191,9 +194,13 @@ class SchedulerSide(Part):
         payload = self._ledger.edition.sched_ready.read(request)
         if (payload.mode == "limited") != (payload.limit is not None):
             raise FluxError(Errno.EPROTO, "sched-ready: limit goes with mode limited, and only it")
-        if request.sender != self.sender or not LINK.allows(self.link, LinkEvent.READY):
-            raise FluxError(Errno.EPROTO, "sched-ready: expected sched-hello first")
-        self.link = LINK.step(self.link, LinkEvent.READY)
+        try:
+            link = LINK.step(self.link, LinkEvent.READY)
+        except InvalidTransition:
+            raise FluxError(Errno.EPROTO, HELLO_FIRST) from None
+        if request.sender != self.sender:
+            raise FluxError(Errno.EPROTO, HELLO_FIRST)
+        self.link = link
         self.limit = payload.limit
         waiting = self._ledger.edition.waiting.write(Waiting(self.waiting()))
         self._ledger.send(respond(request, waiting))
